@@ -2,7 +2,9 @@
 //!
 //! A tensor computed in a body belongs to it: code after the body can use only what it returns.
 
+mod checkpoint;
 mod scan;
+mod side_outputs;
 
 use std::panic::Location;
 
@@ -184,6 +186,7 @@ impl Trace {
         self.push_at(location, Op::Case { branches }, &operands)
     }
 
+    /// Traces and records a loop. Returns the last carried values.
     fn loop_over<'t>(
         &'t self,
         initial: &[Tensor<'t>],
@@ -194,11 +197,8 @@ impl Trace {
         // A loop that draws random numbers also carries a key: the first draws of an iteration are
         // the condition's, and the last one is the key of the next iteration.
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
-        let types: Vec<TensorType> = initial
-            .iter()
-            .map(|tensor| tensor.ty())
-            .chain(key)
-            .collect();
+        let carried = initial.iter().map(|tensor| tensor.ty());
+        let types: Vec<TensorType> = carried.chain(key).collect();
         let (mut condition, (answer, drawn_by_condition)) = self.region(&types, |inputs| {
             let (carried, key) = inputs.split_at(initial.len());
             let (answer, drawn) = self.with_key(key.first().copied(), 0, || {
@@ -208,26 +208,18 @@ impl Trace {
         });
         let (mut body, (next, drawn)) = self.region(&types, |inputs| {
             let (carried, key) = inputs.split_at(initial.len());
-            let (next, drawn) = self.with_key(key.first().copied(), drawn_by_condition, || {
+            let key = key.first().copied();
+            let (next, drawn) = self.with_key(key, drawn_by_condition, || {
                 self.without_side_outputs("while", location, || body(carried))
             });
-            let last = (drawn > 0).then(|| {
-                self.with_key(key.first().copied(), drawn, || self.next_key())
-                    .0
-            });
-            (
-                next.map(|next| next.into_iter().chain(last).collect::<Vec<_>>()),
-                drawn,
-            )
+            let last = (drawn > 0).then(|| self.with_key(key, drawn, || self.next_key()).0);
+            let next = next.map(|next| next.into_iter().chain(last).collect::<Vec<_>>());
+            (next, drawn)
         });
-        let initial_error = initial
-            .iter()
-            .copied()
-            .find(|tensor| tensor.is_error())
-            .map_or(Ok(()), Err);
-        let (Ok(answer), Ok(next), Ok(())) = (answer, next, initial_error) else {
+        let has_error = initial.iter().any(|tensor| tensor.is_error());
+        let (Ok(answer), Ok(next), false) = (answer, next, has_error) else {
+            let initial = initial.iter();
             return initial
-                .iter()
                 .map(|tensor| self.error_like(Some(tensor.ty())))
                 .collect();
         };
@@ -242,22 +234,29 @@ impl Trace {
             condition.inputs.truncate(initial.len());
             body.inputs.truncate(initial.len());
         }
-        let mut regions = vec![condition.giving(&[answer]), body.giving(&next)];
+        let regions = [condition.giving(&[answer]), body.giving(&next)];
+        let mut results = self.push_while(&carried, regions, location);
+        results.truncate(initial.len());
+        results
+    }
+
+    /// Records a loop of a condition and a body, which take `carried` and the captured values.
+    fn push_while<'t>(
+        &'t self,
+        carried: &[Tensor<'t>],
+        mut regions: [Region; 2],
+        location: &'static Location<'static>,
+    ) -> Vec<Tensor<'t>> {
         let captured = self.capture(&mut regions);
-        let [condition, body] = [0, 1].map(|i| Box::new(self.region_graph(&regions[i])));
-        let operands: Vec<Tensor<'t>> = carried
-            .iter()
-            .copied()
-            .chain(captured.iter().map(|&id| self.tensor(id)))
-            .collect();
+        let captured = captured.iter().map(|&id| self.tensor(id));
+        let [condition, body] = regions.map(|region| Box::new(self.region_graph(&region)));
         let op = Op::While {
             carried: carried.len(),
             condition,
             body,
         };
-        let mut results = self.push_at(location, op, &operands);
-        results.truncate(initial.len());
-        results
+        let operands: Vec<Tensor<'t>> = carried.iter().copied().chain(captured).collect();
+        self.push_at(location, op, &operands)
     }
 
     /// Checks the type of the condition's result.
@@ -275,27 +274,6 @@ impl Trace {
             return Err(self.fail_at(location, "while", message, None));
         }
         valid(answer)
-    }
-
-    /// Runs a body that may not report metrics or update states.
-    fn without_side_outputs<R>(
-        &self,
-        op: &str,
-        location: &'static Location<'static>,
-        body: impl FnOnce() -> R,
-    ) -> R {
-        let (result, side) = self.with_side_outputs(body);
-        for (name, ..) in &side.metrics {
-            let message = format!(
-                "`{name}` is reported in a body that may not run; return it, and report it outside"
-            );
-            self.fail_at(location, op, message, None);
-        }
-        if !side.updates.is_empty() {
-            let message = "a state is updated in a body that may not run; return its value, and update it outside";
-            self.fail_at(location, op, message, None);
-        }
-        result
     }
 
     /// Adds the values that the regions use from outside to the inputs of each, and returns them.

@@ -14,15 +14,17 @@ mod dropout;
 mod embedding;
 mod linear;
 mod norm;
+mod rotary;
 mod stack;
 
 pub use self::{
     activation::Activation,
-    attention::{Attention, FromHeads, Mask, Rotary, Rotation, ToHeads, attention},
+    attention::{Attention, FromHeads, Mask, ToHeads, attention},
     conv::{Conv, Conv1d, Conv2d, Conv3d, Each},
     dropout::Dropout,
     embedding::Embedding,
     linear::Linear,
     norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm},
+    rotary::{Rotary, Rotation},
     stack::Stack,
 };

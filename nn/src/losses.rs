@@ -77,41 +77,12 @@ impl<'t> CrossEntropy<'t> {
     pub fn loss(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
         let cx = logits.trace();
         let _site = cx.called_from(Location::caller());
-        if let Err(error) = classified("cross entropy", logits, target) {
-            return Mean::failed(error);
-        }
-        if !(0.0..=1.0).contains(&self.label_smoothing) {
-            let message = format!("label smoothing {}; expected 0 to 1", self.label_smoothing);
-            let error = cx.fail(
-                "cross entropy",
-                message,
-                Some(TensorType::scalar(wide(logits.dtype()))),
-            );
+        if let Err(error) = self.check(logits, target) {
             return Mean::failed(error);
         }
         let logits = logits.convert(wide(logits.dtype()));
-        let last = logits.rank() - 1;
-        let (dims, dtype) = (logits.dims(), logits.dtype());
-        let classes = dims[last];
-        // No broadcasting: weights [n, 1] with targets [n] would be a mean of n² products.
-        for (what, weights, dims) in [
-            ("weights", self.weights, &dims[..last]),
-            ("class weights", self.class_weights, &dims[last..]),
-        ] {
-            let Some(weights) = weights else { continue };
-            if !weights.is_error() && weights.dims() != dims {
-                let message = format!(
-                    "{what} {} for logits {}; expected dimensions {dims:?}",
-                    weights.ty(),
-                    logits.ty()
-                );
-                return Mean::failed(cx.fail(
-                    "cross entropy",
-                    message,
-                    Some(TensorType::scalar(dtype)),
-                ));
-            }
-        }
+        let (last, dtype) = (logits.rank() - 1, logits.dtype());
+        let classes = logits.dims()[last];
         cx.expect_classes(target, classes, self.ignore);
         let target = target.convert(DType::S32);
         let hit = is_class(target, classes);
@@ -120,11 +91,13 @@ impl<'t> CrossEntropy<'t> {
         let logits = logits - logits.max_keep([last]).stop_gradient();
         let log_sum_exp = logits.exp().sum([last]).log();
         let class_weights = self.class_weights.map(|weights| weights.convert(dtype));
-        let own_weight =
-            class_weights.map(|weights| hit.select(weights.broadcast_to(&dims), 0.0).sum([last]));
+        let class_weight = class_weights.map(|weights| {
+            let weights = weights.broadcast_to(logits.dims());
+            hit.select(weights, 0.0).sum([last])
+        });
 
         let mut loss = log_sum_exp - hit.select(logits, 0.0).sum([last]);
-        if let Some(weight) = own_weight {
+        if let Some(weight) = class_weight {
             loss = loss * weight;
         }
         if self.label_smoothing > 0.0 {
@@ -140,17 +113,60 @@ impl<'t> CrossEntropy<'t> {
                 + uniform * part("label_smoothing", self.label_smoothing);
         }
         let known = target.ge(0.0).and(target.lt(classes as f64));
-        loss = known.select(loss, f64::NAN);
+        self.weighted_mean(known.select(loss, f64::NAN), target, class_weight)
+    }
 
-        let mut share = self.weights.map(|weights| weights.convert(dtype));
-        if let Some(ignored) = self.ignore {
-            share = Some(
-                target
-                    .eq(ignored)
-                    .select(loss.zeros_like(), share.unwrap_or(loss.ones_like())),
-            );
+    /// Checks the types of the arguments and of the options; `Err` after a mistake.
+    #[track_caller]
+    fn check(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Result<(), Tensor<'t>> {
+        classified("cross entropy", logits, target)?;
+        let like = TensorType::scalar(wide(logits.dtype()));
+        let fail = |message: String| {
+            let error = logits
+                .trace()
+                .fail("cross entropy", message, Some(like.clone()));
+            Err(error)
+        };
+        if !(0.0..=1.0).contains(&self.label_smoothing) {
+            return fail(format!(
+                "label smoothing {}; expected 0 to 1",
+                self.label_smoothing
+            ));
         }
-        match (share, own_weight) {
+        let ty = logits.ty().with_dtype(like.dtype());
+        let (batch, classes) = ty.dims().split_at(ty.rank() - 1);
+        // No broadcasting: weights [n, 1] with targets [n] would be a mean of n² products.
+        for (what, weights, dims) in [
+            ("weights", self.weights, batch),
+            ("class weights", self.class_weights, classes),
+        ] {
+            let Some(weights) = weights else { continue };
+            if !weights.is_error() && weights.dims() != dims {
+                return fail(format!(
+                    "{what} {} for logits {ty}; expected dimensions {dims:?}",
+                    weights.ty()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Mean of the losses of samples, without ignored ones. `class_weight` is the weight of each
+    /// sample's class, by which its loss is multiplied already.
+    #[track_caller]
+    fn weighted_mean(
+        &self,
+        loss: Tensor<'t>,
+        target: Tensor<'t>,
+        class_weight: Option<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let mut share = self.weights.map(|weights| weights.convert(loss.dtype()));
+        if let Some(ignored) = self.ignore {
+            let is_ignored = target.eq(ignored);
+            let zeros = loss.zeros_like();
+            share = Some(is_ignored.select(zeros, share.unwrap_or(loss.ones_like())));
+        }
+        match (share, class_weight) {
             (None, None) => Mean::of(loss),
             (None, Some(weight)) => Mean {
                 total: loss.sum_all(),

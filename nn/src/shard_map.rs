@@ -81,6 +81,127 @@ pub(crate) struct ManualAxes {
     pub(crate) devices: Option<usize>,
 }
 
+/// Arguments of a `shard_map`, and the checks of them.
+struct Call<'a, 't> {
+    over: Manual,
+    inputs: &'a [Tensor<'t>],
+    /// Name of an input in messages.
+    name: &'a dyn Fn(usize) -> String,
+    in_specs: &'a [PartitionSpec],
+    out_specs: &'a [PartitionSpec],
+    location: &'static Location<'static>,
+}
+
+impl<'t> Call<'_, 't> {
+    fn fail<T>(&self, cx: &'t Trace, message: String) -> Result<T, Tensor<'t>> {
+        Err(cx.fail_at(self.location, OP, message, None))
+    }
+
+    /// The operation with an empty body.
+    fn without_body(&self, cx: &'t Trace) -> Result<ShardMap, Tensor<'t>> {
+        let mesh = self.over.mesh.iter().map(|(axis, _)| axis.clone());
+        let manual: Vec<Arc<str>> = match &self.over.axes {
+            // In the order of the mesh.
+            Some(axes) => mesh.filter(|axis| axes.contains(axis)).collect(),
+            None => mesh.collect(),
+        };
+        let mut requested = self.over.axes.iter().flatten();
+        if let Some(axis) = requested.find(|axis| !manual.contains(axis)) {
+            let axes = list_axes(&self.over.mesh);
+            return self.fail(cx, format!("no axis `{axis}`; the mesh has {axes}"));
+        }
+        if cx.manual().is_some() {
+            let message = "a shard_map within a shard_map; use the collectives of the outer one";
+            return self.fail(cx, message.to_string());
+        }
+        Ok(ShardMap {
+            mesh: self.over.mesh.clone(),
+            manual,
+            inputs: self.in_specs.to_vec(),
+            outputs: self.out_specs.to_vec(),
+            body: Box::default(),
+        })
+    }
+
+    /// Types of one device's shards of the inputs.
+    fn input_parts(&self, cx: &'t Trace, map: &ShardMap) -> Result<Vec<TensorType>, Tensor<'t>> {
+        if self.inputs.len() != self.in_specs.len() {
+            let (inputs, specs) = (self.inputs.len(), self.in_specs.len());
+            let message =
+                format!("{inputs} inputs and {specs} specs of inputs; there must be one for each");
+            return self.fail(cx, message);
+        }
+        if let Some(error) = self.inputs.iter().find(|input| input.is_error()) {
+            return Err(*error);
+        }
+        let mut parts = Vec::with_capacity(self.inputs.len());
+        for (i, (input, spec)) in self.inputs.iter().zip(self.in_specs).enumerate() {
+            match map.part(&input.ty(), spec) {
+                Ok(part) => parts.push(part),
+                Err(problem) => {
+                    let named = input
+                        .name()
+                        .map_or(String::new(), |name| format!(" (`{name}`)"));
+                    return self.fail(cx, format!("{}{named}: {problem}", (self.name)(i)));
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Checks that the body's outputs match their specs in number, and belong to the body.
+    fn check_outputs(
+        &self,
+        cx: &'t Trace,
+        outputs: Vec<Tensor<'t>>,
+    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+        if outputs.len() != self.out_specs.len() {
+            let message = format!(
+                "{} outputs and {} specs of outputs; there must be one for each",
+                outputs.len(),
+                self.out_specs.len()
+            );
+            return self.fail(cx, message);
+        }
+        match outputs.iter().all(|output| cx.can_use(*output)) {
+            true => Ok(outputs),
+            false => self.fail(cx, format!("an output {STRAY}")),
+        }
+    }
+
+    /// Checks that outputs are the same along axes that their specs leave out, and that all members
+    /// of each collective reach it.
+    fn check_variance(&self, cx: &'t Trace, map: &ShardMap) -> Result<(), Tensor<'t>> {
+        let Varying { outputs, stuck } = varying(map);
+        if let Some(Stuck {
+            collective,
+            origin,
+            inside,
+            axis,
+        }) = stuck
+        {
+            let message = format!(
+                "devices along `{axis}` may not all reach this collective: the condition of the \
+                 `{inside}` around it may differ between them, and the others would wait forever. \
+                 Use a condition that is the same along `{axis}`, such as a reduction over it"
+            );
+            return Err(cx.fail_at(origin.unwrap_or(self.location), collective, message, None));
+        }
+        for (i, (varying, spec)) in outputs.into_iter().zip(self.out_specs).enumerate() {
+            let same = map.axes_not_in(spec);
+            if let Some((axis, _)) = same.iter().find(|(axis, _)| varying.contains(axis)) {
+                let message = format!(
+                    "output {i} must be the same along `{axis}`, which {spec} leaves out, but \
+                     devices compute different values there: reduce or gather over `{axis}`, or \
+                     name it in the spec (`Manual::unchecked` if they are the same)"
+                );
+                return self.fail(cx, message);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Trace {
     /// Runs `body` on each device of the mesh, on that device's shards of `inputs`, and assembles
     /// the shards that it returns.
@@ -124,15 +245,15 @@ impl Trace {
         body: impl FnOnce(&[Tensor<'t>]) -> Vec<Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
         let location = self.origin(Location::caller());
-        self.map_parts(
-            over.into(),
+        let call = Call {
+            over: over.into(),
             inputs,
-            &|input| format!("input {input}"),
+            name: &|input| format!("input {input}"),
             in_specs,
             out_specs,
             location,
-            |parts| Ok(body(parts)),
-        )
+        };
+        self.map_parts(call, |parts| Ok(body(parts)))
     }
 
     /// Like [`shard_map`](Self::shard_map), on trees of tensors with trees of specs, such as a model
@@ -159,160 +280,63 @@ impl Trace {
             return O::from_tree(out_specs.rebuild(wanted.iter().map(|_| error)));
         }
         let paths = inputs.paths();
-        let name = |input: usize| format!("input `{}`", paths[input]);
         let leaves: Vec<Tensor<'t>> = inputs.leaves().into_iter().copied().collect();
-        let results = self.map_parts(
-            over.into(),
-            &leaves,
-            &name,
-            &cloned(in_specs.leaves()),
-            &wanted,
+        let call = Call {
+            over: over.into(),
+            inputs: &leaves,
+            name: &|input| format!("input `{}`", paths[input]),
+            in_specs: &cloned(in_specs.leaves()),
+            out_specs: &wanted,
             location,
-            |parts| {
-                let outputs = body(inputs.with_leaves(parts.iter().copied()));
-                match same_structure(out_specs, &outputs) {
-                    Ok(()) => Ok(outputs.into_leaves()),
-                    Err(error) => Err(self.fail_at(
-                        location,
-                        OP,
-                        format!("the specs of the outputs and the outputs differ: {error}"),
-                        None,
-                    )),
-                }
-            },
-        );
+        };
+        let results = self.map_parts(call, |parts| {
+            let outputs = body(inputs.with_leaves(parts.iter().copied()));
+            match same_structure(out_specs, &outputs) {
+                Ok(()) => Ok(outputs.into_leaves()),
+                Err(error) => Err(self.fail_at(
+                    location,
+                    OP,
+                    format!("the specs of the outputs and the outputs differ: {error}"),
+                    None,
+                )),
+            }
+        });
         O::from_tree(out_specs.rebuild(results))
     }
 
     /// Records the operation; returns as many results as `out_specs`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "both forms of shard_map, taken apart"
-    )]
     fn map_parts<'t>(
         &'t self,
-        over: Manual,
-        inputs: &[Tensor<'t>],
-        name: &dyn Fn(usize) -> String,
-        in_specs: &[PartitionSpec],
-        out_specs: &[PartitionSpec],
-        location: &'static Location<'static>,
+        call: Call<'_, 't>,
         body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
-        let errors = || out_specs.iter().map(|_| self.error_like(None)).collect();
-        let fail = |message: String| {
-            self.fail_at(location, OP, message, None);
-            errors()
-        };
-        let Manual {
-            mesh,
-            axes,
-            checked,
-        } = over;
-        let manual: Vec<Arc<str>> = match &axes {
-            // In the order of the mesh.
-            Some(axes) => mesh
-                .iter()
-                .map(|(axis, _)| axis.clone())
-                .filter(|axis| axes.contains(axis))
+        match self.try_map_parts(&call, body) {
+            Ok(results) => results,
+            Err(_) => (call.out_specs.iter())
+                .map(|_| self.error_like(None))
                 .collect(),
-            None => mesh.iter().map(|(axis, _)| axis.clone()).collect(),
-        };
-        let mut map = ShardMap {
-            mesh,
-            manual,
-            inputs: in_specs.to_vec(),
-            outputs: out_specs.to_vec(),
-            body: Box::default(),
-        };
-        if let Some(axis) = axes
-            .into_iter()
-            .flatten()
-            .find(|axis| !map.manual.contains(axis))
-        {
-            return fail(format!(
-                "no axis `{axis}`; the mesh has {}",
-                list_axes(&map.mesh)
-            ));
         }
-        if self.manual().is_some() {
-            return fail(
-                "a shard_map within a shard_map; use the collectives of the outer one".to_string(),
-            );
-        }
-        if inputs.len() != in_specs.len() {
-            return fail(format!(
-                "{} inputs and {} specs of inputs; there must be one for each",
-                inputs.len(),
-                in_specs.len()
-            ));
-        }
-        if inputs.iter().any(|input| input.is_error()) {
-            return errors();
-        }
-        let mut parts = Vec::with_capacity(inputs.len());
-        for (i, (input, spec)) in inputs.iter().zip(in_specs).enumerate() {
-            match map.part(&input.ty(), spec) {
-                Ok(part) => parts.push(part),
-                Err(problem) => {
-                    let named = input
-                        .name()
-                        .map_or(String::new(), |name| format!(" (`{name}`)"));
-                    return fail(format!("{}{named}: {problem}", name(i)));
-                }
-            }
-        }
+    }
 
-        let (region, outputs) = self.manual_region(&map, &parts, |parts| {
-            let outputs = body(parts)?;
-            if outputs.len() != out_specs.len() {
-                let message = format!(
-                    "{} outputs and {} specs of outputs; there must be one for each",
-                    outputs.len(),
-                    out_specs.len()
-                );
-                return Err(self.fail_at(location, OP, message, None));
-            }
-            match outputs.iter().find(|output| !self.can_use(**output)) {
-                Some(_) => Err(self.fail_at(location, OP, format!("an output {STRAY}"), None)),
-                None => Ok(outputs),
-            }
-        });
-        let Ok(outputs) = outputs else {
-            return errors();
-        };
-        if outputs.iter().any(|output| output.is_error()) {
-            return errors();
+    fn try_map_parts<'t>(
+        &'t self,
+        call: &Call<'_, 't>,
+        body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
+    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+        let mut map = call.without_body(self)?;
+        let parts = call.input_parts(self, &map)?;
+        let (region, outputs) =
+            self.manual_region(&map, &parts, |parts| call.check_outputs(self, body(parts)?));
+        let outputs = outputs?;
+        if let Some(error) = outputs.iter().find(|output| output.is_error()) {
+            return Err(*error);
         }
         let region = region.giving(&outputs);
-        let results = self.push_shard_map(&mut map, inputs, region, location);
-        if checked && results.iter().all(|result| !result.is_error()) {
-            let Varying { outputs, stuck } = varying(&map);
-            if let Some(Stuck {
-                collective,
-                origin,
-                inside,
-                axis,
-            }) = stuck
-            {
-                let message = format!(
-                    "devices along `{axis}` may not all reach this collective: the condition of the `{inside}` around it may differ between \
-                     them, and the others would wait forever. Use a condition that is the same along `{axis}`, such as a reduction over it"
-                );
-                self.fail_at(origin.unwrap_or(location), collective, message, None);
-                return errors();
-            }
-            for (i, (varying, spec)) in outputs.into_iter().zip(out_specs).enumerate() {
-                let same = map.axes_not_in(spec);
-                if let Some((axis, _)) = same.iter().find(|(axis, _)| varying.contains(axis)) {
-                    return fail(format!(
-                        "output {i} must be the same along `{axis}`, which {spec} leaves out, but devices compute different \
-                         values there: reduce or gather over `{axis}`, or name it in the spec (`Manual::unchecked` if they are the same)"
-                    ));
-                }
-            }
+        let results = self.push_shard_map(&mut map, call.inputs, region, call.location);
+        if call.over.checked && results.iter().all(|result| !result.is_error()) {
+            call.check_variance(self, &map)?;
         }
-        results
+        Ok(results)
     }
 
     /// Like [`region`](Self::region), for code of one device.

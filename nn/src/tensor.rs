@@ -79,6 +79,23 @@ impl fmt::Debug for Tensor<'_> {
     }
 }
 
+/// Type and origin, such as `f32[8, 10], computed at src/model.rs:12:9` or
+/// ``f32[8], input `x` ``; there are no values while tracing.
+impl fmt::Display for Tensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.ty())?;
+        if self.is_error() {
+            return write!(f, ", after a mistake");
+        }
+        match (self.name(), self.origin()) {
+            (Some(name), None) => write!(f, ", input `{name}`"),
+            (Some(name), Some(line)) => write!(f, ", `{name}`, computed at {line}"),
+            (None, Some(line)) => write!(f, ", computed at {line}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
 impl Trace {
     /// A scalar of element type `dtype`, rounded to it.
     #[track_caller]

@@ -56,3 +56,18 @@ fn references_are_operands_on_both_sides() {
     }
     assert!(cx.mistakes().is_empty());
 }
+
+#[test]
+fn tensor_displays_type_with_origin() {
+    let cx = &Trace::new();
+    let x = cx.input(TensorType::new(DType::F32, [8, 10]), "x");
+    assert_eq!(x.to_string(), "f32[8, 10], input `x`");
+    let line = line!() + 1;
+    let y = x.exp();
+    let text = y.to_string();
+    let origin = format!("tests/operators.rs:{line}:15");
+    assert!(text.starts_with("f32[8, 10], computed at "), "{text}");
+    assert!(text.ends_with(&origin), "{text}");
+    let broken = y.reshape([7]);
+    assert_eq!(broken.to_string(), "f32[7], after a mistake");
+}

@@ -1,20 +1,15 @@
-//! Loops with a static trip count, and checkpoints. Both have gradients.
+//! Loops with a static trip count, which have gradients.
 
-use std::{panic::Location, sync::Arc};
+use std::panic::Location;
 
 use halite_core::{
     DType, TensorType,
     tree::{Empty, Tree},
 };
-use halite_ir::{Graph, Op, Remat};
+use halite_ir::{Graph, Op};
 
 use super::{named, valid};
-use crate::{
-    Mean, Tensor, Trace,
-    context::SideOutputs,
-    rng,
-    trace::{Id, Region},
-};
+use crate::{Tensor, Trace, context::SideOutputs, rng, trace::Region};
 
 /// Options of [`Trace::scan_with`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -33,6 +28,23 @@ pub(crate) struct ScanSpec {
     pub(crate) scanned: usize,
     pub(crate) length: usize,
     pub(crate) reverse: bool,
+}
+
+/// The next carried values and the results to stack, or an error tensor.
+type BodyResult<'t> = Result<(Vec<Tensor<'t>>, Vec<Tensor<'t>>), Tensor<'t>>;
+
+/// The traced body of a scan.
+struct Iteration<'t> {
+    region: Region,
+    /// Carried values of the next iteration.
+    next: Vec<Tensor<'t>>,
+    /// Results that are stacked.
+    stacked: Vec<Tensor<'t>>,
+    side: SideOutputs,
+    /// For each updated state, the index of the scanned tensor that it is a slice of.
+    updated: Vec<usize>,
+    /// Whether the body draws random numbers.
+    draws: bool,
 }
 
 impl Trace {
@@ -168,88 +180,6 @@ impl Trace {
         }
     }
 
-    /// Returns the result of `body`. Gradients save only the tensors that it uses from outside and
-    /// recompute the rest: less memory for more work.
-    ///
-    /// ```
-    /// use halite_core::{DType, TensorType, tree::Leaf};
-    /// use halite_nn::{Trace, grad};
-    ///
-    /// let cx = &Trace::new();
-    /// let x = cx.input(TensorType::new(DType::F32, [3]), "x");
-    /// let Leaf(y) = cx.checkpoint(|| Leaf(x.sin().exp()));
-    /// let Leaf(slope) = grad(y.sum_all(), &Leaf(x));
-    /// assert!(cx.mistakes().is_empty());
-    /// assert_eq!(slope.ty().to_string(), "f32[3]");
-    /// ```
-    #[track_caller]
-    pub fn checkpoint<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, body: impl FnOnce() -> T) -> T {
-        self.checkpoint_with(Remat::Full, body)
-    }
-
-    /// Like [`checkpoint`](Self::checkpoint), with a choice of what is recomputed.
-    #[track_caller]
-    pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(
-        &'t self,
-        remat: Remat,
-        body: impl FnOnce() -> T,
-    ) -> T {
-        let location = Location::caller();
-        let (region, (result, side, outputs)) = self.region(&[], |_| {
-            let (result, side) = self.with_side_outputs(body);
-            let outputs = self.usable("checkpoint", &result, location);
-            (result, side, outputs)
-        });
-        let mut outputs = match outputs {
-            Ok(outputs) => outputs,
-            Err(_) => return self.errors_like(&result),
-        };
-        let given = outputs.len();
-        outputs.extend(side.leaves().map(|id| self.tensor(id)));
-        if outputs.is_empty() {
-            return result;
-        }
-        let mut regions = vec![region.giving(&outputs)];
-        let operands: Vec<Tensor<'t>> = self
-            .capture(&mut regions)
-            .into_iter()
-            .map(|id| self.tensor(id))
-            .collect();
-        let op = Op::Checkpoint {
-            body: Box::new(self.region_graph(&regions[0])),
-            remat,
-        };
-        let mut results = self.push_at(location, op, &operands);
-        let _site = self.called_from(location);
-        let states: Vec<Tensor<'t>> = side
-            .updates
-            .iter()
-            .map(|&(state, _)| self.tensor(state))
-            .collect();
-        self.report(
-            side.with(results.split_off(given), |name, total, weight| {
-                (name, total, weight)
-            }),
-            states.into_iter(),
-        );
-        result.with_leaves(results)
-    }
-
-    /// Reports the side outputs of a body outside of it.
-    #[track_caller]
-    fn report<'t>(
-        &'t self,
-        (metrics, values): Reports<'t>,
-        states: impl Iterator<Item = Tensor<'t>>,
-    ) {
-        for (name, total, weight) in metrics {
-            self.metric(&name, Mean { total, weight });
-        }
-        for (state, value) in states.zip(values) {
-            self.update(state, value);
-        }
-    }
-
     /// Records a scan. `body` maps the carried values and the slices of an iteration to the next
     /// carried values and the results to stack. Returns the last carried values, then the stacked
     /// results.
@@ -260,40 +190,20 @@ impl Trace {
         initial: &[Tensor<'t>],
         mut scanned: Vec<Tensor<'t>>,
         location: &'static Location<'static>,
-        body: impl FnOnce(
-            &[Tensor<'t>],
-            &[Tensor<'t>],
-        ) -> Result<(Vec<Tensor<'t>>, Vec<Tensor<'t>>), Tensor<'t>>,
+        body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> BodyResult<'t>,
     ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
-        // A body that draws random numbers also scans over keys.
-        let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
-        let slices = scanned.iter().map(|x| slice(&x.ty()));
-        let types: Vec<TensorType> = initial
-            .iter()
-            .map(|leaf| leaf.ty())
-            .chain(slices)
-            .chain(key)
-            .collect();
-        let (mut region, ((outputs, side), drawn)) = self.region(&types, |inputs| {
-            let (carried, rest) = inputs.split_at(initial.len());
-            let (slices, key) = rest.split_at(scanned.len());
-            self.with_key(key.first().copied(), 0, || {
-                let (outputs, side) = self.with_side_outputs(|| body(carried, slices));
-                (
-                    outputs.and_then(|outputs| {
-                        Ok((outputs, self.updated_slices(&side, slices, location)?))
-                    }),
-                    side,
-                )
-            })
-        });
-        let ((next, mut stacked), updated) = outputs?;
+        let iteration = self.trace_iteration(initial, &scanned, location, body)?;
+        let Iteration {
+            mut region,
+            next,
+            mut stacked,
+            side,
+            updated,
+            draws,
+        } = iteration;
         let length = length?;
-        if let Some(&error) = initial
-            .iter()
-            .chain(&scanned)
-            .find(|tensor| tensor.is_error())
-        {
+        let mut operands = initial.iter().chain(&scanned);
+        if let Some(&error) = operands.find(|tensor| tensor.is_error()) {
             return Err(error);
         }
         let given = initial.len() + stacked.len();
@@ -301,30 +211,63 @@ impl Trace {
         if next.is_empty() && stacked.is_empty() {
             return Ok(vec![]);
         }
-        if drawn > 0 {
+        if draws {
             let _site = self.called_from(location);
             scanned.push(rng::split_many(self.next_key(), length));
         } else {
             region.inputs.truncate(initial.len() + scanned.len());
         }
-        region.outputs = next
-            .iter()
-            .chain(&stacked)
-            .map(|tensor| tensor.id)
-            .collect();
-        let of = ScanSpec {
+        let outputs = next.iter().chain(&stacked);
+        region.outputs = outputs.map(|tensor| tensor.id).collect();
+        let spec = ScanSpec {
             carried: initial.len(),
             scanned: scanned.len(),
             length,
             reverse,
         };
-        let mut results = self.push_scan(of, region, initial, &scanned, location);
+        let mut results = self.push_scan(spec, region, initial, &scanned, location);
         let _site = self.called_from(location);
         let all = side.with(results.split_off(given), |name, total, weight| {
             (name, total.sum([0]), weight.sum([0]))
         });
         self.report(all, updated.into_iter().map(|slice| scanned[slice]));
         Ok(results)
+    }
+
+    /// Traces the body of a scan. Its region takes the carried values, the slices and, last, a key.
+    fn trace_iteration<'t>(
+        &'t self,
+        initial: &[Tensor<'t>],
+        scanned: &[Tensor<'t>],
+        location: &'static Location<'static>,
+        body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> BodyResult<'t>,
+    ) -> Result<Iteration<'t>, Tensor<'t>> {
+        // A body that draws random numbers also scans over keys.
+        let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
+        let slices = scanned.iter().map(|x| slice(&x.ty()));
+        let carried = initial.iter().map(|leaf| leaf.ty());
+        let types: Vec<TensorType> = carried.chain(slices).chain(key).collect();
+        let (region, ((outputs, side), drawn)) = self.region(&types, |inputs| {
+            let (carried, rest) = inputs.split_at(initial.len());
+            let (slices, key) = rest.split_at(scanned.len());
+            self.with_key(key.first().copied(), 0, || {
+                let (outputs, side) = self.with_side_outputs(|| body(carried, slices));
+                let outputs = outputs.and_then(|(next, stacked)| {
+                    let updated = self.updated_slices(&side, slices, location)?;
+                    Ok((next, stacked, updated))
+                });
+                (outputs, side)
+            })
+        });
+        let (next, stacked, updated) = outputs?;
+        Ok(Iteration {
+            region,
+            next,
+            stacked,
+            side,
+            updated,
+            draws: drawn > 0,
+        })
     }
 
     /// For each state that an iteration updates, the index of the slice that it is.
@@ -351,7 +294,7 @@ impl Trace {
     /// the captured values.
     pub(crate) fn push_scan<'t>(
         &'t self,
-        of: ScanSpec,
+        spec: ScanSpec,
         mut region: Region,
         initial: &[Tensor<'t>],
         scanned: &[Tensor<'t>],
@@ -360,7 +303,7 @@ impl Trace {
         let captured = self.captured(&[&region]);
         region
             .inputs
-            .splice(of.carried..of.carried, captured.iter().copied());
+            .splice(spec.carried..spec.carried, captured.iter().copied());
         let captured = captured.iter().map(|&id| self.tensor(id));
         let operands: Vec<Tensor<'t>> = initial
             .iter()
@@ -368,7 +311,7 @@ impl Trace {
             .chain(captured)
             .chain(scanned.iter().copied())
             .collect();
-        self.push_at(location, of.op(self.region_graph(&region)), &operands)
+        self.push_at(location, spec.op(self.region_graph(&region)), &operands)
     }
 
     /// Number of iterations of a scan over `xs`.
@@ -409,36 +352,6 @@ impl Trace {
             }
             Some((length, _)) => Ok(length),
         }
-    }
-}
-
-/// Metrics as name, total and weight; and new values of states.
-type Reports<'t> = (Vec<(Arc<str>, Tensor<'t>, Tensor<'t>)>, Vec<Tensor<'t>>);
-
-impl SideOutputs {
-    /// All tensors.
-    fn leaves(&self) -> impl Iterator<Item = Id> + '_ {
-        let of_metrics = self
-            .metrics
-            .iter()
-            .flat_map(|&(_, total, weight)| [total, weight]);
-        of_metrics.chain(self.updates.iter().map(|&(_, value)| value))
-    }
-
-    /// The same side outputs with other tensors, converted by `metric`.
-    fn with<'t>(
-        self,
-        leaves: Vec<Tensor<'t>>,
-        metric: impl Fn(Arc<str>, Tensor<'t>, Tensor<'t>) -> (Arc<str>, Tensor<'t>, Tensor<'t>),
-    ) -> Reports<'t> {
-        let mut leaves = leaves.into_iter();
-        let mut next = || leaves.next().expect("as many results as side outputs");
-        let metrics = self
-            .metrics
-            .into_iter()
-            .map(|(name, ..)| metric(name, next(), next()))
-            .collect();
-        (metrics, leaves.collect())
     }
 }
 

@@ -29,6 +29,18 @@ impl<'t> Step<'_, 't> {
     }
 
     #[track_caller]
+    pub(super) fn all_gather(&self, dim: usize, groups: &Groups) -> Back<'t> {
+        let scattered = self.g().reduce_scatter(Reduction::Sum, dim, groups.clone());
+        vec![Some(scattered)]
+    }
+
+    #[track_caller]
+    pub(super) fn collective_permute(&self, pairs: &[(usize, usize)], groups: &Groups) -> Back<'t> {
+        let back: Vec<_> = pairs.iter().map(|&(from, to)| (to, from)).collect();
+        vec![Some(self.g().collective_permute(back, groups.clone()))]
+    }
+
+    #[track_caller]
     pub(super) fn reduce_scatter(&self, kind: Reduction, dim: usize, groups: &Groups) -> Back<'t> {
         match kind {
             Reduction::Sum => vec![Some(self.g().all_gather(dim, groups.clone()))],

@@ -54,98 +54,124 @@ impl<'t> Step<'_, 't> {
         vec![self.if_wanted(0, to_left), self.if_wanted(1, to_right)]
     }
 
-    /// For `x`: the cotangent, dilated by the strides, convolved with the reversed kernel. For
-    /// the kernel: `x` convolved with the spread cotangent, batches and features exchanged.
+    /// The cotangent of the input is a convolution of the result's cotangent with the reversed
+    /// kernel; that of the kernel is a convolution of the input with the result's cotangent.
     #[track_caller]
     pub(super) fn convolution(&self, conv: &Convolution) -> Back<'t> {
-        let (x, kernel, g) = (self.x(0), self.x(1), self.g().convert(self.ty(0).dtype()));
-        let sizes = |dims: &[usize], spatial: &[usize]| -> Vec<i64> {
-            spatial.iter().map(|&dim| dims[dim] as i64).collect()
+        let g = self.g().convert(self.ty(0).dtype());
+        let or_empty = |operand: usize, rule: &dyn Fn() -> Tensor<'t>| match g.dims().contains(&0) {
+            true => self.x(operand).zeros_like(),
+            false => rule(),
         };
-        let x_sizes = dilated(&sizes(&x.dims(), &conv.input.spatial), &conv.input_dilation);
-        let kernel_sizes = dilated(
-            &sizes(&kernel.dims(), &conv.kernel.spatial),
-            &conv.kernel_dilation,
-        );
-        let g_sizes = dilated(&sizes(&g.dims(), &conv.output.spatial), &conv.strides);
-        let spatial = 0..conv.strides.len();
-        let turned: Vec<usize> = spatial
-            .clone()
-            .filter(|&dim| conv.reversal[dim])
-            .map(|dim| conv.kernel.spatial[dim])
-            .collect();
-        let to_x = || {
-            let unturned: Vec<usize> = spatial
-                .clone()
-                .filter(|&dim| !conv.reversal[dim])
-                .map(|dim| conv.kernel.spatial[dim])
-                .collect();
-            let groups = conv.feature_groups.max(conv.batch_groups);
-            let back = Convolution {
-                input: conv.output.clone(),
-                kernel: exchanged(&conv.kernel),
-                output: conv.input.clone(),
-                strides: conv.input_dilation.clone(),
-                padding: spatial
-                    .clone()
-                    .map(|dim| {
-                        let before = kernel_sizes[dim] - 1 - conv.padding[dim].0;
-                        (
-                            before,
-                            x_sizes[dim] + kernel_sizes[dim] - 1 - g_sizes[dim] - before,
-                        )
-                    })
-                    .collect(),
-                input_dilation: conv.strides.clone(),
-                kernel_dilation: conv.kernel_dilation.clone(),
-                reversal: vec![false; conv.strides.len()],
-                feature_groups: groups,
-                batch_groups: 1,
-                result: conv.result,
-            };
-            let kernel =
-                regroup(kernel, conv.kernel.batch, conv.kernel.feature, groups).reverse(unturned);
-            let through = g.conv_general(kernel, back).convert(x.dtype());
-            regroup(
-                through,
-                conv.input.feature,
-                conv.input.batch,
-                conv.batch_groups,
-            )
-        };
-        let to_kernel = || {
-            let back = Convolution {
-                input: exchanged(&conv.input),
-                kernel: exchanged(&conv.output),
-                output: exchanged(&conv.kernel),
-                strides: conv.kernel_dilation.clone(),
-                padding: spatial
-                    .clone()
-                    .map(|dim| {
-                        let before = conv.padding[dim].0;
-                        (
-                            before,
-                            g_sizes[dim] - x_sizes[dim] + kernel_sizes[dim] - 1 - before,
-                        )
-                    })
-                    .collect(),
-                input_dilation: conv.input_dilation.clone(),
-                kernel_dilation: conv.strides.clone(),
-                reversal: vec![false; conv.strides.len()],
-                feature_groups: conv.batch_groups,
-                batch_groups: conv.feature_groups,
-                result: conv.result,
-            };
-            x.conv_general(g, back)
-                .convert(kernel.dtype())
-                .reverse(turned)
-        };
-        let empty = |tensor: Tensor<'t>| g.dims().contains(&0).then(|| tensor.zeros_like());
+        let sizes = SpatialSizes::new(conv, self.x(0), self.x(1), g);
+        let to_input = || self.to_conv_input(conv, &sizes, g);
+        let to_kernel = || self.to_conv_kernel(conv, &sizes, g);
         vec![
-            self.if_wanted(0, || empty(x).unwrap_or_else(to_x)),
-            self.if_wanted(1, || empty(kernel).unwrap_or_else(to_kernel)),
+            self.if_wanted(0, || or_empty(0, &to_input)),
+            self.if_wanted(1, || or_empty(1, &to_kernel)),
         ]
     }
+
+    /// Convolves the result's cotangent with the kernel, reversed along its spatial dimensions.
+    /// Strides and input dilation exchange roles, as do the kernel's input and output features.
+    /// Batch groups become feature groups: the group index moves from the features of the result to
+    /// the batch.
+    #[track_caller]
+    fn to_conv_input(&self, conv: &Convolution, sizes: &SpatialSizes, g: Tensor<'t>) -> Tensor<'t> {
+        let (x, kernel) = (self.x(0), self.x(1));
+        let padding = |dim: usize| {
+            let low = sizes.kernel[dim] - 1 - conv.padding[dim].0;
+            let total = sizes.input[dim] + sizes.kernel[dim] - 1 - sizes.output[dim];
+            (low, total - low)
+        };
+        let groups = conv.feature_groups.max(conv.batch_groups);
+        let back = Convolution {
+            input: conv.output.clone(),
+            kernel: exchanged(&conv.kernel),
+            output: conv.input.clone(),
+            strides: conv.input_dilation.clone(),
+            padding: (0..conv.padding.len()).map(padding).collect(),
+            input_dilation: conv.strides.clone(),
+            kernel_dilation: conv.kernel_dilation.clone(),
+            reversal: vec![false; conv.strides.len()],
+            feature_groups: groups,
+            batch_groups: 1,
+            result: conv.result,
+        };
+        let kernel = regroup(kernel, conv.kernel.batch, conv.kernel.feature, groups)
+            .reverse(kernel_dims(conv, false));
+        let grouped = g.conv_general(kernel, back).convert(x.dtype());
+        let (features, batch) = (conv.input.feature, conv.input.batch);
+        regroup(grouped, features, batch, conv.batch_groups)
+    }
+
+    /// Convolves the input with the result's cotangent as the kernel. The sum runs over the batch,
+    /// so batch and features exchange roles in all three; strides and kernel dilation do as well,
+    /// and so do feature and batch groups.
+    #[track_caller]
+    fn to_conv_kernel(
+        &self,
+        conv: &Convolution,
+        sizes: &SpatialSizes,
+        g: Tensor<'t>,
+    ) -> Tensor<'t> {
+        let (x, kernel) = (self.x(0), self.x(1));
+        let padding = |dim: usize| {
+            let low = conv.padding[dim].0;
+            let total = sizes.output[dim] - sizes.input[dim] + sizes.kernel[dim] - 1;
+            (low, total - low)
+        };
+        let back = Convolution {
+            input: exchanged(&conv.input),
+            kernel: exchanged(&conv.output),
+            output: exchanged(&conv.kernel),
+            strides: conv.kernel_dilation.clone(),
+            padding: (0..conv.padding.len()).map(padding).collect(),
+            input_dilation: conv.input_dilation.clone(),
+            kernel_dilation: conv.strides.clone(),
+            reversal: vec![false; conv.strides.len()],
+            feature_groups: conv.batch_groups,
+            batch_groups: conv.feature_groups,
+            result: conv.result,
+        };
+        x.conv_general(g, back)
+            .convert(kernel.dtype())
+            .reverse(kernel_dims(conv, true))
+    }
+}
+
+/// Sizes of the spatial dimensions of a convolution, with the gaps of dilations and strides.
+struct SpatialSizes {
+    /// Input, with gaps of the input dilation.
+    input: Vec<i64>,
+    /// Kernel, with gaps of the kernel dilation.
+    kernel: Vec<i64>,
+    /// Positions of the window, with gaps of the strides.
+    output: Vec<i64>,
+}
+
+impl SpatialSizes {
+    fn new(conv: &Convolution, x: Tensor<'_>, kernel: Tensor<'_>, g: Tensor<'_>) -> Self {
+        let sizes = |tensor: Tensor<'_>, dims: &ConvDims, dilation: &[usize]| {
+            let all = tensor.dims();
+            let spatial = dims.spatial.iter().zip(dilation);
+            spatial.map(|(&dim, &by)| dilated(all[dim], by)).collect()
+        };
+        SpatialSizes {
+            input: sizes(x, &conv.input, &conv.input_dilation),
+            kernel: sizes(kernel, &conv.kernel, &conv.kernel_dilation),
+            output: sizes(g, &conv.output, &conv.strides),
+        }
+    }
+}
+
+/// Spatial dimensions of the kernel that the convolution reverses, or those that it does not.
+fn kernel_dims(conv: &Convolution, reversed: bool) -> Vec<usize> {
+    let spatial = conv.kernel.spatial.iter().zip(&conv.reversal);
+    spatial
+        .filter(|&(_, &reversal)| reversal == reversed)
+        .map(|(&dim, _)| dim)
+        .collect()
 }
 
 /// `values` in the ascending order of the `keys` they are paired with.
@@ -155,7 +181,7 @@ fn paired_in_order(keys: &[usize], values: &[usize]) -> Vec<usize> {
     pairs.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Batches and features in each other's place.
+/// Dimension numbers with batch and feature exchanged.
 fn exchanged(dims: &ConvDims) -> ConvDims {
     ConvDims {
         batch: dims.feature,
@@ -164,23 +190,16 @@ fn exchanged(dims: &ConvDims) -> ConvDims {
     }
 }
 
-/// Sizes with `dilation - 1` gaps between elements.
-fn dilated(sizes: &[i64], dilation: &[usize]) -> Vec<i64> {
-    sizes
-        .iter()
-        .zip(dilation)
-        .map(|(&size, &by)| {
-            if size == 0 {
-                0
-            } else {
-                (size - 1) * by as i64 + 1
-            }
-        })
-        .collect()
+/// A size with `dilation - 1` gaps between elements.
+fn dilated(size: usize, dilation: usize) -> i64 {
+    match size {
+        0 => 0,
+        size => (size as i64 - 1) * dilation as i64 + 1,
+    }
 }
 
-/// Takes `groups` out of dimension `from`, outermost, and puts them into dimension `into`,
-/// outermost.
+/// Splits dimension `from` into `groups` and the rest, and merges the groups into dimension `into`
+/// as its outer part.
 #[track_caller]
 fn regroup(x: Tensor<'_>, from: usize, into: usize, groups: usize) -> Tensor<'_> {
     if groups == 1 {

@@ -31,9 +31,9 @@ impl<'t> Step<'_, 't> {
 
     /// Shared equally between equal extremes; NaN is more extreme than any number.
     ///
-    /// The operand is behind a barrier and the extreme is taken from there again: beside the
-    /// forward result, an operand that is computed again with other rounding may have no equal
-    /// element at all (decision 0029).
+    /// The extreme is recomputed from the operand behind a barrier. The forward result would not do:
+    /// the compiler may recompute the operand with other rounding, and then no element equals it
+    /// (decision 0029).
     #[track_caller]
     fn equal_extremes(&self, kind: Reduction, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
         let x = self.x(0).optimization_barrier();
@@ -43,8 +43,8 @@ impl<'t> Step<'_, 't> {
         chosen.select(share, share.zeros_like())
     }
 
-    /// For each element, the product of the other factors. Not the product divided by
-    /// it, which is wrong where it is 0.
+    /// For each element, the product of the other factors. Dividing the whole product by the element
+    /// would be wrong where it is 0.
     #[track_caller]
     fn product_of_others(&self, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
         let x = self.x(0);
@@ -91,9 +91,9 @@ impl<'t> Step<'_, 't> {
         ))]
     }
 
-    /// The result of select-and-scatter, by elementwise operations: for each place of a window, the
-    /// windows whose extreme is there give their cotangent back to it. On XLA's CPU code this was
-    /// 27 times faster for windows of 3 by 3, and 80 times for 2 by 2.
+    /// Select-and-scatter in elementwise operations: for each place of a window, adds the cotangents
+    /// of the windows whose first extreme is at that place. On XLA's CPU code this was 27 times
+    /// faster for windows of 3 by 3, and 80 times for 2 by 2.
     #[track_caller]
     fn first_extreme(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
         let g = self.g();
@@ -121,10 +121,9 @@ impl<'t> Step<'_, 't> {
     /// For each window, the number of the place of its first extreme, as `u8`; NaN is more extreme
     /// than any number.
     ///
-    /// Exactly one place per window is selected, whatever the compiler does (decision 0029):
-    /// candidates are compared with each other and never with the forward result, which may be
-    /// computed again with other rounding, and the barrier keeps the number from being computed
-    /// again by each of its uses.
+    /// Exactly one place per window is selected, whatever the compiler does (decision 0029).
+    /// Candidates are compared with each other and never with the forward result, which the compiler
+    /// may recompute with other rounding; the barrier prevents each use from recomputing the number.
     #[track_caller]
     fn selected_place(&self, kind: Extreme, window: &Window, windows: &[usize]) -> Tensor<'t> {
         let x = self.padded(kind, window);
@@ -169,7 +168,8 @@ impl<'t> Step<'_, 't> {
         number.convert(DType::U8)
     }
 
-    /// Sums over windows again, of the cotangent spread by the strides.
+    /// Cotangent of a window sum: the window sum of the cotangent, with gaps of the strides and
+    /// without strides.
     #[track_caller]
     fn sum_window(&self, window: &Window) -> Tensor<'t> {
         let (g, ty) = (self.g(), self.ty(0));
@@ -185,17 +185,14 @@ impl<'t> Step<'_, 't> {
             low.push(before);
             high.push(whole + reach - 1 - dilated(taken, window.strides[dim]) - before);
         }
-        // The window's own padding where that can be: compilers know cumulative sums by it.
+        // Padding of the window itself, unless it is negative: compilers recognize cumulative sums
+        // in this form.
         let plain = window.strides.iter().all(|&stride| stride == 1)
             && low.iter().chain(&high).all(|&edge| edge >= 0);
         let (spread, padding) = if plain {
-            (
-                g,
-                low.iter()
-                    .zip(&high)
-                    .map(|(&low, &high)| (low as usize, high as usize))
-                    .collect(),
-            )
+            let edges = low.into_iter().zip(high);
+            let edges = edges.map(|(low, high)| (low as usize, high as usize));
+            (g, edges.collect())
         } else {
             let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
             (
@@ -213,15 +210,15 @@ impl<'t> Step<'_, 't> {
         spread.reduce_window(Reduction::Sum, back)
     }
 
-    /// Reads from where it was added to. Which element is selected does not change when `x` does,
-    /// almost everywhere.
+    /// The cotangent of the source is read at the selected places. The operand has none: it only
+    /// selects, and the selection is constant almost everywhere.
     #[track_caller]
     pub(super) fn select_and_scatter(&self, kind: Extreme, window: &Window) -> Back<'t> {
         vec![None, self.if_wanted(1, || self.read_selected(kind, window))]
     }
 
-    /// For each window, what is in the cotangent at the place of the first extreme of `x`: goes
-    /// through the places of a window with the best so far.
+    /// For each window, the element of the cotangent at the first extreme of `x`. Iterates over the
+    /// places of a window and carries the best element so far.
     #[track_caller]
     fn read_selected(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
         let windows = self.ty(1);
@@ -255,7 +252,7 @@ impl<'t> Step<'_, 't> {
         best.expect("a window has at least one place").1
     }
 
-    /// `x` with the window's padding, which is never the extreme.
+    /// `x` with the window's padding, of a value that is never the extreme.
     #[track_caller]
     fn padded(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
         let x = self.x(0);
@@ -275,7 +272,7 @@ impl<'t> Step<'_, 't> {
     }
 }
 
-/// `g` divided by a count. There is at least one of what is counted, except in an empty tensor.
+/// `g` divided by `count`, which is at least 1 except in an empty tensor.
 #[track_caller]
 pub(super) fn shared<'t>(g: Tensor<'t>, count: Tensor<'t>) -> Tensor<'t> {
     (g.convert(count.dtype()) / count.maximum(1.0)).convert(g.dtype())
@@ -291,7 +288,7 @@ fn places(sizes: &[usize]) -> Vec<Vec<usize>> {
     })
 }
 
-/// For each window on `padded`, the element at `place` of it.
+/// The element at `place` of each window on `padded`.
 #[track_caller]
 fn at_place<'t>(
     padded: Tensor<'t>,

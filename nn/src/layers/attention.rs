@@ -1,4 +1,4 @@
-//! Multi-head attention and rotary position embeddings.
+//! Multi-head attention.
 //!
 //! Heads are a separate dimension in weights and activations, and are never merged with another by
 //! a reshape, so that a partitioner can shard them: each device has whole heads.
@@ -6,9 +6,10 @@
 use std::panic::Location;
 
 use halite_core::{DType, Tree};
-use halite_ir::{Dot, Literal, Op};
+use halite_ir::Dot;
 
-use crate::{Dropout, Init, Param, Tensor, Trace, check::check, special::wide};
+use super::Rotation;
+use crate::{Dropout, Init, Param, Tensor, special::wide};
 
 /// Multi-head self-attention (Vaswani et al. 2017), with grouped-query attention as an option
 /// (Ainslie et al. 2023).
@@ -227,137 +228,163 @@ pub fn attention<'t>(
     if q.is_error() || k.is_error() || v.is_error() {
         return cx.error_like(Some(q.ty()));
     }
-    let (qd, kd, vd) = (q.dims(), k.dims(), v.dims());
-    let fits = qd.len() == 4
-        && kd.len() == 4
-        && vd.len() == 4
-        && (qd[0], qd[3]) == (kd[0], kd[3])
-        && kd[..3] == vd[..3]
-        && kd[2] > 0
-        && qd[2].is_multiple_of(kd[2])
-        && q.dtype().is_float();
-    if !fits {
-        let want = "expected floats [batch, time, heads, width], [batch, source, kv heads, width] and [batch, source, kv heads, any], \
-                    with heads a multiple of kv heads";
-        return cx.fail(
-            "attention",
-            format!(
-                "queries {}, keys {}, values {}; {want}",
-                q.ty(),
-                k.ty(),
-                v.ty()
-            ),
-            Some(q.ty()),
+    let Some(sizes) = AttentionSizes::of(q, k, v) else {
+        let message = format!(
+            "queries {}, keys {}, values {}; expected floats [batch, time, heads, width], \
+             [batch, source, kv heads, width] and [batch, source, kv heads, any], with heads a \
+             multiple of kv heads",
+            q.ty(),
+            k.ty(),
+            v.ty()
         );
-    }
-    let (time, heads, width, source, kv_heads) = (qd[1], qd[2], qd[3], kd[1], kd[2]);
-    let groups = heads / kv_heads;
-    // Query heads that share keys are adjacent: the heads' dimension is split, groups last.
-    let q = if groups == 1 {
-        q
-    } else {
-        q.reshape([qd[0], time, kv_heads, groups, width])
+        return cx.fail("attention", message, Some(q.ty()));
     };
-    let rank = q.rank();
-
-    // [batch, kv heads, (groups,) time, source]: batch dimensions, then free dimensions of left and
+    let q = sizes.split_heads(q);
+    // [batch, kv heads, time, (groups,) source]: batch dimensions, then free dimensions of left and
     // right.
-    let score_dtype = wide(q.dtype());
     let dot = Dot {
         left_batch: vec![0, 2],
         right_batch: vec![0, 2],
-        left_contract: vec![rank - 1],
+        left_contract: vec![q.rank() - 1],
         right_contract: vec![3],
-        result: score_dtype,
+        result: wide(q.dtype()),
     };
-    let scores = q.dot_general(k, dot) * (1.0 / (width as f64).sqrt());
-    // [batch, kv heads, time, groups, source] with groups: the free dimensions of q keep their
-    // order.
-    let Ok(scores) = masked(scores, mask, time, source, groups) else {
-        return cx.error_like(Some(v.ty().with_dims([qd[0], time, heads, vd[3]])));
+    let scores = q.dot_general(k, dot) * (1.0 / (sizes.width as f64).sqrt());
+    let result = [sizes.batch, sizes.time, sizes.heads, v.dims()[3]];
+    let Ok(scores) = sizes.masked(scores, mask) else {
+        return cx.error_like(Some(v.ty().with_dims(result)));
     };
     let weights = dropout.forward(safe_softmax(scores)).convert(v.dtype());
-
     // [batch, kv heads, time, (groups,) any], then time before heads again.
     let dot = Dot {
         left_batch: vec![0, 1],
         right_batch: vec![0, 2],
-        left_contract: vec![rank - 1],
+        left_contract: vec![q.rank() - 1],
         right_contract: vec![1],
         result: v.dtype(),
     };
-    weights
-        .dot_general(v, dot)
-        .swap_dims(1, 2)
-        .reshape([qd[0], time, heads, vd[3]])
+    weights.dot_general(v, dot).swap_dims(1, 2).reshape(result)
 }
 
-/// Sets masked scores `[batch, kv heads, time, (groups,) source]` to -inf.
-fn masked<'t>(
-    scores: Tensor<'t>,
-    mask: Mask<'t>,
+/// Sizes of queries and keys that fit each other.
+#[derive(Clone, Copy)]
+struct AttentionSizes {
+    batch: usize,
     time: usize,
     source: usize,
-    groups: usize,
-) -> Result<Tensor<'t>, Tensor<'t>> {
-    let cx = scores.trace();
-    let rank = scores.rank();
-    let given = match mask {
-        Mask::None => return Ok(scores),
-        Mask::Causal => {
-            let allowed = cx.lower_triangle(time, source, source as i64 - time as i64);
-            let allowed = allowed.broadcast_in_dim(scores.dims(), [2, rank - 1]);
-            return Ok(allowed.select(scores, f64::NEG_INFINITY));
+    /// Query heads.
+    heads: usize,
+    kv_heads: usize,
+    /// Features of a head.
+    width: usize,
+}
+
+impl AttentionSizes {
+    /// The sizes, if the tensors fit each other.
+    fn of(q: Tensor<'_>, k: Tensor<'_>, v: Tensor<'_>) -> Option<Self> {
+        let (qd, kd, vd) = (q.dims(), k.dims(), v.dims());
+        let fits = qd.len() == 4
+            && kd.len() == 4
+            && vd.len() == 4
+            && (qd[0], qd[3]) == (kd[0], kd[3])
+            && kd[..3] == vd[..3]
+            && kd[2] > 0
+            && qd[2].is_multiple_of(kd[2])
+            && q.dtype().is_float();
+        fits.then(|| AttentionSizes {
+            batch: qd[0],
+            time: qd[1],
+            source: kd[1],
+            heads: qd[2],
+            kv_heads: kd[2],
+            width: qd[3],
+        })
+    }
+
+    /// Number of query heads that share keys.
+    fn groups(self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Splits the heads of the queries into kv heads and groups, if any share keys. Query heads
+    /// that share keys are adjacent, so groups are the inner dimension.
+    #[track_caller]
+    fn split_heads(self, q: Tensor<'_>) -> Tensor<'_> {
+        let AttentionSizes {
+            batch,
+            time,
+            kv_heads,
+            width,
+            ..
+        } = self;
+        match self.groups() {
+            1 => q,
+            groups => q.reshape([batch, time, kv_heads, groups, width]),
         }
-        Mask::Where(given) | Mask::Add(given) => given,
-    };
-    if given.is_error() {
-        return Err(given);
     }
-    let ty = given.ty();
-    let dims = scores.dims();
-    let wanted = [dims[0], dims[1] * groups, time, source];
-    let fits = ty.rank() <= 4
-        && ty
-            .dims()
-            .iter()
-            .rev()
-            .zip(wanted.iter().rev())
-            .all(|(&size, &want)| size == 1 || size == want);
-    let dtype_fits = if matches!(mask, Mask::Where(_)) {
-        ty.dtype() == DType::Bool
-    } else {
-        ty.dtype().is_float()
-    };
-    if !fits || !dtype_fits {
-        let want = if matches!(mask, Mask::Where(_)) {
-            "bool"
-        } else {
-            "floats"
+
+    /// Sets masked scores `[batch, kv heads, time, (groups,) source]` to -inf.
+    fn masked<'t>(self, scores: Tensor<'t>, mask: Mask<'t>) -> Result<Tensor<'t>, Tensor<'t>> {
+        let (time, source) = (self.time, self.source);
+        match mask {
+            Mask::None => Ok(scores),
+            Mask::Causal => {
+                let offset = source as i64 - time as i64;
+                let allowed = scores.trace().lower_triangle(time, source, offset);
+                let allowed = allowed.broadcast_in_dim(scores.dims(), [2, scores.rank() - 1]);
+                Ok(allowed.select(scores, f64::NEG_INFINITY))
+            }
+            Mask::Where(allowed) => {
+                let allowed =
+                    self.like_scores(allowed, |dtype| dtype == DType::Bool, "bool", scores)?;
+                let allowed = allowed.broadcast_to(scores.dims());
+                Ok(allowed.select(scores, f64::NEG_INFINITY))
+            }
+            Mask::Add(bias) => {
+                let bias = self.like_scores(bias, DType::is_float, "floats", scores)?;
+                Ok(scores + bias.convert(scores.dtype()))
+            }
+        }
+    }
+
+    /// A mask with its heads split like those of the queries and dimensions in the order of the
+    /// scores. Its element type must satisfy `fits`, which messages call `expected`.
+    fn like_scores<'t>(
+        self,
+        mask: Tensor<'t>,
+        fits: fn(DType) -> bool,
+        expected: &str,
+        scores: Tensor<'t>,
+    ) -> Result<Tensor<'t>, Tensor<'t>> {
+        if mask.is_error() {
+            return Err(mask);
+        }
+        let ty = mask.ty();
+        let full = [self.batch, self.heads, self.time, self.source];
+        let mut sizes = ty.dims().iter().rev().zip(full.iter().rev());
+        let broadcasts = ty.rank() <= 4 && sizes.all(|(&size, &full)| size == 1 || size == full);
+        if !broadcasts || !fits(ty.dtype()) {
+            let message = format!(
+                "a mask of {ty}; expected {expected} that broadcast to {full:?}, which is \
+                 [batch, heads, time, source]"
+            );
+            let error = scores.trace().fail("attention", message, Some(scores.ty()));
+            return Err(error);
+        }
+        let mut shape = vec![1; 4 - ty.rank()];
+        shape.extend(ty.dims());
+        let mask = mask.reshape(&shape);
+        if self.groups() == 1 {
+            return Ok(mask);
+        }
+        let [kv_heads, groups] = match shape[1] {
+            1 => [1, 1],
+            _ => [self.kv_heads, self.groups()],
         };
-        let message = format!(
-            "a mask of {ty}; expected {want} that broadcast to {wanted:?}, which is [batch, heads, time, source]"
-        );
-        return Err(cx.fail("attention", message, Some(scores.ty())));
+        Ok(mask
+            .reshape([shape[0], kv_heads, groups, shape[2], shape[3]])
+            .swap_dims(2, 3))
     }
-    // Four dimensions, with the heads split like those of the queries, in the order of the scores.
-    let mut shape = vec![1; 4 - ty.rank()];
-    shape.extend(ty.dims());
-    let mut given = given.reshape(&shape);
-    if groups > 1 {
-        let split = if shape[1] == 1 {
-            [1, 1]
-        } else {
-            [dims[1], groups]
-        };
-        given = given
-            .reshape([shape[0], split[0], split[1], shape[2], shape[3]])
-            .swap_dims(2, 3);
-    }
-    Ok(match mask {
-        Mask::Add(_) => scores + given.convert(scores.dtype()),
-        _ => given.broadcast_to(&dims).select(scores, f64::NEG_INFINITY),
-    })
 }
 
 /// Softmax over the last dimension, where rows of only -inf give 0 everywhere.
@@ -368,93 +395,4 @@ fn safe_softmax(x: Tensor<'_>) -> Tensor<'_> {
     let unnormalized = (x - max).exp();
     // The sum is at least 1, unless all positions are masked.
     unnormalized / unnormalized.sum_keep([last]).maximum(1e-30)
-}
-
-/// Rotary position embedding (Su et al. 2021): rotates pairs of features of queries and keys by
-/// angles proportional to the position, so that attention scores depend on relative positions.
-///
-/// Feature `i` is paired with feature `i + width / 2`, as in Llama's weights for Hugging Face
-/// ("halves"); the original pairs neighbors. Pair `i` rotates by `theta^(-2 i / width)` radians
-/// per position.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rotary {
-    /// Base of the wavelengths: 10,000.
-    pub theta: f64,
-}
-
-/// Cosines and sines of [`Rotary`], `f32[time, width / 2]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Rotation<'t> {
-    cos: Tensor<'t>,
-    sin: Tensor<'t>,
-}
-
-impl Default for Rotary {
-    fn default() -> Self {
-        Rotary { theta: 10_000.0 }
-    }
-}
-
-impl Rotary {
-    /// The rotation for `time` positions from 0, and heads of an even size `width`.
-    #[track_caller]
-    pub fn rotation<'t>(&self, cx: &'t Trace, time: usize, width: usize) -> Rotation<'t> {
-        let _site = cx.called_from(Location::caller());
-        if !width.is_multiple_of(2) {
-            let error = cx.fail(
-                "rotary",
-                format!("heads of size {width}; expected an even size"),
-                None,
-            );
-            return Rotation {
-                cos: error,
-                sin: error,
-            };
-        }
-        let half = width / 2;
-        let frequencies: Vec<f32> = (0..half)
-            .map(|i| self.theta.powf(-((2 * i) as f64) / width as f64) as f32)
-            .collect();
-        let frequencies = Literal::new(&frequencies, [half]).expect("as many frequencies as pairs");
-        let frequencies = cx.push_one(Op::Constant(frequencies), &[]);
-        let positions = cx.arange(time, DType::F32);
-        let angles = positions.unsqueeze(1).broadcast_to([time, half]) * frequencies;
-        Rotation {
-            cos: angles.cos(),
-            sin: angles.sin(),
-        }
-    }
-}
-
-impl<'t> Rotation<'t> {
-    /// Rotates `x: [batch, time, heads, width]`, in `f32`.
-    #[track_caller]
-    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        let cx = x.trace();
-        let _site = cx.called_from(Location::caller());
-        check!(x.check_float("rotary"));
-        if self.cos.is_error() {
-            return cx.error_like(Some(x.ty()));
-        }
-        let (dims, table) = (x.dims(), self.cos.dims());
-        if dims.len() != 4 || dims[1] != table[0] || dims[3] != 2 * table[1] {
-            let message = || {
-                format!(
-                    "{} rotated for {} positions of size {}; expected [batch, time, heads, width]",
-                    x.ty(),
-                    table[0],
-                    2 * table[1]
-                )
-            };
-            return x.mistake("rotary", message);
-        }
-        let wide = wide(x.dtype());
-        let half = table[1];
-        let value = x.convert(wide);
-        let (first, second) = (value.slice_dim(3, ..half), value.slice_dim(3, half..));
-        let spread = |table: Tensor<'t>| table.convert(wide).broadcast_in_dim(first.dims(), [1, 3]);
-        let (cos, sin) = (spread(self.cos), spread(self.sin));
-        cx.concat(&[first * cos - second * sin, second * cos + first * sin], 3)
-            .convert(x.dtype())
-    }
 }

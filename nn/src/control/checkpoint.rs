@@ -1,0 +1,77 @@
+//! Checkpoints: bodies whose residuals are recomputed in the backward pass.
+
+use std::panic::Location;
+
+use halite_core::tree::Tree;
+use halite_ir::{Op, Remat};
+
+use crate::{Tensor, Trace};
+
+impl Trace {
+    /// Returns the result of `body`. Gradients save only the tensors that it uses from outside and
+    /// recompute the rest: less memory for more work.
+    ///
+    /// ```
+    /// use halite_core::{DType, TensorType, tree::Leaf};
+    /// use halite_nn::{Trace, grad};
+    ///
+    /// let cx = &Trace::new();
+    /// let x = cx.input(TensorType::new(DType::F32, [3]), "x");
+    /// let Leaf(y) = cx.checkpoint(|| Leaf(x.sin().exp()));
+    /// let Leaf(slope) = grad(y.sum_all(), &Leaf(x));
+    /// assert!(cx.mistakes().is_empty());
+    /// assert_eq!(slope.ty().to_string(), "f32[3]");
+    /// ```
+    #[track_caller]
+    pub fn checkpoint<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, body: impl FnOnce() -> T) -> T {
+        self.checkpoint_with(Remat::Full, body)
+    }
+
+    /// Like [`checkpoint`](Self::checkpoint), with a choice of what is recomputed.
+    #[track_caller]
+    pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        remat: Remat,
+        body: impl FnOnce() -> T,
+    ) -> T {
+        let location = Location::caller();
+        let (region, (result, side, outputs)) = self.region(&[], |_| {
+            let (result, side) = self.with_side_outputs(body);
+            let outputs = self.usable("checkpoint", &result, location);
+            (result, side, outputs)
+        });
+        let mut outputs = match outputs {
+            Ok(outputs) => outputs,
+            Err(_) => return self.errors_like(&result),
+        };
+        let given = outputs.len();
+        outputs.extend(side.leaves().map(|id| self.tensor(id)));
+        if outputs.is_empty() {
+            return result;
+        }
+        let mut regions = vec![region.giving(&outputs)];
+        let operands: Vec<Tensor<'t>> = self
+            .capture(&mut regions)
+            .into_iter()
+            .map(|id| self.tensor(id))
+            .collect();
+        let op = Op::Checkpoint {
+            body: Box::new(self.region_graph(&regions[0])),
+            remat,
+        };
+        let mut results = self.push_at(location, op, &operands);
+        let _site = self.called_from(location);
+        let states: Vec<Tensor<'t>> = side
+            .updates
+            .iter()
+            .map(|&(state, _)| self.tensor(state))
+            .collect();
+        self.report(
+            side.with(results.split_off(given), |name, total, weight| {
+                (name, total, weight)
+            }),
+            states.into_iter(),
+        );
+        result.with_leaves(results)
+    }
+}

@@ -1,0 +1,322 @@
+//! The backward pass: cotangents from the outputs back to the leaves, one operation at a time.
+
+use std::{collections::HashMap, sync::Arc};
+
+use halite_core::TensorType;
+use halite_ir::{Op, Unary};
+
+use super::shape;
+use crate::{
+    Tensor, Trace,
+    control::ScanSpec,
+    trace::{Id, Recorded},
+};
+
+/// The cotangents of `wrt`, given pairs of a tensor and its cotangent. `None` is zero.
+pub(super) fn pull_back<'t>(
+    trace: &'t Trace,
+    seeds: &[(Tensor<'t>, Tensor<'t>)],
+    wrt: &[Tensor<'t>],
+) -> Vec<Option<Tensor<'t>>> {
+    pull_back_through(trace, &trace.visible_nodes(), seeds, wrt)
+}
+
+/// Like [`pull_back`], only through `nodes`.
+pub(super) fn pull_back_through<'t>(
+    trace: &'t Trace,
+    nodes: &[Arc<Recorded>],
+    seeds: &[(Tensor<'t>, Tensor<'t>)],
+    wrt: &[Tensor<'t>],
+) -> Vec<Option<Tensor<'t>>> {
+    let tape = Tape::new(trace, nodes, wrt);
+    let mut cotangent_of: HashMap<Id, Tensor<'t>> = HashMap::new();
+    for &(output, cotangent) in seeds {
+        if tape.is_active(output.id) {
+            add_into(&mut cotangent_of, output.id, cotangent);
+        }
+    }
+    for node in nodes.iter().rev() {
+        let cotangents: Vec<Option<Tensor<'t>>> = node
+            .results
+            .iter()
+            .map(|id| cotangent_of.get(id).copied())
+            .collect();
+        if cotangents.iter().all(Option::is_none)
+            || !node.operands.iter().any(|&id| tape.is_active(id))
+        {
+            continue;
+        }
+        let _site = trace.located_at(node.origin);
+        let step = Step {
+            trace,
+            tape: &tape,
+            node,
+            cotangents,
+        };
+        let back = step.pull();
+        debug_assert_eq!(
+            back.len(),
+            node.operands.len(),
+            "the rule of {:?} gives a cotangent per operand",
+            node.op
+        );
+        for (&id, cotangent) in node.operands.iter().zip(back) {
+            if let Some(cotangent) = cotangent.filter(|_| tape.is_active(id)) {
+                debug_assert!(
+                    cotangent.is_error() || cotangent.ty() == trace.type_of(id),
+                    "the cotangent of {} by {:?} is {}",
+                    trace.type_of(id),
+                    node.op,
+                    cotangent.ty()
+                );
+                add_into(&mut cotangent_of, id, cotangent);
+            }
+        }
+    }
+    wrt.iter()
+        .map(|tensor| cotangent_of.get(&tensor.id).copied())
+        .collect()
+}
+
+#[track_caller]
+fn add_into<'t>(sums: &mut HashMap<Id, Tensor<'t>>, id: Id, cotangent: Tensor<'t>) {
+    let sum = match sums.get(&id) {
+        Some(&so_far) => so_far + cotangent,
+        None => cotangent,
+    };
+    sums.insert(id, sum);
+}
+
+/// The operations that a backward pass goes through.
+pub(super) struct Tape<'a> {
+    nodes: &'a [Arc<Recorded>],
+    /// By tensor: whether it depends on one of the leaves.
+    active: Vec<bool>,
+    /// By tensor: the index of the operation that computed it.
+    made_by: HashMap<Id, usize>,
+}
+
+impl<'a> Tape<'a> {
+    pub(super) fn new(trace: &Trace, nodes: &'a [Arc<Recorded>], wrt: &[Tensor<'_>]) -> Self {
+        let mut active = vec![false; trace.tensor_count()];
+        for tensor in wrt {
+            active[tensor.id as usize] = tensor.dtype().is_float();
+        }
+        let mut made_by = HashMap::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let is_active =
+                !is_flat(&node.op) && node.operands.iter().any(|&id| active[id as usize]);
+            for &id in &node.results {
+                made_by.insert(id, index);
+                active[id as usize] |= is_active && trace.type_of(id).dtype().is_float();
+            }
+        }
+        Tape {
+            nodes,
+            active,
+            made_by,
+        }
+    }
+
+    pub(super) fn is_active(&self, id: Id) -> bool {
+        // Tensors of the backward pass itself are not on the tape.
+        self.active.get(id as usize).copied().unwrap_or(false)
+    }
+
+    pub(super) fn maker(&self, id: Id) -> Option<&'a Recorded> {
+        self.made_by.get(&id).map(|&index| &*self.nodes[index])
+    }
+
+    /// Whether a tensor is the constant 0.
+    pub(super) fn is_zero(&self, id: Id) -> bool {
+        match self.maker(id) {
+            Some(Recorded {
+                op: Op::Constant(literal),
+                ..
+            }) => literal
+                .as_splat()
+                .is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0)),
+            Some(Recorded {
+                op: Op::Broadcast { .. },
+                operands,
+                ..
+            }) => self.is_zero(operands[0]),
+            _ => false,
+        }
+    }
+}
+
+/// Whether the derivative is zero wherever it exists.
+fn is_flat(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Unary(
+            Unary::Ceil
+                | Unary::Floor
+                | Unary::RoundNearestAfz
+                | Unary::RoundNearestEven
+                | Unary::Sign
+        ) | Op::Compare(_)
+            | Op::StopGradient
+    )
+}
+
+/// An operation with the cotangents of its results.
+pub(super) struct Step<'a, 't> {
+    pub(super) trace: &'t Trace,
+    pub(super) tape: &'a Tape<'a>,
+    pub(super) node: &'a Recorded,
+    /// By result; `None` is zero. At least one is not.
+    pub(super) cotangents: Vec<Option<Tensor<'t>>>,
+}
+
+/// The cotangent of each operand; `None` is zero.
+pub(super) type Back<'t> = Vec<Option<Tensor<'t>>>;
+
+impl<'t> Step<'_, 't> {
+    /// The vector-Jacobian product of the operation.
+    #[track_caller]
+    pub(super) fn pull(&self) -> Back<'t> {
+        match &self.node.op {
+            Op::Constant(_) | Op::Iota { .. } => vec![],
+            Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => vec![],
+            // The result is `bool`.
+            Op::Compare(_) => self.nothing(),
+            Op::Unary(unary) => vec![self.unary(*unary)],
+            Op::Binary(binary) => self.binary(*binary),
+            Op::Select => self.select(),
+            Op::Clamp => self.clamp(),
+            Op::Convert(_) => vec![Some(self.g().convert(self.ty(0).dtype()))],
+            Op::BitcastConvert(_) => self
+                .none("the bits of a number have no derivative; use `convert` to keep the value"),
+            Op::ReducePrecision { exponent, mantissa } => {
+                vec![Some(self.g().reduce_precision(*exponent, *mantissa))]
+            }
+
+            Op::Broadcast { dims: _, mapping } => vec![Some(self.broadcast(mapping))],
+            Op::Reshape { dims: _ } => vec![Some(self.g().reshape(self.ty(0).dims()))],
+            Op::Transpose { permutation } => {
+                vec![Some(self.g().transpose(shape::inverse(permutation)))]
+            }
+            Op::Reverse { dims } => vec![Some(self.g().reverse(dims))],
+            Op::Concatenate { dim } => self.concatenate(*dim),
+            Op::Slice {
+                starts,
+                limits: _,
+                strides,
+            } => vec![Some(self.slice(starts, strides))],
+            Op::DynamicSlice { sizes: _ } => self.dynamic_slice(),
+            Op::DynamicUpdateSlice => self.dynamic_update_slice(),
+            Op::Pad {
+                low,
+                high,
+                interior,
+            } => self.pad(low, high, interior),
+            Op::Gather(gather) => self.gather(gather),
+            Op::Scatter(scatter) => self.scatter(scatter),
+
+            Op::Dot(dot) => self.dot(dot),
+            Op::Convolution(convolution) => self.convolution(convolution),
+
+            Op::Reduce { kind, dims } => self.reduce(*kind, dims),
+            Op::ArgReduce { kind: _, dim } => self.arg_reduce(*dim),
+            Op::ReduceWindow { kind, window } => self.reduce_window(*kind, window),
+            Op::SelectAndScatter { kind, window } => self.select_and_scatter(*kind, window),
+            Op::Sort { dim, descending } => self.sort(*dim, *descending),
+
+            Op::While { .. } => self.none(
+                "it has a dynamic trip count and cannot be differentiated in reverse mode; use \
+                 `scan` or `repeat`, or take the gradient inside its body",
+            ),
+            Op::Scan {
+                carried,
+                scanned,
+                length,
+                reverse,
+                body,
+            } => {
+                let spec = ScanSpec {
+                    carried: *carried,
+                    scanned: *scanned,
+                    length: *length,
+                    reverse: *reverse,
+                };
+                self.scan(spec, body)
+            }
+            Op::Checkpoint { body, remat } => self.checkpoint(body, *remat),
+            Op::Case { branches } => self.case(branches),
+            Op::StopGradient => self.nothing(),
+            Op::OptimizationBarrier => self.optimization_barrier(),
+            Op::CustomCall(call) => self.none(&format!(
+                "the derivative of `{}` is unknown; give it to `vjp` in two parts, with its own \
+                 backward call between them",
+                call.target
+            )),
+
+            Op::AllReduce { kind, groups } => self.all_reduce(*kind, groups),
+            Op::AllGather { dim, groups } => self.all_gather(*dim, groups),
+            Op::ReduceScatter { kind, dim, groups } => self.reduce_scatter(*kind, *dim, groups),
+            Op::AllToAll {
+                split,
+                concat,
+                groups,
+            } => vec![Some(self.g().all_to_all(*concat, *split, groups.clone()))],
+            Op::CollectivePermute { pairs, groups } => self.collective_permute(pairs, groups),
+            Op::ShardMap(map) => self.shard_map(map),
+            Op::ShardingConstraint(spec) => vec![Some(self.g().sharding_constraint(spec.clone()))],
+        }
+    }
+
+    /// The cotangent of the only result.
+    pub(super) fn g(&self) -> Tensor<'t> {
+        self.cotangents[0].expect("an operation is pulled back through if a result has a cotangent")
+    }
+
+    pub(super) fn x(&self, operand: usize) -> Tensor<'t> {
+        self.trace.tensor(self.node.operands[operand])
+    }
+
+    pub(super) fn y(&self, result: usize) -> Tensor<'t> {
+        self.trace.tensor(self.node.results[result])
+    }
+
+    pub(super) fn ty(&self, operand: usize) -> TensorType {
+        self.trace.type_of(self.node.operands[operand])
+    }
+
+    /// Whether the cotangent of an operand is requested.
+    pub(super) fn wants(&self, operand: usize) -> bool {
+        self.tape.is_active(self.node.operands[operand])
+    }
+
+    /// Zero cotangents for all operands.
+    pub(super) fn nothing(&self) -> Back<'t> {
+        vec![None; self.node.operands.len()]
+    }
+
+    /// The cotangent that `rule` computes, if it is requested.
+    pub(super) fn if_wanted(
+        &self,
+        operand: usize,
+        rule: impl FnOnce() -> Tensor<'t>,
+    ) -> Option<Tensor<'t>> {
+        self.wants(operand).then(rule)
+    }
+
+    /// Records a mistake: the operation has no derivative.
+    pub(super) fn none(&self, advice: &str) -> Back<'t> {
+        let op = self.node.op.name();
+        let message = format!("`{op}` has no gradient here: {advice}; or apply `stop_gradient`");
+        self.trace.fail_at(self.node.origin, "grad", message, None);
+        self.broken()
+    }
+
+    /// Error tensors for all operands, after a mistake in the backward pass.
+    pub(super) fn broken(&self) -> Back<'t> {
+        self.node
+            .operands
+            .iter()
+            .map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id)))))
+            .collect()
+    }
+}
