@@ -1,0 +1,91 @@
+//! Elementwise operations and conversions.
+
+use expect_test::expect;
+use halite_core::DType::*;
+use halite_ir::{Binary, Comparison, Op, Unary};
+
+use crate::check;
+
+#[test]
+fn binary_operand_types() {
+    check(
+        [
+            (Op::Binary(Binary::Add), "f32[3,4] f32[4,3]"),
+            (Op::Binary(Binary::Add), "f32[3] bf16[3]"),
+            (Op::Binary(Binary::Multiply), "f32[3]"),
+            (Op::Binary(Binary::And), "f32[3] f32[3]"),
+            (Op::Binary(Binary::Subtract), "bool[3] bool[3]"),
+            (Op::Binary(Binary::Atan2), "s32[] s32[]"),
+            (Op::Compare(Comparison::Lt), "f32[2] f32[]"),
+        ],
+        expect![[r#"
+            add: f32[3, 4] and f32[4, 3] differ; elementwise operations need equal types (broadcast first)
+            add: f32[3] and bf16[3] differ; elementwise operations need equal types (convert one first)
+            multiply: takes 2 operands, got 1 (f32[3])
+            and: f32[3] has elements of type f32; takes bool and integers
+            subtract: bool[3] has elements of type bool; takes integers and floats (convert first)
+            atan2: s32[] has elements of type s32; takes floats (convert first)
+            compare: f32[2] and f32[] differ; elementwise operations need equal types (broadcast first)
+        "#]],
+    );
+}
+
+#[test]
+fn unary_operand_types() {
+    check(
+        [
+            (Op::Unary(Unary::Exponential), "s32[2]"),
+            (Op::Unary(Unary::Abs), "u8[2]"),
+            (Op::Unary(Unary::Not), "f32[2]"),
+            (Op::Unary(Unary::PopulationCount), "f32[2] f32[2]"),
+        ],
+        expect![[r#"
+            exponential: s32[2] has elements of type s32; takes floats (convert first)
+            abs: u8[2] has elements of type u8; takes signed integers and floats (convert first)
+            not: f32[2] has elements of type f32; takes bool and integers
+            population_count: takes 1 operand, got 2 (f32[2], f32[2])
+        "#]],
+    );
+}
+
+#[test]
+fn select_operand_types() {
+    check(
+        [
+            (Op::Select, "s32[2] f32[2] f32[2]"),
+            (Op::Select, "bool[3] f32[2] f32[2]"),
+            (Op::Select, "bool[2] f32[2] f32[3]"),
+            (Op::Clamp, "f32[] f32[2] f32[3]"),
+            (Op::Clamp, "s32[] f32[2] f32[]"),
+        ],
+        expect![[r#"
+            select: the predicate is s32[2]; it must be bool (compare first)
+            select: the predicate is bool[3], for f32[2] it must be bool[2] or bool[]
+            select: f32[2] and f32[3] differ; elementwise operations need equal types (broadcast first)
+            clamp: the upper bound is f32[3], for f32[2] it must be f32[2] or f32[]
+            clamp: the lower bound is s32[], for f32[2] it must be f32[2] or f32[]
+        "#]],
+    );
+}
+
+#[test]
+fn conversion_bits() {
+    let reduce_precision = |exponent| Op::ReducePrecision {
+        exponent,
+        mantissa: 7,
+    };
+    check(
+        [
+            (Op::BitcastConvert(S64), "f32[2]"),
+            (Op::BitcastConvert(U8), "bool[2]"),
+            (reduce_precision(0), "f32[]"),
+            (reduce_precision(8), "s8[]"),
+        ],
+        expect![[r#"
+            bitcast_convert: elements of f32[2] have 32 bits, s64 has 64; the bits of one element are kept
+            bitcast_convert: elements of bool[2] have 1 bits, u8 has 8; the bits of one element are kept
+            reduce_precision: 0 exponent bits and 7 mantissa bits; a float has 1 to 11 and 0 to 52
+            reduce_precision: s8[] has elements of type s8; takes floats (convert first)
+        "#]],
+    );
+}
