@@ -9,27 +9,120 @@ use proptest::prelude::*;
 
 use super::support::*;
 
-/// Appends a node to the graph if its operands fit: `kind` chooses the operation, `a` and `b` the
-/// operands.
-fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)) {
-    let pick = |values: &[Value], at: u16| values[usize::from(at) % values.len()];
-    let (x, y) = (pick(values, a), pick(values, b));
-    let (rank, dims) = (graph.ty(x).rank(), graph.ty(x).dims().to_vec());
-    let floats = [
-        DType::F32,
-        DType::F64,
-        DType::Bf16,
-        DType::F16,
-        DType::S32,
-        DType::Bool,
-    ];
-    let product = |result| Dot {
+/// One step of building a graph: `kind` chooses the operation, `a` and `b` the operands.
+#[derive(Clone, Copy)]
+struct Step {
+    kind: u8,
+    a: u16,
+    b: u16,
+}
+
+/// Appends a node to the graph if its operands fit.
+fn grow(graph: &mut Graph, values: &mut Vec<Value>, step: Step) {
+    let Some((op, operands)) = step.op(graph, values) else {
+        return;
+    };
+    if let Ok(results) = graph.push(op, &operands, None) {
+        values.extend(results.to_vec());
+    }
+}
+
+impl Step {
+    /// The operation with its operands. `None` if there is none for the chosen values.
+    fn op(self, graph: &Graph, values: &[Value]) -> Option<(Op, Vec<Value>)> {
+        let Step { kind, a, b } = self;
+        let pick = |at: u16| values[usize::from(at) % values.len()];
+        let (x, y) = (pick(a), pick(b));
+        let (rank, dims) = (graph.ty(x).rank(), graph.ty(x).dims().to_vec());
+        // Ranks above 4 would only make the test slow.
+        if rank > 4 {
+            return None;
+        }
+        let dim = usize::from(b) % rank.max(1);
+        let reduce = |kind, dim| Op::Reduce {
+            kind,
+            dims: vec![dim],
+        };
+        Some(match kind % 26 {
+            0 | 1 => (product(rank, graph.ty(x).dtype()), vec![x, y]),
+            2 => (product(rank, DType::F32), vec![x, y]),
+            3 => (Op::Binary(Binary::Add), vec![x, y]),
+            4 => (Op::Binary(Binary::Divide), vec![x, y]),
+            5 => (Op::Binary(Binary::Power), vec![x, y]),
+            6 => (Op::Unary(Unary::Tanh), vec![x]),
+            7 => (Op::Unary(Unary::Exponential), vec![x]),
+            8 => (Op::Unary(Unary::IsFinite), vec![x]),
+            9 => (Op::Compare(Comparison::Lt), vec![x, y]),
+            10 => (Op::Select, vec![pick(a.wrapping_mul(7)), x, y]),
+            11 => (Op::Convert(DTYPES[usize::from(b) % DTYPES.len()]), vec![x]),
+            12 => (broadcast(dims), vec![x]),
+            13 => (transpose(rank), vec![x]),
+            14 => (reduce(Reduction::Sum, dim), vec![x]),
+            15 => (reduce(Reduction::Max, dim), vec![x]),
+            16 => (argmax(dim), vec![x]),
+            17 => (reduce_window(Reduction::Max, rank, b), vec![x]),
+            18 => (reduce_window(Reduction::Sum, rank, b), vec![x]),
+            19 => (sort(dim), vec![x, y]),
+            20 => (Op::OptimizationBarrier, vec![x, y]),
+            21 => (Op::Concatenate { dim }, vec![x, y]),
+            22 => (case(graph.ty(x)), vec![pick(a.wrapping_mul(3)), x]),
+            23 | 24 => (scan(graph.ty(y), graph.ty(x), b % 2 == 0)?, vec![y, x]),
+            _ => {
+                let literal = Literal::splat(f32::from(a) / 7.0, &dims);
+                (Op::Constant(literal), vec![])
+            }
+        })
+    }
+}
+
+/// Element types to convert to.
+const DTYPES: [DType; 6] = [
+    DType::F32,
+    DType::F64,
+    DType::Bf16,
+    DType::F16,
+    DType::S32,
+    DType::Bool,
+];
+
+fn product(rank: usize, result: DType) -> Op {
+    Op::Dot(Dot {
         left_batch: vec![],
         right_batch: vec![],
         left_contract: vec![rank.max(1) - 1],
         right_contract: vec![0],
         result,
-    };
+    })
+}
+
+fn broadcast(dims: Vec<usize>) -> Op {
+    Op::Broadcast {
+        mapping: (1..=dims.len()).collect(),
+        dims: [vec![2], dims].concat(),
+    }
+}
+
+fn transpose(rank: usize) -> Op {
+    Op::Transpose {
+        permutation: (0..rank).rev().collect(),
+    }
+}
+
+fn argmax(dim: usize) -> Op {
+    Op::ArgReduce {
+        kind: Extreme::Max,
+        dim,
+    }
+}
+
+fn sort(dim: usize) -> Op {
+    Op::Sort {
+        dim,
+        descending: false,
+    }
+}
+
+fn reduce_window(kind: Reduction, rank: usize, b: u16) -> Op {
     let window = Window {
         sizes: vec![2; rank],
         strides: vec![1 + usize::from(b) % 2; rank],
@@ -37,140 +130,52 @@ fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)
         window_dilations: vec![1; rank],
         padding: vec![(0, 0); rank],
     };
-    let branch = || {
-        let mut branch = Graph::new();
-        let inner = branch.input(graph.ty(x).clone());
-        let out = branch.push(Op::Unary(Unary::Tanh), &[inner], None).ok()?[0];
-        branch.set_outputs(vec![out]);
-        Some(branch)
+    Op::ReduceWindow { kind, window }
+}
+
+/// A case of one branch, or of none if `ty` has no hyperbolic tangent.
+fn case(ty: &TensorType) -> Op {
+    let mut branch = Graph::new();
+    let x = branch.input(ty.clone());
+    let branches = match branch.push(Op::Unary(Unary::Tanh), &[x], None) {
+        Ok(results) => {
+            let outputs = results.to_vec();
+            branch.set_outputs(outputs);
+            vec![branch]
+        }
+        Err(_) => vec![],
     };
-    // The body changes the carried value and stacks a product of the slice, among others.
-    let scan = || {
-        let (length, row) = dims.split_first()?;
-        let mut body = Graph::new();
-        let (carried, slice) = (
-            body.input(graph.ty(y).clone()),
-            body.input(graph.ty(x).with_dims(row)),
-        );
-        let first = if rank > 1 { row.len() - 1 } else { 0 };
-        let contract = if rank > 1 { vec![first] } else { vec![] };
-        let result = body.ty(slice).dtype();
-        let (left_contract, right_contract) = (contract.clone(), contract);
-        let product = Op::Dot(Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract,
-            right_contract,
-            result,
-        });
-        let product = body.push(product, &[slice, slice], None).ok()?[0];
-        let plain = body
-            .push(Op::Binary(Binary::Maximum), &[product, product], None)
-            .ok()?[0];
-        let next = body
-            .push(Op::Binary(Binary::Add), &[carried, carried], None)
-            .ok()?[0];
-        body.set_outputs(vec![next, plain, slice, carried]);
-        Some(Op::Scan {
-            carried: 1,
-            scanned: 1,
-            length: *length,
-            reverse: b % 2 == 0,
-            body: Box::new(body),
-        })
-    };
-    let dim = usize::from(b) % rank.max(1);
-    let (op, operands) = match kind % 26 {
-        0 | 1 => (Op::Dot(product(graph.ty(x).dtype())), vec![x, y]),
-        2 => (Op::Dot(product(DType::F32)), vec![x, y]),
-        3 => (Op::Binary(Binary::Add), vec![x, y]),
-        4 => (Op::Binary(Binary::Divide), vec![x, y]),
-        5 => (Op::Binary(Binary::Power), vec![x, y]),
-        6 => (Op::Unary(Unary::Tanh), vec![x]),
-        7 => (Op::Unary(Unary::Exponential), vec![x]),
-        8 => (Op::Unary(Unary::IsFinite), vec![x]),
-        9 => (Op::Compare(Comparison::Lt), vec![x, y]),
-        10 => (Op::Select, vec![pick(values, a.wrapping_mul(7)), x, y]),
-        11 => (Op::Convert(floats[usize::from(b) % floats.len()]), vec![x]),
-        12 => (
-            Op::Broadcast {
-                dims: [vec![2], dims].concat(),
-                mapping: (1..=rank).collect(),
-            },
-            vec![x],
-        ),
-        13 => (
-            Op::Transpose {
-                permutation: (0..rank).rev().collect(),
-            },
-            vec![x],
-        ),
-        14 => (
-            Op::Reduce {
-                kind: Reduction::Sum,
-                dims: vec![dim],
-            },
-            vec![x],
-        ),
-        15 => (
-            Op::Reduce {
-                kind: Reduction::Max,
-                dims: vec![dim],
-            },
-            vec![x],
-        ),
-        16 => (
-            Op::ArgReduce {
-                kind: Extreme::Max,
-                dim,
-            },
-            vec![x],
-        ),
-        17 => (
-            Op::ReduceWindow {
-                kind: Reduction::Max,
-                window,
-            },
-            vec![x],
-        ),
-        18 => (
-            Op::ReduceWindow {
-                kind: Reduction::Sum,
-                window,
-            },
-            vec![x],
-        ),
-        19 => (
-            Op::Sort {
-                dim,
-                descending: false,
-            },
-            vec![x, y],
-        ),
-        20 => (Op::OptimizationBarrier, vec![x, y]),
-        21 => (Op::Concatenate { dim }, vec![x, y]),
-        22 => (
-            Op::Case {
-                branches: branch().into_iter().collect(),
-            },
-            vec![pick(values, a.wrapping_mul(3)), x],
-        ),
-        23 | 24 => match scan() {
-            Some(scan) => (scan, vec![y, x]),
-            None => return,
-        },
-        _ => (
-            Op::Constant(Literal::splat(f32::from(a) / 7.0, &dims)),
-            vec![],
-        ),
-    };
-    // Ranks above 4 would only make the test slow.
-    if rank > 4 {
-        return;
-    }
-    if let Ok(results) = graph.push(op, &operands, None) {
-        values.extend(results.to_vec());
-    }
+    Op::Case { branches }
+}
+
+/// A scan whose body changes the carried value and stacks a product of the slice, among others.
+fn scan(carried: &TensorType, scanned: &TensorType, reverse: bool) -> Option<Op> {
+    let (&length, row) = scanned.dims().split_first()?;
+    let mut body = Graph::new();
+    let (carried, slice) = (
+        body.input(carried.clone()),
+        body.input(scanned.with_dims(row)),
+    );
+    let contract: Vec<usize> = row.len().checked_sub(1).into_iter().collect();
+    let product = Op::Dot(Dot {
+        left_batch: vec![],
+        right_batch: vec![],
+        left_contract: contract.clone(),
+        right_contract: contract,
+        result: scanned.dtype(),
+    });
+    let mut push = |op, operands: [Value; 2]| Some(body.push(op, &operands, None).ok()?[0]);
+    let product = push(product, [slice, slice])?;
+    let plain = push(Op::Binary(Binary::Maximum), [product, product])?;
+    let next = push(Op::Binary(Binary::Add), [carried, carried])?;
+    body.set_outputs(vec![next, plain, slice, carried]);
+    Some(Op::Scan {
+        carried: 1,
+        scanned: 1,
+        length,
+        reverse,
+        body: Box::new(body),
+    })
 }
 
 proptest! {
@@ -185,8 +190,8 @@ proptest! {
             TensorType::new(DType::S32, []), TensorType::new(DType::Bool, [2, 2]),
         ];
         let mut values: Vec<Value> = inputs.into_iter().map(|ty| graph.input(ty)).collect();
-        for step in steps {
-            grow(&mut graph, &mut values, step);
+        for (kind, a, b) in steps {
+            grow(&mut graph, &mut values, Step { kind, a, b });
         }
         graph.set_outputs(outputs.iter().map(|&at| values[usize::from(at) % values.len()]).collect());
         prop_assert!(verify(&graph).is_ok());

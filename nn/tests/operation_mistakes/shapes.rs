@@ -1,0 +1,168 @@
+//! Dimensions, indices and windows.
+
+use expect_test::expect;
+use halite_core::{DType, TensorType};
+use halite_ir::Gather;
+use halite_nn::{ConvOptions, Over, Padding};
+
+use crate::{check, input};
+
+#[test]
+fn missing_dimensions_are_mistakes() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2, 3]);
+            let scalar = input(cx, "scalar", &[]);
+            let _ = x.sum([2]);
+            let _ = scalar.max([0]);
+            let _ = x.mean([1, 1]);
+            let _ = x.softmax(5);
+            let _ = x.argmax(2);
+            let _ = x.swap_dims(0, 2);
+            let _ = scalar.t();
+            let _ = x.squeeze(1);
+            let _ = x.unsqueeze(3);
+            let _ = x.transpose([0, 0]);
+            let _ = x.slice_dim(1, 1..9);
+            let _ = x.slice_dim(3, ..);
+            let _ = x.split(1, 2);
+            let _ = x.index(0, 2);
+            let _ = x.cumsum(2);
+            let _ = x.sort(2, false);
+            let _ = x.top_k(4, 1);
+            let _ = x.flatten_from(3);
+            let _ = cx.concat(&[], 0);
+            let _ = cx.concat(&[x, scalar], 0);
+            let _ = x.broadcast_to([3]);
+        },
+        expect![[r#"
+            +4: sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +5: max: dimension 0 of f32[], which has none (operand 0 is `scalar`)
+            +6: mean: dimension 1 appears twice in [1, 1] (operand 0 is `x`)
+            +7: softmax: dimension 5 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +8: argmax: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +9: swap dimensions: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +10: transpose: f32[] is not a matrix (operand 0 is `scalar`)
+            +11: squeeze: dimension 1 of f32[2, 3] is not 1 (operand 0 is `x`)
+            +12: unsqueeze: no place 3 in f32[2, 3]: places are 0 to 2 (operand 0 is `x`)
+            +13: transpose: dimension 0 of f32[2, 3] appears twice in [0, 0] (operand 0 is `x`)
+            +14: slice: 1..9 of dimension 1 of f32[2, 3], whose indices are 0..3 (operand 0 is `x`)
+            +15: slice: dimension 3 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +16: split: dimension 1 of f32[2, 3] cannot be split into 2 equal parts (operand 0 is `x`)
+            +17: index: no 2 in dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +18: cumulative sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +19: sort: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +20: top k: 4 largest along dimension 1 of f32[2, 3] (operand 0 is `x`)
+            +21: flatten: from dimension 3 of f32[2, 3], which has 2 (operand 0 is `x`)
+            +22: concatenate: no tensors given
+            +23: concatenate: f32[2, 3] and f32[] along dimension 0: the element type and all other dimensions must be equal (operand 0 is `x`, operand 1 is `scalar`)
+            +24: broadcast: f32[2, 3] has more dimensions than [3] (operand 0 is `x`)
+        "#]],
+    );
+}
+
+fn strides(strides: &[usize]) -> ConvOptions {
+    ConvOptions {
+        strides: strides.into(),
+        ..ConvOptions::default()
+    }
+}
+
+#[test]
+fn index_errors_name_what_is_expected() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2, 3]);
+            let image = input(cx, "image", &[1, 8, 8, 3]);
+            let kernel = input(cx, "conv.kernel", &[3, 3, 4, 16]);
+            let _ = x.take(x, 0);
+            let _ = x.one_hot(3, DType::F32);
+            let _ = x.take_along(cx.iota(&TensorType::new(DType::S32, [3, 3]), 0), 1);
+            let _ = x.gather(
+                cx.arange(2, DType::S32),
+                Gather {
+                    offset_dims: vec![9],
+                    collapsed_slice_dims: vec![4],
+                    operand_batching_dims: vec![],
+                    indices_batching_dims: vec![],
+                    start_index_map: vec![],
+                    index_vector_dim: 7,
+                    slice_sizes: vec![],
+                },
+            );
+            let _ = image.conv(kernel, &ConvOptions::default());
+            let _ = image.conv(kernel, &strides(&[1]));
+            let _ = image.conv(kernel, &strides(&[0, 1]));
+            let _ = x.conv(kernel, &ConvOptions::default());
+            let _ = image.max_pool([2], [], Padding::Valid);
+            let _ = image.max_pool([2, 0], [], Padding::Valid);
+            let _ = image.avg_pool([2, 2], [], Padding::Explicit(vec![(0, 0)]));
+            let _ = image.max_pool([2, 2], [], Padding::Explicit(vec![(-1, 0), (0, 0)]));
+            let _ = x.convert(DType::S32).mean([0]);
+            let _ = x.all_gather(0, Over::ALL);
+        },
+        expect![[r#"
+            +5: take: f32[2, 3] is not a tensor of integers; convert it first (operand 0 is `x`)
+            +6: one hot: f32[2, 3] is not a tensor of integers; convert it first (operand 0 is `x`)
+            +7: take along: indices s32[3, 3] along dimension 1 of f32[2, 3]: the other dimensions must be equal (operand 0 is `x`)
+            +8: gather: index vector dimension 7 of the indices s32[2]; it must be at most 1 (operand 0 is `x`)
+            +20: convolution: f32[1, 8, 8, 3] has 3 features (dimension 3) in 1 group, the kernel f32[3, 3, 4, 16] takes 4 (dimension 2) (operand 0 is `image`, operand 1 is `conv.kernel`)
+            +21: window: 1 strides given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
+            +22: window: strides [0, 1]: each must be at least 1 (operand 0 is `image`)
+            +23: convolution: f32[2, 3] with kernel f32[3, 3, 4, 16]; expected [batch, spatial.., in] and [spatial.., in, out] (operand 0 is `x`, operand 1 is `conv.kernel`)
+            +24: max pool: 1 window sizes given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
+            +25: window: sizes [2, 0]: each must be at least 1 (operand 0 is `image`)
+            +26: average pool: padding of 1 dimensions given for 2 spatial dimensions (operand 0 is `image`)
+            +27: max pool: negative padding [(-1, 0), (0, 0)] (operand 0 is `image`)
+            +28: mean: s32[2, 3] is not a tensor of floats; convert it first
+            +29: all_gather: the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]] (operand 0 is `x`)
+        "#]],
+    );
+}
+
+#[test]
+fn overflowing_windows_are_mistakes() {
+    check(
+        |cx| {
+            let image = input(cx, "image", &[1, 8, 8, 3]);
+            let kernel = input(cx, "kernel", &[3, 3, 3, 16]);
+            let far = vec![usize::MAX; 2];
+            for padding in [Padding::Valid, Padding::Same] {
+                let of = |strides: &[usize]| ConvOptions {
+                    strides: strides.into(),
+                    padding: padding.clone(),
+                    ..Default::default()
+                };
+                let _ = image.conv(
+                    kernel,
+                    &ConvOptions {
+                        kernel_dilation: far.clone(),
+                        ..of(&[])
+                    },
+                );
+                let _ = image.conv(
+                    kernel,
+                    &ConvOptions {
+                        input_dilation: far.clone(),
+                        ..of(&[])
+                    },
+                );
+                let _ = image.conv(kernel, &of(&far));
+                let _ = image.avg_pool(&far, [], padding.clone());
+            }
+            let none = input(cx, "none", &[0, 1 << 40, 1 << 40]);
+            let _ = (none.flatten_from(1), none.mean([1, 2]));
+        },
+        expect![[r#"
+            +11: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +18: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +25: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +26: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +11: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +18: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +25: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +26: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +29: reshape: f32[0, 18446744073709551615] is larger than any address space (operand 0 is `none`)
+        "#]],
+    );
+}
