@@ -8,7 +8,7 @@ use halite_core::{DType, TensorType};
 
 use crate::{
     Binary, Convolution, Graph, Node, Op, Scatter, Unary,
-    op::{device_index_op, marker_op},
+    op::{collective_op, device_index_op, local_op, marker_op},
 };
 
 /// Cost of one run over all devices. Counts are floats because they may exceed 64-bit integers.
@@ -225,10 +225,8 @@ fn of_regions(graph: &Graph, node: &Node) -> Cost {
                 .product();
             sum.add(cost(&map.body), devices);
         }
-        op => op
-            .regions()
-            .into_iter()
-            .for_each(|region| sum.add(cost(region), 1.0)),
+        Op::Checkpoint { body, .. } => sum.add(cost(body), 1.0),
+        local_op!() | marker_op!() | collective_op!() | device_index_op!() | Op::CustomCall(_) => {}
     }
     sum
 }

@@ -147,20 +147,18 @@ impl Infer<'_> {
         let batch = without(indices.dims(), &[scatter.index_vector_dim]);
         if updates.rank() != batch.len() + kept.len() {
             return self.fail(format!(
-                "the updates {updates} have {} dimensions, the indices {indices} give {} and windows of {x} {}",
+                "the updates {updates} have {} dimensions, the indices {indices} give {} and \
+                 windows of {x} {}",
                 updates.rank(),
                 batch.len(),
                 kept.len()
             ));
         }
-        self.placed(
-            "window dimension",
-            &scatter.update_window_dims,
-            updates.rank(),
-        )?;
+        let window_dims = &scatter.update_window_dims;
+        self.placed("window dimension", window_dims, updates.rank())?;
         let (mut batch, mut kept) = (batch.into_iter(), kept.into_iter());
         for (dim, &size) in updates.dims().iter().enumerate() {
-            if scatter.update_window_dims.contains(&dim) {
+            if window_dims.contains(&dim) {
                 let window = kept.next().map(|of| (of, x.dims()[of]));
                 if let Some((of, whole)) = window.filter(|&(_, whole)| size > whole) {
                     return self.fail(format!(
