@@ -1,6 +1,9 @@
 //! Collectives on arrays, outside of programs: each is a small program, compiled at its first use
 //! and cached.
 
+mod barrier;
+mod operation;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -10,13 +13,13 @@ use std::{
 };
 
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Error, ErrorKind, HostBytes,
-    Launch, Loaded, Mesh, PartitionSpec, Pending, ReduceOp, Result, TensorType,
+    Array, Client, Error, ErrorKind, Mesh, PartitionSpec, ReduceOp, Result,
     tree::{Empty, Leaf},
 };
-use halite_ir::{Binary, Graph, Interface, Op, Reduction};
 
-use crate::{Jit, Over, Tensor};
+use crate::{Jit, Over};
+use barrier::Touch;
+use operation::{Key, Operation};
 
 /// Collectives between the devices of a mesh, on arrays.
 ///
@@ -50,26 +53,6 @@ pub struct ArrayCollectives {
 }
 
 type Program = Jit<Empty<()>, Leaf<()>, Leaf<()>>;
-
-/// Key of a cached program.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Key {
-    operation: Operation,
-    axes: Vec<Arc<str>>,
-    ty: TensorType,
-    spec: PartitionSpec,
-}
-
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum Operation {
-    AllReduce(ReduceOp),
-    AllGather { dim: usize },
-    ReduceScatter { op: ReduceOp, dim: usize },
-    AllToAll { split: usize, concat: usize },
-    Permute { pairs: Vec<(usize, usize)> },
-    Broadcast { root: usize },
-    Reshard(PartitionSpec),
-}
 
 impl ArrayCollectives {
     /// Collectives between the devices of `mesh`. Nothing is compiled yet.
@@ -324,41 +307,6 @@ impl ArrayCollectives {
     }
 }
 
-/// Work for one device that finishes after everything queued on it before. One program over all
-/// devices would tell less: if one of them is late, some plugins let all wait.
-struct Touch {
-    program: Loaded,
-    token: DeviceBuffer,
-}
-
-impl Touch {
-    fn new(client: &Client, device: DeviceId) -> Result<Self> {
-        let ty = TensorType::scalar(DType::S32);
-        let mut graph = Graph::new();
-        let token = graph.input(ty.clone());
-        let next = graph.push(Op::Binary(Binary::Add), &[token, token], None)?[0];
-        graph.set_outputs(vec![next]);
-        let program = halite_ir::program(&graph, &Interface::new("barrier"))?;
-        Ok(Touch {
-            program: client.compile(
-                &program,
-                &CompileOptions {
-                    devices: vec![device],
-                    ..CompileOptions::default()
-                },
-            )?,
-            token: client.upload(HostBytes::Borrowed(&[0; 4]), &ty, device.into())?,
-        })
-    }
-
-    fn queue(&self) -> Result<Pending<()>> {
-        let launched = self.program.launch(Launch {
-            args: vec![vec![Arg::Borrow(&self.token)]],
-        })?;
-        Ok(launched.outputs[0][0].ready()?.pending("barrier"))
-    }
-}
-
 impl fmt::Debug for ArrayCollectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -367,101 +315,5 @@ impl fmt::Debug for ArrayCollectives {
             self.mesh,
             self.compiles()
         )
-    }
-}
-
-impl Operation {
-    fn name(&self) -> &'static str {
-        match self {
-            Operation::AllReduce(_) => "all_reduce",
-            Operation::AllGather { .. } => "all_gather",
-            Operation::ReduceScatter { .. } => "reduce_scatter",
-            Operation::AllToAll { .. } => "all_to_all",
-            Operation::Permute { .. } => "collective_permute",
-            Operation::Broadcast { .. } => "broadcast",
-            Operation::Reshard(_) => "reshard",
-        }
-    }
-}
-
-impl Key {
-    /// Partition spec of the result.
-    fn result_spec(&self) -> PartitionSpec {
-        let rest = self.spec.without(&self.axes);
-        match &self.operation {
-            Operation::AllReduce(_) | Operation::AllGather { .. } | Operation::Broadcast { .. } => {
-                rest
-            }
-            // A dimension out of range is reported by the traced operation.
-            Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. }
-                if *dim >= self.ty.rank() =>
-            {
-                rest
-            }
-            Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. } => {
-                rest.split(*dim, &self.axes)
-            }
-            Operation::Permute { .. } => self.spec.clone(),
-            Operation::Reshard(spec) => spec.clone(),
-        }
-    }
-
-    /// The computation of one device on its shard.
-    #[track_caller]
-    fn on_shard<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
-        let over = || Over::Axes(self.axes.clone());
-        match &self.operation {
-            Operation::AllReduce(ReduceOp::Mean) => x.all_reduce_mean(over()),
-            Operation::AllReduce(op) => x.all_reduce(reduction(*op), over()),
-            Operation::AllGather { dim } => x.all_gather(*dim, over()),
-            Operation::ReduceScatter {
-                op: ReduceOp::Mean,
-                dim,
-            } => x.reduce_scatter_mean(*dim, over()),
-            Operation::ReduceScatter { op, dim } => x.reduce_scatter(reduction(*op), *dim, over()),
-            Operation::AllToAll { split, concat } => x.all_to_all(*split, *concat, over()),
-            Operation::Permute { pairs } => x.collective_permute(pairs, over()),
-            Operation::Broadcast { root } => broadcast(x, *root, &over()),
-            Operation::Reshard(_) => x,
-        }
-    }
-}
-
-/// The shard of the device at index `root`, as a sum of its bits and zeros: a sum of floats would
-/// turn -0 into +0.
-#[track_caller]
-fn broadcast<'t>(x: Tensor<'t>, root: usize, over: &Over) -> Tensor<'t> {
-    let dtype = x.dtype();
-    let bits = match dtype.size() {
-        1 => DType::U8,
-        2 => DType::U16,
-        4 => DType::U32,
-        _ => DType::U64,
-    };
-    let mine = if dtype == DType::Bool {
-        x.convert(bits)
-    } else {
-        x.bitcast(bits)
-    };
-    let is_root = x.trace().axis_index(over.clone()).eq(root as f64);
-    let sum = is_root
-        .select(mine, mine.zeros_like())
-        .all_reduce(Reduction::Sum, over.clone());
-    if dtype == DType::Bool {
-        sum.ne(0)
-    } else {
-        sum.bitcast(dtype)
-    }
-}
-
-const fn reduction(op: ReduceOp) -> Reduction {
-    match op {
-        // A mean is a sum, divided.
-        ReduceOp::Sum | ReduceOp::Mean => Reduction::Sum,
-        ReduceOp::Product => Reduction::Product,
-        ReduceOp::Min => Reduction::Min,
-        ReduceOp::Max => Reduction::Max,
-        ReduceOp::And => Reduction::And,
-        ReduceOp::Or => Reduction::Or,
     }
 }

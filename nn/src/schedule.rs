@@ -1,13 +1,13 @@
 //! Schedules: numbers that change over training, such as a learning rate.
 
-use std::{
-    ops::{Add, Div, Mul, Sub},
-    panic::Location,
-};
+mod number;
+
+use std::panic::Location;
 
 use halite_core::TensorType;
 
 use crate::{Tensor, special::wide};
+use number::Number;
 
 /// A value for each update, counted from 0, such as a learning rate.
 ///
@@ -289,67 +289,6 @@ fn progress<N: Number>(step: N, steps: u64, number: &mut dyn FnMut(f64) -> N) ->
     }
     let steps = number(steps as f64);
     step.at_most(steps) / steps
-}
-
-/// Arithmetic of schedules: `f64` on the host, `f32` or `f64` tensors on the device.
-trait Number:
-    Copy
-    + Add<Output = Self>
-    + Add<f64, Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Mul<f64, Output = Self>
-    + Div<Output = Self>
-{
-    fn power(self, exponent: Self) -> Self;
-    fn cosine(self) -> Self;
-    fn floored(self) -> Self;
-    fn at_least(self, low: Self) -> Self;
-    fn at_most(self, high: Self) -> Self;
-    /// `yes` if this is less than `bound`, else `no`.
-    fn before(self, bound: Self, yes: Self, no: Self) -> Self;
-}
-
-impl Number for f64 {
-    fn power(self, exponent: Self) -> Self {
-        self.powf(exponent)
-    }
-    fn cosine(self) -> Self {
-        self.cos()
-    }
-    fn floored(self) -> Self {
-        self.floor()
-    }
-    fn at_least(self, low: Self) -> Self {
-        self.max(low)
-    }
-    fn at_most(self, high: Self) -> Self {
-        self.min(high)
-    }
-    fn before(self, bound: Self, yes: Self, no: Self) -> Self {
-        if self < bound { yes } else { no }
-    }
-}
-
-impl Number for Tensor<'_> {
-    fn power(self, exponent: Self) -> Self {
-        self.pow(exponent)
-    }
-    fn cosine(self) -> Self {
-        self.cos()
-    }
-    fn floored(self) -> Self {
-        self.floor()
-    }
-    fn at_least(self, low: Self) -> Self {
-        self.maximum(low)
-    }
-    fn at_most(self, high: Self) -> Self {
-        self.minimum(high)
-    }
-    fn before(self, bound: Self, yes: Self, no: Self) -> Self {
-        self.lt(bound).select(yes, no)
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! *error tensor*, which later operations propagate silently, so one trace finds all root causes.
 
 mod inspect;
+mod mistake;
 mod recording;
 
 use std::{
@@ -23,6 +24,8 @@ use halite_ir::{Graph, Literal, Op, infer};
 
 use crate::{Tensor, shard_map::ManualAxes};
 
+pub use mistake::Mistake;
+pub(crate) use mistake::mistakes_error;
 pub(crate) use recording::{Id, Recorded, Recording, Region};
 
 /// Recorder of a program. The first argument of every traced function, by convention named `cx`.
@@ -34,28 +37,6 @@ pub struct Trace {
     pub(crate) context: crate::context::Context,
     /// Mesh axes in each role, if they are bound.
     pub(crate) axis_roles: RefCell<Option<crate::AxisRoles>>,
-}
-
-/// A mistake found while tracing: its location, operation and message.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mistake {
-    /// The user's line.
-    pub location: &'static Location<'static>,
-    /// Name of the operation.
-    pub op: String,
-    /// The problem, with the values involved and what would work.
-    pub message: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, line, column) = (
-            self.location.file(),
-            self.location.line(),
-            self.location.column(),
-        );
-        write!(f, "{file}:{line}:{column}: {}: {}", self.op, self.message)
-    }
 }
 
 impl Trace {
@@ -383,20 +364,3 @@ impl Drop for CallSite<'_> {
 /// The problem with a tensor that cannot be used in the open scope.
 pub(crate) const STRAY: &str = "belongs to another trace, or to the body of a loop or branch that \
     is closed; return it from the body instead";
-
-/// All mistakes of a trace as one error.
-pub(crate) fn mistakes_error(mistakes: &[Mistake]) -> Error {
-    let lines: Vec<String> = mistakes
-        .iter()
-        .map(|mistake| format!("\n  {mistake}"))
-        .collect();
-    let count = if mistakes.len() == 1 {
-        "1 mistake".to_string()
-    } else {
-        format!("{} mistakes", mistakes.len())
-    };
-    Error::invalid(
-        "trace",
-        format!("{count} in the traced code:{}", lines.concat()),
-    )
-}
