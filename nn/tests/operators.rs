@@ -69,5 +69,5 @@ fn tensor_displays_type_with_origin() {
     assert!(text.starts_with("f32[8, 10], computed at "), "{text}");
     assert!(text.ends_with(&origin), "{text}");
     let broken = y.reshape([7]);
-    assert_eq!(broken.to_string(), "f32[7], after a mistake");
+    assert_eq!(broken.to_string(), "f32[8, 10], after a mistake");
 }

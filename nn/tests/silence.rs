@@ -17,13 +17,17 @@ fn input<'t>(cx: &'t Trace, name: &str, dtype: DType, dims: &[usize]) -> Tensor<
     cx.input(TensorType::new(dtype, dims), name)
 }
 
-/// Checks that there is one, in this file on `line`, whose message contains all of `parts`.
+/// Checks that there is one mistake, in this file on `line`, whose message contains all of `parts`.
 #[track_caller]
-fn check(said: &[Mistake], line: u32, parts: &[&str]) {
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].location.file().ends_with(OWN), "{}", said[0]);
-    assert_eq!(said[0].location.line(), line, "{}", said[0]);
-    let text = said[0].to_string();
+fn check(mistakes: &[Mistake], line: u32, parts: &[&str]) {
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    assert!(
+        mistakes[0].location.file().ends_with(OWN),
+        "{}",
+        mistakes[0]
+    );
+    assert_eq!(mistakes[0].location.line(), line, "{}", mistakes[0]);
+    let text = mistakes[0].to_string();
     for part in parts {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
