@@ -168,14 +168,14 @@ fn collectives_name_axes_of_the_mesh() {
         expect![[r#"
             +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint sets the sharding
             +3: axis_index: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint sets the sharding
-            +5: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
-            +8: all_reduce: axis `model` appears twice in (model=4, model=4)
-            +11: all_reduce: no axis is named; name one of the mesh or more
-            +14: sharding_constraint: (model) names axis `model`, which is manual in this shard_map; the shard of one device is not split further
-            +16: shard_map: a shard_map within a shard_map; use the collectives of the outer one
-            +25: all_reduce: not all axes are manual here; name some of model=4
-            +26: all_reduce: no axis `data`; the manual axes here are model=4
-            +18: shard_map: 2 outputs and 1 specs of outputs; there must be one for each
+            +4: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
+            +5: all_reduce: axis `model` appears twice in (model=4, model=4)
+            +6: all_reduce: no axis is named; name one of the mesh or more
+            +7: sharding_constraint: (model) names axis `model`, which is manual in this shard_map; the shard of one device is not split further
+            +8: shard_map: a shard_map within a shard_map; use the collectives of the outer one
+            +17: all_reduce: not all axes are manual here; name some of model=4
+            +18: all_reduce: no axis `data`; the manual axes here are model=4
+            +10: shard_map: 2 outputs and 1 specs of outputs; there must be one for each
         "#]],
     );
 }
@@ -208,12 +208,12 @@ fn collectives_check_groups_against_the_mesh() {
         expect![[r#"
             +3: all_reduce: device 1 appears twice in groups [[0, 1], [1, 2]]
             +6: all_reduce: groups [[0, 1, 2], [4, 5, 6]] lack devices [3, 7]; each of 8 devices must be in one group
-            +9: all_gather: device 8 takes part, there are 8, from 0
-            +12: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
-            +18: all_to_all: concatenated dimension 2 of f32[4, 16], whose dimensions are 0 to 1
-            +20: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
-            +23: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
-            +26: all_reduce: f32[4, 16] has elements of type f32; takes bool and integers
+            +8: all_gather: device 8 takes part, there are 8, from 0
+            +10: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
+            +16: all_to_all: concatenated dimension 2 of f32[4, 16], whose dimensions are 0 to 1
+            +17: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
+            +19: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
+            +21: all_reduce: f32[4, 16] has elements of type f32; takes bool and integers
         "#]],
     );
 }
