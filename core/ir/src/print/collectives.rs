@@ -219,10 +219,10 @@ impl Printer<'_> {
             .collect();
         let ty = TensorType::scalar(DType::S32);
         let unsigned = TensorType::scalar(DType::U32);
-        let id = self.result();
+        let id = self.begin_single();
         self.w.text("stablehlo.partition_id : ").ty(&unsigned);
         self.end(cx);
-        let signed = self.result();
+        let signed = self.begin_single();
         self.w.text("stablehlo.convert ").name(id);
         self.w.text(" : (").ty(&unsigned).text(") -> ").ty(&ty);
         self.end(cx);

@@ -32,7 +32,7 @@ impl Printer<'_> {
         let indices_type = x.with_dtype(DType::S32);
         let value = TensorType::scalar(x.dtype());
         let index = TensorType::scalar(DType::S32);
-        let indices = self.result();
+        let indices = self.begin_single();
         self.w.text("stablehlo.iota dim = ").number(dim);
         self.w.text(" : ").ty(&indices_type);
         self.end(cx);

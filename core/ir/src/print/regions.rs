@@ -108,7 +108,7 @@ impl Printer<'_> {
     }
 
     /// Starts the line of an operation with one result: `%3 = `. Returns its name.
-    pub(super) fn result(&mut self) -> Name {
+    pub(super) fn begin_single(&mut self) -> Name {
         let number = self.w.fresh();
         self.w.line().results(number, 1);
         Name::Single(number)
@@ -116,7 +116,7 @@ impl Printer<'_> {
 
     /// Prints a binary operation on scalars of an element type in MLIR's notation.
     pub(super) fn elementwise(&mut self, op: &str, a: Name, b: Name, element: &str) -> Name {
-        let result = self.result();
+        let result = self.begin_single();
         self.w.text("stablehlo.").text(op).text(" ");
         self.w.names(&[a, b]);
         self.w.text(" : tensor<").text(element).text(">");
@@ -132,7 +132,7 @@ impl Printer<'_> {
         ty: &TensorType,
         order: &str,
     ) -> Name {
-        let result = self.result();
+        let result = self.begin_single();
         self.w.text("stablehlo.compare ").text(direction);
         self.w.text(", ").names(&[a, b]);
         self.w.text(", ").text(order);
@@ -142,7 +142,7 @@ impl Printer<'_> {
     }
 
     pub(super) fn select(&mut self, predicate: Name, a: Name, b: Name, ty: &TensorType) -> Name {
-        let result = self.result();
+        let result = self.begin_single();
         self.w.text("stablehlo.select ").names(&[predicate, a, b]);
         self.w.text(" : tensor<i1>, ").ty(ty);
         result

@@ -126,7 +126,7 @@ impl Printer<'_> {
     /// Prints the row of `x: ty`, without its first dimension.
     fn read_row(&mut self, cx: Cx<'_>, x: Name, ty: &TensorType, row: Row) -> Name {
         let slice_type = slice_type(ty);
-        let slice = self.result();
+        let slice = self.begin_single();
         self.w.text("stablehlo.dynamic_slice ").name(x);
         self.w.text(", ").names(&row.starts(ty));
         self.w.text(", sizes = ").list(slice_type.dims());
@@ -141,7 +141,7 @@ impl Printer<'_> {
     fn write_row(&mut self, cx: Cx<'_>, x: Name, y: Name, ty: &TensorType, row: Row) -> Name {
         let slice_type = slice_type(ty);
         let y = self.reshaped(cx, y, &row_type(ty), &slice_type);
-        let updated = self.result();
+        let updated = self.begin_single();
         self.w
             .text("stablehlo.dynamic_update_slice ")
             .names(&[x, y]);
@@ -160,7 +160,7 @@ impl Printer<'_> {
     }
 
     fn reshaped(&mut self, cx: Cx<'_>, x: Name, from: &TensorType, to: &TensorType) -> Name {
-        let reshaped = self.result();
+        let reshaped = self.begin_single();
         self.w.text("stablehlo.reshape ").name(x);
         self.w.text(" : (").ty(from).text(") -> ").ty(to);
         self.end(cx);
@@ -169,7 +169,7 @@ impl Printer<'_> {
 
     fn zeros(&mut self, cx: Cx<'_>, ty: &TensorType) -> Name {
         let zero = self.identity(cx, Reduction::Sum, ty.dtype());
-        let zeros = self.result();
+        let zeros = self.begin_single();
         self.w.text("stablehlo.broadcast_in_dim ").name(zero);
         self.w
             .text(", dims = [] : (")
