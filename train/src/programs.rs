@@ -11,11 +11,9 @@ use halite_core::{
     Array, Client, DType, Error, Mesh, Result,
     tree::{Empty, Family, Leaf, Tree},
 };
-use halite_nn::{
-    ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor, Trace, init, optim, rng,
-};
+use halite_nn::{ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor, Trace};
 
-use crate::{Predict, Scaling, State, Strategy, Task};
+use crate::{Predict, State, Strategy, Task};
 
 pub(crate) use self::{
     state::state_specs,
@@ -145,16 +143,8 @@ where
         .collect();
     let specs = Arc::new(types);
     let stored = specs.clone();
-    Function::stateless(move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| State {
-        model: init(cx, &*params, rng::fold_in(key, 0)),
-        slots: init(
-            cx,
-            &optim::slots(&*optimizer, &*params),
-            rng::fold_in(key, 1),
-        ),
-        scale: loss_scale.map(|rule| Scaling::first(cx, rule)),
-        step: cx.scalar(0.0, DType::U32),
-        key: rng::fold_in(key, 2),
+    Function::stateless(move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
+        State::initialize(cx, &*params, &*optimizer, loss_scale, key)
     })
     .named("init")
     .output_specs(move |path, _| specs[path].spec.clone())

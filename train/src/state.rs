@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location};
 
 use halite_core::{
-    Array, Client, DType, Result,
+    Array, Client, DType, LossScale, Result,
     tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_nn::{
@@ -68,7 +68,7 @@ impl<F: Family, S: Family> State<F, S, Array> {
         let (net, optimizer) = (net.clone(), optimizer.clone());
         let key = Array::from_slice(client, &rng::key(seed), [2])?;
         Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
-            State::initialize(cx, &net, &optimizer, key)
+            State::initialize(cx, &net, &optimizer, None, key)
         })
         .named("init")
         .of_line(Location::caller())
@@ -77,8 +77,14 @@ impl<F: Family, S: Family> State<F, S, Array> {
 }
 
 impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
-    /// The initial state, in a traced function. `key` is `u32[2]`.
-    pub(crate) fn initialize<M, O>(cx: &'t Trace, net: &M, optimizer: &O, key: Tensor<'t>) -> Self
+    /// Initializes the state in a traced function. `key` is `u32[2]`.
+    pub(crate) fn initialize<M, O>(
+        cx: &'t Trace,
+        net: &M,
+        optimizer: &O,
+        loss_scale: Option<LossScale>,
+        key: Tensor<'t>,
+    ) -> Self
     where
         M: Tree<Leaf = Param, Family = F>,
         O: Optimizer<Slot = S>,
@@ -88,7 +94,7 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
             slots: init(cx, &optim::slots(optimizer, net), rng::fold_in(key, 1)),
             step: cx.scalar(0.0, DType::U32),
             key: rng::fold_in(key, 2),
-            scale: None,
+            scale: loss_scale.map(|rule| Scaling::first(cx, rule)),
         }
     }
 
