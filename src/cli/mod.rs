@@ -27,7 +27,6 @@ use std::{
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
-    str::FromStr,
     sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
@@ -175,15 +174,6 @@ fn all_said() -> halite::Result<()> {
             format!("the output is incomplete: {error}"),
         )),
     }
-}
-
-/// Parses a whole number of at least 1.
-fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
-    let number = text
-        .parse::<T>()
-        .ok()
-        .filter(|number| *number >= T::from(1));
-    number.ok_or_else(|| "expected a whole number of at least 1".to_string())
 }
 
 /// Shows a spinner on a terminal, for long work without countable steps.

@@ -20,15 +20,15 @@ use halite::{
     models::{Classify, Cnn, LanguageModel, Mlp, TrainingOptions, TrainingStep},
     nn::{AdamW, Optimizer, TransformerConfig},
     plan::{self, Plan},
-    train::{LowerOptions, Strategy, Task, lower_step},
+    train::{LowerOptions, NumericsOptions, Strategy, Task, flags::positive, lower_step},
     tree::Family,
 };
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    positive, process,
-    step::{StepArgs, TransformerArgs},
+    process,
+    step::{ShardingArgs, TransformerArgs, default_in_help, training_options},
     waiting,
 };
 use crate::panics;
@@ -41,7 +41,12 @@ use crate::panics;
 ///
 /// The exit code is 0 if the step fits, 3 if it does not, else 1.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("mesh", |arg| arg.conflicts_with("search")),
+    mut_arg("strategy", |arg| arg.conflicts_with("search")),
+    mut_arg("clip_norm", |arg| default_in_help(arg, "1 for transformers, 0 for image models"))
+)]
 pub(crate) struct PlanCommand {
     /// `mnist-mlp`, `mnist-cnn`, or a transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`,
     /// `gpt2-large`, `gpt2-xl`, `llama-7b`, `llama-13b`, `llama3-8b`
@@ -51,24 +56,15 @@ pub(crate) struct PlanCommand {
     /// host), `cpu:8`
     #[arg(long, value_name = "TARGET")]
     target: Target,
-    /// Device mesh: sizes of the axes `data`, `fsdp`, `model` [default: `data` over all devices]
-    #[arg(long, value_name = "AXES", conflicts_with = "search")]
-    mesh: Option<MeshShape>,
-    /// Sharding strategy: `dp`, `fsdp`, `tp`, `dp+tp`, `fsdp+tp`
-    #[arg(
-        long,
-        default_value = "dp",
-        value_name = "NAME",
-        conflicts_with = "search"
-    )]
-    strategy: Strategy,
+    #[command(flatten)]
+    sharding: ShardingArgs,
     /// Samples per step, over all devices [default: 8 per device, 128 per device for image models]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
     #[command(flatten)]
     transformer: TransformerArgs,
     #[command(flatten)]
-    step: StepArgs,
+    numerics: NumericsOptions,
     /// Try several meshes and strategies, and report which fit and which is estimated fastest
     #[arg(long)]
     search: bool,
@@ -214,10 +210,11 @@ impl PlanCommand {
             return search::candidates(devices);
         }
         vec![(
-            self.mesh
+            self.sharding
+                .mesh
                 .clone()
                 .unwrap_or_else(|| search::axes(&[("data", devices)])),
-            self.strategy.clone(),
+            self.sharding.strategy.clone(),
         )]
     }
 
@@ -385,7 +382,7 @@ impl PlanCommand {
         let auto = || DTypePolicy::auto(self.target.platform(), &self.target.device_attributes());
         let options = LowerOptions {
             clip_norm: step.clip_norm,
-            precision: self.step.precision().unwrap_or_else(auto),
+            precision: self.numerics.precision.unwrap_or_else(auto),
             ..LowerOptions::new(&mesh, strategy.clone())
         };
         Ok((step.batch(samples), options))
@@ -415,8 +412,8 @@ impl PlanCommand {
     /// arguments of it.
     fn options(&self, clip_norm: Option<f64>) -> TrainingOptions {
         const STEPS: u64 = 1000;
-        self.step
-            .options(TrainingOptions::LEARNING_RATE, STEPS, clip_norm)
+        let learning_rate = TrainingOptions::LEARNING_RATE;
+        training_options(&self.numerics, learning_rate, STEPS, clip_norm)
     }
 
     /// Returns a spinner: compiling for a pod takes a minute or two.

@@ -1,67 +1,46 @@
-//! Options of the training step, which `train` and `plan` share.
+//! Options that `train` and `plan` share.
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use halite::{
-    DTypePolicy,
+    MeshShape,
     ir::Remat,
-    models::{TrainingOptions, TrainingStep},
+    models::TrainingOptions,
     nn::TransformerConfig,
-    train::{Task, TrainerBuilder},
+    train::{NumericsOptions, Strategy, flags::positive},
 };
 
-use super::positive;
-
-/// Options of every training step.
+/// Options of the sharding over several devices.
 #[derive(Args, Clone, Debug)]
-pub(super) struct StepArgs {
-    /// Compute and parameter dtypes: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`,
-    /// `downcast-bf16` [default: bf16-mixed on TPUs and recent GPUs, else f32]
-    #[arg(long, value_name = "POLICY")]
-    precision: Option<DTypePolicy>,
-    /// Clip gradients to this global norm; 0 turns clipping off [default: 1 for transformers, 0 for
-    /// image models]
-    #[arg(long, value_name = "NORM", value_parser = clip_norm, allow_negative_numbers = true)]
-    clip_norm: Option<f64>,
+pub(super) struct ShardingArgs {
+    /// Device mesh: sizes of the axes `data`, `fsdp`, `model`, such as `data=2,model=4`
+    /// [default: one axis over all devices]
+    #[arg(long, value_name = "AXES")]
+    pub(super) mesh: Option<MeshShape>,
+    /// Sharding strategy: `dp` shards the batch, `fsdp` the batch and the parameters, `tp` the
+    /// layers; also `dp+tp`, `fsdp+tp`
+    #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
+    pub(super) strategy: Strategy,
 }
 
-impl StepArgs {
-    /// Returns the precision that is requested.
-    pub(super) fn precision(&self) -> Option<DTypePolicy> {
-        self.precision
+/// Returns the hyperparameters of a run of `steps` steps. `clip_norm` is the default of the model.
+pub(super) fn training_options(
+    numerics: &NumericsOptions,
+    learning_rate: f64,
+    steps: u64,
+    clip_norm: Option<f64>,
+) -> TrainingOptions {
+    let given = numerics.clip_norm.map(|_| numerics.clipping());
+    TrainingOptions {
+        learning_rate,
+        steps,
+        clip_norm: given.unwrap_or(clip_norm),
     }
+}
 
-    /// Sets the precision and the clipping of `step`.
-    pub(super) fn configure<K: Task, O>(
-        &self,
-        trainer: TrainerBuilder,
-        step: &TrainingStep<K, O>,
-    ) -> TrainerBuilder {
-        let trainer = match self.precision {
-            Some(policy) => trainer.precision(policy),
-            None => trainer,
-        };
-        match step.clip_norm {
-            Some(norm) => trainer.clip_norm(norm),
-            None => trainer,
-        }
-    }
-
-    /// Returns the options of a run of `steps` steps, where `clip_norm` is the default of the model.
-    pub(super) fn options(
-        &self,
-        learning_rate: f64,
-        steps: u64,
-        clip_norm: Option<f64>,
-    ) -> TrainingOptions {
-        TrainingOptions {
-            learning_rate,
-            steps,
-            clip_norm: match self.clip_norm {
-                None => clip_norm,
-                Some(norm) => Some(norm).filter(|norm| *norm > 0.0),
-            },
-        }
-    }
+/// Adds a default that is not a value of the option to its help.
+pub(super) fn default_in_help(arg: Arg, default: &str) -> Arg {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    arg.help(format!("{help} [default: {default}]"))
 }
 
 /// Options of the training step of a transformer.
@@ -125,12 +104,5 @@ pub(super) fn learning_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Err("expected a positive number, such as 2e-3".into()),
-    }
-}
-
-fn clip_norm(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(norm) if norm.is_finite() && norm >= 0.0 => Ok(norm),
-        _ => Err("expected a norm, such as 1.0, or 0 for no clipping".into()),
     }
 }

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use self::pending::Digests;
 pub(crate) use self::pending::PendingIdentity;
+use crate::Property;
 
 /// Name that allows every difference.
 const ALL: &str = "all";
@@ -143,7 +144,7 @@ pub(crate) struct Values<'a> {
     /// The program of the training step, as MLIR text.
     pub(crate) step: &'a [u8],
     /// Properties that the caller adds.
-    pub(crate) properties: &'a [(String, String)],
+    pub(crate) properties: &'a [Property],
 }
 
 /// Properties that must not change when a run resumes.
@@ -202,7 +203,9 @@ impl Identity {
                 .map(|(name, value)| (name.to_string(), value))
                 .into_iter()
                 .collect(),
-            properties: values.properties.iter().cloned().collect(),
+            properties: (values.properties.iter())
+                .map(|property| (property.name.clone(), property.value.clone()))
+                .collect(),
         }
     }
 

@@ -79,6 +79,8 @@ pub mod checkpoint;
 mod files;
 mod finite;
 mod fit;
+#[cfg(feature = "clap")]
+pub mod flags;
 #[doc(hidden)]
 pub mod fuzz;
 mod identity;
@@ -105,7 +107,7 @@ pub use fit::Fitted;
 pub use loggers::{Logger, Report};
 pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
-pub use options::TrainerOptions;
+pub use options::{NumericsOptions, Property, TrainerOptions};
 pub use programs::LOSS;
 pub use state::State;
 pub use strategy::{Pattern, Rule, Strategy};

@@ -21,9 +21,9 @@ pub struct LowerOptions {
     pub mesh: MeshShape,
     /// Sharding of parameters, optimizer slots and the batch over the mesh.
     pub strategy: Strategy,
-    /// As [`TrainerOptions::clip_norm`](crate::TrainerOptions).
+    /// Upper bound of the global norm of the gradients; `None` does not clip them.
     pub clip_norm: Option<f64>,
-    /// As [`TrainerBuilder::precision`](crate::TrainerBuilder::precision).
+    /// Compute and parameter dtypes.
     pub precision: DTypePolicy,
     /// Capabilities of the devices, which decide where the narrower types of
     /// [`precision`](Self::precision) are used.

@@ -4,30 +4,50 @@ use std::{path::PathBuf, time::Duration};
 
 use halite_core::{DTypePolicy, Error, Result};
 
+#[cfg(feature = "clap")]
+use crate::flags::{clip_norm, positive, seconds};
+
 /// Options of a [`Trainer`](crate::Trainer). Each has a default that works.
 ///
 /// With the feature `clap` they are `clap::Args` too: the descriptions here are the help of the
-/// flags, and the defaults are theirs. Properties and the label have no flags; a command that
-/// trains one model sets them.
+/// flags, and the defaults are theirs. A command with other defaults sets them with `mut_arg`, by
+/// the name of the field. Properties and the label have no flags; a command that trains one model
+/// sets them.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct TrainerOptions {
     /// Passes over the training data
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = DEFAULT.epochs))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.epochs,
+            value_parser = positive::<u64>, allow_negative_numbers = true)
+    )]
     pub epochs: u64,
-    /// Samples of one step, over all devices
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = DEFAULT.batch_size))]
+    /// Samples per step, over all devices
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.batch_size,
+            value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
     pub batch_size: usize,
-    /// Seed of all random numbers: initialization, order of samples, dropout
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SEED", default_value_t = DEFAULT.seed))]
+    /// Seed of all random numbers: initialization, order of samples, dropout, sampling
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "SEED", default_value_t = DEFAULT.seed,
+            allow_negative_numbers = true)
+    )]
     pub seed: u64,
-    /// Directory of the run: checkpoints, metrics, plot, report. Without it nothing is written
+    /// Precision and gradient clipping.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub numerics: NumericsOptions,
+    /// Directory of the run: checkpoints, metrics, plot, report
+    // Without it nothing is written.
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIR"))]
     pub out: Option<PathBuf>,
-    /// Continue from the latest checkpoint in the directory of the run, if there is one
+    /// Continue from the latest checkpoint in --out, if there is one
     #[cfg_attr(feature = "clap", arg(long))]
     pub resume: bool,
-    /// Continue from this checkpoint instead of the latest: `step-00000040`, or `40`
+    /// Continue from this checkpoint in --out instead of the latest: `step-00000040`, or `40`
     #[cfg_attr(feature = "clap", arg(long = "from", value_name = "CHECKPOINT"))]
     pub resume_from: Option<String>,
     /// Resume although these properties differ from those of the saved run, by the names in the
@@ -40,28 +60,36 @@ pub struct TrainerOptions {
     /// Further properties of the run, by name: it does not resume from a checkpoint with other
     /// values, unless the change is allowed.
     #[cfg_attr(feature = "clap", arg(skip))]
-    pub properties: Vec<(String, String)>,
-    /// Steps between two copies of the metrics to the host. They never make the device wait
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = DEFAULT.log_every))]
+    pub properties: Vec<Property>,
+    /// Steps between two log entries of the training metrics
+    // The copies to the host never make the device wait.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.log_every,
+            value_parser = positive::<u64>, allow_negative_numbers = true)
+    )]
     pub log_every: u64,
     /// Steps between two checkpoints, in addition to the one after each epoch
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)
+    )]
     pub checkpoint_every: Option<u64>,
-    /// Largest global norm of the gradients, which are scaled down to it
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NORM"))]
-    pub clip_norm: Option<f64>,
-    /// Element types that the programs compute in: `f32`, `bf16-mixed`, .. Arrays, checkpoints and
-    /// metrics keep theirs [default: bf16-mixed on TPUs and recent GPUs, else f32]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY"))]
-    pub precision: Option<DTypePolicy>,
-    /// Threads that read samples; the result does not depend on their number
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = DEFAULT.workers))]
+    /// Threads that load samples; the result does not depend on their number
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.workers,
+            allow_negative_numbers = true)
+    )]
     pub workers: usize,
-    /// Longest wait for one step or one batch, after which the run fails [default: 20 times the
-    /// longest so far, at least an hour, and a day for the first]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = seconds))]
+    /// Timeout for one step or one batch, after which the run fails [default: 20 times the longest
+    /// so far, at least an hour, and a day for the first]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
+    )]
     pub wait_limit: Option<Duration>,
-    /// Show no progress bar
+    /// Do not show a progress bar
     #[cfg_attr(feature = "clap", arg(long))]
     pub quiet: bool,
     /// Description of the model and data. A run does not resume from a checkpoint with another one.
@@ -69,10 +97,40 @@ pub struct TrainerOptions {
     pub label: Option<String>,
 }
 
+/// Options that change what a training step computes: precision and gradient clipping. A plan of a
+/// step shares them with the trainer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct NumericsOptions {
+    /// Compute and parameter dtypes: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`,
+    /// `downcast-bf16` [default: bf16-mixed on TPUs and recent GPUs, else f32]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY"))]
+    pub precision: Option<DTypePolicy>,
+    /// Clip gradients to this global norm; 0 turns clipping off
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NORM", value_parser = clip_norm, allow_negative_numbers = true)
+    )]
+    pub clip_norm: Option<f64>,
+}
+
+/// A named property of a run, which changes its result.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Property {
+    /// Name in errors; a command line gives its flag: `--dropout`.
+    pub name: String,
+    /// Value, as text.
+    pub value: String,
+}
+
 const DEFAULT: TrainerOptions = TrainerOptions {
     epochs: 1,
     batch_size: 128,
     seed: 0,
+    numerics: NumericsOptions {
+        precision: None,
+        clip_norm: None,
+    },
     out: None,
     resume: false,
     resume_from: None,
@@ -80,8 +138,6 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     properties: Vec::new(),
     log_every: 50,
     checkpoint_every: None,
-    clip_norm: None,
-    precision: None,
     workers: 1,
     wait_limit: None,
     quiet: false,
@@ -94,73 +150,60 @@ impl Default for TrainerOptions {
     }
 }
 
-#[cfg(feature = "clap")]
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok();
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "expected a positive number of seconds".to_string())
-}
-
 impl TrainerOptions {
     /// Checks values that cannot work, and options that need others.
     ///
     /// # Errors
     /// The first option with such a value.
     pub(crate) fn check(&self) -> Result<()> {
-        let nothing = [
+        let invalid = |message: String| Err(Error::invalid("trainer", message));
+        let numbers = [
             ("epochs", self.epochs),
             ("batch_size", self.batch_size as u64),
             ("log_every", self.log_every),
         ];
-        for (name, value) in nothing {
-            if value == 0 {
-                return Err(Error::invalid(
-                    "trainer",
-                    format!("`{name}` is 0; it must be at least 1"),
-                ));
-            }
+        if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
+            return invalid(format!("`{name}` is 0; it must be at least 1"));
         }
         if self.checkpoint_every == Some(0) {
-            return Err(Error::invalid(
-                "trainer",
-                "`checkpoint_every` is 0; it must be at least 1, or not set",
-            ));
+            return invalid("`checkpoint_every` is 0; it must be at least 1, or not set".into());
         }
-        if let Some(norm) = self
-            .clip_norm
-            .filter(|norm| !(*norm > 0.0 && norm.is_finite()))
+        if let Some(norm) = self.numerics.clip_norm
+            && !(norm >= 0.0 && norm.is_finite())
         {
-            return Err(Error::invalid(
-                "trainer",
-                format!("`clip_norm` is {norm}; it must be positive and finite"),
+            return invalid(format!(
+                "`clip_norm` is {norm}; it must be finite, and positive or 0 for no clipping"
             ));
         }
         if self.wait_limit == Some(Duration::ZERO) {
-            return Err(Error::invalid(
-                "trainer",
-                "`wait_limit` is 0, in which no step can end; it must be longer, or not set",
-            ));
+            return invalid(
+                "`wait_limit` is 0, in which no step can end; it must be longer, or not set".into(),
+            );
         }
-        if (self.resume || self.resume_from.is_some()) && self.out.is_none() {
-            return Err(Error::invalid(
-                "trainer",
-                "`resume` needs `out`: the directory of the run to go on with",
-            ));
+        let resumes = self.resume || self.resume_from.is_some();
+        if resumes && self.out.is_none() {
+            return invalid("`resume` needs `out`: the directory of the run to continue".into());
         }
-        if !self.allow_changes.is_empty() && !self.resume && self.resume_from.is_none() {
-            return Err(Error::invalid(
-                "trainer",
-                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to go \
-                 on with",
-            ));
+        if !self.allow_changes.is_empty() && !resumes {
+            return invalid(
+                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to \
+                 continue"
+                    .into(),
+            );
         }
         if self.checkpoint_every.is_some() && self.out.is_none() {
-            return Err(Error::invalid(
-                "trainer",
-                "`checkpoint_every` needs `out`: the directory to write checkpoints to",
-            ));
+            return invalid(
+                "`checkpoint_every` needs `out`: the directory to write checkpoints to".into(),
+            );
         }
         Ok(())
+    }
+}
+
+impl NumericsOptions {
+    /// Upper bound of the global norm of the gradients; `None` does not clip them.
+    pub fn clipping(&self) -> Option<f64> {
+        self.clip_norm.filter(|norm| *norm > 0.0)
     }
 }
 
@@ -192,19 +235,44 @@ mod tests {
             epochs: 3,
             batch_size: 8,
             seed: 5,
+            numerics: NumericsOptions {
+                precision: Some("bf16-mixed".parse().unwrap()),
+                clip_norm: Some(0.5),
+            },
             out: Some("dir".into()),
             resume: true,
             resume_from: Some("40".into()),
             allow_changes: vec!["seed".into(), "batch-size".into()],
             log_every: 7,
             checkpoint_every: Some(9),
-            clip_norm: Some(0.5),
-            precision: Some("bf16-mixed".parse().unwrap()),
             workers: 2,
             wait_limit: Some(Duration::from_secs(60)),
             quiet: true,
             ..TrainerOptions::default()
         };
         assert_eq!(options.unwrap().options, expected);
+    }
+
+    #[test]
+    fn invalid_flags_say_what_is_expected() {
+        for (flag, expected) in [
+            ("--epochs 0", "expected a whole number of at least 1"),
+            ("--batch-size -1", "expected a whole number of at least 1"),
+            ("--wait-limit 0", "expected a positive number of seconds"),
+            ("--clip-norm -1", "expected a norm"),
+        ] {
+            let words = ["train"].into_iter().chain(flag.split(' '));
+            let error = Command::try_parse_from(words).err().unwrap().to_string();
+            assert!(error.contains(expected), "{flag}: {error}");
+        }
+    }
+
+    #[test]
+    fn clip_norm_of_0_turns_clipping_off() {
+        for (flag, clipping) in [("--clip-norm=0", None), ("--clip-norm=0.5", Some(0.5))] {
+            let options = Command::try_parse_from(["train", flag]).unwrap().options;
+            options.check().unwrap();
+            assert_eq!(options.numerics.clipping(), clipping, "{flag}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use halite_core::{
-    Client, DTypePolicy, DeviceId, Error, HostArray, Mesh, Result, Sharding,
+    Client, DTypePolicy, DeviceId, Error, HostArray, Mesh, MeshShape, Result, Sharding,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
@@ -16,7 +16,7 @@ use halite_nn::{ArraySpec, Optimizer};
 use halite_telemetry::ClientMetrics;
 
 use crate::{
-    Fitted, Predict, Strategy, Task, TrainerOptions,
+    Fitted, Predict, Property, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
     identity::{Identity, PendingIdentity, Values},
@@ -75,12 +75,22 @@ impl TrainerBuilder {
         resume_from: impl Into<String> => Some(resume_from.into());
         log_every: u64 => log_every;
         checkpoint_every: u64 => Some(checkpoint_every);
-        clip_norm: f64 => Some(clip_norm);
-        precision: DTypePolicy => Some(precision);
         workers: usize => workers;
         wait_limit: Duration => Some(wait_limit);
         quiet: bool => quiet;
         label: impl Into<String> => Some(label.into());
+    }
+
+    /// Sets [`NumericsOptions::clip_norm`](crate::NumericsOptions).
+    pub fn clip_norm(mut self, clip_norm: f64) -> Self {
+        self.options.numerics.clip_norm = Some(clip_norm);
+        self
+    }
+
+    /// Sets [`NumericsOptions::precision`](crate::NumericsOptions).
+    pub fn precision(mut self, precision: DTypePolicy) -> Self {
+        self.options.numerics.precision = Some(precision);
+        self
     }
 
     /// Adds a property of the run that changes the result and that the trainer does not know: a
@@ -92,9 +102,10 @@ impl TrainerBuilder {
     /// [digests](Dataset::digest) of the data, the clipping of gradients, the optimizer (its
     /// `Debug` text), the precision, and the arrays of the model.
     pub fn property(mut self, name: impl Into<String>, value: impl ToString) -> Self {
-        self.options
-            .properties
-            .push((name.into(), value.to_string()));
+        self.options.properties.push(Property {
+            name: name.into(),
+            value: value.to_string(),
+        });
         self
     }
 
@@ -108,8 +119,8 @@ impl TrainerBuilder {
         self
     }
 
-    /// Sets the devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it
-    /// has.
+    /// Sets the devices to train on. Default: all devices of this process; with a
+    /// [mesh](Self::mesh), as many as it has.
     pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         self.devices = Some(devices.into_iter().collect());
         self
@@ -169,32 +180,9 @@ impl TrainerBuilder {
         self.options.check()?;
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
-        let (batch_size, sharding) = (
-            self.options.batch_size,
-            Sharding::new(&mesh, self.strategy.batch_spec(&mesh))?,
-        );
-        let parts = sharding.parts(0);
-        if !batch_size.is_multiple_of(parts) {
-            let less = batch_size - batch_size % parts;
-            let would_do = if less > 0 {
-                format!("{less} and {}", less.saturating_add(parts))
-            } else {
-                parts.to_string()
-            };
-            let over = if parts == mesh.size() {
-                "devices".to_string()
-            } else {
-                format!("parts, {sharding}")
-            };
-            let message = format!(
-                "`batch_size` {batch_size} is not divisible by {parts} {over}; {would_do} would be"
-            );
-            return Err(Error::invalid("trainer", message));
-        }
-        let precision = self
-            .options
-            .precision
-            .unwrap_or_else(|| default_precision(&self.client, &mesh));
+        self.check_batch_size(&mesh)?;
+        let precision = self.options.numerics.precision;
+        let precision = precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
         precision.check()?;
         Ok(Trainer {
             client: self.client,
@@ -208,64 +196,78 @@ impl TrainerBuilder {
         })
     }
 
-    fn on_devices(&self) -> Result<Mesh> {
-        let local = self.client.local_devices();
-        if let Some(missing) = self
-            .devices
-            .iter()
-            .flatten()
-            .find(|device| !local.contains(device))
-        {
-            return Err(Error::invalid(
-                "trainer",
-                format!("unknown device {}; this process has {local:?}", missing.0),
-            ));
+    /// Checks that the batch can be split over the mesh.
+    fn check_batch_size(&self, mesh: &Arc<Mesh>) -> Result<()> {
+        let batch_size = self.options.batch_size;
+        let sharding = Sharding::new(mesh, self.strategy.batch_spec(mesh))?;
+        let parts = sharding.parts(0);
+        if batch_size.is_multiple_of(parts) {
+            return Ok(());
         }
-        if self.devices.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Error::invalid(
-                "trainer",
-                "`devices` is empty; a run needs at least one",
-            ));
-        }
-        let Some(axes) = &self.mesh else {
-            return match self.devices.as_deref() {
-                None => local
-                    .first()
-                    .map(|device| Mesh::single(*device))
-                    .ok_or_else(|| {
-                        Error::invalid(
-                            "trainer",
-                            format!("{:?} has no device for this process", self.client),
-                        )
-                    }),
-                Some([device]) => Ok(Mesh::single(*device)),
-                Some(devices) => {
-                    let axis = self.strategy.axis_of_all().ok_or_else(|| {
-                        let model = devices.len() / 2;
-                        let message = format!(
-                            "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), \
-                             (\"model\", {model})])`, \
-                             --mesh data=2,model={model}",
-                            self.strategy,
-                            devices.len()
-                        );
-                        Error::invalid("trainer", message)
-                    })?;
-                    Mesh::new([(axis, devices.len())], devices.iter().copied())
-                }
-            };
-        };
-        let wanted = axes
-            .iter()
-            .try_fold(1usize, |product, (_, size)| product.checked_mul(*size));
-        let devices = self.devices.as_ref().unwrap_or(&local);
-        // The first devices are the default; devices that were chosen are all used.
-        let taken = if self.devices.is_none() {
-            wanted.unwrap_or(usize::MAX).min(devices.len())
+        let less = batch_size - batch_size % parts;
+        let divisible = if less > 0 {
+            format!("{less} and {}", less.saturating_add(parts))
         } else {
-            devices.len()
+            parts.to_string()
         };
-        Mesh::new(axes.iter().cloned(), devices[..taken].iter().copied())
+        let over = if parts == mesh.size() {
+            "devices".to_string()
+        } else {
+            format!("parts, {sharding}")
+        };
+        let message = format!(
+            "`batch_size` {batch_size} is not divisible by {parts} {over}; {divisible} would be"
+        );
+        Err(Error::invalid("trainer", message))
+    }
+
+    /// Arranges the devices as a mesh.
+    fn on_devices(&self) -> Result<Mesh> {
+        let mut devices = self.chosen_devices()?;
+        if let Some(axes) = &self.mesh {
+            let shape = MeshShape::new(axes.iter().cloned())?;
+            // The first devices are the default; devices that were chosen are all used.
+            if self.devices.is_none() {
+                devices.truncate(shape.size());
+            }
+            return Mesh::new(shape, devices);
+        }
+        if let [device] = devices[..] {
+            return Ok(Mesh::single(device));
+        }
+        let axis = self.strategy.axis_of_all().ok_or_else(|| {
+            let model = devices.len() / 2;
+            let message = format!(
+                "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", \
+                 {model})])`, --mesh data=2,model={model}",
+                self.strategy,
+                devices.len()
+            );
+            Error::invalid("trainer", message)
+        })?;
+        Mesh::new([(axis, devices.len())], devices)
+    }
+
+    /// Returns the devices that were chosen, or all devices of this process. Never empty.
+    fn chosen_devices(&self) -> Result<Vec<DeviceId>> {
+        let invalid = |message: String| Err(Error::invalid("trainer", message));
+        let local = self.client.local_devices();
+        let Some(devices) = &self.devices else {
+            if local.is_empty() {
+                return invalid(format!("{:?} has no device for this process", self.client));
+            }
+            return Ok(local);
+        };
+        if let Some(unknown) = devices.iter().find(|device| !local.contains(device)) {
+            return invalid(format!(
+                "unknown device {}; this process has {local:?}",
+                unknown.0
+            ));
+        }
+        if devices.is_empty() {
+            return invalid("`devices` is empty; a run needs at least one".into());
+        }
+        Ok(devices.clone())
     }
 }
 
@@ -553,7 +555,7 @@ impl Trainer {
             label,
             seed,
             batch_size,
-            clip_norm,
+            numerics,
             epochs,
             out,
             properties,
@@ -565,7 +567,7 @@ impl Trainer {
             seed: *seed,
             batch_size: *batch_size as u64,
             samples: train.dataset().len() as u64,
-            clip_norm: *clip_norm,
+            clip_norm: numerics.clipping(),
             optimizer: format!("{optimizer:#?}"),
             precision: self.precision.to_string(),
             epochs: *epochs,
@@ -621,4 +623,30 @@ const PREFETCH: usize = 2;
 /// An error of a loader, with the name of its data.
 fn of_data(which: &str, error: &Error) -> Error {
     Error::new(error.kind(), format!("{which} data"), error.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_core::Null;
+
+    use super::*;
+
+    /// Returns the mesh of a trainer on a machine with four devices.
+    fn mesh_of(change: impl FnOnce(TrainerBuilder) -> TrainerBuilder) -> String {
+        let builder = Trainer::builder(&Client::new(Null::new(4)));
+        let trainer = change(builder).build().unwrap();
+        let ids = trainer.mesh().devices().iter().map(|id| id.0);
+        format!("{} on {:?}", trainer.mesh(), ids.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn all_devices_are_the_default() {
+        assert_eq!(mesh_of(|builder| builder), "mesh(data=4) on [0, 1, 2, 3]");
+    }
+
+    #[test]
+    fn mesh_takes_the_first_devices() {
+        let mesh = mesh_of(|builder| builder.mesh([("data", 2)]));
+        assert_eq!(mesh, "mesh(data=2) on [0, 1]");
+    }
 }

@@ -8,14 +8,11 @@ use halite::{
     data::{Dataset, DatasetExt, Digits, InMemory, Subset},
     fetch,
     models::{Classify, Cnn, ImageModel, Mlp, TrainingOptions},
-    train::signals::StopFlag,
+    train::{flags::positive, signals::StopFlag},
 };
 
 use super::run::{Run, finish, fitted};
-use crate::cli::{
-    positive,
-    step::{StepArgs, learning_rate},
-};
+use crate::cli::step::{default_in_help, learning_rate, training_options};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +32,11 @@ enum Model {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    mut_arg("epochs", |arg| arg.default_value("2")),
+    mut_arg("batch_size", |arg| arg.default_value("64")),
+    mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL"))
+)]
 pub(super) struct Mnist {
     /// Model architecture
     #[arg(long, value_enum, default_value_t = Model::Cnn)]
@@ -42,20 +44,12 @@ pub(super) struct Mnist {
     /// Data set: `mnist` or `fashion`
     #[arg(long, default_value_t = Digits::Mnist)]
     data: Digits,
-    /// Passes over the training images
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
-    epochs: u64,
-    /// Images per step, over all devices
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
-    batch_size: usize,
     /// Peak learning rate (10 % linear warmup, then cosine decay)
     #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
     /// Train on the first N of the 60,000 images and validate on at most N of the 10,000
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     limit: Option<usize>,
-    #[command(flatten)]
-    step: StepArgs,
     #[command(flatten)]
     run: Run,
 }
@@ -89,17 +83,14 @@ impl Mnist {
         let name = format!("{}-{}", self.data, model_name.get_name());
         let out = self.run.out(&name);
         let stop = StopFlag::new();
-        let steps = self
-            .epochs
-            .saturating_mul((train.len() / self.batch_size) as u64);
-        let options = self.step.options(self.learning_rate, steps, None);
+        let options = &self.run.options;
+        let per_epoch = (train.len() / options.batch_size) as u64;
+        let steps = options.epochs.saturating_mul(per_epoch);
+        let options = training_options(&options.numerics, self.learning_rate, steps, None);
         let step = Classify::<M>::step(model, &options);
-        let trainer = self.run.trainer(&client, devices, &out, &stop);
         let trainer = self
-            .step
-            .configure(trainer, &step)
-            .epochs(self.epochs)
-            .batch_size(self.batch_size)
+            .run
+            .trainer(&client, devices, &out, &stop, &step)
             .property("--model", model_name.get_name())
             .property("--data", self.data)
             .build()?;

@@ -5,22 +5,23 @@ use std::{
     process::ExitCode,
     str::FromStr,
     thread,
-    time::Duration,
 };
 
 use clap::Args;
 use halite::{
-    Error, ErrorKind, MeshShape, Result,
+    Error, ErrorKind, Result,
     backends::{Accelerator, OpenOptions, Opened},
     fetch,
+    models::TrainingStep,
     train::{
-        Fitted, Strategy, Task, Trainer, TrainerBuilder, TrainerOptions,
+        Fitted, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
+        flags::positive,
         signals::{StopFlag, StopReason},
     },
 };
 use halite_core::{Client, DeviceId};
 
-use crate::cli::{STOPPED, give_up, positive, profile};
+use crate::cli::{STOPPED, give_up, profile, step::ShardingArgs};
 
 /// Options of every training run.
 #[derive(Args, Debug)]
@@ -33,59 +34,14 @@ pub(super) struct Run {
     /// [default: as many as --mesh has, else all]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     devices: Option<DeviceCount>,
-    /// Device mesh, such as `data=2,model=4`
-    #[arg(long, value_name = "AXES")]
-    mesh: Option<MeshShape>,
-    /// Sharding strategy: `dp` shards the batch, `fsdp` the batch and the parameters, `tp` the
-    /// layers; also `dp+tp`, `fsdp+tp`
-    #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
-    strategy: Strategy,
-    /// Seed of all random numbers: initialization, order of samples, dropout, sampling
-    #[arg(
-        long,
-        default_value_t = 0,
-        value_name = "SEED",
-        allow_negative_numbers = true
-    )]
-    pub(super) seed: u64,
-    /// Continue from the latest checkpoint in --out, if there is one
-    #[arg(long)]
-    resume: bool,
-    /// Continue from this checkpoint in --out instead of the latest: `step-00000040`, or `40`
-    #[arg(long, value_name = "CHECKPOINT")]
-    from: Option<String>,
-    /// Resume although these properties differ from those of the saved run, by the names in the
-    /// error; `all` allows any
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    allow_changes: Vec<String>,
-    /// Directory of the run: checkpoints, metrics, plot, report [default: runs/DATA-MODEL]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Threads that load samples; the result does not depend on their number
-    #[arg(
-        long,
-        default_value_t = 1,
-        value_name = "N",
-        allow_negative_numbers = true
-    )]
-    workers: usize,
-    /// Steps between two log entries of the training metrics
-    #[arg(long, default_value_t = TrainerOptions::default().log_every, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
-    log_every: u64,
-    /// Steps between two checkpoints, in addition to the one after each epoch
-    #[arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
-    checkpoint_every: Option<u64>,
-    /// Timeout for one step or one batch, after which the run fails [default: 20 times the longest
-    /// so far, at least an hour]
-    #[arg(long, value_name = "SECONDS", value_parser = positive::<u64>, allow_negative_numbers = true)]
-    wait_limit: Option<u64>,
+    #[command(flatten)]
+    sharding: ShardingArgs,
+    #[command(flatten)]
+    pub(super) options: TrainerOptions,
     /// Cache directory of plugins and data sets [default: HALITE_CACHE_DIR, else the platform's
     /// cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Do not show a progress bar
-    #[arg(long)]
-    quiet: bool,
 }
 
 /// Value of `--devices`.
@@ -132,7 +88,7 @@ impl Run {
 
     /// Returns the number of devices that the options ask for; `None` is all of them.
     fn requested_devices(&self) -> Option<usize> {
-        match (self.devices, &self.mesh) {
+        match (self.devices, &self.sharding.mesh) {
             (Some(DeviceCount::Exactly(count)), _) => Some(count),
             (Some(DeviceCount::All), _) | (None, None) => None,
             (None, Some(mesh)) => Some(mesh.size()),
@@ -146,7 +102,7 @@ impl Run {
         found: usize,
         count: usize,
     ) -> Error {
-        let option = match (&self.mesh, self.devices) {
+        let option = match (&self.sharding.mesh, self.devices) {
             (Some(mesh), None) => format!("--mesh {mesh}"),
             _ => format!("--devices {count}"),
         };
@@ -217,44 +173,34 @@ impl Run {
 
     /// Returns the directory of the run: `--out`, or `runs/NAME`.
     pub(super) fn out(&self, name: &str) -> PathBuf {
-        self.out
-            .clone()
-            .unwrap_or_else(|| Path::new("runs").join(name))
+        let default = || Path::new("runs").join(name);
+        self.options.out.clone().unwrap_or_else(default)
     }
 
-    /// Returns a trainer with these options.
-    pub(super) fn trainer(
+    /// Returns a trainer with these options, which trains this `step`.
+    pub(super) fn trainer<K: Task, O>(
         &self,
         client: &Client,
         devices: Vec<DeviceId>,
         out: &Path,
         stop: &StopFlag,
+        step: &TrainingStep<K, O>,
     ) -> TrainerBuilder {
+        let options = TrainerOptions {
+            out: Some(out.into()),
+            numerics: NumericsOptions {
+                clip_norm: step.clip_norm,
+                ..self.options.numerics
+            },
+            ..self.options.clone()
+        };
         let trainer = Trainer::builder(client)
+            .options(options)
             .stop_flag(stop)
-            .seed(self.seed)
-            .workers(self.workers)
-            .log_every(self.log_every)
-            .resume(self.resume)
-            .allow_changes(self.allow_changes.clone())
-            .quiet(self.quiet)
-            .out(out)
             .devices(devices)
-            .strategy(self.strategy.clone());
-        let trainer = match &self.from {
-            Some(checkpoint) => trainer.resume_from(checkpoint),
-            None => trainer,
-        };
-        let trainer = match &self.mesh {
+            .strategy(self.sharding.strategy.clone());
+        match &self.sharding.mesh {
             Some(mesh) => trainer.mesh(mesh.clone()),
-            None => trainer,
-        };
-        let trainer = match self.wait_limit {
-            Some(seconds) => trainer.wait_limit(Duration::from_secs(seconds)),
-            None => trainer,
-        };
-        match self.checkpoint_every {
-            Some(steps) => trainer.checkpoint_every(steps),
             None => trainer,
         }
     }

@@ -1,25 +1,24 @@
 //! `halite train text`: language modeling.
 
-use std::{fmt, fs, path::PathBuf, process::ExitCode};
+use std::{fmt, fs, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use halite::{
-    Error, Result,
+    Client, Error, Result,
     data::{
-        Dataset, DatasetExt,
+        Dataset, DatasetExt, Subset,
         text::{TokenWindows, Tokenizer, books, read, write},
     },
     fetch,
     models::{LanguageModel, Sampling, TrainingOptions, TrainingStep, generate},
     nn::{AdamW, TransformerConfig},
-    train::signals::StopFlag,
+    train::{Fitted, TrainerOptions, flags::positive, signals::StopFlag},
 };
 use indicatif::HumanCount;
 
 use super::run::{Run, finish, fitted};
 use crate::cli::{
-    positive,
-    step::{StepArgs, TransformerArgs, learning_rate},
+    step::{TransformerArgs, default_in_help, learning_rate, training_options},
     waiting,
 };
 
@@ -51,6 +50,11 @@ enum Source {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    mut_arg("batch_size", |arg| arg.default_value("32")),
+    mut_arg("clip_norm", |arg| default_in_help(arg, "1")),
+    mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL-TOKENIZER"))
+)]
 pub(super) struct Text {
     /// Model: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`, `llama-7b`,
     /// `llama-13b`, `llama3-8b`
@@ -62,15 +66,9 @@ pub(super) struct Text {
     /// Tokenizer
     #[arg(long, value_enum, default_value_t = TokenizerKind::Chars)]
     tokenizer: TokenizerKind,
-    /// Passes over the text
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
-    epochs: u64,
     /// Upper bound of the steps of an epoch; shorter epochs take windows at random, by the seed
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     steps: usize,
-    /// Samples (windows of text) per step, over all devices
-    #[arg(long, default_value_t = 32, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
-    batch_size: usize,
     /// Peak learning rate (10 % linear warmup, then cosine decay)
     #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
@@ -95,13 +93,81 @@ pub(super) struct Text {
     #[command(flatten)]
     transformer: TransformerArgs,
     #[command(flatten)]
-    step: StepArgs,
-    #[command(flatten)]
     run: Run,
+}
+
+/// The text of a run, as tokens.
+struct Corpus {
+    tokenizer: Tokenizer,
+    /// Tokens of the prompt of the sample.
+    prompt: Vec<u16>,
+    config: TransformerConfig,
+    train: Subset<Arc<TokenWindows>>,
+    validation: TokenWindows,
+    /// Steps of an epoch.
+    per_epoch: usize,
 }
 
 impl Text {
     pub(super) fn run(self) -> Result<ExitCode> {
+        let corpus = self.corpus()?;
+        let (client, devices) = self.run.open()?;
+        let tokenizer = self.tokenizer.to_possible_value().expect("named");
+        let tokenizer = tokenizer.get_name();
+        let out = self
+            .run
+            .out(&format!("{}-{}-{tokenizer}", self.data, self.model.0));
+        let stop = StopFlag::new();
+        let step = self.training_step(&corpus.config, corpus.per_epoch)?;
+        let trainer = self
+            .run
+            .trainer(&client, devices, &out, &stop, &step)
+            .property("--model", &self.model.0)
+            .property("--data", &self.data)
+            .property("--tokenizer", tokenizer)
+            .property("--steps", corpus.per_epoch)
+            .property("--validation", self.validation)
+            .property("tokenizer", described(&corpus.tokenizer));
+        let shape = shape_of(&corpus.config).into_iter();
+        let trainer = shape
+            .fold(trainer, |trainer, (name, value)| {
+                trainer.property(name, value)
+            })
+            .build()?;
+        let Corpus {
+            tokenizer,
+            prompt,
+            config,
+            train,
+            validation,
+            ..
+        } = corpus;
+        remark!(
+            "{} parameters: {config}; {} training windows, {} validation windows",
+            HumanCount(config.parameters()? as u64),
+            train.len(),
+            validation.len()
+        );
+        let fitted = fitted(
+            trainer.fit(step.task, step.model, step.optimizer, train, validation),
+            &stop,
+        )?;
+
+        tokenizer.save(&out.join("tokenizer.json"))?;
+        let code = finish(&fitted, &out);
+        if fitted.stopped_by.is_none() {
+            say_perplexity(&fitted);
+            if self.sample > 0 {
+                let text = self.generated(&client, &fitted, &tokenizer, &prompt)?;
+                write(out.join("sample.txt"), &text)?;
+                say!("\n{text}");
+            }
+        }
+        Ok(code)
+    }
+
+    /// Loads the text and splits it into windows of tokens.
+    fn corpus(&self) -> Result<Corpus> {
         let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
         let texts = self.texts(&cache, &mut progress)?;
         let tokenizer = match self.tokenizer {
@@ -120,73 +186,40 @@ impl Text {
             .collect::<Result<Vec<_>>>()?;
         let [train, validation] =
             TokenWindows::split(&tokens, config.context_length, self.validation)?;
+        let TrainerOptions {
+            batch_size, seed, ..
+        } = self.run.options;
         let windows = train.len();
-        let per_epoch = (windows / self.batch_size).min(self.steps);
+        let per_epoch = (windows / batch_size).min(self.steps);
         // The loader rejects fewer windows than a batch.
         let used = if per_epoch == 0 {
             windows
         } else {
-            per_epoch * self.batch_size
+            per_epoch * batch_size
         };
-        let [train, _] = train.split(used, self.run.seed)?;
+        let [train, _] = train.split(used, seed)?;
+        Ok(Corpus {
+            tokenizer,
+            prompt,
+            config,
+            train,
+            validation,
+            per_epoch,
+        })
+    }
 
-        let (client, devices) = self.run.open()?;
-        let kind = self.tokenizer.to_possible_value().expect("named");
-        let model_name = &self.model.0;
-        let out = self
-            .run
-            .out(&format!("{}-{model_name}-{}", self.data, kind.get_name()));
-        let stop = StopFlag::new();
-        let step = self.training_step(&config, per_epoch)?;
-        let trainer = self.run.trainer(&client, devices, &out, &stop);
-        let trainer = self
-            .step
-            .configure(trainer, &step)
-            .epochs(self.epochs)
-            .batch_size(self.batch_size)
-            .property("--model", model_name)
-            .property("--data", &self.data)
-            .property("--tokenizer", kind.get_name())
-            .property("--steps", per_epoch)
-            .property("--validation", self.validation)
-            .property("tokenizer", described(&tokenizer));
-        let trainer = shape_of(&config)
-            .into_iter()
-            .fold(trainer, |trainer, (name, value)| {
-                trainer.property(name, value)
-            })
-            .build()?;
-        remark!(
-            "{} parameters: {config}; {used} training windows, {} validation windows",
-            HumanCount(config.parameters()? as u64),
-            validation.len()
-        );
-        let fitted = fitted(
-            trainer.fit(step.task, step.model, step.optimizer, train, validation),
-            &stop,
-        )?;
-
-        tokenizer.save(&out.join("tokenizer.json"))?;
-        let code = finish(&fitted, &out);
-        if fitted.stopped_by.is_some() {
-            return Ok(code);
-        }
-        if let Some(loss) = fitted.report.metrics.get("loss") {
-            say!(
-                "perplexity {:.2}, {:.3} bits per token",
-                loss.exp(),
-                loss / std::f64::consts::LN_2
-            );
-        }
-        if self.sample > 0 {
-            let spinner = waiting("generating a sample".into());
-            let tokens = generate(&client, &fitted.model, &prompt, self.sampling());
-            spinner.finish_and_clear();
-            let text = tokenizer.decode(&tokens?);
-            write(out.join("sample.txt"), &text)?;
-            say!("\n{text}");
-        }
-        Ok(code)
+    /// Generates a sample of text that continues the prompt.
+    fn generated(
+        &self,
+        client: &Client,
+        fitted: &Fitted<LanguageModel>,
+        tokenizer: &Tokenizer,
+        prompt: &[u16],
+    ) -> Result<String> {
+        let spinner = waiting("generating a sample".into());
+        let tokens = generate(client, &fitted.model, prompt, self.sampling());
+        spinner.finish_and_clear();
+        Ok(tokenizer.decode(&tokens?))
     }
 
     fn texts(&self, cache: &fetch::Cache, progress: &mut fetch::Bar) -> Result<Vec<String>> {
@@ -230,9 +263,12 @@ impl Text {
         config: &TransformerConfig,
         per_epoch: usize,
     ) -> Result<TrainingStep<LanguageModel, AdamW>> {
-        let steps = self.epochs.saturating_mul(per_epoch as u64);
+        let TrainerOptions {
+            epochs, numerics, ..
+        } = &self.run.options;
+        let steps = epochs.saturating_mul(per_epoch as u64);
         let clip_norm = Some(LanguageModel::CLIP_NORM);
-        let options = self.step.options(self.learning_rate, steps, clip_norm);
+        let options = training_options(numerics, self.learning_rate, steps, clip_norm);
         LanguageModel::step(config, &options)
     }
 
@@ -240,8 +276,19 @@ impl Text {
         Sampling {
             count: self.sample,
             temperature: self.temperature,
-            seed: self.run.seed,
+            seed: self.run.options.seed,
         }
+    }
+}
+
+/// Prints the perplexity of the validation data.
+fn say_perplexity(fitted: &Fitted<LanguageModel>) {
+    if let Some(loss) = fitted.report.metrics.get("loss") {
+        say!(
+            "perplexity {:.2}, {:.3} bits per token",
+            loss.exp(),
+            loss / std::f64::consts::LN_2
+        );
     }
 }
 

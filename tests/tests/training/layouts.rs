@@ -16,7 +16,7 @@ use halite::{
 
 use halite_core::CompileOptions;
 
-use crate::support::{client, digits, error_of, latest, trainer, values};
+use crate::support::{client, digits, error_of, latest, on_all_devices, trainer, values};
 
 const STEPS: usize = 50;
 const BATCH: usize = 16;
@@ -36,7 +36,11 @@ fn laid_out<const N: usize>(
 ) -> TrainerBuilder {
     // Small parameters too.
     let strategy: Strategy = strategy.parse().unwrap();
-    trainer.mesh(axes).strategy(strategy.min_elements(64))
+    let devices = client().local_devices();
+    trainer
+        .devices(devices)
+        .mesh(axes)
+        .strategy(strategy.min_elements(64))
 }
 
 const CONFIGURATIONS: &[Configuration] = &[
@@ -481,7 +485,7 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
     let devices = |count: usize| client().local_devices()[..count].to_vec();
     let cases = [
         (
-            trainer()
+            on_all_devices()
                 .mesh([("data", 4), ("model", 4)])
                 .strategy("dp+tp".parse().unwrap()),
             "mesh: mesh(data=4, model=4) needs 16 devices, but 8 were given",
@@ -491,7 +495,7 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
             "mesh: mesh(data=2) needs 2 devices, but 3 were given",
         ),
         (
-            trainer().mesh([("data", 2), ("model", 4)]),
+            on_all_devices().mesh([("data", 2), ("model", 4)]),
             "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of \
              its 8 devices would compute the same; `tp` splits parameters over it",
         ),
@@ -501,13 +505,11 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
              model=2); 28 and 32 would be",
         ),
         (
-            trainer().devices(devices(8)).batch_size(30),
+            on_all_devices().batch_size(30),
             "trainer: `batch_size` 30 is not divisible by 8 devices; 24 and 32 would be",
         ),
         (
-            trainer()
-                .devices(devices(8))
-                .strategy("fsdp+tp".parse().unwrap()),
+            on_all_devices().strategy("fsdp+tp".parse().unwrap()),
             "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), \
              (\"model\", 4)])`, --mesh data=2,model=4",
         ),
@@ -521,7 +523,7 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
         .and(Strategy::tensor_parallel())
         .rule("out.weight", "None, model")
         .unwrap();
-    let refused = trainer()
+    let refused = on_all_devices()
         .mesh([("data", 2), ("model", 4)])
         .strategy(strategy)
         .build()

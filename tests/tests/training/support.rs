@@ -20,8 +20,13 @@ use halite::{
 };
 pub(crate) use halite_tests::eval::client;
 
-/// A trainer that prints nothing.
+/// A trainer on the first device, which prints nothing.
 pub(crate) fn trainer() -> TrainerBuilder {
+    on_all_devices().devices(client().local_devices().into_iter().take(1))
+}
+
+/// A trainer on all eight devices, which prints nothing.
+pub(crate) fn on_all_devices() -> TrainerBuilder {
     Trainer::builder(client()).quiet(true)
 }
 

@@ -76,7 +76,7 @@ where
             params: &model,
             optimizer: &optimizer,
             options: StepOptions {
-                clip_norm: options.clip_norm,
+                clip_norm: options.numerics.clipping(),
                 precision: trainer.precision,
             },
             strategy: &trainer.strategy,

@@ -8,9 +8,12 @@ use super::{pending::Digesting, *};
 use crate::{signals::StopFlag, waits::Limits};
 
 fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
-    let properties: Vec<(String, String)> = properties
+    let properties: Vec<Property> = properties
         .iter()
-        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .map(|(name, value)| Property {
+            name: name.to_string(),
+            value: value.to_string(),
+        })
         .collect();
     let mut values = Values {
         label: None,
