@@ -36,9 +36,9 @@ fn laid_out<const N: usize>(
 ) -> TrainerBuilder {
     // Small parameters too.
     let strategy: Strategy = strategy.parse().unwrap();
-    let devices = client().local_devices();
+    let count = axes.iter().map(|(_, size)| size).product();
     trainer
-        .devices(devices)
+        .devices(client().local_devices().into_iter().take(count))
         .mesh(axes)
         .strategy(strategy.min_elements(64))
 }
