@@ -3,26 +3,16 @@
 
 use std::{path::Path, process::Command};
 
-use crate::support::{Running, checkpoints, halite, newest_step, report, run};
+use crate::support::{Running, checkpoints, halite, newest_step, report, run, wrapped};
 
 const RUN: &str = "train mnist --model mlp --limit 1280 --batch-size 32";
 
 /// The command under a shell that runs `before` first.
 fn below_shell(before: &str, arguments: &str, out: &Path) -> Command {
-    let mut shell = Command::new("sh");
-    let inner = halite(arguments);
-    shell
-        .args(["-c", &format!("{before}; exec \"$@\"")])
-        .arg("sh")
-        .arg(inner.get_program());
-    shell.args(inner.get_args()).arg("--out").arg(out);
-    for (name, value) in inner.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell
+    let script = format!("{before}; exec \"$@\"");
+    let mut command = wrapped(&["sh", "-c", &script, "sh"], &halite(arguments));
+    command.arg("--out").arg(out);
+    command
 }
 
 #[test]

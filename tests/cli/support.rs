@@ -2,6 +2,7 @@
 //! that the harnesses share; here, anything unexpected fails the test.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -67,13 +68,51 @@ pub(crate) fn assert_says(text: &str, parts: &[&str]) {
     }
 }
 
+/// Returns a command that passes the program and the arguments of `inner` to `wrapper`, with its
+/// environment and directory.
+pub(crate) fn wrapped(wrapper: &[&str], inner: &Command) -> Command {
+    let mut words = (wrapper.iter().map(OsStr::new))
+        .chain([inner.get_program()])
+        .chain(inner.get_args());
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words);
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(directory) = inner.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
+}
+
+/// Returns coreutils' `env` with the option that resets signals. A child inherits signals that its
+/// parent ignores, as a background job of a shell ignores SIGINT; `None` where `env` has no such
+/// option, and the tests need a parent that ignores none.
+fn env_with_default_signals() -> Option<[&'static str; 2]> {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    let env = ["/usr/bin/env", "--default-signal=INT,HUP,TERM"];
+    let works = WORKS.get_or_init(|| {
+        let mut probe = wrapped(&env, &Command::new("true"));
+        probe.output().is_ok_and(|output| output.status.success())
+    });
+    works.then_some(env)
+}
+
 /// A running child, which is killed when this is dropped, as in a test that fails.
 pub(crate) struct Running(process::Running);
 
 impl Running {
+    /// Starts the child with the default actions of the signals that tests send.
     #[track_caller]
     pub(crate) fn start(command: &mut Command) -> Self {
-        Running(process::Running::start(command).unwrap())
+        let mut command = match env_with_default_signals() {
+            Some(env) => wrapped(&env, command),
+            None => wrapped(&[], command),
+        };
+        Running(process::Running::start(&mut command).unwrap())
     }
 
     /// Waits until `condition` holds; fails the test if the child ends before.

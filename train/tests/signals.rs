@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
@@ -52,6 +53,24 @@ fn helper_that_gets_signals() {
     }
 }
 
+/// Returns a command that runs `program` with the default actions of signals. A child inherits
+/// signals that its parent ignores, as a background job of a shell ignores SIGINT. Where `env` cannot
+/// reset them, the tests need a parent that ignores none.
+fn with_default_signals(program: &Path) -> Command {
+    let env = || {
+        let mut env = Command::new("/usr/bin/env");
+        env.arg("--default-signal=INT,HUP,TERM");
+        env
+    };
+    let probe = env().arg("true").output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return Command::new(program);
+    }
+    let mut command = env();
+    command.arg(program);
+    command
+}
+
 struct Process {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -59,7 +78,7 @@ struct Process {
 
 impl Process {
     fn start(script: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = with_default_signals(&std::env::current_exe().unwrap());
         command
             .args([
                 "--ignored",
