@@ -27,12 +27,13 @@
 //! # }
 //! ```
 
+mod advice;
 mod estimate;
 mod text;
 
 use std::time::{Duration, Instant};
 
-use halite_core::Narrowing;
+use halite_core::{Narrowing, ProgramMemory};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -143,6 +144,25 @@ pub struct Memory {
     pub code: u64,
     /// Peak memory.
     pub peak: u64,
+}
+
+impl Memory {
+    /// Memory of a program that the compiler of `platform` reports.
+    fn of(memory: ProgramMemory, platform: &str) -> Self {
+        let own = memory.outputs.saturating_sub(memory.aliased);
+        let sum = memory.arguments.saturating_add(own);
+        let sum = sum.saturating_add(memory.temporary);
+        // The peak that XLA's CPU plugin reports leaves out temporary memory.
+        let peak = memory.peak.filter(|_| platform != "cpu").unwrap_or(sum);
+        Memory {
+            arguments: memory.arguments,
+            outputs: memory.outputs,
+            aliased: memory.aliased,
+            temporary: memory.temporary,
+            code: memory.code,
+            peak,
+        }
+    }
 }
 
 /// Work of one step over all devices, counted on halite's graph, loop bodies times their trip counts;
@@ -274,20 +294,12 @@ pub fn plan<K: Task, O: Optimizer>(
 where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
-    // Types whose size overflows are rejected by `lower`.
-    let trained = model
-        .leaves()
-        .into_iter()
-        .filter(|param| param.trainable && param.ty.checked_bytes().is_ok());
-    let parameters = trained.fold(0u64, |sum, param| {
-        sum.saturating_add(param.ty.elements() as u64)
-    });
-    let batch_size = batch
-        .first()
-        .and_then(|ty| ty.dims().first())
-        .copied()
-        .unwrap_or(0);
+    let parameters = trained_parameters(&model);
+    let first = batch.first().and_then(|ty| ty.dims().first());
+    let batch_size = first.copied().unwrap_or(0);
     let lowered = lower(target, task, model, optimizer, batch, options)?;
+    let arguments = lowered.program.signature.inputs.iter();
+    let arguments = arguments.fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64));
     let mut plan = Plan {
         target: target.target().to_string(),
         device: target.device_kind().to_string(),
@@ -302,12 +314,7 @@ where
             available: target.memory_per_device(),
         },
         memory: None,
-        arguments: lowered
-            .program
-            .signature
-            .inputs
-            .iter()
-            .fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64)),
+        arguments,
         work: Work::of(cost(&lowered.graph)),
         collectives: None,
         collective_loops_counted_once: 0,
@@ -327,12 +334,21 @@ where
         available => plan.compile(target, &lowered, available)?,
     };
     plan.estimate = Estimate::of(&plan, target.target().spec());
-    plan.advice = text::advice(&plan, rematerialization(&lowered.graph));
+    plan.advice = advice::advice(&plan, rematerialization(&lowered.graph));
     Ok(plan)
 }
 
+/// Number of trained parameters. Types whose size overflows, which lowering rejects, do not count.
+fn trained_parameters(model: &impl Tree<Leaf = Param>) -> u64 {
+    let trained = (model.leaves().into_iter())
+        .filter(|param| param.trainable && param.ty.checked_bytes().is_ok());
+    trained.fold(0, |sum, param| {
+        sum.saturating_add(param.ty.elements() as u64)
+    })
+}
+
 impl Plan {
-    /// Compiles, and fills in the results.
+    /// Compiles the step, and fills in the compiler's report.
     fn compile(
         &mut self,
         target: &OpenTarget,
@@ -344,38 +360,21 @@ impl Plan {
         self.compile_seconds = started.elapsed().as_secs_f64();
         let compiled = match compiled {
             Ok(compiled) => compiled,
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                let Some(shortage) = error.shortage() else {
-                    return Err(error);
+            Err(error) => {
+                let shortage = error.shortage();
+                let shortage = shortage.filter(|_| error.kind() == ErrorKind::OutOfMemory);
+                return match shortage {
+                    Some(shortage) => Ok(Fit::TooLarge {
+                        required: shortage.required,
+                        available: shortage.available,
+                        what: Excess::Compiler,
+                    }),
+                    None => Err(error),
                 };
-                let (required, available) = (shortage.required, shortage.available);
-                return Ok(Fit::TooLarge {
-                    required,
-                    available,
-                    what: Excess::Compiler,
-                });
             }
-            Err(error) => return Err(error),
         };
-        let memory = compiled.memory()?;
-        let own = memory.outputs.saturating_sub(memory.aliased);
-        let sum = memory
-            .arguments
-            .saturating_add(own)
-            .saturating_add(memory.temporary);
-        // The peak that XLA's CPU plugin reports leaves out temporary memory.
-        let peak = memory
-            .peak
-            .filter(|_| target.target().platform() != "cpu")
-            .unwrap_or(sum);
-        self.memory = Some(Memory {
-            arguments: memory.arguments,
-            outputs: memory.outputs,
-            aliased: memory.aliased,
-            temporary: memory.temporary,
-            code: memory.code,
-            peak,
-        });
+        let memory = Memory::of(compiled.memory()?, target.target().platform());
+        self.memory = Some(memory);
         // Some compilers do not return the optimized program; the rest of the plan is valid.
         if let Some(found) = unless_unsupported(compiled.collectives())? {
             self.collective_loops_counted_once = found.loops_counted_once;
@@ -389,6 +388,7 @@ impl Plan {
             self.collectives = Some(uses.collect());
         }
         self.executable = unless_unsupported(compiled.serialize())?.map(|bytes| bytes.len() as u64);
+        let peak = memory.peak;
         Ok(match available {
             Some(available) if peak > available => Fit::TooLarge {
                 required: peak,

@@ -1,187 +1,161 @@
-//! A plan as text: a table, and suggestions.
+//! A plan as text: a table.
 
 use std::fmt;
 
 use super::{Excess, Fit, Plan};
-use crate::{backends::Target, ir::Remat};
+use crate::backends::Target;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row = |f: &mut fmt::Formatter<'_>, name: &str, value: &str| {
-            writeln!(f, "{}", format!("{name:<22}{value}").trim_end())
-        };
-        row(
-            f,
-            "target",
-            &format!("{} ({} x {})", self.target, self.devices, self.device),
-        )?;
-        row(
-            f,
-            "sharding",
-            &format!("{} on {}, {}", self.strategy, self.mesh, self.precision),
-        )?;
-        row(
-            f,
-            "batch",
-            &format!(
-                "{} samples, {} on each device",
-                self.batch_size,
-                per_device(self)
-            ),
-        )?;
-        row(f, "parameters", &si(self.parameters as f64, ""))?;
-        match self.memory {
-            Some(memory) => {
-                row(f, "memory on a device", "")?;
-                row(f, "  arguments", &si(memory.arguments as f64, "B"))?;
-                row(
-                    f,
-                    "  outputs",
-                    &format!(
-                        "{} ({} in the arguments' place)",
-                        si(memory.outputs as f64, "B"),
-                        si(memory.aliased as f64, "B")
-                    ),
-                )?;
-                row(f, "  temporary", &si(memory.temporary as f64, "B"))?;
-                row(f, "  program", &si(memory.code as f64, "B"))?;
-                row(f, "  peak", &si(memory.peak as f64, "B"))?;
-            }
-            None => row(
-                f,
-                "arguments",
-                &format!("{} on each device", si(self.arguments as f64, "B")),
-            )?,
-        }
-        row(f, "fits", &verdict(self.fit))?;
-        let work = &self.work;
-        row(
-            f,
-            "operations",
-            &format!("{} a step over all devices", si(work.flops, "FLOP")),
-        )?;
-        row(
-            f,
-            "  contractions",
-            &format!(
-                "{}, {} of them in 16 bits",
-                si(work.contractions, "FLOP"),
-                percent(work.contractions_in_16_bits, work.contractions)
-            ),
-        )?;
-        if let Some(flops) = work.model_flops.filter(|flops| *flops != work.contractions) {
-            row(f, "  without recomputing", &si(flops, "FLOP"))?;
-        }
-        row(
-            f,
-            "  intensity",
-            &format!("{:.1} FLOP for each byte of contractions", work.intensity),
-        )?;
-        if !work.counted_once.is_empty() {
-            row(
-                f,
-                "  counted once",
-                &format!(
-                    "loops with unknown trip counts at {}",
-                    work.counted_once.join(", ")
-                ),
-            )?;
-        }
-        if let Some(collectives) = &self.collectives {
-            row(
-                f,
-                "collectives",
-                if collectives.is_empty() {
-                    "none"
-                } else {
-                    "in one step"
-                },
-            )?;
-            for one in collectives {
-                let value = format!(
-                    "{} x, groups of {}, {} in all, each device sends {}",
-                    one.count,
-                    one.group,
-                    si(one.bytes as f64, "B"),
-                    si(one.sent, "B")
-                );
-                row(f, &format!("  {}", one.kind), &value)?;
-            }
-            if self.collective_loops_counted_once > 0 {
-                let note = format!(
-                    "{} loops whose trip counts the compiled program does not give",
-                    self.collective_loops_counted_once
-                );
-                row(f, "  counted once", &note)?;
-            }
-        }
-        if let Some(estimate) = &self.estimate {
-            row(
-                f,
-                "at best, a step takes",
-                &format!(
-                    "{} if all overlaps ({} bound), {} if nothing does",
-                    seconds(estimate.step_seconds),
-                    estimate.bound(),
-                    seconds(estimate.step_seconds_without_overlap)
-                ),
-            )?;
-            row(f, "  arithmetic", &seconds(estimate.compute_seconds))?;
-            row(f, "  memory", &seconds(estimate.memory_seconds))?;
-            let crosses = self
-                .target
-                .parse()
-                .is_ok_and(|target: Target| target.crosses_network());
-            let without = if crosses {
-                ", without what crosses the data centre's network"
-            } else {
-                ""
-            };
-            row(
-                f,
-                "  network",
-                &format!("{}{without}", seconds(estimate.network_seconds)),
-            )?;
-            row(
-                f,
-                "  MFU at best",
-                &format!(
-                    "{:.0} % to {:.0} % of {}/s",
-                    100.0 * estimate.mfu_without_overlap,
-                    100.0 * estimate.mfu,
-                    si(estimate.peak_flops, "FLOP")
-                ),
-            )?;
-            row(f, "  numbers from", &estimate.source)?;
-        }
-        let executable = self.executable.map_or(String::new(), |bytes| {
-            format!(", executable {}", si(bytes as f64, "B"))
-        });
-        row(
-            f,
-            "program",
-            &format!(
-                "{} of StableHLO{executable}",
-                si(self.stablehlo as f64, "B")
-            ),
-        )?;
-        let compiled = match self.compile_seconds {
-            0.0 => "nothing compiled".to_owned(),
-            took => format!("compile {}", seconds(took)),
-        };
-        write!(
-            f,
-            "{:<22}trace {}, {compiled}",
-            "took",
-            seconds(self.trace_seconds)
-        )?;
+        let mut table = Table::default();
+        self.add_step(&mut table);
+        self.add_memory(&mut table);
+        self.add_work(&mut table);
+        self.add_collectives(&mut table);
+        self.add_estimate(&mut table);
+        self.add_program(&mut table);
+        write!(f, "{}", table.rows.join("\n"))?;
         if !self.advice.is_empty() {
-            write!(f, "\nwhat would help")?;
+            write!(f, "\nsuggestions")?;
             for line in &self.advice {
                 write!(f, "\n  {line}")?;
             }
         }
         Ok(())
+    }
+}
+
+/// Lines of a name and a value.
+#[derive(Default)]
+struct Table {
+    rows: Vec<String>,
+}
+
+impl Table {
+    fn add(&mut self, name: &str, value: impl fmt::Display) {
+        let row = format!("{name:<22}{value}");
+        self.rows.push(row.trim_end().to_owned());
+    }
+}
+
+/// Rows of the table.
+impl Plan {
+    fn add_step(&self, table: &mut Table) {
+        let devices = format!("{} ({} x {})", self.target, self.devices, self.device);
+        table.add("target", devices);
+        let sharding = format!("{} on {}, {}", self.strategy, self.mesh, self.precision);
+        table.add("sharding", sharding);
+        let samples = per_device(self);
+        let batch = format!("{} samples, {samples} per device", self.batch_size);
+        table.add("batch", batch);
+        table.add("parameters", si(self.parameters as f64, ""));
+    }
+
+    fn add_memory(&self, table: &mut Table) {
+        match self.memory {
+            Some(memory) => {
+                table.add("memory per device", "");
+                table.add("  arguments", bytes(memory.arguments));
+                let (outputs, aliased) = (bytes(memory.outputs), bytes(memory.aliased));
+                table.add(
+                    "  outputs",
+                    format!("{outputs} ({aliased} in donated arguments)"),
+                );
+                table.add("  temporary", bytes(memory.temporary));
+                table.add("  program", bytes(memory.code));
+                table.add("  peak", bytes(memory.peak));
+            }
+            None => table.add("arguments", format!("{} per device", bytes(self.arguments))),
+        }
+        table.add("fits", verdict(self.fit));
+    }
+
+    fn add_work(&self, table: &mut Table) {
+        let work = &self.work;
+        let flops = si(work.flops, "FLOP");
+        table.add("operations", format!("{flops} per step, over all devices"));
+        let contractions = si(work.contractions, "FLOP");
+        let in_16_bits = percent(work.contractions_in_16_bits, work.contractions);
+        let contractions = format!("{contractions}, {in_16_bits} in 16 bits");
+        table.add("  contractions", contractions);
+        if let Some(flops) = work.model_flops.filter(|flops| *flops != work.contractions) {
+            table.add("  without recomputing", si(flops, "FLOP"));
+        }
+        let intensity = format!("{:.1} FLOP per byte of contractions", work.intensity);
+        table.add("  intensity", intensity);
+        if !work.counted_once.is_empty() {
+            let lines = work.counted_once.join(", ");
+            let loops = format!("loops with unknown trip counts at {lines}");
+            table.add("  counted once", loops);
+        }
+    }
+
+    fn add_collectives(&self, table: &mut Table) {
+        let Some(collectives) = &self.collectives else {
+            return;
+        };
+        let title = match &collectives[..] {
+            [] => "none",
+            _ => "per step",
+        };
+        table.add("collectives", title);
+        for one in collectives {
+            let (total, sent) = (si(one.bytes as f64, "B"), si(one.sent, "B"));
+            let value = format!(
+                "{} x, groups of {}, {total} in total, each device sends {sent}",
+                one.count, one.group
+            );
+            table.add(&format!("  {}", one.kind), value);
+        }
+        let loops = self.collective_loops_counted_once;
+        if loops > 0 {
+            let note = format!("{loops} loops whose trip counts the compiled program lacks");
+            table.add("  counted once", note);
+        }
+    }
+
+    fn add_estimate(&self, table: &mut Table) {
+        let Some(estimate) = &self.estimate else {
+            return;
+        };
+        let step = format!(
+            "{} with full overlap ({} bound), {} without",
+            seconds(estimate.step_seconds),
+            estimate.bound(),
+            seconds(estimate.step_seconds_without_overlap)
+        );
+        table.add("step time, at best", step);
+        table.add("  arithmetic", seconds(estimate.compute_seconds));
+        table.add("  memory", seconds(estimate.memory_seconds));
+        let target = self.target.parse::<Target>();
+        let without = match target.is_ok_and(|target| target.crosses_network()) {
+            true => ", without traffic over the data center's network",
+            false => "",
+        };
+        let network = seconds(estimate.network_seconds);
+        table.add("  network", format!("{network}{without}"));
+        let mfu = format!(
+            "{:.0} % to {:.0} % of {}/s",
+            100.0 * estimate.mfu_without_overlap,
+            100.0 * estimate.mfu,
+            si(estimate.peak_flops, "FLOP")
+        );
+        table.add("  MFU, at best", mfu);
+        table.add("  numbers from", &estimate.source);
+    }
+
+    fn add_program(&self, table: &mut Table) {
+        let executable = self.executable.map_or(String::new(), |size| {
+            format!(", executable {}", bytes(size))
+        });
+        let text = si(self.stablehlo as f64, "B");
+        table.add("program", format!("{text} of StableHLO{executable}"));
+        let compile = match self.compile_seconds {
+            0.0 => "not compiled".to_owned(),
+            took => format!("compile {}", seconds(took)),
+        };
+        let trace = seconds(self.trace_seconds);
+        table.add("duration", format!("trace {trace}, {compile}"));
     }
 }
 
@@ -205,7 +179,7 @@ impl Plan {
 }
 
 /// Samples per device.
-fn per_device(plan: &Plan) -> String {
+pub(super) fn per_device(plan: &Plan) -> String {
     let samples = plan.batch_size as f64 / plan.devices.max(1) as f64;
     if samples.fract() == 0.0 {
         samples.to_string()
@@ -254,73 +228,6 @@ fn verdict(fit: Fit) -> String {
     }
 }
 
-/// Suggestions for a plan that does not fit. `remat` is the rematerialization that it has already.
-pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
-    let Fit::TooLarge {
-        required,
-        available,
-        what,
-    } = plan.fit
-    else {
-        return Vec::new();
-    };
-    let mut lines = Vec::new();
-    let state = plan.arguments;
-    let (sharded, by_layers) = (plan.strategy.contains("fsdp"), plan.strategy.contains("tp"));
-    if !sharded && state > available / 4 && plan.devices > 1 {
-        lines.push(format!(
-            "split the state: with fsdp over the {} devices each has about {} of it",
-            plan.devices,
-            si(state as f64 / plan.devices as f64, "B")
-        ));
-    }
-    if state > available / 2 {
-        let factor = (2.0 * state as f64 / available as f64).ceil() as usize;
-        let what = if sharded {
-            "more shards"
-        } else {
-            "more devices and fsdp"
-        };
-        lines.push(format!(
-            "{what}: on {factor} times the devices the state takes half of the memory"
-        ));
-    }
-    if what != Excess::Arguments {
-        if plan.batch_size > plan.devices {
-            let now = per_device(plan);
-            lines.push(format!("a smaller batch (--batch-size): {now} samples on each device now; activations shrink with it"));
-        }
-        let saved = match remat {
-            None => Some("activations are recomputed in the backward pass instead of saved"),
-            Some(Remat::SaveDots) => {
-                Some("results of matrix multiplications are recomputed too, which are saved now")
-            }
-            Some(Remat::Full) => None,
-        };
-        if let Some(saved) = saved {
-            lines.push(format!("rematerialization (--remat full): {saved}"));
-        }
-        if plan.work.contractions_in_16_bits < plan.work.contractions / 2.0 {
-            lines.push("bf16 (--precision bf16-mixed): activations of half the size".into());
-        }
-        if !by_layers && plan.devices > 1 {
-            let both = if sharded { "fsdp+tp" } else { "dp+tp" };
-            lines.push(format!("split layers too ({both}, with an axis `model`): each device then computes a part of each"));
-        }
-        if plan.batch_size <= plan.devices {
-            lines.push(
-                "shorter samples (--context, of a transformer): activations shrink with them"
-                    .into(),
-            );
-        }
-    }
-    lines.push(format!(
-        "a device with more than {} of memory",
-        si(required as f64, "B")
-    ));
-    lines
-}
-
 fn percent(part: f64, whole: f64) -> String {
     format!(
         "{:.0} %",
@@ -330,6 +237,10 @@ fn percent(part: f64, whole: f64) -> String {
             0.0
         }
     )
+}
+
+fn bytes(value: u64) -> String {
+    si(value as f64, "B")
 }
 
 /// Formats with a decimal prefix and three digits: `1.49 GB`.
@@ -394,77 +305,5 @@ mod tests {
                 "120 s".into()
             )
         );
-    }
-
-    #[test]
-    fn advice_omits_options_already_used() {
-        const GB: u64 = 1_000_000_000;
-        let check = |strategy: &str,
-                     arguments: u64,
-                     batch: usize,
-                     in_16_bits: f64,
-                     remat,
-                     expected: &[&str]| {
-            let plan: Plan = serde_json::from_value(serde_json::json!({
-                "target": "tpu:v5e:2x2", "device": "TPU v5 lite", "devices": 4, "mesh": "mesh(data=4)", "strategy": strategy,
-                "precision": "f32", "batch_size": batch, "parameters": 1, "memory": null, "arguments": arguments,
-                "fit": {"verdict": "too_large", "required": 30 * GB, "available": 16 * GB,
-                    "what": if arguments > 16 * GB { "arguments" } else { "compiler" }},
-                "work": {"flops": 1.0, "contractions": 1.0, "contractions_in_16_bits": in_16_bits, "transcendentals": 0.0,
-                    "contraction_bytes": 1.0, "unfused_bytes": 1.0, "intensity": 1.0, "model_flops": null, "counted_once": []},
-                "collectives": null, "collective_loops_counted_once": 0, "estimate": null, "executable": null, "stablehlo": 1,
-                "trace_seconds": 0.0, "compile_seconds": 0.0, "advice": [],
-            }))
-            .unwrap();
-            let lines = advice(&plan, remat);
-            let starts: Vec<&str> = lines
-                .iter()
-                .map(|line| line.split([':', ',']).next().unwrap())
-                .collect();
-            assert_eq!(starts, expected, "{lines:?}");
-        };
-        let larger = "a device with more than 30.0 GB of memory";
-        check(
-            "dp",
-            20 * GB,
-            32,
-            1.0,
-            Some(Remat::Full),
-            &["split the state", "more devices and fsdp", larger],
-        );
-        check(
-            "fsdp",
-            10 * GB,
-            4,
-            1.0,
-            Some(Remat::Full),
-            &[
-                "more shards",
-                "split layers too (fsdp+tp",
-                "shorter samples (--context",
-                larger,
-            ],
-        );
-        let (batch, remat) = (
-            "a smaller batch (--batch-size)",
-            "rematerialization (--remat full)",
-        );
-        check(
-            "dp+tp",
-            GB,
-            32,
-            0.0,
-            None,
-            &[batch, remat, "bf16 (--precision bf16-mixed)", larger],
-        );
-        check(
-            "fsdp+tp",
-            GB,
-            32,
-            1.0,
-            Some(Remat::SaveDots),
-            &[batch, remat, larger],
-        );
-        check("fsdp+tp", GB, 32, 1.0, Some(Remat::Full), &[batch, larger]);
     }
 }
