@@ -1,11 +1,12 @@
 //! `halite devices`: lists the available devices.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
 use halite::{
-    Array, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
-    backends::{Accelerator, OpenOptions},
+    Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
+    backends::{Accelerator, OpenOptions, Opened},
+    core::Device,
     fetch,
     telemetry::ClientMetrics,
 };
@@ -32,99 +33,10 @@ impl Devices {
         let opened = self
             .accelerator
             .open_with(&options, &mut fetch::Bar::default())?;
-        let client = opened.client;
-        let plugin = opened.plugin;
-        say!(
-            "platform    {} ({})",
-            client.platform().name,
-            client.platform().version
-        );
-        say!("plugin      {}", opened.located);
-        for reason in &opened.refused {
-            say!("unavailable {reason}");
-        }
-        if let Some(versions) = plugin.stablehlo() {
-            let [major, minor, patch] = versions.minimum;
-            say!(
-                "programs    StableHLO text; portable artifacts from version {major}.{minor}.{patch}"
-            );
-        }
-        let extensions: Vec<String> = (plugin.extensions().iter())
-            .map(|extension| {
-                extension
-                    .name()
-                    .map_or_else(|| extension.number.to_string(), str::to_string)
-            })
-            .collect();
-        say!("extensions  {}", extensions.join(", "));
-        let missing = plugin.missing_functions();
-        if !missing.is_empty() {
-            say!("missing     {}", missing.join(", "));
-        }
-        say!(
-            "profiler    {}",
-            if plugin.profiler().is_some() {
-                "yes: --profile writes an .xplane.pb too"
-            } else {
-                "none"
-            }
-        );
-        say!(
-            "\n{:<4} {:<8} {:<24} {:<36} memory in use / peak / limit",
-            "id",
-            "process",
-            "kind",
-            "memories"
-        );
-        for device in client.devices() {
-            let memories: Vec<String> = device
-                .memories()
-                .iter()
-                .map(|memory| format!("{memory:?}"))
-                .collect();
-            let memory = match device.memory() {
-                Ok(stats) => {
-                    let known = |bytes: Option<u64>| {
-                        bytes.map_or("?".to_string(), |bytes| fetch::Bytes(bytes).to_string())
-                    };
-                    format!(
-                        "{} / {} / {}",
-                        fetch::Bytes(stats.in_use),
-                        known(stats.peak),
-                        known(stats.limit)
-                    )
-                }
-                Err(_) => "not reported".to_string(),
-            };
-            say!(
-                "{:<4} {:<8} {:<24} {:<36} {memory}",
-                device.id().0,
-                device.process(),
-                device.kind(),
-                memories.join(", ")
-            );
-            for (name, value) in device.attributes() {
-                say!("     {name} = {value}");
-            }
-        }
-        let megabyte = HostArray::zeros(TensorType::new(DType::U8, [1 << 20]));
-        let mut failed = false;
-        for device in client.local_devices() {
-            let fetched = Array::upload(&client, &megabyte, &Sharding::single(device))
-                .and_then(|array| array.fetch());
-            if let Err(error) = fetched.and_then(|pending| pending.wait_for(deadline)) {
-                say!(
-                    "device {}: the round trip of 1 MB failed: {error}",
-                    device.0
-                );
-                failed = true;
-            }
-        }
-        say!(
-            "\nround trip of 1 MB to each device\n{}",
-            client.metrics().report().trim_end()
-        );
-        if failed {
+        say_plugin(&opened);
+        say_devices(&opened.client);
+        let works = round_trips(&opened.client, deadline);
+        if !works {
             let message = format!(
                 "{} does not work; `halite plugins check PATH` has details",
                 opened.located.path.display()
@@ -133,4 +45,92 @@ impl Devices {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Prints the platform and its plugin.
+fn say_plugin(opened: &Opened) {
+    let (platform, plugin) = (opened.client.platform(), opened.plugin);
+    say!("platform    {} ({})", platform.name, platform.version);
+    say!("plugin      {}", opened.located);
+    for reason in &opened.refused {
+        say!("unavailable {reason}");
+    }
+    if let Some(versions) = plugin.stablehlo() {
+        let [major, minor, patch] = versions.minimum;
+        say!("programs    StableHLO text; portable artifacts from version {major}.{minor}.{patch}");
+    }
+    let extensions = plugin.extensions();
+    let extensions = extensions.iter().map(|extension| match extension.name() {
+        Some(name) => name.to_string(),
+        None => extension.number.to_string(),
+    });
+    say!("extensions  {}", extensions.collect::<Vec<_>>().join(", "));
+    let missing = plugin.missing_functions();
+    if !missing.is_empty() {
+        say!("missing     {}", missing.join(", "));
+    }
+    let profiler = match plugin.profiler() {
+        Some(_) => "yes: --profile writes an .xplane.pb too",
+        None => "none",
+    };
+    say!("profiler    {profiler}");
+}
+
+/// Prints the devices as a table.
+fn say_devices(client: &Client) {
+    say!(
+        "\n{:<4} {:<8} {:<24} {:<36} memory in use / peak / limit",
+        "id",
+        "process",
+        "kind",
+        "memories"
+    );
+    for device in client.devices() {
+        let memories = device.memories();
+        let memories = memories.iter().map(|memory| format!("{memory:?}"));
+        say!(
+            "{:<4} {:<8} {:<24} {:<36} {}",
+            device.id().0,
+            device.process(),
+            device.kind(),
+            memories.collect::<Vec<_>>().join(", "),
+            memory_use(device)
+        );
+        for (name, value) in device.attributes() {
+            say!("     {name} = {value}");
+        }
+    }
+}
+
+/// Returns the memory in use, its peak and its limit, as far as the device reports them.
+fn memory_use(device: &dyn Device) -> String {
+    let Ok(stats) = device.memory() else {
+        return "not reported".to_string();
+    };
+    let known =
+        |bytes: Option<u64>| bytes.map_or("?".to_string(), |bytes| fetch::Bytes(bytes).to_string());
+    let (peak, limit) = (known(stats.peak), known(stats.limit));
+    format!("{} / {peak} / {limit}", fetch::Bytes(stats.in_use))
+}
+
+/// Copies data to each device and back, and prints the metrics. Returns true if every device works.
+fn round_trips(client: &Client, deadline: Duration) -> bool {
+    let megabyte = HostArray::zeros(TensorType::new(DType::U8, [1 << 20]));
+    let mut works = true;
+    for device in client.local_devices() {
+        let fetched = Array::upload(client, &megabyte, &Sharding::single(device))
+            .and_then(|array| array.fetch());
+        if let Err(error) = fetched.and_then(|pending| pending.wait_for(deadline)) {
+            say!(
+                "device {}: the round trip of 1 MB failed: {error}",
+                device.0
+            );
+            works = false;
+        }
+    }
+    say!(
+        "\nround trip of 1 MB to each device\n{}",
+        client.metrics().report().trim_end()
+    );
+    works
 }

@@ -2,7 +2,9 @@
 
 use crate::{
     Array, DType, Error, HostArray, Result, Sharding,
-    nn::{CrossEntropy, Decay, Jit, Mean, Tensor, Trace, Transformer, correct, rng},
+    nn::{
+        CrossEntropy, Decay, Jit, Mean, Tensor, Trace, Transformer, TransformerConfig, correct, rng,
+    },
     train::Task,
     tree::{Empty, Leaf, Tree},
 };
@@ -84,20 +86,33 @@ pub fn generate(
     prompt: &[u16],
     sampling: Sampling,
 ) -> Result<Vec<u16>> {
+    let total = check_sampling(model, prompt, sampling)?;
+    let mut tokens: Vec<i32> = prompt.iter().map(|&token| i32::from(token)).collect();
+    tokens.resize(total, 0);
+    let sharding = Sharding::replicated(model.tokens.table.sharding().mesh());
+    let tokens = HostArray::from_slice(&tokens, [total])?;
+    let tokens = Leaf(Array::upload(client, &tokens, &sharding)?);
+    let program = generation(client, &model.config, prompt.len(), sampling);
+    let Leaf(tokens) = program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&tokens)))?;
+    let tokens = tokens.read()?;
+    let tokens = tokens.as_slice::<i32>()?.iter();
+    Ok(tokens.map(|&token| token as u16).collect())
+}
+
+/// Checks the arguments of [`generate`], and returns the number of tokens of the prompt and the
+/// sample together.
+fn check_sampling(model: &Transformer<Array>, prompt: &[u16], sampling: Sampling) -> Result<usize> {
     let Sampling {
-        count,
-        temperature,
-        seed,
+        count, temperature, ..
     } = sampling;
-    let config = model.config;
     let invalid = |message: String| Err(Error::invalid("generate", message));
-    if let Some(token) = prompt
+    let vocabulary = model.config.vocab_size;
+    let unknown = prompt
         .iter()
-        .find(|&&token| usize::from(token) >= config.vocab_size)
-    {
+        .find(|&&token| usize::from(token) >= vocabulary);
+    if let Some(token) = unknown {
         return invalid(format!(
-            "the prompt has token {token}, and the vocabulary size of the model is {}",
-            config.vocab_size
+            "the prompt has token {token}, and the vocabulary size of the model is {vocabulary}"
         ));
     }
     if prompt.is_empty() {
@@ -109,60 +124,52 @@ pub fn generate(
         ));
     }
     // Positions are `s32` in the program.
-    let total = prompt
-        .len()
-        .checked_add(count)
-        .filter(|total| i32::try_from(*total).is_ok());
-    let (start, Some(total)) = (prompt.len(), total) else {
-        let (length, most) = (prompt.len(), i32::MAX);
-        return invalid(format!(
-            "{count} tokens after a prompt of {length}; expected at most {most} together"
-        ));
-    };
-    let window = config.context_length.min(total);
-    let program = Jit::<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>::function(
-        client,
-        move |cx, (model, Leaf(tokens))| {
-            cx.set_mode(false, None);
-            let key = rng::constant_key(cx, rng::key(seed));
-            cx.repeat(count, Leaf(tokens), |iteration, Leaf(tokens)| {
-                let position = iteration + start as i32;
-                let first = (position - window as i32).maximum(0);
-                // Attention is causal: tokens from `position` on are padding and have no effect.
-                let logits = model.forward(tokens.dynamic_slice(&[first], [window]).unsqueeze(0));
-                let last = [
-                    cx.scalar(0.0, DType::S32),
-                    position - first - 1,
-                    cx.scalar(0.0, DType::S32),
-                ];
-                let logits = logits
-                    .dynamic_slice(&last, [1, 1, config.vocab_size])
-                    .flatten()
-                    .convert(DType::F32);
-                let next = if temperature == 0.0 {
-                    logits.argmax(0)
-                } else {
-                    rng::categorical(rng::fold_in(key, iteration), logits / temperature)
-                };
-                Leaf(tokens.dynamic_update_slice(next.unsqueeze(0), &[position]))
-            })
-        },
-    )
-    .named("generate");
+    let total = prompt.len().checked_add(count);
+    match total.filter(|total| i32::try_from(*total).is_ok()) {
+        Some(total) => Ok(total),
+        None => invalid(format!(
+            "{count} tokens after a prompt of {}; expected at most {} together",
+            prompt.len(),
+            i32::MAX
+        )),
+    }
+}
 
-    let mut tokens: Vec<i32> = prompt.iter().map(|&token| i32::from(token)).collect();
-    tokens.resize(total, 0);
-    let sharding = Sharding::replicated(model.tokens.table.sharding().mesh());
-    let tokens = Leaf(Array::upload(
-        client,
-        &HostArray::from_slice(&tokens, [total])?,
-        &sharding,
-    )?);
-    let Leaf(tokens) = program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&tokens)))?;
-    let tokens = tokens.read()?;
-    Ok(tokens
-        .as_slice::<i32>()?
-        .iter()
-        .map(|&token| token as u16)
-        .collect())
+/// Program that fills in the tokens after a prompt of `start` tokens.
+type Generation = Jit<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>;
+
+fn generation(
+    client: &Client,
+    config: &TransformerConfig,
+    start: usize,
+    sampling: Sampling,
+) -> Generation {
+    let (count, vocabulary) = (sampling.count, config.vocab_size);
+    let window = config.context_length.min(start + count);
+    Generation::function(client, move |cx, (model, Leaf(tokens))| {
+        cx.set_mode(false, None);
+        let key = rng::constant_key(cx, rng::key(sampling.seed));
+        cx.repeat(count, Leaf(tokens), |iteration, Leaf(tokens)| {
+            let position = iteration + start as i32;
+            let first = (position - window as i32).maximum(0);
+            // Attention is causal: tokens from `position` on are padding and have no effect.
+            let logits = model.forward(tokens.dynamic_slice(&[first], [window]).unsqueeze(0));
+            let last = [
+                cx.scalar(0.0, DType::S32),
+                position - first - 1,
+                cx.scalar(0.0, DType::S32),
+            ];
+            let logits = logits
+                .dynamic_slice(&last, [1, 1, vocabulary])
+                .flatten()
+                .convert(DType::F32);
+            let next = if sampling.temperature == 0.0 {
+                logits.argmax(0)
+            } else {
+                rng::categorical(rng::fold_in(key, iteration), logits / sampling.temperature)
+            };
+            Leaf(tokens.dynamic_update_slice(next.unsqueeze(0), &[position]))
+        })
+    })
+    .named("generate")
 }
