@@ -1,4 +1,4 @@
-//! What a client did: since it was created, or between two moments.
+//! Activity of a client: since it was created, or between two moments.
 
 use std::{panic::Location, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::CounterSnapshot;
 pub struct CompileRecord {
     /// Number of the record among those of the client, from 0.
     pub number: u64,
-    /// Whether the program was loaded from the [cache](halite_core::Client::with_program_cache)
+    /// True if the program was loaded from the [cache](halite_core::Client::with_program_cache)
     /// instead of being compiled.
     pub cached: bool,
     /// The name of the function or program.
@@ -89,7 +89,80 @@ pub struct InputActivity {
     pub waited_first: Duration,
 }
 
-/// What a client did over some time.
+/// Sums that only grow, of one source among several.
+trait Growing: Clone {
+    /// True if `other` has the sums of the same source.
+    fn is_same(&self, other: &Self) -> bool;
+
+    /// Subtracts the sums of an earlier snapshot of the same source.
+    fn subtract(&mut self, earlier: &Self);
+
+    /// True if the source was active at all.
+    fn is_active(&self) -> bool;
+}
+
+/// Activity of each source that was active since the snapshot `earlier`.
+fn each_since<T: Growing>(now: &[T], earlier: &[T]) -> Vec<T> {
+    let since = |source: &T| {
+        let mut since = source.clone();
+        if let Some(before) = earlier.iter().find(|before| before.is_same(source)) {
+            since.subtract(before);
+        }
+        since
+    };
+    now.iter().map(since).filter(T::is_active).collect()
+}
+
+/// Subtracts in place.
+macro_rules! subtract {
+    ($earlier:expr, from $now:expr, $($sum:ident),*) => {
+        $($now.$sum = $now.$sum.saturating_sub($earlier.$sum);)*
+    };
+}
+
+impl Growing for FunctionActivity {
+    fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && self.origin == other.origin
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        subtract!(earlier, from self, compiles, launches, timed, executed);
+    }
+
+    fn is_active(&self) -> bool {
+        self.compiles + self.launches > 0
+    }
+}
+
+impl Growing for SiteActivity {
+    fn is_same(&self, other: &Self) -> bool {
+        self.location == other.location
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        subtract!(earlier, from self, count, bytes, took);
+    }
+
+    fn is_active(&self) -> bool {
+        self.count > 0
+    }
+}
+
+impl Growing for InputActivity {
+    fn is_same(&self, other: &Self) -> bool {
+        self.dataset == other.dataset && self.workers == other.workers
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        subtract!(earlier, from self, batches, waited, waited_first);
+    }
+
+    fn is_active(&self) -> bool {
+        self.batches > 0
+    }
+}
+
+/// Activity of a client over some time.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     /// The length of that time.
@@ -117,91 +190,23 @@ pub struct Activity {
 impl Activity {
     /// Activity since `earlier`, a snapshot of the same client.
     pub fn since(&self, earlier: &Activity) -> Activity {
-        let less = |now: Duration, before: Option<Duration>| {
-            now.saturating_sub(before.unwrap_or_default())
-        };
-        let sites = |now: &[SiteActivity], then: &[SiteActivity]| {
-            let site = |site: &SiteActivity| {
-                let before = then.iter().find(|before| before.location == site.location);
-                SiteActivity {
-                    location: site.location,
-                    count: site
-                        .count
-                        .saturating_sub(before.map_or(0, |before| before.count)),
-                    bytes: site
-                        .bytes
-                        .saturating_sub(before.map_or(0, |before| before.bytes)),
-                    took: less(site.took, before.map(|before| before.took)),
-                }
-            };
-            now.iter().map(site).filter(|site| site.count > 0).collect()
-        };
-        let function = |function: &FunctionActivity| {
-            let same = |before: &&FunctionActivity| {
-                before.name == function.name && before.origin == function.origin
-            };
-            let before = earlier.functions.iter().find(same);
-            FunctionActivity {
-                compiles: function
-                    .compiles
-                    .saturating_sub(before.map_or(0, |before| before.compiles)),
-                launches: function
-                    .launches
-                    .saturating_sub(before.map_or(0, |before| before.launches)),
-                timed: function
-                    .timed
-                    .saturating_sub(before.map_or(0, |before| before.timed)),
-                executed: less(function.executed, before.map(|before| before.executed)),
-                ..function.clone()
-            }
-        };
-        let input = |input: &InputActivity| {
-            let same = |before: &&InputActivity| {
-                before.dataset == input.dataset && before.workers == input.workers
-            };
-            let before = earlier.inputs.iter().find(same);
-            InputActivity {
-                batches: input
-                    .batches
-                    .saturating_sub(before.map_or(0, |before| before.batches)),
-                waited: less(input.waited, before.map(|before| before.waited)),
-                waited_first: less(input.waited_first, before.map(|before| before.waited_first)),
-                ..input.clone()
-            }
-        };
         let counted = |(name, count): &(Arc<str>, u64)| {
             let before = earlier.counted.iter().find(|(known, _)| known == name);
-            (
-                name.clone(),
-                count.saturating_sub(before.map_or(0, |(_, count)| *count)),
-            )
+            let before = before.map_or(0, |(_, count)| *count);
+            (name.clone(), count.saturating_sub(before))
         };
+        let compiles = (self.compiles.iter()).filter(|record| record.number >= earlier.recorded);
         Activity {
             time: self.time.saturating_sub(earlier.time),
             counters: self.counters.since(&earlier.counters),
             counted: self.counted.iter().map(counted).collect(),
             steps: self.steps.saturating_sub(earlier.steps),
-            functions: self
-                .functions
-                .iter()
-                .map(function)
-                .filter(|f| f.compiles + f.launches > 0)
-                .collect(),
-            compiles: self
-                .compiles
-                .iter()
-                .filter(|record| record.number >= earlier.recorded)
-                .cloned()
-                .collect(),
+            functions: each_since(&self.functions, &earlier.functions),
+            compiles: compiles.cloned().collect(),
             recorded: self.recorded,
-            reads: sites(&self.reads, &earlier.reads),
-            uploads: sites(&self.uploads, &earlier.uploads),
-            inputs: self
-                .inputs
-                .iter()
-                .map(input)
-                .filter(|input| input.batches > 0)
-                .collect(),
+            reads: each_since(&self.reads, &earlier.reads),
+            uploads: each_since(&self.uploads, &earlier.uploads),
+            inputs: each_since(&self.inputs, &earlier.inputs),
         }
     }
 
