@@ -3,6 +3,9 @@
 //!
 //! SVG only: text stays text, so no font has to be found, and every browser shows it.
 
+mod panels;
+mod ticks;
+
 use std::{ops::Range, path::Path};
 
 use halite_core::{Error, ErrorKind, Result};
@@ -10,12 +13,17 @@ use plotters::{
     coord::{
         Shift,
         ranged1d::{AsRangedCoord, ValueFormatter},
+        types::RangedCoordf64,
     },
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use super::{Row, Split, is_fraction};
+use self::{
+    panels::{Curve, Panel, panels_of},
+    ticks::{log_ticks, percent, plain, short},
+};
+use super::{Row, Split};
 use crate::files;
 
 const OP: &str = "plot";
@@ -23,10 +31,8 @@ const PANEL: (u32, u32) = (560, 380);
 const TITLE_HEIGHT: u32 = 44;
 /// A loss that falls by this factor is drawn on a logarithmic axis.
 const LOG_FROM: f64 = 10.0;
-/// More points than this are not seen: neighbours are averaged.
+/// Longer curves are downsampled: neighbours are averaged.
 const POINTS: usize = 500;
-/// Panels beyond this are for a table, not a picture.
-const MOST_PANELS: usize = 8;
 const TEXT: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
 
@@ -59,20 +65,6 @@ pub fn render_metrics(title: &str, rows: &[Row]) -> Result<String> {
     drawn
         .map_err(|error| Error::new(ErrorKind::Internal, OP, format!("drawing failed: {error}")))?;
     Ok(svg)
-}
-
-#[derive(Default)]
-struct Panel {
-    title: String,
-    percent: bool,
-    is_loss: bool,
-    curves: Vec<Curve>,
-}
-
-struct Curve {
-    metric: String,
-    split: Split,
-    points: Vec<(f64, f64)>,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -170,35 +162,8 @@ where
         .light_line_style(TRANSPARENT)
         .draw()?;
 
-    for (index, curve) in panel.curves.iter().enumerate() {
-        let color = color(curve, index, &panel.curves);
-        let points = thin(&curve.points);
-        // Validation points are rare: they are marked, so that a single one is visible too.
-        let radius = if curve.split != Split::Train || points.len() == 1 {
-            3
-        } else {
-            0
-        };
-        if radius > 0 {
-            chart.draw_series(
-                points
-                    .iter()
-                    .map(|&point| Circle::new(point, radius, color.filled())),
-            )?;
-        }
-        let several = panel
-            .curves
-            .iter()
-            .any(|other| other.metric != curve.metric);
-        let label = if several {
-            format!("{} {}", curve.split, curve.metric)
-        } else {
-            curve.split.to_string()
-        };
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
-            .label(label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3)));
+    for index in 0..panel.curves.len() {
+        draw_curve(&mut chart, &panel.curves, index)?;
     }
     let corner = if panel.percent {
         SeriesLabelPosition::LowerRight
@@ -214,6 +179,32 @@ where
         .background_style(WHITE.mix(0.85))
         .border_style(GRID)
         .draw()?;
+    Ok(())
+}
+
+/// Draws one of the `curves` of a chart.
+fn draw_curve<'a, 'b: 'a, V: Ranged<ValueType = f64>>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, V>>,
+    curves: &[Curve],
+    index: usize,
+) -> Drawn {
+    let curve = &curves[index];
+    let color = color(curve, index, curves);
+    let points = thin(&curve.points);
+    // Validation points are rare: they are marked, so that a single one is visible too.
+    if curve.split != Split::Train || points.len() == 1 {
+        let circle = |&point| Circle::new(point, 3, color.filled());
+        chart.draw_series(points.iter().map(circle))?;
+    }
+    let several = curves.iter().any(|other| other.metric != curve.metric);
+    let label = match several {
+        true => format!("{} {}", curve.split, curve.metric),
+        false => curve.split.to_string(),
+    };
+    chart
+        .draw_series(LineSeries::new(points, color.stroke_width(2)))?
+        .label(label)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3)));
     Ok(())
 }
 
@@ -237,73 +228,7 @@ fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
     RGBColor(lighter(r), lighter(g), lighter(b))
 }
 
-/// Losses first, then fractions, then every other metric by itself, in the order of their
-/// occurrence.
-fn panels_of(rows: &[Row]) -> Vec<Panel> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for row in rows {
-        // Beyond this a run has diverged, and the axis would not be drawn in finite time.
-        for (name, value) in row.metrics.iter().filter(|(_, value)| value.abs() < 1e100) {
-            let point = (
-                row.step as f64,
-                if value.abs() < 1e-100 { 0.0 } else { *value },
-            );
-            match curves
-                .iter_mut()
-                .find(|curve| curve.split == row.split && curve.metric == *name)
-            {
-                Some(curve) => curve.points.push(point),
-                None => curves.push(Curve {
-                    metric: name.clone(),
-                    split: row.split,
-                    points: vec![point],
-                }),
-            }
-        }
-    }
-    let mut losses = Panel {
-        percent: false,
-        is_loss: true,
-        ..Panel::default()
-    };
-    let mut fractions = Panel {
-        percent: true,
-        ..Panel::default()
-    };
-    let mut others: Vec<Panel> = Vec::new();
-    for curve in curves {
-        let in_range = curve
-            .points
-            .iter()
-            .all(|point| (0.0..=1.0).contains(&point.1));
-        if is_fraction(&curve.metric) && in_range {
-            fractions.curves.push(curve);
-        } else if curve.metric.to_ascii_lowercase().contains("loss") {
-            losses.curves.push(curve);
-        } else if let Some(panel) = others.iter_mut().find(|panel| panel.title == curve.metric) {
-            panel.curves.push(curve);
-        } else {
-            others.push(Panel {
-                title: curve.metric.clone(),
-                curves: vec![curve],
-                ..Panel::default()
-            });
-        }
-    }
-    for panel in [&mut losses, &mut fractions] {
-        let mut names: Vec<&str> = panel.curves.iter().map(|curve| &*curve.metric).collect();
-        names.sort_unstable();
-        names.dedup();
-        panel.title = names.join(", ");
-    }
-    let panels = [losses, fractions]
-        .into_iter()
-        .chain(others)
-        .filter(|panel| !panel.curves.is_empty());
-    panels.take(MOST_PANELS).collect()
-}
-
-/// From the least to the greatest value, with a margin, and never empty.
+/// Range from the least to the greatest value with a margin. Never empty.
 fn span(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
@@ -331,58 +256,6 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         )
     };
     points.chunks(each).map(mean).collect()
-}
-
-/// 1, 2 and 5 times powers of ten, or only powers of ten where those are many.
-fn log_ticks(values: &Range<f64>) -> Vec<f64> {
-    let powers = values.start.log10().floor() as i32..=values.end.log10().ceil() as i32;
-    let ticks = |factors: &[f64], each: usize| -> Vec<f64> {
-        let powers = powers.clone().step_by(each);
-        let ticks =
-            powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
-        ticks.filter(|tick| values.contains(tick)).collect()
-    };
-    let fine = ticks(&[1.0, 2.0, 5.0], 1);
-    if fine.len() <= 9 {
-        fine
-    } else {
-        ticks(&[1.0], powers.clone().count().div_ceil(9))
-    }
-}
-
-/// A tick of a logarithmic axis.
-fn short(value: f64) -> String {
-    // Ticks are computed, and off in the last bit.
-    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
-    if (1e-5..1e6).contains(&rounded) {
-        rounded.to_string()
-    } else {
-        format!("{rounded:e}")
-    }
-}
-
-/// A tick of an axis that is `width` wide, with as many digits as tell it from its neighbours.
-fn plain(value: f64, width: f64) -> String {
-    let digits = digits_for(width);
-    if value != 0.0 && (value.abs() >= 1e6 || width < 1e-4) {
-        format!("{value:.2e}")
-    } else {
-        format!("{value:.digits$}")
-    }
-}
-
-fn percent(value: f64, width: f64) -> String {
-    format!("{:.*} %", digits_for(width * 100.0), value * 100.0)
-}
-
-fn digits_for(width: f64) -> usize {
-    // Six ticks over 3.0 are half a unit apart: one digit. Over 30: none.
-    let exponent = (width / 6.0).max(1e-9).log10().floor();
-    if exponent >= 0.0 {
-        0
-    } else {
-        (-exponent) as usize
-    }
 }
 
 #[cfg(test)]

@@ -125,18 +125,51 @@ impl Report {
     }
 
     fn lines(&self) -> Vec<(String, String)> {
-        let mut lines: Vec<(String, String)> = Vec::new();
-        let mut add = |name: &str, value: String| lines.push((name.to_string(), value));
+        let mut lines = Lines::default();
+        self.add_metrics(&mut lines);
+        self.add_length(&mut lines);
+        self.add_speed(&mut lines);
+        self.add_programs(&mut lines);
+        lines.add("seed", self.seed.to_string());
+        for finding in &self.findings {
+            lines.add("note", finding.clone());
+        }
+        for (name, path) in [
+            ("best checkpoint", &self.best_checkpoint),
+            ("last checkpoint", &self.last_checkpoint),
+        ] {
+            if let Some(path) = path {
+                lines.add(name, path.display().to_string());
+            }
+        }
+        lines.0
+    }
+}
+
+/// Lines of the table: names and values.
+#[derive(Default)]
+struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: String) {
+        self.0.push((name.to_string(), value));
+    }
+}
+
+/// Lines of the table, by subject.
+impl Report {
+    fn add_metrics(&self, lines: &mut Lines) {
         for (name, value) in &self.metrics {
-            add(name, format_metric(name, *value));
+            lines.add(name, format_metric(name, *value));
         }
-        for (name, value) in self
-            .train_metrics
-            .iter()
-            .filter(|_| self.train_metrics != self.metrics)
-        {
-            add(&format!("{name} in training"), format_metric(name, *value));
+        if self.train_metrics != self.metrics {
+            for (name, value) in &self.train_metrics {
+                lines.add(&format!("{name} in training"), format_metric(name, *value));
+            }
         }
+    }
+
+    fn add_length(&self, lines: &mut Lines) {
         let mut length = format!("{} in {} epochs", format_count(self.steps), self.epochs);
         if let Some(step) = self.resumed_from_step {
             length += &format!(", resumed from {}", format_count(step));
@@ -144,76 +177,48 @@ impl Report {
         if self.interrupted {
             length += ", interrupted";
         }
-        add("steps", length);
-        add("time", format_seconds(self.seconds));
+        lines.add("steps", length);
+        lines.add("time", format_seconds(self.seconds));
+    }
+
+    fn add_speed(&self, lines: &mut Lines) {
         if self.samples_per_second > 0.0 {
-            add(
-                "speed",
-                format!(
-                    "{} samples/s",
-                    format_count(self.samples_per_second.round() as u64)
-                ),
-            );
+            let speed = format_count(self.samples_per_second.round() as u64);
+            lines.add("speed", format!("{speed} samples/s"));
+        }
+        if self.training_seconds <= 0.0 {
+            return;
         }
         let share = |seconds: f64| {
-            format!(
-                "{:.0} %",
-                100.0 * (seconds / self.training_seconds).min(1.0)
-            )
+            let share = (seconds / self.training_seconds).min(1.0);
+            format!("{:.0} %", 100.0 * share)
         };
-        if self.training_seconds > 0.0 {
-            add(
-                "input wait",
-                format!(
-                    "{} ({})",
-                    format_seconds(self.input_wait_seconds),
-                    share(self.input_wait_seconds)
-                ),
-            );
-            if let Some(busy) = self.device_busy_seconds {
-                add("device busy", share(busy));
-            }
+        let waited = self.input_wait_seconds;
+        let wait = format!("{} ({})", format_seconds(waited), share(waited));
+        lines.add("input wait", wait);
+        if let Some(busy) = self.device_busy_seconds {
+            lines.add("device busy", share(busy));
         }
-        add("precision", self.precision.clone());
-        add(
-            "plugin",
-            format!(
-                "{} {}, devices: {}",
-                self.plugin, self.plugin_version, self.devices
-            )
-            .trim()
-            .to_string(),
-        );
+    }
+
+    fn add_programs(&self, lines: &mut Lines) {
+        lines.add("precision", self.precision.clone());
+        let (plugin, version) = (&self.plugin, &self.plugin_version);
+        let plugin = format!("{plugin} {version}, devices: {}", self.devices);
+        lines.add("plugin", plugin.trim().to_string());
         if let Some(seconds) = self.process_seconds_to_first_step {
-            add(
-                "first step",
-                format!("{seconds:.2} s after the start of the process"),
-            );
+            let value = format!("{seconds:.2} s after the start of the process");
+            lines.add("first step", value);
         }
         let mut compiles = format_count(self.compiles);
         if self.cache_hits > 0 {
+            let hits = format_count(self.cache_hits);
             let saved = format_seconds(self.compile_seconds_saved);
-            compiles += &format!(
-                ", cache hits {}, which saved {saved}",
-                format_count(self.cache_hits)
-            );
+            compiles += &format!(", cache hits {hits}, which saved {saved}");
         }
-        add("compiles", compiles);
-        add("blocking reads", format_count(self.blocking_reads));
-        add("uploads", format_count(self.uploads));
-        add("seed", self.seed.to_string());
-        for finding in &self.findings {
-            add("note", finding.clone());
-        }
-        for (name, path) in [
-            ("best checkpoint", &self.best_checkpoint),
-            ("last checkpoint", &self.last_checkpoint),
-        ] {
-            if let Some(path) = path {
-                add(name, path.display().to_string());
-            }
-        }
-        lines
+        lines.add("compiles", compiles);
+        lines.add("blocking reads", format_count(self.blocking_reads));
+        lines.add("uploads", format_count(self.uploads));
     }
 }
 
@@ -237,8 +242,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Paths as JSON strings, and those that are no UTF-8 as serde writes an `OsString`, so that none
-/// is changed.
+/// Paths as JSON strings. Paths that are not UTF-8 are written as serde writes an `OsString`, so that
+/// every path is read back unchanged.
 mod path {
     use std::{ffi::OsString, path::PathBuf};
 
