@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_core::{
     DType, DTypePolicy, Error, MeshShape, Narrowing, Program, Result, TensorType,
-    tree::{Family, Tree},
+    tree::{Family, Leaf, Tree},
 };
 use halite_ir::Graph;
 use halite_nn::{Lowered, Optimizer, ShardedType, Stages};
@@ -133,18 +133,27 @@ where
         strategy,
     };
     let step = Step::new(&parts, mesh, &batch)?;
+    let lowered = step.lower(mesh, &batch, capabilities)?;
+    for warning in &lowered.warnings {
+        halite_core::warning!("{warning}");
+    }
+    Ok(with_paths(&step, &batch, lowered))
+}
+
+/// Names the inputs and outputs of a lowered step by their paths.
+fn with_paths<K: Task, O: Optimizer>(
+    step: &Step<K, O>,
+    batch: &BatchTypes<K>,
+    lowered: Lowered<Leaf<()>>,
+) -> LoweredStep {
     let Lowered {
         graph,
         program,
         hyperparameters,
         outputs,
-        warnings,
         stages,
         ..
-    } = step.lower(mesh, &batch, capabilities)?;
-    for warning in warnings {
-        halite_core::warning!("{warning}");
-    }
+    } = lowered;
     let named = |path: String, ty: &ShardedType| (path, ty.clone());
     let state = step.state.named().into_iter();
     let state: Vec<_> = state.map(|(path, ty)| named(path, ty)).collect();
@@ -154,7 +163,7 @@ where
     let window: Vec<_> = window.collect();
     let hyperparameters = hyperparameters.into_iter();
     let hyperparameters = hyperparameters.map(|(ty, _)| ("hyperparameters".to_string(), ty));
-    Ok(LoweredStep {
+    LoweredStep {
         graph,
         program,
         inputs: (state.iter().cloned())
@@ -164,7 +173,7 @@ where
             .collect(),
         outputs: [state.as_slice(), &window].concat(),
         stages,
-    })
+    }
 }
 
 /// Checks that the size in bytes of each of these types fits in a `usize`.

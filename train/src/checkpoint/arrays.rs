@@ -66,23 +66,36 @@ pub(super) fn write(
             .cmp(&a.ty().dtype().size())
             .then(a_name.cmp(b_name))
     });
+    let header = header_of(&order)?;
+    let path = folder.join(name);
+    let data: usize = arrays.iter().map(|(_, array)| array.bytes().len()).sum();
+    let doing = format!("write the {} bytes of", 8 + header.len() + data);
+    let (bytes, sha256) = write_file(&path, &header, &order)
+        .map_err(|error| files::failed("checkpoint", doing, &path, &error))?;
+    Ok(FileEntry {
+        name: name.to_string(),
+        bytes,
+        sha256,
+    })
+}
+
+/// Returns the header of a file with these arrays, in their order.
+fn header_of(arrays: &[&(String, HostArray)]) -> Result<Vec<u8>> {
     let mut offset = 0;
-    let infos = order.iter().map(|(name, array)| {
+    let infos = arrays.iter().map(|(name, array)| {
         let data_offsets = (offset, offset + array.bytes().len());
         offset = data_offsets.1;
-        (
-            name.clone(),
-            TensorInfo {
-                dtype: to_safetensors(array.ty().dtype()),
-                shape: array.ty().dims().to_vec(),
-                data_offsets,
-            },
-        )
+        let info = TensorInfo {
+            dtype: to_safetensors(array.ty().dtype()),
+            shape: array.ty().dims().to_vec(),
+            data_offsets,
+        };
+        (name.clone(), info)
     });
-    let header = Metadata::new(None, infos.collect())
+    let metadata = Metadata::new(None, infos.collect())
         .map_err(|error| Error::new(ErrorKind::Internal, "checkpoint", error.to_string()))?;
     let mut header =
-        serde_json::to_vec(&header).expect("a header has only string keys and plain values");
+        serde_json::to_vec(&metadata).expect("a header has only string keys and plain values");
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > HEADER_LIMIT {
         let message = format!(
@@ -92,30 +105,27 @@ pub(super) fn write(
         );
         return Err(Error::invalid("checkpoint", message));
     }
+    Ok(header)
+}
 
-    let path = folder.join(name);
-    let write = || -> io::Result<(u64, String)> {
-        let mut file = Digesting::new(BufWriter::with_capacity(BUFFER, File::create_new(&path)?));
-        file.write_all(&(header.len() as u64).to_le_bytes())?;
-        file.write_all(&header)?;
-        for (_, array) in order {
-            file.write_all(array.bytes())?;
-        }
-        let (inner, bytes, sha256) = file.finish();
-        inner
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_all()?;
-        Ok((bytes, sha256))
-    };
-    let doing = format_args!("write the {} bytes of", 8 + header.len() + offset).to_string();
-    let (bytes, sha256) =
-        write().map_err(|error| files::failed("checkpoint", doing, &path, &error))?;
-    Ok(FileEntry {
-        name: name.to_string(),
-        bytes,
-        sha256,
-    })
+/// Writes a new file and flushes it to the disk. Returns its size in bytes and its SHA-256.
+fn write_file(
+    path: &Path,
+    header: &[u8],
+    arrays: &[&(String, HostArray)],
+) -> io::Result<(u64, String)> {
+    let mut file = Digesting::new(BufWriter::with_capacity(BUFFER, File::create_new(path)?));
+    file.write_all(&(header.len() as u64).to_le_bytes())?;
+    file.write_all(header)?;
+    for (_, array) in arrays {
+        file.write_all(array.bytes())?;
+    }
+    let (inner, bytes, sha256) = file.finish();
+    inner
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?
+        .sync_all()?;
+    Ok((bytes, sha256))
 }
 
 /// Reads the arrays of a file, which must be the `wanted` ones, and the file byte for byte what

@@ -8,8 +8,7 @@ use halite_core::{
 };
 use halite_nn::{
     Function, Lowered, Mean, Optimizer, ShardedType, Tensor, Trace, grad, lower,
-    optim::{self, clip_global_norm},
-    rng,
+    optim::clip_global_norm,
 };
 
 use super::{BatchTypes, ModelParams, RunState, Window, discover, state_specs};
@@ -100,77 +99,74 @@ fn step_function<K: Task, O: Optimizer>(
 where
     ModelParams<K>: Send + Sync,
 {
-    let StepParts {
-        task,
-        params,
-        optimizer,
-        options,
-        ..
-    } = parts;
-    let (task, params, optimizer, metrics) = (
-        Arc::clone(task),
-        Arc::clone(params),
-        Arc::clone(optimizer),
-        metrics.clone(),
-    );
     // Frozen parameters and state need no gradient, and state may be of integers.
-    let trained: Vec<bool> = params
-        .leaves()
-        .into_iter()
-        .map(|param| param.trainable && param.ty.dtype().is_float())
-        .collect();
-    let StepOptions {
-        clip_norm,
-        precision,
-    } = *options;
+    let trained = (parts.params.leaves().into_iter())
+        .map(|param| param.trainable && param.ty.dtype().is_float());
+    let body = StepBody {
+        task: Arc::clone(parts.task),
+        params: Arc::clone(parts.params),
+        optimizer: Arc::clone(parts.optimizer),
+        options: parts.options,
+        metrics: metrics.clone(),
+        trained: trained.collect(),
+    };
     Function::new(
         move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
-            let before = precision.loss_scale.map(|_| {
-                [state.model.leaves(), state.slots.leaves()]
-                    .concat()
-                    .into_iter()
-                    .copied()
-            });
-            let before: Option<Vec<Tensor<'_>>> = before.map(Iterator::collect);
-            let State {
-                model,
-                slots,
-                step,
-                key,
-                scale,
-            } = state;
-            cx.set_mode(true, Some(rng::fold_in(key, step)));
-            let loss = task.loss(cx, &model, &batch);
-            let gradients = gradients_of(cx, loss, &model, &trained, scale.as_ref());
-            let finite = scale.as_ref().map(|_| {
-                all_finite(
-                    cx,
-                    &gradients.leaves().into_iter().copied().collect::<Vec<_>>(),
-                )
-            });
-            let gradients = match clip_norm {
-                Some(most) => clip_global_norm(cx, &*params, gradients, most).0,
-                None => gradients,
-            };
-            let (next, slots) =
-                optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
-            let model = next.map_leaves(|_, leaf| cx.updated(leaf));
-            if let Some(scale) = &scale {
-                cx.metric(LOSS_SCALE, scale.metric());
-            }
-            let window = metrics.add(cx, window, loss, step);
-            let next = State {
-                model,
-                slots,
-                step: step + 1,
-                key,
-                scale,
-            };
-            (rescaled(next, before, finite, precision), Leaf(window))
+            let (next, window) = body.trace(cx, state, &batch, window);
+            (next, Leaf(window))
         },
     )
     .named("train step")
-    .precision(precision)
+    .precision(parts.options.precision)
+}
+
+/// The traced function of a training step.
+struct StepBody<K: Task, O> {
+    task: Arc<K>,
+    params: Arc<ModelParams<K>>,
+    optimizer: Arc<O>,
+    options: StepOptions,
+    metrics: Window,
+    /// Leaves of the model that have gradients.
+    trained: Vec<bool>,
+}
+
+impl<K: Task, O: Optimizer> StepBody<K, O> {
+    /// Returns the next state, and the window of metrics with those of this step.
+    fn trace<'t>(
+        &self,
+        cx: &'t Trace,
+        state: RunState<K, O, Tensor<'t>>,
+        batch: &<K::Batch as Family>::Of<Tensor<'t>>,
+        window: Tensor<'t>,
+    ) -> (RunState<K, O, Tensor<'t>>, Tensor<'t>) {
+        let StepOptions {
+            clip_norm,
+            precision,
+        } = self.options;
+        let (step, scale) = (state.step, &state.scale);
+        let before = precision.loss_scale.map(|_| {
+            let leaves = [state.model.leaves(), state.slots.leaves()].concat();
+            leaves.into_iter().copied().collect::<Vec<_>>()
+        });
+        state.set_training_mode(cx);
+        let loss = self.task.loss(cx, &state.model, batch);
+        let gradients = gradients_of(cx, loss, &state.model, &self.trained, scale.as_ref());
+        let finite = scale.as_ref().map(|_| {
+            let leaves = gradients.leaves().into_iter().copied();
+            all_finite(cx, &leaves.collect::<Vec<_>>())
+        });
+        let gradients = match clip_norm {
+            Some(most) => clip_global_norm(cx, &*self.params, gradients, most).0,
+            None => gradients,
+        };
+        let next = state.update(cx, &*self.optimizer, &*self.params, gradients);
+        if let Some(scale) = &next.scale {
+            cx.metric(LOSS_SCALE, scale.metric());
+        }
+        let window = self.metrics.add(cx, window, loss, step);
+        (rescaled(next, before, finite, precision), window)
+    }
 }
 
 /// The gradient of the loss with respect to every trained leaf of the model, and zeros for the
