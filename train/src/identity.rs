@@ -5,23 +5,25 @@
 //! name; differences that change only the rounding, or the length of the run, are warnings.
 //! Nothing here reads a file.
 
+mod comparison;
 mod pending;
+mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, Result};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use self::pending::Digests;
-pub(crate) use self::pending::PendingIdentity;
+pub(crate) use self::{comparison::Comparison, pending::PendingIdentity};
+use self::{
+    comparison::{Difference, normalized},
+    pending::Digests,
+    text::{digest_of_program, lines_that_differ, version_of, without_addresses},
+};
 use crate::Property;
 
 /// Name that allows every difference.
 const ALL: &str = "all";
-/// Longer values are cut in messages.
-const SHOWN: usize = 120;
-
 /// Effect of a difference on the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Effect {
@@ -155,27 +157,6 @@ pub(crate) struct Identity {
     /// Properties that the caller gave; one that is missing was not given.
     #[serde(default)]
     properties: BTreeMap<String, String>,
-}
-
-/// One property whose saved and given values differ.
-#[derive(Clone, Debug, PartialEq)]
-struct Difference {
-    name: String,
-    options: &'static [&'static str],
-    saved: String,
-    given: String,
-}
-
-/// Differences between the identities of a saved run and the run that resumes.
-#[derive(Debug, Default)]
-pub(crate) struct Comparison {
-    refused: Vec<Difference>,
-    accepted: Vec<Difference>,
-    rounding: Vec<Difference>,
-    /// Number of epochs, with the numbers of the schedule that follow from it.
-    length: Option<(Difference, Difference)>,
-    /// Only the program of the training step differs.
-    other_program: bool,
 }
 
 impl Identity {
@@ -328,175 +309,6 @@ impl Identity {
         };
         names.into_iter().filter_map(difference).collect()
     }
-}
-
-impl Comparison {
-    /// Checks that no difference is rejected. `others` are mismatches found elsewhere, such as
-    /// shapes of arrays.
-    ///
-    /// # Errors
-    /// One error with every difference and the remedies.
-    pub(crate) fn check(&self, checkpoint: &str, others: &[String]) -> Result<()> {
-        let mut lines: Vec<String> = self.refused.iter().map(Difference::line).collect();
-        lines.extend(others.iter().cloned());
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let count = if lines.len() == 1 {
-            "1 difference".to_string()
-        } else {
-            format!("{} differences", lines.len())
-        };
-        let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
-        let accept = match &self.refused[..] {
-            _ if !others.is_empty() => String::new(),
-            refused => {
-                let names: Vec<String> = refused
-                    .iter()
-                    .map(|difference| normalized(&difference.name))
-                    .collect();
-                format!(
-                    ", or resume with the given values (`allow_changes`, --allow-changes {})",
-                    names.join(",")
-                )
-            }
-        };
-        let message = format!(
-            "{checkpoint} belongs to another run, {count}:{lines}\n\
-             Give the saved values, or another directory (`out`, --out){accept}"
-        );
-        Err(Error::new(ErrorKind::InvalidArgument, "resume", message))
-    }
-
-    /// Warnings for the user.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        let list = |differences: &[Difference]| {
-            differences
-                .iter()
-                .map(Difference::line)
-                .collect::<Vec<_>>()
-                .join("; ")
-        };
-        let mut warnings = Vec::new();
-        if !self.accepted.is_empty() {
-            warnings.push(format!(
-                "the run continues with changed values, as allowed: {}",
-                list(&self.accepted)
-            ));
-        }
-        if let Some((epochs, schedule)) = &self.length {
-            warnings.push(format!(
-                "{}; that changes the learning-rate schedule (saved {}, given {}): the weights differ \
-                 from those of an uninterrupted run of either length",
-                epochs.line(),
-                schedule.saved,
-                schedule.given
-            ));
-        }
-        if self.other_program {
-            warnings.push(
-                "the training step is another program than that of the saved run: the task, the code \
-                 of the model or a setting in it was changed, so the result may differ from that of \
-                 an uninterrupted run"
-                    .to_string(),
-            );
-        }
-        if !self.rounding.is_empty() {
-            warnings.push(format!(
-                "{}; only the rounding differs, so the weights are not bit-identical to those of an \
-                 uninterrupted run",
-                list(&self.rounding)
-            ));
-        }
-        warnings
-    }
-}
-
-impl Difference {
-    fn line(&self) -> String {
-        let options = match self.options {
-            [] => String::new(),
-            options => format!(" ({})", options.join(", ")),
-        };
-        format!(
-            "{}{options}: saved {}, given {}",
-            self.name,
-            shortened(&self.saved),
-            shortened(&self.given)
-        )
-    }
-}
-
-fn shortened(value: &str) -> String {
-    match value.char_indices().nth(SHOWN) {
-        None => value.to_string(),
-        Some((end, _)) => format!("{}..", &value[..end]),
-    }
-}
-
-/// `--batch-size` and `batch_size` are one name.
-fn normalized(name: &str) -> String {
-    name.trim().trim_start_matches('-').replace(['_', ' '], "-")
-}
-
-/// The version of halite, and a digest of a program without its source locations.
-fn digest_of_program(code: &[u8]) -> String {
-    let digest = Sha256::digest(without_locations(&String::from_utf8_lossy(code)));
-    let digest = halite_core::hex(&digest);
-    format!("{} sha256 {digest}", env!("CARGO_PKG_VERSION"))
-}
-
-fn version_of(digest: &str) -> &str {
-    digest.split(' ').next().unwrap_or_default()
-}
-
-/// MLIR text without its ` loc(..)` and the lines `#loc3 = ..`.
-fn without_locations(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for line in text.lines().filter(|line| !line.starts_with("#loc")) {
-        let mut parts = line.split(" loc(");
-        clean += parts.next().unwrap_or_default();
-        for part in parts {
-            // A location is a name such as `#loc3`, or a string.
-            let end = match part.strip_prefix('"') {
-                Some(string) => string.find("\")").map(|end| end + 3),
-                None => part.find(')').map(|end| end + 1),
-            };
-            clean += &part[end.unwrap_or(part.len())..];
-        }
-        clean.push('\n');
-    }
-    clean
-}
-
-/// Replaces addresses, such as those of function pointers, which differ between processes.
-fn without_addresses(text: &str) -> String {
-    let mut parts = text.split("0x");
-    let mut clean = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        clean += "0x_";
-        clean += part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
-    }
-    clean
-}
-
-/// The lines of two pretty `Debug` texts that differ; all of them if the structures differ.
-fn lines_that_differ(saved: &str, given: &str) -> (String, String) {
-    let lines = |text: &str| {
-        text.lines()
-            .map(|line| line.trim().trim_end_matches(',').to_string())
-            .collect::<Vec<_>>()
-    };
-    let (saved, given) = (lines(saved), lines(given));
-    if saved.len() != given.len() {
-        return (saved.join(" "), given.join(" "));
-    }
-    let (saved, given): (Vec<_>, Vec<_>) = saved
-        .into_iter()
-        .zip(given)
-        .filter(|(then, now)| then != now)
-        .unzip();
-    (saved.join(", "), given.join(", "))
 }
 
 /// Returns true if the optimizers differ only in integers: the lengths of schedules, because rates

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_data::Dataset;
 
-use super::{pending::Digesting, *};
+use super::{comparison::shortened, pending::Digesting, text::without_locations, *};
 use crate::{signals::StopFlag, waits::Limits};
 
 fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {

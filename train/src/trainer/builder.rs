@@ -1,0 +1,295 @@
+//! The builder of a trainer.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use halite_core::{Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, Result, Sharding};
+
+use super::Trainer;
+use crate::{
+    Property, Strategy, TrainerOptions,
+    callback::{Callback, Shared},
+    loggers::Logger,
+    signals::StopFlag,
+};
+
+/// Builder of a [`Trainer`].
+#[derive(Clone, Debug)]
+pub struct TrainerBuilder {
+    client: Client,
+    devices: Option<Vec<DeviceId>>,
+    mesh: Option<Vec<(Arc<str>, usize)>>,
+    strategy: Strategy,
+    options: TrainerOptions,
+    stop: Option<StopFlag>,
+    callbacks: Vec<Shared<dyn Callback + Send>>,
+    loggers: Vec<Shared<dyn Logger + Send>>,
+}
+
+macro_rules! setters {
+    ($($name:ident: $ty:ty => $value:expr;)*) => {$(
+        #[doc = concat!("Sets [`TrainerOptions::", stringify!($name), "`].")]
+        pub fn $name(mut self, $name: $ty) -> Self {
+            self.options.$name = $value;
+            self
+        }
+    )*};
+}
+
+impl TrainerBuilder {
+    pub(super) fn new(client: Client) -> Self {
+        TrainerBuilder {
+            client,
+            devices: None,
+            mesh: None,
+            strategy: Strategy::default(),
+            options: TrainerOptions::default(),
+            stop: None,
+            callbacks: Vec::new(),
+            loggers: Vec::new(),
+        }
+    }
+
+    setters! {
+        epochs: u64 => epochs;
+        batch_size: usize => batch_size;
+        seed: u64 => seed;
+        out: impl Into<PathBuf> => Some(out.into());
+        resume: bool => resume;
+        resume_from: impl Into<String> => Some(resume_from.into());
+        log_every: u64 => log_every;
+        checkpoint_every: u64 => Some(checkpoint_every);
+        workers: usize => workers;
+        wait_limit: Duration => Some(wait_limit);
+        quiet: bool => quiet;
+        label: impl Into<String> => Some(label.into());
+    }
+
+    /// Sets [`NumericsOptions::clip_norm`](crate::NumericsOptions).
+    pub fn clip_norm(mut self, clip_norm: f64) -> Self {
+        self.options.numerics.clip_norm = Some(clip_norm);
+        self
+    }
+
+    /// Sets [`NumericsOptions::precision`](crate::NumericsOptions).
+    pub fn precision(mut self, precision: DTypePolicy) -> Self {
+        self.options.numerics.precision = Some(precision);
+        self
+    }
+
+    /// Adds a property of the run that changes the result and that the trainer does not know: a
+    /// part of the model without arrays, a setting of the data. A run does not resume from a
+    /// checkpoint with another value, unless the [change is allowed](Self::allow_changes). Errors
+    /// name the property as it is given here; a command line gives its flag: `--dropout`.
+    ///
+    /// The trainer itself compares the seed, the batch size, the number of samples,
+    /// [digests](Dataset::digest) of the data, the clipping of gradients, the optimizer (its
+    /// `Debug` text), the precision, and the arrays of the model.
+    pub fn property(mut self, name: impl Into<String>, value: impl ToString) -> Self {
+        self.options.properties.push(Property {
+            name: name.into(),
+            value: value.to_string(),
+        });
+        self
+    }
+
+    /// Allows these properties to differ from those of the checkpoint that the run resumes from.
+    /// The names are those in the error; `all` allows any. Arrays of another model are always
+    /// rejected.
+    pub fn allow_changes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.options
+            .allow_changes
+            .extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the devices to train on. Default: all devices of this process; with a
+    /// [mesh](Self::mesh), as many as it has.
+    pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
+        self.devices = Some(devices.into_iter().collect());
+        self
+    }
+
+    /// Arranges the devices as a mesh with named axes, `[("data", 2), ("model", 4)]`; as many of
+    /// the [devices](Self::devices) as the sizes multiply to, in row-major order. Default: one axis
+    /// with all devices, over which the strategy shards.
+    pub fn mesh<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = (N, usize)>) -> Self {
+        self.mesh = Some(
+            axes.into_iter()
+                .map(|(name, size)| (name.into(), size))
+                .collect(),
+        );
+        self
+    }
+
+    /// Sets the sharding of parameters, optimizer state and batches over the mesh. Default:
+    /// data parallel.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// Sets a flag with which other threads stop the run, as Ctrl-C does: it saves a checkpoint and
+    /// returns. The signals set the flag too, and it stays set.
+    pub fn stop_flag(mut self, stop: &StopFlag) -> Self {
+        self.stop = Some(stop.clone());
+        self
+    }
+
+    /// Adds a callback, after those that were added before. Clones of the builder and the trainer
+    /// share it: a run has it until it ends, and finds it as the run before left it.
+    pub fn callback(mut self, callback: impl Callback + Send + 'static) -> Self {
+        self.callbacks.push(Shared(Arc::new(Mutex::new(callback))));
+        self
+    }
+
+    /// Adds a logger, beside `metrics.csv` and the progress bar. Shared as a
+    /// [callback](Self::callback) is.
+    pub fn logger(mut self, logger: impl Logger + Send + 'static) -> Self {
+        self.loggers.push(Shared(Arc::new(Mutex::new(logger))));
+        self
+    }
+
+    /// Sets all options at once.
+    pub fn options(mut self, options: TrainerOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Builds the trainer.
+    ///
+    /// # Errors
+    /// The option with an invalid value, or the device that does not exist.
+    pub fn build(self) -> Result<Trainer> {
+        self.options.check()?;
+        let mesh = Arc::new(self.on_devices()?);
+        self.strategy.check(&mesh)?;
+        self.check_batch_size(&mesh)?;
+        let precision = self.options.numerics.precision;
+        let precision = precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
+        precision.check()?;
+        Ok(Trainer {
+            client: self.client,
+            mesh,
+            strategy: self.strategy,
+            options: self.options,
+            precision,
+            stop: self.stop,
+            callbacks: self.callbacks,
+            loggers: self.loggers,
+        })
+    }
+
+    /// Checks that the batch can be split over the mesh.
+    fn check_batch_size(&self, mesh: &Arc<Mesh>) -> Result<()> {
+        let batch_size = self.options.batch_size;
+        let sharding = Sharding::new(mesh, self.strategy.batch_spec(mesh))?;
+        let parts = sharding.parts(0);
+        if batch_size.is_multiple_of(parts) {
+            return Ok(());
+        }
+        let less = batch_size - batch_size % parts;
+        let divisible = if less > 0 {
+            format!("{less} and {}", less.saturating_add(parts))
+        } else {
+            parts.to_string()
+        };
+        let over = if parts == mesh.size() {
+            "devices".to_string()
+        } else {
+            format!("parts, {sharding}")
+        };
+        let message = format!(
+            "`batch_size` {batch_size} is not divisible by {parts} {over}; {divisible} would be"
+        );
+        Err(Error::invalid("trainer", message))
+    }
+
+    /// Arranges the devices as a mesh.
+    fn on_devices(&self) -> Result<Mesh> {
+        let mut devices = self.chosen_devices()?;
+        if let Some(axes) = &self.mesh {
+            let shape = MeshShape::new(axes.iter().cloned())?;
+            // The first devices are the default; devices that were chosen are all used.
+            if self.devices.is_none() {
+                devices.truncate(shape.size());
+            }
+            return Mesh::new(shape, devices);
+        }
+        if let [device] = devices[..] {
+            return Ok(Mesh::single(device));
+        }
+        let axis = self.strategy.axis_of_all().ok_or_else(|| {
+            let model = devices.len() / 2;
+            let message = format!(
+                "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", \
+                 {model})])`, --mesh data=2,model={model}",
+                self.strategy,
+                devices.len()
+            );
+            Error::invalid("trainer", message)
+        })?;
+        Mesh::new([(axis, devices.len())], devices)
+    }
+
+    /// Returns the devices that were chosen, or all devices of this process. Never empty.
+    fn chosen_devices(&self) -> Result<Vec<DeviceId>> {
+        let invalid = |message: String| Err(Error::invalid("trainer", message));
+        let local = self.client.local_devices();
+        let Some(devices) = &self.devices else {
+            if local.is_empty() {
+                return invalid(format!("{:?} has no device for this process", self.client));
+            }
+            return Ok(local);
+        };
+        if let Some(unknown) = devices.iter().find(|device| !local.contains(device)) {
+            return invalid(format!(
+                "unknown device {}; this process has {local:?}",
+                unknown.0
+            ));
+        }
+        if devices.is_empty() {
+            return invalid("`devices` is empty; a run needs at least one".into());
+        }
+        Ok(devices.clone())
+    }
+}
+
+/// The default policy for the first device of the mesh.
+fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
+    let devices = client.devices();
+    let first = devices
+        .iter()
+        .find(|device| mesh.devices().first() == Some(&device.id()));
+    let attributes = first.map(|device| device.attributes()).unwrap_or_default();
+    DTypePolicy::auto(&client.platform().name, &attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_core::Null;
+
+    use super::*;
+
+    /// Returns the mesh of a trainer on a machine with four devices.
+    fn mesh_of(change: impl FnOnce(TrainerBuilder) -> TrainerBuilder) -> String {
+        let builder = Trainer::builder(&Client::new(Null::new(4)));
+        let trainer = change(builder).build().unwrap();
+        let ids = trainer.mesh().devices().iter().map(|id| id.0);
+        format!("{} on {:?}", trainer.mesh(), ids.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn all_devices_are_the_default() {
+        assert_eq!(mesh_of(|builder| builder), "mesh(data=4) on [0, 1, 2, 3]");
+    }
+
+    #[test]
+    fn mesh_takes_the_first_devices() {
+        let mesh = mesh_of(|builder| builder.mesh([("data", 2)]));
+        assert_eq!(mesh, "mesh(data=2) on [0, 1]");
+    }
+}
