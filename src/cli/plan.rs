@@ -1,20 +1,14 @@
 //! `halite plan`: compiles a training step for devices that the machine does not have.
 
+mod child;
 mod search;
 
-use std::{
-    env,
-    path::PathBuf,
-    process::ExitCode,
-    str::FromStr,
-    sync::mpsc::RecvTimeoutError,
-    time::{Duration, Instant},
-};
+use std::{env, path::PathBuf, process::ExitCode, str::FromStr};
 
 use clap::Args;
 use halite::{
     DTypePolicy, Error, MeshShape, Param, Result, TensorType,
-    backends::{Located, OpenOptions, OpenTarget, Target, pjrt::printable},
+    backends::{Located, OpenOptions, OpenTarget, Target},
     fetch,
     ir::cost,
     models::{Classify, Cnn, LanguageModel, Mlp, TrainingOptions, TrainingStep},
@@ -24,14 +18,11 @@ use halite::{
     tree::Family,
 };
 use indicatif::ProgressBar;
-use serde::{Deserialize, Serialize};
 
 use super::{
-    process,
     step::{ShardingArgs, TransformerArgs, default_in_help, training_options},
     waiting,
 };
-use crate::panics;
 
 /// Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
 ///
@@ -128,14 +119,6 @@ impl FromStr for Model {
     }
 }
 
-/// Answer of the child process, as a line of JSON.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    Plan(Box<Plan>),
-    Error(String),
-}
-
 /// Place where programs are compiled.
 enum Compiler {
     Here(OpenTarget),
@@ -148,7 +131,7 @@ impl PlanCommand {
     pub(crate) fn run(self, profiled: bool) -> Result<ExitCode> {
         let shardings = self.shardings();
         if let Some(sharding) = self.as_child.and_then(|number| shardings.get(number)) {
-            return Ok(self.answer(sharding));
+            return Ok(self.run_child(sharding));
         }
         let (options, mut bar) = (self.open_options(), fetch::Bar::default());
         let compiler = if self.in_process || profiled {
@@ -171,7 +154,9 @@ impl PlanCommand {
                 Compiler::Here(target) => self
                     .plan(target, axes, strategy)
                     .map_err(|error| error.to_string()),
-                Compiler::InChildren(located) => self.ask(number, axes, strategy, located)?,
+                Compiler::InChildren(located) => {
+                    self.plan_in_child(number, axes, strategy, located)?
+                }
             };
             spinner.finish_and_clear();
             rows.push((axes, strategy, plan));
@@ -218,91 +203,7 @@ impl PlanCommand {
         )]
     }
 
-    /// Runs the child's part. The parent has installed the plugin.
-    fn answer(&self, (axes, strategy): &(MeshShape, Strategy)) -> ExitCode {
-        let options = OpenOptions {
-            offline: true,
-            ..self.open_options()
-        };
-        let opened =
-            process::end_with_parent().and_then(|()| self.target.open(&options, &mut fetch::Quiet));
-        let answer = match opened.and_then(|target| self.plan(&target, axes, strategy)) {
-            Ok(plan) => Answer::Plan(Box::new(plan)),
-            Err(error) => Answer::Error(error.to_string()),
-        };
-        say!(
-            "{}",
-            serde_json::to_string(&answer).expect("a plan has names and numbers only")
-        );
-        ExitCode::SUCCESS
-    }
-
-    /// Runs the parent's part. The inner error is that of this sharding.
-    fn ask(
-        &self,
-        number: usize,
-        axes: &MeshShape,
-        strategy: &Strategy,
-        located: &Located,
-    ) -> Result<Result<Plan, String>> {
-        // Arguments before `plan` can only request a profile, which needs no child.
-        let first = [
-            "plan".into(),
-            "--as-child".into(),
-            number.to_string().into(),
-        ];
-        let arguments = first.into_iter().chain(env::args_os().skip(2));
-        let mut child = process::Child::start("plan", arguments, self.echoes())?;
-        let end = Instant::now() + Duration::from_secs(self.deadline);
-        let (how, advice) = loop {
-            match child.line(end.saturating_duration_since(Instant::now())) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(Answer::Plan(plan)) => return Ok(Ok(*plan)),
-                    Ok(Answer::Error(words)) => return Ok(Err(words)),
-                    Err(_) if self.echoes() => remark!("{}", printable(&line)),
-                    Err(_) => {}
-                },
-                Err(RecvTimeoutError::Timeout) => {
-                    let how = format!("took more than {} s and was stopped", self.deadline);
-                    break (
-                        how,
-                        "raise --deadline, or try another sharding or a smaller model",
-                    );
-                }
-                Err(RecvTimeoutError::Disconnected) if child.panicked() => {
-                    let words = child.last_words().unwrap_or_default();
-                    let (target, bug) = (&self.target, panics::BUG);
-                    return Ok(Err(format!(
-                        "plan for {target}: {strategy} on {axes}: halite panicked: {words}; {bug}, not in the compiler: {}",
-                        panics::REPORT
-                    )));
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status = child.status();
-                    let advice = match status.contains("SIGKILL") {
-                        true => "this happens when the system runs out of memory",
-                        false => {
-                            "try another sharding, batch size or precision; --verbose shows its output"
-                        }
-                    };
-                    break (format!("ended its process ({status})"), advice);
-                }
-            }
-        };
-        let compiler = located.plugin.map_or_else(
-            || located.path.display().to_string(),
-            |plugin| plugin.package.to_string(),
-        );
-        let said = child
-            .last_words()
-            .map_or_else(String::new, |words| format!("; its last words: {words}"));
-        let target = &self.target;
-        Ok(Err(format!(
-            "plan for {target}: {strategy} on {axes}: the compiler, {compiler}, {how}{said}; {advice}"
-        )))
-    }
-
-    /// Returns whether the stderr of the child, with its log, is printed here too.
+    /// Returns true if the stderr of the child, with its log, is printed here too.
     fn echoes(&self) -> bool {
         self.verbose || env::var_os("HALITE_LOG").is_some_and(|filter| !filter.is_empty())
     }

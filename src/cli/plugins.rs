@@ -2,6 +2,7 @@
 
 mod check;
 mod child;
+mod report;
 
 use std::{path::PathBuf, process::ExitCode};
 

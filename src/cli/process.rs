@@ -1,5 +1,5 @@
-//! This command once more, as a child that loads a vendor's plugin. A plugin that aborts ends the
-//! child alone, and one that never comes back is ended with it.
+//! Child processes of the command, which load a vendor's plugin. A plugin that aborts ends only the
+//! child; a plugin that hangs is killed with it.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +8,7 @@ use std::{
     io::{self, BufRead, BufReader},
     process::{Command, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
@@ -19,23 +19,22 @@ use halite::{Error, ErrorKind, Result, backends::pjrt::printable};
 
 use crate::panics;
 
-/// How many lines of what the plugin prints on stderr are kept.
+/// Number of the last lines of the child's stderr that are kept for errors.
 const KEPT_LINES: usize = 60;
 
-/// A child that runs, and is killed when this is dropped.
+/// A running child process, which is killed on drop.
 pub(super) struct Child {
-    /// Its stdin is a pipe that nothing is written to: it closes when this process ends, however it
-    /// ends.
+    /// The process. Its stdin is a pipe that closes when this process ends, for any reason.
     process: std::process::Child,
     lines: Receiver<String>,
     log: Arc<Mutex<VecDeque<String>>>,
-    /// Says nothing; it is closed when all of the log was read.
-    log_read: Receiver<()>,
+    /// Closed when the log is complete; nothing is sent.
+    log_complete: Receiver<()>,
 }
 
 impl Child {
-    /// Runs this command with other arguments. `op` is what it is for, in errors. What it prints on
-    /// stderr is kept, and with `echo` printed here too.
+    /// Starts this executable with other `arguments`. Errors name the operation `op`. The stderr of
+    /// the child is logged, and with `echo` printed here too.
     pub(super) fn start(
         op: &'static str,
         arguments: impl IntoIterator<Item = OsString>,
@@ -45,7 +44,7 @@ impl Child {
             Error::new(ErrorKind::Io, op, "cannot start a process for the plugin").caused_by(error)
         };
         let mut command = Command::new(env::current_exe().map_err(failed)?);
-        // The trace is this process's.
+        // This process writes the profile.
         command.args(arguments).env_remove("HALITE_PROFILE");
         let mut process = command
             .stdin(Stdio::piped())
@@ -56,21 +55,21 @@ impl Child {
         let (send, lines) = mpsc::channel();
         let stdout = lines_of(process.stdout.take().expect("stdout is piped"));
         let log = Arc::<Mutex<VecDeque<String>>>::default();
-        let (reading, log_read) = mpsc::channel();
+        let (reading, log_complete) = mpsc::channel();
         let stderr = lines_of(process.stderr.take().expect("stderr is piped"));
         let kept = log.clone();
-        // From here on, the process is ended when it is dropped.
+        // From here on, an early return kills the process.
         let child = Child {
             process,
             lines,
             log,
-            log_read,
+            log_complete,
         };
         let no_thread = |error: io::Error| {
             Error::new(
                 ErrorKind::Unavailable,
                 op,
-                "the system gives no thread to read what the plugin's process says",
+                "cannot start a thread that reads the output of the plugin's process",
             )
             .caused_by(error)
         };
@@ -95,40 +94,39 @@ impl Child {
         Ok(child)
     }
 
-    /// The next line of its stdout. A plugin may write there as well.
-    pub(super) fn line(&self, patience: Duration) -> Result<String, RecvTimeoutError> {
-        self.lines.recv_timeout(patience)
+    /// Receives the next line of the child's stdout. A plugin may write there as well.
+    pub(super) fn line(&self, timeout: Duration) -> Result<String, RecvTimeoutError> {
+        self.lines.recv_timeout(timeout)
     }
 
-    /// How it ended, for one whose stdout has: `signal: 6 (SIGABRT)`.
+    /// Waits for the end of the process, and describes its status: `signal: 6 (SIGABRT)`.
     pub(super) fn status(&mut self) -> String {
         self.process
             .wait()
             .map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 
-    /// Whether a panic of halite ended it, for one whose stdout has ended.
+    /// Waits for the end of the process, and returns true if halite panicked in it.
     pub(super) fn panicked(&mut self) -> bool {
         let code = self.process.wait().ok().and_then(|status| status.code());
-        // What it started itself, as compilers do with assemblers, may live on and have its stderr.
-        let _ = self.log_read.recv_timeout(Duration::from_secs(2));
-        is_panic(
-            code,
-            &self.log.lock().unwrap_or_else(PoisonError::into_inner),
-        )
+        is_panic(code, &self.complete_log())
     }
 
-    /// Ends it, if it has not ended, and gives the lines of its stderr that tell most, if there are
-    /// any.
-    pub(super) fn last_words(&mut self) -> Option<String> {
-        self.end();
-        // What it started itself, as compilers do with assemblers, may live on and have its stderr.
-        let _ = self.log_read.recv_timeout(Duration::from_secs(2));
-        last_words(&self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Kills the process, and returns the most informative lines of its stderr, if there are any.
+    pub(super) fn last_output(&mut self) -> Option<String> {
+        self.kill();
+        last_output(&self.complete_log())
     }
 
-    fn end(&mut self) {
-        // Both fail only if it is gone already.
+    /// Waits for the rest of the log of an ended process. Its own children, such as assemblers, may
+    /// still run and keep stderr open, so the wait is short.
+    fn complete_log(&self) -> MutexGuard<'_, VecDeque<String>> {
+        let _ = self.log_complete.recv_timeout(Duration::from_secs(2));
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kill(&mut self) {
+        // Both fail only if the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -136,11 +134,11 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
-/// A plugin may print anything.
+/// Lines of a pipe. A plugin may print any bytes; invalid UTF-8 is replaced.
 fn lines_of(pipe: impl io::Read) -> impl Iterator<Item = String> {
     BufReader::new(pipe)
         .split(b'\n')
@@ -148,22 +146,23 @@ fn lines_of(pipe: impl io::Read) -> impl Iterator<Item = String> {
         .map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Whether an exit code and a log are those of a panic. A plugin may exit with any code.
+/// Returns true if the exit code and the log are those of a panic. A plugin may exit with the same
+/// code.
 fn is_panic(code: Option<i32>, log: &VecDeque<String>) -> bool {
     const PANIC: i32 = 101;
     code == Some(PANIC) && log.iter().any(|line| line.contains(panics::BUG))
 }
 
-/// Called in the child: ends it when its parent has ended, of whatever, so that no compiler goes on
-/// for nobody.
+/// Ends this process, a child, as soon as its parent ends for any reason: no compiler keeps running
+/// without a parent.
 ///
 /// # Errors
-/// If the system has no thread to watch on.
+/// If the thread that watches the parent cannot be started.
 pub(super) fn end_with_parent() -> Result<()> {
     let watch = || {
-        // Nothing is ever written to it; this comes back when it is closed.
+        // Nothing is ever written to stdin; the copy returns when it is closed.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        // Not `std::process::exit`: what a plugin has to do at exit may wait for what it is doing.
+        // Not `std::process::exit`: exit handlers of a plugin may wait for its running work.
         signal_hook::low_level::exit(1);
     };
     let watching = thread::Builder::new().name("parent".into()).spawn(watch);
@@ -171,14 +170,15 @@ pub(super) fn end_with_parent() -> Result<()> {
         Error::new(
             ErrorKind::Unavailable,
             "watch the parent",
-            "the system gives no thread for it",
+            "cannot start a thread",
         )
         .caused_by(error)
     })
 }
 
-/// The fatal line of XLA's log or a panic, or else the last lines that are no stack trace.
-fn last_words(log: &VecDeque<String>) -> Option<String> {
+/// Returns the fatal line of XLA's log or of a panic, else the last lines that are not of a stack
+/// trace.
+fn last_output(log: &VecDeque<String>) -> Option<String> {
     const LAST: usize = 3;
     let is_fatal = |line: &&str| {
         // `F1121 21:14:03.123456 1234 file.cc:7] ..`
@@ -187,20 +187,20 @@ fn last_words(log: &VecDeque<String>) -> Option<String> {
             && start.by_ref().take(4).filter(u8::is_ascii_digit).count() == 4;
         dated || line.contains("panicked at") || line.contains("terminate called")
     };
-    let is_telling = |line: &&str| {
+    let is_informative = |line: &&str| {
         !line.is_empty() && !line.starts_with(['@', '*']) && !line.starts_with("https://symbolize")
     };
     let lines = || log.iter().map(|line| line.trim());
     if let Some(at) = lines().position(|line| is_fatal(&line)) {
         let line = log[at].trim();
-        // A panic's reason stands below its place.
+        // The message of a panic is on the line after its location.
         let reason = log.get(at + 1).filter(|_| line.contains("panicked at"));
         return Some(reason.map_or_else(
             || line.to_owned(),
             |reason| format!("{line} {}", reason.trim()),
         ));
     }
-    let mut last: Vec<&str> = lines().rev().filter(is_telling).take(LAST).collect();
+    let mut last: Vec<&str> = lines().rev().filter(is_informative).take(LAST).collect();
     last.reverse();
     (!last.is_empty()).then(|| last.join(" | "))
 }
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugin_exit_is_no_panic_of_halite() {
+    fn exit_code_alone_is_not_a_panic() {
         let log: VecDeque<String> = [
             "thread 'main' panicked at x.rs:1:1:".to_owned(),
             panics::advice(),
@@ -226,23 +226,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_the_fatal_line_or_the_last_that_are_no_trace() {
-        let words = |text: &str| last_words(&text.lines().map(str::to_owned).collect());
-        assert_eq!(words(""), None);
+    fn last_output_is_the_fatal_line_without_stack_traces() {
+        let output = |text: &str| last_output(&text.lines().map(str::to_owned).collect());
+        assert_eq!(output(""), None);
         assert_eq!(
-            words("one\ntwo\nthree\nfour\n\n  @ 0x1234 main"),
+            output("one\ntwo\nthree\nfour\n\n  @ 0x1234 main"),
             Some("two | three | four".into())
         );
         let fatal = "F1121 21:14:03.123456 77 topology.cc:7] Check failed: x <= 16";
         assert_eq!(
-            words(&format!(
+            output(&format!(
                 "loaded\n{fatal}\n*** stack trace: ***\n@ 0x12\nFinally"
             )),
             Some(fatal.into())
         );
         let panic = "thread 'main' panicked at a.rs:1:2:\n1 is not 2\nnote: run with";
         assert_eq!(
-            words(panic),
+            output(panic),
             Some("thread 'main' panicked at a.rs:1:2: 1 is not 2".into())
         );
     }

@@ -128,12 +128,12 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
         value["cases"][0]["case"],
         "transfers::copies_reach_every_device"
     );
-    assert_eq!(value["cases"][0]["words"], "needs 2 devices, has 1");
+    assert_eq!(value["cases"][0]["message"], "needs 2 devices, has 1");
     assert_eq!(value["summary"]["skipped"], 1);
 
     let output = halite(&["check", real.to_str().unwrap(), "--only", "no such case"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no case has this in its name"));
+    assert!(text(&output.stderr).contains("no case name contains"));
 }
 
 /// The real plugin with another function in one place of its table. `body` may call
@@ -194,7 +194,7 @@ fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run
     assert!(words.contains(failed), "the case is not named");
     assert!(
         words.contains("F0000 serialize.cc:7] Check failed: nobody asked"),
-        "its last words are not there"
+        "its last output is missing"
     );
     assert!(
         words.contains("programs: planned memory matches the types ... ok"),
@@ -279,7 +279,7 @@ fn a_compiler_that_aborts_is_an_error_of_the_plan() {
     for word in [
         "error: plan for cpu:8: fsdp on data=8: the compiler, ",
         "PJRT_Compile.so, ended its process (signal: 6",
-        "its last words: F1121 21:14:03.5 7 compiler.cc:7] Check failed: axis <= 16; ",
+        "its last output: F1121 21:14:03.5 7 compiler.cc:7] Check failed: axis <= 16; ",
         "another sharding",
     ] {
         assert!(words.contains(word), "`{word}` is not in: {words}");

@@ -9,34 +9,58 @@ pub(super) type Row<'a> = (&'a MeshShape, &'a Strategy, Result<Plan, String>);
 /// Sorts the plans and prints them as a table, with details of the best: first those that fit,
 /// fastest first; then those that exceed the memory, by size; then failures.
 pub(super) fn compare(rows: &mut [Row<'_>], as_json: bool) {
-    let order = |plan: &Result<Plan, String>| match plan {
-        Ok(plan) if plan.fits() => {
-            let estimate = plan.estimate.as_ref();
-            // Without a time estimate they are compared by memory.
-            (
-                0,
-                estimate.map_or(plan.required() as f64, |estimate| {
-                    estimate.step_seconds_without_overlap
-                }),
-            )
-        }
-        Ok(plan) => (1, plan.required() as f64),
-        Err(_) => (2, 0.0),
-    };
     rows.sort_by(|(.., a), (.., b)| {
-        let ((group, number), (other, than)) = (order(a), order(b));
+        let ((group, number), (other, than)) = (rank(a), rank(b));
         group.cmp(&other).then(number.total_cmp(&than))
     });
     if as_json {
-        let row = |(axes, strategy, plan): &Row<'_>| match plan {
-            Ok(plan) => value(plan),
-            Err(error) => {
-                json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error})
-            }
-        };
-        say!("{}", rows.iter().map(row).collect::<serde_json::Value>());
+        say!(
+            "{}",
+            rows.iter().map(json_of).collect::<serde_json::Value>()
+        );
         return;
     }
+    say_table(rows);
+    match rows {
+        [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => {
+            say!("\nfastest estimate that fits:\n\n{best}")
+        }
+        [(.., Ok(least)), ..] if least.fits() => {
+            say!("\nno time estimate for this target; least memory:\n\n{least}");
+        }
+        [(.., Ok(least)), ..] => say!("\nnothing fits; least memory:\n\n{least}"),
+        _ => {}
+    }
+}
+
+/// Returns the group of a plan, and its order in the group.
+fn rank(plan: &Result<Plan, String>) -> (u8, f64) {
+    match plan {
+        Ok(plan) => {
+            let memory = plan.required() as f64;
+            // Without a time estimate they are compared by memory.
+            let seconds = (plan.estimate.as_ref())
+                .map_or(memory, |estimate| estimate.step_seconds_without_overlap);
+            if plan.fits() {
+                (0, seconds)
+            } else {
+                (1, memory)
+            }
+        }
+        Err(_) => (2, 0.0),
+    }
+}
+
+fn json_of((axes, strategy, plan): &Row<'_>) -> serde_json::Value {
+    match plan {
+        Ok(plan) => value(plan),
+        Err(error) => {
+            json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error})
+        }
+    }
+}
+
+fn say_table(rows: &[Row<'_>]) {
     say!(
         "{:<10} {:<22} {:>10}  {:<5} {:>12} {:>12}  {:>9}",
         "strategy",
@@ -47,30 +71,17 @@ pub(super) fn compare(rows: &mut [Row<'_>], as_json: bool) {
         "no overlap",
         "MFU"
     );
-    for (axes, strategy, plan) in rows.iter() {
+    for (axes, strategy, plan) in rows {
         let row = plan
             .as_ref()
             .map_or_else(|_| format!("{:>10}  failed, see below", "-"), Plan::row);
-        say!(
-            "{:<10} {:<22} {row}",
-            strategy.to_string(),
-            axes.to_string()
-        );
+        let (axes, strategy) = (axes.to_string(), strategy.to_string());
+        say!("{strategy:<10} {axes:<22} {row}");
     }
-    for (.., plan) in rows.iter() {
+    for (.., plan) in rows {
         if let Err(error) = plan {
             say!("\nfailed: {error}");
         }
-    }
-    match &rows[..] {
-        [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => {
-            say!("\nestimated fastest that fits:\n\n{best}")
-        }
-        [(.., Ok(least)), ..] if least.fits() => {
-            say!("\nno time estimate for this target; least memory:\n\n{least}");
-        }
-        [(.., Ok(least)), ..] => say!("\nnothing fits; smallest:\n\n{least}"),
-        _ => {}
     }
 }
 

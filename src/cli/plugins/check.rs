@@ -1,8 +1,7 @@
-//! `halite plugins check`: runs [`super::child`] in a process of its own, and says what came of it.
+//! `halite plugins check`: runs [`super::child`] in a child process, and reports its results.
 
 use std::{
     ffi::OsString,
-    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc::RecvTimeoutError,
@@ -12,13 +11,13 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{self, OpenOptions, PLUGINS, Search, conformance::cases, pjrt::printable},
+    backends::{self, OpenOptions, PLUGINS, Search, pjrt::printable},
     fetch,
 };
 use serde_json::{Value, json};
 
-use super::child;
-use crate::cli::{process, say_part};
+use super::{child, report::Report};
+use crate::cli::process;
 
 /// Describe a plugin and run the conformance tests on it
 ///
@@ -60,7 +59,7 @@ pub(super) struct Check {
     /// Print JSON instead of text, at the end
     #[arg(long)]
     json: bool,
-    /// This is the process that loads the plugin; the number of cases to leave out.
+    /// Runs as the child process that loads the plugin, and skips this number of cases.
     #[arg(long, hide = true)]
     as_child: Option<usize>,
 }
@@ -78,21 +77,18 @@ impl Check {
             )?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (target, words) = locate(&self.target, cache)?;
-        let mut report = Report {
-            json: self.json,
-            ..Report::default()
-        };
-        report.say(&format!("plugin       {words}"));
+        let (target, description) = locate(&self.target, cache)?;
+        let mut report = Report::new(self.json);
+        report.say(&format!("plugin       {description}"));
         loop {
             let mut process = Loading::start(&target, &self, report.cases.len())?;
             match process.follow(&mut report)? {
                 Ended::Done => break,
                 Ended::Hung => {
-                    report.leave_out_rest(&self.only);
+                    report.skip_rest(&self.only);
                     break;
                 }
-                // Each turn has seen one case more, so this comes to an end.
+                // Each process runs at least one case, so the loop ends.
                 Ended::Died => {}
             }
         }
@@ -100,8 +96,8 @@ impl Check {
     }
 }
 
-/// What the child is to open, an accelerator's name or a library's path, and how the library was
-/// found.
+/// Returns what the child opens, the name of an accelerator or the path of a library, and a
+/// description of the library.
 fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     let mut bar = fetch::Bar::default();
     let known = PLUGINS
@@ -126,9 +122,9 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
             return Ok((target.to_path_buf(), shown));
         }
     };
-    let words = located.to_string();
-    // Vendors' plugins need an environment and options of their own, and may wait for minutes where
-    // the hardware is missing.
+    let description = located.to_string();
+    // By their names, plugins of vendors are opened with the environment and options that they need,
+    // and fail at once where the hardware is missing.
     let by_name =
         known.is_some_and(|plugin| plugin.name == plugin.platform && plugin.platform != "cpu");
     Ok((
@@ -137,23 +133,23 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
         } else {
             located.path
         },
-        words,
+        description,
     ))
 }
 
-/// How long a plugin's process may be late before it is ended: opening and each case have deadlines
-/// of their own there.
-const PATIENCE_BESIDES: Duration = Duration::from_secs(60);
-/// Number of hung cases after which the remaining ones are skipped.
-const MOST_HUNG: usize = 3;
+/// Time that the child has in addition to its own deadlines for opening and for each case.
+const GRACE: Duration = Duration::from_secs(60);
+/// Number of hung cases after which the remaining cases are skipped.
+const HUNG_LIMIT: usize = 3;
 
-/// The process that has the plugin.
+/// The child process that has loaded the plugin.
 struct Loading(process::Child);
 
+/// End of a child process.
 enum Ended {
     /// It ran every case.
     Done,
-    /// The plugin ended it during a case.
+    /// The plugin ended the process during a case.
     Died,
     /// Too many cases hung.
     Hung,
@@ -185,59 +181,33 @@ impl Loading {
         )?))
     }
 
-    /// Takes down what it says, until it ends.
+    /// Reports the messages of the child until it ends.
     fn follow(&mut self, report: &mut Report) -> Result<Ended> {
-        let to_open = OpenOptions::default().deadline;
-        let (mut patience, mut silent_since) = (to_open + PATIENCE_BESIDES, Instant::now());
-        // While it opens, nothing else on the screen says that it is alive.
-        let mut notice = Duration::from_secs(10).min(to_open / 2);
+        let mut timeout = OpenOptions::default().deadline + GRACE;
         loop {
-            let silent = silent_since.elapsed();
-            let opens = report.running.is_none();
-            let line = match self.0.line(
-                if opens {
-                    patience.min(notice)
-                } else {
-                    patience
-                }
-                .saturating_sub(silent),
-            ) {
+            let line = match self.line(timeout, report.running.is_none()) {
                 Ok(line) => line,
-                Err(RecvTimeoutError::Timeout) if opens && silent_since.elapsed() < patience => {
-                    let waited = silent_since.elapsed().as_secs();
-                    remark!(
-                        "the plugin has not opened after {waited} s; it may take {} s",
-                        to_open.as_secs()
-                    );
-                    notice *= 3;
-                    continue;
-                }
-                Err(RecvTimeoutError::Timeout) => return self.died(report, Some(patience)),
+                Err(RecvTimeoutError::Timeout) => return self.died(report, Some(timeout)),
                 Err(RecvTimeoutError::Disconnected) => return self.died(report, None),
             };
-            silent_since = Instant::now();
             // A plugin may write to stdout as well.
             let Ok(message) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
             match message["event"].as_str() {
                 Some("opened") => report.opened(&message["plugin"]),
-                Some("refused") => {
-                    let words = message["message"].as_str().unwrap_or_default();
-                    return Err(Error::new(
-                        ErrorKind::Unavailable,
-                        "plugins check",
-                        printable(words),
-                    ));
+                Some("unavailable") => {
+                    let message = printable(message["message"].as_str().unwrap_or_default());
+                    return Err(Error::new(ErrorKind::Unavailable, "plugins check", message));
                 }
                 Some("begin") => {
-                    patience = Duration::from_secs(message["seconds"].as_u64().unwrap_or(0))
-                        + PATIENCE_BESIDES;
+                    let seconds = message["seconds"].as_u64().unwrap_or(0);
+                    timeout = Duration::from_secs(seconds) + GRACE;
                     report.begin(&message);
                 }
                 Some("end") => {
                     report.end(&message);
-                    if report.hung >= MOST_HUNG {
+                    if report.hung >= HUNG_LIMIT {
                         return Ok(Ended::Hung);
                     }
                 }
@@ -247,204 +217,58 @@ impl Loading {
         }
     }
 
-    fn died(&mut self, report: &mut Report, silent_for: Option<Duration>) -> Result<Ended> {
-        let how = match silent_for {
+    /// Receives the next line of the child. While the plugin `opens`, which can take minutes, it
+    /// prints the elapsed time now and then.
+    fn line(&self, timeout: Duration, opens: bool) -> Result<String, RecvTimeoutError> {
+        let started = Instant::now();
+        let limit = OpenOptions::default().deadline;
+        let mut notice = Duration::from_secs(10).min(limit / 2);
+        loop {
+            let until = if opens { timeout.min(notice) } else { timeout };
+            match self.0.line(until.saturating_sub(started.elapsed())) {
+                Err(RecvTimeoutError::Timeout) if opens && started.elapsed() < timeout => {
+                    remark!(
+                        "the plugin has not opened after {} s; the limit is {} s",
+                        started.elapsed().as_secs(),
+                        limit.as_secs()
+                    );
+                    notice *= 3;
+                }
+                received => return received,
+            }
+        }
+    }
+
+    /// Handles a child that sent nothing until the timeout, or ended.
+    fn died(&mut self, report: &mut Report, timeout: Option<Duration>) -> Result<Ended> {
+        let end = match timeout {
             Some(time) => format!(
-                "the plugin was silent for {} s, and was ended",
+                "the plugin sent nothing for {} s and was killed",
                 time.as_secs()
             ),
             None => format!("the plugin ended the process ({})", self.0.status()),
         };
-        let words = match self.0.last_words() {
-            Some(words) => format!("{how}; its last words: {words}"),
-            None => how,
+        let message = match self.0.last_output() {
+            Some(output) => format!("{end}; its last output: {output}"),
+            None => end,
         };
         if report.running.is_some() {
-            report.end(&json!({"verdict": "failed", "words": words, "hung": silent_for.is_some()}));
-            return Ok(if report.hung >= MOST_HUNG {
+            report
+                .end(&json!({"verdict": "failed", "message": message, "hung": timeout.is_some()}));
+            return Ok(if report.hung >= HUNG_LIMIT {
                 Ended::Hung
             } else {
                 Ended::Died
             });
         }
-        let when = if report.plugin.is_null() {
-            "while it was loaded"
-        } else {
-            "between two cases"
+        let when = match report.is_opened() {
+            false => "while it was loaded",
+            true => "between two cases",
         };
         Err(Error::new(
             ErrorKind::Internal,
             "plugins check",
-            format!("{when}, {words}; use another build of it"),
+            format!("{when}, {message}; use another build of it"),
         ))
-    }
-}
-
-/// What is known so far.
-#[derive(Default)]
-struct Report {
-    json: bool,
-    plugin: Value,
-    cases: Vec<Value>,
-    running: Option<(String, Instant)>,
-    /// How many cases were not done in time.
-    hung: usize,
-    seconds: f64,
-}
-
-impl Report {
-    fn say(&self, line: &str) {
-        if !self.json {
-            say!("{line}");
-        }
-    }
-
-    fn opened(&mut self, plugin: &Value) {
-        if !self.plugin.is_null() {
-            return;
-        }
-        self.plugin = plugin.clone();
-        let text = |value: &Value| printable(value.as_str().unwrap_or_default());
-        let list = |value: &Value| {
-            value
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(text)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let or = |text: String, other: &str| {
-            if text.is_empty() {
-                other.to_owned()
-            } else {
-                text
-            }
-        };
-        self.say(&format!(
-            "platform     {} ({})",
-            text(&plugin["platform"]),
-            text(&plugin["version"])
-        ));
-        self.say(&format!("PJRT API     {}", text(&plugin["api"])));
-        let stablehlo = match &plugin["stablehlo"] {
-            Value::Null => "not said".to_owned(),
-            range => format!("{} to {}", text(&range["oldest"]), text(&range["newest"])),
-        };
-        self.say(&format!("StableHLO    {stablehlo}"));
-        self.say(&format!(
-            "extensions   {}",
-            or(list(&plugin["extensions"]), "none")
-        ));
-        self.say(&format!(
-            "lacks        {}",
-            or(
-                list(&plugin["missing_functions"]),
-                "no function that halite knows"
-            )
-        ));
-        for device in plugin["devices"].as_array().into_iter().flatten() {
-            let local = if device["local"].as_bool() == Some(false) {
-                ", of another process"
-            } else {
-                ""
-            };
-            self.say(&format!(
-                "device {:<5} {}; memory: {}{local}",
-                device["id"].to_string(),
-                text(&device["kind"]),
-                list(&device["memories"])
-            ));
-        }
-        self.say("");
-    }
-
-    fn begin(&mut self, message: &Value) {
-        let name = |key| message[key].as_str().unwrap_or_default();
-        self.running = Some((name("case").to_owned(), Instant::now()));
-        if !self.json {
-            // Without its end: if this process is ended too, the last line names the case.
-            say_part(format_args!("{} ... ", printable(name("sentence"))));
-        }
-    }
-
-    fn end(&mut self, message: &Value) {
-        let Some((name, began)) = self.running.take() else {
-            return;
-        };
-        let verdict = message["verdict"].as_str().unwrap_or("failed");
-        let words = &*printable(message["words"].as_str().unwrap_or_default());
-        self.hung += usize::from(message["hung"].as_bool() == Some(true));
-        let seconds = message["seconds"]
-            .as_f64()
-            .unwrap_or_else(|| began.elapsed().as_secs_f64());
-        self.seconds += seconds;
-        let colour = |code: &str, word: &str| match io::stdout().is_terminal() {
-            true => format!("\x1b[{code}m{word}\x1b[0m"),
-            false => word.to_owned(),
-        };
-        self.say(&match verdict {
-            "passed" => format!("{} ({seconds:.2} s)", colour("32", "ok")),
-            "skipped" => format!("{}: {words}", colour("33", "skipped")),
-            _ => format!("{}: {words}", colour("1;31", "FAILED")),
-        });
-        let words = (!words.is_empty()).then_some(words);
-        self.cases
-            .push(json!({"case": name, "verdict": verdict, "words": words, "seconds": seconds}));
-    }
-
-    /// Notes the cases that did not run because others hung.
-    fn leave_out_rest(&mut self, only: &str) {
-        let words = format!("not run: {} cases hung", self.hung);
-        let cases = cases();
-        let rest: Vec<_> = cases
-            .iter()
-            .filter(|case| case.name.contains(only))
-            .skip(self.cases.len())
-            .collect();
-        if !rest.is_empty() {
-            self.say(&format!("{} more cases are {words}", rest.len()));
-        }
-        for case in rest {
-            self.cases.push(
-                json!({"case": case.name, "verdict": "skipped", "words": words, "seconds": 0.0}),
-            );
-        }
-    }
-
-    fn finish(self) -> Result<ExitCode> {
-        let count = |verdict: &str| {
-            self.cases
-                .iter()
-                .filter(|case| case["verdict"] == verdict)
-                .count()
-        };
-        let (passed, failed, skipped) = (count("passed"), count("failed"), count("skipped"));
-        if self.cases.is_empty() {
-            return Err(Error::invalid(
-                "plugins check",
-                "no case has this in its name; leave out --only to see all names",
-            ));
-        }
-        if self.json {
-            let counts = json!({"passed": passed, "failed": failed, "skipped": skipped, "seconds": self.seconds});
-            say!(
-                "{:#}",
-                json!({"plugin": self.plugin, "cases": self.cases, "summary": counts})
-            );
-        } else {
-            say!(
-                "\n{passed} passed, {failed} failed, {skipped} skipped in {:.1} s",
-                self.seconds
-            );
-            for case in self.cases.iter().filter(|case| case["verdict"] == "failed") {
-                say!("failed: {}", case["case"].as_str().unwrap_or_default());
-            }
-        }
-        Ok(if failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
     }
 }

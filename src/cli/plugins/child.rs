@@ -1,8 +1,7 @@
-//! The half of `halite plugins check` that loads the plugin: a process of its own, because a plugin
-//! can end it.
+//! The child process of `halite plugins check`, which loads the plugin. A plugin can end it.
 //!
-//! It writes one JSON object a line to stdout, and flushes each: the last line tells what it was
-//! doing when it died.
+//! It writes one JSON object per line to stdout, and flushes each line, so that the last one names
+//! the case that ended the process.
 
 use std::{
     io::{self, Write},
@@ -20,9 +19,9 @@ use halite::{
 };
 use serde_json::{Value, json};
 
-/// Loads the plugin, of an accelerator by name or a library by path, says what it is, and runs the
-/// cases whose name contains `only`, without the first `skip` of them. No case may take longer than
-/// `deadline`.
+/// Loads a plugin, by the name of an accelerator or the path of a library, describes it, and runs
+/// the cases whose name contains `only` except the first `skip`. `deadline` limits the time of each
+/// case.
 pub(super) fn run(
     target: &Path,
     devices: Option<u32>,
@@ -37,7 +36,7 @@ pub(super) fn run(
     let open = move || {
         let client =
             devices.map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
-        // What is checked is the plugin's compiler, not what is left of an earlier check.
+        // The check is of the plugin's compiler, not of programs that an earlier check cached.
         let compile_cache = Some(CompileCacheOptions {
             access: Access::Off,
             ..CompileCacheOptions::default()
@@ -51,7 +50,7 @@ pub(super) fn run(
     };
     let opened = match open() {
         Ok(opened) => opened,
-        Err(error) => return say(&json!({"event": "refused", "message": error.to_string()})),
+        Err(error) => return say(&json!({"event": "unavailable", "message": error.to_string()})),
     };
     say(&json!({"event": "opened", "plugin": describe(&opened)}))?;
     drop(opened);
@@ -66,7 +65,7 @@ pub(super) fn run(
             &json!({"event": "begin", "case": case.name, "sentence": case.sentence(), "seconds": case.deadline.as_secs()}),
         )?;
         let started = Instant::now();
-        let (verdict, words) = match case.run(&subject) {
+        let (verdict, message) = match case.run(&subject) {
             Verdict::Passed => ("passed", None),
             Verdict::Failed(message) => ("failed", Some(message)),
             Verdict::Skipped(reason) => ("skipped", Some(reason)),
@@ -75,7 +74,7 @@ pub(super) fn run(
         let hung = verdict == "failed" && took >= case.deadline;
         let seconds = took.as_secs_f64();
         say(
-            &json!({"event": "end", "verdict": verdict, "words": words, "seconds": seconds, "hung": hung}),
+            &json!({"event": "end", "verdict": verdict, "message": message, "seconds": seconds, "hung": hung}),
         )?;
     }
     say(&json!({"event": "done"}))
