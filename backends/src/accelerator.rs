@@ -17,6 +17,7 @@ use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
     cpu, cuda,
     cuda::CudaOptions,
+    environment::{Environment, PLATFORM},
     locate::{Located, Search, Source},
     tpu,
     tpu::TpuOptions,
@@ -81,32 +82,6 @@ pub struct OpenOptions {
     pub deadline: Duration,
 }
 
-/// Environment variable with the deadline for opening a plugin, in seconds.
-const DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
-
-/// Returns the deadline that the environment sets, if any.
-fn deadline_from_environment() -> Result<Option<Duration>> {
-    let Some(value) = std::env::var_os(DEADLINE).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let seconds = value
-        .to_str()
-        .and_then(|text| text.parse().ok())
-        .filter(|seconds| *seconds > 0);
-    let refused = || {
-        Error::invalid(
-            OPEN,
-            format!(
-                "{DEADLINE} is `{}`; expected a positive whole number of seconds",
-                value.display()
-            ),
-        )
-    };
-    seconds
-        .map(|seconds| Some(Duration::from_secs(seconds)))
-        .ok_or_else(refused)
-}
-
 impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
@@ -118,9 +93,9 @@ impl Default for OpenOptions {
             cuda: CudaOptions::default(),
             tpu: TpuOptions::default(),
             // An invalid value is an error when something is opened.
-            deadline: deadline_from_environment()
+            deadline: Environment::read()
                 .ok()
-                .flatten()
+                .and_then(|environment| environment.plugin_deadline)
                 .unwrap_or(LoadOptions::default().deadline),
         }
     }
@@ -171,13 +146,14 @@ impl Accelerator {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
-        deadline_from_environment()?;
+        let environment = Environment::read()?;
+        environment.apply();
         let kept = options
             .compile_cache
             .clone()
             .map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
-            Self::Auto => auto(options, progress),
+            Self::Auto => auto(environment.platform.as_deref(), options, progress),
             Self::Cpu { devices } => cpu::open(devices.unwrap_or(1), options, progress),
             Self::Plugin(path) => by_path(path.clone(), options),
             Self::Cuda { devices } => cuda::open(devices, options, progress),
@@ -201,7 +177,7 @@ impl Accelerator {
 }
 
 /// Operation of errors whose message alone says why an accelerator cannot be opened.
-const OPEN: &str = "open";
+pub(crate) const OPEN: &str = "open";
 
 /// Returns the text of an error, without the operation where that adds nothing.
 fn words(error: &Error) -> String {
@@ -212,10 +188,11 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// Environment variable by which users of PyTorch/XLA choose a platform.
-const CHOICE: &str = "PJRT_DEVICE";
-
-fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
+fn auto(
+    platform: Option<&str>,
+    options: &OpenOptions,
+    progress: &mut dyn Progress,
+) -> Result<Opened> {
     let every = [
         Accelerator::Tpu { chips: Vec::new() },
         Accelerator::Cuda {
@@ -223,8 +200,7 @@ fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
         },
         Accelerator::cpu(),
     ];
-    let choice = std::env::var(CHOICE).ok().filter(|name| !name.is_empty());
-    let candidates = chosen(choice.as_deref(), every)?;
+    let candidates = chosen(platform, every)?;
     let mut refused = Vec::new();
     let mut kind = ErrorKind::Unavailable;
     for candidate in &candidates {
@@ -242,7 +218,7 @@ fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
             }
         }
     }
-    let because = choice.map_or(String::new(), |name| format!("{CHOICE}={name}; "));
+    let because = platform.map_or(String::new(), |name| format!("{PLATFORM}={name}; "));
     Err(Error::new(
         kind,
         OPEN,
@@ -266,7 +242,7 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
         })
         .collect();
     if kept.is_empty() {
-        let message = format!("{CHOICE} is `{name}`; expected TPU, CUDA or CPU, or unset");
+        let message = format!("{PLATFORM} is `{name}`; expected TPU, CUDA or CPU, or unset");
         return Err(Error::invalid(OPEN, message));
     }
     Ok(kept)

@@ -24,6 +24,7 @@ mod compile_cache;
 pub mod conformance;
 mod cpu;
 pub mod cuda;
+mod environment;
 #[doc(hidden)]
 pub mod fuzz;
 mod locate;

@@ -35,6 +35,7 @@ use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topol
 use crate::{
     Located, OpenOptions, Search,
     accelerator::{MOST_CPU_DEVICES, load_options},
+    environment::Environment,
 };
 
 /// Devices to compile for, present or not.
@@ -156,6 +157,7 @@ impl Target {
     /// If the plugin is missing and cannot be installed, does not start in time, or does not
     /// support the target.
     pub fn open(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
+        Environment::read()?.apply();
         let opened = self.opened(options, progress);
         let opened = opened.map_err(|error| self.failed(&error))?;
         let devices = opened.devices.len();

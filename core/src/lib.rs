@@ -5,9 +5,8 @@
 //! a [`Sharding`] distributes over a [`Mesh`] of devices. [`tree`] names, visits and rebuilds
 //! structs of tensors. An [`Observer`] sees what a client does.
 //!
-//! Nothing here knows an operation, a model or a file format, counts or prints anything, or reads
-//! an environment variable, except for the limit of waits and the filter of warnings without a
-//! subscriber.
+//! Nothing here knows an operation, a model or a file format, counts anything, reads an environment
+//! variable, or prints anything but warnings of a program without a `tracing` subscriber.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, Sharding};
@@ -69,6 +68,7 @@ pub use hex::hex;
 pub use host::{AlignedBytes, HostArray, HostBytes};
 #[doc(hidden)]
 pub use log::warn_without_subscriber;
+pub use log::{WarningFilter, set_warning_filter};
 pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
 pub use observer::{
     Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer,

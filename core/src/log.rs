@@ -1,16 +1,21 @@
 //! Warnings: `tracing` events where a program has a subscriber, lines on stderr otherwise.
 
 use std::{
-    env, fmt,
+    fmt,
     io::{self, Write},
+    sync::{PoisonError, RwLock},
 };
 
 use tracing::{dispatcher, subscriber::NoSubscriber};
 
+static FILTER: RwLock<WarningFilter> = RwLock::new(WarningFilter {
+    directives: Vec::new(),
+});
+
 /// Logs a warning: `warning!("{} is ignored", name)`, with the arguments of `format!`.
 ///
-/// It is a `tracing` event. In a program without a subscriber it goes to stderr, unless
-/// `HALITE_LOG` excludes warnings. Errors of stderr are ignored.
+/// It is a `tracing` event. In a program without a subscriber it goes to stderr, unless the
+/// [filter](crate::set_warning_filter) excludes it. Errors of stderr are ignored.
 #[macro_export]
 macro_rules! warning {
     ($($message:tt)+) => {{
@@ -19,12 +24,22 @@ macro_rules! warning {
     }};
 }
 
-/// Writes a warning of the module `target` to stderr, if there is no `tracing` subscriber and
-/// `HALITE_LOG` includes it: the second half of [`warning!`](crate::warning).
+/// Sets which warnings a program without a `tracing` subscriber prints to stderr; all by default.
+/// Opening an accelerator sets the filter in `HALITE_LOG`.
+pub fn set_warning_filter(filter: WarningFilter) {
+    *FILTER.write().unwrap_or_else(PoisonError::into_inner) = filter;
+}
+
+/// Writes a warning of the module `target` to stderr, if there is no `tracing` subscriber and the
+/// filter includes it: the second half of [`warning!`](crate::warning).
 #[doc(hidden)]
 pub fn warn_without_subscriber(target: &str, message: fmt::Arguments<'_>) {
     let has_subscriber = dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>());
-    if !has_subscriber && includes_warnings(env::var("HALITE_LOG").ok().as_deref(), target) {
+    if has_subscriber {
+        return;
+    }
+    let filter = FILTER.read().unwrap_or_else(PoisonError::into_inner);
+    if filter.includes(target) {
         // One write, so that lines of several threads do not mix.
         _ = io::stderr()
             .lock()
@@ -32,40 +47,62 @@ pub fn warn_without_subscriber(target: &str, message: fmt::Arguments<'_>) {
     }
 }
 
-/// Returns whether a filter as in `HALITE_LOG` includes warnings of `target`. A filter is a list,
-/// separated by commas, of levels and `target=level`; the most specific target decides. No filter
-/// includes all warnings, and a filter excludes targets that it does not mention.
-fn includes_warnings(filter: Option<&str>, target: &str) -> bool {
-    let passes = |level: &str| match level.trim().to_ascii_lowercase().as_str() {
+/// Modules whose warnings are printed. The default includes all.
+///
+/// ```
+/// use halite_core::WarningFilter;
+///
+/// let filter = WarningFilter::parse("warn,halite_nn=off");
+/// assert!(filter.includes("halite_train::fit"));
+/// assert!(!filter.includes("halite_nn::jit"));
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct WarningFilter {
+    /// Prefixes of modules, and whether their warnings are printed.
+    directives: Vec<(String, bool)>,
+}
+
+impl WarningFilter {
+    /// Parses a list of levels and `module=level`, separated by commas, as in `RUST_LOG`. The most
+    /// specific module decides, and modules that the list does not mention are excluded. An empty
+    /// text includes all.
+    pub fn parse(text: &str) -> Self {
+        if text.trim().is_empty() {
+            return WarningFilter::default();
+        }
+        WarningFilter {
+            directives: text.split(',').map(directive).collect(),
+        }
+    }
+
+    /// Returns whether warnings of the module `target` are printed.
+    pub fn includes(&self, target: &str) -> bool {
+        let matching = (self.directives.iter()).filter(|(name, _)| target.starts_with(&**name));
+        let most_specific = matching.max_by_key(|(name, _)| name.len());
+        most_specific.map_or(self.directives.is_empty(), |(_, included)| *included)
+    }
+}
+
+/// Parses `warn`, `module` or `module=warn`.
+fn directive(text: &str) -> (String, bool) {
+    let (name, level) = text.split_once('=').unwrap_or(("", text));
+    match includes_warnings(level) {
+        Some(included) => {
+            let name = name.split('[').next().unwrap_or_default().trim();
+            (name.to_string(), included)
+        }
+        // A module without a level includes every level.
+        None => (level.trim().to_string(), true),
+    }
+}
+
+/// Returns whether a level includes warnings; `None` if it is not a level.
+fn includes_warnings(level: &str) -> Option<bool> {
+    match level.trim().to_ascii_lowercase().as_str() {
         "off" | "error" | "0" | "1" => Some(false),
         "warn" | "info" | "debug" | "trace" | "2" | "3" | "4" | "5" => Some(true),
         _ => None,
-    };
-    let Some(filter) = filter.map(str::trim).filter(|filter| !filter.is_empty()) else {
-        return true;
-    };
-    let directive = |text: &str| {
-        let (name, level) = text.split_once('=').unwrap_or(("", text));
-        match passes(level) {
-            Some(passes) => (
-                name.split('[')
-                    .next()
-                    .unwrap_or_default()
-                    .trim()
-                    .to_string(),
-                passes,
-            ),
-            // A target without a level includes every level.
-            None => (level.trim().to_string(), true),
-        }
-    };
-    let matching = filter
-        .split(',')
-        .map(directive)
-        .filter(|(name, _)| target.starts_with(name.as_str()));
-    matching
-        .max_by_key(|(name, _)| name.len())
-        .is_some_and(|(_, passes)| passes)
+    }
 }
 
 #[cfg(test)]
@@ -76,19 +113,20 @@ mod tests {
     fn most_specific_target_of_filter_decides() {
         let target = "halite_nn::jit";
         for (filter, passes) in [
-            (None, true),
-            (Some(""), true),
-            (Some("warn"), true),
-            (Some("DEBUG"), true),
-            (Some("error"), false),
-            (Some("off"), false),
-            (Some("halite_nn=debug"), true),
-            (Some("halite_train=debug"), false),
-            (Some("warn,halite_nn=off"), false),
-            (Some("off,halite_nn::jit=info"), true),
-            (Some("halite_nn"), true),
+            ("", true),
+            ("warn", true),
+            ("DEBUG", true),
+            ("error", false),
+            ("off", false),
+            ("halite_nn=debug", true),
+            ("halite_train=debug", false),
+            ("warn,halite_nn=off", false),
+            ("off,halite_nn::jit=info", true),
+            ("halite_nn", true),
         ] {
-            assert_eq!(includes_warnings(filter, target), passes, "{filter:?}");
+            let parsed = WarningFilter::parse(filter);
+            assert_eq!(parsed.includes(target), passes, "{filter:?}");
         }
+        assert!(WarningFilter::default().includes(target));
     }
 }

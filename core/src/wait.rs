@@ -5,7 +5,7 @@
 //! a day (SIGSTOP, a suspended virtual machine) does not exceed its deadlines when it continues.
 
 use std::{
-    sync::OnceLock,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -17,36 +17,46 @@ pub const SLICE: Duration = Duration::from_millis(200);
 /// The default limit, a day: longer than any reasonable queue of work.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The variable that sets the limit of waits for a device, in seconds.
-const LIMIT: &str = "HALITE_WAIT_LIMIT";
+static DEFAULT_LIMIT: Limit = Limit::new(A_DAY);
 
-/// The default limit of waits: the seconds in `HALITE_WAIT_LIMIT`, or a day. Read once.
+/// The default limit of waits in this process: a day, unless [`set_default_limit`] changed it.
 pub fn default_limit() -> Duration {
-    static DEFAULT: OnceLock<Duration> = OnceLock::new();
-    *DEFAULT.get_or_init(|| limit_of_environment().unwrap_or(A_DAY))
+    DEFAULT_LIMIT.get()
 }
 
-/// Reads the limit of [`default_limit`] from the environment as it is now.
-///
-/// # Errors
-/// If the variable is not a positive number.
-pub fn limit_of_environment() -> Result<Duration> {
-    let Some(text) = std::env::var_os(LIMIT).filter(|text| !text.is_empty()) else {
-        return Ok(A_DAY);
-    };
-    let seconds = text
-        .to_str()
-        .and_then(|text| text.trim().parse::<f64>().ok())
-        .filter(|&seconds| seconds > 0.0);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| {
-            let message = format!(
-                "{LIMIT}={}: expected a number of seconds, such as 3600",
-                text.display()
-            );
-            Error::invalid("wait", message)
-        })
+/// Sets the default limit of waits in this process. Clients that exist already keep theirs.
+pub fn set_default_limit(limit: Duration) {
+    DEFAULT_LIMIT.set(limit);
+}
+
+/// A limit of waits that several threads read and change.
+#[derive(Debug)]
+pub struct Limit(AtomicU64);
+
+impl Limit {
+    /// A limit that starts as `limit`.
+    pub const fn new(limit: Duration) -> Self {
+        Limit(AtomicU64::new(whole_nanos(limit)))
+    }
+
+    /// The limit.
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Relaxed))
+    }
+
+    /// Replaces the limit; 584 years or more are stored as 584 years.
+    pub fn set(&self, limit: Duration) {
+        self.0.store(whole_nanos(limit), Relaxed);
+    }
+}
+
+const fn whole_nanos(time: Duration) -> u64 {
+    let nanos = time.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
 }
 
 /// Time after which a wait first logs a warning. Later warnings come at doubled times, at most an
@@ -189,6 +199,14 @@ mod tests {
         let mut wait = Wait::new("a batch", Duration::from_secs(10));
         wait.slept(Duration::from_secs(86_400)).unwrap();
         assert!(wait.waited() < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn limit_saturates_at_584_years() {
+        let limit = Limit::new(A_DAY);
+        assert_eq!(limit.get(), A_DAY);
+        limit.set(Duration::MAX);
+        assert_eq!(limit.get(), Duration::from_nanos(u64::MAX));
     }
 
     #[test]

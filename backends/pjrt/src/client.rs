@@ -12,6 +12,7 @@ use std::{
 use halite_core::{
     Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, MemoryKind, Placement,
     Platform, Program, ProgramKey, Result, Signature, TensorType,
+    wait::{Limit, default_limit},
 };
 use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
 
@@ -32,7 +33,6 @@ use crate::{
     quirks::Quirks,
     table::Table,
     value::{OptionValue, Options, check_options, to_named},
-    wait_limit::WaitLimit,
     xla_flags,
 };
 
@@ -53,13 +53,12 @@ impl Pjrt {
     ) -> Result<Self> {
         at_exit::watch_thread();
         check_options(OP_CREATE, &options)?;
-        let wait_limit = WaitLimit::of_environment()?;
         let create = move || {
             // Variables that are set while one client is created are not for another. A plugin that
             // takes long is not waited for: most set none.
             static ENVIRONMENT: Gate = Gate::new();
             let _entered = ENVIRONMENT.enter("making a client", Duration::from_secs(5));
-            Self::create_now(plugin, options, wait_limit)
+            Self::create_now(plugin, options)
         };
         alone(plugin, OP_CREATE, "making a client", deadline, create).map_err(|error| match error {
             Alone::Failed(error) => error,
@@ -74,11 +73,7 @@ impl Pjrt {
         })
     }
 
-    fn create_now(
-        plugin: &'static Plugin,
-        options: Options,
-        wait_limit: WaitLimit,
-    ) -> Result<Self> {
+    fn create_now(plugin: &'static Plugin, options: Options) -> Result<Self> {
         const OP: &str = OP_CREATE;
         let named = to_named(&options);
         let mut args = PJRT_Client_Create_Args {
@@ -138,7 +133,7 @@ impl Pjrt {
         let shared = Shared {
             in_flight,
             callbacks: Callbacks::default(),
-            wait_limit,
+            wait_limit: Limit::new(default_limit()),
             client,
             platform,
             quirks,
@@ -159,8 +154,8 @@ impl Pjrt {
 
     /// Sets the longest time that a wait of this client takes:
     /// [`Event::wait`](halite_core::Event::wait), a read, or a launch over several devices that
-    /// waits for earlier ones. The default is the number of seconds in `HALITE_WAIT_LIMIT`, or a
-    /// day. A wait of more than a minute logs what it waits for, as a warning.
+    /// waits for earlier ones. The default is [`default_limit`] when the client is created: a day,
+    /// or the seconds in `HALITE_WAIT_LIMIT` in a process that opened an accelerator. A wait of more than a minute logs what it waits for, as a warning.
     pub fn set_wait_limit(&self, limit: Duration) {
         self.shared.wait_limit.set(limit);
     }
@@ -273,7 +268,7 @@ pub(crate) struct Shared {
     /// Launches over several devices. Before the client, so that its events are destroyed first.
     in_flight: InFlight,
     callbacks: Callbacks,
-    wait_limit: WaitLimit,
+    wait_limit: Limit,
     client: Owned,
     platform: Platform,
     quirks: Quirks,
@@ -441,7 +436,8 @@ impl Shared {
             format!("; {unfinished}")
         };
         let message = format!(
-            "nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT must be longer"
+            "nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT \
+             must be longer"
         );
         Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform.name)
     }

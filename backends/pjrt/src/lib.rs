@@ -88,7 +88,6 @@ mod table;
 mod tiling;
 mod topology;
 mod value;
-mod wait_limit;
 mod xla_flags;
 
 pub use buffer::PjrtBuffer;

@@ -1,0 +1,141 @@
+//! Environment variables that apply to the whole process, read when an accelerator is opened.
+
+use std::{
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
+
+use halite_core::{Error, Result, WarningFilter, set_warning_filter, wait::set_default_limit};
+
+use crate::accelerator::OPEN;
+
+/// The variable by which users of PyTorch/XLA choose a platform.
+pub(crate) const PLATFORM: &str = "PJRT_DEVICE";
+const PLUGIN_DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
+const WAIT_LIMIT: &str = "HALITE_WAIT_LIMIT";
+const WARNINGS: &str = "HALITE_LOG";
+
+/// Values of the variables that are set.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Environment {
+    /// The platform that [`Accelerator::Auto`](crate::Accelerator::Auto) is restricted to
+    /// (`PJRT_DEVICE`).
+    pub(crate) platform: Option<String>,
+    /// Deadline for loading a plugin and finding its devices (`HALITE_PLUGIN_DEADLINE`).
+    pub(crate) plugin_deadline: Option<Duration>,
+    /// Default limit of waits for a device (`HALITE_WAIT_LIMIT`).
+    wait_limit: Option<Duration>,
+    /// Warnings that a program without a `tracing` subscriber prints (`HALITE_LOG`).
+    warnings: Option<WarningFilter>,
+}
+
+impl Environment {
+    /// Reads the variables of this process.
+    ///
+    /// # Errors
+    /// If a time is not a positive number of seconds.
+    pub(crate) fn read() -> Result<Self> {
+        Self::from_variables(|name| std::env::var_os(name))
+    }
+
+    fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        let value = |name| get(name).filter(|value| !value.is_empty());
+        let text = |name| value(name).and_then(|value| value.into_string().ok());
+        Ok(Environment {
+            platform: text(PLATFORM),
+            plugin_deadline: value(PLUGIN_DEADLINE)
+                .map(|value| plugin_deadline(&value))
+                .transpose()?,
+            wait_limit: value(WAIT_LIMIT)
+                .map(|value| wait_limit(&value))
+                .transpose()?,
+            warnings: text(WARNINGS).map(|filter| WarningFilter::parse(&filter)),
+        })
+    }
+
+    /// Sets the limit of waits and the filter of warnings in this process, where given.
+    pub(crate) fn apply(&self) {
+        if let Some(limit) = self.wait_limit {
+            set_default_limit(limit);
+        }
+        if let Some(filter) = &self.warnings {
+            set_warning_filter(filter.clone());
+        }
+    }
+}
+
+fn plugin_deadline(value: &OsStr) -> Result<Duration> {
+    let seconds = value.to_str().and_then(|text| text.parse().ok());
+    let seconds = seconds.filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        let value = value.display();
+        let message =
+            format!("{PLUGIN_DEADLINE} is `{value}`; expected a positive whole number of seconds");
+        Error::invalid(OPEN, message)
+    })
+}
+
+fn wait_limit(value: &OsStr) -> Result<Duration> {
+    let seconds = value.to_str().and_then(|text| text.trim().parse().ok());
+    let limit = seconds
+        .filter(|&seconds: &f64| seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    limit.ok_or_else(|| {
+        let value = value.display();
+        let message = format!(
+            "{WAIT_LIMIT} is `{value}`; expected a positive number of seconds, such as 3600"
+        );
+        Error::invalid(OPEN, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment> {
+        Environment::from_variables(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn variables_are_parsed() {
+        assert_eq!(read(&[]).unwrap(), Environment::default());
+        let all = read(&[
+            (PLATFORM, "TPU"),
+            (PLUGIN_DEADLINE, "30"),
+            (WAIT_LIMIT, " 0.5 "),
+            (WARNINGS, "off"),
+        ]);
+        let expected = Environment {
+            platform: Some("TPU".to_string()),
+            plugin_deadline: Some(Duration::from_secs(30)),
+            wait_limit: Some(Duration::from_millis(500)),
+            warnings: Some(WarningFilter::parse("off")),
+        };
+        assert_eq!(all.unwrap(), expected);
+    }
+
+    #[test]
+    fn empty_variables_are_ignored() {
+        let empty = [PLATFORM, PLUGIN_DEADLINE, WAIT_LIMIT, WARNINGS].map(|name| (name, ""));
+        assert_eq!(read(&empty).unwrap(), Environment::default());
+    }
+
+    #[test]
+    fn invalid_times_are_errors() {
+        for wrong in ["0", "-1", "ten", "inf", "NaN", "1e30"] {
+            let error = read(&[(WAIT_LIMIT, wrong)]).unwrap_err().to_string();
+            let expected = format!("HALITE_WAIT_LIMIT is `{wrong}`; expected a positive number");
+            assert!(error.contains(&expected), "{error}");
+        }
+        for wrong in ["0", "-1", "ten", "0.5"] {
+            let error = read(&[(PLUGIN_DEADLINE, wrong)]).unwrap_err().to_string();
+            let expected =
+                format!("HALITE_PLUGIN_DEADLINE is `{wrong}`; expected a positive whole");
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+}
