@@ -46,6 +46,7 @@ mod pending;
 mod policy;
 mod program_cache;
 mod program_facts;
+pub mod program_text;
 mod sharding;
 mod tensor_type;
 pub mod tree;

@@ -4,7 +4,7 @@
 //! Each function takes any bytes, returns whether they were accepted, and panics where a property
 //! does not hold.
 
-use halite_core::ProgramFacts;
+use halite_core::{ProgramFacts, program_text};
 use prost::Message;
 
 use crate::{
@@ -83,7 +83,7 @@ pub fn compile_options_seeds() -> Vec<Vec<u8>> {
 /// The scan of a program's code. Returns whether it found anything.
 pub fn program_text(data: &[u8]) -> bool {
     let mut kept = Vec::new();
-    scan::without_locations(data, |piece| kept.extend_from_slice(piece));
+    program_text::without_locations(data, |piece| kept.extend_from_slice(piece));
     assert!(kept.len() <= data.len(), "locations are only removed");
     scan::scan(data) != ProgramFacts::default() || kept.len() < data.len()
 }

@@ -18,6 +18,7 @@ use std::{
 
 use halite_core::{
     CompileOptions, Device, Error, FlagValue, Platform, Program, ProgramKey, Result, Signature,
+    program_text::without_locations,
 };
 use sha2::{Digest, Sha256};
 
@@ -26,7 +27,7 @@ use crate::{
     client::Shared,
     compile::{devices_for, options_for},
     quirks::Quirks,
-    scan::{facts_of, without_locations},
+    scan::facts_of,
     value::Options,
 };
 

@@ -1,13 +1,14 @@
 //! Scans of the code of programs from elsewhere for what the options of their compilation depend
 //! on. Programs of `halite-ir` bring these facts along.
 //!
-//! A program also has names that users choose, of files, functions and fields: in strings
-//! (locations above all), in symbols and in comments. Scans skip these: a file `sdy.rs` has nothing
-//! to do with the dialect `sdy`.
+//! Scans skip the names that users choose: a file `sdy.rs` has nothing to do with the dialect `sdy`.
 
 use std::borrow::Cow;
 
-use halite_core::{Program, ProgramFacts};
+use halite_core::{
+    Program, ProgramFacts,
+    program_text::{Token, is_bytecode, is_name_byte, tokens},
+};
 
 /// The facts that a program brings along, or those that a scan of its code finds.
 pub(crate) fn facts_of(program: &Program) -> Cow<'_, ProgramFacts> {
@@ -100,88 +101,6 @@ fn has_bf16(code: &[u8]) -> bool {
     }
 }
 
-/// Calls `each` with the pieces of a text between its locations: `loc(..)` after an operation or an
-/// argument, and lines `#loc3 = loc(..)`. Bytecode is one piece.
-pub(crate) fn without_locations(code: &[u8], mut each: impl FnMut(&[u8])) {
-    const WORD: &[u8] = b"loc";
-    if is_bytecode(code) {
-        return each(code);
-    }
-    // Start of the next piece; all before `at` was scanned.
-    let (mut start_of_piece, mut at) = (0, 0);
-    while let Some(&byte) = code.get(at) {
-        match byte {
-            b'"' => at = (end_of_string(code, at + 1) + 1).min(code.len()),
-            b'/' if code[at..].starts_with(b"//") => {
-                at += code[at..]
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .unwrap_or(code.len() - at);
-            }
-            byte if is_name_byte(byte) => {
-                let name = &code[at..];
-                let name = &name[..name
-                    .iter()
-                    .position(|byte| !is_name_byte(*byte))
-                    .unwrap_or(name.len())];
-                let end = at + name.len();
-                // `@loc(` is a function's name, `#loc(` an attribute's.
-                let is_word = at == 0 || !matches!(code[at - 1], b'@' | b'%' | b'^' | b'#' | b'!');
-                if name != WORD || !is_word || code.get(end) != Some(&b'(') {
-                    at = end;
-                    continue;
-                }
-                let mut start = start_of_piece + trimmed_length(&code[start_of_piece..at]);
-                if code[start_of_piece..start].ends_with(b"=") {
-                    // A line that defines a location.
-                    let line = code[start_of_piece..start]
-                        .iter()
-                        .rposition(|byte| *byte == b'\n')
-                        .map_or(start_of_piece, |at| start_of_piece + at);
-                    if code[line..start].trim_ascii_start().starts_with(b"#loc") {
-                        start = line;
-                    }
-                }
-                each(&code[start_of_piece..start]);
-                at = end_of_parentheses(code, end);
-                start_of_piece = at;
-            }
-            _ => at += 1,
-        }
-    }
-    each(&code[start_of_piece..]);
-}
-
-/// The length of `text` without the blanks at its end.
-fn trimmed_length(text: &[u8]) -> usize {
-    text.iter()
-        .rposition(|byte| *byte != b' ')
-        .map_or(0, |last| last + 1)
-}
-
-/// The position after the parenthesis that closes the one at `at`; the end of the text if it never
-/// closes.
-fn end_of_parentheses(code: &[u8], mut at: usize) -> usize {
-    let mut open = 0;
-    while let Some(&byte) = code.get(at) {
-        match byte {
-            b'"' => at = end_of_string(code, at + 1),
-            b'(' => open += 1,
-            b')' => open -= 1,
-            _ => {}
-        }
-        at += 1;
-        if open == 0 {
-            break;
-        }
-    }
-    at.min(code.len())
-}
-
-fn is_bytecode(code: &[u8]) -> bool {
-    code.starts_with(b"ML\xefR")
-}
-
 fn contains(code: &[u8], needle: &[u8]) -> bool {
     // Programs are megabytes at most, and the first byte is rare enough.
     code.iter()
@@ -201,75 +120,44 @@ fn has_string(code: &[u8], string: &[u8]) -> bool {
     (0..code.len()).any(at)
 }
 
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
-}
-
 /// Returns whether one of the names of operations, attributes, types and keywords in a text
-/// fulfills
-/// `wanted`. Names that users choose are skipped.
+/// fulfills `wanted`. Names that users choose are skipped.
 fn has_name(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
-    let mut at = 0;
-    // The last byte before `at` that is not blank.
+    // The last byte before the token that is not blank; the end of a line starts a statement.
     let mut before = b'\n';
-    while let Some(&byte) = code.get(at) {
-        match byte {
-            b'"' => {
-                let (start, end) = (at + 1, end_of_string(code, at + 1));
-                at = (end + 1).min(code.len());
-                let next = code[at..].iter().find(|byte| !byte.is_ascii_whitespace());
+    for (token, place) in tokens(code) {
+        let text = &code[place.clone()];
+        match token {
+            Token::String => {
+                let mut rest = code[place.end..].iter();
                 // An operation in generic form, or the key of an attribute. The name of a location
                 // can precede a `(` too, but then it follows an opening delimiter.
-                let is_name = match next {
+                let is_name = match rest.find(|byte| !byte.is_ascii_whitespace()) {
                     Some(b'(') => !matches!(before, b'(' | b'[' | b',' | b'@'),
                     Some(b'=') => before != b'@',
                     _ => false,
                 };
-                if is_name && wanted(&code[start..end]) {
+                if is_name && wanted(&text[1..text.len() - 1]) {
                     return true;
                 }
                 before = b'"';
             }
-            b'/' if code[at..].starts_with(b"//") => {
-                at += code[at..]
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .unwrap_or(code.len() - at);
-            }
-            byte if is_name_byte(byte) => {
-                let length = code[at..]
-                    .iter()
-                    .position(|byte| !is_name_byte(*byte))
-                    .unwrap_or(code.len() - at);
+            Token::Comment => {}
+            Token::Name => {
                 // Users name symbols, values and blocks.
-                if !matches!(before, b'@' | b'%' | b'^') && wanted(&code[at..at + length]) {
+                if !matches!(before, b'@' | b'%' | b'^') && wanted(text) {
                     return true;
                 }
-                at += length;
                 before = b'a';
             }
-            byte => {
-                // The end of a line starts a statement.
-                if byte == b'\n' || !byte.is_ascii_whitespace() {
-                    before = byte;
+            Token::Byte => {
+                if text == b"\n" || !text[0].is_ascii_whitespace() {
+                    before = text[0];
                 }
-                at += 1;
             }
         }
     }
     false
-}
-
-/// The position of the quote that ends the string at `at`; the end of the text if it never ends.
-fn end_of_string(code: &[u8], mut at: usize) -> usize {
-    while let Some(&byte) = code.get(at) {
-        match byte {
-            b'"' => return at,
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-    code.len()
 }
 
 #[cfg(test)]
@@ -433,72 +321,5 @@ mod tests {
                 (b"ML\xefR\0bf16\0", true),
             ],
         );
-    }
-
-    fn stripped(code: &str) -> String {
-        let mut text = Vec::new();
-        without_locations(code.as_bytes(), |piece| text.extend_from_slice(piece));
-        String::from_utf8(text).unwrap()
-    }
-
-    #[test]
-    fn stripping_locations_restores_the_plain_text() {
-        let plain = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32>, \
-         %arg1: tensor<f32>) -> (tensor<f32>) {\n    \
-                     %0 = stablehlo.add %arg0, %arg1 : tensor<f32>\n    return %0 : \
-                     tensor<f32>\n  }\n}\n";
-        let located = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32> \
-         loc(\"w (\\\"a\\\")\"), %arg1: tensor<f32>) \
-                       -> (tensor<f32>) {\n    %0 = stablehlo.add %arg0, %arg1 : tensor<f32> \
-                       loc(#loc1)\n    return %0 : tensor<f32>\n  \
-                       }\n}\n#loc1 = loc(\"a.rs\":3:4)\n";
-        assert_eq!(stripped(plain), plain);
-        assert_eq!(stripped(located), plain);
-        let elsewhere = located.replace("a.rs\":3:4", "b (c).rs\":30:40");
-        assert_eq!(stripped(&elsewhere), stripped(located));
-        let nested = located.replace(
-            "loc(#loc1)",
-            "loc(callsite(fused[\"x\"(#loc1), \"y)\":1:2] at unknown))",
-        );
-        assert_eq!(stripped(&nested), stripped(located));
-    }
-
-    #[test]
-    fn lookalikes_of_locations_stay() {
-        for code in [
-            "func.func @loc(%x: i32)",
-            "call @loc(%0) : (i32) -> i32",
-            "\"loc(#loc1)\"",
-            "// loc(here)\n",
-            "{loc = 1}",
-            "a.loc(b)",
-            "loc",
-            "#loc(b)",
-            "%loc(b)",
-        ] {
-            assert_eq!(stripped(code), code);
-        }
-    }
-
-    #[test]
-    fn truncated_text_does_not_panic() {
-        for code in [
-            "loc(",
-            "loc(\"",
-            "loc((",
-            "x loc(\"\\",
-            "\"",
-            "#loc = loc(",
-            "#loc =",
-        ] {
-            stripped(code);
-        }
-    }
-
-    #[test]
-    fn bytecode_has_no_locations_to_strip() {
-        let mut pieces = Vec::new();
-        without_locations(b"ML\xefR loc(a)", |piece| pieces.extend_from_slice(piece));
-        assert_eq!(pieces, b"ML\xefR loc(a)");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_data::Dataset;
 
-use super::{comparison::shortened, pending::Digesting, text::without_locations, *};
+use super::{comparison::shortened, pending::Digesting, *};
 use crate::{signals::StopFlag, waits::Limits};
 
 fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
@@ -217,15 +217,6 @@ fn another_program_of_the_same_values_is_a_warning() {
             "{warnings:?}"
         );
     }
-}
-
-#[test]
-fn locations_are_ignored_in_programs() {
-    let text = "f(%a: i32 loc(\"x (y)\"), %b: i32 loc(#loc2)) {\n  return loc(#loc)\n} loc(#loc1)\n#loc1 = loc(\"a\":1:2)\n";
-    assert_eq!(
-        without_locations(text),
-        "f(%a: i32, %b: i32) {\n  return\n}\n"
-    );
 }
 
 #[test]

@@ -1,36 +1,19 @@
 //! Text of programs and optimizers, without parts that differ between equal runs.
 
+use halite_core::program_text::without_locations;
 use sha2::{Digest, Sha256};
 
 /// Returns the version of halite, and a digest of a program without its source locations.
 pub(super) fn digest_of_program(code: &[u8]) -> String {
-    let digest = Sha256::digest(without_locations(&String::from_utf8_lossy(code)));
-    let digest = halite_core::hex(&digest);
+    let mut digest = Sha256::new();
+    without_locations(code, |piece| digest.update(piece));
+    let digest = halite_core::hex(&digest.finalize());
     format!("{} sha256 {digest}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns the version of halite in a digest of a program.
 pub(super) fn version_of(digest: &str) -> &str {
     digest.split(' ').next().unwrap_or_default()
-}
-
-/// Removes ` loc(..)` and lines such as `#loc3 = ..` from MLIR text.
-pub(super) fn without_locations(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for line in text.lines().filter(|line| !line.starts_with("#loc")) {
-        let mut parts = line.split(" loc(");
-        clean += parts.next().unwrap_or_default();
-        for part in parts {
-            // A location is a name such as `#loc3`, or a string.
-            let end = match part.strip_prefix('"') {
-                Some(string) => string.find("\")").map(|end| end + 3),
-                None => part.find(')').map(|end| end + 1),
-            };
-            clean += &part[end.unwrap_or(part.len())..];
-        }
-        clean.push('\n');
-    }
-    clean
 }
 
 /// Replaces addresses, such as those of function pointers, which differ between processes.
