@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use prost::Message;
-
 use crate::hlo::*;
 
 /// Kind of a collective operation.
@@ -24,7 +22,7 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
-    /// Its name in HLO: `all-reduce`.
+    /// The name in HLO: `all-reduce`.
     pub const fn name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "all-reduce",
@@ -102,51 +100,31 @@ impl Collectives {
     /// the module however often its computations call each other. Leaves out computations on a
     /// cycle of calls, and what only those call: HLO has no recursion, so no compiler emits them.
     pub(crate) fn of(module: &Computations, devices: usize) -> Self {
-        let by_id: HashMap<i64, &Computation> = module
-            .computations
-            .iter()
-            .map(|computation| (computation.id, computation))
-            .collect();
-        let order = callers_first(&by_id, module.entry_computation_id);
+        let order = callers_first(module);
         let trip_limits: HashMap<i64, Option<u64>> = order
             .iter()
             .filter(|computation| computation.gives_bool())
             .map(|computation| (computation.id, computation.trip_limit()))
             .collect();
-        let mut with_collectives = HashSet::new();
-        for computation in order.iter().rev() {
-            let has_some = |instruction: &Instruction| match CollectiveKind::of(&instruction.opcode)
-            {
-                Some(_) => instruction.shape.is_some(),
-                None => instruction
-                    .called_computation_ids
-                    .iter()
-                    .any(|id| with_collectives.contains(id)),
-            };
-            if computation.instructions.iter().any(has_some) {
-                with_collectives.insert(computation.id);
-            }
-        }
+        let with_collectives = with_collectives(&order);
 
         let mut found = Found {
             devices,
             uses: BTreeMap::new(),
         };
         let mut loops_counted_once = 0usize;
-        let mut executions = HashMap::from([(
-            module.entry_computation_id,
-            Executions {
-                runs: 1,
-                call_paths: 1,
-            },
-        )]);
+        let once = Executions {
+            runs: 1,
+            call_paths: 1,
+        };
+        let mut executions = HashMap::from([(module.entry_computation_id, once)]);
         for computation in &order {
-            let Some(&Executions { runs, call_paths }) = executions.get(&computation.id) else {
+            let Some(&caller) = executions.get(&computation.id) else {
                 continue;
             };
             for instruction in &computation.instructions {
                 if let Some(kind) = CollectiveKind::of(&instruction.opcode) {
-                    found.add(kind, instruction, runs);
+                    found.add(kind, instruction, caller.runs);
                     continue;
                 }
                 let called = &instruction.called_computation_ids;
@@ -155,28 +133,16 @@ impl Collectives {
                     false => Some(1),
                 };
                 if trips.is_none() && called.iter().any(|id| with_collectives.contains(id)) {
-                    loops_counted_once = loops_counted_once.saturating_add(call_paths);
+                    loops_counted_once = loops_counted_once.saturating_add(caller.call_paths);
                 }
                 for id in called {
                     let callee = executions.entry(*id).or_default();
-                    callee.runs = callee
-                        .runs
-                        .saturating_add(runs.saturating_mul(trips.unwrap_or(1)));
-                    callee.call_paths = callee.call_paths.saturating_add(call_paths);
+                    callee.add_calls(caller, trips.unwrap_or(1));
                 }
             }
         }
-        let uses = found
-            .uses
-            .into_iter()
-            .map(|((kind, group), (count, bytes))| CollectiveUse {
-                kind,
-                group,
-                count,
-                bytes,
-            });
         Collectives {
-            uses: uses.collect(),
+            uses: found.into_uses(),
             loops_counted_once,
         }
     }
@@ -191,16 +157,40 @@ struct Executions {
     call_paths: usize,
 }
 
+impl Executions {
+    /// Adds the executions of one call in `caller`, repeated `trips` times.
+    fn add_calls(&mut self, caller: Executions, trips: u64) {
+        let runs = caller.runs.saturating_mul(trips);
+        self.runs = self.runs.saturating_add(runs);
+        self.call_paths = self.call_paths.saturating_add(caller.call_paths);
+    }
+}
+
+/// The computations that contain a collective, or call one that does, in an order of
+/// [`callers_first`].
+fn with_collectives(order: &[&Computation]) -> HashSet<i64> {
+    let mut found = HashSet::new();
+    for computation in order.iter().rev() {
+        let has_some = |call: &Instruction| match CollectiveKind::of(&call.opcode) {
+            Some(_) => call.shape.is_some(),
+            None => {
+                let mut called = call.called_computation_ids.iter();
+                called.any(|id| found.contains(id))
+            }
+        };
+        if computation.instructions.iter().any(has_some) {
+            found.insert(computation.id);
+        }
+    }
+    found
+}
+
 /// The computations that the entry computation reaches, each after all of its callers (Kahn's
 /// algorithm), without those on a cycle of calls and what only those call.
-fn callers_first<'a>(by_id: &HashMap<i64, &'a Computation>, entry: i64) -> Vec<&'a Computation> {
-    let callees = |computation: &'a Computation| {
-        let calls = computation
-            .instructions
-            .iter()
-            .filter(|call| CollectiveKind::of(&call.opcode).is_none());
-        calls.flat_map(|call| call.called_computation_ids.iter().copied())
-    };
+fn callers_first(module: &Computations) -> Vec<&Computation> {
+    let computations = module.computations.iter();
+    let by_id: HashMap<i64, &Computation> = computations.map(|one| (one.id, one)).collect();
+    let entry = module.entry_computation_id;
     let mut calls: HashMap<i64, usize> = HashMap::from([(entry, 0)]);
     let mut unvisited: Vec<i64> = vec![entry];
     while let Some(id) = unvisited.pop() {
@@ -237,6 +227,15 @@ fn callers_first<'a>(by_id: &HashMap<i64, &'a Computation>, entry: i64) -> Vec<&
     order
 }
 
+/// The computations that a computation calls, other than the reductions of its collectives.
+fn callees(computation: &Computation) -> impl Iterator<Item = i64> {
+    let calls = computation
+        .instructions
+        .iter()
+        .filter(|call| CollectiveKind::of(&call.opcode).is_none());
+    calls.flat_map(|call| call.called_computation_ids.iter().copied())
+}
+
 /// The trip count of a loop, if the compiler wrote it down, or if the loop's condition is that a
 /// counter is below a constant.
 fn trip_count(instruction: &Instruction, trip_limits: &HashMap<i64, Option<u64>>) -> Option<u64> {
@@ -258,6 +257,17 @@ struct Found {
 }
 
 impl Found {
+    fn into_uses(self) -> Vec<CollectiveUse> {
+        let uses = self.uses.into_iter();
+        uses.map(|((kind, group), (count, bytes))| CollectiveUse {
+            kind,
+            group,
+            count,
+            bytes,
+        })
+        .collect()
+    }
+
     fn add(&mut self, kind: CollectiveKind, instruction: &Instruction, times: u64) {
         let group = instruction.group_size().unwrap_or(self.devices);
         let Some(shape) = &instruction.shape else {
@@ -265,7 +275,7 @@ impl Found {
         };
         let asynchronous = instruction.opcode.ends_with("-start");
         let bytes = match kind {
-            // Operand, result, and for permutes two numbers that the compiler keeps to itself.
+            // Operand, result, and for permutes two numbers that only the compiler uses.
             CollectiveKind::AllGather | CollectiveKind::CollectivePermute if asynchronous => {
                 shape.tuple_shapes.get(1).map_or(0, Shape::bytes)
             }
@@ -278,7 +288,7 @@ impl Found {
     }
 }
 
-/// From `{"known_trip_count":{"n":"12"}, ..}`.
+/// The trip count in a loop's configuration: `{"known_trip_count":{"n":"12"}, ..}`.
 fn known_trip_count(config: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(config).ok()?;
     let (_, rest) = text.split_once("\"known_trip_count\"")?;
@@ -290,308 +300,5 @@ fn known_trip_count(config: &[u8]) -> Option<u64> {
     digits[..end].parse().ok()
 }
 
-/// See [`fuzz::hlo_seeds`](crate::fuzz::hlo_seeds).
-pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
-    let shape = Shape {
-        element_type: 11,
-        dimensions: vec![4, 8],
-        ..Shape::default()
-    };
-    let instruction = |opcode: &str, called: &[i64]| Instruction {
-        opcode: opcode.into(),
-        called_computation_ids: called.to_vec(),
-        shape: Some(shape.clone()),
-        ..Instruction::default()
-    };
-    let gather = Instruction {
-        devices: Some(DeviceList {
-            groups: vec![Group { ids: vec![0, 1] }],
-            counted: Some(Counted {
-                devices_per_group: 4,
-            }),
-            by_axes: Some(ByAxes {
-                mesh: Some(MeshAxes {
-                    axes: vec![MeshAxis { size: 4 }],
-                }),
-                axes: vec![AxisRef {
-                    index: 0,
-                    part: None,
-                }],
-            }),
-        }),
-        ..instruction("all-gather", &[])
-    };
-    let reduce = Instruction {
-        replica_groups: vec![Group { ids: vec![0, 1, 2] }],
-        ..instruction("all-reduce-start", &[])
-    };
-    let limit = Instruction {
-        literal: Some(Literal {
-            s32s: vec![12],
-            ..Literal::default()
-        }),
-        id: 7,
-        ..instruction("constant", &[])
-    };
-    let root = Instruction {
-        id: 8,
-        shape: Some(Shape {
-            element_type: 1,
-            ..Shape::default()
-        }),
-        ..instruction("compare", &[])
-    };
-    let known = br#"{"known_trip_count":{"n":"12"}}"#.to_vec();
-    let looped = Instruction {
-        backend_config: known,
-        ..instruction("while", &[2])
-    };
-    let computation = |id, instructions| Computation {
-        instructions,
-        id,
-        root_id: 8,
-    };
-    let loops = vec![
-        computation(
-            1,
-            vec![
-                looped,
-                instruction("while", &[2, 3]),
-                instruction("call", &[2]),
-            ],
-        ),
-        computation(2, vec![gather.clone(), reduce]),
-        computation(3, vec![limit, root]),
-    ];
-    // Two calls in each computation of the next: 2^63 chains of calls.
-    let mut chain: Vec<Computation> = (1..64)
-        .map(|id| computation(id, vec![instruction("call", &[id + 1, id + 1])]))
-        .collect();
-    chain.push(computation(64, vec![gather]));
-    let modules = [loops, chain].map(|computations| Computations {
-        computations,
-        entry_computation_id: 1,
-    });
-    let with_config = |module: &Computations| {
-        ModuleWithConfig {
-            module: Some(module.clone()),
-        }
-        .encode_to_vec()
-    };
-    modules
-        .iter()
-        .flat_map(|module| [with_config(module), module.encode_to_vec()])
-        .collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shape(element_type: i32, dims: &[i64]) -> Shape {
-        Shape {
-            element_type,
-            dimensions: dims.to_vec(),
-            ..Shape::default()
-        }
-    }
-
-    fn gather(dims: &[i64], group: i64) -> Instruction {
-        let devices = DeviceList {
-            counted: Some(Counted {
-                devices_per_group: group,
-            }),
-            ..DeviceList::default()
-        };
-        Instruction {
-            opcode: "all-gather".into(),
-            shape: Some(shape(11, dims)),
-            devices: Some(devices),
-            ..Instruction::default()
-        }
-    }
-
-    fn module(entry: Vec<Instruction>, others: Vec<Computation>) -> Computations {
-        let entry = Computation {
-            instructions: entry,
-            id: 1,
-            root_id: 0,
-        };
-        Computations {
-            computations: [vec![entry], others].concat(),
-            entry_computation_id: 1,
-        }
-    }
-
-    #[test]
-    fn collectives_in_loops_count_by_trip_count() {
-        let body = Computation {
-            instructions: vec![gather(&[4, 8], 4)],
-            id: 2,
-            root_id: 0,
-        };
-        let looping = |config: &[u8]| Instruction {
-            opcode: "while".into(),
-            called_computation_ids: vec![2, 3],
-            backend_config: config.to_vec(),
-            ..Instruction::default()
-        };
-        let condition = |limit: Option<i32>| {
-            let constant = limit.map(|limit| Instruction {
-                opcode: "constant".into(),
-                id: 7,
-                literal: Some(Literal {
-                    s32s: vec![limit],
-                    ..Literal::default()
-                }),
-                ..Instruction::default()
-            });
-            let root = Instruction {
-                opcode: "compare".into(),
-                id: 8,
-                shape: Some(shape(1, &[])),
-                ..Instruction::default()
-            };
-            Computation {
-                instructions: constant.into_iter().chain([root]).collect(),
-                id: 3,
-                root_id: 8,
-            }
-        };
-        let count = |config: &[u8], limit| {
-            let found = Collectives::of(
-                &module(vec![looping(config)], vec![body.clone(), condition(limit)]),
-                8,
-            );
-            assert_eq!(found.uses.len(), 1);
-            assert_eq!(
-                (found.uses[0].kind, found.uses[0].group),
-                (CollectiveKind::AllGather, 4)
-            );
-            assert_eq!(found.uses[0].bytes, found.uses[0].count * 4 * 8 * 4);
-            (found.uses[0].count, found.loops_counted_once)
-        };
-        assert_eq!(count(br#"{"known_trip_count":{"n":"12"}}"#, None), (12, 0));
-        assert_eq!(count(b"", Some(5)), (5, 0));
-        assert_eq!(count(b"", None), (1, 1));
-    }
-
-    #[test]
-    fn bytes_sent_depend_on_kind_of_group() {
-        let of = |kind| {
-            CollectiveUse {
-                kind,
-                group: 4,
-                count: 1,
-                bytes: 1000,
-            }
-            .sent()
-        };
-        assert_eq!(of(CollectiveKind::AllReduce), 1500.0);
-        assert_eq!(of(CollectiveKind::AllGather), 750.0);
-        assert_eq!(of(CollectiveKind::CollectivePermute), 1000.0);
-        let alone = CollectiveUse {
-            kind: CollectiveKind::AllReduce,
-            group: 1,
-            count: 1,
-            bytes: 1000,
-        };
-        assert_eq!(alone.sent(), 0.0);
-    }
-
-    #[test]
-    fn bytes_are_those_of_the_full_tensor() {
-        let mut scatter = gather(&[2], 4);
-        scatter.opcode = "reduce-scatter".into();
-        let mut started = gather(&[], 2);
-        started.opcode = "all-gather-start".into();
-        started.shape = Some(Shape {
-            element_type: 13,
-            tuple_shapes: vec![shape(11, &[4]), shape(11, &[8])],
-            ..Shape::default()
-        });
-        let found = Collectives::of(&module(vec![scatter, started], vec![]), 8).uses;
-        let expected = [
-            (CollectiveKind::AllGather, 2, 32),
-            (CollectiveKind::ReduceScatter, 4, 32),
-        ];
-        assert_eq!(
-            found
-                .iter()
-                .map(|one| (one.kind, one.group, one.bytes))
-                .collect::<Vec<_>>(),
-            expected
-        );
-    }
-
-    fn call(callees: &[i64]) -> Instruction {
-        Instruction {
-            opcode: "call".into(),
-            called_computation_ids: callees.to_vec(),
-            ..Instruction::default()
-        }
-    }
-
-    #[test]
-    fn recursive_calls_are_left_out() {
-        assert_eq!(
-            Collectives::of(&module(vec![call(&[1])], vec![]), 1),
-            Collectives::default()
-        );
-        let cycle = [(2, 3), (3, 2)].map(|(id, callee)| Computation {
-            instructions: vec![gather(&[4], 4), call(&[callee])],
-            id,
-            root_id: 0,
-        });
-        let entry = vec![gather(&[4], 4), call(&[2])];
-        let found = Collectives::of(&module(entry, cycle.to_vec()), 4);
-        assert_eq!((found.uses.len(), found.uses[0].count), (1, 1));
-    }
-
-    /// 2^62 call paths lead to the last computation: a walk along each of them never ends.
-    #[test]
-    fn work_is_linear_in_the_size_of_the_module() {
-        let chain = (2..64).map(|id| Computation {
-            instructions: vec![call(&[id + 1, id + 1])],
-            id,
-            root_id: 0,
-        });
-        let last = Computation {
-            instructions: vec![gather(&[4], 4)],
-            id: 64,
-            root_id: 0,
-        };
-        let found = Collectives::of(&module(vec![call(&[2])], chain.chain([last]).collect()), 4);
-        assert_eq!(found.uses[0].count, 1 << 62);
-    }
-
-    #[test]
-    fn a_collective_called_twice_counts_twice() {
-        let shared = Computation {
-            instructions: vec![gather(&[4], 4)],
-            id: 3,
-            root_id: 0,
-        };
-        let looped = Instruction {
-            opcode: "while".into(),
-            ..call(&[3])
-        };
-        let between = Computation {
-            instructions: vec![call(&[3]), looped],
-            id: 2,
-            root_id: 0,
-        };
-        let found = Collectives::of(
-            &module(vec![call(&[2]), call(&[2, 3])], vec![between, shared]),
-            4,
-        );
-        assert_eq!(
-            (
-                found.uses[0].count,
-                found.uses[0].bytes,
-                found.loops_counted_once
-            ),
-            (5, 5 * 16, 2)
-        );
-    }
-}
+mod tests;

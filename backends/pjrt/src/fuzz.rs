@@ -4,11 +4,13 @@
 //! Each function takes any bytes, returns whether they were accepted, and panics where a property
 //! does not hold.
 
+mod hlo_seeds;
+
 use halite_core::{ProgramFacts, program_text};
 use prost::Message;
 
 use crate::{
-    collectives::{self, Collectives},
+    collectives::Collectives,
     frame,
     hlo::{Computations, ModuleWithConfig},
     options, scan,
@@ -33,7 +35,7 @@ pub fn hlo(data: &[u8]) -> bool {
 
 /// Valid inputs of [`hlo`].
 pub fn hlo_seeds() -> Vec<Vec<u8>> {
-    collectives::fuzz_seeds()
+    hlo_seeds::seeds()
 }
 
 /// The frame of a serialized program, as given and with the digest that belongs to the bytes.
