@@ -1,16 +1,14 @@
 //! Logical tensors sharded over a mesh of devices.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+mod fetch;
+mod parts;
 
+use std::{collections::HashMap, fmt, ops::Range, sync::Arc, time::Duration};
+
+use self::parts::{cut, is_whole, paste};
 use crate::{
-    AlignedBytes, Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes,
-    Pending, Result, Sharding, TensorType, wait::default_limit,
+    AlignedBytes, Client, DType, DeviceBuffer, DeviceEvent, Element, Error, ErrorKind, HostArray,
+    HostBytes, Result, Sharding, TensorType, wait::default_limit,
 };
 
 /// A global tensor sharded over a mesh: one buffer per device.
@@ -290,30 +288,28 @@ impl Array {
     pub fn wait_for(&self, limit: Duration) -> Result<()> {
         self.shards
             .iter()
-            .try_for_each(|shard| self.wait_for_shard("array", shard, limit))
+            .try_for_each(|shard| self.wait_for_shard("array", shard, &shard.ready()?, limit))
     }
 
     fn wait_for_shard(
         &self,
         name: &'static str,
         shard: &DeviceBuffer,
+        ready: &DeviceEvent,
         limit: Duration,
     ) -> Result<()> {
-        let late = |error: Error| match error.kind() {
-            ErrorKind::DeadlineExceeded => {
-                let error = error.with_note(&format!(
-                    "waited for {} on device {}",
-                    self.ty,
-                    shard.placement().device.0
-                ));
-                match shard.ready().map(|ready| ready.unfinished()) {
-                    Ok(unfinished) if !unfinished.is_empty() => error.with_note(&unfinished),
-                    _ => error,
-                }
+        let late = |error: Error| {
+            if error.kind() != ErrorKind::DeadlineExceeded {
+                return error;
             }
-            _ => error,
+            let device = shard.placement().device.0;
+            let error = error.with_note(&format!("waited for {} on device {device}", self.ty));
+            match ready.unfinished() {
+                unfinished if unfinished.is_empty() => error,
+                unfinished => error.with_note(&unfinished),
+            }
         };
-        shard.ready()?.pending(name).wait_for(limit).map_err(late)
+        ready.pending(name).wait_for(limit).map_err(late)
     }
 
     /// Reads the global array; blocks until it is on the host. Counted as a blocking read.
@@ -325,9 +321,10 @@ impl Array {
         let mut host = HostArray::try_zeros(self.ty.with_dtype(self.stored))?;
         for (ranges, shard) in self.distinct_shards()? {
             // A copy into borrowed memory cannot be cancelled, so it starts only once the contents
-            // are computed.
-            if !shard.ready()?.is_ready()
-                && let Err(error) = self.wait_for_shard("read", shard, default_limit())
+            // are computed. Their error is that of the copy.
+            let ready = shard.ready()?;
+            if !ready.is_ready()
+                && let Err(error) = self.wait_for_shard("read", shard, &ready, default_limit())
                 && error.kind() == ErrorKind::DeadlineExceeded
             {
                 return Err(error);
@@ -364,32 +361,6 @@ impl Array {
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         self.read()?.item()
-    }
-
-    /// Queues a copy of the global array to the host.
-    ///
-    /// # Errors
-    /// None at present; an error of the computation is returned with the value.
-    pub fn fetch(&self) -> Result<Pending<HostArray>> {
-        let parts = self.distinct_shards()?;
-        let (pending, resolve) = Pending::new("fetch");
-        let gathering = Arc::new(Mutex::new(Gathering {
-            ty: self.ty.with_dtype(self.stored),
-            host: None,
-            dtype: self.ty.dtype(),
-            missing: parts.len(),
-            resolve: Some(Box::new(resolve)),
-        }));
-        for (ranges, shard) in parts {
-            let gathering = gathering.clone();
-            shard.fetch_then(Box::new(move |bytes| {
-                gathering
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .arrived(&ranges, bytes);
-            }));
-        }
-        Ok(pending)
     }
 
     /// Copies the array to another sharding, on devices of this or another client.
@@ -529,251 +500,5 @@ enum Source<'h> {
     Part(Arc<HostArray>),
 }
 
-struct Gathering {
-    /// Global type, with the element type of the devices.
-    ty: TensorType,
-    /// The global array. Allocated when the first shard arrives, so that many fetches in progress do
-    /// not all take memory.
-    host: Option<HostArray>,
-    /// Element type of the result.
-    dtype: DType,
-    missing: usize,
-    /// `None` once resolved.
-    resolve: Option<Box<dyn FnOnce(Result<HostArray>) + Send>>,
-}
-
-impl Gathering {
-    fn arrived(&mut self, ranges: &[Range<usize>], bytes: Result<Vec<u8>>) {
-        if self.resolve.is_none() {
-            return;
-        }
-        if let Some(result) = bytes.and_then(|bytes| self.add(ranges, bytes)).transpose()
-            && let Some(resolve) = self.resolve.take()
-        {
-            self.host = None;
-            resolve(result);
-        }
-    }
-
-    /// Adds a shard; returns the global array after the last.
-    fn add(&mut self, ranges: &[Range<usize>], bytes: Vec<u8>) -> Result<Option<HostArray>> {
-        self.missing -= 1;
-        let host = if is_whole(ranges, &self.ty) {
-            HostArray::from_aligned(AlignedBytes::from_vec(bytes)?, self.ty.clone())?
-        } else {
-            let mut host = match self.host.take() {
-                Some(host) => host,
-                None => HostArray::try_zeros(self.ty.clone())?,
-            };
-            paste(&mut host, ranges, &bytes);
-            host
-        };
-        if self.missing > 0 {
-            self.host = Some(host);
-            return Ok(None);
-        }
-        if self.ty.dtype() == self.dtype {
-            Ok(Some(host))
-        } else {
-            host.to_float(self.dtype).map(Some)
-        }
-    }
-}
-
-fn is_whole(ranges: &[Range<usize>], ty: &TensorType) -> bool {
-    ranges
-        .iter()
-        .zip(ty.dims())
-        .all(|(range, &size)| range.len() == size)
-}
-
-fn cut(host: &HostArray, ranges: &[Range<usize>]) -> Result<HostArray> {
-    let dims: Vec<usize> = ranges.iter().map(Range::len).collect();
-    let mut part = HostArray::try_zeros(host.ty().with_dims(dims))?;
-    let into = part.bytes_mut();
-    let mut at = 0;
-    for_each_run(host.ty(), ranges, |run| {
-        into[at..at + run.len()].copy_from_slice(&host.bytes()[run.clone()]);
-        at += run.len();
-    });
-    Ok(part)
-}
-
-fn paste(host: &mut HostArray, ranges: &[Range<usize>], part: &[u8]) {
-    let ty = host.ty().clone();
-    let into = host.bytes_mut();
-    let mut at = 0;
-    for_each_run(&ty, ranges, |run| {
-        into[run.clone()].copy_from_slice(&part[at..at + run.len()]);
-        at += run.len();
-    });
-}
-
-/// Calls `visit` with each contiguous run of bytes that `ranges` cover in a row-major tensor of
-/// type `ty`.
-fn for_each_run(ty: &TensorType, ranges: &[Range<usize>], mut visit: impl FnMut(Range<usize>)) {
-    let dims = ty.dims();
-    if ranges.iter().any(Range::is_empty) {
-        return;
-    }
-    // The innermost dimensions that are whole, and the one outside of them, are contiguous.
-    let split = (0..dims.len())
-        .rev()
-        .find(|&dim| ranges[dim].len() != dims[dim])
-        .unwrap_or(0);
-    let stride: usize = dims.iter().skip(split + 1).product::<usize>() * ty.dtype().size();
-    let mut index: Vec<usize> = ranges[..split.min(dims.len())]
-        .iter()
-        .map(|range| range.start)
-        .collect();
-    loop {
-        let row = index
-            .iter()
-            .zip(dims)
-            .fold(0, |row, (&i, &size)| row * size + i);
-        let run = ranges.get(split).cloned().unwrap_or(0..1);
-        let base = row * dims.get(split).copied().unwrap_or(1);
-        visit((base + run.start) * stride..(base + run.end) * stride);
-        let Some(dim) = (0..index.len())
-            .rev()
-            .find(|&dim| index[dim] + 1 < ranges[dim].end)
-        else {
-            return;
-        };
-        index[dim] += 1;
-        for later in dim + 1..index.len() {
-            index[later] = ranges[later].start;
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{DType, Mesh, PartitionSpec};
-
-    #[test]
-    fn cut_parts_paste_to_the_whole() {
-        let values: Vec<i32> = (0..4 * 6 * 5).collect();
-        let host = HostArray::from_slice(&values, [4, 6, 5]).unwrap();
-        for split in [
-            [1, 1, 1],
-            [2, 1, 1],
-            [1, 3, 1],
-            [1, 1, 5],
-            [4, 2, 5],
-            [2, 3, 1],
-        ] {
-            let mut whole = HostArray::zeros(TensorType::new(DType::S32, [4, 6, 5]));
-            for part in 0..split.iter().product() {
-                let (a, b, c) = (
-                    part / (split[1] * split[2]),
-                    part / split[2] % split[1],
-                    part % split[2],
-                );
-                let size = [4 / split[0], 6 / split[1], 5 / split[2]];
-                let ranges = [a, b, c].map(|_| 0..0);
-                let ranges: Vec<_> = (ranges.iter().zip([a, b, c]).zip(size))
-                    .map(|((_, at), size)| at * size..(at + 1) * size)
-                    .collect();
-                let cut = cut(&host, &ranges).unwrap();
-                let first = cut.as_slice::<i32>().unwrap()[0];
-                assert_eq!(
-                    first as usize,
-                    (ranges[0].start * 6 + ranges[1].start) * 5 + ranges[2].start
-                );
-                paste(&mut whole, &ranges, cut.bytes());
-            }
-            assert_eq!(whole, host, "{split:?}");
-        }
-    }
-
-    #[test]
-    fn stored_type_may_differ_from_the_reported_type() {
-        let client = Client::new(crate::Null::new(1));
-        let device = Sharding::single(client.local_devices()[0]);
-        let host = HostArray::from_slice(&[1.0f32, 2.0, 3.0], [3]).unwrap();
-        let array =
-            Array::upload_as(&client, &Arc::new(host.clone()), &device, DType::Bf16).unwrap();
-        assert_eq!((array.ty(), array.stored()), (host.ty(), DType::Bf16));
-        assert_eq!(array.shards()[0].tensor_type().to_string(), "bf16[3]");
-        assert_eq!(array.copy().unwrap().read().unwrap().ty(), host.ty());
-        assert_eq!(array.fetch().unwrap().wait().unwrap().ty(), host.ty());
-        let integers = Arc::new(HostArray::scalar(1i32));
-        let error = Array::upload_as(&client, &integers, &device, DType::Bf16)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "host array: s32[] as bf16: both must be floats");
-        // Shards of another type than the array's are taken only by name.
-        let (ty, shards) = (array.ty().clone(), array.into_shards());
-        assert!(Array::from_shards(ty, &device, shards).is_err());
-    }
-
-    #[test]
-    fn slices_and_scalars_are_uploaded_to_the_first_device() {
-        let client = Client::new(crate::Null::new(2));
-        let array = Array::from_slice(&client, &[1.5f64, -2.0], [2]).unwrap();
-        assert_eq!(
-            array.sharding().mesh().devices(),
-            &client.local_devices()[..1]
-        );
-        assert_eq!(
-            array.to_vec::<f64>().unwrap(),
-            [0.0; 2],
-            "Null stores nothing"
-        );
-        assert!(array.to_vec::<f32>().is_err());
-        let one = Array::scalar(&client, true).unwrap();
-        assert!(one.item::<bool>().is_ok());
-        assert!(array.item::<f64>().is_err(), "two elements");
-        assert!(Array::from_slice(&client, &[1u8; 3], [2]).is_err());
-    }
-
-    #[test]
-    fn text_of_a_sharded_array_names_the_mesh() {
-        let client = Client::new(crate::Null::new(2));
-        let mesh = Arc::new(Mesh::new([("data", 2)], client.local_devices()).unwrap());
-        let rows = Sharding::new(&mesh, PartitionSpec::first("data")).unwrap();
-        let host = HostArray::from_slice(&[1i32, 2], [2]).unwrap();
-        let text = Array::upload(&client, &host, &rows).unwrap().to_string();
-        assert!(
-            text.starts_with("[0, 0] s32[2] on ") && text.contains("data"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn scalar_is_one_contiguous_run() {
-        let host = HostArray::scalar(7.0f32);
-        assert_eq!(cut(&host, &[]).unwrap(), host);
-    }
-
-    #[test]
-    fn read_beyond_host_memory_is_an_error() {
-        const HUGE: usize = 1 << 60;
-        let client = Client::new(crate::Null::new(1));
-        let ty = TensorType::new(DType::U8, [HUGE]);
-        let program = crate::Program {
-            name: "huge".into(),
-            code: Arc::default(),
-            signature: crate::Signature {
-                outputs: vec![ty.clone()],
-                ..crate::Signature::default()
-            },
-            partitions: 1,
-            replicas: 1,
-            facts: None,
-        };
-        let loaded = client
-            .compile(&program, &crate::CompileOptions::default())
-            .unwrap();
-        let mut launched = loaded.launch(crate::Launch { args: vec![vec![]] }).unwrap();
-        let device = Sharding::single(client.local_devices()[0]);
-        let array = Array::from_shards(ty, &device, launched.outputs.remove(0)).unwrap();
-        assert_eq!(
-            array.fetch().unwrap().wait().unwrap_err().kind(),
-            ErrorKind::OutOfMemory
-        );
-        assert_eq!(array.read().unwrap_err().kind(), ErrorKind::OutOfMemory);
-    }
-}
+mod tests;

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_dimensions_that_no_driver_can_count_are_refused() {
+    fn types_too_large_for_a_driver_are_refused() {
         let refused = |dims: &[usize]| {
             TensorType::new(DType::F32, dims)
                 .checked_bytes()

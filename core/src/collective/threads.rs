@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -33,11 +33,65 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rounds: HashMap<u64, Round>,
-    /// By rank: true if the member was dropped.
-    gone: Vec<bool>,
+    /// True if the member of this rank was dropped.
+    dropped: Vec<bool>,
+}
+
+impl Group {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl State {
+    /// Adds the contribution of a member to a round, whose first member names it.
+    ///
+    /// # Errors
+    /// If the round has another name.
+    fn bring(
+        &mut self,
+        number: u64,
+        rank: usize,
+        size: usize,
+        name: &str,
+        mine: &[u8],
+    ) -> Result<()> {
+        let round = self.rounds.entry(number).or_insert_with(|| Round {
+            name: name.to_string(),
+            brought: vec![None; size],
+            taken: 0,
+        });
+        if round.name != name {
+            let message = format!(
+                "member {rank} called `{name}`, other members called `{}`",
+                round.name
+            );
+            return Err(Error::invalid("all_gather", message));
+        }
+        round.brought[rank] = Some(mine.to_vec());
+        Ok(())
+    }
+
+    /// The contributions of all members to a round, or the ranks of those that are missing. The
+    /// last member to take them ends the round.
+    fn take(&mut self, number: u64) -> Result<Vec<Vec<u8>>, Vec<usize>> {
+        let round = (self.rounds.get_mut(&number))
+            .expect("a round is removed after every member has read it");
+        let brought = round.brought.iter().enumerate();
+        let missing: Vec<usize> = brought
+            .filter_map(|(rank, brought)| brought.is_none().then_some(rank))
+            .collect();
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        let all = round.brought.iter().flatten().cloned().collect();
+        round.taken += 1;
+        if round.taken == round.brought.len() {
+            self.rounds.remove(&number);
+        }
+        Ok(all)
+    }
+
     /// Withdraws the contribution of a member to a round that is not complete.
     fn withdraw(&mut self, number: u64, rank: usize) {
         let Some(round) = self.rounds.get_mut(&number) else {
@@ -63,7 +117,7 @@ impl ThreadMember {
     pub fn group(size: usize) -> Vec<ThreadMember> {
         let state = State {
             rounds: HashMap::new(),
-            gone: vec![false; size],
+            dropped: vec![false; size],
         };
         let group = Arc::new(Group {
             size,
@@ -82,11 +136,7 @@ impl ThreadMember {
 
 impl Drop for ThreadMember {
     fn drop(&mut self) {
-        self.group
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .gone[self.rank] = true;
+        self.group.lock().dropped[self.rank] = true;
         self.group.changed.notify_all();
     }
 }
@@ -104,75 +154,41 @@ impl Collective for ThreadMember {
         // `None` means no timeout.
         let deadline = Instant::now().checked_add(patience);
         let mut my_round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = *my_round;
-        let size = self.group.size;
-        let mut state = self
-            .group
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let new = || Round {
-            name: name.to_string(),
-            brought: vec![None; size],
-            taken: 0,
-        };
-        let round = state.rounds.entry(number).or_insert_with(new);
-        if round.name != name {
-            let message = format!(
-                "member {} called `{name}`, other members called `{}`",
-                self.rank, round.name
-            );
-            return Err(Error::invalid("all_gather", message));
-        }
-        round.brought[self.rank] = Some(mine.to_vec());
+        let (number, size) = (*my_round, self.group.size);
+        let mut state = self.group.lock();
+        state.bring(number, self.rank, size, name, mine)?;
         self.group.changed.notify_all();
         loop {
-            let State { rounds, gone } = &mut *state;
-            let round = rounds
-                .get_mut(&number)
-                .expect("a round is removed after every member has read it");
-            let late: Vec<usize> = (0..size)
-                .filter(|&rank| round.brought[rank].is_none())
-                .collect();
-            if late.is_empty() {
-                let all = round.brought.iter().flatten().cloned().collect();
-                round.taken += 1;
-                if round.taken == size {
-                    rounds.remove(&number);
+            let missing = match state.take(number) {
+                Ok(all) => {
+                    *my_round += 1;
+                    return Ok(all);
                 }
-                *my_round += 1;
-                return Ok(all);
-            }
-            let failed: Vec<usize> = late.iter().copied().filter(|&rank| gone[rank]).collect();
-            if !failed.is_empty() {
-                state.withdraw(number, self.rank);
-                let message = format!(
-                    "members {failed:?} of {size} were dropped before this call; see their own errors"
-                );
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    format!("all_gather `{name}`"),
-                    message,
-                ));
-            }
+                Err(missing) => missing,
+            };
             let left = deadline.map_or(Duration::MAX, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
-            if left.is_zero() {
-                state.withdraw(number, self.rank);
-                let message = format!("waited {patience:?} for members {late:?} of {size}");
-                return Err(Error::new(
-                    ErrorKind::DeadlineExceeded,
-                    format!("all_gather `{name}`"),
-                    message,
-                ));
-            }
-            state = self
-                .group
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let dropped: Vec<usize> = (missing.iter().copied())
+                .filter(|&rank| state.dropped[rank])
+                .collect();
+            let (kind, message) = if !dropped.is_empty() {
+                let message = format!(
+                    "members {dropped:?} of {size} were dropped before this call; see their own \
+                     errors"
+                );
+                (ErrorKind::Unavailable, message)
+            } else if left.is_zero() {
+                let message = format!("waited {patience:?} for members {missing:?} of {size}");
+                (ErrorKind::DeadlineExceeded, message)
+            } else {
+                let changed = &self.group.changed;
+                let woken = changed.wait_timeout(state, left);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            };
+            state.withdraw(number, self.rank);
+            return Err(Error::new(kind, format!("all_gather `{name}`"), message));
         }
     }
 }

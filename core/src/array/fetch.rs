@@ -1,0 +1,92 @@
+//! Fetches: copies to the host that do not block the caller.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    Array,
+    parts::{is_whole, paste},
+};
+use crate::{AlignedBytes, DType, HostArray, Pending, Result, TensorType};
+
+impl Array {
+    /// Queues a copy of the global array to the host.
+    ///
+    /// # Errors
+    /// None at present; an error of the computation is returned with the value.
+    pub fn fetch(&self) -> Result<Pending<HostArray>> {
+        let parts = self.distinct_shards()?;
+        let (pending, resolve) = Pending::new("fetch");
+        let gathering = Arc::new(Mutex::new(Gathering {
+            ty: self.ty.with_dtype(self.stored),
+            host: None,
+            dtype: self.ty.dtype(),
+            missing: parts.len(),
+            resolve: Some(Box::new(resolve)),
+        }));
+        for (ranges, shard) in parts {
+            let gathering = gathering.clone();
+            shard.fetch_then(Box::new(move |bytes| {
+                gathering
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .arrived(&ranges, bytes);
+            }));
+        }
+        Ok(pending)
+    }
+}
+
+/// A fetch in progress: the shards that have arrived.
+struct Gathering {
+    /// Global type, with the element type of the devices.
+    ty: TensorType,
+    /// The global array. Allocated when the first shard arrives, so that many fetches in progress do
+    /// not all take memory.
+    host: Option<HostArray>,
+    /// Element type of the result.
+    dtype: DType,
+    missing: usize,
+    /// `None` once resolved.
+    resolve: Option<Box<dyn FnOnce(Result<HostArray>) + Send>>,
+}
+
+impl Gathering {
+    fn arrived(&mut self, ranges: &[Range<usize>], bytes: Result<Vec<u8>>) {
+        if self.resolve.is_none() {
+            return;
+        }
+        if let Some(result) = bytes.and_then(|bytes| self.add(ranges, bytes)).transpose()
+            && let Some(resolve) = self.resolve.take()
+        {
+            self.host = None;
+            resolve(result);
+        }
+    }
+
+    /// Adds a shard; returns the global array after the last.
+    fn add(&mut self, ranges: &[Range<usize>], bytes: Vec<u8>) -> Result<Option<HostArray>> {
+        self.missing -= 1;
+        let host = if is_whole(ranges, &self.ty) {
+            HostArray::from_aligned(AlignedBytes::from_vec(bytes)?, self.ty.clone())?
+        } else {
+            let mut host = match self.host.take() {
+                Some(host) => host,
+                None => HostArray::try_zeros(self.ty.clone())?,
+            };
+            paste(&mut host, ranges, &bytes);
+            host
+        };
+        if self.missing > 0 {
+            self.host = Some(host);
+            return Ok(None);
+        }
+        if self.ty.dtype() == self.dtype {
+            Ok(Some(host))
+        } else {
+            host.to_float(self.dtype).map(Some)
+        }
+    }
+}
