@@ -3,7 +3,7 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{ConstParam, Member, ext::IdentExt};
+use syn::{ConstParam, Member, WherePredicate, ext::IdentExt};
 
 use crate::{
     input::{Input, Variant},
@@ -11,55 +11,51 @@ use crate::{
 };
 
 pub(crate) fn expand(input: &Input) -> TokenStream {
-    let Input {
-        parameters,
-        crate_path,
+    let header = Header::of(input);
+    let (family, tree) = (family_impl(input, &header), tree_impl(input, &header));
+    quote!(#family #tree)
+}
+
+/// Parts of the headers of both impls.
+struct Header<'a> {
+    /// Path of the module `tree`.
+    tree: TokenStream,
+    /// The leaf type of the derived type.
+    leaf: TokenStream,
+    constants: Vec<TokenStream>,
+    predicates: Vec<&'a WherePredicate>,
+}
+
+impl<'a> Header<'a> {
+    fn of(input: &'a Input) -> Self {
+        let crate_path = &input.crate_path;
+        let predicates = input.generics.where_clause.iter();
+        Header {
+            tree: quote!(#crate_path::tree),
+            // A wrapper without a leaf of its own has that of its subtrees.
+            leaf: match &input.parameters.leaf {
+                Some(leaf) => quote!(#leaf),
+                None => quote!(__Leaf),
+            },
+            constants: input.generics.const_params().map(without_default).collect(),
+            predicates: predicates.flat_map(|clause| &clause.predicates).collect(),
+        }
+    }
+}
+
+fn family_impl(input: &Input, header: &Header<'_>) -> TokenStream {
+    let Header {
+        tree,
+        constants,
+        predicates,
         ..
-    } = input;
-    let tree = quote!(#crate_path::tree);
-    let constants: Vec<_> = input.generics.const_params().map(without_default).collect();
-    let subtrees = &parameters.subtrees;
-    // A wrapper without a leaf of its own has that of its subtrees.
-    let leaf = match &parameters.leaf {
-        Some(leaf) => quote!(#leaf),
-        None => quote!(__Leaf),
-    };
-    let predicates = input.generics.where_clause.as_ref();
-    let predicates: Vec<_> = predicates
-        .iter()
-        .flat_map(|clause| &clause.predicates)
-        .collect();
-    let of = |leaf: TokenStream| {
-        input.with_arguments(&leaf, |subtree| quote!(#tree::Of<#subtree, #leaf>))
-    };
+    } = header;
+    let subtrees = &input.parameters.subtrees;
     let self_family = input.with_arguments(quote!(()), |subtree| quote!(#subtree));
     let family_of = input.with_arguments(
         quote!(__Mapped),
         |subtree| quote!(<#subtree as #tree::Family>::Of<__Mapped>),
     );
-    let family = input.with_arguments(
-        quote!(()),
-        |subtree| quote!(<#subtree as #tree::Tree>::Family),
-    );
-    let self_type = input.with_arguments(&leaf, |subtree| quote!(#subtree));
-    let of_mapped = of(quote!(__Mapped));
-    let of_ref = of(quote!(&#leaf));
-    let of_mut = of(quote!(&mut #leaf));
-
-    let as_ref = arms(input, |variant| {
-        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared))
-    });
-    let as_mut = arms(input, |variant| {
-        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Mutable))
-    });
-    let try_map = arms(input, |variant| {
-        let tree_with_leaves = variant.rebuilt_at_paths(|shape, value| mapped(shape, value, &tree));
-        quote!(::core::result::Result::Ok(#tree_with_leaves))
-    });
-    let visit = arms(input, |variant| {
-        variant.each_at_path(|shape, value| visited(shape, value, &tree))
-    });
-
     quote! {
         #[automatically_derived]
         impl<#(#subtrees: #tree::Family,)* #(#constants),*> #tree::Family for #self_family
@@ -77,7 +73,24 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
                 __bare
             }
         }
+    }
+}
 
+fn tree_impl(input: &Input, header: &Header<'_>) -> TokenStream {
+    let Header {
+        tree,
+        leaf,
+        constants,
+        predicates,
+    } = header;
+    let subtrees = &input.parameters.subtrees;
+    let family = input.with_arguments(
+        quote!(()),
+        |subtree| quote!(<#subtree as #tree::Tree>::Family),
+    );
+    let self_type = input.with_arguments(leaf, |subtree| quote!(#subtree));
+    let methods = tree_methods(input, tree, leaf);
+    quote! {
         #[automatically_derived]
         #[allow(unused_variables, clippy::all, clippy::pedantic)]
         impl<#leaf, #(#subtrees,)* #(#constants),*> #tree::Tree for #self_type
@@ -91,36 +104,62 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
             type Leaf = #leaf;
             type Family = #family;
 
-            fn from_tree(__tree: Self) -> Self {
-                __tree
-            }
+            #methods
+        }
+    }
+}
 
-            fn leaf_refs(&self) -> #of_ref {
-                match self { #as_ref }
-            }
+fn tree_methods(input: &Input, tree: &TokenStream, leaf: &TokenStream) -> TokenStream {
+    let of = |leaf: TokenStream| {
+        input.with_arguments(&leaf, |subtree| quote!(#tree::Of<#subtree, #leaf>))
+    };
+    let of_mapped = of(quote!(__Mapped));
+    let of_ref = of(quote!(&#leaf));
+    let of_mut = of(quote!(&mut #leaf));
 
-            fn leaf_refs_mut(&mut self) -> #of_mut {
-                match self { #as_mut }
-            }
+    let as_ref = arms(input, |variant| {
+        variant.rebuilt(|shape, value| borrowed(shape, value, tree, Borrow::Shared))
+    });
+    let as_mut = arms(input, |variant| {
+        variant.rebuilt(|shape, value| borrowed(shape, value, tree, Borrow::Mutable))
+    });
+    let try_map = arms(input, |variant| {
+        let tree_with_leaves = variant.rebuilt_at_paths(|shape, value| mapped(shape, value, tree));
+        quote!(::core::result::Result::Ok(#tree_with_leaves))
+    });
+    let visit = arms(input, |variant| {
+        variant.each_at_path(|shape, value| visited(shape, value, tree))
+    });
+    quote! {
+        fn from_tree(__tree: Self) -> Self {
+            __tree
+        }
 
-            fn try_map_at<__Mapped, __Error>(
-                self,
-                __at: &mut #tree::Path,
-                __f: &mut dyn ::core::ops::FnMut(
-                    &#tree::Path,
-                    #leaf,
-                ) -> ::core::result::Result<__Mapped, __Error>,
-            ) -> ::core::result::Result<#of_mapped, __Error> {
-                match self { #try_map }
-            }
+        fn leaf_refs(&self) -> #of_ref {
+            match self { #as_ref }
+        }
 
-            fn visit<'__a>(
-                &'__a self,
-                __at: &mut #tree::Path,
-                __f: &mut dyn ::core::ops::FnMut(&#tree::Path, &'__a #leaf),
-            ) {
-                match self { #visit }
-            }
+        fn leaf_refs_mut(&mut self) -> #of_mut {
+            match self { #as_mut }
+        }
+
+        fn try_map_at<__Mapped, __Error>(
+            self,
+            __at: &mut #tree::Path,
+            __f: &mut dyn ::core::ops::FnMut(
+                &#tree::Path,
+                #leaf,
+            ) -> ::core::result::Result<__Mapped, __Error>,
+        ) -> ::core::result::Result<#of_mapped, __Error> {
+            match self { #try_map }
+        }
+
+        fn visit<'__a>(
+            &'__a self,
+            __at: &mut #tree::Path,
+            __f: &mut dyn ::core::ops::FnMut(&#tree::Path, &'__a #leaf),
+        ) {
+            match self { #visit }
         }
     }
 }
