@@ -97,7 +97,15 @@ pub struct CompileCache {
     /// Bytes stored since the limit was last enforced; `None` if it never was.
     unchecked_bytes: Mutex<Option<u64>>,
     /// Programs that were found and are being loaded.
-    loading: Mutex<HashMap<ProgramKey, Loading>>,
+    loading: Mutex<HashMap<ProgramKey, Loads>>,
+}
+
+/// Loads of one program in progress, of several threads.
+#[derive(Debug)]
+struct Loads {
+    count: usize,
+    /// Removed with the last of them; `None` if the load is not marked.
+    marker: Option<Loading>,
 }
 
 /// A plugin's library.
@@ -210,15 +218,18 @@ impl CompileCache {
     /// Marks the load of a program. Returns false if the last load killed its process; the program
     /// is then removed, and may be inserted once more.
     fn begin_load(&self, key: &ProgramKey, name: &str) -> bool {
+        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loads) = loading.get_mut(key) {
+            loads.count += 1;
+            return true;
+        }
+        let mut begun = |marker| {
+            loading.insert(*key, Loads { count: 1, marker });
+            true
+        };
         match loading::begin(&self.named(key, LOADING)) {
-            Begun::Marked(marker) => {
-                self.loading
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(*key, marker);
-                true
-            }
-            Begun::Unmarked => true,
+            Begun::Marked(marker) => begun(Some(marker)),
+            Begun::Unmarked => begun(None),
             Begun::Died(_marker, by) => {
                 let note = self.named(key, ASIDE);
                 let times = loading::times_aside(&note) + 1;
@@ -238,11 +249,18 @@ impl CompileCache {
         }
     }
 
-    fn end_load(&self, key: &ProgramKey) -> Option<Loading> {
-        self.loading
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key)
+    /// Ends a load. Returns whether it was the last one in progress, and was marked.
+    fn end_load(&self, key: &ProgramKey) -> bool {
+        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(loads) = loading.get_mut(key) else {
+            return false;
+        };
+        loads.count -= 1;
+        let is_last = loads.count == 0;
+        is_last
+            && loading
+                .remove(key)
+                .is_some_and(|loads| loads.marker.is_some())
     }
 
     /// Logs once that writing failed; nothing more is written.
@@ -394,7 +412,7 @@ impl ProgramCache for CompileCache {
 
     fn loaded(&self, key: &ProgramKey) {
         if let Ok(key) = self.key_of(key)
-            && self.end_load(&key).is_some()
+            && self.end_load(&key)
         {
             // The load succeeded, so earlier deaths had another cause.
             _ = fs::remove_file(self.named(&key, ASIDE));

@@ -217,13 +217,28 @@ fn successful_load_leaves_no_marker() {
         names(directory.path()),
         [format!("{}.loading", key(1)), program.clone()]
     );
-    // Two at once, in this process or another.
-    assert!(found(&cache, 1).is_some() && found(&open(directory.path()), 1).is_some());
+    // Loads of another process.
+    assert!(found(&open(directory.path()), 1).is_some());
     cache.loaded(&key(1));
     assert_eq!(names(directory.path()), [program]);
     assert!(found(&cache, 1).is_some());
     cache.rejected(&key(1), &Error::invalid("load", "of another plugin"));
     assert_eq!(names(directory.path()), [""; 0]);
+}
+
+#[test]
+fn marker_stays_until_the_last_load_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = open(directory.path());
+    keep(&cache, 1, b"code");
+    let marker = directory.path().join(format!("{}.loading", key(1)));
+    for _thread in 0..2 {
+        assert!(found(&cache, 1).is_some());
+    }
+    cache.loaded(&key(1));
+    assert!(marker.exists(), "the other thread may still be killed");
+    cache.loaded(&key(1));
+    assert!(!marker.exists());
 }
 
 #[test]

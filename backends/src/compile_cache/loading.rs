@@ -23,13 +23,16 @@ const LONGEST_NOTE: usize = 64;
 pub(super) struct Loading {
     path: PathBuf,
     /// Holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        // While it is locked, so that other processes find it locked or removed.
-        _ = fs::remove_file(&self.path);
+        // While it is locked, so that other processes find it locked or removed. If it was removed
+        // already, the file of this name is the marker of another load.
+        if !is_unlinked(&self.file) {
+            _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -52,7 +55,7 @@ pub(super) fn begin(path: &Path) -> Begun {
     }
     let loading = |file| Loading {
         path: path.to_owned(),
-        _file: file,
+        file,
     };
     let created = File::options()
         .read(true)
@@ -130,6 +133,20 @@ mod tests {
         drop(first);
         assert!(!path.exists());
         assert!(matches!(begin(&path), Begun::Marked(_)));
+    }
+
+    #[test]
+    fn end_of_a_load_leaves_the_marker_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("marker");
+        let first = begin(&path);
+        // As `halite cache clear` does.
+        fs::remove_file(&path).unwrap();
+        let second = begin(&path);
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
     }
 
     #[test]
