@@ -106,7 +106,7 @@ fn structs_match_the_real_header() {
 }
 
 #[test]
-fn no_struct_of_the_real_header_is_missing() {
+fn every_struct_of_the_real_header_is_there() {
     let header = Header::get();
     let ours: BTreeSet<&str> = layouts().iter().map(|layout| layout.name).collect();
     let theirs: BTreeSet<&str> = header
@@ -223,7 +223,7 @@ fn every_number_is_the_one_of_the_real_header() {
 }
 
 #[test]
-fn a_struct_knows_its_size_in_each_version() {
+fn struct_sizes_grow_with_the_version() {
     use executable::PJRT_Executable_GetCompiledMemoryStats_Args as Stats;
     assert_eq!(
         [81, 90, 104].map(|minor| Stats::LAYOUT.end_at(minor)),

@@ -1,23 +1,19 @@
 //! Buffers: uploads, reads, copies, deletion.
 
-use std::{
-    collections::HashSet,
-    ffi::c_void,
-    mem::MaybeUninit,
-    ptr::NonNull,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+mod row_major;
+mod upload;
+
+use std::{collections::HashSet, ffi::c_void, mem::MaybeUninit, ptr::NonNull, sync::Arc};
 
 use halite_core::{
     Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement,
     Result, TensorType,
 };
-use halite_pjrt_sys::{buffer::*, error::PJRT_Error_Code, event::PJRT_Event};
+use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
 
+use self::row_major::RowMajor;
+pub(crate) use self::upload::{failed, upload};
 use crate::{PjrtEvent, client::Shared, handle::Handle};
-
-/// Alignment in bytes of host memory that XLA's CPU plugin can use in place.
-const ZERO_COPY_ALIGNMENT: usize = 64;
 
 /// Bytes on a device of a plugin. Dropping frees them once queued work no longer needs them.
 #[derive(Debug)]
@@ -87,7 +83,7 @@ impl PjrtBuffer {
         self.device
     }
 
-    /// Gives the memory back now, keeping the handle: any use afterwards is refused.
+    /// Frees the memory now and keeps the handle: any use afterwards is refused.
     ///
     /// # Errors
     /// Errors of the plugin; the handle counts as deleted nevertheless.
@@ -190,7 +186,7 @@ impl PjrtBuffer {
 enum CopyError {
     /// The plugin does not copy.
     Refused(Error),
-    /// It copies, and returns no event for the end.
+    /// The plugin copies, and returns no event for the end.
     NoEvent(Error),
 }
 
@@ -300,7 +296,7 @@ impl Buffer for PjrtBuffer {
                 .on(self.kind.client.platform_name())
                 .caused_by(error)
         })?;
-        // SAFETY: the memory is kept until the event is ready or the copy is refused, or for ever.
+        // SAFETY: the memory is kept until the event is ready or the copy is refused, or forever.
         match unsafe { self.copy_to_host(OP, bytes.as_mut_ptr()) } {
             Ok(copied) => {
                 if let Err(error) = copied.wait() {
@@ -428,124 +424,6 @@ impl Drop for PjrtBuffer {
     }
 }
 
-/// Queues a copy of host bytes to a place, or uses them in place where that is possible.
-pub(crate) fn upload(
-    client: &Arc<Shared>,
-    bytes: HostBytes<'_>,
-    ty: &TensorType,
-    to: Placement,
-) -> Result<PjrtBuffer> {
-    const OP: &str = "upload";
-    let needed = ty
-        .checked_bytes()
-        .map_err(|error| error.on(client.platform_name()))?;
-    let data = bytes.as_ref();
-    if data.len() != needed {
-        return Err(client.invalid(
-            OP,
-            format!("{} bytes given, {ty} needs {needed}", data.len()),
-        ));
-    }
-    let (device, memory) = client.memory(OP, to)?;
-    let shared = matches!(bytes, HostBytes::Shared(_));
-    let aligned = data.as_ptr().addr().is_multiple_of(ZERO_COPY_ALIGNMENT);
-    let in_host_memory = to.memory == MemoryKind::Device && client.quirks().shares_host_memory;
-    let semantics = match (
-        shared && !client.copies_uploads.load(Relaxed),
-        aligned && in_host_memory,
-    ) {
-        (false, _) => PJRT_HostBufferSemantics::kImmutableOnlyDuringCall,
-        (true, false) => PJRT_HostBufferSemantics::kImmutableUntilTransferCompletes,
-        (true, true) => PJRT_HostBufferSemantics::kImmutableZeroCopy,
-    };
-    let dims = dims_of(ty);
-    let mut args = PJRT_Client_BufferFromHostBuffer_Args {
-        client: client.raw(),
-        data: data.as_ptr().cast(),
-        r#type: buffer_type(ty.dtype()),
-        dims: dims.as_ptr(),
-        num_dims: dims.len(),
-        host_buffer_semantics: semantics,
-        device: device.raw(),
-        memory,
-        ..PJRT_Client_BufferFromHostBuffer_Args::new()
-    };
-    // SAFETY: the data is as long as the type and dense, and the device and memory are alive.
-    // Borrowed bytes are read before the call returns; shared ones are kept below until the plugin
-    // is done with them.
-    unsafe { client.call(OP, &mut args) }.map_err(|error| match error.kind() {
-        ErrorKind::OutOfMemory => client.with_memory(error, &[to.device]),
-        _ => error,
-    })?;
-    let buffer = PjrtBuffer::new(
-        client,
-        Handle::from_plugin(OP, args.buffer)?,
-        ty.clone(),
-        to,
-    );
-    let done =
-        NonNull::new(args.done_with_host_buffer).map(|event| PjrtEvent::new(client, OP, event));
-    match (bytes, done) {
-        // Whatever the result: after it, the plugin does not read the bytes.
-        (HostBytes::Shared(owner), Some(done)) => {
-            if let Err((_, keep)) = done.when_done(Box::new(move |_| drop(owner))) {
-                // A plugin that takes no callback never reports when it is done.
-                std::mem::forget(keep);
-            }
-        }
-        (HostBytes::Shared(owner), None)
-            if semantics != PJRT_HostBufferSemantics::kImmutableOnlyDuringCall =>
-        {
-            // The plugin keeps the bytes for an unknown time. They are never freed, and later
-            // uploads require a copy during the call.
-            std::mem::forget(owner.clone());
-            client.copies_uploads.store(true, Relaxed);
-            return upload(client, HostBytes::Shared(owner), ty, to);
-        }
-        // Without an event, what was copied during the call is done with.
-        _ => {}
-    }
-    Ok(buffer)
-}
-
-/// A buffer that is ready with an error.
-pub(crate) fn failed(
-    client: &Arc<Shared>,
-    ty: &TensorType,
-    to: Placement,
-    message: &str,
-) -> Result<PjrtBuffer> {
-    const OP: &str = "make failed buffer";
-    ty.checked_bytes()
-        .map_err(|error| error.on(client.platform_name()))?;
-    let (_, memory) = client.memory(OP, to)?;
-    let dims = dims_of(ty);
-    let order = RowMajor::of(ty.rank());
-    let mut layout = order.layout();
-    let mut args = PJRT_Client_CreateErrorBuffer_Args {
-        client: client.raw(),
-        error_code: PJRT_Error_Code::INTERNAL,
-        error_message: message.as_ptr().cast(),
-        error_message_size: message.len(),
-        shape_dims: dims.as_ptr(),
-        shape_num_dims: dims.len(),
-        shape_element_type: buffer_type(ty.dtype()),
-        // Without one, some plugins end the process when the buffer is read.
-        shape_layout: &mut layout,
-        memory,
-        ..PJRT_Client_CreateErrorBuffer_Args::new()
-    };
-    // SAFETY: the client and the memory are alive; message, dimensions and layout live during the
-    // call.
-    unsafe { client.call(OP, &mut args)? };
-    Ok(PjrtBuffer::new(
-        client,
-        Handle::from_plugin(OP, args.buffer)?,
-        ty.clone(),
-        to,
-    ))
-}
-
 /// Returns whether a plugin returned one buffer as several results, or an argument as a result.
 /// Each is owned, and would be freed twice.
 pub(crate) fn is_shared(results: &[*mut PJRT_Buffer], args: &[*mut PJRT_Buffer]) -> bool {
@@ -553,10 +431,6 @@ pub(crate) fn is_shared(results: &[*mut PJRT_Buffer], args: &[*mut PJRT_Buffer])
     results
         .iter()
         .any(|result| !result.is_null() && !seen.insert(result))
-}
-
-fn dims_of(ty: &TensorType) -> Vec<i64> {
-    ty.dims().iter().map(|&dim| dim as i64).collect()
 }
 
 fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> Result<PjrtEvent> {
@@ -570,45 +444,6 @@ fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> R
     NonNull::new(event)
         .map(|event| PjrtEvent::new(client, op, event))
         .ok_or_else(none)
-}
-
-/// The dimensions from the fastest varying to the slowest, of a row-major array.
-enum RowMajor {
-    Short([i64; 8], usize),
-    Long(Vec<i64>),
-}
-
-impl RowMajor {
-    fn of(rank: usize) -> Self {
-        const DESCENDING: [i64; 8] = [7, 6, 5, 4, 3, 2, 1, 0];
-        if rank <= 8 {
-            RowMajor::Short(DESCENDING, 8 - rank)
-        } else {
-            RowMajor::Long((0..rank as i64).rev().collect())
-        }
-    }
-
-    fn as_slice(&self) -> &[i64] {
-        match self {
-            RowMajor::Short(all, skip) => &all[*skip..],
-            RowMajor::Long(all) => all,
-        }
-    }
-
-    /// Points into `self`, which must outlive the result.
-    fn layout(&self) -> PJRT_Buffer_MemoryLayout {
-        let order = self.as_slice();
-        let tiled = PJRT_Buffer_MemoryLayout_Tiled {
-            minor_to_major: order.as_ptr(),
-            minor_to_major_size: order.len(),
-            ..PJRT_Buffer_MemoryLayout_Tiled::new()
-        };
-        PJRT_Buffer_MemoryLayout {
-            r#type: PJRT_Buffer_MemoryLayout_Type::Tiled,
-            value: PJRT_Buffer_MemoryLayout_Value { tiled },
-            ..PJRT_Buffer_MemoryLayout::new()
-        }
-    }
 }
 
 pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {

@@ -2,11 +2,11 @@
 //!
 //! A plugin calls back on threads that its own work needs. A callback that launches there blocks
 //! them: XLA's CPU plugin makes a launch wait for a free place and for threads of all devices, so a
-//! few callbacks that launch at once would wait for each other for ever. So the plugin's thread
-//! only puts the callback into a queue, and one thread of the client runs the queue in order. It
-//! may launch, and blocks nobody but later callbacks. What only signals
-//! ([`Event::notify_when_ready`]) skips the queue, as do those of
-//! [`Buffer::fetch`](halite_core::Buffer::fetch).
+//! few callbacks that launch at the same time would deadlock. So the plugin's thread only puts the
+//! callback into a queue, and one thread of the client runs the queue in order. A callback may
+//! launch, and blocks only later callbacks. Callbacks that only signal
+//! ([`Event::notify_when_ready`]) and those of [`Buffer::fetch`](halite_core::Buffer::fetch) skip
+//! the queue.
 //!
 //! [`Event::notify_when_ready`]: halite_core::Event::notify_when_ready
 

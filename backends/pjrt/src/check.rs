@@ -13,26 +13,44 @@ pub(crate) fn check_program(
     facts: &ProgramFacts,
     options: &CompileOptions,
 ) -> Result<(), String> {
-    if program.partitions == 0 || program.replicas == 0 {
-        let Program {
-            partitions,
-            replicas,
-            ..
-        } = program;
-        return Err(format!(
-            "has {replicas} replicas of {partitions} partitions, at least 1 device must run it"
-        ));
-    }
-    if program
-        .replicas
-        .checked_mul(program.partitions)
-        .is_none_or(|devices| devices > i32::MAX as usize)
-    {
-        return Err("needs more devices than have numbers".to_owned());
-    }
+    check_counts(program)?;
     if program.code.is_empty() {
         return Err("has no code".to_owned());
     }
+    check_annotations(program, facts)?;
+    check_flags(facts, &options.flags)?;
+    if let Some(reason) = refusal(&program.signature, &options.flags) {
+        return Err(reason);
+    }
+    if program.facts.is_none()
+        && let Some(reason) = refusal_of_code(&program.code)
+    {
+        return Err(reason);
+    }
+    check_donated(&program.signature)
+}
+
+/// Checks that at least one device runs the program, and that all can have ids.
+fn check_counts(program: &Program) -> Result<(), String> {
+    let (replicas, partitions) = (program.replicas, program.partitions);
+    if partitions == 0 || replicas == 0 {
+        return Err(format!(
+            "has {replicas} replicas of {partitions} partitions; at least 1 device must run it"
+        ));
+    }
+    let devices = replicas.checked_mul(partitions);
+    if devices.is_none_or(|devices| devices > i32::MAX as usize) {
+        return Err(format!(
+            "has {replicas} replicas of {partitions} partitions; a program runs on at most {} \
+             devices",
+            i32::MAX
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the annotations for partitioners.
+fn check_annotations(program: &Program, facts: &ProgramFacts) -> Result<(), String> {
     if facts.shardy && facts.gspmd {
         return Err(
             "mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each"
@@ -47,33 +65,25 @@ pub(crate) fn check_program(
             program.partitions
         ));
     }
-    for (name, _) in &options.flags {
+    Ok(())
+}
+
+/// Checks the names of compiler flags, and for flags that can end the process.
+fn check_flags(facts: &ProgramFacts, flags: &[(String, FlagValue)]) -> Result<(), String> {
+    for (name, value) in flags {
         if name.is_empty() || name.starts_with('-') {
             return Err(format!(
                 "flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"
             ));
         }
+        if facts.convolutions && may_crash_convolutions(name, value) {
+            return Err(format!(
+                "flag `{name}` on a program with convolutions can end the process; compile it \
+                 without this flag"
+            ));
+        }
     }
-    if let Some((name, _)) = options
-        .flags
-        .iter()
-        .find(|(name, value)| may_crash_convolutions(name, value))
-        && facts.convolutions
-    {
-        return Err(format!(
-            "flag `{name}` on a program with convolutions can end the process; compile it without \
-             this flag"
-        ));
-    }
-    if let Some(reason) = refusal(&program.signature, &options.flags) {
-        return Err(reason);
-    }
-    if program.facts.is_none()
-        && let Some(reason) = refusal_of_code(&program.code)
-    {
-        return Err(reason);
-    }
-    check_donated(&program.signature)
+    Ok(())
 }
 
 /// Returns whether a flag enables oneDNN, which was seen to end the process on programs with
@@ -100,8 +110,8 @@ pub(crate) fn check_donated(signature: &Signature) -> Result<(), String> {
     Ok(())
 }
 
-/// The devices for each replica and partition, all known and different. `first` is taken from if
-/// none are given.
+/// The devices for each replica and partition, all known and different: those of `given`, or else
+/// the first ones of `first`.
 pub(crate) fn assign(
     replicas: usize,
     partitions: usize,

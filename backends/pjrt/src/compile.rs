@@ -220,8 +220,8 @@ pub(crate) fn compile_code(
     compiled.unwrap_or_else(late)
 }
 
-/// Names the program, and keeps the compiler's text. A text that does not parse is `UNKNOWN` to
-/// XLA, and the caller's.
+/// Adds the program's name to the compiler's error. For a text that does not parse XLA returns
+/// `UNKNOWN`; it is the caller's mistake.
 pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
     let kind = match error.kind() {
         ErrorKind::Internal if op == "compile" && error.message().ends_with("(UNKNOWN)") => {

@@ -55,7 +55,7 @@ impl DeviceDescription {
 }
 
 impl PjrtDevice {
-    /// Its description.
+    /// The description.
     pub fn description(&self) -> &DeviceDescription {
         &self.description
     }
@@ -230,13 +230,6 @@ pub(crate) unsafe fn describe(
     // SAFETY: this function's condition; texts and attributes live as long as the description.
     unsafe {
         table.call(OP, &mut id)?;
-        let number = u32::try_from(id.id).map_err(|_| {
-            Error::new(
-                ErrorKind::Internal,
-                OP,
-                format!("the plugin gave a device the id {}", id.id),
-            )
-        })?;
         let process = table
             .call(OP, &mut process)
             .map_or(0, |()| process.process_index.max(0) as u32);
@@ -254,13 +247,21 @@ pub(crate) unsafe fn describe(
             Err(_) => Options::new(),
         };
         Ok(DeviceDescription {
-            id: DeviceId(number),
+            id: device_id(OP, id.id)?,
             process,
             kind,
             debug,
             attributes,
         })
     }
+}
+
+fn device_id(op: &'static str, id: i32) -> Result<DeviceId> {
+    let id = u32::try_from(id).map_err(|_| {
+        let message = format!("the plugin gave a device the id {id}, expected 0 or more");
+        Error::new(ErrorKind::Internal, op, message)
+    })?;
+    Ok(DeviceId(id))
 }
 
 impl PjrtDevice {

@@ -1,9 +1,9 @@
 //! Environment variables that plugins read, set while other threads may run.
 //!
 //! Plugins take much of their configuration from the environment alone, when they are loaded. The
-//! standard library's way to set a variable is unsafe beside other threads, because the C library
-//! moves or frees what they may be reading. Here nothing is moved or freed: a longer list is built
-//! beside the old one, and then published by storing one pointer.
+//! standard library's way to set a variable is unsafe while other threads run, because the C library
+//! moves or frees memory that they may be reading. Here nothing is moved or freed: a new list is
+//! built and then published by storing one pointer.
 
 use std::{
     ffi::{CString, c_char},
@@ -12,11 +12,11 @@ use std::{
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Sets those of `variables` that are not set; what the user chose stays. Where this system offers
-/// no safe way (other than Linux), nothing happens.
+/// Sets those of `variables` that are not set, so that the user's values stay. Does nothing on
+/// systems other than Linux, where no safe way is known.
 ///
-/// A process that changes its environment by other means while this runs breaks the rule of those
-/// means, which is that no other thread may look at it meanwhile.
+/// A process must not change its environment by other means at the same time: those require that no
+/// other thread reads it.
 pub(crate) fn set_missing(variables: &[(&str, &str)]) {
     let _held = ONE_AT_A_TIME.lock();
     let missing = variables
@@ -39,8 +39,7 @@ pub(crate) fn with_missing<R>(name: &str, value: &str, work: impl FnOnce() -> R)
     }
 }
 
-/// Runs `work` with a variable set, whatever the user set it to; the user's value is back
-/// afterwards.
+/// Runs `work` with a variable set in place of the user's value, which is restored afterwards.
 ///
 /// A value with a NUL byte, which no variable can hold, changes nothing.
 pub(crate) fn with_override<R>(name: &str, value: &[u8], work: impl FnOnce() -> R) -> R {
@@ -71,11 +70,11 @@ fn publish(change: impl FnOnce(&mut Vec<*mut c_char>)) {
         static mut environ: *mut *mut c_char;
     }
     // SAFETY: it is a pointer that lives as long as the process. The C library reads it with single
-    // loads, which an aligned store of a pointer never tears; who changes it in another way must be
-    // alone by that way's own rule.
+    // loads, which an aligned store of a pointer never tears. Other ways to change it require that
+    // no other thread uses it.
     let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
     let old = place.load(Ordering::Acquire);
-    // SAFETY: null, or an array ended by null, which nobody changes meanwhile (see above).
+    // SAFETY: null, or an array ended by null, which no other thread changes now (see above).
     let known = (0..).map_while(|index| unsafe {
         let entry = if old.is_null() {
             old.cast()
@@ -87,8 +86,8 @@ fn publish(change: impl FnOnce(&mut Vec<*mut c_char>)) {
     let mut list: Vec<*mut c_char> = known.collect();
     change(&mut list);
     list.push(std::ptr::null_mut());
-    // Neither list is ever freed: another thread may be reading the old one, and this one stands
-    // until the process ends. The C library frees only lists that it made itself.
+    // Neither list is ever freed: another thread may be reading the old one, and the new one is used
+    // until the process ends. The C library frees only its own lists.
     place.store(
         Box::leak(list.into_boxed_slice()).as_mut_ptr(),
         Ordering::Release,
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_hides_the_users_value_for_a_while() {
+    fn override_hides_the_users_value() {
         let read = || std::env::var("HALITE_TEST_OVERRIDE").ok();
         set_missing(&[("HALITE_TEST_OVERRIDE", "the user's")]);
         assert_eq!(

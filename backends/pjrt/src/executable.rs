@@ -19,8 +19,8 @@ use crate::{
     device::memory_kind,
     in_flight::Described,
     loaded::Loaded,
+    op_sharding::hlo_sharding_of,
     signature::{CompiledSignature, check_types},
-    tiling::tiling_of,
 };
 
 /// A program on the devices of a plugin's client.
@@ -178,7 +178,7 @@ impl Executable<Pjrt> for PjrtExecutable {
         let reported = self.program.output_shardings()?;
         Ok(ranks
             .enumerate()
-            .map(|(i, rank)| tiling_of(reported.get(i)?, rank, devices))
+            .map(|(i, rank)| hlo_sharding_of(reported.get(i)?, rank, devices))
             .collect())
     }
 

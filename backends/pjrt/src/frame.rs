@@ -56,75 +56,108 @@ pub fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 /// [`ErrorKind::InvalidArgument`] for other bytes, and for another identity, naming both;
 /// [`ErrorKind::Unsupported`] for one of another version; [`ErrorKind::Corrupt`] for a damaged one.
 pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> Result<&'a [u8]> {
-    let corrupt = |message: String| {
-        Error::new(
-            ErrorKind::Corrupt,
-            op,
-            format!("{message}; compile the program again"),
-        )
-    };
-    let cut = || {
-        corrupt(format!(
-            "the serialized program is truncated: {} bytes are left of it",
-            bytes.len()
-        ))
-    };
-
-    let (magic, rest) = bytes.split_at(bytes.len().min(MAGIC.len()));
-    if magic.is_empty() {
-        return Err(Error::invalid(
-            op,
-            "no bytes given, want what `serialize` returned",
-        ));
+    let frame = Frame::parse(bytes).map_err(|malformed| malformed.error(op, bytes.len()))?;
+    if Sha256::digest(&bytes[..bytes.len() - DIGEST])[..] != *frame.digest {
+        let message = "the serialized program is damaged: its SHA-256 is not the one written with \
+                       it; compile the program again";
+        return Err(Error::new(ErrorKind::Corrupt, op, message));
     }
-    if !MAGIC.starts_with(magic) {
-        let message = format!(
-            "these {} bytes are no serialized program; want what `serialize` returned",
-            bytes.len()
-        );
-        return Err(Error::invalid(op, message));
-    }
-    let (version, rest) = rest.split_first_chunk().ok_or_else(cut)?;
-    let version = u32::from_le_bytes(*version);
-    if version != VERSION {
-        let message = format!(
-            "the serialized program is in version {version} of the format, this halite reads \
-             {VERSION}; compile the program again"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, op, message));
-    }
-    let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
-    let (written_by, rest) = rest
-        .split_at_checked(u32::from_le_bytes(*length) as usize)
-        .ok_or_else(cut)?;
-    let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
-    let promised = u64::from_le_bytes(*length);
-    let there = rest.len().checked_sub(DIGEST).ok_or_else(cut)?;
-    if promised > there as u64 {
-        return Err(cut());
-    }
-    if promised < there as u64 {
-        return Err(corrupt(format!(
-            "{} bytes follow the serialized program",
-            there as u64 - promised
-        )));
-    }
-    let (payload, digest) = rest.split_at(there);
-    if Sha256::digest(&bytes[..bytes.len() - DIGEST])[..] != *digest {
-        return Err(corrupt(
-            "the serialized program is damaged: its SHA-256 is not the one written with it"
-                .to_owned(),
-        ));
-    }
-    if written_by != identity.as_bytes() {
-        let written_by = String::from_utf8_lossy(written_by);
+    if frame.identity != identity.as_bytes() {
+        let written_by = String::from_utf8_lossy(frame.identity);
         let message = format!(
             "the serialized program is machine code of [{written_by}], this is [{identity}]; \
              compile the program here"
         );
         return Err(Error::invalid(op, message));
     }
-    Ok(payload)
+    Ok(frame.payload)
+}
+
+/// The parts of a frame, before its digest and its identity are checked.
+struct Frame<'a> {
+    identity: &'a [u8],
+    payload: &'a [u8],
+    digest: &'a [u8],
+}
+
+/// Reason why bytes are not a frame.
+enum Malformed {
+    Empty,
+    OtherMagic,
+    OtherVersion(u32),
+    Truncated,
+    /// This number of bytes follows the frame.
+    TooLong(u64),
+}
+
+impl<'a> Frame<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let cut = || Malformed::Truncated;
+        let (magic, rest) = bytes.split_at(bytes.len().min(MAGIC.len()));
+        if magic.is_empty() {
+            return Err(Malformed::Empty);
+        }
+        if !MAGIC.starts_with(magic) {
+            return Err(Malformed::OtherMagic);
+        }
+        let (version, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+        let version = u32::from_le_bytes(*version);
+        if version != VERSION {
+            return Err(Malformed::OtherVersion(version));
+        }
+        let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let (identity, rest) = rest.split_at_checked(length).ok_or_else(cut)?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+        let promised = u64::from_le_bytes(*length);
+        let found = rest.len().checked_sub(DIGEST).ok_or_else(cut)?;
+        match (found as u64).checked_sub(promised) {
+            None => return Err(cut()),
+            Some(0) => {}
+            Some(surplus) => return Err(Malformed::TooLong(surplus)),
+        }
+        let (payload, digest) = rest.split_at(found);
+        Ok(Frame {
+            identity,
+            payload,
+            digest,
+        })
+    }
+}
+
+impl Malformed {
+    /// The error for bytes of this length.
+    fn error(self, op: &'static str, length: usize) -> Error {
+        let corrupt = |message: String| {
+            let message = format!("{message}; compile the program again");
+            Error::new(ErrorKind::Corrupt, op, message)
+        };
+        match self {
+            Malformed::Empty => {
+                Error::invalid(op, "no bytes given; expected the result of `serialize`")
+            }
+            Malformed::OtherMagic => {
+                let message = format!(
+                    "these {length} bytes are not a serialized program; expected the result of \
+                     `serialize`"
+                );
+                Error::invalid(op, message)
+            }
+            Malformed::OtherVersion(version) => {
+                let message = format!(
+                    "the serialized program is in version {version} of the format, this halite \
+                     reads {VERSION}; compile the program again"
+                );
+                Error::new(ErrorKind::Unsupported, op, message)
+            }
+            Malformed::Truncated => corrupt(format!(
+                "the serialized program is truncated: {length} bytes are left of it"
+            )),
+            Malformed::TooLong(surplus) => {
+                corrupt(format!("{surplus} bytes follow the serialized program"))
+            }
+        }
+    }
 }
 
 /// Identity of a build of a plugin: the size of its file, and the SHA-256 of its first and last
@@ -210,7 +243,7 @@ mod tests {
     const OP: &str = "load";
 
     #[test]
-    fn what_is_framed_comes_back() {
+    fn frame_round_trips() {
         for payload in [&b""[..], b"x", &[7; 1000]] {
             assert_eq!(unwrap(OP, "me", &wrap("me", payload)).unwrap(), payload);
         }

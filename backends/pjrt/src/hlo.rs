@@ -117,7 +117,7 @@ impl Shape {
     }
 }
 
-/// The fields of `HloModuleProtoWithConfig` that say what is computed.
+/// The fields of `HloModuleProtoWithConfig` that describe the computation.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ModuleWithConfig {
     #[prost(message, optional, tag = "1")]
@@ -206,7 +206,7 @@ impl Instruction {
         from_list.or_else(|| listed(&self.replica_groups))
     }
 
-    /// Its value, if it is a constant that is one integer.
+    /// The value of a constant that is one integer.
     pub(crate) fn integer(&self) -> Option<i64> {
         let literal = self
             .literal

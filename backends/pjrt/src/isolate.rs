@@ -1,9 +1,9 @@
 //! Isolated calls of a plugin, which may hang, throw or end the process.
 //!
 //! Opening a plugin and compiling run whole subsystems of a vendor's code, and are rare. They go
-//! through [`run`], on a thread of their own:
+//! through [`run`], on a separate thread:
 //!
-//! * A call that does not return is given up at its deadline; its thread is left behind.
+//! * A call that does not return is abandoned with its thread at its deadline.
 //! * A C++ exception that leaves the plugin becomes an error. Rust cannot catch it (`catch_unwind`
 //!   ends the process), so the thread reports it and never resumes the unwinding.
 //! * A call of `exit`, which would end the process with the plugin's status, ends it with a message

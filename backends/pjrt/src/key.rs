@@ -1,8 +1,8 @@
 //! Cache keys of programs: digests of all inputs of a compilation.
 //!
-//! A key with too much costs a compilation; one with too little gives wrong results. So it contains
-//! everything that is not known to be irrelevant. Of the text, only the source locations of
-//! operations are left out.
+//! A key of more than is needed costs a compilation, and a key of less gives wrong results. So it
+//! contains everything that is not known to be irrelevant; only the source locations of operations
+//! are left out.
 
 use std::{
     env,
@@ -72,7 +72,7 @@ const NUMBER_IN_JOB: &str = "node_id";
 #[derive(Debug)]
 pub(crate) struct EnvironmentFlags {
     at_load: [Option<String>; VARIABLES.len()],
-    /// Whether each variable has changed since.
+    /// True for each variable that has changed since.
     changed: [AtomicBool; VARIABLES.len()],
 }
 
@@ -133,7 +133,7 @@ impl EnvironmentFlags {
     }
 }
 
-/// The flags that a variable gives. `None` where programs must not be cached under them.
+/// The flags in a variable. `None` where programs must not be cached under them.
 ///
 /// XLA takes the value as a file name where it does not begin with `-`.
 fn effective_value(name: &str) -> Option<String> {
@@ -282,14 +282,14 @@ pub(crate) fn program_key(
         )
         .as_bytes(),
     );
-    // Its length is not known before, and it is the last.
+    // The last part, because its length is not known before.
     without_locations(&program.code, |piece| digest.update(piece));
     Some(ProgramKey(digest.finalize().into()))
 }
 
 /// Values of the variables that a client of `plugin` reads while it is created. Called while no
-/// other client is being created: some variables are set for as long as that takes, and what is
-/// compiled meanwhile has nothing to do with them.
+/// other client is being created: some variables are set only while one is, and no compilation at
+/// that time depends on them.
 pub(crate) fn client_variables(plugin: &Plugin) -> String {
     plugin.environment_flags().note_changes();
     CLIENT_VARIABLES
@@ -350,7 +350,7 @@ fn processor_model() -> String {
         "Features", // arm
         "isa",      // RISC-V
     ];
-    // A machine can have hundreds of processors, and the kernel takes its time for each.
+    // A machine can have hundreds of processors, and the kernel formats each slowly.
     const FIRST: u64 = 8 << 10;
     let mut text = String::new();
     let read =
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_a_flag_names_forbids_caching() {
+    fn flag_with_a_directory_forbids_caching() {
         let directory = tempfile::tempdir().unwrap();
         let flag =
             |name: &str| effective_flags(&format!("--{name}={}", directory.path().display()));

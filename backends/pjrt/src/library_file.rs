@@ -48,58 +48,38 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     }
 }
 
+/// Checks that a file is a shared library for this machine, and that it is as long as its headers
+/// declare.
 fn check_elf(
     file: &mut File,
     length: u64,
     path: &Path,
     unreadable: impl Fn(std::io::Error) -> Error,
 ) -> Result<()> {
-    let shown = path.display();
     let mut header = [0; 64];
     let got = read_up_to(file, 0, &mut header).map_err(&unreadable)?;
     if got < 4 || header[..4] != *b"\x7fELF" {
         let message = format!(
-            "{shown} is not a shared library ({length} bytes, no ELF header); is it a plugin's \
-             `.so`?"
+            "{} is not a shared library ({length} bytes, no ELF header); is it a plugin's `.so`?",
+            path.display()
         );
         return Err(Error::invalid(OP, message));
     }
     if got < header.len() {
         return Err(truncated(path, length, header.len() as u64));
     }
-    let (class, order) = (header[4], header[5]);
-    if class != 2 || order != 1 {
-        return Err(Error::invalid(
-            OP,
-            format!("{shown} is not a 64-bit little-endian library, which this machine needs"),
-        ));
-    }
-    let machine = u16_at(&header, 18);
-    if machine != this_machine() {
-        let message = format!(
-            "{shown} is for {}, this machine is {}; install the plugin built for this architecture",
-            machine_name(machine),
-            std::env::consts::ARCH,
-        );
-        return Err(Error::new(ErrorKind::Unsupported, OP, message));
-    }
-    if u16_at(&header, 16) != 3 {
-        return Err(Error::invalid(
-            OP,
-            format!("{shown} is an ELF file but not a shared library"),
-        ));
-    }
+    check_machine(&header, path)?;
 
-    // Segments are what is mapped; the section table stands at the end, so it tells a cut file
-    // best.
+    // Segments are what is mapped. The section table is at the end of most files, so it shows best
+    // that a file was truncated.
     let mut needed = 0;
-    for entry in table(file, length, path, Table::segments(&header), &unreadable)?.chunks_exact(56)
-    {
+    let segments = table(file, length, path, Table::segments(&header), &unreadable)?;
+    for entry in segments.chunks_exact(56) {
         needed = needed.max(u64_at(entry, 8).saturating_add(u64_at(entry, 32)));
     }
     const NOBITS: u32 = 8;
-    for entry in table(file, length, path, Table::sections(&header), &unreadable)?.chunks_exact(64)
-    {
+    let sections = table(file, length, path, Table::sections(&header), &unreadable)?;
+    for entry in sections.chunks_exact(64) {
         if u32_at(entry, 4) != NOBITS {
             needed = needed.max(u64_at(entry, 24).saturating_add(u64_at(entry, 32)));
         }
@@ -109,6 +89,33 @@ fn check_elf(
     } else {
         Ok(())
     }
+}
+
+/// Checks that an ELF header is that of a shared library for this machine.
+fn check_machine(header: &[u8; 64], path: &Path) -> Result<()> {
+    const SHARED_LIBRARY: u16 = 3;
+
+    let shown = path.display();
+    let (class, order) = (header[4], header[5]);
+    if class != 2 || order != 1 {
+        let message =
+            format!("{shown} is not a 64-bit little-endian library, which this machine needs");
+        return Err(Error::invalid(OP, message));
+    }
+    let machine = u16_at(header, 18);
+    if machine != this_machine() {
+        let message = format!(
+            "{shown} is for {}, this machine is {}; install the plugin built for this architecture",
+            machine_name(machine),
+            std::env::consts::ARCH,
+        );
+        return Err(Error::new(ErrorKind::Unsupported, OP, message));
+    }
+    if u16_at(header, 16) != SHARED_LIBRARY {
+        let message = format!("{shown} is an ELF file but not a shared library");
+        return Err(Error::invalid(OP, message));
+    }
+    Ok(())
 }
 
 /// One of the two tables of an ELF header.

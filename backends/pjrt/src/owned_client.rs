@@ -137,21 +137,22 @@ fn in_background(work: impl FnOnce() + Send + 'static) {
                 .iter()
                 .any(|thread| !thread.is_finished())
         };
-        // Not for ever: it may be such a thread, or one that it waits for, that ends the process.
+        // Not forever: the thread that ends the process may be one of them, or one that they wait
+        // for.
         while busy() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    // Each time: what was registered last is called first, and plugins register what takes them
-    // down when they are loaded and when they use a thing first. All that this work needs was
-    // registered before it. A second call finds nothing to wait for. If there is no room for it,
-    // the process may end under the thread, as if it were killed. SAFETY: `atexit` is C's own, and
+    // Each time: the last registered function is called first, and plugins register their own
+    // destructors when they are loaded and when they first use a subsystem. Those that this work
+    // needs were registered before it. A second call has nothing to wait for. If the function
+    // cannot be registered, the process may end while the thread runs, as if it were killed. SAFETY: `atexit` is C's own, and
     // the function lives as long as the program.
     _ = unsafe { atexit(wait) };
     let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     working.retain(|thread| !thread.is_finished());
-    // A machine that has no thread left keeps the client until it ends.
+    // If no thread can be created, the client stays until the process ends.
     working.extend(
         thread::Builder::new()
             .name("pjrt-destroy".into())
@@ -166,7 +167,7 @@ unsafe extern "C" {
 /// Failure of a call that had the plugin to itself.
 pub(crate) enum Alone {
     Failed(Error),
-    /// It did not return in time.
+    /// The call did not return in time.
     Late(Duration),
 }
 

@@ -44,12 +44,12 @@ pub struct Plugin {
     deadline: Duration,
 }
 
-/// The versions of StableHLO a plugin takes.
+/// The versions of StableHLO that a plugin accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StableHloVersions {
     /// The oldest portable artefact.
     pub minimum: [i64; 3],
-    /// The newest; also what the text is parsed as.
+    /// The newest, which text is parsed as.
     pub current: [i64; 3],
 }
 
@@ -58,7 +58,7 @@ pub struct StableHloVersions {
 pub struct Extension {
     /// The number of its type, as in `PJRT_Extension_Type`.
     pub number: u32,
-    /// Its size in bytes, which tells its entries.
+    /// The size in bytes, which determines its entries.
     pub size: usize,
 }
 
@@ -117,8 +117,8 @@ impl Plugin {
     /// which keeps XLA's own log off stderr, is set here where it is not (on Linux).
     ///
     /// # Errors
-    /// If the file is missing, truncated, for another machine or no plugin, if its version is too
-    /// old, if it refuses to initialise, or if it takes longer than it may.
+    /// If the file is missing, truncated, for another machine or not a plugin; if its version is too
+    /// old; if it cannot be initialized, or not within the deadline.
     pub fn load(path: impl AsRef<Path>) -> Result<&'static Plugin> {
         Self::load_path(path.as_ref(), &LoadOptions::default())
     }
@@ -270,7 +270,7 @@ impl Plugin {
         })
     }
 
-    /// Its extensions, in the order of its list.
+    /// The extensions, in the order of the plugin's list.
     pub fn extensions(&self) -> Vec<Extension> {
         self.table
             .extensions()
@@ -335,10 +335,8 @@ impl Plugin {
         Profiler::of(self)
     }
 
-    /// From now on, counts and times the calls of its functions: see
-    /// [`call_times`](Self::call_times).
-    ///
-    /// It cannot be turned off, and reads the clock twice per call.
+    /// Starts counting and timing the calls of the plugin's functions: see
+    /// [`call_times`](Self::call_times). This cannot be stopped, and reads the clock twice per call.
     pub fn time_calls(&self) {
         self.table.times.start();
     }
@@ -349,7 +347,7 @@ impl Plugin {
         self.table.times.called()
     }
 
-    /// Identity of the programs that it serializes.
+    /// Identity of the programs that the plugin serializes.
     pub(crate) fn identity(&self, platform: &str) -> String {
         identity(platform, self.api_version(), &self.build)
     }
@@ -363,7 +361,7 @@ impl Plugin {
         &self.table
     }
 
-    /// Its path, for messages.
+    /// The path, for messages.
     pub(crate) fn shown(&self) -> &'static str {
         self.shown
     }

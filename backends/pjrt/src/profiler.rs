@@ -1,7 +1,7 @@
 //! A plugin's own profiler: what the device did, kernel by kernel, as the vendor's tools read it.
 //!
 //! The functions are those of XLA's `profiler_c_api.h`, reached through PJRT's extension of type 1.
-//! The header says nothing of threads, so one thread creates, starts, stops, collects and destroys,
+//! The header does not mention threads, so one thread creates, starts, stops, collects and destroys,
 //! as in XLA's own use.
 
 use std::{
@@ -29,7 +29,7 @@ pub struct Profiler {
     functions: Functions,
 }
 
-/// A profiler that is recording. Dropping it throws away what it recorded.
+/// A profiler that is recording. Dropping it discards the recording.
 ///
 /// It stays on the thread that started it, because no plugin promises that another may stop it.
 ///
@@ -103,8 +103,8 @@ impl Profiler {
     /// # Errors
     /// Errors of the plugin, such as another profiler recording.
     pub fn start(self) -> Result<Profiling> {
-        // As JAX asks: host events down to those of XLA's runtime, all of the devices, the programs
-        // with them.
+        // As JAX does: host events down to those of XLA's runtime, all of the devices, and the
+        // programs.
         let options = ProfileOptions {
             host_tracer_level: 2,
             device_tracer_level: 1,
@@ -147,7 +147,7 @@ impl Profiler {
             error: error.as_ptr(),
             ..PLUGIN_Profiler_Error_Destroy_Args::new()
         };
-        // SAFETY: the error is alive until it is destroyed, and its words are copied before.
+        // SAFETY: the error is alive until it is destroyed, and its text is copied before.
         let words = unsafe {
             (self.functions.error_message)(&mut message);
             let words = text_of(
@@ -167,8 +167,8 @@ impl Profiler {
 }
 
 impl Profiling {
-    /// Ends recording, and gives what was recorded: a serialized `tensorflow.profiler.XSpace`. In a
-    /// file `DIR/plugins/profile/RUN/HOST.xplane.pb` it is what XProf and TensorBoard show.
+    /// Ends recording, and returns a serialized `tensorflow.profiler.XSpace`. XProf and TensorBoard
+    /// show it if it is in a file `DIR/plugins/profile/RUN/HOST.xplane.pb`.
     ///
     /// # Errors
     /// Errors of the plugin.
@@ -193,14 +193,15 @@ impl Profiling {
         let size = args.buffer_size_in_bytes;
         let mut bytes = zeroed(profiler.plugin.table().name(), size)?;
         if args.buffer.is_null() {
-            // As the header says: a second call fills the caller's bytes.
+            // As the header requires: a second call fills the caller's bytes.
             args.buffer = bytes.as_mut_ptr();
-            // SAFETY: as above, and the buffer has the size that the first call said.
+            // SAFETY: as above, and the buffer has the size that the first call returned.
             profiler.check("collect", unsafe {
                 (profiler.functions.collect_data)(&mut args)
             })?;
         } else {
-            // SAFETY: as plugins do it: so many bytes of theirs, until the profiler is destroyed.
+            // SAFETY: plugins return `size` bytes of their own, which live until the profiler is
+            // destroyed.
             unsafe { ptr::copy_nonoverlapping(args.buffer, bytes.as_mut_ptr(), size) };
         }
         bytes.truncate(message_length(&bytes));
@@ -223,7 +224,7 @@ impl Drop for Profiling {
         // does nothing.
         unsafe {
             let stopped = (functions.stop)(&mut stop);
-            // Nobody is left to tell; the words are freed.
+            // Nobody can handle the errors here; they are only freed.
             let _ = self.profiler.check("stop", stopped);
             let destroyed = (functions.destroy)(&mut destroy);
             let _ = self.profiler.check("destroy", destroyed);
@@ -270,7 +271,7 @@ fn message_length(bytes: &[u8]) -> usize {
     at
 }
 
-/// A number in base 128, lowest digits first, and how many bytes it takes.
+/// A number in base 128, lowest digits first, and its length in bytes.
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (index, byte) in bytes.iter().enumerate().take(10) {

@@ -15,7 +15,7 @@ pub(crate) struct Quirks {
     pub(crate) reads_libtpu_args: bool,
     /// `minimum` and `maximum` drop NaN unless `xla_cpu_enable_fast_min_max` is off.
     pub(crate) min_max_drops_nan: bool,
-    /// Fuses dots of `bf16` with the YNN library, as `xla_cpu_experimental_ynn_fusion_type` says.
+    /// Fuses dots of `bf16` with the YNN library, as `xla_cpu_experimental_ynn_fusion_type` sets.
     pub(crate) fuses_with_ynn: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::c_int,
+    mem::offset_of,
     path::{Path, PathBuf},
     ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
@@ -22,6 +23,10 @@ use halite_pjrt_sys::{
         PJRT_Shardings_Extension,
     },
 };
+#[cfg(not(unix))]
+use libloading::Library;
+#[cfg(unix)]
+use libloading::os::unix::Library;
 
 use crate::{
     call_times::CallTimes,
@@ -33,12 +38,50 @@ use crate::{
 /// Libraries whose constructors are running, in the order of their loads.
 pub(crate) static IN_LOADER: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// Opens a library, which is in [`IN_LOADER`] while its constructors run.
+fn open_registered(path: &Path) -> Result<Library> {
+    let in_loader = || IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner);
+    in_loader().push(path.to_owned());
+    let opened = open(path);
+    in_loader().retain(|other| other != path);
+    opened.map_err(|error| {
+        let message = format!(
+            "{} cannot be loaded; install the library it lacks, or fetch it again if it is damaged",
+            path.display()
+        );
+        // The source has the loader's own message.
+        let source = std::error::Error::source(&error).unwrap_or(&error);
+        Error::new(ErrorKind::Unavailable, OP, message).caused_by(source.to_string())
+    })
+}
+
+/// The size of a table in bytes, and its version; the size alone if it holds no function.
+///
+/// # Safety
+///
+/// * `table` is the table of a plugin.
+unsafe fn size_and_version(table: NonNull<PJRT_Api>) -> Result<(usize, (i32, i32)), usize> {
+    // SAFETY: every version of the table begins with its size.
+    let size = unsafe { table.cast::<usize>().read() };
+    if size < offset_of!(PJRT_Api, PJRT_Error_Destroy) {
+        return Err(size);
+    }
+    let number = |offset| {
+        let offset = offset_of!(PJRT_Api, pjrt_api_version) + offset;
+        // SAFETY: the version stands before the first function, which the table reaches.
+        unsafe { table.cast::<u8>().add(offset).cast::<c_int>().read() }
+    };
+    let major = number(offset_of!(PJRT_Api_Version, major_version));
+    let minor = number(offset_of!(PJRT_Api_Version, minor_version));
+    Ok((size, (major, minor)))
+}
+
 /// The functions of a plugin, each read only if the table is long enough to have it.
 pub(crate) struct Table {
     start: NonNull<PJRT_Api>,
     size: usize,
     pub(crate) version: (i32, i32),
-    /// For errors: the file's name.
+    /// The file's name, for errors.
     name: Arc<str>,
     pub(crate) times: CallTimes,
 }
@@ -50,36 +93,21 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
+    /// Loads the plugin at `path`, and reads its table.
     pub(crate) fn of_library(path: &Path) -> Result<Table> {
         let shown = path.display();
-        let in_loader = || IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner);
-        in_loader().push(path.to_owned());
-        let opened = open(path);
-        in_loader().retain(|other| other != path);
-        let library = opened.map_err(|error| {
-            let message = format!(
-                "{shown} cannot be loaded; install the library it lacks, or \
-             fetch it again if it is damaged"
-            );
-            // The source has the loader's own message.
-            let words = std::error::Error::source(&error)
-                .unwrap_or(&error)
-                .to_string();
-            Error::new(ErrorKind::Unavailable, OP, message).caused_by(words)
-        })?;
+        let library = open_registered(path)?;
         // SAFETY: the symbol has this type in every plugin.
-        let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }.map(|symbol| *symbol).map_err(|_| {
-            Error::invalid(
-                OP,
-                format!(
-                    "{shown} is a library but not a PJRT plugin: it has no `{GET_PJRT_API}`; pass \
-                     the path of the plugin itself"
-                ),
-            )
-        });
+        let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }.map(|symbol| *symbol);
         // Its constructors ran and may have started threads: it stays, plugin or not.
         std::mem::forget(library);
-        let get = get?;
+        let get = get.map_err(|_| {
+            let message = format!(
+                "{shown} is a library but not a PJRT plugin: it has no `{GET_PJRT_API}`; pass the \
+                 path of the plugin itself"
+            );
+            Error::invalid(OP, message)
+        })?;
         let boundary = Boundary {
             plugin: &shown.to_string(),
             function: GET_PJRT_API,
@@ -88,40 +116,21 @@ impl Table {
         let start = unsafe { get() };
         std::mem::forget(boundary);
         let start = NonNull::new(start.cast_mut()).ok_or_else(|| {
-            Error::invalid(
-                OP,
-                format!("{shown} returned no table of functions; use another build of it"),
-            )
+            let message =
+                format!("{shown} returned no table of functions; use another build of it");
+            Error::invalid(OP, message)
         })?;
-        // SAFETY: every version of the table begins with its size and, 16 bytes on, the version.
-        let (size, major, minor) = unsafe {
-            let size = start.cast::<usize>().read();
-            if size < std::mem::offset_of!(PJRT_Api, PJRT_Error_Destroy) {
-                return Err(Error::invalid(
-                    OP,
-                    format!("{shown} has a table of {size} bytes, which holds no function"),
-                ));
-            }
-            let version = start
-                .cast::<u8>()
-                .add(std::mem::offset_of!(PJRT_Api, pjrt_api_version));
-            let number = |offset| version.add(offset).cast::<c_int>().read();
-            let major = number(std::mem::offset_of!(PJRT_Api_Version, major_version));
-            (
-                size,
-                major,
-                number(std::mem::offset_of!(PJRT_Api_Version, minor_version)),
-            )
-        };
-        let name = path
-            .file_name()
-            .unwrap_or(path.as_os_str())
-            .to_string_lossy();
+        // SAFETY: the plugin returned it as its table.
+        let (size, version) = unsafe { size_and_version(start) }.map_err(|size| {
+            let message = format!("{shown} has a table of {size} bytes, which holds no function");
+            Error::invalid(OP, message)
+        })?;
+        let name = path.file_name().unwrap_or(path.as_os_str());
         let table = Table {
             start,
             size,
-            version: (major, minor),
-            name: name.into(),
+            version,
+            name: name.to_string_lossy().into(),
             times: CallTimes::new(),
         };
         table.check_version(path)?;
@@ -193,8 +202,8 @@ impl Table {
             format!(" and {} more", more.len())
         };
         let message = format!(
-            "{} (PJRT {major}.{minor}) lacks {}{more}, without which nothing works; use a \
-             complete build of it",
+            "{} (PJRT {major}.{minor}) lacks {}{more}, which halite needs; use a complete build of \
+             it",
             path.display(),
             some.join(", ")
         );
@@ -224,8 +233,8 @@ impl Table {
         unsafe { self.check(op, error) }
     }
 
-    /// Calls a function that frees something. What it returns cannot be acted upon; a missing one
-    /// leaks.
+    /// Calls a function that frees something. Its error cannot be handled and is dropped; if the
+    /// plugin lacks the function, the object is leaked.
     ///
     /// # Safety
     ///
@@ -253,7 +262,7 @@ impl Table {
         _: &A,
     ) -> Option<unsafe extern "C-unwind" fn(*mut A) -> A::Return> {
         let entry = self.entry(A::SLOT.offset)?;
-        // SAFETY: `Call` says that the entry at this offset has this type.
+        // SAFETY: by `Call`, the entry at this offset has this type.
         Some(unsafe {
             std::mem::transmute::<NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> A::Return>(
                 entry,
@@ -297,7 +306,7 @@ impl Table {
             let field = self
                 .start
                 .cast::<u8>()
-                .add(std::mem::offset_of!(PJRT_Api, extension_start));
+                .add(offset_of!(PJRT_Api, extension_start));
             field.cast::<*mut PJRT_Extension_Base>().read()
         };
         let mut next = NonNull::new(first);
@@ -356,16 +365,16 @@ impl ExtensionTable for PJRT_FFI_Extension {
 }
 
 #[cfg(unix)]
-fn open(path: &Path) -> Result<libloading::os::unix::Library, libloading::Error> {
-    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+fn open(path: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
     // Local, so that two plugins with the same symbols inside do not meet. SAFETY: loading runs the
     // library's constructors; the caller of `Plugin::load` chose to trust the file.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
 }
 
 #[cfg(not(unix))]
-fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
+fn open(path: &Path) -> Result<Library, libloading::Error> {
     // SAFETY: loading runs the library's constructors; the caller of `Plugin::load` chose to trust
     // the file.
-    unsafe { libloading::Library::new(path) }
+    unsafe { Library::new(path) }
 }

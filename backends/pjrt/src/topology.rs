@@ -139,7 +139,7 @@ impl Topology {
         }
     }
 
-    /// Its devices, in id order.
+    /// The devices, in id order.
     ///
     /// # Errors
     /// If the plugin cannot describe them.
@@ -227,6 +227,9 @@ impl Topology {
 
     /// Compiles for these devices without having them. Empty `options.devices` means the first
     /// ones.
+    ///
+    /// The compiler runs in this process, and ends it if it aborts: a program that must survive
+    /// that compiles in a child process, as `halite plan` does (decision 0028).
     ///
     /// # Errors
     /// Errors of the compiler; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the

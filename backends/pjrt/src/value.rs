@@ -193,7 +193,7 @@ pub(crate) unsafe fn from_named(
     // SAFETY: the caller's condition, also for the texts and lists below.
     let values = unsafe { slice_of(plugin, values, count)? };
     let read = |value: &PJRT_NamedValue| {
-        // SAFETY: `type` says which member of the union is set.
+        // SAFETY: `type` tells which member of the union is set.
         let read = unsafe {
             match value.r#type {
                 PJRT_NamedValue_Type::kString => {

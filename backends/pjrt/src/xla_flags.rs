@@ -4,7 +4,7 @@
 //! A collective on the CPU ends the process if its devices arrive more than 40 seconds apart, as
 //! devices with uneven work on a busy machine do. The limit is
 //! `xla_cpu_collective_call_terminate_timeout_seconds`; the compile option of that name has no
-//! effect, so it is raised here. How long a caller waits for results has a limit of its own: see
+//! effect, so it is raised here. A caller's wait for results has another limit: see
 //! `Pjrt::set_wait_limit`.
 
 use std::{

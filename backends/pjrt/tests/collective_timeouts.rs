@@ -161,7 +161,7 @@ fn printed(output: &Output) -> String {
 const A_YEAR: &str = "limit: Some(31536000)";
 
 #[test]
-fn collectives_may_wait_a_year_unless_told_otherwise() {
+fn collectives_may_wait_a_year_by_default() {
     let text = printed(&run_child("0", None));
     assert!(text.contains(A_YEAR), "{text}");
     assert!(text.contains("sum is right: true"), "{text}");
@@ -182,7 +182,7 @@ fn flags_of_the_user_stay_beside_the_lifted_limit() {
 }
 
 #[test]
-fn a_flag_file_of_the_user_is_read() {
+fn users_flag_file_is_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(&file, "\n--xla_cpu_enable_fast_math=true\n").unwrap();
     let path = file.path().to_str().unwrap();
@@ -198,7 +198,7 @@ fn a_flag_file_of_the_user_is_read() {
 }
 
 #[test]
-fn a_limit_of_the_user_stays() {
+fn users_limit_stays() {
     let flags = "--xla_cpu_collective_call_terminate_timeout_seconds=2 \
      --xla_cpu_collective_call_warn_stuck_timeout_seconds=1";
     // It does not take that long: the process ends after two or three seconds.

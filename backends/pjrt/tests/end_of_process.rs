@@ -64,7 +64,7 @@ fn end_while_compiling(milliseconds: u32) -> Output {
 }
 
 #[test]
-fn the_end_of_a_process_waits_for_a_compiler() {
+fn end_of_a_process_waits_for_a_compiler() {
     let output = end_while_compiling(1000);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
 }

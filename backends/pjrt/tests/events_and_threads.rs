@@ -76,7 +76,7 @@ fn callback_outlives_its_client() {
 }
 
 #[test]
-fn an_event_that_failed_long_ago_still_gives_its_error() {
+fn event_keeps_its_error() {
     let client = cpu(1);
     let failed = client
         .failed_buffer(&f32s(&[2]), DeviceId(0).into(), "out of luck")
@@ -103,7 +103,7 @@ fn an_event_that_failed_long_ago_still_gives_its_error() {
 }
 
 #[test]
-fn a_panic_in_a_callback_harms_nobody() {
+fn panic_in_a_callback_is_contained() {
     let client = cpu(1);
     let there = upload(&client, &[1.0f32], &[1], 0);
     let (send, receive) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! What cannot be loaded is refused with the file and the reason; what can, is loaded once.
+//! Files that cannot be loaded are refused with the path and the reason; others are loaded once.
 
 mod common;
 
@@ -11,27 +11,27 @@ use std::{
 };
 
 use common::*;
-use halite_core::{Backend, CompileOptions, Error, ErrorKind, Executable};
-use halite_pjrt::{LoadOptions, Plugin};
+use halite_core::{Arg, Backend, CompileOptions, Error, ErrorKind, Executable};
+use halite_pjrt::{LoadOptions, Pjrt, Plugin};
 use tempfile::TempDir;
 
 #[test]
-fn a_missing_file_is_refused_with_its_path() {
+fn missing_file_is_refused_with_its_path() {
     let error = refused(Path::new("/nowhere/plugin.so"));
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().contains("/nowhere/plugin.so"), "{error}");
 }
 
 #[test]
-fn a_directory_is_refused() {
+fn directory_is_refused() {
     let error = refused(directory().path());
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("is not a file"), "{error}");
 }
 
-/// The load is left to a thread: if it waits for the pipe's other end, it waits for ever.
+/// The load runs on a thread: if it opened the pipe, it would wait forever for the other end.
 #[test]
-fn a_pipe_is_refused_at_once() {
+fn pipe_is_refused_at_once() {
     let directory = directory();
     let pipe = directory.path().join("pipe.so");
     let made = Command::new("sh")
@@ -45,13 +45,13 @@ fn a_pipe_is_refused_at_once() {
     std::thread::spawn(move || send.send(refused(&pipe)));
     let error = receive
         .recv_timeout(std::time::Duration::from_secs(60))
-        .expect("a pipe is not waited for");
+        .expect("the load waits for the pipe");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("is not a file"), "{error}");
 }
 
 #[test]
-fn a_file_that_is_no_library_is_refused() {
+fn file_that_is_not_a_library_is_refused() {
     let directory = directory();
     for (name, bytes) in [
         ("empty.so", &b""[..]),
@@ -68,9 +68,9 @@ fn a_file_that_is_no_library_is_refused() {
 }
 
 #[test]
-fn a_truncated_plugin_is_refused_with_both_sizes() {
+fn truncated_plugin_is_refused_with_both_sizes() {
     let directory = directory();
-    let whole = build(&directory, "whole", "int nothing(void) { return 0; }");
+    let whole = build(directory.path(), "whole", "int nothing(void) { return 0; }");
     let bytes = fs::read(&whole).unwrap();
     // Within the header, within the segments, and one byte short of the section table's end.
     for length in [10, 63, 200, bytes.len() / 2, bytes.len() - 1] {
@@ -86,15 +86,15 @@ fn a_truncated_plugin_is_refused_with_both_sizes() {
 }
 
 #[test]
-fn a_plugin_with_impossible_headers_is_refused() {
+fn plugin_with_impossible_headers_is_refused() {
     let directory = directory();
     let bytes = fs::read(build(
-        &directory,
+        directory.path(),
         "whole",
         "int nothing(void) { return 0; }",
     ))
     .unwrap();
-    // The tables' places and the sizes of their entries.
+    // Offsets of the tables, and the sizes of their entries.
     for (at, value) in [
         (32, 0xff),
         (39, 0x7f),
@@ -111,10 +111,10 @@ fn a_plugin_with_impossible_headers_is_refused() {
 }
 
 #[test]
-fn a_plugin_for_another_machine_is_refused_by_name() {
+fn plugin_for_another_machine_is_refused_by_name() {
     let directory = directory();
     let mut bytes = fs::read(build(
-        &directory,
+        directory.path(),
         "whole",
         "int nothing(void) { return 0; }",
     ))
@@ -137,9 +137,13 @@ fn a_plugin_for_another_machine_is_refused_by_name() {
 }
 
 #[test]
-fn a_library_that_is_no_plugin_is_refused() {
+fn library_that_is_not_a_plugin_is_refused() {
     let directory = directory();
-    let library = build(&directory, "library", "int nothing(void) { return 0; }");
+    let library = build(
+        directory.path(),
+        "library",
+        "int nothing(void) { return 0; }",
+    );
     let error = refused(&library);
     assert!(
         error
@@ -150,10 +154,10 @@ fn a_library_that_is_no_plugin_is_refused() {
 }
 
 #[test]
-fn a_library_that_lacks_another_is_refused() {
+fn library_that_lacks_another_is_refused() {
     let directory = directory();
     let code = "extern int from_elsewhere(void); int GetPjrtApi(void) { return from_elsewhere(); }";
-    let error = refused(&build(&directory, "lacks", code));
+    let error = refused(&build(directory.path(), "lacks", code));
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("from_elsewhere"), "{error}");
 }
@@ -171,7 +175,7 @@ fn plugin_of_another_version_is_refused() {
                 {{ sizeof api, 0, 24, 0, {major}, {minor}, {{ 0 }} }};
             void* GetPjrtApi(void) {{ return &api; }}"
         );
-        let error = refused(&build(&directory, &format!("v{major}"), &code));
+        let error = refused(&build(directory.path(), &format!("v{major}"), &code));
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(
             error
@@ -184,13 +188,13 @@ fn plugin_of_another_version_is_refused() {
 }
 
 #[test]
-fn a_plugin_with_holes_is_refused_with_their_names() {
+fn plugin_without_functions_is_refused_with_their_names() {
     let code = "#include <stddef.h>
         struct { size_t size; void* ext; size_t vsize; void* vext; int major, minor; void* slots[138]; } api =
             { sizeof api, 0, 24, 0, 0, 100, { 0 } };
         void* GetPjrtApi(void) { return &api; }";
     let directory = directory();
-    let error = refused(&build(&directory, "holes", code));
+    let error = refused(&build(directory.path(), "holes", code));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
         error
@@ -200,12 +204,12 @@ fn a_plugin_with_holes_is_refused_with_their_names() {
     );
 
     let none = "void* GetPjrtApi(void) { return 0; }";
-    let error = refused(&build(&directory, "null", none));
+    let error = refused(&build(directory.path(), "null", none));
     assert!(error.message().contains("returned no table"), "{error}");
 }
 
 #[test]
-fn the_same_file_is_loaded_once_by_whatever_path() {
+fn file_is_loaded_once_by_any_path() {
     let directory = directory();
     let link = directory.path().join("link.so");
     symlink(cpu_plugin(), &link).unwrap();
@@ -223,7 +227,7 @@ fn the_same_file_is_loaded_once_by_whatever_path() {
 }
 
 #[test]
-fn a_plugin_says_what_it_is() {
+fn plugin_reports_versions_extensions_attributes() {
     let plugin = Plugin::load(cpu_plugin()).unwrap();
     let (major, minor) = plugin.api_version();
     assert!(major == 0 && minor >= 81, "{major}.{minor}");
@@ -249,14 +253,13 @@ fn a_plugin_says_what_it_is() {
 }
 
 /// The real plugin behind a table that ends early, as an older plugin's does.
-#[test]
-fn shorter_table_of_functions_works() {
-    let directory = directory();
+fn shorter(directory: &TempDir) -> &'static Plugin {
     let code = format!(
         "#include <dlfcn.h>
         #include <stddef.h>
         #include <string.h>
-        static struct {{ size_t size; void* ext; size_t vsize; void* vext; int major, minor; void* slots[138]; }} api;
+        static struct {{ size_t size; void* ext; size_t vsize; void* vext; int major, minor;
+                         void* slots[138]; }} api;
         void* GetPjrtApi(void) {{
             void* real = dlopen(\"{}\", RTLD_NOW | RTLD_LOCAL);
             if (!real) return 0;
@@ -268,44 +271,57 @@ fn shorter_table_of_functions_works() {
         }}",
         cpu_plugin().display()
     );
-    let plugin = Plugin::load(build(&directory, "shorter", &code)).unwrap();
-    assert_eq!(plugin.api_version(), (0, 58));
-    assert!(
-        plugin
-            .missing_functions()
-            .contains(&"PJRT_TopologyDescription_Fingerprint"),
-        "{:?}",
-        plugin.missing_functions()
-    );
+    Plugin::load(build(directory.path(), "shorter", &code)).unwrap()
+}
 
+#[test]
+fn shorter_table_of_functions_works() {
+    let directory = directory();
+    let plugin = shorter(&directory);
+    assert_eq!(plugin.api_version(), (0, 58));
     let client = plugin.client(vec![]).unwrap();
-    let add = client
-        .compile(&add(4, true), &CompileOptions::default())
-        .unwrap();
+    let add = compile(&client, &add(4, true));
     let one = upload(&client, &[1.0f32; 4], &[4], 0);
     let two = upload(&client, &[2.0f32; 4], &[4], 0);
-    let sum = run(
-        &add,
-        vec![
-            halite_core::Arg::Borrow(&one),
-            halite_core::Arg::Borrow(&two),
-        ],
-    )
-    .unwrap();
+    let sum = run(&add, vec![Arg::Borrow(&one), Arg::Borrow(&two)]).unwrap();
     assert_eq!(read::<f32>(&sum[0]), [3.0; 4]);
     assert_eq!(read::<f32>(&one), [1.0; 4]);
     assert!(add.memory().is_ok());
+}
 
-    // Its programs are its own: another plugin would run their machine code unseen.
+#[test]
+fn functions_beyond_the_table_are_unsupported() {
+    let directory = directory();
+    let plugin = shorter(&directory);
+    let missing = plugin.missing_functions();
+    assert!(
+        missing.contains(&"PJRT_TopologyDescription_Fingerprint"),
+        "{missing:?}"
+    );
+    let client = plugin.client(vec![]).unwrap();
+    let error = client.topology().unwrap().fingerprint().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(
+        error.message().contains(
+            "(PJRT 0.58) has no PJRT_TopologyDescription_Fingerprint, which came with 0.101"
+        ),
+        "{error}"
+    );
+}
+
+/// Another plugin would run its machine code without noticing.
+#[test]
+fn programs_of_another_plugin_are_refused() {
+    let directory = directory();
+    let client = shorter(&directory).client(vec![]).unwrap();
+    let add = compile(&client, &add(4, true));
+    let serialized = add.serialize().unwrap();
+    let load = |client: &Pjrt| {
+        let options = CompileOptions::default();
+        client.load(&serialized, &"add".into(), add.signature(), &options)
+    };
     let real = cpu(1);
-    let error = real
-        .load(
-            &add.serialize().unwrap(),
-            &"add".into(),
-            add.signature(),
-            &CompileOptions::default(),
-        )
-        .unwrap_err();
+    let error = load(&real).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let (major, minor) = real.plugin().api_version();
     let both = [
@@ -316,24 +332,7 @@ fn shorter_table_of_functions_works() {
         both.iter().all(|name| error.message().contains(name)),
         "{error}"
     );
-    let again = client
-        .load(
-            &add.serialize().unwrap(),
-            &"add".into(),
-            add.signature(),
-            &CompileOptions::default(),
-        )
-        .unwrap();
-    assert_eq!(again.signature(), add.signature());
-
-    let error = client.topology().unwrap().fingerprint().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(
-        error.message().contains(
-            "(PJRT 0.58) has no PJRT_TopologyDescription_Fingerprint, which came with 0.101"
-        ),
-        "{error}"
-    );
+    assert_eq!(load(&client).unwrap().signature(), add.signature());
 }
 
 #[test]
@@ -378,32 +377,12 @@ fn write(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Compiles C code as a shared library.
-fn build(directory: &TempDir, name: &str, code: &str) -> PathBuf {
-    let source = write(directory, &format!("{name}.c"), code.as_bytes());
-    let library = directory.path().join(format!("{name}.so"));
-    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built = Command::new(cc)
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(&source)
-        .arg("-ldl")
-        .output()
-        .unwrap();
-    assert!(
-        built.status.success(),
-        "{}",
-        String::from_utf8_lossy(&built.stderr)
-    );
-    library
-}
-
 #[test]
 fn hanging_plugin_is_abandoned_at_the_deadline() {
     let directory = directory();
     let code = "#include <unistd.h>
         void* GetPjrtApi(void) { sleep(20); return 0; }";
-    let path = build(&directory, "sleeper", code);
+    let path = build(directory.path(), "sleeper", code);
     let options = LoadOptions {
         deadline: Duration::from_millis(200),
         ..LoadOptions::default()
@@ -420,10 +399,10 @@ fn hanging_plugin_is_abandoned_at_the_deadline() {
     }
     assert!(
         started.elapsed() < Duration::from_secs(15),
-        "others are not held up by it: {:?}",
+        "it blocks others: {:?}",
         started.elapsed()
     );
-    // Nor are other plugins.
+    // It does not block other plugins.
     Plugin::load(cpu_plugin()).unwrap();
 }
 
@@ -439,7 +418,7 @@ fn load_options_set_missing_variables() {
             fclose(file);
             return 0;
         }";
-    let path = build(&directory, "reader", code);
+    let path = build(directory.path(), "reader", code);
     let out = directory.path().join("out");
     let environment = [
         ("HALITE_TEST_OUT", out.to_str().unwrap()),

@@ -59,7 +59,7 @@ fn sum(client: &Pjrt) -> Vec<f32> {
 }
 
 #[test]
-fn a_callback_that_is_called_twice_runs_once() {
+fn callback_called_twice_runs_once() {
     let client = with_on_ready(
         "twice",
         "halites = args->callback; args->callback = twice; return REAL(PJRT_Event_OnReady)(args);",
@@ -75,7 +75,7 @@ fn a_callback_that_is_called_twice_runs_once() {
 }
 
 #[test]
-fn a_plugin_that_takes_no_callback_is_asked_instead() {
+fn plugin_without_callbacks_is_polled() {
     let client = with_on_ready("refuses", "return refuse();");
     assert_eq!(sum(&client), [2.0; 1024]);
     let (send, receive) = mpsc::channel();
@@ -98,7 +98,7 @@ fn a_plugin_that_takes_no_callback_is_asked_instead() {
 }
 
 #[test]
-fn a_callback_counts_although_an_error_follows() {
+fn callback_counts_although_an_error_follows() {
     let client = with_on_ready(
         "fires and refuses",
         "REAL(PJRT_Event_OnReady)(args); usleep(50000); return refuse();",

@@ -95,7 +95,7 @@ fn invalid_upload_is_refused() {
 }
 
 #[test]
-fn a_read_into_another_size_is_refused() {
+fn read_into_another_size_is_refused() {
     let client = cpu(1);
     let there = upload(&client, &[1.0f32, 2.0], &[2], 0);
     for length in [0, 4, 7, 9] {
@@ -151,7 +151,7 @@ fn buffer_is_copied_to_any_memory() {
 }
 
 #[test]
-fn a_deleted_buffer_is_refused_everywhere() {
+fn deleted_buffer_is_refused_everywhere() {
     let client = cpu(1);
     let mut there = upload(&client, &[1.0f32, 2.0], &[2], 0);
     assert!(!there.is_deleted() && !there.is_deleted_on_device().unwrap());

@@ -178,7 +178,7 @@ fn work_is_linear_in_the_size_of_the_module() {
 }
 
 #[test]
-fn a_collective_called_twice_counts_twice() {
+fn collective_called_twice_counts_twice() {
     let shared = Computation {
         instructions: vec![gather(&[4], 4)],
         id: 3,

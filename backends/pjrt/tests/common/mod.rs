@@ -1,4 +1,4 @@
-//! What the tests of this crate share: the real CPU plugin, and small programs.
+//! The real CPU plugin, and small programs.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::{
@@ -24,9 +24,9 @@ pub(crate) fn cpu_plugin() -> PathBuf {
         .path
 }
 
-/// The CPU plugin with some functions replaced: `code` is C that defines
-/// `static void replace(void** table)`, which gets the functions by their number in the table, and
-/// may use `REAL(name)`.
+/// The CPU plugin with the functions `replaced` by others. `code` is C that defines
+/// `static void replace(void** table)`, which writes functions into the table at the index of their
+/// name, and may call the plugin's own by `REAL(name)`.
 pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) -> &'static Plugin {
     let number = |name: &&str| {
         let slot = halite_pjrt_sys::SLOTS
@@ -63,6 +63,11 @@ pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) 
         "#,
         plugin.display()
     );
+    Plugin::load(build(directory, name, &code)).unwrap()
+}
+
+/// Compiles C code as a shared library.
+pub(crate) fn build(directory: &Path, name: &str, code: &str) -> PathBuf {
     let (source, library) = (
         directory.join(format!("{name}.c")),
         directory.join(format!("{name}.so")),
@@ -81,10 +86,10 @@ pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) 
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
-    Plugin::load(library).unwrap()
+    library
 }
 
-/// A client of the CPU plugin with so many devices.
+/// A client of the CPU plugin with `devices` devices.
 pub(crate) fn cpu(devices: i64) -> Pjrt {
     let plugin = Plugin::load(cpu_plugin()).unwrap();
     plugin
@@ -121,7 +126,7 @@ pub(crate) fn program(
     }
 }
 
-/// `(a, b) -> a + b` on vectors of `n` floats; `a` is donated if asked for.
+/// `(a, b) -> a + b` on vectors of `n` floats; `donate` donates `a`.
 pub(crate) fn add(n: usize, donate: bool) -> Program {
     let attribute = if donate {
         " {tf.aliasing_output = 0 : i32}"
@@ -142,6 +147,28 @@ pub(crate) fn add(n: usize, donate: bool) -> Program {
         &[f32s(&[n])],
         if donate { &[0] } else { &[] },
     )
+}
+
+/// A program over `devices` devices: `x: f32[2 * devices, 4]`, sharded by rows and donated, gives
+/// `2 x`, sharded alike, and the replicated sum of `x`.
+pub(crate) fn sharded(devices: usize) -> Program {
+    let rows = 2 * devices;
+    let code = format!(
+        r#"module @sharded {{
+  sdy.mesh @mesh = <["data"={devices}]>
+  func.func public @main(%x: tensor<{rows}x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"data"}}, {{}}]>, tf.aliasing_output = 0 : i32}})
+      -> (tensor<{rows}x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"data"}}, {{}}]>}},
+          tensor<f32> {{sdy.sharding = #sdy.sharding<@mesh, []>}}) {{
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %twice = stablehlo.add %x, %x : tensor<{rows}x4xf32>
+    %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<{rows}x4xf32>, tensor<f32>) -> tensor<f32>
+    return %twice, %sum : tensor<{rows}x4xf32>, tensor<f32>
+  }}
+}}"#
+    );
+    let mut program = program(&code, &[f32s(&[2, 4])], &[f32s(&[2, 4]), f32s(&[])], &[0]);
+    program.partitions = devices;
+    program
 }
 
 pub(crate) fn compile(client: &Pjrt, program: &Program) -> PjrtExecutable {
@@ -170,7 +197,7 @@ pub(crate) fn read<T: Element>(buffer: &PjrtBuffer) -> Vec<T> {
     host.as_slice().unwrap().to_vec()
 }
 
-/// Launches on one device and gives the results.
+/// Launches on one device and returns the results.
 pub(crate) fn run(
     executable: &PjrtExecutable,
     args: Vec<Arg<'_, PjrtBuffer>>,

@@ -1,9 +1,9 @@
-//! Shardings that plugins report (`OpSharding`), as [`Tiling`]s.
+//! Shardings that plugins report (`OpSharding`), as [`HloSharding`]s.
 
 use halite_core::HloSharding;
 use prost::Message;
 
-/// The fields of `OpSharding` (xla_data.proto) that say which device has which part.
+/// The fields of `OpSharding` (xla_data.proto) that assign parts to devices.
 #[derive(Clone, PartialEq, Message)]
 struct OpSharding {
     #[prost(int32, tag = "1")]
@@ -25,8 +25,9 @@ struct OpSharding {
 const REPLICATED: i32 = 0;
 const OTHER: i32 = 3;
 
-/// The tiling over so many devices of a tensor of this rank. `None` is what is not understood.
-pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<HloSharding> {
+/// The sharding of a tensor of rank `rank` over `devices` devices; `None` for one that is not valid
+/// or has a form that is not supported.
+pub(crate) fn hlo_sharding_of(sharding: &[u8], rank: usize, devices: usize) -> Option<HloSharding> {
     let whole = HloSharding {
         parts: vec![1; rank],
         of_device: vec![0; devices],
@@ -47,7 +48,7 @@ pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<
     if count != devices || dims.len() < rank {
         return None;
     }
-    // Devices that differ only behind the tensor's dimensions have the same part.
+    // Devices that differ only in the dimensions after the tensor's have the same part.
     let copies = if sharding.replicate_on_last_tile_dim {
         1
     } else {
@@ -83,7 +84,7 @@ fn sizes(numbers: &[i64]) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// The numbers below `count`, arranged as `dims`, transposed by `permutation`, one after the other.
+/// The numbers below `count`, arranged as `dims` and transposed by `permutation`, in row-major order.
 fn iota(dims: &[usize], permutation: &[i32], count: usize) -> Option<Vec<usize>> {
     let product = dims
         .iter()
@@ -116,8 +117,9 @@ fn iota(dims: &[usize], permutation: &[i32], count: usize) -> Option<Vec<usize>>
 mod tests {
     use super::*;
 
-    fn tiling(sharding: OpSharding, rank: usize) -> Option<(Vec<usize>, Vec<usize>)> {
-        tiling_of(&sharding.encode_to_vec(), rank, 8).map(|tiling| (tiling.parts, tiling.of_device))
+    fn parsed(sharding: OpSharding, rank: usize) -> Option<(Vec<usize>, Vec<usize>)> {
+        hlo_sharding_of(&sharding.encode_to_vec(), rank, 8)
+            .map(|sharding| (sharding.parts, sharding.of_device))
     }
 
     fn tiled(dims: &[i64]) -> OpSharding {
@@ -135,7 +137,7 @@ mod tests {
             ..tiled(&[2, 4])
         };
         assert_eq!(
-            tiling(split, 2),
+            parsed(split, 2),
             Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7]))
         );
         let counted = OpSharding {
@@ -144,27 +146,27 @@ mod tests {
             ..tiled(&[2, 4])
         };
         assert_eq!(
-            tiling(counted, 2),
+            parsed(counted, 2),
             Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7]))
         );
         // [4, 2]<=[2, 4]T(1, 0): the second axis of the mesh splits, the first holds copies.
-        let turned = OpSharding {
+        let transposed = OpSharding {
             iota_reshape_dims: vec![2, 4],
             iota_transpose_perm: vec![1, 0],
             replicate_on_last_tile_dim: true,
             ..tiled(&[4, 2])
         };
         assert_eq!(
-            tiling(turned.clone(), 1),
+            parsed(transposed.clone(), 1),
             Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3]))
         );
         let subgroups = OpSharding {
             replicate_on_last_tile_dim: false,
             last_tile_dims: vec![REPLICATED],
-            ..turned
+            ..transposed
         };
         assert_eq!(
-            tiling(subgroups, 1),
+            parsed(subgroups, 1),
             Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3]))
         );
     }
@@ -172,86 +174,44 @@ mod tests {
     #[test]
     fn replicated_is_empty_or_explicit() {
         assert_eq!(
-            tiling_of(&[], 2, 4),
+            hlo_sharding_of(&[], 2, 4),
             Some(HloSharding {
                 parts: vec![1, 1],
                 of_device: vec![0; 4]
             })
         );
         assert_eq!(
-            tiling(OpSharding::default(), 1),
+            parsed(OpSharding::default(), 1),
             Some((vec![1], vec![0; 8]))
         );
     }
 
     #[test]
     fn unknown_shardings_are_none() {
-        assert_eq!(tiling_of(b"\xff\xff", 1, 8), None, "no message");
-        assert_eq!(
-            tiling(
-                OpSharding {
-                    kind: 4,
-                    ..OpSharding::default()
-                },
-                1
-            ),
-            None,
-            "manual"
-        );
-        assert_eq!(
-            tiling(
-                OpSharding {
-                    tile_assignment_devices: vec![0; 8],
-                    ..tiled(&[8])
-                },
-                1
-            ),
-            None,
-            "a device twice"
-        );
-        assert_eq!(
-            tiling(
-                OpSharding {
-                    tile_assignment_devices: vec![9; 8],
-                    ..tiled(&[8])
-                },
-                1
-            ),
-            None,
-            "no such device"
-        );
-        assert_eq!(
-            tiling(
-                OpSharding {
-                    tile_assignment_devices: vec![0, 1],
-                    ..tiled(&[2])
-                },
-                1
-            ),
-            None,
-            "too few devices"
-        );
-        assert_eq!(
-            tiling(
-                OpSharding {
-                    tile_assignment_devices: vec![-1; 8],
-                    ..tiled(&[8])
-                },
-                1
-            ),
-            None,
-            "negative"
-        );
-        assert_eq!(
-            tiling(tiled(&[i64::MAX, i64::MAX]), 2),
-            None,
-            "sizes that overflow"
-        );
-        let counted = OpSharding {
+        let listed = |dims: &[i64], devices: Vec<i64>| OpSharding {
+            tile_assignment_devices: devices,
+            ..tiled(dims)
+        };
+        let manual = OpSharding {
+            kind: 4,
+            ..OpSharding::default()
+        };
+        let transposed_by_an_absent_dimension = OpSharding {
             iota_reshape_dims: vec![2, 4],
             iota_transpose_perm: vec![0, 9],
             ..tiled(&[8])
         };
-        assert_eq!(tiling(counted, 1), None, "no such dimension");
+        for (reason, sharding, rank) in [
+            ("manual", manual, 1),
+            ("a device twice", listed(&[8], vec![0; 8]), 1),
+            ("an unknown device", listed(&[8], vec![9; 8]), 1),
+            ("a negative device", listed(&[8], vec![-1; 8]), 1),
+            ("too few devices", listed(&[2], vec![0, 1]), 1),
+            ("sizes that overflow", tiled(&[i64::MAX, i64::MAX]), 2),
+            ("an absent dimension", transposed_by_an_absent_dimension, 1),
+        ] {
+            assert_eq!(parsed(sharding, rank), None, "{reason}");
+        }
+        assert_eq!(hlo_sharding_of(b"\xff\xff", 1, 8), None, "not a message");
     }
 }

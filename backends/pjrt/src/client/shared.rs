@@ -1,0 +1,216 @@
+//! State of a client that all its handles share.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use halite_core::{
+    Device, DeviceId, Error, ErrorKind, MemoryKind, Placement, Platform, Result, wait::Limit,
+};
+use halite_pjrt_sys::{Call, client::PJRT_Client, error::PJRT_Error, memory::PJRT_Memory};
+
+use crate::{
+    PjrtDevice, Plugin,
+    callbacks::Callbacks,
+    in_flight::{Described, InFlight, Permit},
+    owned_client::Owned,
+    quirks::Quirks,
+    table::Table,
+};
+
+/// State of a client that all its handles share and keep alive.
+pub(crate) struct Shared {
+    /// Launches over several devices. Before the client, so that its events are destroyed first.
+    pub(super) in_flight: InFlight,
+    pub(super) callbacks: Callbacks,
+    pub(super) wait_limit: Limit,
+    pub(super) client: Owned,
+    pub(super) platform: Platform,
+    pub(super) quirks: Quirks,
+    /// All devices, in id order.
+    pub(super) devices: Vec<PjrtDevice>,
+    /// See [`client_identity`](key::client_identity).
+    pub(super) identity: String,
+    pub(super) launches: AtomicI32,
+    /// True if the plugin was seen to use host memory without an event for its end.
+    pub(crate) copies_uploads: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn plugin(&self) -> &'static Plugin {
+        self.client.plugin
+    }
+
+    #[inline]
+    pub(crate) fn table(&self) -> &'static Table {
+        self.client.plugin.table()
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut PJRT_Client {
+        self.client.client.as_ptr()
+    }
+
+    pub(crate) fn platform_name(&self) -> &Arc<str> {
+        &self.platform.name
+    }
+
+    pub(crate) fn quirks(&self) -> Quirks {
+        self.quirks
+    }
+
+    pub(crate) fn devices(&self) -> &[PjrtDevice] {
+        &self.devices
+    }
+
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Calls a function of the table; an error names this platform.
+    ///
+    /// # Safety
+    ///
+    /// * As for [`Table::call`].
+    #[inline]
+    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
+        // SAFETY: the caller's condition.
+        unsafe { self.table().call(op, args) }.map_err(|error| error.on(&self.platform.name))
+    }
+
+    /// An error of the caller's, on this platform.
+    #[cold]
+    pub(crate) fn invalid(&self, op: &'static str, message: impl Into<String>) -> Error {
+        Error::invalid(op, message).on(&self.platform.name)
+    }
+
+    pub(crate) fn device(&self, op: &'static str, id: DeviceId) -> Result<&PjrtDevice> {
+        match self
+            .devices
+            .binary_search_by_key(&id, |device| device.device_id())
+        {
+            Ok(index) => Ok(&self.devices[index]),
+            Err(_) => {
+                let ids: Vec<_> = self
+                    .devices
+                    .iter()
+                    .map(|device| device.device_id().0)
+                    .collect();
+                Err(self.invalid(
+                    op,
+                    format!("unknown device {}; expected one of {ids:?}", id.0),
+                ))
+            }
+        }
+    }
+
+    /// The memory at a place that this process can use.
+    pub(crate) fn memory(
+        &self,
+        op: &'static str,
+        place: Placement,
+    ) -> Result<(&PjrtDevice, *mut PJRT_Memory)> {
+        let device = self.device(op, place.device)?;
+        if !device.is_addressable() {
+            let message = format!(
+                "device {} belongs to process {}",
+                place.device.0,
+                device.process_index()
+            );
+            return Err(self.invalid(op, message));
+        }
+        match device.memory_of(place.memory) {
+            Some(memory) => Ok((device, memory)),
+            // A plugin that lists no memories has only the device's own.
+            None if place.memory == MemoryKind::Device => Ok((device, std::ptr::null_mut())),
+            None => {
+                let message = format!(
+                    "device {} has no {:?} memory, only {:?}",
+                    place.device.0,
+                    place.memory,
+                    device.kinds()
+                );
+                Err(self.invalid(op, message))
+            }
+        }
+    }
+
+    /// Adds the memory statistics of the devices to an out-of-memory error, where available.
+    #[cold]
+    pub(crate) fn with_memory(&self, error: Error, devices: &[DeviceId]) -> Error {
+        let used = devices.iter().filter_map(|id| {
+            let stats = self.device("memory", *id).ok()?.memory().ok()?;
+            let limit = stats
+                .limit
+                .map_or("an unknown number".to_owned(), |limit| limit.to_string());
+            Some(format!(
+                "device {} uses {} of {limit} bytes",
+                id.0, stats.in_use
+            ))
+        });
+        let used: Vec<_> = used.collect();
+        let error = error.on(&self.platform.name);
+        if used.is_empty() {
+            error
+        } else {
+            error.with_note(&used.join(", "))
+        }
+    }
+
+    /// Blocks until a launch of this program over several devices may be queued.
+    pub(crate) fn launch_permit<'a>(&'a self, program: &'a Arc<Described>) -> Result<Permit<'a>> {
+        self.in_flight.acquire(self, program)
+    }
+
+    /// The launches over several devices that are not done, for messages.
+    pub(crate) fn unfinished(&self) -> String {
+        self.in_flight.unfinished(self)
+    }
+
+    pub(crate) fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
+    }
+
+    pub(crate) fn wait_limit(&self) -> Duration {
+        self.wait_limit.get()
+    }
+
+    /// The error of a wait that took as long as it may. From now on nothing waits for the end of
+    /// the client's work.
+    #[cold]
+    pub(crate) fn late(&self, op: &'static str, limit: Duration) -> Error {
+        self.client.stuck.store(true, Relaxed);
+        let unfinished = self.unfinished();
+        let unfinished = if unfinished.is_empty() {
+            unfinished
+        } else {
+            format!("; {unfinished}")
+        };
+        let message = format!(
+            "nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT \
+             must be longer"
+        );
+        Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform.name)
+    }
+
+    /// A number for the next launch over many devices; the same in every process that launches in
+    /// the same order.
+    pub(crate) fn next_launch(&self) -> i32 {
+        self.launches.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.platform.name)
+    }
+}

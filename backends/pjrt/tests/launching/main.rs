@@ -1,0 +1,9 @@
+//! Programs: invalid arguments are rejected with an explanation before they reach the plugin;
+//! donation by address; topologies. The conformance suite has the requirements of every backend;
+//! these tests are specific to PJRT.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod compiling;
+mod launches;
+mod saved;
