@@ -7,7 +7,7 @@ use halite_core::{Array, Error, ErrorKind, HostArray, Mesh, PartitionSpec, Shard
 use halite_fetch::{Bar, Cache, Quiet};
 
 #[test]
-fn names_are_parsed_and_written_back() {
+fn names_round_trip() {
     let cases = [
         ("auto", Accelerator::auto()),
         ("cpu", Accelerator::cpu()),
@@ -60,7 +60,7 @@ fn unknown_names_list_the_known_ones() {
 }
 
 #[test]
-fn the_cpu_is_opened_with_as_many_devices_as_asked_for_and_data_comes_back() {
+fn cpu_opens_with_the_requested_number_of_devices() {
     for (accelerator, devices) in [
         (Accelerator::auto(), 1),
         (Accelerator::cpu(), 1),
@@ -97,7 +97,7 @@ fn the_cpu_is_opened_with_as_many_devices_as_asked_for_and_data_comes_back() {
 /// What each says is tested beside the probes; here only that a machine without the hardware gets
 /// words, at once.
 #[test]
-fn an_accelerator_that_is_not_here_is_refused_before_anything_is_fetched_or_loaded() {
+fn absent_accelerator_is_refused_before_any_download() {
     let directory = tempfile::tempdir().unwrap();
     let cache = directory.path().join("cache");
     let mut skipped = 0;
@@ -133,7 +133,7 @@ fn an_accelerator_that_is_not_here_is_refused_before_anything_is_fetched_or_load
 
 /// The whole of a real launch on the GPUs or chips of this machine, where there are any.
 #[test]
-fn accelerators_that_are_here_open_and_data_comes_back() {
+fn present_accelerators_return_uploaded_data() {
     for (name, here) in [
         ("cuda", cuda::probe().map(drop)),
         ("tpu", tpu::probe().map(drop)),
@@ -160,7 +160,7 @@ fn accelerators_that_are_here_open_and_data_comes_back() {
 }
 
 #[test]
-fn without_a_plugin_and_offline_every_place_is_named() {
+fn offline_error_lists_every_searched_place() {
     if std::env::var_os("HALITE_CPU_PLUGIN").is_some() {
         println!("skipped: HALITE_CPU_PLUGIN is set");
         return;
@@ -190,7 +190,7 @@ fn without_a_plugin_and_offline_every_place_is_named() {
 }
 
 #[test]
-fn a_plugin_that_is_missing_cut_for_another_machine_or_none_is_an_error_and_no_crash() {
+fn unusable_plugin_file_is_an_error() {
     let cache = Cache::open(None).unwrap();
     let library = Search::cpu(&cache)
         .ensure(&mut Bar::default())

@@ -84,7 +84,7 @@ fn cache_is_shared_between_instances() {
 
 #[cfg(unix)]
 #[test]
-fn the_directory_is_its_owners_alone() {
+fn directory_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path().join("programs");
@@ -110,7 +110,7 @@ fn the_directory_is_its_owners_alone() {
 }
 
 #[test]
-fn damage_is_a_miss_and_goes() {
+fn damaged_program_is_a_miss() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     let payload: Vec<u8> = (0..5000).map(|i| i as u8).collect();

@@ -1,16 +1,21 @@
 //! Finding and installing the CPU plugin: the real package, through the real client.
 //!
-//! The plugin is installed in the cache where it is missing, once for all tests; what has to be
-//! downloaded here in any case is a small package. Tests that need another environment run this
-//! same test binary again as a child (see `a_child_looks_for_the_plugin_as_its_parent_test_asks`).
+//! The plugin is installed in the user's cache unless it is there; what is always downloaded is a
+//! small package. Tests that need another environment run this test binary again as a child:
+//! [`child_looks_for_the_plugin`].
 
-use std::{env::consts, fs, path::Path, process::Command};
+use std::{
+    env::consts,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use halite_backends::{KnownPlugin, PLUGINS, Search, Source, install, plugin};
 use halite_core::ErrorKind;
 use halite_fetch::{Cache, Client, FileSpec, Package, Quiet, Transform, sha256_of_file};
 
-/// What stands for a library where only its being installed matters.
+/// A small file in place of a library, for tests of the installation.
 const SIX: FileSpec = FileSpec {
     inside: "six.py",
     name: "six.py",
@@ -19,22 +24,25 @@ const SIX: FileSpec = FileSpec {
     transform: Transform::None,
 };
 
-#[test]
-fn the_plugin_is_found_refused_when_it_was_changed_and_taken_from_python_by_its_digest() {
-    let directory = tempfile::tempdir().unwrap();
+/// Installs the plugin in the user's cache, unless it is there.
+fn installed_library() -> PathBuf {
     let cache = Cache::open(None).unwrap();
-    let search = Search {
-        variable: "HALITE_NOT_SET",
-        ..Search::cpu(&cache)
-    };
+    install(&PLUGINS[0], &cache, &mut Quiet).unwrap().path
+}
 
-    // Whether or not it was there before, it is now.
-    let path = install(&PLUGINS[0], &cache, &mut Quiet).unwrap().path;
+#[test]
+fn installed_plugin_is_found_in_the_cache() {
+    let path = installed_library();
     assert_eq!(sha256_of_file(&path).unwrap().0, PLUGINS[0].library.sha256);
     assert!(
         path.with_file_name("THIRD_PARTY_NOTICES").exists(),
         "licences come with the library"
     );
+    let cache = Cache::open(None).unwrap();
+    let search = Search {
+        variable: "HALITE_NOT_SET",
+        ..Search::cpu(&cache)
+    };
     for located in [
         search.find(),
         search.ensure(&mut Quiet),
@@ -49,56 +57,63 @@ fn the_plugin_is_found_refused_when_it_was_changed_and_taken_from_python_by_its_
             "{located}"
         );
     }
-
-    // A Python environment that has the module, with the right library and with another.
-    let module = directory.path().join("python").join("lammps_jax_pjrt_cpu");
-    fs::create_dir_all(&module).unwrap();
-    fs::write(module.join("__init__.py"), "raise Exception('imported')").unwrap();
-    link_or_copy(&path, &module.join("pjrt_c_api_cpu_plugin.so"));
-    let empty = directory.path().join("empty");
-    let in_python = |find: &str| {
-        let mut command = child(&empty, find);
-        answer(command.env("PYTHONPATH", directory.path().join("python")))
-    };
-    let said = in_python("find");
-    assert!(
-        said.contains("found Python") && said.contains(module.to_str().unwrap()),
-        "{said}"
-    );
-    fs::remove_file(module.join("pjrt_c_api_cpu_plugin.so")).unwrap();
-    fs::write(module.join("pjrt_c_api_cpu_plugin.so"), "another version").unwrap();
-    let said = in_python("find");
-    assert!(
-        said.contains("no working plugin") && said.contains("has SHA-256"),
-        "{said}"
-    );
-
-    // A library that is not what was installed is never taken. (Without Python, it cannot be
-    // replaced either.)
-    let changed = Cache::at(directory.path().join("changed"));
-    let folder = changed.directory(&PLUGINS[0].package);
-    fs::create_dir_all(&folder).unwrap();
-    for entry in fs::read_dir(path.parent().unwrap()).unwrap().flatten() {
-        link_or_copy(&entry.path(), &folder.join(entry.file_name()));
-    }
-    let without_python =
-        |what: &str| answer(child(changed.root(), what).env("PATH", directory.path()));
-    let said = without_python("find");
-    assert!(said.contains("found Cache"), "{said}");
-    let library = folder.join(PLUGINS[0].library.name);
-    fs::remove_file(&library).unwrap();
-    fs::write(&library, vec![0; 1_000_000]).unwrap();
-    let said = without_python("find");
-    assert!(
-        said.contains("is damaged and not used: ") && said.contains("halite plugins install cpu"),
-        "{said}"
-    );
-    let said = without_python("ensure");
-    assert!(said.contains("python3 was not found"), "{said}");
 }
 
 #[test]
-fn a_plugin_is_installed_once_and_again_when_its_library_was_changed() {
+fn plugin_of_python_is_taken_by_its_digest() {
+    let directory = tempfile::tempdir().unwrap();
+    let module = directory.path().join("python").join("lammps_jax_pjrt_cpu");
+    let library = module.join("pjrt_c_api_cpu_plugin.so");
+    fs::create_dir_all(&module).unwrap();
+    fs::write(module.join("__init__.py"), "raise Exception('imported')").unwrap();
+    link_or_copy(&installed_library(), &library);
+    let find = || {
+        let mut command = child(&directory.path().join("empty"), "find");
+        reply_of(command.env("PYTHONPATH", directory.path().join("python")))
+    };
+    let reply = find();
+    assert!(
+        reply.contains("found Python") && reply.contains(module.to_str().unwrap()),
+        "{reply}"
+    );
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, "another version").unwrap();
+    let reply = find();
+    assert!(
+        reply.contains("no working plugin") && reply.contains("has SHA-256"),
+        "{reply}"
+    );
+}
+
+#[test]
+fn changed_library_in_the_cache_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::at(directory.path().join("changed"));
+    let folder = cache.directory(&PLUGINS[0].package);
+    fs::create_dir_all(&folder).unwrap();
+    let installed = installed_library();
+    for entry in fs::read_dir(installed.parent().unwrap()).unwrap().flatten() {
+        link_or_copy(&entry.path(), &folder.join(entry.file_name()));
+    }
+    // Without Python, the library cannot be replaced either.
+    let without_python =
+        |what: &str| reply_of(child(cache.root(), what).env("PATH", directory.path()));
+    let reply = without_python("find");
+    assert!(reply.contains("found Cache"), "{reply}");
+    let library = folder.join(PLUGINS[0].library.name);
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, vec![0; 1_000_000]).unwrap();
+    let reply = without_python("find");
+    assert!(
+        reply.contains("is damaged and not used: ") && reply.contains("halite plugins install cpu"),
+        "{reply}"
+    );
+    let reply = without_python("ensure");
+    assert!(reply.contains("python3 was not found"), "{reply}");
+}
+
+#[test]
+fn changed_library_is_installed_again() {
     const PACKAGE: Package = Package {
         client: Client::Pip,
         name: "six",
@@ -136,7 +151,7 @@ fn a_plugin_is_installed_once_and_again_when_its_library_was_changed() {
 }
 
 #[test]
-fn the_users_path_is_taken_as_it_is_and_nothing_else_is_tried() {
+fn given_path_is_the_only_candidate() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::at(directory.path());
     let library = directory.path().join("my_plugin.so");
@@ -164,54 +179,54 @@ fn the_users_path_is_taken_as_it_is_and_nothing_else_is_tried() {
     fs::write(&library, "").unwrap();
     assert_eq!(given.ensure(&mut Quiet).unwrap().source, Source::Given);
 
-    let said = answer(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", &library));
+    let reply = reply_of(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", &library));
     assert!(
-        said.contains("found Environment(\"HALITE_CPU_PLUGIN\")"),
-        "{said}"
+        reply.contains("found Environment(\"HALITE_CPU_PLUGIN\")"),
+        "{reply}"
     );
-    let said = answer(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", "/no/such.so"));
+    let reply = reply_of(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", "/no/such.so"));
     assert!(
-        said.contains("HALITE_CPU_PLUGIN is /no/such.so: No such file"),
-        "{said}"
+        reply.contains("HALITE_CPU_PLUGIN is /no/such.so: No such file"),
+        "{reply}"
     );
 }
 
 #[test]
-fn without_python_the_error_says_so_in_one_paragraph() {
+fn error_without_python_is_one_paragraph() {
     let directory = tempfile::tempdir().unwrap();
-    let said = answer(child(directory.path(), "find").env("PATH", directory.path()));
+    let reply = reply_of(child(directory.path(), "find").env("PATH", directory.path()));
     for place in [
         "HALITE_CPU_PLUGIN is not set",
         "not installed in",
         "no Python environment to look in (no python3, no python)",
     ] {
-        assert!(said.contains(place), "every place is named: {said}");
+        assert!(reply.contains(place), "every place is named: {reply}");
     }
     assert!(
-        said.contains("no working plugin: ") && said.contains("halite plugins install cpu"),
-        "{said}"
+        reply.contains("no working plugin: ") && reply.contains("halite plugins install cpu"),
+        "{reply}"
     );
-    let said = answer(child(directory.path(), "ensure").env("PATH", directory.path()));
+    let reply = reply_of(child(directory.path(), "ensure").env("PATH", directory.path()));
     assert!(
-        said.contains("python3 was not found") && said.contains("install Python 3 with pip"),
-        "{said}"
+        reply.contains("python3 was not found") && reply.contains("install Python 3 with pip"),
+        "{reply}"
     );
-    assert!(!said.contains("\\n"), "{said}");
+    assert!(!reply.contains("\\n"), "{reply}");
 }
 
 #[test]
-fn a_python_that_fails_is_passed_over() {
+fn failing_python_is_skipped() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("python3");
     fs::write(&script, "#!/bin/sh\nexit 3\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let said = answer(child(directory.path(), "find").env("PATH", directory.path()));
-    assert!(said.contains("python3 failed, no python"), "{said}");
+    let reply = reply_of(child(directory.path(), "find").env("PATH", directory.path()));
+    assert!(reply.contains("python3 failed, no python"), "{reply}");
 }
 
 #[test]
-fn a_plugin_for_another_system_is_not_installed() {
+fn plugin_for_another_system_is_not_installed() {
     let elsewhere = Box::leak(Box::new(PLUGINS[0]));
     elsewhere.target = ("plan9", "mips");
     let directory = tempfile::tempdir().unwrap();
@@ -224,7 +239,7 @@ fn a_plugin_for_another_system_is_not_installed() {
 }
 
 #[test]
-fn the_table_is_consistent() {
+fn table_of_plugins_is_consistent() {
     for known in PLUGINS {
         assert_eq!(plugin(known.name).unwrap().library, known.library);
         assert!(
@@ -248,9 +263,9 @@ fn the_table_is_consistent() {
     );
 }
 
-/// Not a test of its own: the tests above run it in a process with another environment.
+/// The child process of other tests. Without the variable that they set it does nothing.
 #[test]
-fn a_child_looks_for_the_plugin_as_its_parent_test_asks() {
+fn child_looks_for_the_plugin() {
     let Ok(what) = std::env::var("HALITE_BACKENDS_TEST") else {
         return;
     };
@@ -262,12 +277,12 @@ fn a_child_looks_for_the_plugin_as_its_parent_test_asks() {
         search.ensure(&mut Quiet)
     };
     match found {
-        Ok(located) => println!("\nsaid: found {:?} {located}", located.source),
-        Err(error) => println!("\nsaid: {}", error.to_string().replace('\n', "\\n")),
+        Ok(located) => println!("\nreply: found {:?} {located}", located.source),
+        Err(error) => println!("\nreply: {}", error.to_string().replace('\n', "\\n")),
     }
 }
 
-/// A link where it can be one: libraries are large.
+/// Links a file, or copies it where links are not possible: libraries are large.
 fn link_or_copy(from: &Path, to: &Path) {
     fs::hard_link(from, to)
         .or_else(|_| fs::copy(from, to).map(drop))
@@ -279,7 +294,7 @@ fn child(cache: &Path, what: &str) -> Command {
     command
         .args([
             "--exact",
-            "a_child_looks_for_the_plugin_as_its_parent_test_asks",
+            "child_looks_for_the_plugin",
             "--nocapture",
             "--test-threads=1",
         ])
@@ -289,13 +304,13 @@ fn child(cache: &Path, what: &str) -> Command {
     command
 }
 
-fn answer(command: &mut Command) -> String {
+fn reply_of(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
-    let line = stdout.lines().find_map(|line| line.strip_prefix("said: "));
+    let line = stdout.lines().find_map(|line| line.strip_prefix("reply: "));
     line.unwrap_or_else(|| {
         panic!(
-            "the child said nothing: {stdout}{}",
+            "the child wrote no reply: {stdout}{}",
             String::from_utf8_lossy(&output.stderr)
         )
     })

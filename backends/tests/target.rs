@@ -1,11 +1,11 @@
-//! Targets by name: what is read, what is refused and how.
+//! Targets: their text, errors of invalid ones, and their specifications.
 
 use halite_backends::{Gpu, Target, TpuGeneration};
 use halite_core::ErrorKind;
 use proptest::prelude::*;
 
 #[test]
-fn targets_are_read_and_know_their_size() {
+fn valid_targets_have_their_number_of_devices() {
     for (text, devices, slices) in [
         ("cpu:8", 8, 1),
         ("tpu:v2:2x2", 8, 1),
@@ -43,14 +43,41 @@ fn targets_are_read_and_know_their_size() {
     }
 }
 
+/// Checks that each text is refused with these words, which are the problem or an example.
+fn check_refused(targets: &[(&str, &str)]) {
+    for (text, words) in targets {
+        let error = text.parse::<Target>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let error = error.to_string();
+        assert!(
+            error.starts_with(&format!("target {text}: ")) && error.contains(words),
+            "{text}: {error}"
+        );
+    }
+}
+
 #[test]
 fn invalid_targets_are_errors_with_examples() {
-    for (text, words) in [
+    check_refused(&[
         ("", "expected for instance tpu:v5e:4x4"),
         ("gpu:h100", "unknown target"),
         ("tpu", "the tpu devices are missing"),
         ("cpu:0", "number of devices `0`; expected 1 to 1024"),
         ("cpu:2000", "as in cpu:8"),
+        ("cuda", "the cuda devices are missing"),
+        ("cuda:v100", "expected one of a100, h100, h200, b200"),
+        (
+            "cuda:h100:8",
+            "invalid shape `8`; expected hosts x devices per host, as in cuda:h100:1x8",
+        ),
+        ("cuda:h100:0x8", "invalid shape `0x8`"),
+        ("cuda:h100:1x64", "1 hosts of 64 devices; expected at most"),
+    ]);
+}
+
+#[test]
+fn invalid_tpu_slices_are_errors_with_examples() {
+    check_refused(&[
         ("tpu:v5e", "the shape of `v5e` is missing"),
         ("tpu:v5litepod:2x2", "use v5e for a v5litepod"),
         ("tpu:v7x:2x2x1", "use tpu7x for a v7x"),
@@ -91,23 +118,7 @@ fn invalid_targets_are_errors_with_examples() {
         ("tpu:v5e:4x4,megachip", "expected megacore or slices=4"),
         ("tpu:v5e:4x4,slices=0", "0 slices; expected 1 to 256"),
         ("tpu:v5e:4x4,slices=many", "invalid number of slices `many`"),
-        ("cuda", "the cuda devices are missing"),
-        ("cuda:v100", "expected one of a100, h100, h200, b200"),
-        (
-            "cuda:h100:8",
-            "invalid shape `8`; expected hosts x devices per host, as in cuda:h100:1x8",
-        ),
-        ("cuda:h100:0x8", "invalid shape `0x8`"),
-        ("cuda:h100:1x64", "1 hosts of 64 devices; expected at most"),
-    ] {
-        let error = text.parse::<Target>().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        let error = error.to_string();
-        assert!(
-            error.starts_with(&format!("target {text}: ")) && error.contains(words),
-            "{text}: {error}"
-        );
-    }
+    ]);
 }
 
 /// Valid targets, and some that are almost valid.
@@ -150,15 +161,15 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "(tpu|cuda|cpu)?[:x,=a-z0-9]{0,24}") {
+    fn parsing_never_panics(text in "(tpu|cuda|cpu)?[:x,=a-z0-9]{0,24}") {
         let _ = text.parse::<Target>();
     }
 }
 
 #[test]
-fn every_generation_has_numbers_of_its_vendor_that_grow() {
+fn newer_generations_have_higher_numbers() {
     let spec = |text: &str| text.parse::<Target>().unwrap().spec().unwrap();
-    // A chip's two cores share what it has.
+    // The two cores of a chip share its compute and its memory.
     let (cores, chip) = (spec("tpu:v4:2x2x1"), spec("tpu:v4:2x2x1,megacore"));
     assert_eq!(
         (2.0 * cores.bf16_flops, 2.0 * cores.memory_bandwidth),
@@ -190,7 +201,7 @@ fn every_generation_has_numbers_of_its_vendor_that_grow() {
             spec.bf16_flops >= spec.f32_flops && spec.f32_flops > spec.f32_highest_flops,
             "{text}"
         );
-        // Operations for each byte of memory: what makes a program one or the other.
+        // Operations per byte of memory traffic.
         assert!(
             (100.0..700.0).contains(&(spec.bf16_flops / spec.memory_bandwidth)),
             "{text}"

@@ -1,22 +1,21 @@
 //! The cache directory: search, installation and verification of packages.
 
+mod install;
+mod state;
+
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
-    client::{Work, file_name},
     error::{Context, Error, Result},
-    files::{replaceable_by_others, writable_by_others},
     lock::{Acquire, Lock},
-    manifest::{self, MARKER, Manifest, sha256_of_file},
     package::Package,
     progress::{Progress, Step},
-    unpack,
 };
 
 /// A directory of installed packages, which many processes and threads may use at the same time.
@@ -253,120 +252,6 @@ impl Cache {
         Ok(installed)
     }
 
-    /// Determines the state of a package without changing its files. (A quick check that had to
-    /// take a digest writes the new modification time of the file to the marker, if it may.)
-    ///
-    /// # Errors
-    ///
-    /// If the system cannot read existing files.
-    pub fn state(&self, package: &Package, check: Check) -> Result<State> {
-        let directory = self.directory(package);
-        let mut manifest = match Manifest::read(&directory) {
-            Ok(manifest) => manifest,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !directory.exists() => {
-                return Ok(State::Absent);
-            }
-            // A cache below a file is empty; an installation reports that it cannot be written.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(State::Absent),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(Error::Io {
-                    action: "read",
-                    path: directory.join(MARKER),
-                    source: error,
-                });
-            }
-            Err(error) => return Ok(State::Damaged(format!("{MARKER}: {error}"))),
-        };
-        if !manifest.agrees_with(package) {
-            return Ok(State::Damaged(format!("{MARKER} lists other files")));
-        }
-        // Times in the marker are as trustworthy as the protection of the marker.
-        let is_private = self.is_private(&directory, package);
-        let mut touched = false;
-        for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
-            let path = directory.join(&entry.name);
-            let refused = |action, source| Error::Io {
-                action,
-                path: path.clone(),
-                source,
-            };
-            let metadata = match fs::symlink_metadata(&path) {
-                Ok(metadata) if metadata.is_file() => metadata,
-                Ok(_) => return Ok(State::Damaged(format!("{} is not a file", entry.name))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if check != Check::Full && file.is_notice() {
-                        continue;
-                    }
-                    return Ok(State::Damaged(format!("{} is missing", entry.name)));
-                }
-                Err(error) => return Err(refused("look at", error)),
-            };
-            if metadata.len() != entry.size {
-                let reason = format!(
-                    "{} has {} bytes instead of {}",
-                    entry.name,
-                    metadata.len(),
-                    entry.size
-                );
-                return Ok(State::Damaged(reason));
-            }
-            let modified =
-                manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
-            let asked = match check {
-                Check::Quick => false,
-                Check::Files(names) => names.contains(&&*entry.name),
-                Check::Full => true,
-            };
-            if modified == entry.modified
-                && !asked
-                && is_private
-                && writable_by_others(&metadata).is_none()
-            {
-                continue;
-            }
-            let (digest, _) = sha256_of_file(&path).map_err(|error| refused("read", error))?;
-            if digest != entry.sha256 {
-                let reason = format!(
-                    "{} has SHA-256 {digest} instead of {}",
-                    entry.name, entry.sha256
-                );
-                return Ok(State::Damaged(reason));
-            }
-            touched |= modified != entry.modified;
-            entry.modified = modified;
-        }
-        if touched {
-            // This only saves later work, so a read-only cache is not an error.
-            let _ = self.rewrite_marker(&manifest, &directory);
-        }
-        Ok(State::Installed(Installed {
-            directory,
-            fresh: false,
-        }))
-    }
-
-    /// Returns whether only the user of this process and root may replace the files of a package.
-    fn is_private(&self, directory: &Path, package: &Package) -> bool {
-        let private = |path: &Path| {
-            fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none())
-        };
-        let below = |file: &&str| {
-            let parents = Path::new(file)
-                .ancestors()
-                .skip(1)
-                .filter(|parent| !parent.as_os_str().is_empty());
-            parents
-                .into_iter()
-                .all(|parent| private(&directory.join(parent)))
-        };
-        replaceable_by_others(directory).is_ok_and(|reason| reason.is_none())
-            && private(&directory.join(MARKER))
-            && package
-                .installed_files()
-                .map(|file| file.name)
-                .all(|file| below(&file))
-    }
-
     fn lock(&self, package: &Package, progress: &mut dyn Progress) -> Result<Lock> {
         let context = Context {
             package,
@@ -403,100 +288,6 @@ impl Cache {
                 detail: format!(" (the lock {} is held by {holder})", path.display()),
             }),
         }
-    }
-
-    /// Downloads, verifies, unpacks and commits. The caller holds the lock.
-    fn install(&self, package: &Package, progress: &mut dyn Progress) -> Result<Installed> {
-        let context = || Context {
-            package,
-            root: &self.root,
-        };
-        let partial = Partial::create(&self.partial(), package)
-            .map_err(|error| context().error("create a directory in", &self.partial(), error))?;
-        let install = partial.0.join("install");
-        let create = |directory: &Path| {
-            fs::create_dir(directory)
-                .map_err(|error| context().error("create the directory", directory, error))
-        };
-        create(&install)?;
-        let mut digests = Vec::new();
-        for part in package.archives() {
-            let [download, scratch] = ["download", "scratch"].map(|name| partial.0.join(name));
-            create(&download)?;
-            create(&scratch)?;
-            let context = Context {
-                package: part,
-                root: &self.root,
-            };
-            let work = Work {
-                context,
-                limits: &self.limits,
-                started: Instant::now(),
-                download,
-                scratch,
-            };
-            let archive = work.download(progress)?;
-            digests.push(verify_archive(&work.context, &archive)?);
-            unpack::unpack(&work, &archive, &install, progress)?;
-            // The next archive needs the space.
-            remove(&work.download);
-            remove(&work.scratch);
-        }
-
-        let cannot_commit = |error| context().error("write the marker in", &install, error);
-        for file in package.installed_files() {
-            for path in Path::new(file.name).ancestors() {
-                protect(&install.join(path)).map_err(cannot_commit)?;
-            }
-        }
-        let manifest = Manifest::of(package, digests.join(" "), &install).map_err(cannot_commit)?;
-        manifest
-            .write(&install.join(MARKER))
-            .and_then(|()| protect(&install.join(MARKER)))
-            .map_err(cannot_commit)?;
-        for file in package.installed_files() {
-            for directory in Path::new(file.name).ancestors().skip(1) {
-                sync_directory(&install.join(directory));
-            }
-        }
-        self.commit(&context(), &install, &partial.0.join("replaced"))
-    }
-
-    /// Renames the finished directory to its final name, which either does not exist or is
-    /// complete.
-    fn commit(&self, context: &Context<'_>, install: &Path, replaced: &Path) -> Result<Installed> {
-        let directory = self.directory(context.package);
-        if directory.symlink_metadata().is_ok() {
-            // It is damaged. Processes that have its files open keep them.
-            fs::rename(&directory, replaced)
-                .map_err(|error| context.error("move away", &directory, error))?;
-        }
-        if let Err(error) = fs::rename(install, &directory) {
-            // Without locks another process may have installed it first.
-            return match self.find(context.package)? {
-                Some(installed) => Ok(installed),
-                None => {
-                    Err(context.error("rename the finished installation to", &directory, error))
-                }
-            };
-        }
-        sync_directory(&self.root);
-        Ok(Installed {
-            directory,
-            fresh: true,
-        })
-    }
-
-    fn rewrite_marker(&self, manifest: &Manifest, directory: &Path) -> io::Result<()> {
-        let temporary = directory.join(format!(".{MARKER}.{}", unique()));
-        let written = manifest
-            .write(&temporary)
-            .and_then(|()| protect(&temporary))
-            .and_then(|()| fs::rename(&temporary, directory.join(MARKER)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
     }
 
     pub(crate) fn partial(&self) -> PathBuf {
@@ -552,76 +343,12 @@ pub(crate) fn is_key(name: &str) -> bool {
             .is_some_and(|(_, digest)| is_hex(digest))
 }
 
-/// The directory of an installation in progress, which is removed when this is dropped.
-struct Partial(PathBuf);
-
-impl Partial {
-    fn create(parent: &Path, package: &Package) -> io::Result<Self> {
-        let path = parent.join(format!("{}.{}", package.key(), unique()));
-        create_private(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        remove(&self.0);
-    }
-}
-
-/// Creates a directory that only its owner can read.
-fn create_private(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
-/// Removes write permission for all but the owner, regardless of the umask of this process.
-fn protect(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = fs::metadata(path)?.permissions().mode();
-        fs::set_permissions(path, fs::Permissions::from_mode(mode & !0o022))?;
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
-}
-
 /// Removes a directory in which a client that was just killed may still create files for a moment.
 pub(crate) fn remove(directory: &Path) {
     for _ in 0..3 {
         if fs::remove_dir_all(directory).is_ok() {
             break;
         }
-    }
-}
-
-/// Returns the archive's digest, if it is the pinned one or none is pinned.
-fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
-    let package = context.package;
-    let (found, found_size) = sha256_of_file(archive)
-        .map_err(|error| context.error("read the archive", archive, error))?;
-    match package.archive_sha256 {
-        None if found_size > package.most_bytes() => Err(Error::ArchiveBroken {
-            package: package.to_string(),
-            archive: file_name(archive),
-            reason: format!(
-                "it has {found_size} bytes, expected about {}",
-                package.archive_size
-            ),
-        }),
-        Some(expected) if expected != found => Err(Error::ArchiveDigest {
-            package: package.to_string(),
-            archive: file_name(archive),
-            expected,
-            expected_size: package.archive_size,
-            found,
-            found_size,
-        }),
-        _ => Ok(found),
     }
 }
 
@@ -638,14 +365,6 @@ pub(crate) fn unique() -> String {
         now.as_nanos(),
         COUNT.fetch_add(1, Ordering::Relaxed)
     )
-}
-
-/// Makes a rename or new names in a directory survive a power failure, where the system can.
-fn sync_directory(path: &Path) {
-    if cfg!(unix) {
-        // Some file systems cannot sync a directory.
-        let _ = fs::File::open(path).and_then(|directory| directory.sync_all());
-    }
 }
 
 #[cfg(test)]
@@ -674,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_from_other_names() {
+    fn other_names_are_not_keys() {
         assert!(
             is_key(&PART.key()) && is_key("pip-fastatomstruct-xla-cpu-2026.6.23-4ac675590f3190ad")
         );

@@ -1,5 +1,9 @@
 //! Download of one archive by pip, npm or apt-get.
 
+mod apt;
+mod npm;
+mod pip;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -51,179 +55,6 @@ impl Work<'_> {
             Client::Apt => self.apt(progress)?,
         }
         self.archive()
-    }
-
-    /// Downloads a wheel; `tags` select one of several.
-    fn pip(&self, tags: &[&str], progress: &mut dyn Progress) -> Result<()> {
-        let package = self.context.package;
-        let mut tried = Vec::new();
-        for python in ["python3", "python"] {
-            let mut command = Command::new(python);
-            // Wheels only: pip runs the code of source packages.
-            command
-                .args([
-                    "-m",
-                    "pip",
-                    "download",
-                    "--no-deps",
-                    "--only-binary=:all:",
-                    "--no-cache-dir",
-                    "--no-input",
-                ])
-                .args([
-                    "--disable-pip-version-check",
-                    "--progress-bar=off",
-                    "--retries=2",
-                ])
-                .args(tags)
-                .arg("--dest")
-                .arg(&self.download)
-                .arg(format!("{}=={}", package.name, package.version))
-                // An empty directory: `-m` looks for modules in the current one first.
-                .current_dir(&self.scratch)
-                .envs(["TMPDIR", "TEMP", "TMP"].map(|name| (name, &self.scratch)));
-            match self.run(&mut command, progress)? {
-                Ran::Missing => tried.push(format!("{python} was not found")),
-                Ran::Failed { output, .. } if output.contains("No module named pip") => {
-                    tried.push(format!("{python} has no pip"));
-                }
-                Ran::Failed { status, output } => {
-                    return Err(self.failed(
-                        &format!("{python} -m pip download"),
-                        status,
-                        "Look at the network and at pip's index-url and proxy settings; \"no matching distribution\" \
-                         means that the index has no build of it for this system",
-                        output,
-                    ));
-                }
-                Ran::Succeeded => return Ok(()),
-            }
-        }
-        let advice = "install Python 3 with pip (Debian and Ubuntu: apt-get install python3-pip) and try again";
-        Err(Error::ClientMissing {
-            package: package.to_string(),
-            tried: tried.join(", "),
-            advice,
-        })
-    }
-
-    fn npm(&self, progress: &mut dyn Progress) -> Result<()> {
-        let package = self.context.package;
-        let mut command = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
-        command
-            .args([
-                "pack",
-                "--ignore-scripts",
-                "--loglevel=error",
-                "--no-update-notifier",
-            ])
-            .args([
-                "--fetch-retries=2",
-                "--fetch-retry-mintimeout=1000",
-                "--fetch-retry-maxtimeout=5000",
-                "--cache",
-            ])
-            .arg(self.scratch.join("npm"))
-            .arg(format!("{}@{}", package.name, package.version))
-            .current_dir(&self.download);
-        match self.run(&mut command, progress)? {
-            Ran::Succeeded => Ok(()),
-            Ran::Missing => Err(Error::ClientMissing {
-                package: package.to_string(),
-                tried: "npm was not found".into(),
-                advice: "install Node.js with npm (Debian and Ubuntu: apt-get install npm) and try again",
-            }),
-            Ran::Failed { status, output }
-                if output.contains("env: node:") || output.contains("env: 'node'") =>
-            {
-                Err(Error::ClientMissing {
-                    package: package.to_string(),
-                    tried: format!("npm is installed, but cannot start node ({status})"),
-                    advice: "install Node.js and try again",
-                })
-            }
-            Ran::Failed { status, output } => Err(self.failed(
-                "npm pack",
-                status,
-                "Look at the network and at npm's registry and proxy settings",
-                output,
-            )),
-        }
-    }
-
-    fn apt(&self, progress: &mut dyn Progress) -> Result<()> {
-        let package = self.context.package;
-        let lists = self.scratch.join("apt-lists");
-        let cache = self.scratch.join("apt-cache");
-        let apt = |private: bool, arguments: &[&str]| {
-            let mut command = Command::new("apt-get");
-            // Packages that apt cannot verify against signed lists are refused, regardless of its
-            // configuration.
-            command
-                .args(["-q", "-y", "-o", "APT::Get::AllowUnauthenticated=false"])
-                .env("LC_ALL", "C")
-                .current_dir(&self.download);
-            if private {
-                for (name, path) in [("Dir::State::lists", &lists), ("Dir::Cache", &cache)] {
-                    let mut option = std::ffi::OsString::from(format!("{name}="));
-                    option.push(path);
-                    command.arg("-o").arg(option);
-                }
-            }
-            command.args(arguments);
-            command
-        };
-        let advice = "Look at the network and at the sources of apt (`apt-cache policy` names the package if one has it)";
-
-        match self.run(&mut apt(false, &["download", package.name]), progress)? {
-            Ran::Succeeded => return Ok(()),
-            Ran::Missing => {
-                return Err(Error::ClientMissing {
-                    package: package.to_string(),
-                    tried: "apt-get was not found".into(),
-                    advice: "this package is only to be had with apt-get, on Debian, Ubuntu and their kin: install \
-                             on such a machine or container and copy the cache directory here",
-                });
-            }
-            // The system's package lists are empty (as in container images) or out of date.
-            // Updating them would need root and change the system, so a private copy is fetched
-            // instead.
-            Ran::Failed { output, .. }
-                if [
-                    "Unable to locate package",
-                    "Can't find",
-                    "Can't select",
-                    "404 ",
-                ]
-                .iter()
-                .any(|sign| output.contains(sign)) => {}
-            Ran::Failed { status, output } => {
-                return Err(self.failed("apt-get download", status, advice, output));
-            }
-        }
-        for directory in [
-            lists.join("partial"),
-            cache.join("archives").join("partial"),
-        ] {
-            fs::create_dir_all(&directory).map_err(|error| {
-                self.context
-                    .error("create the directory", &directory, error)
-            })?;
-        }
-        // The exit status of `update` is irrelevant: the download decides.
-        let _ = self.run(&mut apt(true, &["update"]), progress)?;
-        match self.run(&mut apt(true, &["download", package.name]), progress)? {
-            Ran::Succeeded => Ok(()),
-            Ran::Missing => Err(self.failed(
-                "apt-get download",
-                "it vanished".into(),
-                advice,
-                String::new(),
-            )),
-            Ran::Failed { status, output } => {
-                Err(self.failed("apt-get download", status, advice, output))
-            }
-        }
     }
 
     /// Writes the archive's content as a tar file, for formats that only their own tool opens.
@@ -328,29 +159,18 @@ impl Work<'_> {
             });
             all
         });
+        let program = Path::new(command.get_program());
         match outcome {
             Ok(Outcome::Ended { status, .. }) if status.success() => Ok(Ran::Succeeded),
-            Ok(Outcome::Ended { output, .. })
-                if ["No space left on device", "ENOSPC", "Disk quota exceeded"]
-                    .iter()
-                    .any(|sign| output.contains(sign)) =>
-            {
-                let said = output
-                    .lines()
-                    .rfind(|line| line.contains("space") || line.contains("quota"));
-                Err(self
-                    .context
-                    .disk_full(said.unwrap_or("ENOSPC").trim().to_string()))
-            }
-            Ok(Outcome::Ended { status, output }) => Ok(Ran::Failed {
-                status: status.to_string(),
-                output,
-            }),
+            Ok(Outcome::Ended { status, output }) => match full_disk(&output) {
+                Some(line) => Err(self.context.disk_full(line.to_string())),
+                None => Ok(Ran::Failed {
+                    status: status.to_string(),
+                    output,
+                }),
+            },
             Ok(Outcome::TimedOut { waited }) => Err(Error::Timeout {
-                what: format!(
-                    "downloading {package} with {}",
-                    command.get_program().to_string_lossy()
-                ),
+                what: format!("downloading {package} with {}", program.display()),
                 waited,
                 detail: format!(
                     ", with {} of {} there (at most {} s in all, {} s without progress)",
@@ -360,13 +180,14 @@ impl Work<'_> {
                     deadline.stall.as_secs()
                 ),
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ran::Missing),
             // For the user, an inaccessible entry of PATH is the same as none.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Ran::Missing),
-            Err(error) => {
-                let program = Path::new(command.get_program());
-                Err(self.context.error("start", program, error))
+            Err(error)
+                if [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied]
+                    .contains(&error.kind()) =>
+            {
+                Ok(Ran::Missing)
             }
+            Err(error) => Err(self.context.error("start", program, error)),
         }
     }
 
@@ -385,6 +206,17 @@ enum Ran {
     Succeeded,
     Missing,
     Failed { status: String, output: String },
+}
+
+/// The line of a command's output that reports a full disk, if there is one.
+fn full_disk(output: &str) -> Option<&str> {
+    const SIGNS: [&str; 3] = ["No space left on device", "ENOSPC", "Disk quota exceeded"];
+    if !SIGNS.iter().any(|sign| output.contains(sign)) {
+        return None;
+    }
+    let mut lines = output.lines();
+    let line = lines.rfind(|line| line.contains("space") || line.contains("quota"));
+    Some(line.unwrap_or("ENOSPC").trim())
 }
 
 /// Sums the sizes of all files below `directory`, and finds the largest. Files may appear and

@@ -65,31 +65,19 @@ pub(crate) fn run(
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(spawned?);
     let tail = Tail::follow(reader)?;
-    let copying = to_file.map(|(from, Limited { mut file, most })| {
-        let copy = move || io::copy(&mut from.take(most.saturating_add(1)), &mut file).map(|_| ());
-        thread::Builder::new()
-            .name("halite-output".into())
-            .spawn(copy)
-    });
-    let copying = copying.transpose()?;
+    let copy = to_file.map(|(from, limited)| Copying::start(from, limited));
+    let copy = copy.transpose()?;
     let start = Instant::now();
     let (mut seen, mut seen_at) = (0, start);
     let mut pause = Duration::from_millis(5);
     loop {
         if let Some(status) = running.0.try_wait()? {
-            // Only what is in the pipe is left to write, unless a grandchild holds it open.
-            if let Some(copying) = copying {
-                while !copying.is_finished() {
-                    if start.elapsed() >= deadline.total {
-                        return Ok(Outcome::TimedOut {
-                            waited: start.elapsed(),
-                        });
-                    }
-                    thread::sleep(Duration::from_millis(1));
-                }
-                copying
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            if let Some(copy) = copy
+                && !copy.finish(start, deadline.total)?
+            {
+                return Ok(Outcome::TimedOut {
+                    waited: start.elapsed(),
+                });
             }
             return Ok(Outcome::Ended {
                 status,
@@ -153,6 +141,31 @@ impl Drop for Running {
         // Both fail only when the child has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A thread that copies a pipe to a file.
+struct Copying(JoinHandle<io::Result<()>>);
+
+impl Copying {
+    fn start(from: io::PipeReader, Limited { mut file, most }: Limited) -> io::Result<Self> {
+        let copy = move || io::copy(&mut from.take(most.saturating_add(1)), &mut file).map(|_| ());
+        let thread = thread::Builder::new().name("halite-output".into());
+        Ok(Copying(thread.spawn(copy)?))
+    }
+
+    /// Waits for the end of the pipe until `limit` after `start`, and returns whether it came. After
+    /// the command ended only what is in the pipe is left, unless a grandchild holds it open.
+    fn finish(self, start: Instant, limit: Duration) -> io::Result<bool> {
+        while !self.0.is_finished() {
+            if start.elapsed() >= limit {
+                return Ok(false);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let copied = self.0.join();
+        copied.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(true)
     }
 }
 

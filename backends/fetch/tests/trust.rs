@@ -114,7 +114,7 @@ fn within_a_minute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 }
 
 #[test]
-fn a_private_package_is_found() {
+fn private_package_is_found() {
     let (_guard, cache, directory) = installed();
     for check in [Check::Quick, Check::Full] {
         let State::Installed(found) = cache.state(&PACKAGE, check).unwrap() else {
@@ -125,7 +125,7 @@ fn a_private_package_is_found() {
 }
 
 #[test]
-fn a_file_that_others_may_write_is_digested() {
+fn file_writable_by_others_is_digested() {
     type Open = fn(&Path, &Path);
     let chmod =
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -167,7 +167,7 @@ fn a_file_that_others_may_write_is_digested() {
 }
 
 #[test]
-fn a_file_of_another_user_is_digested() {
+fn file_of_another_user_is_digested() {
     let (_guard, cache, directory) = installed();
     let chown = Command::new("chown")
         .arg("65534")
@@ -186,7 +186,7 @@ fn a_file_of_another_user_is_digested() {
 }
 
 #[test]
-fn a_missing_licence_does_not_stop_the_use_of_a_package() {
+fn package_without_its_licence_is_used() {
     let (_guard, cache, directory) = installed();
     fs::remove_file(directory.join("LICENSE")).unwrap();
     let installed = cache.ensure(&PACKAGE, &mut Quiet).unwrap();
@@ -240,7 +240,7 @@ fn fails_to_install(cache: &Cache, check: Check) -> Error {
 }
 
 #[test]
-fn bit_rot_is_found_where_digests_are_asked_for() {
+fn full_check_finds_bit_rot() {
     let (_guard, cache, directory) = installed();
     replace_in_secret(&directory.join("library.so"));
     assert!(matches!(
@@ -355,7 +355,7 @@ impl Progress for Holders {
 }
 
 #[test]
-fn who_waits_is_told_who_installs() {
+fn wait_names_the_installing_process() {
     let (_guard, cache, directory) = installed();
     fs::remove_dir_all(&directory).unwrap();
     // As the process writes that holds it.

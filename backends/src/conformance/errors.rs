@@ -3,7 +3,7 @@
 
 use halite_core::{
     Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, ErrorKind, FlagValue, Launch, Null,
-    Program,
+    Program, Signature,
 };
 
 use super::{Case, Subject, support::*};
@@ -271,60 +271,38 @@ fn expect_compile_error(what: &str, client: &Client, program: &Program) -> Check
 }
 
 fn wrong_signature_is_rejected(subject: &Subject) -> Checked {
-    let client = subject.client();
-    let right = add(4, false);
-    let change = |change: &dyn Fn(&mut Program)| {
-        let mut program = right.clone();
-        change(&mut program);
-        program
-    };
-    let wrong = [
-        (
-            "an argument too few",
-            change(&|program| program.signature.inputs.truncate(1)),
-        ),
-        (
-            "an argument too many",
-            change(&|program| program.signature.inputs.push(f32s(&[4]))),
-        ),
-        (
-            "an argument of another element type",
-            change(&|program| program.signature.inputs[1] = ty(DType::S32, &[4])),
-        ),
-        (
-            "an argument of other dimensions",
-            change(&|program| program.signature.inputs[0] = f32s(&[2, 2])),
-        ),
-        (
-            "a result too few",
-            change(&|program| program.signature.outputs.clear()),
-        ),
-        (
-            "a result too many",
-            change(&|program| program.signature.outputs.push(f32s(&[4]))),
-        ),
-        (
-            "a result of another element type",
-            change(&|program| program.signature.outputs[0] = ty(DType::U32, &[4])),
-        ),
-        (
-            "a result of other dimensions",
-            change(&|program| program.signature.outputs[0] = f32s(&[8])),
-        ),
-        (
-            "a donated argument that does not exist",
-            change(&|program| program.signature.donated = vec![2]),
-        ),
-        (
-            "donated arguments out of order",
-            change(&|program| program.signature.donated = vec![1, 0]),
-        ),
+    type Change = fn(&mut Signature);
+    let wrong: [(&str, Change); 10] = [
+        ("an argument too few", |it| it.inputs.truncate(1)),
+        ("an argument too many", |it| it.inputs.push(f32s(&[4]))),
+        ("an argument of another element type", |it| {
+            it.inputs[1] = ty(DType::S32, &[4]);
+        }),
+        ("an argument of other dimensions", |it| {
+            it.inputs[0] = f32s(&[2, 2]);
+        }),
+        ("a result too few", |it| it.outputs.clear()),
+        ("a result too many", |it| it.outputs.push(f32s(&[4]))),
+        ("a result of another element type", |it| {
+            it.outputs[0] = ty(DType::U32, &[4]);
+        }),
+        ("a result of other dimensions", |it| {
+            it.outputs[0] = f32s(&[8]);
+        }),
+        ("a donated argument that does not exist", |it| {
+            it.donated = vec![2];
+        }),
+        ("donated arguments out of order", |it| {
+            it.donated = vec![1, 0];
+        }),
     ];
-    for (what, program) in &wrong {
-        let compiled = compile(client, program);
+    let client = subject.client();
+    for (what, change) in wrong {
+        let mut program = add(4, false);
+        change(&mut program.signature);
         expect_error(
             format!("a signature with {what}"),
-            compiled,
+            compile(client, &program),
             ErrorKind::InvalidArgument,
             &["add"],
         )?;

@@ -30,6 +30,7 @@ pub(super) const CASES: &[Case] = &[
         .devices(2)
         .except(HOLDS_ZEROS),
     case!("transfers", every_memory_kind_round_trips).except(HOLDS_ZEROS),
+    case!("transfers", absent_memory_kind_is_rejected).except(HOLDS_ZEROS),
     case!("transfers", wrong_number_of_bytes_is_rejected),
     case!("transfers", unknown_device_is_rejected),
 ];
@@ -68,55 +69,9 @@ fn every_type_round_trips_bit_exactly(subject: &Subject) -> Checked {
 }
 
 fn nan_keeps_its_bits(subject: &Subject) -> Checked {
-    // Quiet and signalling NaN, both signs, payloads at both ends; infinities, negative zero, the
-    // smallest subnormal.
-    let small = |exponent: u16, quiet: u16| {
-        [
-            exponent | quiet,
-            exponent | quiet | 1,
-            exponent | 1,
-            0x8000 | exponent | 1,
-            exponent,
-            0x8000 | exponent,
-            0x8000,
-            1,
-        ]
-    };
-    let wide = |exponent: u64, quiet: u64, sign: u64| {
-        [
-            exponent | quiet,
-            exponent | quiet | 0x55,
-            exponent | 1,
-            sign | exponent | 1,
-            exponent,
-            sign | exponent,
-            sign,
-            1,
-        ]
-    };
-    let bytes = |dtype: DType| -> Vec<u8> {
-        match dtype {
-            DType::F16 => small(0x7c00, 0x0200)
-                .iter()
-                .flat_map(|bits| bits.to_ne_bytes())
-                .collect(),
-            DType::Bf16 => small(0x7f80, 0x0040)
-                .iter()
-                .flat_map(|bits| bits.to_ne_bytes())
-                .collect(),
-            DType::F32 => wide(0x7f80_0000, 0x0040_0000, 0x8000_0000)
-                .iter()
-                .flat_map(|bits| (*bits as u32).to_ne_bytes())
-                .collect(),
-            _ => wide(0x7ff0 << 48, 8 << 48, 1 << 63)
-                .iter()
-                .flat_map(|bits| bits.to_ne_bytes())
-                .collect(),
-        }
-    };
     let client = subject.client();
     for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
-        let host = HostArray::from_bytes(&bytes(dtype), ty(dtype, &[8]))?;
+        let host = HostArray::from_bytes(&special_values(dtype), ty(dtype, &[8]))?;
         let buffer = client.upload(
             HostBytes::Borrowed(host.bytes()),
             host.ty(),
@@ -134,6 +89,34 @@ fn nan_keeps_its_bits(subject: &Subject) -> Checked {
         )?;
     }
     Ok(())
+}
+
+/// Eight values of a float type: quiet and signalling NaN of both signs, with payloads at both
+/// ends; infinities, negative zero, the smallest subnormal.
+fn special_values(dtype: DType) -> Vec<u8> {
+    let (exponent, quiet) = match dtype {
+        DType::F16 => (0x7c00, 0x0200),
+        DType::Bf16 => (0x7f80, 0x0040),
+        DType::F32 => (0x7f80_0000, 0x0040_0000),
+        _ => (0x7ff0 << 48, 8u64 << 48),
+    };
+    let sign = 1 << (8 * dtype.size() - 1);
+    let values = [
+        exponent | quiet,
+        exponent | quiet | 0x15,
+        exponent | 1,
+        sign | exponent | 1,
+        exponent,
+        sign | exponent,
+        sign,
+        1,
+    ];
+    let bytes = |bits: u64| match dtype.size() {
+        2 => (bits as u16).to_ne_bytes().to_vec(),
+        4 => (bits as u32).to_ne_bytes().to_vec(),
+        _ => bits.to_ne_bytes().to_vec(),
+    };
+    values.into_iter().flat_map(bytes).collect()
 }
 
 fn large_tensors_round_trip(subject: &Subject) -> Checked {
@@ -394,16 +377,24 @@ fn every_memory_kind_round_trips(subject: &Subject) -> Checked {
             host.bytes(),
         )?;
     }
-    for memory in [MemoryKind::PinnedHost, MemoryKind::UnpinnedHost] {
-        if !device.memories().contains(&memory) {
+    Ok(())
+}
+
+fn absent_memory_kind_is_rejected(subject: &Subject) -> Checked {
+    let client = subject.client();
+    let host = noise(&f32s(&[1000]), 6);
+    for device in client.devices().iter().filter(|device| device.is_local()) {
+        for memory in [MemoryKind::PinnedHost, MemoryKind::UnpinnedHost] {
+            if device.memories().contains(&memory) {
+                continue;
+            }
             let place = Placement {
                 device: device.id(),
                 memory,
             };
-            let absent = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place);
             expect_error(
                 format!("an upload to {memory:?} memory, which does not exist"),
-                absent,
+                client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place),
                 ErrorKind::InvalidArgument,
                 &[],
             )?;

@@ -162,61 +162,11 @@ impl TpuTarget {
 
     /// Rejects slices that do not exist, some of which libtpu accepts and then aborts on.
     fn check(&self) -> Result<(), String> {
-        let generation = self.generation;
-        let name = generation.name();
-        let shape = by_x(&self.chips);
-        if self.chips.len() != generation.axes() {
-            let example = generation.example();
-            return Err(format!(
-                "`{shape}` has {} axes, a {name} has {}; expected for instance \
-                 tpu:{name}:{example}",
-                self.chips.len(),
-                generation.axes()
-            ));
-        }
-        if let Some(longest) = generation.longest()
-            && self.chips.iter().any(|&size| size > longest)
-        {
-            return Err(format!(
-                "a {name} has at most {longest} chips along each axis; take tpu:{name}:{longest}x{longest} or less, or several slices of \
-                 it: tpu:{name}:{longest}x{longest},slices=4"
-            ));
-        }
-        let chips: u64 = self
-            .chips
-            .iter()
-            .map(|&size| u64::from(size))
-            .fold(1, u64::saturating_mul);
-        if chips > generation.pod() {
-            return Err(format!(
-                "`{shape}` is {chips} chips, a pod of {name} has {}; choose a smaller slice",
-                generation.pod()
-            ));
-        }
-        // A host has 2x2 chips, or a part of them on slices of one row.
-        if self
-            .chips
-            .iter()
-            .take(2)
-            .any(|&size| size > 1 && size % 2 == 1)
-        {
-            let even: Vec<u32> = (self.chips.iter().enumerate())
-                .map(|(axis, &size)| {
-                    if axis < 2 && size > 1 {
-                        size.next_multiple_of(2)
-                    } else {
-                        size
-                    }
-                })
-                .collect();
-            return Err(format!(
-                "`{shape}` does not divide into hosts of 2x2 chips: the first two axes are 1 \
-                 or even; expected for instance tpu:{name}:{}",
-                by_x(&even)
-            ));
-        }
-        if self.megacore && generation != TpuGeneration::V4 {
-            let cores = if generation.devices_per_chip() == 1 {
+        let name = self.generation.name();
+        self.check_size()?;
+        self.check_hosts()?;
+        if self.megacore && self.generation != TpuGeneration::V4 {
+            let cores = if self.generation.devices_per_chip() == 1 {
                 "are always one device"
             } else {
                 "are always two"
@@ -232,6 +182,58 @@ impl TpuTarget {
             ));
         }
         Ok(())
+    }
+
+    /// Checks the number of axes, and the number of chips along each and in all.
+    fn check_size(&self) -> Result<(), String> {
+        let (generation, shape) = (self.generation, by_x(&self.chips));
+        let name = generation.name();
+        if self.chips.len() != generation.axes() {
+            let example = generation.example();
+            return Err(format!(
+                "`{shape}` has {} axes, a {name} has {}; expected for instance \
+                 tpu:{name}:{example}",
+                self.chips.len(),
+                generation.axes()
+            ));
+        }
+        if let Some(longest) = generation.longest()
+            && self.chips.iter().any(|&size| size > longest)
+        {
+            return Err(format!(
+                "a {name} has at most {longest} chips along each axis; take \
+                 tpu:{name}:{longest}x{longest} or less, or several slices of it: \
+                 tpu:{name}:{longest}x{longest},slices=4"
+            ));
+        }
+        let sizes = self.chips.iter().map(|&size| u64::from(size));
+        let chips = sizes.fold(1, u64::saturating_mul);
+        if chips > generation.pod() {
+            return Err(format!(
+                "`{shape}` is {chips} chips, a pod of {name} has {}; choose a smaller slice",
+                generation.pod()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that the slice divides into hosts. A host has 2x2 chips, or a part of them on slices
+    /// of one row.
+    fn check_hosts(&self) -> Result<(), String> {
+        let mut even = self.chips.clone();
+        for size in even.iter_mut().take(2).filter(|size| **size > 1) {
+            *size = size.next_multiple_of(2);
+        }
+        if even == self.chips {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` does not divide into hosts of 2x2 chips: the first two axes are 1 or even; \
+             expected for instance tpu:{}:{}",
+            by_x(&self.chips),
+            self.generation.name(),
+            by_x(&even)
+        ))
     }
 }
 

@@ -1,0 +1,147 @@
+//! Verification of installed files.
+
+use std::{fs, io, path::Path};
+
+use super::{Cache, Check, Installed, State, install::protect, unique};
+use crate::{
+    error::{Error, Result},
+    files::{replaceable_by_others, writable_by_others},
+    manifest::{self, Entry, MARKER, Manifest, sha256_of_file},
+    package::{FileSpec, Package},
+};
+
+impl Cache {
+    /// Determines the state of a package without changing its files. (A quick check that had to
+    /// take a digest writes the new modification time of the file to the marker, if it may.)
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot read existing files.
+    pub fn state(&self, package: &Package, check: Check) -> Result<State> {
+        let directory = self.directory(package);
+        let mut manifest = match Manifest::read(&directory) {
+            Ok(manifest) => manifest,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !directory.exists() => {
+                return Ok(State::Absent);
+            }
+            // A cache below a file is empty; an installation reports that it cannot be written.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(State::Absent),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(Error::Io {
+                    action: "read",
+                    path: directory.join(MARKER),
+                    source: error,
+                });
+            }
+            Err(error) => return Ok(State::Damaged(format!("{MARKER}: {error}"))),
+        };
+        if !manifest.agrees_with(package) {
+            return Ok(State::Damaged(format!("{MARKER} lists other files")));
+        }
+        // Times in the marker are as trustworthy as the protection of the marker.
+        let trusts_times = self.is_private(&directory, package);
+        let mut touched = false;
+        for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
+            let path = directory.join(&entry.name);
+            let modified = entry.modified;
+            if let Some(damage) = verify(entry, file, &path, check, trusts_times)? {
+                return Ok(State::Damaged(damage));
+            }
+            touched |= entry.modified != modified;
+        }
+        if touched {
+            // This only saves later work, so a read-only cache is not an error.
+            let _ = rewrite_marker(&manifest, &directory);
+        }
+        Ok(State::Installed(Installed {
+            directory,
+            fresh: false,
+        }))
+    }
+
+    /// Returns whether only the user of this process and root may replace the files of a package.
+    fn is_private(&self, directory: &Path, package: &Package) -> bool {
+        let private = |path: &Path| {
+            fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none())
+        };
+        let below = |file: &&str| {
+            let parents = Path::new(file)
+                .ancestors()
+                .skip(1)
+                .filter(|parent| !parent.as_os_str().is_empty());
+            parents
+                .into_iter()
+                .all(|parent| private(&directory.join(parent)))
+        };
+        replaceable_by_others(directory).is_ok_and(|reason| reason.is_none())
+            && private(&directory.join(MARKER))
+            && package
+                .installed_files()
+                .map(|file| file.name)
+                .all(|file| below(&file))
+    }
+}
+
+/// Verifies an installed file, and updates the time of its last change in `entry`. Returns the
+/// damage, if any.
+fn verify(
+    entry: &mut Entry,
+    file: &FileSpec,
+    path: &Path,
+    check: Check,
+    trusts_times: bool,
+) -> Result<Option<String>> {
+    let refused = |action, source| Error::Io {
+        action,
+        path: path.to_path_buf(),
+        source,
+    };
+    let name = &entry.name;
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_file() => metadata,
+        Ok(_) => return Ok(Some(format!("{name} is not a file"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let may_be_missing = check != Check::Full && file.is_notice();
+            return Ok((!may_be_missing).then(|| format!("{name} is missing")));
+        }
+        Err(error) => return Err(refused("look at", error)),
+    };
+    if metadata.len() != entry.size {
+        let (found, expected) = (metadata.len(), entry.size);
+        return Ok(Some(format!(
+            "{name} has {found} bytes instead of {expected}"
+        )));
+    }
+    let modified = manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
+    let needs_digest = match check {
+        Check::Quick => false,
+        Check::Files(names) => names.contains(&&**name),
+        Check::Full => true,
+    };
+    let is_unchanged =
+        modified == entry.modified && trusts_times && writable_by_others(&metadata).is_none();
+    if is_unchanged && !needs_digest {
+        return Ok(None);
+    }
+    let (digest, _) = sha256_of_file(path).map_err(|error| refused("read", error))?;
+    if digest != entry.sha256 {
+        let expected = &entry.sha256;
+        return Ok(Some(format!(
+            "{name} has SHA-256 {digest} instead of {expected}"
+        )));
+    }
+    entry.modified = modified;
+    Ok(None)
+}
+
+fn rewrite_marker(manifest: &Manifest, directory: &Path) -> io::Result<()> {
+    let temporary = directory.join(format!(".{MARKER}.{}", unique()));
+    let written = manifest
+        .write(&temporary)
+        .and_then(|()| protect(&temporary))
+        .and_then(|()| fs::rename(&temporary, directory.join(MARKER)));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
