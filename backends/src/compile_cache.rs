@@ -91,7 +91,7 @@ pub struct CompileCache {
     limit: u64,
     /// The plugin's library, if it is known. Its digest is computed on first use.
     library: Option<Library>,
-    /// Whether writing failed, which is logged once.
+    /// True once writing failed, which is logged once.
     broken: AtomicBool,
     stored_bytes: AtomicU64,
     /// Bytes stored since the limit was last enforced; `None` if it never was.

@@ -25,7 +25,7 @@ pub struct CudaOptions {
     pub allocator: Option<CudaAllocator>,
     /// Fraction of each device's memory to use, above 0 and at most 1.
     pub memory_fraction: Option<f32>,
-    /// Whether to allocate it when the client is created.
+    /// Allocates the memory when the client is created.
     pub preallocate: Option<bool>,
     /// Bytes reserved for collectives.
     pub collective_memory: Option<u64>,

@@ -21,13 +21,13 @@ use crate::plugins::{KnownPlugin, PLUGINS};
 pub struct Located {
     /// File of the library.
     pub path: PathBuf,
-    /// How it was found.
+    /// The place where it was found.
     pub source: Source,
     /// Entry in the table, if the digest is known.
     pub plugin: Option<&'static KnownPlugin>,
 }
 
-/// How a plugin's library was found.
+/// The place where a plugin's library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The caller gave the path.

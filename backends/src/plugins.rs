@@ -17,10 +17,10 @@ pub struct KnownPlugin {
     pub about: &'static str,
     /// License, as the package states it.
     pub licence: &'static str,
-    /// Whether the license is shown before the installation, because not all of the package is known
+    /// Shows the license before the installation, because not all of the package is known
     /// to be open source.
     pub shows_licence: bool,
-    /// Whether it is used only if it is named, never by a search.
+    /// Used only if it is named, never by a search.
     pub only_by_name: bool,
     /// Package with the library and its license files.
     pub package: Package,

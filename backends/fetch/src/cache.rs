@@ -67,7 +67,7 @@ impl Limits {
 pub struct Installed {
     /// The directory that holds the files.
     pub directory: PathBuf,
-    /// Whether this call installed it.
+    /// True if this call installed it.
     pub fresh: bool,
 }
 

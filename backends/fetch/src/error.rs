@@ -189,7 +189,7 @@ pub enum Error {
     Io {
         /// The failed action.
         action: &'static str,
-        /// Its path.
+        /// The path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

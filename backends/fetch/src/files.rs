@@ -15,7 +15,7 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     open_regular_with(OpenOptions::new().read(true), path.as_ref(), Links::Follow)
 }
 
-/// Whether a symbolic link is opened in place of a file.
+/// Treatment of a symbolic link in place of a file.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Links {
     Follow,

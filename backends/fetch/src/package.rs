@@ -39,7 +39,7 @@ impl Client {
         }
     }
 
-    /// How the archives of this client end, without the dot.
+    /// File extension of the archives of this client, without the dot.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Pip | Self::Wheel { .. } => "whl",

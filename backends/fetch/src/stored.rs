@@ -16,11 +16,11 @@ use crate::{
 /// One directory of a cache.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Its name in the cache.
+    /// The name in the cache.
     pub name: String,
-    /// Its kind.
+    /// The kind.
     pub kind: StoredKind,
-    /// Its path.
+    /// The path.
     pub path: PathBuf,
     /// Bytes of all its files.
     pub bytes: u64,
@@ -37,7 +37,7 @@ pub enum StoredKind {
     Package(String),
     /// An installation.
     Partial {
-        /// Whether it is in progress; otherwise a killed process left it.
+        /// True if it is in progress; otherwise a killed process left it.
         in_use: bool,
     },
 }

@@ -1,5 +1,5 @@
-//! Which files of a cache are used, and what the cache refuses to wait for. Nothing is downloaded:
-//! packages are put into place by hand.
+//! Files of a cache that are used, and waits that the cache refuses. Nothing is downloaded:
+//! the tests write the files of packages.
 #![cfg(unix)]
 
 use std::{

@@ -27,7 +27,7 @@ pub struct CacheEntry {
     pub bytes: u64,
     /// Compile time of the original compilation.
     pub compile_time: Duration,
-    /// When it was last inserted or loaded.
+    /// Time of the last insertion or load.
     pub used: SystemTime,
 }
 

@@ -41,7 +41,7 @@ impl Drop for Loading {
 pub(super) enum Begun {
     /// The load is marked.
     Marked(Loading),
-    /// It cannot be marked: another load of the program is in progress, or markers do not work
+    /// The load cannot be marked: another load of the program is in progress, or markers do not work
     /// here.
     Unmarked,
     /// A process died while loading the program. The caller removes the marker.

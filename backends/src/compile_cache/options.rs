@@ -22,7 +22,7 @@ use halite_core::{Error, Result};
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CompileCacheOptions {
-    /// Whether it is read and written.
+    /// Read and write access.
     pub access: Access,
     /// The directory; by default `programs` in the cache directory.
     pub directory: Option<PathBuf>,

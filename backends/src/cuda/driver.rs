@@ -41,9 +41,9 @@ pub struct VisibleGpu {
 pub(crate) enum NoDriver {
     /// The library is missing.
     Missing,
-    /// It has not answered for this time.
+    /// The driver has not answered for this time.
     Silent(Duration),
-    /// It returned an error, with its text.
+    /// The driver returned an error, with its text.
     Failed(String),
 }
 

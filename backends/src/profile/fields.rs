@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 /// The fields of a span or event.
 #[derive(Default)]
 pub(super) struct Fields {
-    /// All of them but `message` and `nanos`: the inside of a JSON object.
+    /// All fields except `message` and `nanos`: the content of a JSON object.
     pub(super) json: String,
     /// The text of an event.
     pub(super) message: Option<String>,
@@ -17,7 +17,7 @@ pub(super) struct Fields {
     pub(super) device: u64,
     /// The number of a training step.
     pub(super) step: Option<u64>,
-    /// Whether a field names a program.
+    /// True if a field names a program.
     pub(super) is_program: bool,
 }
 

@@ -100,7 +100,7 @@ struct Facts {
     name: &'static str,
     /// The major number; the minor one is 0 for all of these.
     compute_capability: u32,
-    /// Whether it has architecture-specific instructions (`sm_90a`).
+    /// True for architecture-specific instructions (`sm_90a`).
     accelerated: bool,
     cores: u32,
     units_per_core: u32,

@@ -112,7 +112,7 @@ pub struct TpuTarget {
     pub chips: Vec<u32>,
     /// Number of such slices, connected by the data center network.
     pub slices: u32,
-    /// Whether the two cores of a v4's chip work as one device.
+    /// Uses the two cores of a v4's chip as one device.
     pub megacore: bool,
 }
 
