@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -96,6 +97,11 @@ impl Faulty {
             .env("HALITE_COMPILE_DEADLINE", self.compile_deadline);
         command
     }
+}
+
+/// Runs checks of plugins that hang at the same time: they wait for deadlines.
+fn at_once<const N: usize>(checks: [&(dyn Fn() + Sync); N]) {
+    thread::scope(|scope| checks.into_iter().for_each(|check| _ = scope.spawn(check)));
 }
 
 fn run(command: &mut Command) -> Ended {
@@ -327,8 +333,9 @@ fn check_stops_after_cases_that_hang() {
 fn constructor_that_hangs_costs_its_deadline() {
     let plugin = Faulty::new("constructor:sleep");
     let words = ["constructor-sleep.so", "constructors", "3 s"];
-    plugin.devices().fails_with(&words);
-    plugin.check("").fails_with(&words);
+    at_once([&|| _ = plugin.devices().fails_with(&words), &|| {
+        _ = plugin.check("").fails_with(&words)
+    }]);
 }
 
 #[test]
@@ -367,28 +374,35 @@ fn constructor_that_ends_the_process_is_refused() {
 
 #[test]
 fn hang_while_opening_costs_its_deadline() {
-    for (fault, words) in [
-        ("get:sleep", "has not started after 3 s"),
-        ("initialize:sleep", "has not started after 3 s"),
-        ("create:sleep", "has been looking for its devices"),
-    ] {
-        let plugin = Faulty::new(fault);
-        let file = fault.replace(':', "-");
-        plugin
-            .devices()
-            .fails_with(&[&file, words, "has not returned after"]);
-        plugin.check("").fails_with(&[&file, words]);
-    }
-    Faulty::new("create:sleep")
-        .train()
-        .fails_with(&["create-sleep.so", "has been looking for its devices"]);
+    let hangs = |fault, words| {
+        move || {
+            let plugin = Faulty::new(fault);
+            let file = fault.replace(':', "-");
+            plugin
+                .devices()
+                .fails_with(&[&file, words, "has not returned after"]);
+            plugin.check("").fails_with(&[&file, words]);
+        }
+    };
+    at_once([
+        &hangs("get:sleep", "has not started after 3 s"),
+        &hangs("initialize:sleep", "has not started after 3 s"),
+        &hangs("create:sleep", "has been looking for its devices"),
+        &|| {
+            Faulty::new("create:sleep")
+                .train()
+                .fails_with(&["create-sleep.so", "has been looking for its devices"]);
+        },
+    ]);
 }
 
 #[test]
 fn client_that_is_never_destroyed_does_not_block() {
     let plugin = Faulty::new("destroy:sleep");
-    plugin.devices().succeeds().prints(&["destroy-sleep.so"]);
-    plugin.train().succeeds();
+    at_once([
+        &|| _ = plugin.devices().succeeds().prints(&["destroy-sleep.so"]),
+        &|| _ = plugin.train().succeeds(),
+    ]);
 }
 
 #[test]
@@ -449,10 +463,14 @@ fn exception_of_a_launch_names_the_plugin() {
 #[test]
 fn compiler_that_hangs_costs_its_deadline() {
     let plugin = Faulty::new("compile:sleep");
-    plugin.check("donation::state").fails_with(&["after 3 s"]);
-    plugin
-        .train()
-        .fails_with(&["compile-sleep.so", "HALITE_COMPILE_DEADLINE"]);
+    at_once([
+        &|| _ = plugin.check("donation::state").fails_with(&["after 3 s"]),
+        &|| {
+            plugin
+                .train()
+                .fails_with(&["compile-sleep.so", "HALITE_COMPILE_DEADLINE"]);
+        },
+    ]);
 }
 
 #[test]
