@@ -124,88 +124,61 @@ fn stack_equals_its_layers_unrolled() {
     }
 }
 
+/// Parameters of layers are split along their last dimension that is not that of the layers.
+fn split(param: &Param) -> PartitionSpec {
+    let last = param.ty.rank() - 1;
+    let divides = last >= param.stacked && param.ty.dims()[last].is_multiple_of(8);
+    PartitionSpec::new((0..=last).map(|dim| match divides && dim == last {
+        true => vec!["data"],
+        false => vec![],
+    }))
+}
+
+/// Gradients and the loss of a model, over this number of devices.
+fn gradients_on(
+    count: usize,
+    described: &Deep<Param>,
+    inputs: &[(HostArray, PartitionSpec)],
+) -> Vec<HostArray> {
+    type Many = Vec<Leaf<()>>;
+    let devices = client().local_devices()[..count].to_vec();
+    let mesh = Arc::new(Mesh::new([("data", count)], devices).unwrap());
+    let described = described.clone();
+    let step = Jit::<Empty<()>, Many, Many>::function(client(), move |cx, inputs| {
+        let inputs = inputs.into_leaves();
+        let (x, leaves) = inputs.split_last().expect("the last is x");
+        let model: Deep<Tensor<'_>> = described.rebuild(leaves.iter().copied());
+        let loss = model.loss(cx, *x, Run::Scanned(Some(Remat::Full)));
+        let gradients = grad(loss, &model).into_leaves();
+        gradients.into_iter().chain([loss]).map(Leaf).collect()
+    });
+    let upload = |(input, spec): &(HostArray, PartitionSpec)| {
+        let sharding = Sharding::new(&mesh, spec.clone()).unwrap();
+        Leaf(Array::upload(client(), input, &sharding).unwrap())
+    };
+    let arrays: Vec<Leaf<Array>> = inputs.iter().map(upload).collect();
+    let outputs = step.on(&mesh).run(&arrays).unwrap();
+    outputs
+        .iter()
+        .map(|output| output.read().unwrap())
+        .collect()
+}
+
 #[test]
 fn sharded_stack_computes_the_same() {
-    type Many = Vec<Leaf<()>>;
     let (layers, width) = (3, 16);
     let described = Deep::new(layers, width);
-    // Each parameter of layers is split along its last dimension that is not theirs, the batch
-    // along its first.
-    let split = |ty: &TensorType, stacked: usize| {
-        let last = ty.rank() - 1;
-        let divides = last >= stacked && ty.dims()[last].is_multiple_of(8);
-        PartitionSpec::new((0..ty.rank()).map(|dim| {
-            if divides && dim == last {
-                vec!["data"]
-            } else {
-                vec![]
-            }
-        }))
-    };
-    let specs: Vec<PartitionSpec> = (described
-        .leaves()
-        .iter()
-        .map(|param| split(&param.ty, param.stacked)))
-    .chain([PartitionSpec::first("data")])
-    .collect();
-    let dims = described
-        .leaves()
-        .into_iter()
-        .map(|param| param.ty.dims().to_vec())
-        .chain([vec![8, width]]);
-    let inputs: Vec<HostArray> = dims
+    let params = described.leaves().into_iter();
+    let inputs: Vec<(HostArray, PartitionSpec)> = params
+        .map(|param| (param.ty.dims().to_vec(), split(param)))
+        .chain([(vec![8, width], PartitionSpec::first("data"))])
         .zip(1..)
-        .map(|(dims, seed)| noise(seed, &dims, -0.5, 0.5))
+        .map(|((dims, spec), seed)| (noise(seed, &dims, -0.5, 0.5), spec))
         .collect();
-    let results: Vec<Vec<HostArray>> = [1, 8]
-        .map(|count| {
-            let mesh = Arc::new(
-                Mesh::new(
-                    [("data", count)],
-                    client().local_devices()[..count].iter().copied(),
-                )
-                .unwrap(),
-            );
-            let described = described.clone();
-            let step = Jit::<Empty<()>, Many, Many>::function(client(), move |cx, inputs| {
-                let inputs = inputs.into_leaves();
-                let (x, leaves) = inputs.split_last().expect("the last is x");
-                let model: Deep<Tensor<'_>> = described.rebuild(leaves.iter().copied());
-                let loss = model.loss(cx, *x, Run::Scanned(Some(Remat::Full)));
-                grad(loss, &model)
-                    .into_leaves()
-                    .into_iter()
-                    .chain([loss])
-                    .map(Leaf)
-                    .collect()
-            });
-            let arrays: Vec<Leaf<Array>> = (inputs.iter().zip(&specs))
-                .map(|(input, spec)| {
-                    Leaf(
-                        Array::upload(
-                            client(),
-                            input,
-                            &Sharding::new(&mesh, spec.clone()).unwrap(),
-                        )
-                        .unwrap(),
-                    )
-                })
-                .collect();
-            step.on(&mesh)
-                .run(&arrays)
-                .unwrap()
-                .iter()
-                .map(|output| output.read().unwrap())
-                .collect()
-        })
-        .into();
-    for (index, (one, eight)) in results[0].iter().zip(&results[1]).enumerate() {
-        for (a, b) in one
-            .as_slice::<f64>()
-            .unwrap()
-            .iter()
-            .zip(eight.as_slice::<f64>().unwrap())
-        {
+    let [one, eight] = [1, 8].map(|count| gradients_on(count, &described, &inputs));
+    for (index, (one, eight)) in one.iter().zip(&eight).enumerate() {
+        let (one, eight) = (one.as_slice::<f64>(), eight.as_slice::<f64>());
+        for (a, b) in one.unwrap().iter().zip(eight.unwrap()) {
             assert!((a - b).abs() < 1e-12, "result {index}: {a} and {b}");
         }
     }

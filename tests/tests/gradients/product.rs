@@ -51,92 +51,72 @@ fn narrow_products_go_back_narrow() {
         });
 }
 
+/// Checks a convolution of random arrays of these dimensions: images, then kernel.
+#[track_caller]
+fn check_conv(name: &str, options: ConvOptions, x: [usize; 4], kernel: [usize; 4]) {
+    Case::noise(&[&x, &kernel]).check(name, move |_, x| vec![x[0].conv(x[1], &options)]);
+}
+
 #[test]
-fn convolutions_with_every_option() {
-    let options = ConvOptions::default;
-    let cases: [(&str, [usize; 4], [usize; 4], ConvOptions); 9] = [
-        ("plain", [2, 5, 4, 3], [3, 2, 3, 2], options()),
-        (
-            "same",
-            [2, 5, 4, 3],
-            [3, 2, 3, 2],
-            ConvOptions {
-                padding: Padding::Same,
-                ..options()
-            },
-        ),
-        (
-            "strides",
-            [2, 7, 6, 2],
-            [3, 2, 2, 3],
-            ConvOptions {
-                strides: vec![2, 3],
-                ..options()
-            },
-        ),
-        (
-            "strides and padding",
-            [1, 7, 6, 2],
-            [3, 3, 2, 3],
-            ConvOptions {
-                strides: vec![2, 2],
-                padding: Padding::Same,
-                ..options()
-            },
-        ),
-        (
-            "uneven and negative padding",
-            [1, 6, 6, 2],
-            [2, 3, 2, 2],
-            ConvOptions {
-                padding: Padding::Explicit(vec![(2, 0), (-1, 3)]),
-                ..options()
-            },
-        ),
-        (
-            "kernel dilation",
-            [1, 7, 7, 2],
-            [2, 3, 2, 2],
-            ConvOptions {
-                kernel_dilation: vec![3, 2],
-                ..options()
-            },
-        ),
-        (
-            "transposed",
-            [1, 3, 4, 2],
-            [3, 2, 2, 2],
-            ConvOptions {
-                input_dilation: vec![2, 3],
-                padding: Padding::Explicit(vec![(1, 2), (0, 1)]),
-                ..options()
-            },
-        ),
-        (
-            "groups",
-            [2, 4, 4, 6],
-            [2, 2, 2, 9],
-            ConvOptions {
-                groups: 3,
-                ..options()
-            },
-        ),
-        (
-            "depthwise, strides, dilations",
-            [2, 6, 7, 3],
-            [2, 2, 1, 6],
-            ConvOptions {
-                groups: 3,
-                strides: vec![2, 1],
-                kernel_dilation: vec![1, 2],
-                padding: Padding::Explicit(vec![(1, 0), (0, 2)]),
-                ..options()
-            },
-        ),
-    ];
-    for (name, x, kernel, options) in cases {
-        Case::noise(&[&x, &kernel]).check(name, move |_, x| vec![x[0].conv(x[1], &options)]);
-    }
+fn convolutions_with_strides_or_padding() {
+    check_conv("plain", ConvOptions::default(), [2, 5, 4, 3], [3, 2, 3, 2]);
+    let same = ConvOptions {
+        padding: Padding::Same,
+        ..ConvOptions::default()
+    };
+    check_conv("same", same.clone(), [2, 5, 4, 3], [3, 2, 3, 2]);
+    let strided = ConvOptions {
+        strides: vec![2, 3],
+        ..ConvOptions::default()
+    };
+    check_conv("strides", strided, [2, 7, 6, 2], [3, 2, 2, 3]);
+    let both = ConvOptions {
+        strides: vec![2, 2],
+        ..same
+    };
+    check_conv("strides and padding", both, [1, 7, 6, 2], [3, 3, 2, 3]);
+    let uneven = ConvOptions {
+        padding: Padding::Explicit(vec![(2, 0), (-1, 3)]),
+        ..ConvOptions::default()
+    };
+    check_conv(
+        "uneven and negative padding",
+        uneven,
+        [1, 6, 6, 2],
+        [2, 3, 2, 2],
+    );
+}
+
+#[test]
+fn convolutions_with_dilations_or_groups() {
+    let dilated = ConvOptions {
+        kernel_dilation: vec![3, 2],
+        ..ConvOptions::default()
+    };
+    check_conv("kernel dilation", dilated, [1, 7, 7, 2], [2, 3, 2, 2]);
+    let transposed = ConvOptions {
+        input_dilation: vec![2, 3],
+        padding: Padding::Explicit(vec![(1, 2), (0, 1)]),
+        ..ConvOptions::default()
+    };
+    check_conv("transposed", transposed, [1, 3, 4, 2], [3, 2, 2, 2]);
+    let grouped = ConvOptions {
+        groups: 3,
+        ..ConvOptions::default()
+    };
+    check_conv("groups", grouped.clone(), [2, 4, 4, 6], [2, 2, 2, 9]);
+    let depthwise = ConvOptions {
+        strides: vec![2, 1],
+        kernel_dilation: vec![1, 2],
+        padding: Padding::Explicit(vec![(1, 0), (0, 2)]),
+        ..grouped
+    };
+    let name = "depthwise, strides, dilations";
+    check_conv(name, depthwise, [2, 6, 7, 3], [2, 2, 1, 6]);
+}
+
+#[test]
+fn convolutions_with_one_spatial_dimension() {
     Case::noise(&[&[2, 6, 3], &[3, 3, 2]]).check("one dimension", |_, x| {
         vec![x[0].conv(x[1], &ConvOptions::default())]
     });

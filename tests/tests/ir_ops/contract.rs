@@ -80,7 +80,7 @@ fn dots_accumulate_in_the_type_of_their_result() {
     );
 }
 
-/// Directly by the definition, one output element at a time.
+/// A convolution by its definition, one output element at a time.
 fn convolve(conv: &Convolution, x: &HostArray, kernel: &HostArray, out: &[usize]) -> HostArray {
     let spatial = conv.strides.len();
     let (x_dims, k_dims) = (x.ty().dims(), kernel.ty().dims());
@@ -133,9 +133,18 @@ fn dims(batch: usize, feature: usize, spatial: &[usize]) -> ConvDims {
     }
 }
 
-#[test]
-fn convolutions_have_strides_dilations_groups_and_any_layout() {
-    let nhwc = Convolution {
+/// Checks a convolution of random arrays of these dimensions.
+fn check(what: &str, conv: Convolution, x: &[usize], kernel: &[usize]) {
+    let (x, kernel) = (noise(x), noise(kernel));
+    let got = run(Op::Convolution(conv.clone()), &[&x, &kernel]).remove(0);
+    let expected = convolve(&conv, &x, &kernel, got.ty().dims());
+    let expected = expected.as_slice().unwrap();
+    close(got.as_slice().unwrap(), expected, 1e-5, what);
+}
+
+/// `[batch, height, width, features]`, with a kernel `[height, width, inputs, outputs]`.
+fn nhwc() -> Convolution {
+    Convolution {
         input: dims(0, 3, &[1, 2]),
         kernel: dims(3, 2, &[0, 1]),
         output: dims(0, 3, &[1, 2]),
@@ -147,88 +156,55 @@ fn convolutions_have_strides_dilations_groups_and_any_layout() {
         feature_groups: 1,
         batch_groups: 1,
         result: DType::F32,
-    };
-    let cases: [(&str, Convolution, &[usize], &[usize]); 8] = [
-        ("plain", nhwc.clone(), &[2, 5, 6, 3], &[3, 2, 3, 4]),
-        (
-            "strided and cut",
-            Convolution {
-                strides: vec![2, 3],
-                padding: vec![(-1, 1), (2, 0)],
-                ..nhwc.clone()
-            },
-            &[2, 7, 8, 3],
-            &[3, 2, 3, 4],
-        ),
-        (
-            "dilated kernel",
-            Convolution {
-                kernel_dilation: vec![2, 3],
-                ..nhwc.clone()
-            },
-            &[1, 7, 8, 2],
-            &[2, 3, 2, 2],
-        ),
-        (
-            "transposed",
-            Convolution {
-                input_dilation: vec![2, 3],
-                reversal: vec![true, false],
-                ..nhwc.clone()
-            },
-            &[1, 4, 3, 2],
-            &[3, 2, 2, 2],
-        ),
-        (
-            "grouped",
-            Convolution {
-                feature_groups: 3,
-                ..nhwc.clone()
-            },
-            &[2, 5, 5, 6],
-            &[3, 3, 2, 9],
-        ),
-        (
-            "depthwise",
-            Convolution {
-                feature_groups: 4,
-                ..nhwc.clone()
-            },
-            &[2, 5, 5, 4],
-            &[3, 3, 1, 4],
-        ),
-        (
-            "batch groups",
-            Convolution {
-                batch_groups: 2,
-                ..nhwc.clone()
-            },
-            &[4, 5, 5, 3],
-            &[2, 2, 3, 6],
-        ),
-        (
-            "nchw",
-            Convolution {
-                input: dims(0, 1, &[2, 3]),
-                kernel: dims(0, 1, &[2, 3]),
-                output: dims(1, 0, &[3, 2]),
-                ..nhwc
-            },
-            &[2, 3, 5, 6],
-            &[4, 3, 2, 2],
-        ),
-    ];
-    for (what, conv, x, kernel) in cases {
-        let (x, kernel) = (noise(x), noise(kernel));
-        let got = run(Op::Convolution(conv.clone()), &[&x, &kernel]).remove(0);
-        let expected = convolve(&conv, &x, &kernel, got.ty().dims());
-        close(
-            got.as_slice().unwrap(),
-            expected.as_slice().unwrap(),
-            1e-5,
-            what,
-        );
     }
+}
+
+#[test]
+fn convolutions_have_strides_with_dilations() {
+    check("plain", nhwc(), &[2, 5, 6, 3], &[3, 2, 3, 4]);
+    let strided = Convolution {
+        strides: vec![2, 3],
+        padding: vec![(-1, 1), (2, 0)],
+        ..nhwc()
+    };
+    check("strided and cut", strided, &[2, 7, 8, 3], &[3, 2, 3, 4]);
+    let dilated = Convolution {
+        kernel_dilation: vec![2, 3],
+        ..nhwc()
+    };
+    check("dilated kernel", dilated, &[1, 7, 8, 2], &[2, 3, 2, 2]);
+    let transposed = Convolution {
+        input_dilation: vec![2, 3],
+        reversal: vec![true, false],
+        ..nhwc()
+    };
+    check("transposed", transposed, &[1, 4, 3, 2], &[3, 2, 2, 2]);
+}
+
+#[test]
+fn convolutions_have_groups() {
+    let grouped = |feature_groups| Convolution {
+        feature_groups,
+        ..nhwc()
+    };
+    check("grouped", grouped(3), &[2, 5, 5, 6], &[3, 3, 2, 9]);
+    check("depthwise", grouped(4), &[2, 5, 5, 4], &[3, 3, 1, 4]);
+    let batches = Convolution {
+        batch_groups: 2,
+        ..nhwc()
+    };
+    check("batch groups", batches, &[4, 5, 5, 3], &[2, 2, 3, 6]);
+}
+
+#[test]
+fn convolutions_have_any_order_of_dimensions() {
+    let nchw = Convolution {
+        input: dims(0, 1, &[2, 3]),
+        kernel: dims(0, 1, &[2, 3]),
+        output: dims(1, 0, &[3, 2]),
+        ..nhwc()
+    };
+    check("nchw", nchw, &[2, 3, 5, 6], &[4, 3, 2, 2]);
 }
 
 #[test]
@@ -244,21 +220,11 @@ fn convolutions_have_any_number_of_spatial_dimensions() {
             input_dilation: vec![1; spatial],
             kernel_dilation: vec![1; spatial],
             reversal: vec![false; spatial],
-            feature_groups: 1,
-            batch_groups: 1,
-            result: DType::F32,
+            ..nhwc()
         };
-        let (x, kernel) = (
-            noise(&[&[2, 3][..], &vec![4; spatial]].concat()),
-            noise(&[&[5, 3][..], &vec![2; spatial]].concat()),
-        );
-        let got = run(Op::Convolution(conv.clone()), &[&x, &kernel]).remove(0);
-        let expected = convolve(&conv, &x, &kernel, got.ty().dims());
-        close(
-            got.as_slice().unwrap(),
-            expected.as_slice().unwrap(),
-            1e-5,
-            &format!("{spatial} spatial dimensions"),
-        );
+        let x = [&[2, 3][..], &vec![4; spatial]].concat();
+        let kernel = [&[5, 3][..], &vec![2; spatial]].concat();
+        let what = format!("{spatial} spatial dimensions");
+        check(&what, conv, &x, &kernel);
     }
 }

@@ -70,19 +70,10 @@ fn mesh_program_reuses_donated_memory() {
     let (graph, interface, [rows, columns]) = step();
     let program = program(&graph, &interface).unwrap();
     assert_eq!((program.partitions, program.replicas), (8, 1));
-    let shards: Vec<String> = program
-        .signature
-        .inputs
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let texts = |types: &[TensorType]| types.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let shards = texts(&program.signature.inputs);
     assert_eq!(shards, ["f32[2, 16]", "f32[16, 3]"]);
-    let shards: Vec<String> = program
-        .signature
-        .outputs
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let shards = texts(&program.signature.outputs);
     assert_eq!(shards, ["f32[8, 24]", "f32[16, 3]"]);
 
     let loaded = client()
@@ -150,7 +141,7 @@ fn a_donated_input_of_one_device_is_reused() {
 }
 
 #[test]
-fn an_input_that_is_an_output_can_be_donated() {
+fn input_that_is_an_output_can_be_donated() {
     let ty = TensorType::new(DType::F32, [3]);
     // The outputs are the inputs, exchanged: each output still may reuse the memory of the other.
     let graph = graph([ty.clone(), ty], |_, [x, y]| vec![y, x]);
@@ -224,119 +215,94 @@ fn each(value: impl Fn(usize) -> Vec<f32>) -> [HostArray; 4] {
     std::array::from_fn(|replica| host(&value(replica), &[value(replica).len()]))
 }
 
+/// Checks the results of `op` where replica r has 10 r, 10 r + 1, 10 r + 2, 10 r + 3.
+#[track_caller]
+fn exchanges(op: Op, expected: impl Fn(usize) -> Vec<f32>) {
+    let x = each(|replica| (0..4).map(|i| number(replica, i)).collect());
+    assert_eq!(replicas(op.clone(), &x), each(expected), "{op:?}");
+}
+
+/// Element `i` of replica `replica`.
+fn number(replica: usize, i: usize) -> f32 {
+    (10 * replica + i) as f32
+}
+
+/// Two groups of replicas. Members are in the order of the group: 3 comes before 1.
+fn pairs() -> Groups {
+    vec![vec![0, 2], vec![3, 1]].into()
+}
+
+/// The group of each replica.
+const GROUP: [[usize; 2]; 4] = [[0, 2], [3, 1], [0, 2], [3, 1]];
+/// The other member of the group of each replica.
+const OTHER: [usize; 4] = [2, 3, 0, 1];
+
+/// The place of a replica in its group.
+fn member(replica: usize) -> usize {
+    usize::from(GROUP[replica][1] == replica)
+}
+
 #[test]
-fn collectives_exchange_between_replicas() {
-    // Replica r holds 10 r, 10 r + 1, 10 r + 2, 10 r + 3.
-    let x = each(|r| (0..4).map(|i| (10 * r + i) as f32).collect());
-    let pairs = || vec![vec![0, 2], vec![3, 1]];
-    let other = [2, 3, 0, 1];
-
-    let sum = each(|_| (0..4).map(|i| 60.0 + 4.0 * i as f32).collect());
-    assert_eq!(
-        replicas(
-            Op::AllReduce {
-                kind: Reduction::Sum,
-                groups: Groups::All
-            },
-            &x
-        ),
-        sum
-    );
-    let max = each(|r| (0..4).map(|i| (10 * r.max(other[r]) + i) as f32).collect());
-    assert_eq!(
-        replicas(
-            Op::AllReduce {
-                kind: Reduction::Max,
-                groups: pairs().into()
-            },
-            &x
-        ),
-        max
-    );
-
-    // Members are in the order of the group: 3 comes before 1.
-    let group = [[0, 2], [3, 1], [0, 2], [3, 1]];
-    let gathered = each(|r| {
-        group[r]
-            .iter()
-            .flat_map(|&m| (0..4).map(move |i| (10 * m + i) as f32))
-            .collect()
+fn reductions_combine_replicas() {
+    let sum = Op::AllReduce {
+        kind: Reduction::Sum,
+        groups: Groups::All,
+    };
+    exchanges(sum, |_| (0..4).map(|i| 60.0 + 4.0 * i as f32).collect());
+    let max = Op::AllReduce {
+        kind: Reduction::Max,
+        groups: pairs(),
+    };
+    exchanges(max, |r| {
+        (0..4).map(|i| number(r.max(OTHER[r]), i)).collect()
     });
-    assert_eq!(
-        replicas(
-            Op::AllGather {
-                dim: 0,
-                groups: pairs().into()
-            },
-            &x
-        ),
-        gathered
-    );
-
-    let member = |r: usize| group[r].iter().position(|&m| m == r).unwrap();
-    let scattered = each(|r| {
-        (0..2)
-            .map(|i| (10 * (r + other[r]) + 2 * (2 * member(r) + i)) as f32)
-            .collect()
+    let scattered = Op::ReduceScatter {
+        kind: Reduction::Sum,
+        dim: 0,
+        groups: pairs(),
+    };
+    exchanges(scattered, |r| {
+        let sum = |i| number(r, i) + number(OTHER[r], i);
+        (0..2).map(|i| sum(2 * member(r) + i)).collect()
     });
-    assert_eq!(
-        replicas(
-            Op::ReduceScatter {
-                kind: Reduction::Sum,
-                dim: 0,
-                groups: pairs().into()
-            },
-            &x
-        ),
-        scattered
-    );
+}
 
-    let exchanged = each(|r| {
-        group[r]
-            .iter()
-            .flat_map(|&m| (0..2).map(move |i| (10 * m + 2 * member(r) + i) as f32))
-            .collect()
+#[test]
+fn replicas_exchange_elements() {
+    let gathered = Op::AllGather {
+        dim: 0,
+        groups: pairs(),
+    };
+    exchanges(gathered, |r| {
+        let all = |member| (0..4).map(move |i| number(member, i));
+        GROUP[r].into_iter().flat_map(all).collect()
     });
-    assert_eq!(
-        replicas(
-            Op::AllToAll {
-                split: 0,
-                concat: 0,
-                groups: pairs().into()
-            },
-            &x
-        ),
-        exchanged
-    );
-
-    let moved = each(|r| {
-        (0..4)
-            .map(|i| {
-                if r == 3 {
-                    0.0
-                } else {
-                    (10 * ((r + 3) % 4) + i) as f32
-                }
-            })
-            .collect()
+    let exchanged = Op::AllToAll {
+        split: 0,
+        concat: 0,
+        groups: pairs(),
+    };
+    exchanges(exchanged, |r| {
+        let part = |from| (0..2).map(move |i| number(from, 2 * member(r) + i));
+        GROUP[r].into_iter().flat_map(part).collect()
     });
-    assert_eq!(
-        replicas(
-            Op::CollectivePermute {
-                pairs: vec![(3, 0), (0, 1), (1, 2)],
-                groups: Groups::All
-            },
-            &x
-        ),
-        moved
-    );
+    let moved = Op::CollectivePermute {
+        pairs: vec![(3, 0), (0, 1), (1, 2)],
+        groups: Groups::All,
+    };
+    exchanges(moved, |r| match r {
+        3 => vec![0.0; 4],
+        _ => (0..4).map(|i| number((r + 3) % 4, i)).collect(),
+    });
+}
 
+#[test]
+fn replicas_know_their_ids() {
+    let x = each(|_| vec![0.0]);
     let ids: Vec<HostArray> = (0..4u32).map(HostArray::scalar).collect();
     assert_eq!(replicas(Op::ReplicaId, &x), ids);
-    assert_eq!(
-        replicas(Op::PartitionId, &x),
-        vec![HostArray::scalar(0u32); 4]
-    );
+    let zeros = vec![HostArray::scalar(0u32); 4];
+    assert_eq!(replicas(Op::PartitionId, &x), zeros);
 }
 
 #[test]

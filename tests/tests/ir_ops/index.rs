@@ -107,23 +107,25 @@ fn gather_by_index_vectors_or_batch() {
     );
 }
 
+/// Scatters rows.
+fn scatter(combine: Option<Reduction>) -> Op {
+    Op::Scatter(Scatter {
+        combine,
+        update_window_dims: vec![1],
+        inserted_window_dims: vec![0],
+        operand_batching_dims: vec![],
+        indices_batching_dims: vec![],
+        scatter_dims_to_operand_dims: vec![0],
+        index_vector_dim: 1,
+        unique_indices: false,
+    })
+}
+
 #[test]
 fn scatter_skips_indices_out_of_range() {
     let x = count(&[4, 2]);
     let indices = host(&[1i32, 3, 1, 7], &[4]);
     let updates = host(&[10.0f32, 20.0, 30.0, 40.0, 0.5, 2.0, 9.0, 9.0], &[4, 2]);
-    let scatter = |combine| {
-        Op::Scatter(Scatter {
-            combine,
-            update_window_dims: vec![1],
-            inserted_window_dims: vec![0],
-            operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
-            scatter_dims_to_operand_dims: vec![0],
-            index_vector_dim: 1,
-            unique_indices: false,
-        })
-    };
     let table = [
         (
             Some(Reduction::Sum),

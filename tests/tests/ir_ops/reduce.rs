@@ -1,10 +1,15 @@
 use std::slice::from_ref;
 
 use half::bf16;
-use halite_core::{DType, HostArray};
+use halite_core::{Element, HostArray};
 use halite_ir::{Extreme, Op, Reduction, Window};
 
 use crate::support::*;
+
+fn reduce(kind: Reduction, dims: &[usize]) -> Op {
+    let dims = dims.to_vec();
+    Op::Reduce { kind, dims }
+}
 
 #[test]
 fn reductions_of_any_dimensions_or_none() {
@@ -14,66 +19,36 @@ fn reductions_of_any_dimensions_or_none() {
             .map(|k| at(&x, &[k[0], index[0], k[1]]))
             .sum()
     });
-    gives(
-        Op::Reduce {
-            kind: Reduction::Sum,
-            dims: vec![0, 2],
-        },
-        &[&x],
-        &[expected],
-    );
-    gives(
-        Op::Reduce {
-            kind: Reduction::Sum,
-            dims: vec![],
-        },
-        &[&x],
-        from_ref(&x),
-    );
+    gives(reduce(Reduction::Sum, &[0, 2]), &[&x], &[expected]);
+    gives(reduce(Reduction::Sum, &[]), &[&x], from_ref(&x));
     let small = host(&[2.0f32, -3.0, 0.5, 4.0], &[2, 2]);
-    let table = [
+    for (kind, expected) in [
         (Reduction::Sum, [-1.0f32, 4.5]),
         (Reduction::Product, [-6.0, 2.0]),
         (Reduction::Min, [-3.0, 0.5]),
         (Reduction::Max, [2.0, 4.0]),
-    ];
-    for (kind, expected) in table {
-        gives(
-            Op::Reduce {
-                kind,
-                dims: vec![1],
-            },
-            &[&small],
-            &[host(&expected, &[2])],
-        );
+    ] {
+        gives(reduce(kind, &[1]), &[&small], &[host(&expected, &[2])]);
     }
-    // Of no elements: what changes nothing.
-    let (floats, ints, bytes, bools) = (
-        count(&[0]),
-        host::<i16>(&[], &[0]),
-        host::<u8>(&[], &[0]),
-        host::<bool>(&[], &[0]),
-    );
-    let table = [
+}
+
+#[test]
+fn reductions_of_no_elements_are_neutral() {
+    let (floats, ints) = (count(&[0]), host::<i16>(&[], &[0]));
+    let (bytes, bools) = (host::<u8>(&[], &[0]), host::<bool>(&[], &[0]));
+    for (kind, float, int, byte) in [
         (Reduction::Sum, 0.0f32, 0i16, 0u8),
         (Reduction::Product, 1.0, 1, 1),
         (Reduction::Min, f32::INFINITY, i16::MAX, u8::MAX),
         (Reduction::Max, f32::NEG_INFINITY, i16::MIN, 0),
-    ];
-    for (kind, float, int, byte) in table {
-        let op = Op::Reduce {
-            kind,
-            dims: vec![0],
-        };
+    ] {
+        let op = reduce(kind, &[0]);
         gives(op.clone(), &[&floats], &[HostArray::scalar(float)]);
         gives(op.clone(), &[&ints], &[HostArray::scalar(int)]);
         gives(op, &[&bytes], &[HostArray::scalar(byte)]);
     }
     for (kind, bool, bits) in [(Reduction::And, true, -1i16), (Reduction::Or, false, 0)] {
-        let op = Op::Reduce {
-            kind,
-            dims: vec![0],
-        };
+        let op = reduce(kind, &[0]);
         gives(op.clone(), &[&bools], &[HostArray::scalar(bool)]);
         gives(op, &[&ints], &[HostArray::scalar(bits)]);
     }
@@ -81,73 +56,27 @@ fn reductions_of_any_dimensions_or_none() {
 
 #[test]
 fn reductions_in_every_element_type() {
+    let scalar = |kind, x: HostArray, expected: HostArray| {
+        gives(reduce(kind, &[0]), &[&x], &[expected]);
+    };
     let p = host(&[true, true, false, true], &[2, 2]);
-    gives(
-        Op::Reduce {
-            kind: Reduction::And,
-            dims: vec![1],
-        },
-        &[&p],
-        &[host(&[true, false], &[2])],
-    );
-    gives(
-        Op::Reduce {
-            kind: Reduction::Or,
-            dims: vec![0],
-        },
-        &[&p],
-        &[host(&[true, true], &[2])],
-    );
-    gives(
-        Op::Reduce {
-            kind: Reduction::Or,
-            dims: vec![0],
-        },
-        &[&host(&[1u32, 6], &[2])],
-        &[HostArray::scalar(7u32)],
-    );
-    gives(
-        Op::Reduce {
-            kind: Reduction::Max,
-            dims: vec![0],
-        },
-        &[&host(&[3u64, u64::MAX], &[2])],
-        &[HostArray::scalar(u64::MAX)],
-    );
-    gives(
-        Op::Reduce {
-            kind: Reduction::Min,
-            dims: vec![0],
-        },
-        &[&host(&[3i8, -128], &[2])],
-        &[HostArray::scalar(-128i8)],
-    );
-    gives(
-        Op::Reduce {
-            kind: Reduction::Sum,
-            dims: vec![0],
-        },
-        &[&host(&[0.5f64, 1e-9], &[2])],
-        &[HostArray::scalar(0.5f64 + 1e-9)],
-    );
+    let rows = host(&[true, false], &[2]);
+    gives(reduce(Reduction::And, &[1]), &[&p], &[rows]);
+    scalar(Reduction::Or, p, host(&[true, true], &[2]));
+    let bits = host(&[1u32, 6], &[2]);
+    scalar(Reduction::Or, bits, HostArray::scalar(7u32));
+    let large = host(&[3u64, u64::MAX], &[2]);
+    scalar(Reduction::Max, large, HostArray::scalar(u64::MAX));
+    let signed = host(&[3i8, -128], &[2]);
+    scalar(Reduction::Min, signed, HostArray::scalar(-128i8));
+    let doubles = host(&[0.5f64, 1e-9], &[2]);
+    scalar(Reduction::Sum, doubles, HostArray::scalar(0.5f64 + 1e-9));
     let halves = host(&[bf16::from_f32(0.5); 6], &[6]);
-    gives(
-        Op::Reduce {
-            kind: Reduction::Sum,
-            dims: vec![0],
-        },
-        &[&halves],
-        &[HostArray::scalar(bf16::from_f32(3.0))],
-    );
+    let three = bf16::from_f32(3.0);
+    scalar(Reduction::Sum, halves, HostArray::scalar(three));
     for kind in [Reduction::Min, Reduction::Max] {
-        let got = run(
-            Op::Reduce {
-                kind,
-                dims: vec![0],
-            },
-            &[&host(&[1.0f32, f32::NAN, 2.0], &[3])],
-        )
-        .remove(0);
+        let x = host(&[1.0f32, f32::NAN, 2.0], &[3]);
+        let got = run(reduce(kind, &[0]), &[&x]).remove(0);
         assert!(got.item::<f32>().unwrap().is_nan(), "{kind:?} keeps NaN");
     }
 }
@@ -170,66 +99,47 @@ fn argmax_prefers_first_nan_then_first_equal() {
     ] {
         let got = run(Op::ArgReduce { kind, dim: 1 }, &[&x]);
         assert_eq!(got[1], host(&indices, &[6]), "{kind:?}");
-        for (row, (&index, &value)) in indices
-            .iter()
-            .zip(got[0].as_slice::<f32>().unwrap())
-            .enumerate()
-        {
-            let expected = rows[row][index as usize];
+        let values = got[0].as_slice::<f32>().unwrap();
+        for ((row, &index), &value) in rows.iter().zip(&indices).zip(values) {
+            let expected = row[index as usize];
             assert!(
                 value == expected || value.is_nan() && expected.is_nan(),
-                "{kind:?} of {:?} is {value}",
-                rows[row]
+                "{kind:?} of {row:?} is {value}"
             );
         }
     }
-    // Long enough for the compiler to reduce in parts.
-    let long: Vec<f32> = (0..100_000).map(|i| ((i * 7919) % 1009) as f32).collect();
-    let first = |wanted: f32| long.iter().position(|&x| x == wanted).unwrap() as i32;
-    let x = host(&long, &[100_000]);
-    gives(
-        Op::ArgReduce {
-            kind: Extreme::Max,
-            dim: 0,
-        },
-        &[&x],
-        &[
-            HostArray::scalar(1008.0f32),
-            HostArray::scalar(first(1008.0)),
-        ],
-    );
-    gives(
-        Op::ArgReduce {
-            kind: Extreme::Min,
-            dim: 0,
-        },
-        &[&x],
-        &[HostArray::scalar(0.0f32), HostArray::scalar(first(0.0))],
-    );
-    let bytes = host(&[3u8, 200, 200, 0], &[2, 2]);
-    gives(
-        Op::ArgReduce {
-            kind: Extreme::Max,
-            dim: 0,
-        },
-        &[&bytes],
-        &[host(&[200u8, 200], &[2]), host(&[1i32, 0], &[2])],
-    );
-    let halves = host(&[1.0, 2.0, 2.0].map(bf16::from_f32), &[3]);
-    gives(
-        Op::ArgReduce {
-            kind: Extreme::Max,
-            dim: 0,
-        },
-        &[&halves],
-        &[
-            HostArray::scalar(bf16::from_f32(2.0)),
-            HostArray::scalar(1i32),
-        ],
-    );
 }
 
-/// Directly by the definition.
+/// Checks the value and the index that an extreme over dimension 0 has.
+fn extreme_is<T: Element>(kind: Extreme, x: &HostArray, values: &[T], indices: &[i32]) {
+    let dims = &x.ty().dims()[1..];
+    let expected = [host(values, dims), host(indices, dims)];
+    gives(Op::ArgReduce { kind, dim: 0 }, &[x], &expected);
+}
+
+#[test]
+fn argmax_of_a_long_array_finds_the_first() {
+    // Long enough for the compiler to reduce in parts.
+    let long: Vec<f32> = (0..100_000).map(|i| ((i * 7919) % 1009) as f32).collect();
+    let first = |value: f32| long.iter().position(|&x| x == value).unwrap() as i32;
+    let x = host(&long, &[100_000]);
+    extreme_is(Extreme::Max, &x, &[1008.0f32], &[first(1008.0)]);
+    extreme_is(Extreme::Min, &x, &[0.0f32], &[first(0.0)]);
+}
+
+#[test]
+fn argmax_of_bytes_is_unsigned() {
+    let bytes = host(&[3u8, 200, 200, 0], &[2, 2]);
+    extreme_is(Extreme::Max, &bytes, &[200u8, 200], &[1, 0]);
+}
+
+#[test]
+fn argmax_of_bf16_finds_the_first() {
+    let halves = host(&[1.0, 2.0, 2.0].map(bf16::from_f32), &[3]);
+    extreme_is(Extreme::Max, &halves, &[bf16::from_f32(2.0)], &[1]);
+}
+
+/// `reduce_window` by its definition.
 fn slide(kind: Reduction, window: &Window, x: &HostArray, out: &[usize]) -> HostArray {
     let dims = x.ty().dims();
     by_index(out, |index| {
@@ -256,89 +166,73 @@ fn slide(kind: Reduction, window: &Window, x: &HostArray, out: &[usize]) -> Host
     })
 }
 
+/// Windows of these sizes, without strides, dilations and padding.
+fn windows(sizes: &[usize]) -> Window {
+    let ones = vec![1; sizes.len()];
+    Window {
+        sizes: sizes.to_vec(),
+        strides: ones.clone(),
+        base_dilations: ones.clone(),
+        window_dilations: ones,
+        padding: vec![(0, 0); sizes.len()],
+    }
+}
+
 #[test]
 fn reduce_window_attributes() {
     let x = noise(&[2, 7, 6]);
-    let windows = [
-        Window {
-            sizes: vec![1, 2, 3],
-            strides: vec![1, 2, 1],
-            base_dilations: vec![1, 1, 1],
-            window_dilations: vec![1, 1, 1],
-            padding: vec![(0, 0), (1, 0), (2, 1)],
-        },
-        Window {
-            sizes: vec![1, 2, 2],
-            strides: vec![1, 1, 2],
-            base_dilations: vec![1, 2, 1],
-            window_dilations: vec![1, 1, 3],
-            padding: vec![(0, 0), (0, 2), (1, 1)],
-        },
-        // A cumulative sum.
-        Window {
-            sizes: vec![1, 7, 1],
-            strides: vec![1, 1, 1],
-            base_dilations: vec![1, 1, 1],
-            window_dilations: vec![1, 1, 1],
-            padding: vec![(0, 0), (6, 0), (0, 0)],
-        },
-    ];
-    for window in windows {
+    let strided = Window {
+        strides: vec![1, 2, 1],
+        padding: vec![(0, 0), (1, 0), (2, 1)],
+        ..windows(&[1, 2, 3])
+    };
+    let dilated = Window {
+        strides: vec![1, 1, 2],
+        base_dilations: vec![1, 2, 1],
+        window_dilations: vec![1, 1, 3],
+        padding: vec![(0, 0), (0, 2), (1, 1)],
+        ..windows(&[1, 2, 2])
+    };
+    let cumulative = Window {
+        padding: vec![(0, 0), (6, 0), (0, 0)],
+        ..windows(&[1, 7, 1])
+    };
+    for window in [strided, dilated, cumulative] {
         for kind in [
             Reduction::Sum,
             Reduction::Product,
             Reduction::Min,
             Reduction::Max,
         ] {
-            let got = run(
-                Op::ReduceWindow {
-                    kind,
-                    window: window.clone(),
-                },
-                &[&x],
-            )
-            .remove(0);
+            let op = Op::ReduceWindow {
+                kind,
+                window: window.clone(),
+            };
+            let got = run(op, &[&x]).remove(0);
+            let what = format!("{kind:?} {window:?}");
             let expected = slide(kind, &window, &x, got.ty().dims());
-            close(
-                got.as_slice().unwrap(),
-                expected.as_slice().unwrap(),
-                1e-5,
-                &format!("{kind:?} {window:?}"),
-            );
+            let expected = expected.as_slice().unwrap();
+            close(got.as_slice().unwrap(), expected, 1e-5, &what);
         }
     }
+}
+
+#[test]
+fn reduce_window_combines_bits() {
     let window = Window {
-        sizes: vec![2],
-        strides: vec![1],
-        base_dilations: vec![1],
-        window_dilations: vec![1],
         padding: vec![(0, 1)],
+        ..windows(&[2])
+    };
+    let op = |kind| Op::ReduceWindow {
+        kind,
+        window: window.clone(),
     };
     let (bits, bools) = (host(&[3u8, 6, 5], &[3]), host(&[true, true, false], &[3]));
-    gives(
-        Op::ReduceWindow {
-            kind: Reduction::And,
-            window: window.clone(),
-        },
-        &[&bits],
-        &[host(&[2u8, 4, 5], &[3])],
-    );
-    gives(
-        Op::ReduceWindow {
-            kind: Reduction::Or,
-            window: window.clone(),
-        },
-        &[&bits],
-        &[host(&[7u8, 7, 5], &[3])],
-    );
-    gives(
-        Op::ReduceWindow {
-            kind: Reduction::And,
-            window,
-        },
-        &[&bools],
-        &[host(&[true, false, false], &[3])],
-    );
+    let [and, or] = [[2u8, 4, 5], [7, 7, 5]].map(|bits| host(&bits, &[3]));
+    gives(op(Reduction::And), &[&bits], &[and]);
+    gives(op(Reduction::Or), &[&bits], &[or]);
+    let both = host(&[true, false, false], &[3]);
+    gives(op(Reduction::And), &[&bools], &[both]);
 }
 
 #[test]
@@ -346,11 +240,9 @@ fn select_and_scatter_adds_to_the_extreme_of_each_window() {
     let x = host(&[1.0f32, 5.0, 2.0, 5.0, 0.0, 4.0], &[6]);
     let source = host(&[10.0f32, 20.0, 30.0], &[3]);
     let window = Window {
-        sizes: vec![3],
         strides: vec![2],
-        base_dilations: vec![1],
-        window_dilations: vec![1],
         padding: vec![(0, 1)],
+        ..windows(&[3])
     };
     let op = |kind| Op::SelectAndScatter {
         kind,
@@ -398,38 +290,23 @@ fn sort_is_stable_with_total_order() {
             &[host(&sorted, &[8]), host(&places, &[8])],
         );
     }
+}
+
+#[test]
+fn sort_along_any_dimension_in_any_type() {
+    let sorts = |x: &HostArray, dim, descending, expected: HostArray| {
+        gives(Op::Sort { dim, descending }, &[x], &[expected]);
+    };
     let x = host(&[3i32, 1, 2, -1, 0, -2], &[2, 3]);
-    gives(
-        Op::Sort {
-            dim: 1,
-            descending: false,
-        },
-        &[&x],
-        &[host(&[1i32, 2, 3, -2, -1, 0], &[2, 3])],
+    let rows = host(&[1i32, 2, 3, -2, -1, 0], &[2, 3]);
+    sorts(&x, 1, false, rows);
+    sorts(&x, 0, true, x.clone());
+    sorts(
+        &host(&[200u8, 100], &[2]),
+        0,
+        false,
+        host(&[100u8, 200], &[2]),
     );
-    gives(
-        Op::Sort {
-            dim: 0,
-            descending: true,
-        },
-        &[&x],
-        &[host(&[3i32, 1, 2, -1, 0, -2], &[2, 3])],
-    );
-    gives(
-        Op::Sort {
-            dim: 0,
-            descending: false,
-        },
-        &[&host(&[200u8, 100], &[2])],
-        &[host(&[100u8, 200], &[2])],
-    );
-    gives(
-        Op::Sort {
-            dim: 0,
-            descending: false,
-        },
-        &[&host(&[true, false], &[2])],
-        &[host(&[false, true], &[2])],
-    );
-    assert_eq!(x.ty().dtype(), DType::S32);
+    let bools = host(&[true, false], &[2]);
+    sorts(&bools, 0, false, host(&[false, true], &[2]));
 }
