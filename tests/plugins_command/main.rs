@@ -47,7 +47,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn the_list_says_of_each_plugin_what_it_is_and_whether_it_is_here() {
+fn list_shows_installed_plugins() {
     let empty = tempfile::tempdir().unwrap();
     let cache = empty.path().join("cache");
     let cache = cache.to_str().unwrap();
@@ -72,7 +72,7 @@ fn the_list_says_of_each_plugin_what_it_is_and_whether_it_is_here() {
 }
 
 #[test]
-fn a_name_that_is_no_plugin_is_answered_with_those_there_are() {
+fn unknown_plugin_error_lists_the_known_ones() {
     for arguments in [&["install", "abacus"][..], &["check", "abacus"]] {
         let output = halite(arguments);
         assert_eq!(output.status.code(), Some(1));
@@ -85,7 +85,7 @@ fn a_name_that_is_no_plugin_is_answered_with_those_there_are() {
 }
 
 #[test]
-fn a_check_prints_the_versions_and_a_line_for_each_case() {
+fn check_prints_versions_then_each_case() {
     let real = real();
     let output = halite(&[
         "check",
@@ -106,11 +106,11 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
         "donation: state donated every step is correct ... ok (",
         "7 passed, 0 failed, 0 skipped in ",
     ] {
-        assert!(words.contains(word), "`{word}` is not said");
+        assert!(words.contains(word), "`{word}` is not in: {words}");
     }
     assert!(
         !words.contains("transfers: "),
-        "a case that was not asked for ran"
+        "a case that was not selected ran"
     );
 
     let output = halite(&[
@@ -182,7 +182,7 @@ void *GetPjrtApi(void) {{
 }
 
 #[test]
-fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run() {
+fn check_continues_after_a_case_that_ends_its_process() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let body = r#"fprintf(stderr, "F0000 serialize.cc:7] Check failed: nobody asked\n"); abort();"#;
@@ -205,7 +205,7 @@ fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run
 }
 
 #[test]
-fn a_plugin_that_ends_its_process_while_it_is_opened_is_one_error() {
+fn plugin_that_exits_while_opening_is_one_error() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let plugin = with(
@@ -225,7 +225,7 @@ fn a_plugin_that_ends_its_process_while_it_is_opened_is_one_error() {
 }
 
 #[test]
-fn a_library_full_of_holes_is_an_error_whatever_the_loader_does_with_it() {
+fn library_full_of_holes_is_an_error() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("holes.so");
@@ -262,7 +262,7 @@ fn plan(plugin: &Path, arguments: &str) -> Command {
 }
 
 #[test]
-fn a_compiler_that_aborts_is_an_error_of_the_plan() {
+fn compiler_abort_is_an_error_of_the_plan() {
     let directory = tempfile::tempdir().unwrap();
     let body = r#"fprintf(stderr, "chatter\nF1121 21:14:03.5 7 compiler.cc:7] Check failed: axis <= 16\n@ 0x1\n"); abort();"#;
     let plugin = with(&real(), directory.path(), "PJRT_Compile", body);
@@ -295,7 +295,7 @@ fn a_compiler_that_aborts_is_an_error_of_the_plan() {
 }
 
 #[test]
-fn a_search_goes_on_after_a_layout_whose_compiler_aborted() {
+fn search_continues_after_a_compiler_abort() {
     let directory = tempfile::tempdir().unwrap();
     let marker = directory.path().join("marker");
     let body = format!(
@@ -333,7 +333,7 @@ fn a_search_goes_on_after_a_layout_whose_compiler_aborted() {
 }
 
 #[test]
-fn a_compiler_that_never_comes_back_is_ended_at_the_deadline_and_with_its_parent() {
+fn hanging_compiler_ends_at_the_deadline_or_with_its_parent() {
     let directory = tempfile::tempdir().unwrap();
     let pid = directory.path().join("pid");
     let body = format!(
