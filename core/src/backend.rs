@@ -8,9 +8,10 @@
 //!
 //! # Asynchrony
 //!
-//! A method returns as soon as its work is queued, except those that say that they block. Work on
-//! one device runs in the order in which it was queued. Errors of queued work are reported by the
-//! events and reads of its results.
+//! A method returns as soon as its work is queued, except those that say that they block. (A
+//! backend may run short work inside the call, as XLA's CPU plugin does.) Work on one device runs in
+//! the order in which it was queued. Errors of queued work are reported by the events and reads of
+//! its results.
 //!
 //! # Differences from PJRT
 //!
@@ -41,8 +42,8 @@ use crate::{
 /// A driver of one kind of accelerator: the family of types that belong together.
 ///
 /// It corresponds to `PJRT_Client`. [Conformance
-/// tests](https://docs.rs/halite-backends/latest/halite_backends/conformance) check every promise
-/// of these traits on any implementation.
+/// tests](https://docs.rs/halite-backends/latest/halite_backends/conformance) check the promises of
+/// these traits on any implementation, through a [`Client`](crate::Client).
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// A device.
     type Device: Device;
@@ -73,11 +74,12 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Self::Executable>;
 
     /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of
-    /// this signature. `name` is used in messages, as [`Program::name`] is.
+    /// this signature, on the devices that `options` names. Blocks. `name` is used in messages, as
+    /// [`Program::name`] is.
     ///
     /// # Errors
-    /// If the bytes are damaged, or of another platform or version; the driver never sees such
-    /// bytes.
+    /// If the bytes are damaged, or of another platform or version: the implementation checks that
+    /// before its driver reads them.
     fn load(
         &self,
         serialized: &[u8],
@@ -90,7 +92,7 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// without its source locations, the options as sent to the driver, the driver's build, the
     /// devices. Processes that get the same key may use each other's executables.
     ///
-    /// `None` if the executable must not be cached, which is the default.
+    /// `None`, the default, if the executable must not be cached.
     fn program_key(&self, _program: &Program, _options: &CompileOptions) -> Option<ProgramKey> {
         None
     }
@@ -101,7 +103,7 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The id, unique in the job.
     fn id(&self) -> DeviceId;
 
-    /// The process of the job that drives it; 0 when there is one.
+    /// The process that drives it; 0 in a job of one process.
     fn process(&self) -> u32;
 
     /// Returns whether this process can upload to it.
@@ -110,11 +112,12 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The model, as the vendor spells it: `TPU v5 lite`, `NVIDIA H200`.
     fn kind(&self) -> &str;
 
-    /// The kinds of memory a buffer of this device can be in; the first is the default.
+    /// The kinds of memory that a buffer of this device can be in. The first is
+    /// [`MemoryKind::Device`].
     fn memories(&self) -> &[MemoryKind];
 
-    /// The slice that it belongs to: a fast network connects the devices of a slice. 0 when there
-    /// is one.
+    /// The slice that it belongs to: a fast network connects the devices of a slice. 0 if all
+    /// devices are in one slice.
     fn slice(&self) -> usize {
         0
     }
@@ -154,7 +157,11 @@ pub trait Buffer: fmt::Debug + Send + Sync + Sized + 'static {
     /// If the driver cannot provide it.
     fn ready(&self) -> Result<Self::Event>;
 
-    /// Queues a copy to another device or kind of memory, or to the same.
+    /// Queues a copy to another device or kind of memory, or to the same; the two buffers are
+    /// independent.
+    ///
+    /// # Errors
+    /// If the device or its memory does not exist.
     fn copy_to(&self, place: Placement) -> Result<Self>;
 
     /// Blocks until the row-major bytes are in `into`, whose length is that of the type.
@@ -185,9 +192,9 @@ pub trait Event: Send + Sync + 'static {
     /// blocks it delays later callbacks. The event may be dropped before.
     fn on_ready(&self, then: OnReady);
 
-    /// Runs a `notify` that only signals: it must neither block, launch nor read. It may run on a
-    /// thread that the driver's work needs, which saves a thread switch compared with
-    /// [`on_ready`](Self::on_ready).
+    /// Like [`on_ready`](Self::on_ready), for a callback that only signals and neither blocks,
+    /// launches nor reads. It may run on a thread that the driver's work needs, which saves a
+    /// thread switch.
     fn notify_when_ready(&self, notify: OnReady) {
         self.on_ready(notify);
     }
@@ -246,11 +253,12 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// Queues one run.
     ///
     /// # Errors
-    /// If an argument has another type, device or client than the program expects. Nothing is
-    /// queued then, but donated buffers are lost.
+    /// If the number of devices or arguments is not that of the program, an argument has another
+    /// type, device or client than it expects, or an input is donated that the signature does not
+    /// list. Nothing is queued then, but donated buffers are lost.
     fn launch(&self, launch: Launch<'_, B::Buffer>) -> Result<Launched<B::Buffer>>;
 
-    /// Serializes the executable, for [`Backend::load`].
+    /// Serializes the executable, for [`Backend::load`]. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver cannot.
@@ -293,7 +301,7 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
-    /// The optimized program: its format, such as `hlo_with_config`, and its bytes.
+    /// The optimized program: its format, such as `hlo_with_config`, and its bytes. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not provide it.
@@ -321,7 +329,8 @@ pub struct Program {
     /// Number of replicas: runs side by side on tensors of their own, which collectives exchange.
     /// At least 1.
     pub replicas: usize,
-    /// What is known of the code; `None` for a program from elsewhere, which backends search.
+    /// Properties of the code that a backend would otherwise search it for, as it does if they are
+    /// `None`.
     pub facts: Option<ProgramFacts>,
 }
 
