@@ -9,9 +9,9 @@
 //! # Asynchrony
 //!
 //! A method returns as soon as its work is queued, except those that say that they block. (A
-//! backend may run short work inside the call, as XLA's CPU plugin does.) Work on one device runs in
-//! the order in which it was queued. Errors of queued work are reported by the events and reads of
-//! its results.
+//! backend may run short work inside the call, as XLA's CPU plugin does.) Work on one device runs
+//! in the order in which it was queued. Errors of queued work are reported by the events and reads
+//! of its results.
 //!
 //! # Differences from PJRT
 //!

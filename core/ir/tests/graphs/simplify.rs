@@ -2,9 +2,7 @@
 
 use expect_test::expect;
 use halite_core::DType;
-use halite_ir::{
-    Binary, Graph, Literal, Op, Unary, Value, common_subexpressions, identities, optimize,
-};
+use halite_ir::{Binary, Graph, Literal, Op, Value, common_subexpressions, identities, optimize};
 
 use crate::{call, check, graph, push};
 
