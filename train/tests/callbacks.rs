@@ -1,4 +1,7 @@
-//! Callbacks and loggers of the user: what they are called with, and what their errors do.
+//! Callbacks and loggers of the user: their calls, and the effect of their errors.
+
+#[path = "shared/plane.rs"]
+mod plane;
 
 use std::{
     collections::HashSet,
@@ -8,47 +11,16 @@ use std::{
 
 use expect_test::expect;
 use halite_backends::Accelerator;
-use halite_core::{Client, Error, ErrorKind, HostArray, Result, tree::Tree};
-use halite_data::{InMemory, Labeled};
-use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
+use halite_core::{Client, Error, ErrorKind, Result};
+use halite_nn::Adam;
 use halite_train::{
-    Callback, Fitted, Logger, Report, Task, Trainer, TrainerBuilder,
+    Callback, Fitted, Logger, Report, Trainer, TrainerBuilder,
     callback::{MetricsWindow, PendingCheckpoint, Run},
-    checkpoint::CheckpointStore,
     loggers::Row,
     signals::StopReason,
 };
 
-#[derive(Tree, Debug)]
-struct Model<L> {
-    out: Linear<L>,
-}
-
-/// Fits points of a plane.
-struct Plane;
-
-impl Task for Plane {
-    type Model = Model<()>;
-    type Batch = Labeled<()>;
-
-    fn loss<'t>(
-        &self,
-        _: &'t Trace,
-        model: &Model<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Mean<'t> {
-        let error = model.out.forward(batch.input) - batch.target;
-        Mean::weighted(error.square().sum([1]), batch.weight)
-    }
-}
-
-/// Three steps an epoch.
-fn points() -> InMemory {
-    let x: Vec<f32> = (0..24).map(|i| (i as f32).sin()).collect();
-    let y: Vec<f32> = x.chunks(2).map(|x| x[0] - 2.0 * x[1]).collect();
-    let [x, y] = [(&x, 2), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [12, n]).unwrap());
-    InMemory::new([("x", x), ("y", y)]).unwrap()
-}
+use self::plane::{Model, Plane, samples};
 
 fn client() -> Client {
     Accelerator::cpu().open().unwrap()
@@ -63,25 +35,22 @@ fn on(client: &Client, out: &Path) -> TrainerBuilder {
 }
 
 fn fit(trainer: TrainerBuilder) -> Result<Fitted<Plane>> {
-    let model = Model {
-        out: Linear::new(2, 1),
-    };
+    // Three steps per epoch.
+    let (train, validation) = (samples(12), samples(12));
     let trainer = trainer.build()?;
-    trainer.fit(Plane, model, Adam::new(0.1), points(), points())
+    trainer.fit(Plane, Model::new(), Adam::new(0.1), train, validation)
 }
 
 /// Steps of the checkpoints, newest first.
 fn saved(out: &Path) -> Vec<u64> {
-    let store = CheckpointStore::open_read_only(out.join("run/checkpoints")).unwrap();
-    let all = store.list().unwrap().into_iter();
-    all.map(|(_, position)| position.step).collect()
+    plane::saved(&out.join("run"))
 }
 
 fn failure() -> Error {
     Error::new(ErrorKind::Io, "custom", "it failed")
 }
 
-/// Writes every call down.
+/// Records every call.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 

@@ -1,107 +1,21 @@
-//! Real file systems that are full or read-only. Where the system does not allow to mount one in a
-//! user namespace, these tests report that they skip.
+//! Real file systems that are full or read-only.
 #![cfg(target_os = "linux")]
+
+#[path = "shared/small_disk.rs"]
+mod small_disk;
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use halite_core::{DType, ErrorKind, HostArray, Pending, TensorType};
+use halite_core::{DType, Error, ErrorKind, HostArray, Pending, TensorType};
 use halite_train::{
     checkpoint::{CheckpointStore, RunPosition, Snapshot},
     loggers::{CsvLog, Report, Row, Split},
 };
 
-/// Set in the process that may mount.
-const INSIDE: &str = "HALITE_TEST_MAY_MOUNT";
-
-/// A file system of its own, unmounted when dropped.
-struct Mounted {
-    dir: tempfile::TempDir,
-}
-
-/// A small file system for the test of this name. A mount in a namespace of its own ends with
-/// the process, also if it is killed: so the test is run again there, and only there it gets the
-/// file system.
-fn disk_of_kilobytes(size: u32, test: &str) -> Option<Mounted> {
-    if std::env::var_os(INSIDE).is_some() {
-        let dir = tempfile::tempdir().unwrap();
-        let size = format!("size={size}k");
-        assert!(
-            run(
-                "mount",
-                &[
-                    "-t",
-                    "tmpfs",
-                    "-o",
-                    &size,
-                    "halite-test",
-                    dir.path().to_str().unwrap()
-                ]
-            ),
-            "{size}"
-        );
-        return Some(Mounted { dir });
-    }
-    const UNSHARE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
-    if !run(
-        "unshare",
-        &[
-            &UNSHARE[..],
-            &["mount", "-t", "tmpfs", "halite-test", "/tmp"],
-        ]
-        .concat(),
-    ) {
-        eprintln!(
-            "skipped: this account may not mount a small file system in a namespace of its own"
-        );
-        return None;
-    }
-    let mut command = Command::new("unshare");
-    command
-        .args(UNSHARE)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"]);
-    let output = command.env(INSIDE, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains(" 1 passed"),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    None
-}
-
-impl Mounted {
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    fn remount(&self, how: &str) {
-        // `bind`: the mount alone, not the file system, whose options name users that there are not
-        // in the namespace.
-        let how = format!("remount,bind,{how}");
-        assert!(
-            run("mount", &["-o", &how, self.path().to_str().unwrap()]),
-            "{how}"
-        );
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        run("umount", &["-l", self.path().to_str().unwrap()]);
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program)
-        .args(arguments)
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
+use self::small_disk::SmallDisk;
 
 fn snapshot(step: u64, kilobytes: usize) -> Snapshot {
     Snapshot {
@@ -129,64 +43,53 @@ fn folders(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Converts a snapshot for a save in the background.
+fn pending(snapshot: Snapshot) -> Snapshot<Pending<HostArray>> {
+    let arrays = snapshot.arrays.into_iter();
+    Snapshot {
+        position: snapshot.position,
+        seed: snapshot.seed,
+        arrays: arrays
+            .map(|(name, array)| (name, Pending::ready(Ok(array))))
+            .collect(),
+        metadata: snapshot.metadata,
+        best: snapshot.best,
+    }
+}
+
+/// Checks the error of a checkpoint that has no room, and that only the `good` one is left.
+fn assert_disk_full(store: &CheckpointStore, good: &PathBuf, error: Error) {
+    assert_eq!(error.kind(), ErrorKind::Io);
+    let text = error.to_string();
+    for part in [
+        "No space left on device",
+        "free some space",
+        "cannot write the 6144",
+        " bytes of ",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let untouched = format!("the last good checkpoint, {}, is untouched", good.display());
+    assert!(text.ends_with(&untouched), "{text}");
+    assert!(!text.contains('\n'));
+    assert_eq!(
+        folders(store.dir()),
+        std::slice::from_ref(good),
+        "no incomplete folder is left"
+    );
+    assert_eq!(store.latest().unwrap().unwrap().position().step, 1);
+}
+
 #[test]
 fn full_disk_keeps_the_last_checkpoint() {
-    let Some(disk) = disk_of_kilobytes(512, "full_disk_keeps_the_last_checkpoint") else {
+    let Some(disk) = SmallDisk::for_test(512, "full_disk_keeps_the_last_checkpoint") else {
         return;
     };
     let store = CheckpointStore::open(disk.path().join("run/checkpoints"), 2).unwrap();
     let good = store.save(snapshot(1, 100)).unwrap();
-    for background in [false, true] {
-        let error = if background {
-            let Snapshot {
-                position,
-                seed,
-                arrays,
-                metadata,
-                best,
-            } = snapshot(2, 600);
-            let arrays = arrays
-                .into_iter()
-                .map(|(name, array)| (name, Pending::ready(Ok(array))))
-                .collect();
-            store
-                .save_in_background(Snapshot {
-                    position,
-                    seed,
-                    arrays,
-                    metadata,
-                    best,
-                })
-                .unwrap();
-            store.finish().unwrap_err()
-        } else {
-            store.save(snapshot(2, 600)).unwrap_err()
-        };
-        assert_eq!(error.kind(), ErrorKind::Io);
-        let text = error.to_string();
-        assert!(
-            text.contains("No space left on device") && text.contains("free some space"),
-            "{text}"
-        );
-        assert!(
-            text.contains("cannot write the 6144") && text.contains(" bytes of "),
-            "{text}"
-        );
-        assert!(
-            text.ends_with(&format!(
-                "the last good checkpoint, {}, is untouched",
-                good.display()
-            )),
-            "{text}"
-        );
-        assert!(!text.contains('\n'));
-        assert_eq!(
-            folders(store.dir()),
-            std::slice::from_ref(&good),
-            "nothing half written is left"
-        );
-        assert_eq!(store.latest().unwrap().unwrap().position().step, 1);
-    }
+    assert_disk_full(&store, &good, store.save(snapshot(2, 600)).unwrap_err());
+    store.save_in_background(pending(snapshot(2, 600))).unwrap();
+    assert_disk_full(&store, &good, store.finish().unwrap_err());
     // With free space the same store works again.
     store.save(snapshot(3, 100)).unwrap();
     assert_eq!(store.latest().unwrap().unwrap().position().step, 3);
@@ -194,14 +97,13 @@ fn full_disk_keeps_the_last_checkpoint() {
 
 #[test]
 fn disk_full_at_any_byte_leaves_a_valid_checkpoint() {
-    let Some(disk) = disk_of_kilobytes(256, "disk_full_at_any_byte_leaves_a_valid_checkpoint")
+    let Some(disk) = SmallDisk::for_test(256, "disk_full_at_any_byte_leaves_a_valid_checkpoint")
     else {
         return;
     };
     let store = CheckpointStore::open(disk.path(), 1).unwrap();
     let mut newest = 0;
-    // From hopeless to fitting: the space ends in the arrays, in the manifest, in the marker, and
-    // not at all.
+    // With more and more space, it ends in the arrays, in the manifest, in the marker, and suffices.
     for (step, filler) in (1..).zip((0..=230).rev().step_by(4)) {
         fs::write(disk.path().join("filler"), vec![1; filler << 10]).unwrap();
         let mut snapshot = snapshot(step, 10);
@@ -217,12 +119,12 @@ fn disk_full_at_any_byte_leaves_a_valid_checkpoint() {
         assert_eq!(latest, newest, "with {filler} KiB taken");
         fs::remove_file(disk.path().join("filler")).unwrap();
     }
-    assert!(newest > 1, "at last there was room");
+    assert!(newest > 1, "the last attempts have room");
 }
 
 #[test]
 fn full_disk_keeps_the_table_as_it_was() {
-    let Some(disk) = disk_of_kilobytes(64, "full_disk_keeps_the_table_as_it_was") else {
+    let Some(disk) = SmallDisk::for_test(64, "full_disk_keeps_the_table_as_it_was") else {
         return;
     };
     let row = |step| Row {
@@ -276,7 +178,7 @@ fn full_disk_keeps_the_table_as_it_was() {
 
 #[test]
 fn table_catches_up_once_there_is_room() {
-    let Some(disk) = disk_of_kilobytes(64, "table_catches_up_once_there_is_room") else {
+    let Some(disk) = SmallDisk::for_test(64, "table_catches_up_once_there_is_room") else {
         return;
     };
     let row = |step: u64| {
@@ -298,7 +200,7 @@ fn table_catches_up_once_there_is_room() {
         log.write(&row(step)).unwrap_err();
     }
     fs::remove_file(disk.path().join("filler")).unwrap();
-    // The table is written as a whole when it is asked to catch up, not for each row.
+    // `catch_up` writes the whole table once, instead of `write` for each row.
     let error = log.write(&row(failed + 100)).unwrap_err().to_string();
     assert!(error.contains("101 rows are not written"), "{error}");
     log.catch_up().unwrap();
@@ -310,7 +212,7 @@ fn table_catches_up_once_there_is_room() {
 
 #[test]
 fn read_only_disk_is_an_error_with_advice() {
-    let Some(disk) = disk_of_kilobytes(512, "read_only_disk_is_an_error_with_advice") else {
+    let Some(disk) = SmallDisk::for_test(512, "read_only_disk_is_an_error_with_advice") else {
         return;
     };
     let dir = disk.path().join("checkpoints");

@@ -85,7 +85,7 @@ fn terabyte_step_lowers_for_a_thousand_devices() {
     let outputs: Vec<&str> = step.outputs.iter().map(|(path, _)| &**path).collect();
     assert_eq!(outputs, [&expected[..14], &["window"]].concat());
 
-    // What one device is given follows from the shardings, and the whole state is donated.
+    // The signature of one device follows from the shardings, and the whole state is donated.
     let program = &step.program;
     assert_eq!((program.partitions, program.replicas), (1024, 1));
     for ((path, spec), ty) in step.inputs.iter().zip(&program.signature.inputs) {
@@ -95,9 +95,15 @@ fn terabyte_step_lowers_for_a_thousand_devices() {
         assert_eq!(&spec.shard_type(mesh).unwrap(), ty, "{path}");
     }
     assert_eq!(program.signature.donated, (0..14).collect::<Vec<_>>());
+}
+
+#[test]
+fn state_of_a_large_step_is_sharded() {
+    let step = lower(&fields(8192), &options("fsdp+tp")).unwrap();
     let ty = |path: &str| {
-        let index = paths.iter().position(|known| *known == path).unwrap();
-        program.signature.inputs[index].to_string()
+        let mut paths = step.inputs.iter().map(|(path, _)| &**path);
+        let index = paths.position(|known| known == path).unwrap();
+        step.program.signature.inputs[index].to_string()
     };
     assert_eq!(
         ty("model.out.weight"),
@@ -110,8 +116,11 @@ fn terabyte_step_lowers_for_a_thousand_devices() {
         "slots have the sharding of their parameter"
     );
     assert_eq!(ty("batch.input"), "f32[128, 64]");
+}
 
-    // The graph is of the whole step, over all devices.
+#[test]
+fn graph_is_of_the_whole_step_over_all_devices() {
+    let step = lower(&fields(8192), &options("fsdp+tp")).unwrap();
     assert_eq!(step.graph.inputs().len(), step.inputs.len());
     for ((path, spec), &value) in step.inputs.iter().zip(step.graph.inputs()) {
         assert_eq!(step.graph.ty(value), &spec.ty, "{path}");

@@ -262,12 +262,14 @@ fn rules_apply_to_the_last_dimensions() {
     assert!(!all.iter().any(|line| line.contains("down")), "{all:?}");
 }
 
+/// Text of the error of a strategy on a mesh.
+fn error(strategy: Strategy, mesh: &MeshShape) -> String {
+    strategy.specs(mesh, &model()).unwrap_err().to_string()
+}
+
 #[test]
-fn errors_name_paths_with_numbers() {
+fn invalid_rules_are_errors_with_paths() {
     let eight = mesh([("data", 2), ("model", 4)]);
-    let error = |strategy: Strategy, mesh: &MeshShape| {
-        strategy.specs(mesh, &model()).unwrap_err().to_string()
-    };
     let dp_tp: Strategy = "dp+tp".parse().unwrap();
     let cases = [
         (
@@ -298,6 +300,17 @@ fn errors_name_paths_with_numbers() {
             "strategy: `dp+tp` on mesh(data=2, model=4): 10 mistakes:\n  `blocks.0.attn.q.bias` (f32[64]): rule `**.bias`: \
              (None, model) has 2 dimensions, but f32[64] has 1",
         ),
+    ];
+    for (strategy, expected) in cases {
+        let text = error(strategy, &eight);
+        assert!(text.starts_with(expected), "{text}\nwant\n{expected}");
+    }
+}
+
+#[test]
+fn unused_axis_is_an_error() {
+    let eight = mesh([("data", 2), ("model", 4)]);
+    let cases = [
         (
             Strategy::tensor_parallel(),
             "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 4 of its 8 devices would compute the same; `dp` \
@@ -310,26 +323,42 @@ fn errors_name_paths_with_numbers() {
         ),
     ];
     for (strategy, expected) in cases {
-        let text = error(strategy, &eight);
-        assert!(text.starts_with(expected), "{text}\nwant\n{expected}");
+        assert_eq!(error(strategy, &eight), expected);
     }
-    let text = error(Strategy::data_parallel(), &mesh([("model", 4)]));
-    assert!(
-        text.contains(
-            "over the axis `replica`, or `data`, or `fsdp`, which mesh(model=4) does not have"
+}
+
+#[test]
+fn missing_axis_is_an_error() {
+    for (strategy, axis, expected) in [
+        (
+            Strategy::data_parallel(),
+            "model",
+            "over the axis `replica`, or `data`, or `fsdp`, which mesh(model=4) does not have",
         ),
-        "{text}"
-    );
-    let text = error(Strategy::tensor_parallel(), &mesh([("data", 4)]));
-    assert!(
-        text.contains("over the axis `model`, which mesh(data=4) does not have"),
-        "{text}"
-    );
+        (
+            Strategy::tensor_parallel(),
+            "data",
+            "over the axis `model`, which mesh(data=4) does not have",
+        ),
+    ] {
+        let text = error(strategy, &mesh([(axis, 4)]));
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn model_without_matching_rule_is_an_error() {
     let text = Strategy::tensor_parallel()
         .specs(&mesh([("model", 4)]), &Linear::new(8, 8))
         .unwrap_err()
         .to_string();
-    assert!(text.contains("no built-in rule of `tp` splits any parameter over the 4 devices of the axis `model`; add rules for `weight`, `bias`"), "{text}");
+    let expected = "no built-in rule of `tp` splits any parameter over the 4 devices of the axis \
+                    `model`; add rules for `weight`, `bias`";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn unknown_strategy_lists_the_known_ones() {
     let text = "dp+pp".parse::<Strategy>().unwrap_err().to_string();
     assert_eq!(
         text,

@@ -1,16 +1,15 @@
-//! Which checkpoints are kept, found and loaded, and which is the best.
+//! Retention, lookup and loading of checkpoints, and the best one.
 
 use std::{fs, path::Path};
 
 use halite_core::ErrorKind;
 use halite_train::checkpoint::{CheckpointStore, Snapshot};
 
-use crate::{forge, names_in, snapshot, step_of};
+use crate::{forge, names_in, new_store, snapshot, step_of, steps_in};
 
 #[test]
 fn newest_checkpoints_are_kept_with_the_best() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (dir, store) = new_store(2);
     assert!(
         store.latest().unwrap().is_none()
             && store.best().unwrap().is_none()
@@ -18,12 +17,11 @@ fn newest_checkpoints_are_kept_with_the_best() {
     );
     for step in 1..=6 {
         let best = (step == 2).then(|| ("accuracy".to_string(), 0.1 + 0.2));
-        store
-            .save(Snapshot {
-                best,
-                ..snapshot(step)
-            })
-            .unwrap();
+        let snapshot = Snapshot {
+            best,
+            ..snapshot(step)
+        };
+        store.save(snapshot).unwrap();
     }
     assert_eq!(
         names_in(dir.path()),
@@ -41,7 +39,14 @@ fn newest_checkpoints_are_kept_with_the_best() {
         (2, "accuracy", 0.1 + 0.2)
     );
     assert_eq!(store.load_best().unwrap().unwrap().position().step, 2);
+}
 
+#[test]
+fn best_mark_moves_to_a_kept_checkpoint() {
+    let (dir, store) = new_store(2);
+    for step in 1..=6 {
+        store.save(snapshot(step)).unwrap();
+    }
     store.mark_best(6, "accuracy", f64::NAN).unwrap();
     assert!(store.best().unwrap().unwrap().value.is_nan());
     store.save(snapshot(7)).unwrap();
@@ -64,19 +69,12 @@ fn newest_checkpoints_are_kept_with_the_best() {
             .contains("no valid checkpoint of step 2")
     );
 
-    let steps: Vec<u64> = store
-        .list()
-        .unwrap()
-        .iter()
-        .map(|(_, position)| position.step)
-        .collect();
-    assert_eq!(steps, [8, 7, 6]);
+    assert_eq!(steps_in(&store), [8, 7, 6]);
 }
 
 #[test]
 fn damaged_best_pointer_removes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let (dir, store) = new_store(1);
     store.save(snapshot(1)).unwrap();
     // No manifest names a best one, so the pointer cannot be computed again.
     for text in [
@@ -100,14 +98,13 @@ fn damaged_best_pointer_follows_the_manifests() {
     let store = CheckpointStore::open(dir.path(), 1).unwrap();
     for step in 1..=3 {
         let best = (step < 3).then(|| ("loss".to_string(), 1.0 / step as f64));
-        store
-            .save(Snapshot {
-                best,
-                ..snapshot(step)
-            })
-            .unwrap();
+        let snapshot = Snapshot {
+            best,
+            ..snapshot(step)
+        };
+        store.save(snapshot).unwrap();
     }
-    // While a store is open: the best stays known, and is kept.
+    // While a store is open, the best checkpoint stays known and is not removed.
     fs::write(&pointer, "{").unwrap();
     assert_eq!(store.best().unwrap().unwrap().step, 2);
     store.save(snapshot(4)).unwrap();
@@ -116,7 +113,7 @@ fn damaged_best_pointer_follows_the_manifests() {
         [".lock", "best.json", "step-00000002", "step-00000004"]
     );
     drop(store);
-    // Opening writes it again.
+    // Opening the store writes the pointer again.
     let store = CheckpointStore::open(dir.path(), 1).unwrap();
     assert!(
         fs::read_to_string(&pointer)
@@ -126,7 +123,7 @@ fn damaged_best_pointer_follows_the_manifests() {
     let best = store.best().unwrap().unwrap();
     assert_eq!((best.step, &*best.metric, best.value), (2, "loss", 0.5));
 
-    // Someone removed the best checkpoint: there is none, and no error.
+    // A best checkpoint that was removed is not an error.
     fs::remove_dir_all(dir.path().join("step-00000002")).unwrap();
     assert!(store.best().unwrap().is_none());
 }
@@ -150,20 +147,18 @@ fn damaged_best_pointer_without_claims_is_set_aside() {
 
 #[test]
 fn prune_removes_leftovers_of_a_killed_save() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 5).unwrap();
+    let (dir, store) = new_store(5);
     for step in 1..=5 {
         let best = (step == 2).then(|| ("loss".to_string(), 1.0));
-        store
-            .save(Snapshot {
-                best,
-                ..snapshot(step)
-            })
-            .unwrap();
+        let snapshot = Snapshot {
+            best,
+            ..snapshot(step)
+        };
+        store.save(snapshot).unwrap();
     }
     drop(store);
     fs::write(dir.path().join(".best.json.tmp"), "half").unwrap();
-    // A damaged one is left for people to see, and is none of the two.
+    // The damaged checkpoint is not removed, and does not count among the two.
     let damaged = dir.path().join("step-00000005/arrays.safetensors");
     let mut bytes = fs::read(&damaged).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -192,8 +187,7 @@ fn prune_removes_leftovers_of_a_killed_save() {
 
 #[test]
 fn named_checkpoint_is_loaded() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 3).unwrap();
+    let (_dir, store) = new_store(3);
     for step in [10, 20] {
         store.save(snapshot(step)).unwrap();
     }
@@ -226,7 +220,7 @@ fn named_checkpoint_is_loaded() {
     }
 }
 
-/// Makes a checkpoint one of a later format, which is whole.
+/// Converts a checkpoint to a valid one of a later format.
 fn make_newer(folder: &Path) {
     forge(folder, |manifest, _| manifest["version"] = 2.into());
     let marker = fs::read_to_string(folder.join("COMMIT")).unwrap().replacen(
@@ -239,8 +233,7 @@ fn make_newer(folder: &Path) {
 
 #[test]
 fn newer_format_is_not_skipped() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
     make_newer(&store.save(snapshot(20)).unwrap());
     let error = store.latest().unwrap_err();
@@ -269,8 +262,7 @@ fn newer_format_is_not_skipped() {
 
 #[test]
 fn folders_lists_unusable_checkpoints_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 3).unwrap();
+    let (_dir, store) = new_store(3);
     store.save(snapshot(10)).unwrap();
     fs::write(
         store.save(snapshot(20)).unwrap().join("manifest.json"),
@@ -290,14 +282,13 @@ fn folders_lists_unusable_checkpoints_too() {
 #[cfg(target_os = "linux")]
 #[test]
 fn read_error_is_not_skipped() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (_dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
     let newest = store.save(snapshot(20)).unwrap();
     for file in ["COMMIT", "manifest.json"] {
         let (path, kept) = (newest.join(file), newest.join("kept"));
         fs::rename(&path, &kept).unwrap();
-        // Reading this at its beginning is EIO for every account.
+        // Reading this file at its beginning fails with EIO for every account.
         std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
         let error = store.latest().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");

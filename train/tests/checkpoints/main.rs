@@ -11,6 +11,20 @@ use std::{
 use halite_core::{DType, ErrorKind, HostArray, Result, TensorType};
 use halite_train::checkpoint::{CheckpointStore, RunPosition, Saved, Snapshot, StoreOptions};
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+/// A store in a new directory, which keeps the newest `keep` checkpoints.
+fn new_store(keep: usize) -> (TempDir, CheckpointStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), keep).unwrap();
+    (dir, store)
+}
+
+/// Steps of the checkpoints in a store, newest first.
+fn steps_in(store: &CheckpointStore) -> Vec<u64> {
+    let all = store.list().unwrap().into_iter();
+    all.map(|(_, position)| position.step).collect()
+}
 
 /// Bytes that differ from each other, and are valid for every element type.
 fn array(dtype: DType, dims: &[usize], seed: u64) -> HostArray {
@@ -67,6 +81,18 @@ fn step_of(saved: Result<Option<Saved>>) -> u64 {
         .step
 }
 
+/// Arrays of every element type, as scalars, empty, and of several ranks.
+fn arrays_of_every_type() -> Vec<(String, HostArray)> {
+    let mut arrays = Vec::new();
+    for dtype in DType::ALL {
+        for dims in [&[][..], &[0], &[3, 0, 2], &[5], &[2, 3, 4]] {
+            let name = format!("{dtype}.{dims:?} \"ü\"");
+            arrays.push((name, array(dtype, dims, arrays.len() as u64)));
+        }
+    }
+    arrays
+}
+
 #[test]
 fn every_element_type_round_trips_bit_for_bit() {
     for file_bytes in [u64::MAX, 64] {
@@ -79,15 +105,7 @@ fn every_element_type_round_trips_bit_for_bit() {
             },
         )
         .unwrap();
-        let mut arrays: Vec<(String, HostArray)> = Vec::new();
-        for dtype in DType::ALL {
-            for dims in [&[][..], &[0], &[3, 0, 2], &[5], &[2, 3, 4]] {
-                arrays.push((
-                    format!("{dtype}.{dims:?} \"ü\""),
-                    array(dtype, dims, arrays.len() as u64),
-                ));
-            }
-        }
+        let arrays = arrays_of_every_type();
         let wanted: Vec<(String, TensorType)> = arrays
             .iter()
             .map(|(name, array)| (name.clone(), array.ty().clone()))
@@ -143,8 +161,7 @@ fn other_programs_can_read_the_arrays() {
 
 #[test]
 fn checkpoint_may_have_no_arrays() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let (_dir, store) = new_store(1);
     store
         .save(Snapshot {
             arrays: Vec::new(),
@@ -156,8 +173,7 @@ fn checkpoint_may_have_no_arrays() {
 
 #[test]
 fn changed_bit_falls_back_to_the_checkpoint_before() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (_dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
     let newest = store.save(snapshot(20)).unwrap();
     let mut tried = 0;
@@ -190,8 +206,7 @@ fn changed_bit_falls_back_to_the_checkpoint_before() {
 
 #[test]
 fn file_of_wrong_size_or_kind_is_detected() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (_dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
     let newest = store.save(snapshot(20)).unwrap();
     for file in files_of(&newest) {
@@ -222,8 +237,7 @@ fn file_of_wrong_size_or_kind_is_detected() {
 
 #[test]
 fn truncated_file_is_rejected_with_both_sizes() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (_dir, store) = new_store(2);
     let folder = store.save(snapshot(20)).unwrap();
     let file = folder.join("arrays.safetensors");
     let good = fs::read(&file).unwrap();
@@ -239,8 +253,8 @@ fn truncated_file_is_rejected_with_both_sizes() {
     assert!(error.to_string().contains("no checkpoint in "), "{error}");
 }
 
-/// Changes the manifest of a checkpoint, or one of its files, and signs it again: only what is said
-/// can be wrong.
+/// Changes the manifest or the arrays of a checkpoint and updates the digests, so that only the
+/// content can be invalid.
 fn forge(folder: &Path, change: impl FnOnce(&mut serde_json::Value, &mut Vec<u8>)) {
     let (manifest_path, arrays_path) = (
         folder.join("manifest.json"),
@@ -273,104 +287,86 @@ fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
     .concat()
 }
 
+/// Checks that a checkpoint with this change is rejected for this reason.
+fn assert_rejected(change: impl FnOnce(&mut serde_json::Value, &mut Vec<u8>), reason: &str) {
+    let (_dir, store) = new_store(1);
+    let folder = store.save(snapshot(1)).unwrap();
+    forge(&folder, |_, _| ());
+    assert_eq!(step_of(store.latest()), 1, "valid without a change");
+    forge(&folder, change);
+    let error = store.latest().unwrap_err().to_string();
+    assert!(error.contains(reason), "`{reason}` is not in: {error}");
+}
+
 #[test]
-fn forged_checkpoint_is_rejected_with_the_reason() {
-    type Change = fn(&mut serde_json::Value, &mut Vec<u8>);
-    let table: [(Change, &str); 12] = [
+fn truncated_header_is_rejected() {
+    assert_rejected(
+        |_, arrays| arrays.truncate(4),
+        "4 bytes are too few for a header",
+    );
+    assert_rejected(
+        |_, arrays| arrays[..8].fill(0xff),
+        "its header has 18446744073709551615 bytes, more than the file",
+    );
+}
+
+#[test]
+fn invalid_header_is_rejected_with_the_reason() {
+    let unreadable = "its header cannot be read";
+    let table: [(&str, usize, &str); 7] = [
+        ("{", 0, unreadable),
+        (&"[".repeat(50_000), 0, unreadable),
         (
-            |_, arrays| arrays.truncate(4),
-            "4 bytes are too few for a header",
+            r#"{"steps":{"dtype":"I64","shape":[],"data_offsets":[8,16]}}"#,
+            16,
+            unreadable,
         ),
         (
-            |_, arrays| arrays[..8].fill(0xff),
-            "its header has 18446744073709551615 bytes, more than the file",
+            r#"{"steps":{"dtype":"I64","shape":[4294967296,4294967296],"data_offsets":[0,8]}}"#,
+            8,
+            unreadable,
         ),
         (
-            |_, arrays| *arrays = with_header("{", &[]),
-            "its header cannot be read",
-        ),
-        (
-            |_, arrays| *arrays = with_header(&"[".repeat(50_000), &[]),
-            "its header cannot be read",
-        ),
-        (
-            |_, arrays| {
-                *arrays = with_header(
-                    r#"{"steps":{"dtype":"I64","shape":[],"data_offsets":[8,16]}}"#,
-                    &[0; 16],
-                )
-            },
-            "its header cannot be read",
-        ),
-        (
-            |_, arrays| {
-                *arrays = with_header(
-                    r#"{"steps":{"dtype":"I64","shape":[4294967296,4294967296],"data_offsets":[0,8]}}"#,
-                    &[0; 8],
-                )
-            },
-            "its header cannot be read",
-        ),
-        (
-            |_, arrays| {
-                *arrays = with_header(
-                    r#"{"steps":{"dtype":"I64","shape":[1000],"data_offsets":[0,8000]}}"#,
-                    &[0; 8],
-                )
-            },
+            r#"{"steps":{"dtype":"I64","shape":[1000],"data_offsets":[0,8000]}}"#,
+            8,
             "its arrays have 8000 bytes, the file has 8 for them",
         ),
         (
-            |_, arrays| {
-                *arrays = with_header(
-                    r#"{"steps":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}}"#,
-                    &[0; 8],
-                )
-            },
+            r#"{"steps":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}}"#,
+            8,
             "elements of type F8_E4M3, which halite has not",
         ),
         (
-            |_, arrays| {
-                *arrays = with_header(
-                    r#"{"steps":{"dtype":"I64","shape":[],"data_offsets":[0,8]}}"#,
-                    &[0; 8],
-                )
-            },
+            r#"{"steps":{"dtype":"I64","shape":[],"data_offsets":[0,8]}}"#,
+            8,
             "`hidden.weight` is not in arrays.safetensors, where the manifest has it",
         ),
-        (
-            |manifest, _| manifest["arrays"].as_array_mut().unwrap().truncate(1),
-            "holds 2 arrays, 1 in the manifest",
-        ),
-        (
-            |manifest, _| manifest["arrays"][0]["dims"] = vec![3, 4].into(),
-            "`hidden.weight` is f32[4, 3] in arrays.safetensors, f32[3, 4] in the manifest",
-        ),
-        (
-            |manifest, _| manifest["version"] = 2.into(),
-            "is of version 2, this halite reads version 1",
-        ),
     ];
-    for (change, want) in table {
-        let dir = tempfile::tempdir().unwrap();
-        let store = CheckpointStore::open(dir.path(), 1).unwrap();
-        let folder = store.save(snapshot(1)).unwrap();
-        forge(&folder, |_, _| ());
-        assert_eq!(
-            step_of(store.latest()),
-            1,
-            "a forgery that changes nothing is valid"
-        );
-        forge(&folder, change);
-        let error = store.latest().unwrap_err().to_string();
-        assert!(error.contains(want), "{error:?} does not say {want:?}");
+    for (header, bytes, reason) in table {
+        let file = with_header(header, &vec![0; bytes]);
+        assert_rejected(|_, arrays| *arrays = file, reason);
     }
 }
 
 #[test]
+fn manifest_must_match_the_arrays() {
+    assert_rejected(
+        |manifest, _| manifest["arrays"].as_array_mut().unwrap().truncate(1),
+        "holds 2 arrays, 1 in the manifest",
+    );
+    assert_rejected(
+        |manifest, _| manifest["arrays"][0]["dims"] = vec![3, 4].into(),
+        "`hidden.weight` is f32[4, 3] in arrays.safetensors, f32[3, 4] in the manifest",
+    );
+    assert_rejected(
+        |manifest, _| manifest["version"] = 2.into(),
+        "is of version 2, this halite reads version 1",
+    );
+}
+
+#[test]
 fn other_model_is_rejected_with_every_difference() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let (dir, store) = new_store(1);
     store.save(snapshot(1)).unwrap();
     let mut saved = store.latest().unwrap().unwrap();
     let wanted = [
@@ -428,8 +424,7 @@ fn other_model_is_rejected_with_every_difference() {
 
 #[test]
 fn invalid_names_are_rejected_before_writing() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let (dir, store) = new_store(1);
     for (names, want) in [
         (["", "b"], "cannot have the name ``"),
         (["__metadata__", "b"], "__metadata__"),
@@ -452,8 +447,7 @@ fn invalid_names_are_rejected_before_writing() {
 
 #[test]
 fn unreadable_metadata_is_not_saved() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let (dir, store) = new_store(1);
     let metadata = (0..200).fold(serde_json::Value::Null, |inner, _| vec![inner].into());
     let error = store
         .save(Snapshot {

@@ -1,16 +1,15 @@
-//! Saving again, in the background, and in a directory that others use.
+//! Saving: again, in the background, and in a directory in use.
 
 use std::{fs, time::Duration};
 
 use halite_core::{DType, ErrorKind, HostArray, Pending, Result};
 use halite_train::checkpoint::{CheckpointStore, Saved, Snapshot};
 
-use crate::{array, names_in, snapshot, step_of};
+use crate::{array, names_in, new_store, snapshot, step_of, steps_in};
 
 #[test]
 fn best_is_known_without_the_pointer() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 3).unwrap();
+    let (dir, store) = new_store(3);
     let best = |step: u64| Snapshot {
         best: Some(("accuracy".into(), step as f64)),
         ..snapshot(step)
@@ -37,8 +36,7 @@ fn best_is_known_without_the_pointer() {
 
 #[test]
 fn newest_is_the_one_written_last() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
     store.save(snapshot(20)).unwrap();
     drop(store);
@@ -53,8 +51,7 @@ fn newest_is_the_one_written_last() {
 
 #[test]
 fn step_saved_again_keeps_the_first_until_commit() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (dir, store) = new_store(2);
     let first = store.save(snapshot(10)).unwrap();
     let second = store
         .save(Snapshot {
@@ -79,8 +76,7 @@ fn step_saved_again_keeps_the_first_until_commit() {
 
 #[test]
 fn damaged_checkpoint_does_not_count_as_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (_dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
     let damaged = store.save(snapshot(20)).unwrap();
     let file = damaged.join("arrays.safetensors");
@@ -89,16 +85,10 @@ fn damaged_checkpoint_does_not_count_as_kept() {
     fs::write(&file, bytes).unwrap();
     assert_eq!(step_of(store.latest()), 10);
     store.save(snapshot(15)).unwrap();
-    let steps: Vec<u64> = store
-        .list()
-        .unwrap()
-        .iter()
-        .map(|(_, position)| position.step)
-        .collect();
     assert_eq!(
-        steps,
+        steps_in(&store),
         [15, 20, 10],
-        "10 is one of two that are whole, and 20 is left for people to see"
+        "10 is one of two valid checkpoints, and the damaged one is not removed"
     );
     assert_eq!(step_of(store.latest()), 15);
 }
@@ -145,8 +135,7 @@ fn leftovers_of_a_killed_run_are_removed() {
 
 #[test]
 fn one_run_writes_while_others_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let (dir, store) = new_store(1);
     store.save(snapshot(1)).unwrap();
     let error = CheckpointStore::open(dir.path(), 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -203,8 +192,7 @@ fn pending(step: u64) -> Snapshot<Pending<HostArray>> {
 
 #[test]
 fn background_save_does_not_block_the_caller() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (dir, store) = new_store(2);
     let (late, resolve) = Pending::new("weights");
     let mut snapshot = pending(1);
     snapshot.arrays[0].1 = late;
@@ -277,8 +265,7 @@ fn background_error_comes_from_the_next_call() {
 
 #[test]
 fn is_busy_ends_by_itself() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    let (_dir, store) = new_store(2);
     store.save_in_background(pending(1)).unwrap();
     for _ in 0..1000 {
         if !store.is_busy() {

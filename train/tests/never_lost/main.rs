@@ -6,6 +6,8 @@ mod faulty;
 #[path = "../../../tests/src/hanging.rs"]
 mod hanging;
 mod memory;
+#[path = "../shared/plane.rs"]
+mod plane;
 mod stops;
 
 use std::{
@@ -13,44 +15,19 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use halite_core::{Client, HostArray, Result, tree::Tree};
-use halite_data::{Dataset, Field, InMemory, Labeled, SampleMut};
-use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
-use halite_train::{Fitted, Task, Trainer, TrainerBuilder, checkpoint::CheckpointStore};
+use halite_core::{Client, Result};
+use halite_data::{Dataset, Field, InMemory, SampleMut};
+use halite_nn::Adam;
+use halite_train::{Fitted, Trainer, TrainerBuilder};
+
+use self::plane::{Model, Plane, samples, saved};
 
 /// Samples of one epoch: five steps of [`BATCH`].
 const SAMPLES: usize = 20;
 const BATCH: usize = 4;
 
-#[derive(Tree, Debug)]
-struct Model<L> {
-    out: Linear<L>,
-}
-
-/// Fits points of a plane.
-struct Plane;
-
-impl Task for Plane {
-    type Model = Model<()>;
-    type Batch = Labeled<()>;
-
-    fn loss<'t>(
-        &self,
-        _: &'t Trace,
-        model: &Model<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Mean<'t> {
-        let error = model.out.forward(batch.input) - batch.target;
-        Mean::weighted(error.square().sum([1]), batch.weight)
-    }
-}
-
-/// `y = x0 - 2 x1`.
 fn points() -> InMemory {
-    let x: Vec<f32> = (0..2 * SAMPLES).map(|i| (i as f32).sin()).collect();
-    let y: Vec<f32> = x.chunks(2).map(|x| x[0] - 2.0 * x[1]).collect();
-    let [x, y] = [(&x, 2), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [SAMPLES, n]).unwrap());
-    InMemory::new([("x", x), ("y", y)]).unwrap()
+    samples(SAMPLES)
 }
 
 /// A dataset that calls a function at each read.
@@ -100,23 +77,8 @@ fn on(client: &Client) -> TrainerBuilder {
 }
 
 fn fit(trainer: TrainerBuilder, train: impl Dataset + 'static) -> Result<Fitted<Plane>> {
-    let model = Model {
-        out: Linear::new(2, 1),
-    };
-    trainer
-        .build()?
-        .fit(Plane, model, Adam::new(0.1), train, points())
-}
-
-/// The steps of the checkpoints in `out`, newest first.
-fn saved(out: &Path) -> Vec<u64> {
-    let store = CheckpointStore::open_read_only(out.join("checkpoints")).unwrap();
-    store
-        .list()
-        .unwrap()
-        .into_iter()
-        .map(|(_, position)| position.step)
-        .collect()
+    let trainer = trainer.build()?;
+    trainer.fit(Plane, Model::new(), Adam::new(0.1), train, points())
 }
 
 /// (step, split) of the rows of `metrics.csv`.
