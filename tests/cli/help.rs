@@ -1,10 +1,10 @@
-//! What the command says of itself.
+//! Help texts, and errors of the command line.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use expect_test::expect;
 
-use crate::support::{halite_alone, run, succeeds};
+use crate::support::{assert_contains, halite_alone, run, succeeds};
 
 #[test]
 fn no_arguments_prints_help() {
@@ -26,11 +26,7 @@ fn no_arguments_prints_help() {
 
         Options:"#]]
     .assert_eq(&first.join("\n"));
-    assert!(
-        ended.stdout.contains("Examples:\n  halite train mnist "),
-        "{}",
-        ended.stdout
-    );
+    assert_contains(&ended.stdout, &["Examples:\n  halite train mnist "]);
     assert_eq!(ended.stderr, "");
 }
 
@@ -40,14 +36,10 @@ fn every_command_documents_its_options() {
     while let Some(command) = commands.pop() {
         let ended = succeeds(&mut halite_alone(&format!("{command} --help")));
         let usage = format!("Usage: {}", format!("halite {command}").trim_end());
-        assert!(
-            ended.stdout.contains(&usage),
-            "`{command}`: {}",
-            ended.stdout
-        );
+        assert_contains(&ended.stdout, &[&usage]);
         assert!(
             !ended.stdout.starts_with("Usage"),
-            "`{command}` does not say what it does: {}",
+            "`{command}` has no description: {}",
             ended.stdout
         );
         let lines: Vec<&str> = ended.stdout.lines().collect();
@@ -57,7 +49,7 @@ fn every_command_documents_its_options() {
             .zip(lines.iter().skip(1).chain([&""]))
             .filter(|(line, _)| is_option(line))
         {
-            // Beside the option, or on the line below where that has no room.
+            // Beside the option, or on the line below.
             let beside = line
                 .trim_start()
                 .split_once("  ")
@@ -65,7 +57,7 @@ fn every_command_documents_its_options() {
             let below = next.starts_with("          ") && !next.trim().is_empty();
             assert!(
                 beside || below,
-                "`{command}` does not explain `{line}`: {}",
+                "`{command}` does not describe `{line}`: {}",
                 ended.stdout
             );
         }
@@ -84,7 +76,7 @@ fn every_command_documents_its_options() {
 }
 
 #[test]
-fn unknown_words_list_the_known_ones() {
+fn unknown_names_list_the_known_ones() {
     for (arguments, parts) in [
         (
             "trian mnist",
@@ -124,13 +116,7 @@ fn unknown_words_list_the_known_ones() {
     ] {
         let ended = run(&mut halite_alone(arguments));
         assert_eq!(ended.status.code(), Some(2), "`{arguments}`: {ended:?}");
-        for part in parts {
-            assert!(
-                ended.stderr.contains(part),
-                "`{part}` is not in the answer to `{arguments}`: {}",
-                ended.stderr
-            );
-        }
+        assert_contains(&ended.stderr, &parts);
     }
 }
 

@@ -1,7 +1,10 @@
 //! The `halite` command, run as a user runs it: in child processes, each with a deadline.
 
+mod arguments;
 mod caches;
 mod compile_cache;
+#[cfg(target_os = "linux")]
+mod disks;
 mod environment;
 mod help;
 mod numbers;

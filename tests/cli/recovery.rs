@@ -3,8 +3,8 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{
-    Running, arrays, assert_says, checkpoints, fails, halite, name, newest_step, report, succeeds,
-    table,
+    Running, arrays, assert_contains, checkpoints, fails, halite, name, newest_step, report,
+    succeeds, table,
 };
 
 /// 20 steps of an epoch.
@@ -34,7 +34,7 @@ fn a_damaged_best_json_is_computed_again() {
     fs::write(out.join("checkpoints/best.json"), "{").unwrap();
     let ended = succeeds(&mut train(out, "--epochs 2 --resume"));
     assert_eq!(ended.stderr.matches("WARN").count(), 1, "{ended:?}");
-    assert_says(&ended.stderr, &["best.json", "manifests"]);
+    assert_contains(&ended.stderr, &["best.json", "manifests"]);
     let pointer =
         |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["folder"].clone();
     let recovered = fs::read_to_string(out.join("checkpoints/best.json")).unwrap();
@@ -59,7 +59,7 @@ fn a_run_of_unusable_checkpoints_is_not_overwritten() {
     let rows = table(out);
     fs::write(checkpoints(out)[0].join("manifest.json"), "{}").unwrap();
     let error = fails(&mut train(out, "--epochs 1"));
-    assert_says(
+    assert_contains(
         &error,
         &[
             "step-00000020",
@@ -129,7 +129,7 @@ fn a_checkpoint_of_a_newer_format_stops_the_resume() {
     .unwrap();
 
     let error = fails(&mut train(out, "--epochs 1 --resume"));
-    assert_says(
+    assert_contains(
         &error,
         &["step-00000020", "is of version 2", "--from step-00000010"],
     );
@@ -143,7 +143,7 @@ fn a_checkpoint_of_a_newer_format_stops_the_resume() {
     );
     // It stays the newest, whatever the other is called.
     let error = fails(&mut train(out, "--epochs 1 --resume"));
-    assert_says(&error, &["is of version 2", "--from step-00000020.2"]);
+    assert_contains(&error, &["is of version 2", "--from step-00000020.2"]);
 }
 
 #[cfg(target_os = "linux")]
@@ -158,7 +158,7 @@ fn a_checkpoint_that_cannot_be_read_stops_the_resume() {
     // Reading it is an error of the device, EIO, for every account.
     std::os::unix::fs::symlink("/proc/self/mem", &marker).unwrap();
     let error = fails(&mut train(out, "--epochs 1 --resume"));
-    assert_says(
+    assert_contains(
         &error,
         &[
             "step-00000020",
@@ -167,7 +167,7 @@ fn a_checkpoint_that_cannot_be_read_stops_the_resume() {
         ],
     );
     let error = fails(&mut train(out, "--epochs 1"));
-    assert_says(&error, &["already contains a run"]);
+    assert_contains(&error, &["already contains a run"]);
     fs::remove_file(&marker).unwrap();
     fs::write(&marker, kept).unwrap();
     succeeds(&mut train(out, "--epochs 1 --resume"));
@@ -181,7 +181,7 @@ fn from_names_the_checkpoints_there_are() {
     succeeds(&mut train(out, "--epochs 1 --checkpoint-every 10"));
     for wrong in ["step-00000011", "11", "/somewhere/step-00000010", ".."] {
         let error = fails(train(out, "--epochs 1").args(["--from", wrong]));
-        assert_says(&error, &[wrong, "step-00000010", "step-00000020"]);
+        assert_contains(&error, &[wrong, "step-00000010", "step-00000020"]);
     }
     let expected = tempfile::tempdir().unwrap();
     succeeds(&mut train(expected.path(), "--epochs 1"));
@@ -248,7 +248,7 @@ fn a_report_without_checkpoints_is_kept() {
             content,
             "{name}"
         );
-        assert_says(&ended.stderr, &[name]);
+        assert_contains(&ended.stderr, &[name]);
     }
 }
 
@@ -307,7 +307,7 @@ fn a_removed_table_is_restored_at_resume() {
     let rows = table(out);
     fs::remove_file(out.join("metrics.csv")).unwrap();
     let ended = succeeds(&mut train(out, "--epochs 2 --resume"));
-    assert_says(
+    assert_contains(
         &ended.stderr,
         &["WARN", "metrics.csv", "missing", "restored"],
     );
@@ -325,7 +325,7 @@ fn a_swapped_table_is_set_aside_at_resume() {
     let alien = fs::read(other.join("metrics.csv")).unwrap();
     fs::write(out.join("metrics.csv"), &alien).unwrap();
     let ended = succeeds(&mut train(&out, "--epochs 2 --resume"));
-    assert_says(&ended.stderr, &["WARN", "metrics.csv.aside", "restored"]);
+    assert_contains(&ended.stderr, &["WARN", "metrics.csv.aside", "restored"]);
     assert_eq!(fs::read(out.join("metrics.csv.aside")).unwrap(), alien);
     assert_eq!(table(&out)[..rows.len()], rows);
 
@@ -335,7 +335,7 @@ fn a_swapped_table_is_set_aside_at_resume() {
     let rows = table(&out);
     fs::write(out.join("metrics.csv"), format!("{header}\n")).unwrap();
     let ended = succeeds(&mut train(&out, "--epochs 2 --resume"));
-    assert_says(&ended.stderr, &["metrics.csv.aside.2", "restored"]);
+    assert_contains(&ended.stderr, &["metrics.csv.aside.2", "restored"]);
     assert_eq!(table(&out), rows);
 }
 
@@ -386,12 +386,12 @@ fn a_directory_in_use_names_its_holder() {
     let error = fails(&mut train(out, "--epochs 10000 --resume"));
     running.signal("TERM");
     running.end();
-    assert_says(
+    assert_contains(
         &error,
         &["is in use by another run", "process ", " on ", "since "],
     );
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    assert_says(&error, &[host.trim()]);
+    assert_contains(&error, &[host.trim()]);
 }
 
 #[cfg(unix)]
@@ -408,5 +408,5 @@ fn a_lock_that_is_a_pipe_is_an_error() {
             .success()
     );
     let error = fails(&mut train(out, "--epochs 1"));
-    assert_says(&error, &[".lock", "not a plain file"]);
+    assert_contains(&error, &[".lock", "not a plain file"]);
 }

@@ -1,66 +1,49 @@
-//! What a run says and writes when the environment or an option asks for it.
+//! Logs, metrics, traces and dumps that variables of the environment and options turn on.
 
-use std::fs;
+use std::{fs, path::Path, process::Command};
 
-use crate::support::{halite, run, succeeds};
+use crate::support::{assert_contains, halite, run, succeeds};
+
+/// A run of ten steps in `dir`.
+fn short_run(dir: &Path) -> Command {
+    let mut command =
+        halite("train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --quiet --out");
+    command.arg(dir.join("run"));
+    command
+}
 
 #[test]
-fn debug_variables_write_their_outputs() {
+fn halite_debug_prints_compiles_launches_analysis() {
     let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    let mut command =
-        halite("train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --quiet");
-    command
-        .arg("--out")
-        .arg(at("run"))
-        .arg("--profile")
-        .arg(at("trace.json"));
-    command
-        .env("HALITE_DEBUG", "2")
-        .env("HALITE_METRICS_FILE", at("metrics.jsonl"))
-        .env("HALITE_DUMP_DIR", at("dump"));
-    let ended = succeeds(&mut command);
+    let ended = succeeds(short_run(dir.path()).env("HALITE_DEBUG", "2"));
+    assert_contains(
+        &ended.stderr,
+        &[
+            " of `init` (",
+            "  reason  first call",
+            "launch 10 of `train step` (",
+            "queued in ",
+            "ExecuteTime",
+            "InputWait",
+        ],
+    );
+    let mut lines = ended.stderr.lines();
+    assert!(
+        lines.all(|line| line.starts_with("halite: ")),
+        "{}",
+        ended.stderr
+    );
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with("halite: analysis: "), "{last}");
+    assert_contains(&ended.stdout, &["input wait ", "device busy "]);
+}
 
-    for part in [
-        " of `init` (",
-        "  reason  first call",
-        "launch 10 of `train step` (",
-        "queued in ",
-        "ExecuteTime",
-        "InputWait",
-    ] {
-        assert!(
-            ended.stderr.contains(part),
-            "`{part}` is not in {}",
-            ended.stderr
-        );
-    }
-    assert!(
-        ended
-            .stderr
-            .lines()
-            .all(|line| line.starts_with("halite: ")),
-        "{}",
-        ended.stderr
-    );
-    assert!(
-        ended
-            .stderr
-            .lines()
-            .last()
-            .unwrap()
-            .starts_with("halite: analysis: "),
-        "{}",
-        ended.stderr
-    );
-    for part in ["input wait ", "device busy "] {
-        assert!(
-            ended.stdout.contains(part),
-            "`{part}` is not in {}",
-            ended.stdout
-        );
-    }
-    let lines = fs::read_to_string(at("metrics.jsonl")).unwrap();
+#[test]
+fn metrics_file_counts_launches_with_transfers() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("metrics.jsonl");
+    succeeds(short_run(dir.path()).env("HALITE_METRICS_FILE", &file));
+    let lines = fs::read_to_string(file).unwrap();
     let last: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(
         (&last["BlockingReads"], &last["Launches"]),
@@ -71,13 +54,25 @@ fn debug_variables_write_their_outputs() {
         last["TransferToDevice"]["count"].as_u64() == last["Uploads"].as_u64(),
         "{last}"
     );
-    let events: Vec<serde_json::Value> =
-        serde_json::from_slice(&fs::read(at("trace.json")).unwrap()).unwrap();
-    assert!(
-        events.iter().any(|event| event["name"] == "launch")
-            && events.iter().any(|event| event["name"] == "execute")
-    );
-    let dumped: Vec<String> = fs::read_dir(at("dump"))
+}
+
+#[test]
+fn profile_of_a_run_has_launches() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
+    succeeds(short_run(dir.path()).arg("--profile").arg(&file));
+    let events: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    for name in ["launch", "execute"] {
+        assert!(events.iter().any(|event| event["name"] == name), "{name}");
+    }
+}
+
+#[test]
+fn dump_directory_has_every_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let dump = dir.path().join("dump");
+    succeeds(short_run(dir.path()).env("HALITE_DUMP_DIR", &dump));
+    let dumped: Vec<String> = fs::read_dir(dump)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -108,7 +103,7 @@ fn unwritable_trace_is_an_error_at_the_start() {
 }
 
 #[test]
-fn halite_log_sets_what_is_logged() {
+fn halite_log_filters_the_log() {
     for (filter, logs) in [
         (None, false),
         (Some("info"), true),
@@ -124,7 +119,7 @@ fn halite_log_sets_what_is_logged() {
 }
 
 #[test]
-fn halite_profile_names_the_file_of_a_trace() {
+fn halite_profile_sets_the_file_of_the_trace() {
     let dir = tempfile::tempdir().unwrap();
     let [variable, option] = ["variable.json", "option.json"].map(|name| dir.path().join(name));
     let devices = || {

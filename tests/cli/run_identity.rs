@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{
-    Ended, arrays, assert_says, checkpoints, fails, halite, report, run, succeeds,
+    Ended, arrays, assert_contains, checkpoints, fails, halite, report, run, succeeds,
 };
 
 const SONG: &str = "row, row, row your boat\ngently down\n";
@@ -58,7 +58,7 @@ fn resume_refuses_a_text_of_other_letters() {
             .arg(dir.path().join("run")),
     );
     // Numbered by their order, the letters of this text are the same tokens.
-    assert_says(
+    assert_contains(
         &error,
         &[
             "tokenizer: saved chars ",
@@ -79,7 +79,7 @@ fn resume_refuses_a_reversed_text() {
     let reversed: String = SONG.repeat(150).chars().rev().collect();
     fs::write(dir.path().join("song.txt"), reversed).unwrap();
     let error = fails(&mut text(dir.path(), "--epochs 2 --resume"));
-    assert_says(
+    assert_contains(
         &error,
         &[
             "training data (--data): saved sha256 ",
@@ -99,7 +99,7 @@ fn a_refused_resume_names_every_difference() {
     let (dir, _) = finished_text();
     let more = "--epochs 2 --resume --dropout 0.25 --validation 0.5 --learning-rate 0.01 --seed 3";
     let error = fails(&mut text(dir.path(), more));
-    assert_says(
+    assert_contains(
         &error,
         &[
             "step-00000010 belongs to another run",
@@ -132,7 +132,7 @@ fn mnist_names_changed_data_sizes() {
             .args([dir.path()])
             .args(["--precision", "bf16-mixed"]),
     );
-    assert_says(
+    assert_contains(
         &error,
         &[
             "--model: saved mlp, given cnn",
@@ -152,12 +152,12 @@ fn named_changes_are_accepted_with_a_warning() {
     let changes = "--epochs 2 --resume --dropout 0.25 --learning-rate 0.01";
     // One of two.
     let error = fails(text(dir.path(), changes).args(["--allow-changes", "dropout"]));
-    assert_says(&error, &["1 difference", "optimizer (--learning-rate)"]);
+    assert_contains(&error, &["1 difference", "optimizer (--learning-rate)"]);
     assert!(!error.contains("--dropout:"), "{error}");
 
     let ended =
         succeeds(text(dir.path(), changes).args(["--allow-changes", "dropout,learning-rate"]));
-    assert_says(
+    assert_contains(
         &ended.stderr,
         &[
             "WARN",
@@ -171,14 +171,14 @@ fn named_changes_are_accepted_with_a_warning() {
     let ended = succeeds(&mut text(dir.path(), changes));
     assert!(!ended.stderr.contains("--dropout"), "{ended:?}");
     let error = fails(&mut text(dir.path(), "--epochs 2 --resume"));
-    assert_says(&error, &["--dropout: saved 0.25, given 0"]);
+    assert_contains(&error, &["--dropout: saved 0.25, given 0"]);
 }
 
 #[test]
 fn an_unknown_change_is_refused_with_the_known_ones() {
     let (dir, _) = finished_text();
     let error = fails(text(dir.path(), "--epochs 2 --resume").args(["--allow-changes", "dropuot"]));
-    assert_says(&error, &["`dropuot`", "dropout", "batch-size", "all"]);
+    assert_contains(&error, &["`dropuot`", "dropout", "batch-size", "all"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn more_epochs_warn_of_the_changed_schedule() {
     let dir = tempfile::tempdir().unwrap();
     succeeds(&mut mnist(dir.path(), "--epochs 1"));
     let ended = succeeds(&mut mnist(dir.path(), "--epochs 2 --resume"));
-    assert_says(
+    assert_contains(
         &ended.stderr,
         &[
             "WARN",

@@ -61,7 +61,7 @@ pub(crate) fn fails(command: &mut Command) -> String {
 
 /// Asserts that `text` contains each of `parts`.
 #[track_caller]
-pub(crate) fn assert_says(text: &str, parts: &[&str]) {
+pub(crate) fn assert_contains(text: &str, parts: &[&str]) {
     assert!(!parts.is_empty(), "no parts given");
     for part in parts {
         assert!(text.contains(part), "`{part}` is not in: {text}");

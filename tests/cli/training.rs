@@ -1,12 +1,13 @@
-//! `halite train mnist`: what a run prints, writes and reports.
+//! `halite train mnist`: output, files and report of a run.
 
 use std::{fs, path::Path};
 
 use crate::support::{
-    Ended, arrays, checkpoints, halite, name, newest_step, report, run, succeeds, table,
+    Ended, arrays, assert_contains, checkpoints, halite, name, newest_step, report, run, succeeds,
+    table,
 };
 
-/// 20 steps an epoch, and as many batches of validation.
+/// 20 steps per epoch, and 20 batches of validation data.
 const RUN: &str = "train mnist --model mlp --limit 1280 --batch-size 64";
 
 fn train(out: &Path, more: &str) -> Ended {
@@ -27,27 +28,33 @@ fn run_never_blocks_on_the_device() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let ended = train(&out, "--epochs 2");
+    assert_report_of_two_epochs(&out);
+    assert_files_of_two_epochs(&out);
+    assert_output_of_two_epochs(&ended);
+}
 
-    assert_eq!(number(&out, "steps"), 40.0);
-    assert_eq!(number(&out, "blocking_reads"), 0.0);
-    assert_eq!(number(&out, "step_compiles"), 1.0);
-    // Each is compiled, or was by a test before this one and is in the cache.
+fn assert_report_of_two_epochs(out: &Path) {
+    assert_eq!(number(out, "steps"), 40.0);
+    assert_eq!(number(out, "blocking_reads"), 0.0);
+    assert_eq!(number(out, "step_compiles"), 1.0);
+    // Each is compiled, or loaded from the cache if an earlier test compiled it.
     assert_eq!(
-        number(&out, "compiles") + number(&out, "cache_hits"),
+        number(out, "compiles") + number(out, "cache_hits"),
         3.0,
         "init, step, evaluate"
     );
-    // Images, labels and weights of every batch of both kinds; the key; and an empty window of
-    // metrics at the start, two at each epoch's end, and one for each validation; and the
-    // hyperparameters.
+    // Images, labels and weights of every batch of both kinds; the key; an empty window of metrics
+    // at the start, two at the end of each epoch, and one for each validation; hyperparameters.
     assert_eq!(
-        number(&out, "uploads"),
+        number(out, "uploads"),
         f64::from(2 * (20 + 20) * 3 + 1 + 1 + 2 * 2 + 2 + 1)
     );
-    assert!(number(&out, "accuracy") > 0.7, "{ended:?}");
-    assert!(number(&out, "input_wait_seconds") < number(&out, "seconds"));
+    assert!(number(out, "accuracy") > 0.7);
+    assert!(number(out, "input_wait_seconds") < number(out, "seconds"));
+}
 
-    let rows = table(&out);
+fn assert_files_of_two_epochs(out: &Path) {
+    let rows = table(out);
     assert_eq!(rows[0], ["step", "epoch", "split", "loss", "accuracy"]);
     let heads: Vec<String> = rows[1..].iter().map(|row| row[..3].join(" ")).collect();
     assert_eq!(
@@ -60,42 +67,36 @@ fn run_never_blocks_on_the_device() {
         ]
     );
     let first_validation: f64 = rows[2][3].parse().unwrap();
-    assert!(number(&out, "loss") < first_validation, "it learns");
-    assert_eq!(rows[4][3], number(&out, "loss").to_string());
+    assert!(number(out, "loss") < first_validation, "it learns");
+    assert_eq!(rows[4][3], number(out, "loss").to_string());
 
-    assert!(
-        fs::read_to_string(out.join("metrics.svg"))
-            .unwrap()
-            .starts_with("<svg")
-    );
-    let names: Vec<String> = checkpoints(&out).iter().map(|path| name(path)).collect();
+    let plot = fs::read_to_string(out.join("metrics.svg")).unwrap();
+    assert!(plot.starts_with("<svg"));
+    let names: Vec<String> = checkpoints(out).iter().map(|path| name(path)).collect();
     assert_eq!(names, ["step-00000020", "step-00000040"]);
-    for part in [
-        "accuracy",
-        "40 in 2 epochs",
-        "blocking reads",
-        "plot, table and report: ",
-    ] {
-        assert!(
-            ended.stdout.contains(part),
-            "`{part}` is not in {}",
-            ended.stdout
-        );
-    }
-    for part in [
-        "epoch 1/2  20 steps  loss ",
-        "epoch 2/2  20 steps  loss ",
-        "validation accuracy ",
-    ] {
-        assert!(
-            ended.stderr.contains(part),
-            "`{part}` is not in {}",
-            ended.stderr
-        );
-    }
+}
+
+fn assert_output_of_two_epochs(ended: &Ended) {
+    assert_contains(
+        &ended.stdout,
+        &[
+            "accuracy",
+            "40 in 2 epochs",
+            "blocking reads",
+            "plot, table and report: ",
+        ],
+    );
+    assert_contains(
+        &ended.stderr,
+        &[
+            "epoch 1/2  20 steps  loss ",
+            "epoch 2/2  20 steps  loss ",
+            "validation accuracy ",
+        ],
+    );
     assert!(
         !ended.stderr.contains('\x1b'),
-        "no colours where there is no terminal: {}",
+        "colors without a terminal: {}",
         ended.stderr
     );
 }
@@ -185,7 +186,7 @@ fn eight_devices_have_the_losses_of_one() {
     assert!(arrays(&resumed) == arrays(&eight));
     assert_eq!(table(&resumed), table(&eight));
 
-    // A run goes on over another number of devices too.
+    // A run resumes on another number of devices.
     let report = report(&one);
     let changed = succeeds(
         halite(&format!(
