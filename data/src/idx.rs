@@ -59,7 +59,7 @@ pub fn parse(bytes: &[u8]) -> Result<HostArray> {
     })
 }
 
-/// As [`parse`], for bytes compressed with gzip.
+/// Parses bytes that are compressed with gzip, as [`parse`].
 pub(crate) fn parse_gzip(bytes: &[u8]) -> Option<HostArray> {
     parse_from(MultiGzDecoder::new(bytes), None).ok()
 }

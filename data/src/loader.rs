@@ -5,108 +5,28 @@
 //! new job is sent when a batch is taken. So neither the batches nor their order depend on the
 //! number of workers.
 
+mod batches;
+mod options;
+
 use std::{
-    collections::HashMap,
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use halite_core::{
-    Error, ErrorKind, Result, TensorType,
-    wait::{SLICE, Wait, default_limit},
-};
+use halite_core::{Error, ErrorKind, Result, TensorType};
 
+pub(crate) use self::batches::Schedule;
+pub use self::{
+    batches::Batches,
+    options::{LastBatch, LoaderOptions, Order, Shard},
+};
 use crate::{
     Dataset, Field, Permutation, Rows,
     batch::{HostBatch, Position, batch_types},
-    threads::{PATIENCE, Worker},
 };
-
-/// Options of a [`Loader`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoaderOptions {
-    /// Rows of every batch, over all processes.
-    pub batch_size: usize,
-    /// The order of the samples.
-    pub order: Order,
-    /// Treatment of the samples that do not fill a batch.
-    pub last: LastBatch,
-    /// Threads that read samples. With 0 the caller's thread reads at each request of a batch.
-    pub workers: usize,
-    /// Batches read ahead of the consumer; at least 1 if there are workers.
-    pub ahead: usize,
-    /// Rows of each batch that this process reads.
-    pub shard: Shard,
-}
-
-impl LoaderOptions {
-    /// Batches of `batch_size` in the dataset's order with padding, two workers, four batches
-    /// ahead.
-    pub fn new(batch_size: usize) -> Self {
-        Self {
-            batch_size,
-            order: Order::Sequential,
-            last: LastBatch::Pad,
-            workers: 2,
-            ahead: 4,
-            shard: Shard::default(),
-        }
-    }
-
-    /// As [`new`](Self::new) with a random order in each epoch and without the samples that do not
-    /// fill a batch: for training.
-    pub fn shuffled(batch_size: usize, seed: u64) -> Self {
-        Self {
-            order: Order::Shuffled { seed },
-            last: LastBatch::Drop,
-            ..Self::new(batch_size)
-        }
-    }
-}
-
-/// The order of the samples in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// The order of the dataset.
-    Sequential,
-    /// A random [`Permutation`] for each epoch.
-    Shuffled {
-        /// Seed of the order, together with the epoch.
-        seed: u64,
-    },
-}
-
-/// Treatment of the samples at the end of an epoch that do not fill a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastBatch {
-    /// Pads the batch with the epoch's first samples, at weight 0. These are real samples because a
-    /// row of zeros can make a model's output infinite, and infinity times weight 0 is not 0.
-    Pad,
-    /// Omits them from this epoch.
-    Drop,
-}
-
-/// The part of each batch that one of several processes reads: its `batch_size / of` consecutive
-/// rows. The batches themselves do not depend on the number of processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Index of the part, from 0.
-    pub index: usize,
-    /// Number of parts.
-    pub of: usize,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { index: 0, of: 1 }
-    }
-}
 
 /// Assembles batches of a dataset. Cheap to clone.
 ///
@@ -139,7 +59,7 @@ impl Loader {
         Self::shared(Arc::new(dataset), options)
     }
 
-    /// As [`new`](Self::new), for a shared dataset.
+    /// Creates a loader of a shared dataset.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -208,7 +128,7 @@ impl Loader {
         &self.dataset
     }
 
-    /// Options of a [`Loader`].
+    /// The options of this loader.
     pub fn options(&self) -> &LoaderOptions {
         &self.options
     }
@@ -258,7 +178,7 @@ impl Loader {
         let mut weights = vec![0.0; rows];
         for (row, weight) in weights.iter_mut().enumerate() {
             if stop.load(Relaxed) {
-                return Err(unwanted());
+                return Err(cancelled());
             }
             let place = first + row;
             *weight = if place < len { 1.0 } else { 0.0 };
@@ -295,229 +215,7 @@ impl fmt::Debug for Loader {
     }
 }
 
-/// Iterator over batches in order. Dropping it stops the workers and waits for them for at most a
-/// second: a worker that hangs in [`Dataset::read`] is abandoned, with a warning.
-///
-/// An error takes the place of its batch; the next batch follows.
-#[derive(Debug)]
-pub struct Batches {
-    loader: Loader,
-    schedule: Schedule,
-    waited: Duration,
-    /// `None` if the caller's thread reads.
-    workers: Option<Workers>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Batches {
-    fn start(loader: &Loader, next: Position, last_epoch: Option<u64>) -> Self {
-        let schedule = Schedule {
-            next,
-            per_epoch: loader.batches_per_epoch(),
-            last_epoch,
-        };
-        let stop = Arc::new(AtomicBool::new(false));
-        let workers = Workers::start(loader, schedule.clone(), &stop);
-        Self {
-            loader: loader.clone(),
-            schedule,
-            waited: Duration::ZERO,
-            workers,
-            stop,
-        }
-    }
-
-    /// Position of the next batch, for a checkpoint. After the last batch of an epoch it is the
-    /// first of the next epoch.
-    pub fn next_position(&self) -> Position {
-        self.schedule.next_position()
-    }
-
-    /// Total time that the consumer has waited for batches.
-    pub fn waited(&self) -> Duration {
-        self.waited
-    }
-
-    pub(crate) fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    /// Cancels the batches in progress, which become errors.
-    pub(crate) fn stopper(&self) -> Arc<AtomicBool> {
-        self.stop.clone()
-    }
-
-    pub(crate) fn loader(&self) -> &Loader {
-        &self.loader
-    }
-}
-
-impl Iterator for Batches {
-    type Item = Result<HostBatch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let Some(position) = self.schedule.next() else {
-            // Threads end with the last batch, not with the iterator, which may live longer.
-            self.workers = None;
-            return None;
-        };
-        let start = Instant::now();
-        let batch = match &mut self.workers {
-            Some(workers) => workers.take(position),
-            None => read_caught(&self.loader, position, &self.stop),
-        };
-        self.waited += start.elapsed();
-        Some(batch)
-    }
-}
-
-/// The positions of a run, in order.
-#[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    next: Position,
-    per_epoch: usize,
-    last_epoch: Option<u64>,
-}
-
-impl Schedule {
-    pub(crate) fn next_position(&self) -> Position {
-        if self.next.batch < self.per_epoch {
-            self.next
-        } else {
-            Position {
-                epoch: self.next.epoch + 1,
-                batch: 0,
-            }
-        }
-    }
-}
-
-impl Iterator for Schedule {
-    type Item = Position;
-
-    fn next(&mut self) -> Option<Position> {
-        let position = self.next_position();
-        if self.last_epoch.is_some_and(|last| position.epoch > last) {
-            return None;
-        }
-        self.next = Position {
-            batch: position.batch + 1,
-            ..position
-        };
-        Some(position)
-    }
-}
-
-#[derive(Debug)]
-struct Workers {
-    /// Batches that no worker has got yet.
-    schedule: Schedule,
-    /// `None` only while being dropped.
-    jobs: Option<Sender<Position>>,
-    done: Receiver<(Position, Result<HostBatch>)>,
-    /// Batches that were ready out of order.
-    early: HashMap<Position, Result<HostBatch>>,
-    threads: Vec<Worker>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Workers {
-    /// `None` if no thread is requested, or none can be created.
-    fn start(loader: &Loader, mut schedule: Schedule, stop: &Arc<AtomicBool>) -> Option<Self> {
-        let LoaderOptions { workers, ahead, .. } = loader.options;
-        // The channels need no bound: there are never more batches than jobs.
-        let (jobs, taken) = unbounded::<Position>();
-        let (finished, done) = unbounded();
-        for position in schedule.by_ref().take(ahead.max(1)) {
-            jobs.send(position).expect("the receiver is held above");
-        }
-        // More workers than concurrent jobs would be idle.
-        let threads: Vec<_> = (0..workers.min(ahead.max(1)))
-            .map_while(|index| {
-                let (loader, taken, finished, stop) = (
-                    loader.clone(),
-                    taken.clone(),
-                    finished.clone(),
-                    stop.clone(),
-                );
-                let work = move || {
-                    for position in taken {
-                        if finished
-                            .send((position, read_caught(&loader, position, &stop)))
-                            .is_err()
-                        {
-                            return;
-                        }
-                    }
-                };
-                Worker::spawn(format!("halite-data-{index}"), work).ok()
-            })
-            .collect();
-        (!threads.is_empty()).then(|| Self {
-            schedule,
-            jobs: Some(jobs),
-            done,
-            early: HashMap::new(),
-            threads,
-            stop: stop.clone(),
-        })
-    }
-
-    fn take(&mut self, position: Position) -> Result<HostBatch> {
-        if let (Some(next), Some(jobs)) = (self.schedule.next(), &self.jobs) {
-            // Fails only if all workers have ended, which `recv` reports.
-            let _ = jobs.send(next);
-        }
-        // No warning here: the consumer of this batch reports the wait.
-        let name = || format!("epoch {}, batch {}", position.epoch, position.batch);
-        let mut wait = Wait::new(name(), default_limit()).silent();
-        loop {
-            if let Some(batch) = self.early.remove(&position) {
-                return batch;
-            }
-            let begun = Instant::now();
-            match self.done.recv_timeout(SLICE) {
-                Ok((arrived, batch)) => _ = self.early.insert(arrived, batch),
-                Err(RecvTimeoutError::Timeout) if self.stop.load(Relaxed) => return Err(unwanted()),
-                Err(RecvTimeoutError::Timeout) => wait.slept(begun.elapsed())?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    let message = format!("all workers ended before {}", name());
-                    return Err(Error::new(ErrorKind::Internal, "loader", message));
-                }
-            }
-        }
-    }
-}
-
-fn unwanted() -> Error {
+/// The error of a batch that was being read when its iterator was dropped.
+fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "loader", "the batches were cancelled")
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
-        self.jobs = None;
-        let deadline = Instant::now() + PATIENCE;
-        self.threads
-            .drain(..)
-            .for_each(|thread| thread.join_by(deadline));
-    }
-}
-
-/// Reads a batch; a panic of the dataset becomes an error, so that the consumer does not wait for
-/// ever.
-fn read_caught(loader: &Loader, position: Position, stop: &AtomicBool) -> Result<HostBatch> {
-    catch_unwind(AssertUnwindSafe(|| loader.read_while(position, stop))).unwrap_or_else(|panic| {
-        let words = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let message = format!(
-            "the dataset panicked while epoch {}, batch {} was read: {}",
-            position.epoch,
-            position.batch,
-            words.unwrap_or("no message")
-        );
-        Err(Error::new(ErrorKind::Internal, "loader", message))
-    })
 }

@@ -57,7 +57,7 @@ pub struct Prefetch {
     waited: Duration,
     /// The part of `waited` for the next batch.
     waited_for_next: Duration,
-    /// Whether the first batch has not come yet.
+    /// True until the first batch arrives.
     first: bool,
     /// Where waits are recorded, if the client is measured.
     telemetry: Option<(Arc<Metrics>, Arc<InputSource>)>,
