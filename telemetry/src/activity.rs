@@ -20,7 +20,7 @@ pub struct CompileRecord {
     pub origin: Option<&'static Location<'static>>,
     /// The line that called it.
     pub called_at: Option<&'static Location<'static>>,
-    /// What differed from earlier compilations.
+    /// Difference from earlier compilations.
     pub reason: Reason,
     /// Number of arguments.
     pub inputs: usize,

@@ -1,4 +1,4 @@
-//! What `HALITE_DEBUG` prints on stderr.
+//! Output of `HALITE_DEBUG` on stderr.
 
 use std::io::{self, Write};
 

@@ -27,7 +27,7 @@ pub(crate) struct DeviceClock {
     every_launch: bool,
     /// Nanoseconds since `started` before which no launch is timed.
     due: AtomicU64,
-    /// Whether launches are long enough to time each of them.
+    /// True if launches are long enough to time each of them.
     long: AtomicBool,
     timed: Mutex<Timed>,
 }

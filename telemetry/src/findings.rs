@@ -298,28 +298,8 @@ fn why_compiled(records: &[&CompileRecord], origin: Option<&'static Location<'st
             None => "the records of its compilations were dropped".to_string(),
         };
     };
-    // What varies, by input: dimensions, the type, or the sharding.
-    let mut varying: Vec<(String, String)> = Vec::new();
-    for change in &changes {
-        let aspect = aspect(change);
-        if varying
-            .iter()
-            .all(|(known, what)| *known != aspect || *what != change.name())
-        {
-            varying.push((aspect, change.name()));
-        }
-    }
     let aspect = aspect(last);
-    let inputs: Vec<&str> = varying
-        .iter()
-        .filter(|(known, _)| *known == aspect)
-        .map(|(_, what)| &**what)
-        .collect();
-    let named = match inputs.as_slice() {
-        [] | [_] => last.name(),
-        [a, b] => format!("{a} and {b}"),
-        [a, b, rest @ ..] => format!("{a}, {b} and {} more", rest.len()),
-    };
+    let named = inputs_that_vary(&changes, &aspect, last);
     let verb = if aspect.starts_with("dimensions") {
         "vary"
     } else {
@@ -329,6 +309,22 @@ fn why_compiled(records: &[&CompileRecord], origin: Option<&'static Location<'st
     format!(
         "{aspect} of {named} {verb}: {from} -> {to}; use one size: pad (with weight 0) or bucket"
     )
+}
+
+/// Lists the inputs of which this aspect varies: dimensions, the type, or the sharding.
+fn inputs_that_vary(changes: &[&InputChange], of: &str, last: &InputChange) -> String {
+    let mut inputs: Vec<String> = Vec::new();
+    for change in changes.iter().filter(|change| aspect(change) == of) {
+        let name = change.name();
+        if !inputs.contains(&name) {
+            inputs.push(name);
+        }
+    }
+    match inputs.as_slice() {
+        [] | [_] => last.name(),
+        [a, b] => format!("{a} and {b}"),
+        [a, b, rest @ ..] => format!("{a}, {b} and {} more", rest.len()),
+    }
 }
 
 /// The part of an input's type that changed.

@@ -17,7 +17,7 @@ pub(crate) struct MetricsFile {
     path: PathBuf,
     /// The second in which a line was last added.
     last: AtomicU64,
-    /// Whether the last line could not be added.
+    /// True if the last line could not be added.
     failed: AtomicBool,
 }
 

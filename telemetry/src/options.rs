@@ -1,4 +1,4 @@
-//! What telemetry prints and writes, and the environment variables that configure it.
+//! Options of the output of telemetry, and the environment variables that set them.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
@@ -6,7 +6,7 @@ use halite_core::Client;
 
 use crate::{Metrics, observer::MetricsObserver};
 
-/// What telemetry prints and writes. The default is nothing: metrics are only counted.
+/// Options of the output of telemetry. By default there is none: metrics are only counted.
 ///
 /// ```
 /// use halite_core::{Client, Null};
@@ -18,7 +18,7 @@ use crate::{Metrics, observer::MetricsObserver};
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TelemetryOptions {
-    /// What is logged to stderr (`HALITE_DEBUG`).
+    /// Verbosity of the log on stderr (`HALITE_DEBUG`).
     pub verbosity: Verbosity,
     /// A directory for the graph, the StableHLO text, the optimized program and the sizes of every
     /// program that is compiled, and for programs that the compiler rejects (`HALITE_DUMP_DIR`).
@@ -26,12 +26,12 @@ pub struct TelemetryOptions {
     /// A file that a line of metrics is appended to, with steps at most once a second, and at the
     /// end (`HALITE_METRICS_FILE`).
     pub metrics_file: Option<PathBuf>,
-    /// Whether launches block until their results are ready (`HALITE_SYNC`): see
+    /// True if launches block until their results are ready (`HALITE_SYNC`): see
     /// [`Client::with_blocking_launches`].
     pub blocking_launches: bool,
 }
 
-/// What telemetry logs to stderr.
+/// Verbosity of the log of telemetry on stderr.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Verbosity {
     /// Nothing.

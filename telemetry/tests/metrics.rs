@@ -199,19 +199,25 @@ fn wait_for_the_first_batch_is_not_reported() {
     );
 }
 
-#[test]
-fn report_lists_metrics_until_cleared() {
+/// A measured client that launched a program this many times.
+fn launched(count: usize) -> Client {
     let client = Client::new(Null::new(1)).measured();
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
     let input = upload(&client);
-    for _ in 0..1234 {
+    for _ in 0..count {
         step.launch(Launch {
             args: vec![vec![Arg::Borrow(&input.shards()[0])]],
         })
         .unwrap();
     }
+    client
+}
+
+#[test]
+fn report_lists_timers_with_counters() {
+    let client = launched(1234);
     let metrics = client.metrics();
     metrics.named_timer("Augment").add(Duration::from_millis(3));
     metrics
@@ -224,11 +230,7 @@ fn report_lists_metrics_until_cleared() {
             .find(|line| line.split_whitespace().next() == Some(name))
             .unwrap_or_default()
     };
-    assert!(
-        line("metric").ends_with("50 %      80 %      90 %      95 %      99 %")
-            || line("metric").contains("99 %"),
-        "{report}"
-    );
+    assert!(line("metric").contains("99 %"), "{report}");
     assert_eq!(line("Launches").split_whitespace().nth(1), Some("1,234"));
     assert_eq!(line("LaunchTime").split_whitespace().nth(1), Some("1,234"));
     assert_eq!(
@@ -247,16 +249,21 @@ fn report_lists_metrics_until_cleared() {
         metrics.timer_names().contains(&"Augment".to_string())
             && metrics.counter_names().contains(&"Compiles".to_string())
     );
+}
 
+#[test]
+fn clear_resets_metrics_but_not_client_counters() {
+    let client = launched(3);
+    let metrics = client.metrics();
     metrics.clear();
     assert_eq!(metrics.count("Launches"), Some(0));
     assert_eq!(metrics.timing("LaunchTime").unwrap().count, 0);
     assert!(metrics.activity().functions.is_empty() && metrics.activity().compiles.is_empty());
-    assert_eq!(
-        client.counters().snapshot().launches,
-        1234,
-        "these only grow"
-    );
+    assert_eq!(client.counters().snapshot().launches, 3);
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
+    let input = upload(&client);
     step.launch(Launch {
         args: vec![vec![Arg::Borrow(&input.shards()[0])]],
     })

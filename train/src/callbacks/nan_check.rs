@@ -19,7 +19,7 @@ pub(crate) struct NanCheck {
     pub(crate) loader: Loader,
     /// Paths, in the state, of the parameters that are trained.
     pub(crate) trained: Arc<HashSet<String>>,
-    /// Which batch each step had.
+    /// Batch of each step.
     pub(crate) batches: Batches,
 }
 

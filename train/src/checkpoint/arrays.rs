@@ -307,7 +307,7 @@ impl<T> Digesting<T> {
         }
     }
 
-    /// What it wraps, how many bytes passed, and their digest.
+    /// Returns the inner value, the number of bytes that passed, and their digest.
     fn finish(self) -> (T, u64, String) {
         (self.inner, self.bytes, hex(&self.sha256.finalize()))
     }

@@ -136,7 +136,7 @@ impl Arrived {
         }
     }
 
-    /// Whether callbacks should see it.
+    /// Returns true if callbacks should receive it.
     pub(super) fn is_relevant(&self) -> bool {
         !self.is_empty || self.not_finite.is_some()
     }

@@ -30,7 +30,7 @@ pub(crate) struct StepOptions {
     pub(crate) precision: DTypePolicy,
 }
 
-/// What a training step is made of.
+/// Parts of a training step.
 pub(crate) struct StepParts<'a, K: Task, O> {
     pub(crate) task: &'a Arc<K>,
     pub(crate) params: &'a Arc<ModelParams<K>>,

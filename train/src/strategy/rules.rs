@@ -67,7 +67,7 @@ const ATTENTION: &str = "attn|attention|self_attn|cross_attn";
 
 /// A built-in rule.
 pub(super) struct BuiltIn {
-    /// What it splits, for messages such as "heads do not divide".
+    /// Name of the dimension it splits, for messages such as "heads do not divide".
     pub(super) what: &'static str,
     pub(super) rule: Rule,
     /// Only for parameters with as many dimensions as the spec, besides those of a stack.
