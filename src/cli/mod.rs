@@ -97,18 +97,8 @@ pub(crate) fn run() -> ExitCode {
         return say_error(&error);
     }
     let result = match cli.command {
-        None => match Cli::command().print_help() {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Error::new(ErrorKind::Io, "help", "cannot print").caused_by(error))
-            }
-            _ => Ok(ExitCode::SUCCESS),
-        },
-        Some(Command::Train(train)) => train.run(),
-        Some(Command::Devices(devices)) => devices.run(),
-        Some(Command::Plan(plan)) => plan.run(profiled),
-        Some(Command::Plugins(plugins)) => plugins.run(),
-        Some(Command::Data(data)) => data.run(),
-        Some(Command::Cache(cache)) => cache.run(),
+        None => print_help(),
+        Some(command) => command.run(profiled),
     };
     if Plugin::stuck_in_loader().is_some() {
         // A constructor that hangs holds the lock of the dynamic loader. A normal exit waits for it,
@@ -122,7 +112,7 @@ pub(crate) fn run() -> ExitCode {
     let traced = profile::finish();
     match result
         .and_then(|code| traced.map(|()| code))
-        .and_then(|code| all_said().map(|()| code))
+        .and_then(|code| all_printed().map(|()| code))
     {
         Ok(code) => {
             if let Some(code) = STOPPED.get() {
@@ -136,11 +126,33 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
+impl Command {
+    fn run(self, profiled: bool) -> halite::Result<ExitCode> {
+        match self {
+            Command::Train(train) => train.run(),
+            Command::Devices(devices) => devices.run(),
+            Command::Plan(plan) => plan.run(profiled),
+            Command::Plugins(plugins) => plugins.run(),
+            Command::Data(data) => data.run(),
+            Command::Cache(cache) => cache.run(),
+        }
+    }
+}
+
+fn print_help() -> halite::Result<ExitCode> {
+    match Cli::command().print_help() {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(ErrorKind::Io, "help", "cannot print").caused_by(error))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
 /// Exit code of a run that was stopped by a signal.
 static STOPPED: OnceLock<u8> = OnceLock::new();
 
 /// First error of printing a line.
-static UNSAID: OnceLock<io::Error> = OnceLock::new();
+static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
 
 /// Implements `say!`.
 fn say_line(line: Arguments<'_>) {
@@ -154,7 +166,7 @@ fn say_part(text: Arguments<'_>) {
         .and_then(|()| io::stdout().flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        _ = UNSAID.set(error);
+        _ = PRINT_ERROR.set(error);
     }
 }
 
@@ -165,8 +177,8 @@ fn remark_line(line: Arguments<'_>) {
 }
 
 /// Returns an error if the output was not written completely, as on a full disk.
-fn all_said() -> halite::Result<()> {
-    match UNSAID.get() {
+fn all_printed() -> halite::Result<()> {
+    match PRINT_ERROR.get() {
         None => Ok(()),
         Some(error) => Err(Error::new(
             ErrorKind::Io,

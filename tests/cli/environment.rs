@@ -1,5 +1,4 @@
-//! Errors of the environment and of options: one paragraph with advice, exit code 1, no output
-//! files.
+//! Errors of the environment: one paragraph with advice, exit code 1, no output files.
 
 use std::{
     fs,
@@ -195,7 +194,7 @@ fn unwritable_cache_error_names_the_variable() {
 }
 
 #[test]
-fn a_data_file_of_the_wrong_size_is_never_used() {
+fn data_file_of_the_wrong_size_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let damaged = copy_of_cache(dir.path());
     let labels = damaged
@@ -230,7 +229,7 @@ fn a_data_file_of_the_wrong_size_is_never_used() {
 }
 
 #[test]
-fn an_output_directory_below_a_file_is_refused_before_training() {
+fn output_directory_below_a_file_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "precious").unwrap();

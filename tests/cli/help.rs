@@ -53,7 +53,7 @@ fn every_command_documents_its_options() {
             let beside = line
                 .trim_start()
                 .split_once("  ")
-                .is_some_and(|(_, words)| !words.trim().is_empty());
+                .is_some_and(|(_, text)| !text.trim().is_empty());
             let below = next.starts_with("          ") && !next.trim().is_empty();
             assert!(
                 beside || below,

@@ -85,7 +85,7 @@ fn search_lists_shardings_that_fit_first() {
         "plan mnist-mlp --target cpu:4 --search --offline",
     ));
     assert!(ended.status.success(), "{}", ended.stderr);
-    // There is no time estimate for CPUs.
+    // Targets of CPUs have no time estimate.
     for word in [
         "fsdp=4",
         "data=2,model=2",
@@ -122,13 +122,13 @@ fn invalid_plans_are_errors_with_reasons() {
             vec!["model", "`tp` splits parameters"],
         ),
     ];
-    for (arguments, words) in cases {
+    for (arguments, parts) in cases {
         let ended = run(&mut halite(&format!("{arguments} --offline")));
         assert!(!ended.status.success(), "{arguments}");
-        for word in words {
+        for part in parts {
             assert!(
-                ended.stderr.contains(word),
-                "{arguments}: {word} in\n{}",
+                ended.stderr.contains(part),
+                "{arguments}: {part} in\n{}",
                 ended.stderr
             );
         }

@@ -153,7 +153,7 @@ fn a_checkpoint_that_cannot_be_read_stops_the_resume() {
     let out = dir.path();
     succeeds(&mut train(out, "--epochs 1 --checkpoint-every 10"));
     let marker = checkpoints(out).pop().unwrap().join("COMMIT");
-    let kept = fs::read(&marker).unwrap();
+    let content = fs::read(&marker).unwrap();
     fs::remove_file(&marker).unwrap();
     // Reading it is an error of the device, EIO, for every account.
     std::os::unix::fs::symlink("/proc/self/mem", &marker).unwrap();
@@ -169,7 +169,7 @@ fn a_checkpoint_that_cannot_be_read_stops_the_resume() {
     let error = fails(&mut train(out, "--epochs 1"));
     assert_contains(&error, &["already contains a run"]);
     fs::remove_file(&marker).unwrap();
-    fs::write(&marker, kept).unwrap();
+    fs::write(&marker, content).unwrap();
     succeeds(&mut train(out, "--epochs 1 --resume"));
     assert_eq!(report(out)["resumed_from_step"], 20);
 }
@@ -295,8 +295,8 @@ fn checkpoints_beyond_retention_are_removed_at_resume() {
     }
     // Nothing is left to do, so no save removes them.
     succeeds(&mut train(out, "--epochs 1 --resume"));
-    let kept: Vec<String> = checkpoints(out).iter().map(|path| name(path)).collect();
-    assert_eq!(kept, ["step-00000015", "step-00000020"]);
+    let names: Vec<String> = checkpoints(out).iter().map(|path| name(path)).collect();
+    assert_eq!(names, ["step-00000015", "step-00000020"]);
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn repeated_ctrl_c_loses_nothing() {
 fn a_second_ctrl_c_ends_it_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
-    // Steps of seconds: a run that is asked once ends when those that are queued are done.
+    // Steps take seconds: after one signal the run ends when the queued steps are done.
     let mut command =
         halite("train mnist --model cnn --batch-size 4000 --checkpoint-every 1 --quiet --out");
     let mut running = Running::start(command.arg(out));
@@ -171,7 +171,7 @@ fn a_second_ctrl_c_ends_it_at_once() {
     running.signal("INT");
     let ended = running.end();
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-    // One that goes on to the end of its steps saves, and says how it ended.
+    // A run that ends its queued steps would save a checkpoint and a report.
     assert!(
         !out.join("report.json").exists(),
         "the first Ctrl-C ended it: {ended:?}"
@@ -301,7 +301,7 @@ fn damaged_checkpoints_are_skipped() {
     running.signal("TERM");
     running.end();
     let [.., before, newest] = &checkpoints(out)[..] else {
-        panic!("two checkpoints are kept")
+        panic!("expected two checkpoints")
     };
 
     // One bit of one array.

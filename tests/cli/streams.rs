@@ -1,4 +1,4 @@
-//! Output that nobody reads any more: no panic, and no run that ends for it.
+//! Closed output streams do not end a run, and cause no panic.
 
 use std::{fs, io, process::Command};
 
@@ -20,17 +20,17 @@ fn without_reader(command: &mut Command) -> (Option<i32>, String) {
     )
 }
 
-/// Panics if a line has a panic's words.
+/// Asserts that stderr has no message of a panic.
 #[track_caller]
 fn assert_no_panic(ended: &Ended) {
     assert!(!ended.stderr.contains("panicked"), "{ended:?}");
 }
 
 #[test]
-fn training_goes_on_without_stderr() {
+fn training_continues_without_stderr() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
-    // So that something is logged at every step.
+    // The log has a line for every step.
     let mut command = halite(RUN);
     command
         .arg(&out)
@@ -42,7 +42,7 @@ fn training_goes_on_without_stderr() {
 }
 
 #[test]
-fn training_goes_on_without_stdout() {
+fn training_continues_without_stdout() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let (code, stderr) = without_reader(halite(RUN).arg(&out));
@@ -51,7 +51,7 @@ fn training_goes_on_without_stdout() {
 }
 
 #[test]
-fn training_of_text_goes_on_without_stderr() {
+fn training_on_text_continues_without_stderr() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "A short text, again and again. ".repeat(200)).unwrap();
@@ -67,8 +67,8 @@ fn training_of_text_goes_on_without_stderr() {
 }
 
 #[test]
-fn installation_goes_on_without_stderr() {
-    // The installation fails, because there is no pip; its first line is printed before.
+fn installation_continues_without_stderr() {
+    // The installation prints its first line, and fails without pip.
     let dir = tempfile::tempdir().unwrap();
     let mut command = halite("plugins install cpu");
     command
@@ -79,7 +79,7 @@ fn installation_goes_on_without_stderr() {
 }
 
 #[test]
-fn reports_end_quietly_when_nobody_reads_them() {
+fn commands_succeed_with_closed_stdout() {
     cache();
     for arguments in [
         "",
@@ -98,7 +98,7 @@ fn reports_end_quietly_when_nobody_reads_them() {
 }
 
 #[test]
-fn threads_that_cannot_be_had_are_an_error() {
+fn failure_to_start_threads_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "A short text. ".repeat(200)).unwrap();
@@ -113,7 +113,7 @@ fn threads_that_cannot_be_had_are_an_error() {
         "plan tiny --target cpu:1",
         "plugins check cpu",
     ] {
-        // No system has so much memory for the stack of a thread.
+        // A stack of this size exceeds the memory of any system.
         let ended = run(halite(arguments).env("RUST_MIN_STACK", (1u64 << 47).to_string()));
         assert_eq!(ended.status.code(), Some(1), "`{arguments}`: {ended:?}");
         assert!(ended.error().contains("thread"), "`{arguments}`: {ended:?}");

@@ -136,7 +136,7 @@ fn default_prompt_is_the_beginning_of_the_text() {
         "{sample}"
     );
 
-    // As Latin-1 it is another text, which is said.
+    // Read as Latin-1 it is another text, which is reported.
     fs::write(
         dir.path().join("latin.txt"),
         [&b"r\xf6w, "[..]; 90].concat(),
@@ -153,7 +153,7 @@ fn default_prompt_is_the_beginning_of_the_text() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_an_error_at_the_end() {
+fn unwritable_output_is_an_error_at_the_end() {
     if !Path::new("/dev/full").exists() {
         return;
     }
