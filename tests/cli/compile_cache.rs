@@ -283,5 +283,7 @@ fn cached_programs_can_be_listed() {
             .stdout
             .starts_with("3 programs removed, ")
     );
-    assert!(succeeds(&mut cache("list")).stdout.starts_with("platform") && place.cached().is_empty());
+    assert!(
+        succeeds(&mut cache("list")).stdout.starts_with("platform") && place.cached().is_empty()
+    );
 }
