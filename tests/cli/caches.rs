@@ -184,7 +184,7 @@ fn old_packages_are_listed_removed() {
     let listed = succeeds(&mut place.halite("cache list")).stdout;
     assert!(listed.contains("no    halite-test 0.1 (pip)"), "{listed}");
     assert!(
-        listed.contains("1 of them are not used by this version"),
+        listed.contains("1 unused by this version"),
         "{listed}"
     );
     assert!(

@@ -30,7 +30,7 @@ pub(super) struct Report {
 
 /// Returns a string of the child without control characters.
 fn text(value: &Value) -> String {
-    printable(value.as_str().unwrap_or_default()).into()
+    printable(value.as_str().unwrap_or_default())
 }
 
 fn list(value: &Value) -> String {
