@@ -94,8 +94,8 @@ fn cpu_opens_with_the_requested_number_of_devices() {
     assert!(Accelerator::cpu().open().is_ok());
 }
 
-/// What each says is tested beside the probes; here only that a machine without the hardware gets
-/// words, at once.
+/// The probes' own tests check their messages; this one checks that a machine without the hardware
+/// gets an error at once.
 #[test]
 fn absent_accelerator_is_refused_before_any_download() {
     let directory = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn absent_accelerator_is_refused_before_any_download() {
     assert!(!cache.exists());
 }
 
-/// The whole of a real launch on the GPUs or chips of this machine, where there are any.
+/// Uploads to and reads from the GPUs or chips of this machine, if there are any.
 #[test]
 fn present_accelerators_return_uploaded_data() {
     for (name, here) in [

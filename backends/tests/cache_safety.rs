@@ -1,4 +1,4 @@
-//! What the compile cache must survive: files of others, pipes, loads that kill the process, and
+//! Faults that the compile cache must survive: files of others, pipes, loads that kill the process, and
 //! limits on the size of files.
 #![cfg(unix)]
 

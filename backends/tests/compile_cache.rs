@@ -11,7 +11,7 @@ use std::{
 use halite_backends::{Access, CompileCache, CompileCacheOptions, Located, Source};
 use halite_core::{Compiled, Error, ErrorKind, ProgramCache, ProgramKey};
 
-/// How long compiling took.
+/// Compile time of every program.
 const LONG: Duration = Duration::from_secs(2);
 
 fn options(directory: &Path) -> CompileCacheOptions {

@@ -131,7 +131,7 @@ fn run(what: &str, programs: &Path, flags: Option<&str>) -> (f32, u64, u64) {
     )
 }
 
-/// What a process with these flags says.
+/// Output of a process with these flags.
 fn said(what: &str, programs: &Path, flags: Option<&str>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command

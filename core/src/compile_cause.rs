@@ -11,7 +11,7 @@ pub struct CompileCause {
     pub origin: Option<&'static Location<'static>>,
     /// The line that called it.
     pub called_at: Option<&'static Location<'static>>,
-    /// What differs from earlier compilations.
+    /// Differences from earlier compilations.
     pub reason: Reason,
     /// Times of the stages before the compiler.
     pub stages: Stages,
@@ -68,7 +68,7 @@ impl fmt::Display for LargeBuffer {
     }
 }
 
-/// What differs from earlier compilations of the same function.
+/// Differences from earlier compilations of the same function.
 #[derive(Clone, Debug, Default)]
 pub enum Reason {
     /// [`Client::compile`](crate::Client::compile) was called directly.

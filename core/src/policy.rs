@@ -84,7 +84,7 @@ impl Narrowing {
     }
 }
 
-/// What a platform's devices are good at, as far as policies depend on it.
+/// Capabilities of a platform's devices that policies depend on.
 #[derive(Clone, Copy)]
 struct Capabilities {
     /// The devices that multiply bf16 faster than f32.
@@ -216,7 +216,7 @@ impl DTypePolicy {
         }
     }
 
-    /// Whether programs are unchanged under the policy.
+    /// Returns whether programs are unchanged under the policy.
     pub fn is_identity(&self) -> bool {
         DTypePolicy {
             loss_scale: None,

@@ -79,7 +79,8 @@ fn limit_in(program: &[u8]) -> Option<u64> {
     )
 }
 
-/// Says what XLA read and runs two devices whose work differs by the seconds in `SKEW`.
+/// Prints the flags that XLA read, and runs two devices whose work differs by the seconds in
+/// `SKEW`.
 #[test]
 fn child() {
     let Ok(skew) = std::env::var("SKEW") else {
@@ -130,7 +131,7 @@ fn rounds_for(seconds: f64, client: &Pjrt, uneven: &PjrtExecutable) -> i32 {
     }
 }
 
-/// Whether `(1 + x) - x` is computed as written, which fast math does not.
+/// Returns whether `(1 + x) - x` is computed as written, which fast math does not.
 fn ieee(client: &halite_pjrt::Pjrt) -> bool {
     let code = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
         %one = stablehlo.constant dense<1.0> : tensor<4xf32>

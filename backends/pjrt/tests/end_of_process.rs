@@ -53,7 +53,7 @@ fn child() {
 }
 
 fn end_while_compiling(milliseconds: u32) -> Output {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = directory();
     let plugin = slow_compiler(directory.path(), milliseconds);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child

@@ -1,5 +1,5 @@
-//! Waiting, callbacks, and handles that are dropped while work is under way. What every backend
-//! must do is in the conformance suite; here is what is PJRT's own.
+//! Waiting, callbacks, and handles that are dropped while work is in progress. The conformance suite
+//! has the requirements of every backend; these tests are specific to PJRT.
 
 mod common;
 
@@ -30,7 +30,8 @@ fn handles_are_send_sync() {
     check::<Topology>();
 }
 
-/// Multiplies a matrix with itself some times: takes long enough to be seen not to be done.
+/// Multiplies a matrix with itself several times, which takes long enough to be observed in
+/// progress.
 fn slow() -> Program {
     let mut code =
         String::from("func.func public @main(%v0: tensor<512x512xf32>) -> tensor<512x512xf32> {\n");
@@ -107,7 +108,7 @@ fn panic_in_a_callback_is_contained() {
     let client = cpu(1);
     let there = upload(&client, &[1.0f32], &[1], 0);
     let (send, receive) = mpsc::channel();
-    // An event that is ready runs it on this thread, others on one of the plugin's.
+    // A ready event runs it on this thread, others on a thread of the plugin.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         there.ready().unwrap().on_ready(Box::new(move |_| {
             let _sends_when_dropped = SendOnDrop(send);
@@ -174,8 +175,8 @@ fn handles_may_be_dropped_in_any_order() {
     drop(event);
 }
 
-/// `x [8, 64]` cut over eight devices by rows, `w [64, 64]` whole on each: gives `x w` and the sum
-/// of all its elements.
+/// A program over eight devices: `x: f32[8, 64]`, sharded by rows, and `w: f32[64, 64]`, replicated,
+/// give `x w` and the sum of its elements.
 fn sharded_product() -> Program {
     let code = r#"module @product {
   sdy.mesh @mesh = <["data"=8]>

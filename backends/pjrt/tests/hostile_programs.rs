@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use halite_core::{Backend, CompileOptions, DType, ErrorKind, FlagValue, Program};
 
-/// Compiling is refused as the caller's mistake, in these words.
+/// Checks that compiling is refused as the caller's mistake, with a message that contains `words`.
 fn refused(program: &Program, flags: &[(&str, FlagValue)], words: &str) {
     let flags = flags
         .iter()

@@ -153,7 +153,7 @@ fn check(devices: usize, callbacks: usize) {
 /// Two threads launch on two devices of a plugin that calls itself `platform`. Gives whether a
 /// launch began while another was being queued.
 fn launches_overlap(platform: &str) -> bool {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = directory();
     let seen = directory.path().join("overlap");
     let code = format!(
         r#"

@@ -367,10 +367,6 @@ fn refused(path: &Path) -> Error {
     Plugin::load(path).unwrap_err()
 }
 
-fn directory() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
 fn write(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Events of plugins that do not keep to the API: each wait ends, and no callback runs twice.
+//! Events of plugins that violate the API: each wait ends, and no callback runs twice.
 
 mod common;
 
@@ -15,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A client of the CPU plugin whose `PJRT_Event_OnReady` is `on_ready`, a C function.
 fn with_on_ready(name: &str, on_ready: &str) -> Pjrt {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = directory();
     let code = format!(
         r#"
         typedef void (*callback)(void* error, void* argument);
@@ -89,7 +89,7 @@ fn plugin_without_callbacks_is_polled() {
         error.message().contains("Unexpected PJRT_Event_OnReady"),
         "{error}"
     );
-    // A copy to the host is waited for by asking whether it is done.
+    // The wait for a copy to the host polls its event.
     let (send, receive) = mpsc::channel::<usize>();
     there.fetch(Box::new(move |bytes| {
         send.send(bytes.unwrap().len()).unwrap()

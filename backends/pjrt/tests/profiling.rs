@@ -21,10 +21,6 @@ fn with_profiler(directory: &TempDir, name: &str, size: usize, own: bool) -> &'s
     Plugin::load(build(directory.path(), name, &code)).unwrap()
 }
 
-fn directory() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
 #[test]
 fn cpu_plugin_has_no_profiler() {
     assert!(Plugin::load(cpu_plugin()).unwrap().profiler().is_none());

@@ -1,5 +1,5 @@
-//! Host memory used in place, orders of dimensions, memories, deletion. What every backend must do
-//! is in the conformance suite; here is what is PJRT's own.
+//! Host memory used in place, orders of dimensions, memories, deletion. The conformance suite has
+//! the requirements of every backend; these tests are specific to PJRT.
 
 mod common;
 
@@ -42,8 +42,8 @@ fn shapes_of_any_rank_come_back_by_both_ways() {
 #[test]
 fn column_major_result_is_read_row_major() {
     let client = cpu(1);
-    // The result's layout is column-major: without being asked for rows, the plugin would copy its
-    // own order.
+    // The result's layout is column-major: without a requested layout, the plugin would copy in that
+    // order.
     let code = r#"module @m { func.func public @main(%a: tensor<2x3xi32>) -> (tensor<2x3xi32> {mhlo.layout_mode = "{0,1}"}) {
         %0 = stablehlo.add %a, %a : tensor<2x3xi32>
         return %0 : tensor<2x3xi32> } }"#;
@@ -54,7 +54,7 @@ fn column_major_result_is_read_row_major() {
         &[],
     );
     let double = match client.compile(&program, &CompileOptions::default()) {
-        // Old plugins would give the device's order, so that such programs are refused there.
+        // Old plugins would return the device's order, so such programs are refused there.
         Err(error) if client.plugin().api_version().1 < 106 => {
             return assert_eq!(error.kind(), ErrorKind::Unsupported);
         }
@@ -129,7 +129,7 @@ fn buffer_is_copied_to_any_memory() {
             there.device_address().unwrap(),
             "{to:?}"
         );
-        // And back.
+        // The copy back.
         assert_eq!(
             read::<f32>(&copy.copy_to(DeviceId(0).into()).unwrap()),
             [1.0, 2.0],
@@ -241,7 +241,7 @@ fn failed_buffer_fails_every_reader() {
     told(fetch(&failed).unwrap_err());
     told(failed.ready().unwrap().wait().unwrap_err());
 
-    // A program that takes it runs, and its results have the error.
+    // A program with it as an argument runs, and its results have the error.
     let one = upload(&client, &[1.0f32; 2], &[2], 0);
     match run(
         &compile(&client, &add(2, false)),
@@ -260,7 +260,7 @@ fn fetch(buffer: &PjrtBuffer) -> halite_core::Result<Vec<u8>> {
         .expect("a fetch ends")
 }
 
-/// Bytes from an offset on, that tell when they are freed.
+/// Bytes from an offset on, which record when they are freed.
 struct Watched {
     bytes: AlignedBytes,
     offset: usize,

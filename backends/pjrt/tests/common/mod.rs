@@ -13,6 +13,7 @@ use halite_core::{
     HostBytes, Launch, Program, Signature, TensorType,
 };
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable, Plugin};
+use tempfile::TempDir;
 
 /// The CPU plugin that the tests run on: that of `HALITE_CPU_PLUGIN`, or the pinned one, installed
 /// if it is missing.
@@ -64,6 +65,11 @@ pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) 
         plugin.display()
     );
     Plugin::load(build(directory, name, &code)).unwrap()
+}
+
+/// A temporary directory that executables can be loaded from.
+pub(crate) fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// Compiles C code as a shared library.
