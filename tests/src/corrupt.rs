@@ -5,26 +5,23 @@
 //! On the command line: `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
 
 mod damage;
+mod judge;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt, fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    thread,
     time::Duration,
 };
 
 use crate::{
+    parallel,
     process::{self, Ended, Running},
     random::Random,
     runs::{self, Outcome},
 };
-use damage::Damaged;
+use judge::{Contents, judge};
 
 /// Options of the harness.
 #[derive(Debug)]
@@ -139,42 +136,32 @@ impl fmt::Display for Summary {
 /// weights.
 pub fn run(options: &Options) -> Result<Summary, String> {
     let harness = Harness::new(options)?;
-    let summary = Mutex::new(Summary {
+    let mut summary = Summary {
         seed: options.seed,
         ..Summary::default()
-    });
-    let next = AtomicU64::new(options.first);
-    thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Relaxed);
-                    if index >= options.first + options.cases {
-                        break;
-                    }
-                    let (place, story, judged) = harness.case(index);
-                    let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-                    if options.verbose {
-                        println!("{index} {}: {story}: {judged:?}", place.name());
-                    }
-                    let (counts, wrong) = summary.counts.entry(place).or_default();
-                    match judged {
-                        Ok(right) => *counts.entry(right).or_default() += 1,
-                        Err(how) => {
-                            *wrong += 1;
-                            let what = format!(
-                                "case {index}, seed {}, {}: {story}: {how}",
-                                options.seed,
-                                place.name()
-                            );
-                            summary.failures.push(what);
-                        }
-                    }
-                }
-            });
+    };
+    let numbers = options.first..options.first + options.cases;
+    let cases = parallel::map(options.jobs, numbers.clone(), |index| {
+        let case = harness.case(index);
+        if options.verbose {
+            let (place, story, judged) = &case;
+            println!("{index} {}: {story}: {judged:?}", place.name());
         }
+        case
     });
-    Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner))
+    for (index, (place, story, judged)) in numbers.zip(cases) {
+        let (counts, wrong) = summary.counts.entry(place).or_default();
+        match judged {
+            Ok(right) => *counts.entry(right).or_default() += 1,
+            Err(how) => {
+                *wrong += 1;
+                let (seed, name) = (options.seed, place.name());
+                let failure = format!("case {index}, seed {seed}, {name}: {story}: {how}");
+                summary.failures.push(failure);
+            }
+        }
+    }
+    Ok(summary)
 }
 
 const TEXT: &str = "train text --model tiny --context 16 --steps 30 --batch-size 4 --epochs 2 \
@@ -206,16 +193,22 @@ impl<'a> Harness<'a> {
         };
 
         let cache = base.join("cache");
-        for (name, place) in [
+        let undamaged = [
             ("finished", Place::Finished),
             ("digits", Place::Images),
             ("by-path", Place::Digests),
-        ] {
+        ];
+        let run = |index| {
+            let (name, place): (&str, Place) = undamaged[index as usize];
             let ended = harness.ended(&mut harness.command(place, &cache, &base.join(name)))?;
-            if !ended.succeeded() {
-                return Err(format!("{name}, undamaged: {}", ended.summary()));
+            match ended.succeeded() {
+                true => Ok(()),
+                false => Err(format!("{name}, undamaged: {}", ended.summary())),
             }
-        }
+        };
+        parallel::map(options.jobs, 0..undamaged.len() as u64, run)
+            .into_iter()
+            .collect::<Result<(), String>>()?;
         harness.text = Outcome::read(&base.join("finished"));
         harness.digits = Outcome::read(&base.join("digits"));
         // Else a comparison with it would find nothing.
@@ -368,7 +361,6 @@ impl<'a> Harness<'a> {
             .join(", then ");
 
         let before = Contents::of(&out, &damaged);
-        let table_before = runs::table(&out.join("metrics.csv"));
         let cache = if in_cache {
             &own_cache
         } else {
@@ -384,177 +376,6 @@ impl<'a> Harness<'a> {
         } else {
             &self.text
         };
-        Ok((
-            story,
-            judge(place, &ended, &out, &before, &table_before, expected),
-        ))
+        Ok((story, judge(place, &ended, &out, &before, expected)))
     }
-}
-
-/// Undamaged contents of a run that must not be lost: weights and rows.
-struct Contents {
-    files: BTreeSet<(String, Vec<u8>)>,
-    /// Rows of `metrics.csv` without the column of seconds.
-    rows: Vec<String>,
-    /// The step of the newest checkpoint.
-    newest: u64,
-}
-
-impl Contents {
-    fn of(out: &Path, damaged: &[Damaged]) -> Self {
-        let precious =
-            |name: &String| name.ends_with("arrays.safetensors") || name == "metrics.csv";
-        let whole = |name: &String| !damaged.iter().any(|damaged| damaged.touches(name));
-        let read = |name: String| {
-            let path = out.join(&name);
-            path.symlink_metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((name, fs::read(path).ok()?))
-        };
-        let names = runs::files(out)
-            .into_iter()
-            .filter(|name| precious(name) && whole(name));
-        Contents {
-            files: names.filter_map(read).collect(),
-            rows: runs::table(&out.join("metrics.csv")),
-            newest: runs::newest_step(out),
-        }
-    }
-
-    /// Returns the files whose content is in no file any more.
-    fn lost(&self, out: &Path) -> Vec<&str> {
-        let now: BTreeSet<Vec<u8>> = Contents::everywhere(out);
-        self.files
-            .iter()
-            .filter(|(_, content)| !now.contains(content))
-            .map(|(name, _)| &**name)
-            .collect()
-    }
-
-    /// Keeps of `lost` the tables that have a row which no table has any more, and all other files:
-    /// a run that continues writes its rows again, with other times.
-    fn lost_rows<'a>(&self, lost: Vec<&'a str>, out: &Path) -> Vec<&'a str> {
-        let tables = runs::files(out)
-            .into_iter()
-            .filter(|name| name.starts_with("metrics.csv"));
-        let rows: BTreeSet<String> = tables
-            .flat_map(|name| runs::table(&out.join(name)))
-            .collect();
-        let is_lost =
-            |name: &&str| *name != "metrics.csv" || !self.rows.iter().all(|row| rows.contains(row));
-        lost.into_iter().filter(is_lost).collect()
-    }
-
-    fn everywhere(out: &Path) -> BTreeSet<Vec<u8>> {
-        let is_file = |path: &PathBuf| {
-            path.symlink_metadata()
-                .is_ok_and(|metadata| metadata.is_file())
-        };
-        runs::files(out)
-            .into_iter()
-            .map(|name| out.join(name))
-            .filter(is_file)
-            .filter_map(|path| fs::read(path).ok())
-            .collect()
-    }
-}
-
-fn judge(
-    place: Place,
-    ended: &Ended,
-    out: &Path,
-    before: &Contents,
-    table_before: &[String],
-    expected: &Outcome,
-) -> Result<Right, String> {
-    if ended.timed_out {
-        return Err(format!("it hung: {}", ended.summary()));
-    }
-    if ended.panicked() {
-        return Err(format!("it panicked: {}", ended.summary()));
-    }
-    if ended.signal().is_some() {
-        return Err(format!("a signal ended it: {}", ended.summary()));
-    }
-    if !ended.succeeded() {
-        let has_error = ended
-            .stderr
-            .split_once("error: ")
-            .is_some_and(|(_, error)| !error.trim().is_empty());
-        if !has_error || ended.code() != Some(1) {
-            return Err(format!("it failed without an error: {}", ended.summary()));
-        }
-        // A run that made progress before it failed has removed older checkpoints.
-        let lost = before.lost_rows(before.lost(out), out);
-        return match lost.is_empty() || runs::newest_step(out) > before.newest {
-            true => Ok(Right::Error),
-            false => Err(format!(
-                "it failed and destroyed {lost:?}: {}",
-                ended.summary()
-            )),
-        };
-    }
-    let found = Outcome::read(out);
-    if found.weights != expected.weights {
-        return Err(format!(
-            "other weights: {:?}; {}",
-            found.differences(expected),
-            ended.summary()
-        ));
-    }
-    if found.texts != expected.texts {
-        return Err(format!("another text: {}", ended.summary()));
-    }
-    check_table(&found.table, table_before, &expected.table, &ended.stderr)?;
-    if place == Place::Overwritten {
-        let lost = before.lost(out);
-        if !lost.is_empty() {
-            return Err(format!(
-                "it restarted and overwrote {lost:?}: {}",
-                ended.summary()
-            ));
-        }
-    }
-    Ok(if ended.stderr.contains("WARN") {
-        Right::Recovered
-    } else {
-        Right::SameBits
-    })
-}
-
-/// Checks the rows of `metrics.csv`. A changed digit cannot be detected in a text, so a row may
-/// stay as the damage left it. No row may change otherwise, or be lost without a warning.
-fn check_table(
-    found: &[String],
-    damaged: &[String],
-    expected: &[String],
-    stderr: &str,
-) -> Result<(), String> {
-    // A changed digit may be beyond the precision of the number.
-    let number = |cell: &str| {
-        cell.parse::<f64>()
-            .map_or(cell.to_owned(), |number| number.to_string())
-    };
-    // A damaged header may move a value to another column.
-    let values = |rows: &[String]| -> Vec<String> {
-        let cells = |row: &String| {
-            row.split(',')
-                .filter(|cell| !cell.is_empty())
-                .map(number)
-                .collect::<Vec<_>>()
-                .join(",")
-        };
-        rows.iter().skip(1).map(cells).collect()
-    };
-    let [found, damaged, expected] = [found, damaged, expected].map(values);
-    let changed: Vec<&String> = found.iter().filter(|row| !expected.contains(row)).collect();
-    if let Some(row) = changed.iter().find(|row| !damaged.contains(row)) {
-        return Err(format!("a row of metrics.csv has changed: {row}"));
-    }
-    let missing = expected.iter().filter(|row| !found.contains(row)).count();
-    if missing > changed.len() && !stderr.contains("metrics.csv") {
-        return Err(format!(
-            "{missing} rows of metrics.csv were lost without a warning"
-        ));
-    }
-    Ok(())
 }

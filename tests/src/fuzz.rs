@@ -15,7 +15,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -128,28 +128,7 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
             input,
         })
     };
-    let mut seen = (u64::MAX, Instant::now());
-    while !worker.is_finished() {
-        thread::sleep(Duration::from_millis(5));
-        let index = shared.index.load(Relaxed);
-        if index != seen.0 {
-            seen = (index, Instant::now());
-        } else if seen.1.elapsed() > campaign.deadline {
-            // The worker is abandoned: a thread cannot be ended.
-            return Err(failure(
-                index,
-                format!("not done after {:?}", campaign.deadline),
-            ));
-        }
-        let grown = address_space().unwrap_or(0).saturating_sub(before);
-        if grown > campaign.memory {
-            shared.stop.store(true, Relaxed);
-            return Err(failure(
-                index,
-                format!("the process grew by {grown} bytes at about this input"),
-            ));
-        }
-    }
+    watch(&worker, &shared, campaign, before).map_err(|(index, what)| failure(index, what))?;
     worker.join().expect("panics of the target are caught");
     // The peak includes memory that was freed at once.
     let grown = peak_address_space().unwrap_or(0).saturating_sub(before);
@@ -173,6 +152,33 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
         rejected,
         elapsed: began.elapsed(),
     })
+}
+
+/// Waits for the worker; fails with the number of the input at which a limit was exceeded.
+fn watch(
+    worker: &JoinHandle<()>,
+    shared: &Shared,
+    campaign: Campaign,
+    before: u64,
+) -> Result<(), (u64, String)> {
+    let mut seen = (u64::MAX, Instant::now());
+    while !worker.is_finished() {
+        thread::sleep(Duration::from_millis(5));
+        let index = shared.index.load(Relaxed);
+        if index != seen.0 {
+            seen = (index, Instant::now());
+        } else if seen.1.elapsed() > campaign.deadline {
+            // The worker is abandoned: a thread cannot be ended.
+            return Err((index, format!("not done after {:?}", campaign.deadline)));
+        }
+        let grown = address_space().unwrap_or(0).saturating_sub(before);
+        if grown > campaign.memory {
+            shared.stop.store(true, Relaxed);
+            let what = format!("the process grew by {grown} bytes at about this input");
+            return Err((index, what));
+        }
+    }
+    Ok(())
 }
 
 /// Runs the target of this name on one input, for libFuzzer.

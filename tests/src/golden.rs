@@ -37,7 +37,7 @@ pub struct Case {
     /// The inputs that gradients are taken of.
     #[serde(default)]
     pub gradients: Vec<String>,
-    /// What the function is told beside the inputs.
+    /// Arguments of the function besides the inputs.
     #[serde(default)]
     pub attributes: BTreeMap<String, Value>,
 }
@@ -273,7 +273,7 @@ fn difference(output: &HostArray, golden: &HostArray, tolerance: f64) -> Option<
     };
     let wrong: Vec<usize> = (0..ours.len()).filter(|&index| !close(index)).collect();
     let first = *wrong.first()?;
-    let mut said = format!(
+    let mut text = format!(
         "{} of {} differ, first at {first}: {:?}, golden {:?}",
         wrong.len(),
         ours.len(),
@@ -281,9 +281,9 @@ fn difference(output: &HostArray, golden: &HostArray, tolerance: f64) -> Option<
         theirs[first]
     );
     if ours.len() <= 24 {
-        write!(said, "\n    ours   {ours:?}\n    golden {theirs:?}").expect("writing to a string");
+        write!(text, "\n    ours   {ours:?}\n    golden {theirs:?}").expect("writing to a string");
     }
-    Some(said)
+    Some(text)
 }
 
 /// Every element as `f64`; 64-bit integers are rounded (their bits are compared first).

@@ -3,24 +3,23 @@
 //!
 //! On the command line: `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
 
+mod faults;
+
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    thread,
     time::{Duration, Instant},
 };
 
 use crate::{
+    parallel,
     process::{self, Running},
     random::Random,
-    runs::{Outcome, newest_step},
+    runs::Outcome,
 };
+use faults::{Disturbance, Fault, Record, Wrong};
 
 /// A training command.
 #[derive(Clone, Copy, Debug)]
@@ -59,38 +58,6 @@ pub const CONFIGURATIONS: [Configuration; 5] = [
                     --checkpoint-every 5",
     },
 ];
-
-/// A signal that a process gets.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Fault {
-    Kill,
-    Terminate,
-    HangUp,
-    /// Stopped for a while, then continued, like a laptop that sleeps.
-    Stop,
-}
-
-impl Fault {
-    const ALL: [Fault; 4] = [Fault::Kill, Fault::Terminate, Fault::HangUp, Fault::Stop];
-
-    fn name(self) -> &'static str {
-        match self {
-            Fault::Kill => "KILL",
-            Fault::Terminate => "TERM",
-            Fault::HangUp => "HUP",
-            Fault::Stop => "STOP",
-        }
-    }
-
-    fn number(self) -> u32 {
-        match self {
-            Fault::HangUp => 1,
-            Fault::Kill => 9,
-            Fault::Terminate => 15,
-            Fault::Stop => 19,
-        }
-    }
-}
 
 /// Options of the harness.
 #[derive(Debug)]
@@ -199,26 +166,14 @@ fn list<'a, K: fmt::Display + 'a>(counts: impl Iterator<Item = (K, &'a u64)>) ->
 /// weights.
 pub fn run(options: &Options) -> Result<Summary, String> {
     let harness = Harness::new(options)?;
-    let summary = Mutex::new(Summary {
+    let mut summary = Summary {
         seed: options.seed,
         ..Summary::default()
-    });
-    let next = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Relaxed);
-                    if index >= options.runs {
-                        break;
-                    }
-                    let done = harness.one(index);
-                    done.add_to(&mut summary.lock().unwrap_or_else(PoisonError::into_inner));
-                }
-            });
-        }
-    });
-    Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner))
+    };
+    for done in parallel::map(options.jobs, 0..options.runs, |index| harness.one(index)) {
+        done.add_to(&mut summary);
+    }
+    Ok(summary)
 }
 
 struct Harness<'a> {
@@ -273,7 +228,7 @@ impl<'a> Harness<'a> {
         let text: Vec<&str> = (0..2000).map(|_| *random.pick(&words)).collect();
         fs::write(directory.path().join("text.txt"), text.join(" "))
             .map_err(|error| format!("text.txt: {error}"))?;
-        let wanted = |configuration: &&Configuration| {
+        let selected = |configuration: &&Configuration| {
             options.only.is_empty() || options.only.iter().any(|name| name == configuration.name)
         };
         let mut harness = Harness {
@@ -281,10 +236,12 @@ impl<'a> Harness<'a> {
             directory,
             expected: Vec::new(),
         };
-        for configuration in CONFIGURATIONS.iter().filter(wanted) {
-            let expected = harness.undisturbed(*configuration)?;
-            harness.expected.push(expected);
-        }
+        let configurations: Vec<_> = CONFIGURATIONS.iter().filter(selected).collect();
+        // As parallel as the disturbed runs, whose faults are timed by the durations of these.
+        let expected = parallel::map(options.jobs, 0..configurations.len() as u64, |index| {
+            harness.undisturbed(*configurations[index as usize])
+        });
+        harness.expected = expected.into_iter().collect::<Result<_, _>>()?;
         if harness.expected.is_empty() {
             let names = CONFIGURATIONS
                 .map(|configuration| configuration.name)
@@ -364,7 +321,7 @@ impl<'a> Harness<'a> {
 
     /// Runs one training, with faults drawn by its number.
     fn one(&self, index: u64) -> Done {
-        let mut random = Random::new(self.options.seed, index);
+        let random = Random::new(self.options.seed, index);
         let Expected {
             configuration,
             outcome,
@@ -372,41 +329,43 @@ impl<'a> Harness<'a> {
         } = &self.expected[index as usize % self.expected.len()];
         let (configuration, took) = (*configuration, *took);
         let out = self.directory.path().join(format!("run-{index}"));
-        let mut done = Done {
-            configuration: configuration.name,
-            faults: Vec::new(),
-            in_resume: 0,
-            wrong: Vec::new(),
+        let mut disturbance = Disturbance {
+            start: &|resumes| {
+                let mut command = self.command(configuration, &out);
+                Running::start(command.args(resumes.then_some("--resume")))
+            },
+            out: &out,
+            took,
+            last_step: outcome.weights.as_ref().map_or(0, |(step, _)| *step),
+            deadline: self.options.deadline,
+            random,
+            record: Record::default(),
         };
-        let mut history = Vec::new();
-        let last_step = outcome.weights.as_ref().map_or(0, |(step, _)| *step);
-        let mut log = Log {
-            done: &mut done,
-            history: &mut history,
-            not_saved: Vec::new(),
-        };
-        let result = self.disturbed(configuration, took, last_step, &out, &mut random, &mut log);
-        let not_saved = log.not_saved;
-        let mut wrong = |what, how: String| {
-            let how = format!(
-                "{} run {index}, seed {}: {what}: {how}; {}",
-                configuration.name,
-                self.options.seed,
-                history.join(", ")
-            );
-            done.wrong.push((what, how));
-        };
-        for Wrong { what, how } in not_saved {
-            wrong(what, how);
-        }
+        let result = disturbance.run();
+        let record = disturbance.record;
+        let mut wrong = record.not_saved;
         match result {
-            Err(Wrong { what, how }) => wrong(what, how),
+            Err(error) => wrong.push(error),
             Ok(()) => {
-                for difference in Outcome::read(&out).differences(outcome) {
-                    wrong(difference.what, difference.how);
-                }
+                let differences = Outcome::read(&out).differences(outcome);
+                wrong.extend(differences.into_iter().map(|difference| Wrong {
+                    what: difference.what,
+                    how: difference.how,
+                }));
             }
         }
+        let described = |Wrong { what, how }| {
+            let name = configuration.name;
+            let (seed, history) = (self.options.seed, record.history.join(", "));
+            let how = format!("{name} run {index}, seed {seed}: {what}: {how}; {history}");
+            (what, how)
+        };
+        let done = Done {
+            configuration: configuration.name,
+            wrong: wrong.into_iter().map(described).collect(),
+            faults: record.faults,
+            in_resume: record.in_resume,
+        };
         if done.wrong.is_empty() || !self.options.keep {
             // On an error it is removed with the directory of the harness.
             let _ = fs::remove_dir_all(&out);
@@ -417,154 +376,6 @@ impl<'a> Harness<'a> {
             }
         }
         done
-    }
-
-    fn disturbed(
-        &self,
-        configuration: Configuration,
-        took: Duration,
-        last_step: u64,
-        out: &Path,
-        random: &mut Random,
-        log: &mut Log<'_>,
-    ) -> Result<(), Wrong> {
-        let resumed = |resumes: bool| {
-            let mut command = self.command(configuration, out);
-            command.args(resumes.then_some("--resume"));
-            Running::start(&mut command).map_err(|error| Wrong {
-                what: "not started",
-                how: error.to_string(),
-            })
-        };
-        let mut left = 1 + random.below(3);
-        let mut resumes = false;
-        while left > 0 {
-            let mut running = resumed(resumes)?;
-            // A process that was only stopped continues, and may get the next fault too.
-            loop {
-                let fault = *random.pick(&[
-                    Fault::Kill,
-                    Fault::Kill,
-                    Fault::Kill,
-                    Fault::Terminate,
-                    Fault::HangUp,
-                    Fault::Stop,
-                ]);
-                let moment = self.wait_for_moment(&mut running, took, out, random);
-                if running.has_ended() {
-                    left = 0;
-                    check_end(&running.end(self.options.deadline), None)?;
-                    break;
-                }
-                left -= 1;
-                let step = newest_step(out);
-                log.history.push(format!(
-                    "{} {moment} (checkpoint of step {step}{})",
-                    fault.name(),
-                    if resumes { ", resumed" } else { "" }
-                ));
-                log.done.faults.push(fault);
-                log.done.in_resume += u64::from(resumes);
-                // A handler may be installed just after the signal, so only an earlier one counts.
-                let handled = running.handles(Fault::Terminate.number());
-                running.signal(fault.name());
-                if fault == Fault::Stop {
-                    thread::sleep(Duration::from_millis(20 + random.below(300) as u64));
-                    running.signal("CONT");
-                    if left > 0 {
-                        continue;
-                    }
-                    check_end(&running.end(self.options.deadline), None)?;
-                    break;
-                }
-                let ended = running.end(self.options.deadline);
-                check_end(&ended, Some(fault))?;
-                let by_signal = ended.signal().is_some() && fault != Fault::Kill;
-                // After its last step there is nothing left to save.
-                if by_signal && handled && newest_step(out) < last_step {
-                    log.not_saved.push(Wrong {
-                        what: "not saved",
-                        how: ended.summary(),
-                    });
-                }
-                break;
-            }
-            resumes = true;
-        }
-        check_end(&resumed(true)?.end(self.options.deadline), None)
-    }
-
-    /// Waits for a random moment, or until a checkpoint is being written; describes the moment.
-    fn wait_for_moment(
-        &self,
-        running: &mut Running,
-        took: Duration,
-        out: &Path,
-        random: &mut Random,
-    ) -> String {
-        let store = out.join("checkpoints");
-        let half_written = || {
-            let entries = fs::read_dir(&store).into_iter().flatten().flatten();
-            entries.into_iter().any(|entry| {
-                entry.file_name().to_string_lossy().starts_with('.') && entry.path().is_dir()
-            })
-        };
-        if random.percent(35) {
-            running.wait_until(took * 2, half_written);
-            thread::sleep(Duration::from_micros(random.below(3000) as u64));
-            return "while a checkpoint is written".to_owned();
-        }
-        let delay = took.mul_f64(random.below(1050) as f64 / 1000.0);
-        running.wait_until(delay, || false);
-        format!("after {} ms", delay.as_millis())
-    }
-}
-
-/// Record of a disturbed run.
-struct Log<'a> {
-    done: &'a mut Done,
-    history: &'a mut Vec<String>,
-    /// Faults that ended a process without a save although its handler was installed.
-    not_saved: Vec<Wrong>,
-}
-
-struct Wrong {
-    what: &'static str,
-    how: String,
-}
-
-/// Checks that a process ended as it must after this signal; without one it must succeed.
-fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> {
-    let wrong = |what| {
-        Err(Wrong {
-            what,
-            how: ended.summary(),
-        })
-    };
-    if ended.timed_out {
-        return wrong("hung");
-    }
-    if ended.panicked() {
-        return wrong("panicked");
-    }
-    if ended.stderr.contains("cannot be used") {
-        return wrong("damaged checkpoint");
-    }
-    let number = fault.map(Fault::number);
-    let by_signal = ended.signal().map(i32::unsigned_abs);
-    match fault {
-        _ if ended.succeeded() => Ok(()),
-        None => wrong("refused"),
-        Some(Fault::Kill) if by_signal == number => Ok(()),
-        // Saved and ended, with the exit code that a shell expects.
-        Some(Fault::Terminate | Fault::HangUp)
-            if ended.code() == number.map(|number| 128 + number as i32) =>
-        {
-            Ok(())
-        }
-        // Right as long as there is nothing to save.
-        Some(Fault::Terminate | Fault::HangUp) if by_signal == number => Ok(()),
-        _ => wrong("other exit status"),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod golden;
 pub mod hanging;
 #[cfg(unix)]
 pub mod kill;
+pub mod parallel;
 pub mod process;
 pub mod random;
 pub mod runs;

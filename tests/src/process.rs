@@ -1,10 +1,10 @@
 //! The `halite` command as a child process: with a deadline, with signals, with its own cache.
 
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitCode, ExitStatus, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -266,6 +266,27 @@ pub fn command(binary: &Path, arguments: &str) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Prints the failures and the summary of a harness; returns the exit code of its command.
+pub fn report<S: fmt::Display>(
+    done: Result<S, String>,
+    failures: impl Fn(&S) -> &[String],
+) -> ExitCode {
+    let summary = match done {
+        Ok(summary) => summary,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let failures = failures(&summary);
+    failures.iter().for_each(|failure| println!("{failure}"));
+    println!("{summary}");
+    match failures {
+        [] => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Opens the user's cache with the CPU plugin and the digits in it, installed where they are

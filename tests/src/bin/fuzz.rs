@@ -34,35 +34,36 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.targets == ["list"] {
-        fuzz::targets()
-            .iter()
-            .for_each(|target| println!("{}", target.name));
+        let names = fuzz::targets().iter().map(|target| target.name);
+        names.for_each(|name| println!("{name}"));
         return ExitCode::SUCCESS;
     }
-    let targets: Vec<&'static Target> = match arguments.targets.is_empty() {
-        true => fuzz::targets().iter().collect(),
-        false => match arguments
-            .targets
-            .iter()
-            .map(|name| fuzz::target(name).ok_or(name))
-            .collect()
-        {
+    let named = arguments.targets.iter();
+    let mut targets: Vec<&'static Target> =
+        match named.map(|name| fuzz::target(name).ok_or(name)).collect() {
             Ok(targets) => targets,
             Err(name) => {
                 eprintln!("error: unknown target `{name}`; `list` prints their names");
                 return ExitCode::from(2);
             }
-        },
-    };
-    if let Some(directory) = &arguments.corpus {
-        return match write_corpus(directory, &targets) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {}: {error}", directory.display());
-                ExitCode::FAILURE
-            }
         };
+    if targets.is_empty() {
+        targets = fuzz::targets().iter().collect();
     }
+    let Some(directory) = &arguments.corpus else {
+        return fuzz_all(&targets, &arguments);
+    };
+    match write_corpus(directory, &targets) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}: {error}", directory.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Fuzzes each target and prints a table of the results.
+fn fuzz_all(targets: &[&'static Target], arguments: &Arguments) -> ExitCode {
     // A panic is reported with its input.
     std::panic::set_hook(Box::new(|_| ()));
     let mut failures = 0;
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         "{:<20} {:>12} {:>12} {:>12} {:>9}",
         "target", "inputs", "accepted", "rejected", "seconds"
     );
-    for target in targets {
+    for &target in targets {
         let campaign = Campaign {
             deadline: Duration::from_secs(arguments.deadline),
             ..Campaign::new(arguments.inputs, arguments.seed)
@@ -91,10 +92,9 @@ fn main() -> ExitCode {
         }
     }
     println!("seed {}: {failures} targets failed", arguments.seed);
-    if failures == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match failures {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }
 

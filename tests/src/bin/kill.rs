@@ -70,23 +70,6 @@ mod command {
                 keep,
             })
         });
-        match done {
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-            Ok(summary) => {
-                summary
-                    .failures
-                    .iter()
-                    .for_each(|failure| println!("{failure}"));
-                println!("{summary}");
-                if summary.failures.is_empty() {
-                    ExitCode::SUCCESS
-                } else {
-                    ExitCode::FAILURE
-                }
-            }
-        }
+        process::report(done, |summary| &summary.failures)
     }
 }

@@ -1,14 +1,18 @@
 //! Damage to files and folders.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
+    io::{self, Write},
     os::unix::fs::symlink,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, SystemTime},
 };
 
-use crate::{process::unlink, random::Random};
+use crate::{
+    process::{link_tree, unlink},
+    random::Random,
+};
 
 /// One kind of damage to one file or folder.
 #[derive(Clone, Debug)]
@@ -118,47 +122,32 @@ pub(super) fn draw(
     } else {
         random.pick(&OF_FILES)
     };
-    let others: Vec<&String> = names
-        .iter()
-        .filter(|other| {
-            let apart =
-                !other.starts_with(&name) && !name.starts_with(*other) && !other.ends_with(".so");
-            let same_kind = |found: std::fs::Metadata| {
-                if is_folder {
-                    found.is_dir()
-                } else {
-                    found.is_file()
-                }
-            };
-            apart && root.join(other).symlink_metadata().is_ok_and(same_kind)
-        })
-        .collect();
-    let takes_other = matches!(kind, Kind::Replace | Kind::Swap);
-    if takes_other && others.is_empty() {
-        return Ok(None);
+    let mut other = None;
+    if matches!(kind, Kind::Replace | Kind::Swap) {
+        let others = replacements(root, names, &name, is_folder);
+        if others.is_empty() {
+            return Ok(None);
+        }
+        other = Some((*random.pick(&others)).clone());
     }
-    let other = takes_other.then(|| (*random.pick(&others)).clone());
-    // A plugin with an unchanged time is trusted: only its digest shows the damage, and digests are
-    // not taken at each start.
-    let unseen = !is_folder && !name.ends_with(".so") && random.percent(30);
-    let times = (
-        metadata.modified()?,
-        SystemTime::now() + Duration::from_secs(1),
-    );
     let mut damaged = Damaged {
         kind,
+        // A plugin with an unchanged time is trusted: only its digest shows the damage, and
+        // digests are not taken at each start.
+        unseen: !is_folder && !name.ends_with(".so") && random.percent(30),
         name,
         other,
-        unseen,
         detail: String::new(),
     };
+    let before = metadata.modified()?;
+    let after = SystemTime::now() + Duration::from_secs(1);
     damaged.detail = apply(root, &damaged, is_folder, random)?;
-    if matches!(
+    let is_same_file = matches!(
         kind,
         Kind::Truncate | Kind::FlipBit | Kind::Empty | Kind::Append
-    ) && !is_folder
-    {
-        let time = if unseen { times.0 } else { times.1 };
+    );
+    if is_same_file && !is_folder {
+        let time = if damaged.unseen { before } else { after };
         fs::File::options()
             .append(true)
             .open(&path)?
@@ -167,6 +156,26 @@ pub(super) fn draw(
     Ok(Some(damaged))
 }
 
+/// The files, or the folders, that `name` may be replaced by: not plugins, and none inside another.
+fn replacements<'a>(
+    root: &Path,
+    names: &'a [String],
+    name: &str,
+    is_folder: bool,
+) -> Vec<&'a String> {
+    let fits = |other: &&String| {
+        let nested = other.starts_with(name) || name.starts_with(*other);
+        let same_kind = |found: fs::Metadata| match is_folder {
+            true => found.is_dir(),
+            false => found.is_file(),
+        };
+        let found = root.join(other).symlink_metadata();
+        !nested && !other.ends_with(".so") && found.is_ok_and(same_kind)
+    };
+    names.iter().filter(fits).collect()
+}
+
+/// Applies damage; returns a description of what was drawn for it.
 fn apply(
     root: &Path,
     damaged: &Damaged,
@@ -174,89 +183,81 @@ fn apply(
     random: &mut Random,
 ) -> io::Result<String> {
     let path = root.join(&damaged.name);
-    let other = damaged.other.as_ref().map(|other| root.join(other));
-    let remove = |path: &Path| {
-        if is_folder {
-            fs::remove_dir_all(path)
-        } else {
-            fs::remove_file(path)
-        }
-    };
+    let other = || root.join(damaged.other.as_ref().expect("it was drawn"));
     match damaged.kind {
-        Kind::Truncate => {
-            unlink(&path)?;
-            let length = fs::metadata(&path)?.len();
-            let left = random.next_u64() % length.max(1);
-            fs::File::options().write(true).open(&path)?.set_len(left)?;
-            return Ok(format!(" from {length} to {left} bytes"));
-        }
-        Kind::FlipBit => {
-            unlink(&path)?;
-            let mut bytes = fs::read(&path)?;
-            if bytes.is_empty() {
-                return Ok(" (empty)".to_owned());
-            }
-            // A short run reads mostly the beginning of large files.
-            let end = if random.percent(50) {
-                bytes.len()
-            } else {
-                bytes.len().min(20_000)
-            };
-            let (at, bit) = (random.below(end), random.below(8));
-            bytes[at] ^= 1 << bit;
-            fs::write(&path, bytes)?;
-            return Ok(format!(", bit {bit} of byte {at}"));
-        }
-        Kind::Empty => {
-            remove(&path)?;
-            fs::write(&path, "")?;
-        }
-        Kind::Append => {
-            unlink(&path)?;
-            let bytes: Vec<u8> = (0..1 + random.below(64))
-                .map(|_| random.next_u64() as u8)
-                .collect();
-            io::Write::write_all(&mut fs::File::options().append(true).open(&path)?, &bytes)?;
-        }
-        Kind::Replace => {
-            let other = other.expect("it was drawn");
-            remove(&path)?;
-            if is_folder {
-                crate::process::link_tree(&other, &path)?
-            } else {
-                _ = fs::copy(&other, &path)?
-            }
-        }
+        Kind::Truncate => return truncate(&path, random),
+        Kind::FlipBit => return flip_bit(&path, random),
+        Kind::Append => append(&path, random)?,
         Kind::Swap => {
-            let (other, between) = (other.expect("it was drawn"), root.join("between"));
+            let between = root.join("between");
             fs::rename(&path, &between)?;
-            fs::rename(&other, &path)?;
-            fs::rename(&between, &other)?;
+            fs::rename(other(), &path)?;
+            fs::rename(&between, other())?;
         }
-        Kind::Remove => remove(&path)?,
-        Kind::Directory => {
-            remove(&path)?;
-            fs::create_dir(&path)?;
-        }
-        Kind::Pipe => {
-            remove(&path)?;
-            let made = Command::new("mkfifo").arg(&path).status()?;
-            if !made.success() {
-                return Err(io::Error::other(format!("mkfifo: {made}")));
+        _ => {
+            match is_folder {
+                true => fs::remove_dir_all(&path)?,
+                false => fs::remove_file(&path)?,
             }
-        }
-        Kind::DanglingLink => {
-            remove(&path)?;
-            symlink("nowhere", &path)?;
-        }
-        Kind::LinkLoop => {
-            remove(&path)?;
-            symlink(path.file_name().expect("it has a name"), &path)?;
-        }
-        Kind::DeviceLink => {
-            remove(&path)?;
-            symlink("/dev/full", &path)?;
+            put_in_place(damaged.kind, &path, other)?;
         }
     }
     Ok(String::new())
+}
+
+fn truncate(path: &Path, random: &mut Random) -> io::Result<String> {
+    unlink(path)?;
+    let length = fs::metadata(path)?.len();
+    let left = random.next_u64() % length.max(1);
+    fs::File::options().write(true).open(path)?.set_len(left)?;
+    Ok(format!(" from {length} to {left} bytes"))
+}
+
+fn flip_bit(path: &Path, random: &mut Random) -> io::Result<String> {
+    unlink(path)?;
+    let mut bytes = fs::read(path)?;
+    if bytes.is_empty() {
+        return Ok(" (empty)".to_owned());
+    }
+    // A short run reads mostly the beginning of large files.
+    let end = match random.percent(50) {
+        true => bytes.len(),
+        false => bytes.len().min(20_000),
+    };
+    let (at, bit) = (random.below(end), random.below(8));
+    bytes[at] ^= 1 << bit;
+    fs::write(path, bytes)?;
+    Ok(format!(", bit {bit} of byte {at}"))
+}
+
+fn append(path: &Path, random: &mut Random) -> io::Result<()> {
+    unlink(path)?;
+    let bytes: Vec<u8> = (0..1 + random.below(64))
+        .map(|_| random.next_u64() as u8)
+        .collect();
+    fs::File::options()
+        .append(true)
+        .open(path)?
+        .write_all(&bytes)
+}
+
+/// Puts something else in the place of a file or folder that was removed.
+fn put_in_place(kind: Kind, path: &Path, other: impl Fn() -> PathBuf) -> io::Result<()> {
+    match kind {
+        Kind::Empty => fs::write(path, ""),
+        Kind::Replace if other().is_dir() => link_tree(&other(), path),
+        Kind::Replace => fs::copy(other(), path).map(drop),
+        Kind::Directory => fs::create_dir(path),
+        Kind::Pipe => {
+            let made = Command::new("mkfifo").arg(path).status()?;
+            match made.success() {
+                true => Ok(()),
+                false => Err(io::Error::other(format!("mkfifo: {made}"))),
+            }
+        }
+        Kind::DanglingLink => symlink("nowhere", path),
+        Kind::LinkLoop => symlink(path.file_name().expect("it has a name"), path),
+        Kind::DeviceLink => symlink("/dev/full", path),
+        Kind::Remove | Kind::Truncate | Kind::FlipBit | Kind::Append | Kind::Swap => Ok(()),
+    }
 }

@@ -275,65 +275,14 @@ impl<'t> Builder<'t> {
 
     fn one(&mut self, block: &Block, x: Tensor<'t>) -> Tensor<'t> {
         let dims = x.dims();
-        let (cx, last) = (self.cx, dims.len() - 1);
+        let last = dims.len() - 1;
         let features = dims[last];
         match block {
-            &Block::Conv {
-                features: outputs,
-                window,
-                stride,
-                same,
-            } => {
-                let weight = self.weight(
-                    &[window, window, features, outputs],
-                    window * window * features,
-                );
-                let padding = if same { Padding::Same } else { Padding::Valid };
-                let options = ConvOptions {
-                    strides: vec![stride; 2],
-                    padding,
-                    ..ConvOptions::default()
-                };
-                x.conv(weight, &options) + self.parameter(&[outputs], -0.5, 0.5)
+            Block::Conv { .. } => self.conv(block, x),
+            Block::GroupNorm { .. } | Block::LayerNorm | Block::RmsNorm | Block::BatchNorm => {
+                self.norm(block, x)
             }
             &Block::Dense { features } => self.dense(x, features),
-            &Block::GroupNorm { groups } => {
-                let (scale, bias) = self.scale_and_bias(features);
-                GroupNorm {
-                    scale,
-                    bias,
-                    groups,
-                    eps: 1e-5,
-                }
-                .forward(x)
-            }
-            Block::LayerNorm => {
-                let (scale, bias) = self.scale_and_bias(features);
-                LayerNorm {
-                    scale,
-                    bias: Some(bias),
-                    eps: 1e-5,
-                }
-                .forward(x)
-            }
-            Block::RmsNorm => RmsNorm {
-                scale: self.parameter(&[features], 0.5, 1.5),
-                eps: 1e-6,
-            }
-            .forward(x),
-            Block::BatchNorm => {
-                let (scale, bias) = self.scale_and_bias(features);
-                let zero = bias.zeros_like();
-                BatchNorm {
-                    scale,
-                    bias,
-                    mean: zero,
-                    variance: bias.ones_like(),
-                    momentum: 0.1,
-                    eps: 1e-5,
-                }
-                .forward(x)
-            }
             Block::Activation { name } => activation(name, x),
             &Block::MaxPool {
                 window,
@@ -350,70 +299,143 @@ impl<'t> Builder<'t> {
                 reduced(kind, x, &(1..last).collect::<Vec<_>>()).reshape([dims[0], features])
             }
             &Block::Centre { kind, dim } => x - reduced(kind, x, &[dim]),
-            &Block::Cumulative { kind, dim } => match kind {
-                Kind::Max => x.cummax(dim),
-                Kind::Min => x.cummin(dim),
-                Kind::LogSumExp => x.cumlogsumexp(dim),
-                _ => x.cumsum(dim) * (1.0 / (dims[dim] as f64).sqrt()),
-            },
+            &Block::Cumulative { kind, dim } => cumulative(kind, x, dim),
             &Block::Softmax { dim } => x.softmax(dim),
             &Block::LogSoftmax { dim } => x.log_softmax(dim),
             &Block::Sort { dim, descending } => x.sort(dim, descending),
             &Block::SortBy { dim } => {
                 let keys = x * self.parameter(&[features], -1.5, 1.5);
-                cx.sort_by(&[keys, x], dim, false)[1]
+                self.cx.sort_by(&[keys, x], dim, false)[1]
             }
             &Block::TopK { count, dim } => x.top_k(count, dim).0,
             &Block::Clamp { low, high } => x.clamp(low, high),
             Block::LearnedClamp => {
                 let bound = self.parameter(&[], 0.5, 1.5);
-                cx.push_one(Op::Clamp, &[-bound, x, bound])
+                self.cx.push_one(Op::Clamp, &[-bound, x, bound])
             }
             &Block::Maxout { features } => self.dense(x, features).maximum(self.dense(x, features)),
-            Block::Gate => {
-                let mean = if last > 1 {
-                    x.mean_keep((1..last).collect::<Vec<_>>())
-                } else {
-                    x
-                };
-                x * self.dense(mean, features).sigmoid()
-            }
-            &Block::Attention { heads, causal } => {
-                let [q, k, v] = [(); 3].map(|()| {
-                    self.dense(x, features)
-                        .reshape([dims[0], dims[1], heads, features / heads])
-                });
-                let mask = if causal { Mask::Causal } else { Mask::None };
-                let y = attention(q, k, v, mask, Dropout::new(0.0)).reshape(&dims);
-                self.dense(y, features)
-            }
+            Block::Gate => self.gate(x),
+            &Block::Attention { heads, causal } => self.attention(x, heads, causal),
             Block::Residual { blocks } => x + self.apply(blocks, x),
-            Block::Checkpoint { dots, blocks } => {
-                let given = self.parameters_of(blocks, x.ty(), None);
-                let remat = if *dots { Remat::SaveDots } else { Remat::Full };
-                cx.checkpoint_with(remat, || Leaf(self.apply_given(blocks, x, given)))
-                    .0
-            }
-            Block::Scan { length, blocks } => {
-                let stacked = self.parameters_of(blocks, x.ty(), Some(*length));
-                let xs: Vec<Leaf<Tensor<'t>>> = stacked.into_iter().map(Leaf).collect();
-                if xs.is_empty() {
-                    return cx
-                        .repeat(*length, Leaf(x), |_, Leaf(x)| {
-                            Leaf(self.apply_given(blocks, x, vec![]))
-                        })
-                        .0;
-                }
-                let body = |Leaf(x): Leaf<Tensor<'t>>, slices: Vec<Leaf<Tensor<'t>>>| {
-                    let given = slices.into_iter().map(|Leaf(slice)| slice).collect();
-                    (
-                        Leaf(self.apply_given(blocks, x, given)),
-                        halite_core::tree::Empty::new(),
-                    )
-                };
-                cx.scan(Leaf(x), xs, body).0.0
-            }
+            Block::Checkpoint { dots, blocks } => self.checkpoint(x, *dots, blocks),
+            Block::Scan { length, blocks } => self.scan(x, *length, blocks),
         }
+    }
+
+    fn conv(&mut self, block: &Block, x: Tensor<'t>) -> Tensor<'t> {
+        let &Block::Conv {
+            features,
+            window,
+            stride,
+            same,
+        } = block
+        else {
+            unreachable!("{block:?} is not a convolution")
+        };
+        let inputs = x.dims()[3];
+        let weight = self.weight(
+            &[window, window, inputs, features],
+            window * window * inputs,
+        );
+        let options = ConvOptions {
+            strides: vec![stride; 2],
+            padding: padding(same),
+            ..ConvOptions::default()
+        };
+        x.conv(weight, &options) + self.parameter(&[features], -0.5, 0.5)
+    }
+
+    fn norm(&mut self, block: &Block, x: Tensor<'t>) -> Tensor<'t> {
+        let features = x.dims()[x.rank() - 1];
+        if matches!(block, Block::RmsNorm) {
+            let scale = self.parameter(&[features], 0.5, 1.5);
+            return RmsNorm { scale, eps: 1e-6 }.forward(x);
+        }
+        let (scale, bias) = self.scale_and_bias(features);
+        let eps = 1e-5;
+        match block {
+            &Block::GroupNorm { groups } => GroupNorm {
+                scale,
+                bias,
+                groups,
+                eps,
+            }
+            .forward(x),
+            Block::LayerNorm => LayerNorm {
+                scale,
+                bias: Some(bias),
+                eps,
+            }
+            .forward(x),
+            Block::BatchNorm => BatchNorm {
+                scale,
+                bias,
+                mean: bias.zeros_like(),
+                variance: bias.ones_like(),
+                momentum: 0.1,
+                eps,
+            }
+            .forward(x),
+            other => unreachable!("{other:?} is not a norm"),
+        }
+    }
+
+    /// Squeeze and excitation: features are scaled by a function of their means.
+    fn gate(&mut self, x: Tensor<'t>) -> Tensor<'t> {
+        let last = x.rank() - 1;
+        let mean = if last > 1 {
+            x.mean_keep((1..last).collect::<Vec<_>>())
+        } else {
+            x
+        };
+        x * self.dense(mean, x.dims()[last]).sigmoid()
+    }
+
+    fn attention(&mut self, x: Tensor<'t>, heads: usize, causal: bool) -> Tensor<'t> {
+        let dims = x.dims();
+        let features = dims[2];
+        let [q, k, v] = [(); 3].map(|()| {
+            self.dense(x, features)
+                .reshape([dims[0], dims[1], heads, features / heads])
+        });
+        let mask = if causal { Mask::Causal } else { Mask::None };
+        let y = attention(q, k, v, mask, Dropout::new(0.0)).reshape(&dims);
+        self.dense(y, features)
+    }
+
+    fn checkpoint(&mut self, x: Tensor<'t>, dots: bool, blocks: &[Block]) -> Tensor<'t> {
+        let given = self.parameters_of(blocks, x.ty(), None);
+        let remat = if dots { Remat::SaveDots } else { Remat::Full };
+        let cx = self.cx;
+        let body = || Leaf(self.apply_given(blocks, x, given));
+        cx.checkpoint_with(remat, body).0
+    }
+
+    fn scan(&mut self, x: Tensor<'t>, length: usize, blocks: &[Block]) -> Tensor<'t> {
+        let stacked = self.parameters_of(blocks, x.ty(), Some(length));
+        let xs: Vec<Leaf<Tensor<'t>>> = stacked.into_iter().map(Leaf).collect();
+        let cx = self.cx;
+        if xs.is_empty() {
+            let body = |_, Leaf(x)| Leaf(self.apply_given(blocks, x, vec![]));
+            return cx.repeat(length, Leaf(x), body).0;
+        }
+        let body = |Leaf(x): Leaf<Tensor<'t>>, slices: Vec<Leaf<Tensor<'t>>>| {
+            let given = slices.into_iter().map(|Leaf(slice)| slice).collect();
+            (
+                Leaf(self.apply_given(blocks, x, given)),
+                halite_core::tree::Empty::new(),
+            )
+        };
+        cx.scan(Leaf(x), xs, body).0.0
+    }
+}
+
+fn cumulative(kind: Kind, x: Tensor<'_>, dim: usize) -> Tensor<'_> {
+    match kind {
+        Kind::Max => x.cummax(dim),
+        Kind::Min => x.cummin(dim),
+        Kind::LogSumExp => x.cumlogsumexp(dim),
+        _ => x.cumsum(dim) * (1.0 / (x.dims()[dim] as f64).sqrt()),
     }
 }
 
@@ -422,7 +444,7 @@ fn padding(same: bool) -> Padding {
 }
 
 fn reduced<'t>(kind: Kind, x: Tensor<'t>, dims: &[usize]) -> Tensor<'t> {
-    let kept = || {
+    let kept_dims = || {
         x.dims()
             .iter()
             .enumerate()
@@ -434,8 +456,8 @@ fn reduced<'t>(kind: Kind, x: Tensor<'t>, dims: &[usize]) -> Tensor<'t> {
         Kind::Mean => x.mean_keep(dims),
         Kind::Max => x.max_keep(dims),
         Kind::Min => x.min_keep(dims),
-        Kind::LogSumExp => x.logsumexp(dims).reshape(kept()),
-        Kind::ArgMax => x.arg_reduce(Extreme::Max, dims[0]).0.reshape(kept()),
+        Kind::LogSumExp => x.logsumexp(dims).reshape(kept_dims()),
+        Kind::ArgMax => x.arg_reduce(Extreme::Max, dims[0]).0.reshape(kept_dims()),
     }
 }
 

@@ -4,12 +4,13 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use halite_core::DType;
+use halite_tests::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{description::Network, in_parallel, run::Compiled};
+use crate::{description::Network, run::Compiled};
 
-/// How many networks are stored.
+/// Number of stored networks.
 const COUNT: usize = 32;
 
 /// Difference from JAX in `f64`, relative to the norm of the gradient by one input.
@@ -101,25 +102,21 @@ fn blocks(network: &Network) -> Vec<String> {
     names
 }
 
-/// What is different from JAX, if anything.
+/// Compares the loss, and the norm and a projection of each gradient, with JAX.
 fn compare(case: &Case) -> Result<(), String> {
     let seed = case.network.seed;
     let program = Compiled::of(&case.network, DType::F64).map_err(|error| error.to_string())?;
     let found = program
         .run(&program.point(seed))
         .map_err(|error| error.to_string())?;
-    let same = |what: String, found: f64, wanted: f64, size: f64| match (found - wanted).abs()
+    let same = |what: String, found: f64, expected: f64, size: f64| match (found - expected).abs()
         <= TOLERANCE * size
     {
         true => Ok(()),
-        false => Err(format!("{what} is {found:e}, JAX has {wanted:e}")),
+        false => Err(format!("{what} is {found:e}, JAX has {expected:e}")),
     };
-    same(
-        "the loss".into(),
-        found.loss,
-        case.jax.loss,
-        case.jax.loss.abs().max(1e-3),
-    )?;
+    let loss = case.jax.loss;
+    same("the loss".into(), found.loss, loss, loss.abs().max(1e-3))?;
     let directions = program.direction(seed);
     let directions: Vec<&Vec<f64>> = directions
         .iter()
@@ -134,39 +131,22 @@ fn compare(case: &Case) -> Result<(), String> {
             case.jax.gradients.len()
         ));
     }
-    let whole = case
-        .jax
-        .gradients
-        .iter()
-        .map(|(norm, _)| norm * norm)
-        .sum::<f64>()
-        .sqrt();
-    for (index, ((gradient, along), &(norm, projection))) in found
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let whole = norm(&mut case.jax.gradients.iter().map(|(norm, _)| *norm));
+    for (index, ((gradient, along), &(expected_norm, projection))) in found
         .gradients
         .iter()
         .zip(directions)
         .zip(&case.jax.gradients)
         .enumerate()
     {
-        let size = norm.max(1e-3 * whole);
-        let found_norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        same(
-            format!("the norm of gradient {index}"),
-            found_norm,
-            norm,
-            size,
-        )?;
-        let found_projection = gradient
-            .iter()
-            .zip(along)
-            .map(|(g, along)| g * along)
-            .sum::<f64>();
-        same(
-            format!("the projection of gradient {index}"),
-            found_projection,
-            projection,
-            size,
-        )?;
+        let size = expected_norm.max(1e-3 * whole);
+        let found = norm(&mut gradient.iter().copied());
+        let what = format!("the norm of gradient {index}");
+        same(what, found, expected_norm, size)?;
+        let found = gradient.iter().zip(along).map(|(g, along)| g * along).sum();
+        let what = format!("the projection of gradient {index}");
+        same(what, found, projection, size)?;
     }
     Ok(())
 }
@@ -178,15 +158,12 @@ fn stored_networks_agree_with_jax() {
     }
     let cases = stored();
     assert!(cases.len() >= 30, "{} networks are stored", cases.len());
-    let outcomes = in_parallel(cases.len() as u64, |index| compare(&cases[index as usize]));
-    let wrong: Vec<String> = outcomes
-        .into_iter()
-        .filter_map(|(index, outcome)| {
-            Some(format!(
-                "seed {}: {}",
-                cases[index as usize].network.seed,
-                outcome.err()?
-            ))
+    let outcomes = parallel::map(2, 0..cases.len() as u64, |index| {
+        compare(&cases[index as usize])
+    });
+    let wrong: Vec<String> = (cases.iter().zip(outcomes))
+        .filter_map(|(case, outcome)| {
+            Some(format!("seed {}: {}", case.network.seed, outcome.err()?))
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -9,20 +9,16 @@
 
 mod build;
 mod description;
+mod draw;
 mod golden;
 mod run;
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Instant,
-};
+use std::time::Instant;
+
+use halite_tests::parallel;
 
 use crate::{
-    description::{Block, Network},
+    description::{Block, Network, mix},
     run::{Evaluated, Variants, check},
 };
 
@@ -35,33 +31,6 @@ fn setting(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Results of `work` on the numbers below `count`, by two threads: compilers use one for a part of
-/// their time.
-fn in_parallel<R: Send>(count: u64, work: impl Fn(u64) -> R + Sync) -> BTreeMap<u64, R> {
-    let next = AtomicU64::new(0);
-    let results = Mutex::new(BTreeMap::new());
-    let worker = || {
-        loop {
-            let number = next.fetch_add(1, Relaxed);
-            if number >= count {
-                return;
-            }
-            let result = work(number);
-            results
-                .lock()
-                .expect("no work panics")
-                .insert(number, result);
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers = [scope.spawn(worker), scope.spawn(worker)];
-        workers
-            .into_iter()
-            .for_each(|worker| worker.join().expect("no work panics"));
-    });
-    results.into_inner().expect("no work panics")
-}
-
 #[test]
 fn random_networks_have_right_gradients() {
     let count = setting("HALITE_NETWORKS", 30);
@@ -72,20 +41,20 @@ fn random_networks_have_right_gradients() {
         mixed: (seed + one_in / 2).is_multiple_of(one_in),
     };
     let started = Instant::now();
-    let outcomes = in_parallel(count, |number| {
-        let seed = first + number;
+    // Compilers use one thread for a part of their time.
+    let outcomes = parallel::map(2, first..first + count, |seed| {
         let outcome = check(&Network::draw(seed), variants(seed));
         if let Err(reason) = &outcome {
             eprintln!("seed {seed}: {reason}");
         }
         outcome
     });
-    let passed = || outcomes.values().flatten();
+    let passed = || outcomes.iter().flatten();
     let (kinks, unusable) = (
         passed().filter(|passed| passed.kink).count(),
         passed().filter(|passed| passed.unusable).count(),
     );
-    let wrong = outcomes.values().filter(|outcome| outcome.is_err()).count();
+    let wrong = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     eprintln!(
         "{count} networks from seed {first}: {wrong} wrong, {kinks} beside a kink, {unusable} unusable, {:.0?}",
         started.elapsed()
@@ -98,11 +67,10 @@ fn random_networks_have_right_gradients() {
         unusable * 10 <= outcomes.len(),
         "{unusable} of {count} networks are flat or overflow"
     );
-    if let Some((number, reason)) = outcomes
-        .iter()
-        .find_map(|(number, outcome)| Some((number, outcome.as_ref().err()?)))
+    if let Some((seed, reason)) = (first..)
+        .zip(&outcomes)
+        .find_map(|(seed, outcome)| Some((seed, outcome.as_ref().err()?)))
     {
-        let seed = first + number;
         let attempts = setting("HALITE_NETWORKS_SHRINK", 30);
         let smallest =
             Network::draw(seed).shrink(attempts, |network| check(network, variants(seed)).is_err());
@@ -112,6 +80,19 @@ fn random_networks_have_right_gradients() {
              HALITE_NETWORKS=1, {reason}; made smaller:\n{text}"
         );
     }
+}
+
+#[test]
+fn seeds_of_found_bugs_stay_valid() {
+    let digest = (1..=200).fold(0, |digest, seed| {
+        let text = serde_json::to_string(&Network::draw(seed)).expect("plain data");
+        let bytes = text.bytes();
+        bytes.fold(digest, |digest, byte| mix(digest ^ u64::from(byte)))
+    });
+    assert_eq!(
+        digest, 0xa981_33c1_06f4_ffc5,
+        "the seeds draw other networks"
+    );
 }
 
 #[test]
