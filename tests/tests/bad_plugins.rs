@@ -272,6 +272,19 @@ fn rejected_plugin_may_be_replaced_at_its_path() {
     );
 }
 
+fn flip_bit_of(path: &Path, byte: u64) {
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut content = [0];
+    file.seek(SeekFrom::Start(byte)).unwrap();
+    file.read_exact(&mut content).unwrap();
+    file.seek(SeekFrom::Start(byte)).unwrap();
+    file.write_all(&[content[0] ^ 1]).unwrap();
+}
+
 #[test]
 fn installed_plugin_with_a_flipped_bit_is_not_used() {
     let plugin = &PLUGINS[0];
@@ -300,19 +313,7 @@ fn installed_plugin_with_a_flipped_bit_is_not_used() {
         "a copy is as valid"
     );
 
-    let mut file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(place.join(plugin.library.name))
-        .unwrap();
-    let at = SeekFrom::Start(plugin.library.size / 2);
-    let mut byte = [0];
-    file.seek(at).unwrap();
-    file.read_exact(&mut byte).unwrap();
-    file.seek(at).unwrap();
-    file.write_all(&[byte[0] ^ 1]).unwrap();
-    drop(file);
-
+    flip_bit_of(&place.join(plugin.library.name), plugin.library.size / 2);
     let State::Damaged(reason) = cache.state(&plugin.package, Check::Quick).unwrap() else {
         panic!("the damage is not detected")
     };
@@ -328,11 +329,8 @@ fn installed_plugin_with_a_flipped_bit_is_not_used() {
     };
     match search.find() {
         Err(error) => not_used(&error.to_string()),
-        Ok(located) => assert_eq!(
-            located.source,
-            Source::Python,
-            "another file with the right digest"
-        ),
+        // Another file with the right digest.
+        Ok(located) => assert_eq!(located.source, Source::Python),
     }
     if std::env::var_os("HALITE_CPU_PLUGIN").is_none() {
         let options = OpenOptions {
@@ -342,11 +340,7 @@ fn installed_plugin_with_a_flipped_bit_is_not_used() {
         };
         match Accelerator::cpu().open_with(&options, &mut Quiet) {
             Err(error) => not_used(&Error::to_string(&error)),
-            Ok(opened) => assert_eq!(
-                opened.located.source,
-                Source::Python,
-                "another file with the right digest"
-            ),
+            Ok(opened) => assert_eq!(opened.located.source, Source::Python),
         }
     }
 }

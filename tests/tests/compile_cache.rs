@@ -214,17 +214,8 @@ fn key_depends_on_everything_but_locations() {
     };
     assert!(!hits(&text(CODE), &plain));
     assert!(hits(&text(CODE), &plain));
-    assert!(
-        hits(
-            &text(
-                &CODE
-                    .replace(":10:", ":99:")
-                    .replace("model.rs", "other file.rs")
-            ),
-            &plain
-        ),
-        "a line was added"
-    );
+    let moved = CODE.replace(":10:", ":99:").replace("model.rs", "other.rs");
+    assert!(hits(&text(&moved), &plain), "a line was added");
     // Two operations with the same location.
     let joined = CODE
         .replace("#loc2)", "#loc1)")
@@ -232,26 +223,29 @@ fn key_depends_on_everything_but_locations() {
     assert!(hits(&text(&joined), &plain));
     assert!(hits(&text(CODE), &flag(false)), "the default of halite");
 
-    assert!(!hits(
-        &text(&CODE.replace("stablehlo.add", "stablehlo.multiply")),
-        &plain
-    ));
+    let multiplied = CODE.replace("stablehlo.add", "stablehlo.multiply");
+    assert!(!hits(&text(&multiplied), &plain));
     assert!(!hits(&text(CODE), &flag(true)));
-    assert!(!hits(
-        &text(CODE),
-        &CompileOptions {
-            devices: vec![DeviceId(5)],
-            ..plain.clone()
-        }
-    ));
+    let elsewhere = CompileOptions {
+        devices: vec![DeviceId(5)],
+        ..plain.clone()
+    };
+    assert!(!hits(&text(CODE), &elsewhere));
     let mut donated = text(&CODE.replace(
         "tensor<4xf32> loc(\"weights\")",
         "tensor<4xf32> {tf.aliasing_output = 0 : i32}",
     ));
     donated.signature.donated = vec![0];
     assert!(!hits(&donated, &plain));
+}
 
-    // Programs with a dump flag are compiled each time.
+#[test]
+fn program_with_a_dump_flag_is_not_cached() {
+    let directory = tempfile::tempdir().unwrap();
+    let client = client(directory.path());
+    client
+        .compile(&text(CODE), &CompileOptions::default())
+        .unwrap();
     let dumps = tempfile::tempdir().unwrap();
     let flag = (
         "xla_dump_to".to_owned(),
@@ -259,7 +253,7 @@ fn key_depends_on_everything_but_locations() {
     );
     let dumping = CompileOptions {
         flags: vec![flag],
-        ..plain
+        ..CompileOptions::default()
     };
     let before = client.counters().snapshot();
     client.compile(&text(CODE), &dumping).unwrap();

@@ -69,10 +69,10 @@ fn invalid_target_makes_the_loss_nan() {
 fn bf16_loss_is_summed_in_f32() {
     let results = eval(
         |_, given| {
-            let wide = cross_entropy(given[0], given[1]).value();
-            let narrow = cross_entropy(given[0].convert(DType::Bf16), given[1]).value();
+            let f32 = cross_entropy(given[0], given[1]).value();
+            let bf16 = cross_entropy(given[0].convert(DType::Bf16), given[1]).value();
             let huge = cross_entropy(given[0] * 1e30, given[1]).value();
-            vec![wide, narrow, huge]
+            vec![f32, bf16, huge]
         },
         &[
             host(&[0.5f32, -1.0, 2.0, 3.0], &[2, 2]),
@@ -191,7 +191,7 @@ fn model() -> Model<Param> {
 }
 
 #[test]
-fn frozen_leaves_are_not_updated() {
+fn frozen_leaves_have_no_slots() {
     let slots = optim::slots(&Adam::new(0.1), &model());
     assert_eq!(
         slots.paths(),
@@ -213,7 +213,10 @@ fn frozen_leaves_are_not_updated() {
     );
     let same = slots.rebuild(slots.leaves());
     assert_eq!(same.paths(), slots.paths());
+}
 
+#[test]
+fn frozen_leaves_are_not_updated() {
     let results = eval(
         |cx, _| {
             let params = first(cx, &model());
@@ -371,10 +374,10 @@ fn result_types_follow_the_input() {
 fn means_of_small_types_use_f32() {
     let results = eval(
         |_, given| {
-            let narrow = [DType::F16, DType::Bf16, DType::U8, DType::Bool]
+            let short = [DType::F16, DType::Bf16, DType::U8, DType::Bool]
                 .map(|dtype| given[0].convert(dtype));
-            let plain = narrow.iter().map(|&ones| Mean::of(ones));
-            let weighted = narrow.iter().map(|&ones| Mean::weighted(ones, ones));
+            let plain = short.iter().map(|&ones| Mean::of(ones));
+            let weighted = short.iter().map(|&ones| Mean::weighted(ones, ones));
             plain
                 .chain(weighted)
                 .flat_map(|mean| [mean.weight, mean.value()])

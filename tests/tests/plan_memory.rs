@@ -10,7 +10,7 @@ use halite::{
     prelude::*,
     train::{LowerOptions, Strategy, lower_step},
 };
-use halite_core::{Arg, CompileOptions, DeviceBuffer, HostBytes, Launch};
+use halite_core::{Arg, CompileOptions, DeviceBuffer, HostBytes, Launch, Program};
 
 /// A number of bytes in `/proc/self/status`.
 fn status(name: &str) -> u64 {
@@ -45,64 +45,61 @@ fn step_on_cpu_uses_the_planned_memory() {
         || Adam::new(1e-3),
     );
     let plan = plan(&target, task(), model(), optimizer(), &batch, &options).unwrap();
-    let said = plan.memory.unwrap();
+    let planned = plan.memory.unwrap();
 
     let step = lower_step(task(), model(), optimizer(), &batch, &options).unwrap();
     let client = Accelerator::cpu().open().unwrap();
-    let device = client.local_devices()[0];
     let loaded = client
         .compile(&step.program, &CompileOptions::default())
         .unwrap();
     drop(step.graph);
     let before = status("VmRSS");
-    let mut arguments: Vec<DeviceBuffer> = Vec::new();
-    for ty in &step.program.signature.inputs {
-        // Ones: pages of zeros that were never written take no memory.
-        let ones = vec![1u8; ty.bytes()];
-        let buffer = client
-            .upload(HostBytes::Borrowed(&ones), ty, device.into())
-            .unwrap();
-        buffer.ready().unwrap().pending("upload").wait().unwrap();
-        arguments.push(buffer);
-    }
+    let mut arguments: Vec<Option<DeviceBuffer>> = upload_ones(&client, &step.program)
+        .into_iter()
+        .map(Some)
+        .collect();
     let resident = status("VmRSS") - before;
-    let close = |measured: u64, said: u64| (0.8..1.25).contains(&(measured as f64 / said as f64));
-    assert!(
-        close(resident, said.arguments),
-        "arguments take {resident} bytes, the plan says {}",
-        said.arguments
-    );
+    check("arguments", resident, planned.arguments);
 
     // Resets the high-water mark.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let donated = &step.program.signature.donated;
-    let args = arguments.into_iter().enumerate();
-    let (moved, kept): (Vec<_>, Vec<_>) = args.partition(|(index, _)| donated.contains(index));
-    let mut row: Vec<(usize, Arg<'_, DeviceBuffer>)> = moved
-        .into_iter()
-        .map(|(index, buffer)| (index, Arg::Donate(buffer)))
-        .collect();
-    row.extend(
-        kept.iter()
-            .map(|(index, buffer)| (*index, Arg::Borrow(buffer))),
-    );
-    row.sort_by_key(|(index, _)| *index);
+    let args = arguments
+        .iter_mut()
+        .enumerate()
+        .map(|(index, buffer)| match buffer {
+            buffer if donated.contains(&index) => {
+                Arg::Donate(buffer.take().expect("it is taken once"))
+            }
+            buffer => Arg::Borrow(buffer.as_ref().expect("it is not donated")),
+        });
     let launched = loaded
         .launch(Launch {
-            args: vec![row.into_iter().map(|(_, arg)| arg).collect()],
+            args: vec![args.collect()],
         })
         .unwrap();
     for output in &launched.outputs[0] {
         output.ready().unwrap().pending("output").wait().unwrap();
     }
     let peak = status("VmHWM") - before;
-    assert!(
-        close(peak, said.peak),
-        "a step takes {peak} bytes at its peak, the plan says {}",
-        said.peak
-    );
-    println!(
-        "arguments {resident} of {}, peak {peak} of {} bytes",
-        said.arguments, said.peak
-    );
+    check("peak of a step", peak, planned.peak);
+}
+
+fn check(what: &str, measured: u64, planned: u64) {
+    println!("{what}: {measured} bytes, the plan says {planned}");
+    assert!((0.8..1.25).contains(&(measured as f64 / planned as f64)));
+}
+
+/// Arguments of a program. Ones: pages of zeros that were never written take no memory.
+fn upload_ones(client: &Client, program: &Program) -> Vec<DeviceBuffer> {
+    let upload = |ty: &TensorType| {
+        let ones = vec![1u8; ty.bytes()];
+        let device = client.local_devices()[0];
+        let buffer = client
+            .upload(HostBytes::Borrowed(&ones), ty, device.into())
+            .unwrap();
+        buffer.ready().unwrap().pending("upload").wait().unwrap();
+        buffer
+    };
+    program.signature.inputs.iter().map(upload).collect()
 }

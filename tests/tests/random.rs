@@ -37,53 +37,35 @@ fn random_numbers_match_jax() {
         &[],
     );
     // np.asarray(jax.random.split(key, 3)), and so on.
-    assert_eq!(
-        words(&results[0]),
-        [
-            1832780943, 270669613, 64467757, 2916123636, 2465931498, 255383827
-        ]
-    );
+    let split = [
+        1832780943, 270669613, 64467757, 2916123636, 2465931498, 255383827,
+    ];
+    assert_eq!(words(&results[0]), split);
     for folded in &results[1..4] {
         assert_eq!(words(folded), [2547012911, 1371500959]);
     }
-    assert_eq!(
-        words(&results[4]),
-        [
-            2098992034, 2919706841, 2646866425, 2409546199, 1935504149, 2516274904
-        ]
-    );
-    let bits = |array: &HostArray| {
-        floats(array)
-            .iter()
-            .map(|value| value.to_bits())
-            .collect::<Vec<_>>()
+    let random = [
+        2098992034, 2919706841, 2646866425, 2409546199, 1935504149, 2516274904,
+    ];
+    assert_eq!(words(&results[4]), random);
+    let bits = |array: &HostArray| -> Vec<u32> {
+        let values = floats(array).iter();
+        values.map(|value| value.to_bits()).collect()
     };
-    assert_eq!(
-        bits(&results[5]),
-        [0x3efa3824, 0x3f2e0730, 0x3f1dc3f8, 0x3f0f9ec0]
-    );
-    assert_eq!(
-        bits(&results[6]),
-        [
-            0xbce7df15, 0x3eef2be8, 0x3e976661, 0x3e1d3b24, 0xbdfe04eb, 0x3e5e211a
-        ]
-    );
+    let uniform = [0x3efa3824, 0x3f2e0730, 0x3f1dc3f8, 0x3f0f9ec0];
+    assert_eq!(bits(&results[5]), uniform);
+    let normal = [
+        0xbce7df15, 0x3eef2be8, 0x3e976661, 0x3e1d3b24, 0xbdfe04eb, 0x3e5e211a,
+    ];
+    assert_eq!(bits(&results[6]), normal);
     // JAX's compiler fuses the multiplication and addition of `uniform`, the plugin's does not.
-    for (&got, expected) in floats(&results[7])
-        .iter()
-        .zip([0xbcdd51b4, 0x3ee385e2, 0x3e905231, 0x3e160635])
-    {
-        let expected = f32::from_bits(expected);
+    let truncated = [0xbcdd51b4, 0x3ee385e2, 0x3e905231, 0x3e160635].map(f32::from_bits);
+    for (&got, expected) in floats(&results[7]).iter().zip(truncated) {
         assert!((got - expected).abs() <= 2e-7, "{got}, not {expected}");
     }
-    assert_eq!(
-        results[8].as_slice::<i32>().expect("it is s32"),
-        [94, 49, 76, -1, 84, 19]
-    );
-    assert_eq!(
-        results[9].as_slice::<i32>().expect("it is s32"),
-        [7, 4, 2, 5, 3, 6, 0, 1]
-    );
+    let integers = |index: usize| results[index].as_slice::<i32>().expect("it is s32");
+    assert_eq!(integers(8), [94, 49, 76, -1, 84, 19]);
+    assert_eq!(integers(9), [7, 4, 2, 5, 3, 6, 0, 1]);
 }
 
 #[test]
@@ -123,57 +105,54 @@ fn statistics(values: &[f32]) -> [f64; 4] {
     ]
 }
 
-#[test]
-fn initializers_have_the_right_moments() {
-    const DIMS: [usize; 2] = [300, 200];
-    // Initialiser, standard deviation, bounds.
-    let cases = [
+/// Standard deviation and bounds of each initializer, for 300 inputs and 200 outputs.
+fn moments() -> [(Init, f64, (f64, f64)); 12] {
+    let uniform = Init::Uniform {
+        low: -1.0,
+        high: 3.0,
+    };
+    let normal = Init::Normal {
+        mean: 2.0,
+        std: 0.5,
+    };
+    let truncated = Init::TruncatedNormal {
+        mean: 0.0,
+        std: 1.0,
+    };
+    // Of a variance over a number of inputs, outputs or both.
+    let deviation = |variance: f64, fan: f64| (variance / fan).sqrt();
+    [
         (Init::Zeros, 0.0, (0.0, 0.0)),
         (Init::Constant(0.25), 0.0, (0.25, 0.25)),
-        (
-            Init::Uniform {
-                low: -1.0,
-                high: 3.0,
-            },
-            4.0 / 12f64.sqrt(),
-            (-1.0, 3.0),
-        ),
-        (
-            Init::Normal {
-                mean: 2.0,
-                std: 0.5,
-            },
-            0.5,
-            (-2.0, 6.0),
-        ),
-        (
-            Init::TruncatedNormal {
-                mean: 0.0,
-                std: 1.0,
-            },
-            0.879_625_66,
-            (-2.0, 2.0),
-        ),
-        (Init::lecun_normal(), (1.0 / 300f64).sqrt(), (-0.132, 0.132)),
-        (Init::lecun_uniform(), (1.0 / 300f64).sqrt(), (-0.1, 0.1)),
-        (Init::glorot_normal(), (2.0 / 500f64).sqrt(), (-0.4, 0.4)),
+        (uniform, 4.0 / 12f64.sqrt(), (-1.0, 3.0)),
+        (normal, 0.5, (-2.0, 6.0)),
+        (truncated, 0.879_625_66, (-2.0, 2.0)),
+        (Init::lecun_normal(), deviation(1.0, 300.0), (-0.132, 0.132)),
+        (Init::lecun_uniform(), deviation(1.0, 300.0), (-0.1, 0.1)),
+        (Init::glorot_normal(), deviation(2.0, 500.0), (-0.4, 0.4)),
         (
             Init::glorot_uniform(),
-            (2.0 / 500f64).sqrt(),
+            deviation(2.0, 500.0),
             (-0.109_55, 0.109_55),
         ),
-        (Init::he_normal(), (2.0 / 300f64).sqrt(), (-0.5, 0.5)),
+        (Init::he_normal(), deviation(2.0, 300.0), (-0.5, 0.5)),
         (
             Init::he_uniform(),
-            (2.0 / 300f64).sqrt(),
+            deviation(2.0, 300.0),
             (-0.141_43, 0.141_43),
         ),
         (
             Init::torch_default(300),
-            (1.0 / 900f64).sqrt(),
+            deviation(1.0, 900.0),
             (-0.057_74, 0.057_74),
         ),
-    ];
+    ]
+}
+
+#[test]
+fn initializers_have_the_right_moments() {
+    const DIMS: [usize; 2] = [300, 200];
+    let cases = moments();
     let inits = cases.map(|(init, ..)| init);
     let results = eval(
         move |cx, _| {
@@ -335,34 +314,34 @@ fn all_float_types_can_be_drawn() {
 
 #[test]
 fn while_iterations_have_distinct_keys() {
-    const TURNS: usize = 6;
+    const ITERATIONS: usize = 6;
     let results = eval(
         |cx, _| {
             cx.set_mode(true, Some(rng::constant_key(cx, rng::key(8))));
             let before = cx.next_key().reshape([1, 2]);
-            let none = cx.full(0.0, &TensorType::new(DType::U32, [TURNS, 4]));
+            let none = cx.full(0.0, &TensorType::new(DType::U32, [ITERATIONS, 4]));
             let start = [Leaf(cx.scalar(0.0, DType::S32)), Leaf(none)];
             let [_, drawn] = cx.while_loop(
                 start,
                 // The condition's draw never exceeds the maximum.
-                |[turn, _]| {
+                |[iteration, _]| {
                     let drawn = rng::bits(cx.next_key(), [], DType::U32).le(f64::from(u32::MAX));
-                    turn.0.lt(TURNS as f64).and(drawn)
+                    iteration.0.lt(ITERATIONS as f64).and(drawn)
                 },
-                |[turn, drawn]| {
+                |[iteration, drawn]| {
                     let keys = cx.concat(&[cx.next_key(), cx.next_key()], 0);
                     let row = cx
-                        .iota(&TensorType::new(DType::S32, [TURNS, 4]), 0)
-                        .eq(turn.0);
+                        .iota(&TensorType::new(DType::S32, [ITERATIONS, 4]), 0)
+                        .eq(iteration.0);
                     [
-                        Leaf(turn.0 + 1.0),
-                        Leaf(row.select(keys.broadcast_to([TURNS, 4]), drawn.0)),
+                        Leaf(iteration.0 + 1.0),
+                        Leaf(row.select(keys.broadcast_to([ITERATIONS, 4]), drawn.0)),
                     ]
                 },
             );
             vec![
                 before,
-                drawn.0.reshape([2 * TURNS, 2]),
+                drawn.0.reshape([2 * ITERATIONS, 2]),
                 cx.next_key().reshape([1, 2]),
             ]
         },
@@ -372,5 +351,5 @@ fn while_iterations_have_distinct_keys() {
         .iter()
         .flat_map(|keys| words(keys).chunks(2))
         .collect();
-    assert_eq!(keys.len(), 2 * TURNS + 2, "{keys:?}");
+    assert_eq!(keys.len(), 2 * ITERATIONS + 2, "{keys:?}");
 }

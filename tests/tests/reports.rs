@@ -376,80 +376,56 @@ fn dump_has_graph_program_optimized_program_sizes() {
     );
 }
 
-#[test]
-fn trace_has_a_track_for_each_thread_of_a_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("trace.json");
-    let trace = ChromeTrace::create(&path).unwrap();
+/// Records a training run of ten steps and a program of its own.
+fn record_run(out: &Path, trace: &Path) {
+    let trace = ChromeTrace::create(trace).unwrap();
     // For all threads, so that the loader, the uploads and the checkpoint writer are recorded.
     tracing_subscriber::registry().with(trace.layer()).init();
     let client = client();
     let trainer = Trainer::builder(&client)
         .batch_size(64)
         .quiet(true)
-        .out(dir.path().join("run"))
+        .out(out)
         .build()
         .unwrap();
+    let (task, optimizer) = (Classify::<Cnn<()>>::new(), Adam::new(1e-3));
+    let (train, validation) = (digits(640), digits(100));
     trainer
-        .fit(
-            Classify::<Cnn<()>>::new(),
-            Cnn::new(10),
-            Adam::new(1e-3),
-            digits(640),
-            digits(100),
-        )
+        .fit(task, Cnn::new(10), optimizer, train, validation)
         .unwrap();
     // The trace of this program is recorded even if other tests have compiled theirs before.
-    loss(&client)
-        .run(&batch(&client, 3))
-        .unwrap()
-        .read()
-        .unwrap();
+    let loss = loss(&client).run(&batch(&client, 3)).unwrap();
+    loss.read().unwrap();
     trace.finish().unwrap();
+}
 
-    let events: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let id = |event: &serde_json::Value| ["pid", "tid"].map(|key| event[key].as_u64().unwrap());
-    let threads: HashMap<[u64; 2], &str> = (events.iter())
-        .filter(|event| event["name"] == "thread_name")
-        .map(|event| (id(event), event["args"]["name"].as_str().unwrap()))
-        .collect();
-    let on = |name: &str| -> Vec<&str> {
-        let named = events.iter().filter(|event| {
-            event["name"] == name && ["X", "b"].contains(&event["ph"].as_str().unwrap())
-        });
-        let mut on: Vec<&str> = named.map(|event| threads[&id(event)]).collect();
-        on.dedup();
-        on
-    };
-    let here = std::thread::current().name().unwrap().to_string();
-    for name in [
-        "trace",
-        "print",
-        "compile",
-        "step",
-        "launch",
-        "wait for data",
-        "validate",
-        "read",
+#[test]
+fn trace_has_a_track_for_each_thread_of_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json");
+    record_run(&dir.path().join("run"), &path);
+    let trace = Recorded::read(&path);
+    let current = std::thread::current();
+    let here = current.name().unwrap();
+    for (name, thread) in [
+        ("trace", here),
+        ("print", here),
+        ("compile", here),
+        ("step", here),
+        ("launch", here),
+        ("wait for data", here),
+        ("validate", here),
+        ("read", here),
+        ("upload", "halite-upload"),
+        ("checkpoint", "checkpoint writer"),
+        ("execute", "device 0"),
+        ("fetch", "device 0"),
     ] {
-        assert!(on(name).contains(&&*here), "{name} is on {:?}", on(name));
+        let threads = trace.threads_of(name);
+        assert!(threads.contains(&thread), "{name} is on {threads:?}");
     }
-    assert!(
-        on("upload").contains(&"halite-upload"),
-        "{:?}",
-        on("upload")
-    );
-    assert!(
-        on("checkpoint").contains(&"checkpoint writer"),
-        "{:?}",
-        on("checkpoint")
-    );
-    assert!(
-        on("execute").contains(&"device 0") && on("fetch").contains(&"device 0"),
-        "{threads:?}"
-    );
+    let mut events = trace.0.iter();
     let step = events
-        .iter()
         .find(|event| event["name"] == "launch" && event["args"]["program"] == "train step")
         .unwrap();
     assert!(
@@ -458,6 +434,30 @@ fn trace_has_a_track_for_each_thread_of_a_run() {
     );
     let is_last_step =
         |event: &serde_json::Value| event["name"] == "execute" && event["args"]["step"] == 10;
-    assert!(events.iter().any(is_last_step), "the run has 10 steps");
+    assert!(trace.0.iter().any(is_last_step), "the run has 10 steps");
     assert!(ChromeTrace::create(dir.path().join("none/trace.json")).is_err());
+}
+
+/// Events of a trace.
+struct Recorded(Vec<serde_json::Value>);
+
+impl Recorded {
+    fn read(path: &Path) -> Self {
+        Recorded(serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
+    }
+
+    /// Names of the threads with an event of this name.
+    fn threads_of(&self, name: &str) -> Vec<&str> {
+        let id = |event: &serde_json::Value| ["pid", "tid"].map(|key| event[key].as_u64().unwrap());
+        let threads: HashMap<[u64; 2], &str> = (self.0.iter())
+            .filter(|event| event["name"] == "thread_name")
+            .map(|event| (id(event), event["args"]["name"].as_str().unwrap()))
+            .collect();
+        let named = self.0.iter().filter(|event| {
+            event["name"] == name && ["X", "b"].contains(&event["ph"].as_str().unwrap())
+        });
+        let mut found: Vec<&str> = named.map(|event| threads[&id(event)]).collect();
+        found.dedup();
+        found
+    }
 }

@@ -1,7 +1,7 @@
-//! Arrays on meshes: how they get there and back, how they change their layout, collectives between
-//! them.
+//! Arrays on meshes: upload, read, resharding and collectives between devices.
 
 use std::{
+    fmt::Debug,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -44,7 +44,7 @@ fn upload(host: &HostArray, spec: &str) -> Array {
 }
 
 #[test]
-fn an_array_comes_back_as_it_went_by_every_spec() {
+fn upload_read_round_trip_preserves_bits() {
     let whole = counted(&[8, 16]);
     for spec in SPECS {
         let array = upload(&whole, spec);
@@ -116,7 +116,7 @@ fn upload_sends_each_device_only_its_shard() {
 }
 
 #[test]
-fn parts_are_where_they_belong() {
+fn array_is_built_from_parts() {
     let built = Array::from_parts(
         client(),
         &TensorType::new(DType::S32, [8, 16]),
@@ -137,9 +137,9 @@ fn parts_are_where_they_belong() {
 }
 
 #[test]
-fn an_array_can_lie_otherwise_also_on_other_devices() {
+fn reshard_moves_to_other_devices_too() {
     let whole = counted(&[8, 16]);
-    let turned = {
+    let reversed = {
         let devices = client().local_devices().into_iter().rev();
         Arc::new(halite_core::Mesh::new([("rows", 8)], devices).unwrap())
     };
@@ -153,15 +153,15 @@ fn an_array_can_lie_otherwise_also_on_other_devices() {
         let elsewhere = array
             .reshard(
                 client(),
-                &Sharding::new(&turned, PartitionSpec::first("rows")).unwrap(),
+                &Sharding::new(&reversed, PartitionSpec::first("rows")).unwrap(),
             )
             .unwrap();
         assert_eq!(elsewhere.read().unwrap(), whole);
         assert_eq!(
             elsewhere.shards()[0].placement().device,
-            turned.devices()[0]
+            reversed.devices()[0]
         );
-        assert_eq!(array.read().unwrap(), whole, "the old one is as it was");
+        assert_eq!(array.read().unwrap(), whole, "the original is unchanged");
     }
     let error = upload(&whole, "()")
         .reshard(client(), &sharding("(None, None, data)"))
@@ -170,7 +170,7 @@ fn an_array_can_lie_otherwise_also_on_other_devices() {
 }
 
 #[test]
-fn devices_send_parts_that_exist_without_the_host() {
+fn existing_shards_are_copied_between_devices() {
     let client = halite_core::Client::new(halite_core::Null::new(8)).measured();
     let mesh = |order: [u32; 8]| {
         Arc::new(
@@ -182,7 +182,7 @@ fn devices_send_parts_that_exist_without_the_host() {
         )
     };
     let sharding = |order, spec: &str| Sharding::new(&mesh(order), spec.parse().unwrap()).unwrap();
-    let (straight, turned) = ([0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0]);
+    let (straight, reversed) = ([0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0]);
     let array = Array::upload(
         &client,
         &counted(&[8, 16]),
@@ -191,7 +191,7 @@ fn devices_send_parts_that_exist_without_the_host() {
     .unwrap();
     let before = client.counters().snapshot();
     array
-        .reshard(&client, &sharding(turned, "(data, model)"))
+        .reshard(&client, &sharding(reversed, "(data, model)"))
         .unwrap();
     let after = client.counters().snapshot();
     assert_eq!(
@@ -209,24 +209,24 @@ fn devices_send_parts_that_exist_without_the_host() {
 fn plugin_reports_requested_output_shardings() {
     let whole = counted(&[8, 16]);
     for spec in SPECS {
-        let wanted: PartitionSpec = spec.parse().unwrap();
+        let requested: PartitionSpec = spec.parse().unwrap();
         let jit = Jit::<_, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + 1))
-            .output_specs(move |_, _| wanted.clone());
+            .output_specs(move |_, _| requested.clone());
         let output = jit.run(&upload(&whole, "(data)")).unwrap();
         assert_eq!(
             output.read().unwrap().as_slice::<i32>().unwrap()[127],
             128,
             "{spec}"
         );
-        let said = jit
+        let reported = jit
             .with_loaded(|loaded| loaded.output_shardings().unwrap())
             .unwrap();
-        assert_eq!(said, [Some(sharding(spec).hlo_sharding(2))], "{spec}");
+        assert_eq!(reported, [Some(sharding(spec).hlo_sharding(2))], "{spec}");
     }
 }
 
 #[test]
-fn an_output_that_lies_otherwise_is_named() {
+fn unexpected_output_sharding_is_named() {
     // Parts of one size over either axis: types alone do not tell.
     let mesh = mesh_of(&[("data", 2), ("model", 2)]);
     let (ty, spec) = (TensorType::new(DType::F32, [4]), |axis: &str| {
@@ -245,7 +245,7 @@ fn an_output_that_lies_otherwise_is_named() {
             name: None,
             spec: spec("data"),
         }],
-        ..Interface::new("asked for data")
+        ..Interface::new("over data")
     };
     let options = CompileOptions {
         devices: mesh.devices().to_vec(),
@@ -254,12 +254,12 @@ fn an_output_that_lies_otherwise_is_named() {
     let loaded = client()
         .compile(&program(&graph, &interface).unwrap(), &options)
         .unwrap();
-    let asked = |axis: &str| {
+    let requested = |axis: &str| {
         let sharding = Sharding::new(&mesh, PartitionSpec::first(axis)).unwrap();
         loaded.check_outputs([("loss", &ty, &sharding)])
     };
-    asked("data").unwrap();
-    let error = asked("model").unwrap_err();
+    requested("data").unwrap();
+    let error = requested("model").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
     assert_eq!(
         error.to_string(),
@@ -272,80 +272,41 @@ fn values<T: Element>(array: &Array) -> Vec<T> {
     array.read().unwrap().as_slice::<T>().unwrap().to_vec()
 }
 
+/// Checks the sharding and the values of a result.
+#[track_caller]
+fn gives<T: Element + PartialEq + Debug>(
+    result: halite_core::Result<Array>,
+    spec: &str,
+    expected: impl IntoIterator<Item = T>,
+) {
+    let result = result.unwrap();
+    assert_eq!(result.sharding().spec().to_string(), spec);
+    let expected: Vec<T> = expected.into_iter().collect();
+    assert_eq!(values::<T>(&result), expected);
+}
+
 #[test]
 fn array_collectives_match_host() {
     let across = ArrayCollectives::new(client(), &mesh());
     // Device (d, m) holds [[16 d + m, 16 d + m + 4, ..]].
     let x = upload(&counted(&[2, 16]), "(data, model)");
-    let sum = across.all_reduce(&x, ReduceOp::Sum, "data").unwrap();
-    assert_eq!(sum.sharding().spec().to_string(), "(None, model)");
-    assert_eq!(
-        values::<i32>(&sum),
-        (0..16).map(|i| 16 + 2 * i).collect::<Vec<_>>()
-    );
-    let both = across
-        .all_reduce(&x, ReduceOp::Max, ["data", "model"])
-        .unwrap();
-    assert_eq!(
-        (both.ty().dims(), values::<i32>(&both)),
-        (&[1usize, 4][..], vec![28, 29, 30, 31])
-    );
-    assert_eq!(
-        values::<i32>(&across.all_reduce(&x, ReduceOp::Or, "data").unwrap()),
-        (0..16).map(|i| i | (16 + i)).collect::<Vec<_>>()
-    );
+    let sums = || (0..16).map(|i| 16 + 2 * i);
+    let sum = across.all_reduce(&x, ReduceOp::Sum, "data");
+    gives(sum, "(None, model)", sums());
+    let both = across.all_reduce(&x, ReduceOp::Max, ["data", "model"]);
+    assert_eq!(both.as_ref().unwrap().ty().dims(), [1, 4]);
+    gives(both, "(None, None)", 28..32);
+    let bits = across.all_reduce(&x, ReduceOp::Or, "data");
+    gives(bits, "(None, model)", (0..16).map(|i| i | (16 + i)));
 
-    let gathered = across.all_gather(&x, 1, "model").unwrap();
-    assert_eq!(
-        (
-            gathered.sharding().spec().to_string().as_str(),
-            values::<i32>(&gathered)
-        ),
-        ("(data, None)", (0..32).collect())
-    );
-    let scattered = across.reduce_scatter(&x, ReduceOp::Sum, 1, "data").unwrap();
-    assert_eq!(
-        scattered.sharding().spec().to_string(),
-        "(None, (model, data))"
-    );
-    assert_eq!(
-        values::<i32>(&scattered),
-        (0..16).map(|i| 16 + 2 * i).collect::<Vec<_>>()
-    );
-
+    gives(across.all_gather(&x, 1, "model"), "(data, None)", 0..32);
+    let scattered = across.reduce_scatter(&x, ReduceOp::Sum, 1, "data");
+    gives(scattered, "(None, (model, data))", sums());
     let y = upload(&counted(&[8, 16]), "(None, model)");
-    let exchanged = across.all_to_all(&y, 0, 1, "model").unwrap();
-    assert_eq!(
-        (
-            exchanged.sharding().spec().to_string().as_str(),
-            values::<i32>(&exchanged)
-        ),
-        ("(model, None)", (0..128).collect())
-    );
-
-    let moved = across.collective_permute(&x, &[(0, 1)], "data").unwrap();
-    assert_eq!(
-        values::<i32>(&moved),
-        [vec![0; 16], (0..16).collect()].concat()
-    );
-
-    let mean = across
-        .all_reduce(
-            &upload(&host(&[1.0f32, 4.0], &[2]), "(data)"),
-            ReduceOp::Mean,
-            "data",
-        )
-        .unwrap();
-    assert_eq!(values::<f32>(&mean), [2.5]);
-    let mean = across
-        .reduce_scatter(
-            &upload(&host(&[1.0f32, 2.0, 3.0, 6.0], &[4]), "(data)"),
-            ReduceOp::Mean,
-            0,
-            "data",
-        )
-        .unwrap();
-    assert_eq!(values::<f32>(&mean), [2.0, 4.0]);
+    let exchanged = across.all_to_all(&y, 0, 1, "model");
+    gives(exchanged, "(model, None)", 0..128);
+    let moved = across.collective_permute(&x, &[(0, 1)], "data");
+    gives(moved, "(data, model)", [0; 16].into_iter().chain(0..16));
 
     let compiled = across.compiles();
     across.all_reduce(&x, ReduceOp::Sum, "data").unwrap();
@@ -353,7 +314,18 @@ fn array_collectives_match_host() {
 }
 
 #[test]
-fn a_broadcast_keeps_every_bit() {
+fn means_over_devices_match_host() {
+    let across = ArrayCollectives::new(client(), &mesh());
+    let x = upload(&host(&[1.0f32, 4.0], &[2]), "(data)");
+    let mean = across.all_reduce(&x, ReduceOp::Mean, "data").unwrap();
+    assert_eq!(values::<f32>(&mean), [2.5]);
+    let x = upload(&host(&[1.0f32, 2.0, 3.0, 6.0], &[4]), "(data)");
+    let mean = across.reduce_scatter(&x, ReduceOp::Mean, 0, "data");
+    assert_eq!(values::<f32>(&mean.unwrap()), [2.0, 4.0]);
+}
+
+#[test]
+fn broadcast_preserves_every_bit() {
     let across = ArrayCollectives::new(client(), &mesh());
     let odd = [
         f32::from_bits(0x7fc0_1234),
@@ -417,73 +389,77 @@ fn reshard_by_program_avoids_the_host() {
     }
 }
 
+#[track_caller]
+fn refused(result: halite_core::Result<Array>, parts: &[&str]) {
+    let error = result.unwrap_err().to_string();
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+}
+
 #[test]
-fn collectives_say_what_does_not_fit() {
+fn collectives_reject_unfit_arguments() {
     let across = ArrayCollectives::new(client(), &mesh());
     let x = upload(&counted(&[2, 16]), "(data, model)");
-    #[track_caller]
-    fn told(result: halite_core::Result<Array>, words: &[&str]) {
-        let error = result.unwrap_err().to_string();
-        assert!(words.iter().all(|word| error.contains(word)), "{error}");
-    }
-    told(
+    refused(
         across.all_reduce(&x, ReduceOp::Sum, "rows"),
         &["all_reduce: unknown axis `rows`", "mesh(data=2, model=4)"],
     );
-    told(
+    refused(
         across.all_reduce(&x, ReduceOp::Sum, ["data", "data"]),
         &["arrays.rs", "axis `data` appears twice"],
     );
-    told(
+    refused(
         across.all_reduce(&x, ReduceOp::Mean, "data"),
         &["arrays.rs", "s32", "takes floats"],
     );
-    told(
+    refused(
         across.all_gather(&x, 2, "data"),
         &["arrays.rs", "dimension 2 of s32[1, 4]"],
     );
-    told(
+    refused(
         across.reduce_scatter(&x, ReduceOp::Sum, 0, "model"),
         &[
             "arrays.rs",
             "dimension 0 of s32[1, 4] is 1, not a multiple of the 4",
         ],
     );
-    told(
+    refused(
         across.all_to_all(&x, 9, 0, "model"),
         &["arrays.rs", "split dimension 9"],
     );
-    told(
-        across.collective_permute(&upload(&counted(&[4]), "()"), &[(0, 1)], "data"),
-        &["arrays.rs", "the same along `data`"],
-    );
-    told(
+    refused(
         across.collective_permute(&x, &[(0, 2)], "data"),
         &["arrays.rs", "member 2", "group of 2"],
     );
-    told(
+    refused(
         across.broadcast(&x, 4, "model"),
         &["root 4 is out of range", "have 4 devices"],
     );
-    told(
+}
+
+#[test]
+fn collectives_reject_unfit_shardings() {
+    let across = ArrayCollectives::new(client(), &mesh());
+    let x = upload(&counted(&[2, 16]), "(data, model)");
+    refused(
         across.reshard(&x, &"(model)".parse().unwrap()),
         &["dimension 0 of s32[2, 16] is split 4 ways"],
     );
+    let replicated = upload(&counted(&[4]), "()");
+    refused(
+        across.collective_permute(&replicated, &[(0, 1)], "data"),
+        &["arrays.rs", "the same along `data`"],
+    );
     let other = mesh_of(&[("data", 2)]);
-    let elsewhere = Array::upload(
-        client(),
-        &counted(&[2]),
-        &Sharding::new(&other, PartitionSpec::first("data")).unwrap(),
-    )
-    .unwrap();
-    told(
+    let sharding = Sharding::new(&other, PartitionSpec::first("data")).unwrap();
+    let elsewhere = Array::upload(client(), &counted(&[2]), &sharding).unwrap();
+    refused(
         across.all_reduce(&elsewhere, ReduceOp::Sum, "data"),
         &["is on mesh(data=2)", "mesh(data=2, model=4)"],
     );
 }
 
 #[test]
-fn a_barrier_names_the_devices_that_are_late() {
+fn barrier_names_late_devices() {
     let mesh = mesh();
     let across = ArrayCollectives::new(client(), &mesh);
     across.barrier("warm up", Duration::from_secs(60)).unwrap();
@@ -491,18 +467,18 @@ fn a_barrier_names_the_devices_that_are_late() {
     across.barrier("warm", Duration::from_secs(60)).unwrap();
     // Long for those who have nothing else to do, also on a busy machine.
     let patience = (20 * started.elapsed()).as_millis().max(300) as u64;
-    // Device 5 alone has much to do, for ten times as long; the others are not kept by it.
+    // Only device 5 has much to do, for ten times as long; the others do not wait for it.
     let late = mesh.devices()[5];
     let busy =
-        Jit::<_, [Leaf<()>; 2], Leaf<()>>::function(client(), |cx, [Leaf(x), Leaf(turns)]| {
-            let first = [Leaf(x), Leaf(turns)];
+        Jit::<_, [Leaf<()>; 2], Leaf<()>>::function(client(), |cx, [Leaf(x), Leaf(iterations)]| {
+            let first = [Leaf(x), Leaf(iterations)];
             cx.while_loop(
                 first,
                 |[_, Leaf(left)]| left.gt(0),
                 |[Leaf(x), Leaf(left)]| [Leaf(x.matmul(x).tanh()), Leaf(left - 1)],
             )[0]
         });
-    let queue = |turns: i32| {
+    let queue = |iterations: i32| {
         let upload = |host: &HostArray| {
             Array::upload(client(), host, &Sharding::single(late))
                 .map(Leaf)
@@ -510,16 +486,17 @@ fn a_barrier_names_the_devices_that_are_late() {
         };
         busy.run(&[
             upload(&HostArray::zeros(TensorType::new(DType::F32, [128, 128]))),
-            upload(&HostArray::scalar(turns)),
+            upload(&HostArray::scalar(iterations)),
         ])
         .unwrap()
     };
     queue(1).wait().unwrap();
     let started = Instant::now();
     queue(200).wait().unwrap();
-    let turn = started.elapsed() / 200;
-    let result =
-        queue((Duration::from_millis(10 * patience).as_nanos() / turn.as_nanos().max(1)) as i32);
+    let iteration = started.elapsed() / 200;
+    let result = queue(
+        (Duration::from_millis(10 * patience).as_nanos() / iteration.as_nanos().max(1)) as i32,
+    );
     let patience = Duration::from_millis(patience);
     let error = across.barrier("epoch 3", patience).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);

@@ -56,21 +56,21 @@ fn check(
             .map(|(seed, dims)| (waves(dims, seed), whole()))
             .collect::<Vec<_>>(),
     );
-    let wanted = [vec![golden.loss]].into_iter().chain(golden.gradients);
-    for (i, (given, wanted)) in given.iter().zip(wanted).enumerate() {
+    let expected = [vec![golden.loss]].into_iter().chain(golden.gradients);
+    for (i, (given, expected)) in given.iter().zip(expected).enumerate() {
         let given = given.as_slice::<f64>().unwrap();
-        assert_eq!(given.len(), wanted.len(), "{name}, result {i}");
-        for (given, wanted) in given.iter().zip(&wanted) {
+        assert_eq!(given.len(), expected.len(), "{name}, result {i}");
+        for (given, expected) in given.iter().zip(&expected) {
             assert!(
-                (given - wanted).abs() <= 1e-11 * wanted.abs().max(1.0),
-                "{name}, result {i}: {given}, JAX {wanted}"
+                (given - expected).abs() <= 1e-11 * expected.abs().max(1.0),
+                "{name}, result {i}: {given}, JAX {expected}"
             );
         }
     }
 }
 
 #[test]
-fn a_step_in_parts_is_that_of_jax() {
+fn sharded_step_matches_jax() {
     check(
         "layers",
         &["(data)", "(None, model)", "(model)", "(data)"],
@@ -90,7 +90,7 @@ fn a_step_in_parts_is_that_of_jax() {
 }
 
 #[test]
-fn collectives_are_those_of_jax() {
+fn collectives_match_jax() {
     check(
         "collectives",
         &["(data, model)", "(model)", "()", "()"],

@@ -19,7 +19,8 @@ impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 
 {
 }
 
-/// The derivative of `local`, on noise of `dims` that lies by `in_specs`, is what is measured.
+/// Compares the gradient of `local`, on noise of `dims` sharded by `in_specs`, with finite
+/// differences.
 #[track_caller]
 fn check(
     name: &str,
@@ -81,7 +82,7 @@ fn blocks() -> PartitionSpec {
 }
 
 #[test]
-fn collectives_go_back_over_axes() {
+fn collectives_are_differentiated_over_axes() {
     let one = |name: &str, local: fn(Tensor<'_>) -> Tensor<'_>| {
         check(
             name,
@@ -147,7 +148,7 @@ fn replicated_input_gradient_sums_over_devices() {
 }
 
 #[test]
-fn tensors_from_outside_are_whole_on_every_device() {
+fn captured_tensors_are_replicated() {
     let all = [
         noise(1, &[8], -1.0, 1.0),
         noise(2, &[], -1.0, 1.0),
@@ -190,7 +191,7 @@ fn some_axes_manual() {
 }
 
 #[test]
-fn a_step_in_parts_has_the_gradients_of_the_step() {
+fn sharded_step_has_the_same_gradients() {
     // Two layers, the first cut by columns and the second by rows over `model`, the batch over
     // `data`.
     fn loss<'t>(x: &[Tensor<'t>], hidden: impl FnOnce(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {

@@ -1,5 +1,5 @@
 //! Code for one device of a mesh, on the real CPU plugin with eight devices: values against what
-//! each device would do by hand, gradients against finite differences in f64.
+//! each device computes, gradients against finite differences in f64.
 
 mod arrays;
 mod golden;

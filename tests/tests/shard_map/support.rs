@@ -34,7 +34,7 @@ pub(crate) fn whole() -> PartitionSpec {
     PartitionSpec::replicated()
 }
 
-/// The results of `function` on a mesh, on inputs that lie as their specs say.
+/// The results of `function` on a mesh, on inputs that are sharded by their specs.
 pub(crate) fn try_run(
     mesh: &Arc<Mesh>,
     function: impl Function,

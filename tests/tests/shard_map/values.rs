@@ -3,11 +3,11 @@
 use halite_core::{DType, HostArray, Mesh};
 use halite_ir::Reduction;
 use halite_nn::{Manual, Over, Tensor, Trace};
-use halite_tests::eval::{host, noise};
+use halite_tests::eval::{eval, host, noise};
 
 use crate::support::*;
 
-/// What one device holds: `[rows, columns]`.
+/// The part of an array on one device: `[rows, columns]`.
 #[derive(Clone, Debug, PartialEq)]
 struct Part(Vec<Vec<f64>>);
 
@@ -94,7 +94,7 @@ fn groups(mesh: &Mesh, axes: &[&str]) -> Vec<(Vec<usize>, usize)> {
         .collect()
 }
 
-/// What every device holds, one below the other.
+/// The parts of all devices, one below the other.
 fn stacked(parts: &[Part]) -> Vec<f64> {
     parts
         .iter()
@@ -114,74 +114,63 @@ fn floats(array: &HostArray) -> Vec<f64> {
     }
 }
 
-/// `collective` on parts of `[16, 32]` noise, over `over`, is `expected` of each group and place in
-/// it.
+/// The parts of `[16, 32]` values on the devices of [`mesh`].
+fn parts(mesh: &Mesh, values: &[f64]) -> Vec<Part> {
+    let part = |device| {
+        let (row, column) = (
+            8 * mesh.coordinate(device, "data"),
+            8 * mesh.coordinate(device, "model"),
+        );
+        let rows = row..row + 8;
+        let values = |row| values[32 * row + column..][..8].to_vec();
+        Part(rows.map(values).collect())
+    };
+    (0..mesh.size()).map(part).collect()
+}
+
+/// Checks `collective` over `over` on parts of `[16, 32]` noise of this type; `expected` is a
+/// function of each group and the place in it.
 fn check(
     over: &'static [&'static str],
-    integers: bool,
+    dtype: DType,
     collective: impl for<'t> Fn(&'t Trace, Tensor<'t>, Over) -> Tensor<'t> + Send + Sync + 'static,
     expected: impl Fn(&[&Part], usize) -> Part,
 ) {
     let mesh = mesh();
     let dims = [16, 32];
-    let mut values = floats(&noise(1, &dims, -9.0, 9.0));
-    let input = if integers {
-        values.iter_mut().for_each(|value| *value = value.round());
-        host(
-            &values.iter().map(|&value| value as i32).collect::<Vec<_>>(),
-            &dims,
-        )
-    } else {
-        host(&values, &dims)
+    let mut input = noise(1, &dims, -9.0, 9.0);
+    if dtype == DType::S32 {
+        let rounded = floats(&input).into_iter().map(|value| value.round() as i32);
+        input = host(&rounded.collect::<Vec<_>>(), &dims);
+    }
+    let parts = parts(&mesh, &floats(&input));
+    let on_device = |(group, place): &(Vec<usize>, usize)| {
+        let group: Vec<&Part> = group.iter().map(|&device| &parts[device]).collect();
+        expected(&group, *place)
     };
-    let parts: Vec<Part> = (0..mesh.size())
-        .map(|device| {
-            let (row, column) = (
-                mesh.coordinate(device, "data"),
-                mesh.coordinate(device, "model"),
-            );
-            Part(
-                (8 * row..8 * row + 8)
-                    .map(|i| values[32 * i + 8 * column..32 * i + 8 * column + 8].to_vec())
-                    .collect(),
-            )
-        })
-        .collect();
-    let wanted: Vec<Part> = groups(&mesh, over)
-        .iter()
-        .map(|(group, place)| {
-            expected(
-                &group
-                    .iter()
-                    .map(|&device| &parts[device])
-                    .collect::<Vec<_>>(),
-                *place,
-            )
-        })
-        .collect();
-    let split = spec(&[&["data"], &["model"]]);
+    let expected: Vec<Part> = groups(&mesh, over).iter().map(on_device).collect();
+    let split = || spec(&[&["data"], &["model"]]);
+    let gathered = spec(&[&["data", "model"]]);
+    let on = mesh.clone();
     let results = run(
         &mesh,
-        {
-            let mesh = mesh.clone();
-            move |cx, x| {
-                cx.shard_map(
-                    &mesh,
-                    x,
-                    &[spec(&[&["data"], &["model"]])],
-                    &[spec(&[&["data", "model"]])],
-                    |parts| vec![collective(cx, parts[0], over.into())],
-                )
-            }
+        move |cx, x| {
+            cx.shard_map(
+                &on,
+                x,
+                &[split()],
+                std::slice::from_ref(&gathered),
+                |parts| vec![collective(cx, parts[0], over.into())],
+            )
         },
-        &[(input, split)],
+        &[(input, split())],
     );
-    let (given, wanted) = (floats(&results[0]), stacked(&wanted));
-    assert_eq!(given.len(), wanted.len(), "over {over:?}");
-    for (i, (given, wanted)) in given.iter().zip(&wanted).enumerate() {
+    let (results, expected) = (floats(&results[0]), stacked(&expected));
+    assert_eq!(results.len(), expected.len(), "over {over:?}");
+    for (i, (result, expected)) in results.iter().zip(&expected).enumerate() {
         assert!(
-            (given - wanted).abs() <= 1e-12 * wanted.abs().max(1.0),
-            "over {over:?}, element {i}: {given}, by hand {wanted}"
+            (result - expected).abs() <= 1e-12 * expected.abs().max(1.0),
+            "over {over:?}, element {i}: {result}, expected {expected}"
         );
     }
 }
@@ -193,107 +182,79 @@ const OVERS: [&[&str]; 4] = [
     &["model", "data"],
 ];
 
+fn check_reduction(over: &'static [&'static str], dtype: DType, kind: Reduction) {
+    check(
+        over,
+        dtype,
+        move |_, x, over| x.all_reduce(kind, over),
+        move |group, _| Part::reduced(group, kind),
+    );
+}
+
+/// Checks a reduction of `bool`: which elements are larger than `bound`, as 0 and 1.
+fn check_bools(over: &'static [&'static str], bound: i32, kind: Reduction) {
+    check(
+        over,
+        DType::S32,
+        move |_, x, over| x.gt(bound).all_reduce(kind, over).convert(DType::S32),
+        move |group, _| {
+            let larger = |part: &&Part| part.map(|x| f64::from(u8::from(x > bound.into())));
+            let larger: Vec<Part> = group.iter().map(larger).collect();
+            Part::reduced(&larger.iter().collect::<Vec<_>>(), kind)
+        },
+    );
+}
+
 #[test]
 fn reductions_over_axes() {
     use Reduction::*;
     for over in OVERS {
         for kind in [Sum, Product, Min, Max] {
-            check(
-                over,
-                false,
-                move |_, x, over| x.all_reduce(kind, over),
-                move |group, _| Part::reduced(group, kind),
-            );
+            check_reduction(over, DType::F64, kind);
         }
         for kind in [Sum, And, Or] {
-            check(
-                over,
-                true,
-                move |_, x, over| x.all_reduce(kind, over),
-                move |group, _| Part::reduced(group, kind),
-            );
+            check_reduction(over, DType::S32, kind);
         }
-        check(
-            over,
-            true,
-            |_, x, over| x.gt(-6).all_reduce(And, over).convert(DType::S32),
-            |group, _| {
-                let positive: Vec<Part> = group
-                    .iter()
-                    .map(|part| part.map(|x| f64::from(u8::from(x > -6.0))))
-                    .collect();
-                Part::reduced(&positive.iter().collect::<Vec<_>>(), Min)
-            },
-        );
-        check(
-            over,
-            true,
-            |_, x, over| x.gt(6).all_reduce(Or, over).convert(DType::S32),
-            |group, _| {
-                let positive: Vec<Part> = group
-                    .iter()
-                    .map(|part| part.map(|x| f64::from(u8::from(x > 6.0))))
-                    .collect();
-                Part::reduced(&positive.iter().collect::<Vec<_>>(), Max)
-            },
-        );
+        check_bools(over, -6, And);
+        check_bools(over, 6, Or);
         let mean =
             |group: &[&Part], _: usize| Part::reduced(group, Sum).map(|x| x / group.len() as f64);
-        check(over, false, |_, x, over| x.all_reduce_mean(over), mean);
+        check(over, DType::F64, |_, x, over| x.all_reduce_mean(over), mean);
     }
 }
 
+fn check_scatter(over: &'static [&'static str], dtype: DType, kind: Reduction, dim: usize) {
+    check(
+        over,
+        dtype,
+        move |_, x, over| x.reduce_scatter(kind, dim, over),
+        move |group, place| Part::reduced(group, kind).cut(dim, group.len(), place),
+    );
+}
+
 #[test]
-fn gathers_and_scatters_over_axes() {
-    for over in OVERS {
-        for dim in [0, 1] {
-            check(
-                over,
-                false,
-                move |_, x, over| x.all_gather(dim, over),
-                move |group, _| Part::gathered(group, dim),
-            );
-            let sum = move |group: &[&Part], place: usize| {
-                Part::reduced(group, Reduction::Sum).cut(dim, group.len(), place)
-            };
-            check(
-                over,
-                false,
-                move |_, x, over| x.reduce_scatter(Reduction::Sum, dim, over),
-                sum,
-            );
-            let max = move |group: &[&Part], place: usize| {
-                Part::reduced(group, Reduction::Max).cut(dim, group.len(), place)
-            };
-            check(
-                over,
-                false,
-                move |_, x, over| x.reduce_scatter(Reduction::Max, dim, over),
-                max,
-            );
-            let or = move |group: &[&Part], place: usize| {
-                Part::reduced(group, Reduction::Or).cut(dim, group.len(), place)
-            };
-            check(
-                over,
-                true,
-                move |_, x, over| x.reduce_scatter(Reduction::Or, dim, over),
-                or,
-            );
-            let exchanged = move |group: &[&Part], place: usize| {
-                let cuts: Vec<Part> = group
-                    .iter()
-                    .map(|part| part.cut(dim, group.len(), place))
-                    .collect();
-                Part::gathered(&cuts.iter().collect::<Vec<_>>(), 1 - dim)
-            };
-            check(
-                over,
-                false,
-                move |_, x, over| x.all_to_all(dim, 1 - dim, over),
-                exchanged,
-            );
-        }
+fn gathers_or_scatters_over_axes() {
+    for (over, dim) in OVERS.into_iter().flat_map(|over| [(over, 0), (over, 1)]) {
+        check(
+            over,
+            DType::F64,
+            move |_, x, over| x.all_gather(dim, over),
+            move |group, _| Part::gathered(group, dim),
+        );
+        check_scatter(over, DType::F64, Reduction::Sum, dim);
+        check_scatter(over, DType::F64, Reduction::Max, dim);
+        check_scatter(over, DType::S32, Reduction::Or, dim);
+        let exchanged = move |group: &[&Part], place: usize| {
+            let cut = |part: &&Part| part.cut(dim, group.len(), place);
+            let cuts: Vec<Part> = group.iter().map(cut).collect();
+            Part::gathered(&cuts.iter().collect::<Vec<_>>(), 1 - dim)
+        };
+        check(
+            over,
+            DType::F64,
+            move |_, x, over| x.all_to_all(dim, 1 - dim, over),
+            exchanged,
+        );
     }
 }
 
@@ -312,14 +273,14 @@ fn permute_pairs_are_group_members() {
         };
         check(
             over,
-            false,
+            DType::F64,
             move |_, x, pairs| x.collective_permute(forward(over), pairs),
             moved,
         );
         let place = |_: &[&Part], place: usize| Part(vec![vec![place as f64; 8]; 8]);
         check(
             over,
-            true,
+            DType::S32,
             |cx, x, over| x.zeros_like() + cx.axis_index(over),
             place,
         );
@@ -376,10 +337,18 @@ fn product<'t>(cx: &'t Trace, over: impl Into<Manual>, x: &[Tensor<'t>]) -> Vec<
     )
 }
 
+/// Checks that the first results differ only by rounding.
+#[track_caller]
+fn close(results: &[HostArray], expected: &[HostArray], what: &str) {
+    let pairs = floats(&results[0]).into_iter().zip(floats(&expected[0]));
+    let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(largest < 1e-12, "{what}: {largest}");
+}
+
 #[test]
-fn a_product_in_parts_is_the_product() {
+fn sharded_matmul_matches_one_device() {
     let (x, w) = (noise(1, &[8, 16], -1.0, 1.0), noise(2, &[16, 6], -1.0, 1.0));
-    let wanted = halite_tests::eval::eval(|_, x| vec![x[0].matmul(x[1])], &[x.clone(), w.clone()]);
+    let expected = eval(|_, x| vec![x[0].matmul(x[1])], &[x.clone(), w.clone()]);
     for axes in [
         [("data", 2), ("model", 4)],
         [("data", 1), ("model", 8)],
@@ -388,24 +357,9 @@ fn a_product_in_parts_is_the_product() {
     ] {
         let mesh = mesh_of(&axes);
         let inputs = [(x.clone(), whole()), (w.clone(), whole())];
-        let given = run(
-            &mesh,
-            {
-                let mesh = mesh.clone();
-                move |cx, x| product(cx, &mesh, x)
-            },
-            &inputs,
-        );
-        let (given, wanted) = (
-            given[0].as_slice::<f64>().unwrap(),
-            wanted[0].as_slice::<f64>().unwrap(),
-        );
-        let worst = given
-            .iter()
-            .zip(wanted)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f64::max);
-        assert!(worst < 1e-12, "{axes:?}: {worst}");
+        let on = mesh.clone();
+        let results = run(&mesh, move |cx, x| product(cx, &on, x), &inputs);
+        close(&results, &expected, &format!("{axes:?}"));
     }
 }
 
@@ -413,38 +367,22 @@ fn a_product_in_parts_is_the_product() {
 fn automatic_axes_are_partitioned_by_the_compiler() {
     let mesh = mesh();
     let (x, w) = (noise(1, &[8, 16], -1.0, 1.0), noise(2, &[16, 6], -1.0, 1.0));
-    let wanted = halite_tests::eval::eval(
-        |_, x| vec![x[0].matmul(x[1]).tanh()],
-        &[x.clone(), w.clone()],
-    );
-    let given = run(
+    let inputs = [x.clone(), w.clone()];
+    let expected = eval(|_, x| vec![x[0].matmul(x[1]).tanh()], &inputs);
+    let on = mesh.clone();
+    let results = run(
         &mesh,
-        {
-            let mesh = mesh.clone();
-            move |cx, x| {
-                let manual = Manual::over(&mesh).only(["model"]);
-                cx.shard_map(
-                    manual,
-                    x,
-                    &[spec(&[&[], &["model"]]), spec(&[&["model"]])],
-                    &[whole()],
-                    |x| vec![x[0].matmul(x[1]).all_reduce(Reduction::Sum, "model").tanh()],
-                )
-            }
+        move |cx, x| {
+            let manual = Manual::over(&on).only(["model"]);
+            let specs = [spec(&[&[], &["model"]]), spec(&[&["model"]])];
+            cx.shard_map(manual, x, &specs, &[whole()], |x| {
+                vec![x[0].matmul(x[1]).all_reduce(Reduction::Sum, "model").tanh()]
+            })
         },
         &[
             (x, spec(&[&["data"], &["model"]])),
             (w, spec(&[&["model"]])),
         ],
     );
-    let (given, wanted) = (
-        given[0].as_slice::<f64>().unwrap(),
-        wanted[0].as_slice::<f64>().unwrap(),
-    );
-    let worst = given
-        .iter()
-        .zip(wanted)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f64::max);
-    assert!(worst < 1e-12, "{worst}");
+    close(&results, &expected, "`model` is manual");
 }
