@@ -151,6 +151,38 @@ type Batch = (Leaf<()>, Leaf<()>);
 /// A training step as a compiled function from a state and a batch to the next state and the loss.
 pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
 
+/// The step of a model with the mean cross-entropy of a batch as its loss.
+fn step<M: Forward, O: Optimizer>(client: &Client, model: M::Of<Param>, optimizer: O) -> Step<M, O>
+where
+    M::Of<Param>: Send + Sync,
+{
+    Step::<M, O>::new(
+        client,
+        move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
+            let State {
+                model: params,
+                slots,
+                step,
+                key,
+                scale,
+            } = state;
+            let loss = cross_entropy(M::logits(&params, x), y).value();
+            let gradients = grad(loss, &params);
+            let (params, slots) =
+                optim::update(&optimizer, cx, step, &model, params, gradients, slots);
+            let next = State {
+                model: params,
+                slots,
+                step: step + 1,
+                key,
+                scale,
+            };
+            (next, Leaf(loss))
+        },
+    )
+    .named("step")
+}
+
 /// A model that is trained repeatedly on one batch.
 pub struct Bare<M: Forward, O: Optimizer> {
     /// The compiled step.
@@ -219,34 +251,7 @@ where
             },
         )
         .output_specs(move |path, _| specs[path].clone());
-        let step = Step::<M, O>::new(
-            client,
-            move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
-                let State {
-                    model: params,
-                    slots,
-                    step,
-                    key,
-                    scale,
-                } = state;
-                let loss = cross_entropy(M::logits(&params, x), y).value();
-                let gradients = grad(loss, &params);
-                let (params, slots) =
-                    optim::update(&optimizer, cx, step, &model, params, gradients, slots);
-                (
-                    State {
-                        model: params,
-                        slots,
-                        step: step + 1,
-                        key,
-                        scale,
-                    },
-                    Leaf(loss),
-                )
-            },
-        )
-        .named("step")
-        .axis_roles(strategy.axis_roles(mesh));
+        let step = step::<M, O>(client, model, optimizer).axis_roles(strategy.axis_roles(mesh));
         let key = Array::upload(
             client,
             &HostArray::from_slice(&rng::key(0), [2])?,

@@ -39,13 +39,8 @@ fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
     let client = Accelerator::cpu().open()?;
     let mlp = |batch: usize| {
         let (x, y) = (data(&[batch, 784]), labels([batch], 10));
-        Bare::<Mlp<()>, _>::new(
-            &client,
-            Mlp::new(&[784, 512, 512, 10]),
-            Adam::new(1e-3),
-            &x,
-            &y,
-        )
+        let model = Mlp::new(&[784, 512, 512, 10]);
+        Bare::<Mlp<()>, _>::new(&client, model, Adam::new(1e-3), &x, &y)
     };
     match workload {
         "w1" => serve(mlp(128)?.precision(precision)),
@@ -74,15 +69,10 @@ fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
             .vocab_size(65)
             .context_length(256);
             let (x, y) = (labels([16, 256], 65), labels([16, 256], 65));
+            let model = Transformer::new(&config)?;
             serve(
-                Bare::<Transformer<()>, _>::new(
-                    &client,
-                    Transformer::new(&config)?,
-                    Adam::new(3e-4),
-                    &x,
-                    &y,
-                )?
-                .precision(precision),
+                Bare::<Transformer<()>, _>::new(&client, model, Adam::new(3e-4), &x, &y)?
+                    .precision(precision),
             )
         }
         "w6" => {
@@ -94,7 +84,7 @@ fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
         }
         other => Err(halite::Error::invalid(
             "peer",
-            format!("workload `{other}`; want w1, w2, w4, w6, mlp256 or block"),
+            format!("unknown workload `{other}`; expected one of w1, w2, w4, w6, mlp256 or block"),
         )),
     }
 }

@@ -53,7 +53,7 @@ impl Options {
             };
             let number = |text: String| {
                 text.parse::<f64>()
-                    .map_err(|_| invalid(format!("`{text}` is no number")))
+                    .map_err(|_| invalid(format!("`{text}` is not a number")))
             };
             match argument.as_str() {
                 "--policy" => options.policy = value()?.parse()?,
@@ -113,7 +113,7 @@ fn run(options: &Options) -> Result<()> {
             "block256" => compare(workload, options, &client, block(256))?,
             other => {
                 return Err(invalid(format!(
-                    "there is no workload `{other}`; there are mlp128, mlp256, block128, block256"
+                    "unknown workload `{other}`; expected one of mlp128, mlp256, block128, block256"
                 )));
             }
         }
@@ -132,8 +132,8 @@ where
 {
     let mut exact = bare(client)?;
     let mut again = bare(client)?;
-    let mut narrow = bare(client)?.precision(options.policy);
-    for bare in [&mut exact, &mut again, &mut narrow] {
+    let mut rounded = bare(client)?.precision(options.policy);
+    for bare in [&mut exact, &mut again, &mut rounded] {
         time(bare, 2)?;
     }
     let steps = ((options.seconds / time(&mut exact, 4)?).ceil() as usize).max(1);
@@ -141,9 +141,9 @@ where
     for round in 0..options.rounds {
         // Each is first in a third of the rounds.
         let mut taken = [0.0; 3];
-        for turn in 0..3 {
-            let which = (round + turn) % 3;
-            taken[which] = time([&mut exact, &mut again, &mut narrow][which], steps)?;
+        for place in 0..3 {
+            let which = (round + place) % 3;
+            taken[which] = time([&mut exact, &mut again, &mut rounded][which], steps)?;
         }
         of_exact.push(taken[0]);
         of_narrow.push(taken[2]);
