@@ -411,14 +411,14 @@ fn scan_text_is_independent_of_depth() {
 
 #[test]
 fn more_rematerialization_uses_less_memory() {
-    let [kept, full, dots] = SCANNED.map(|run| measured(16, 32, 256, run));
+    let [saved, full, dots] = SCANNED.map(|run| measured(16, 32, 256, run));
     println!(
         "bytes: {:?}",
-        [&kept, &full, &dots].map(|costs| costs.memory.temporary)
+        [&saved, &full, &dots].map(|costs| costs.memory.temporary)
     );
     println!(
         "seconds: {:?}",
-        [&kept, &full, &dots].map(|costs| costs.seconds)
+        [&saved, &full, &dots].map(|costs| costs.seconds)
     );
     assert!(
         full.memory.temporary < dots.memory.temporary,
@@ -427,12 +427,12 @@ fn more_rematerialization_uses_less_memory() {
         dots.memory
     );
     assert!(
-        dots.memory.temporary < kept.memory.temporary,
+        dots.memory.temporary < saved.memory.temporary,
         "{:?}, {:?}",
         dots.memory,
-        kept.memory
+        saved.memory
     );
-    // What goes into each layer is kept, `f32[256, 32]`, and little more than one layer's work.
+    // The input of each layer is saved, `f32[256, 32]`, and little more than one layer's work.
     let inputs = 16 * 256 * 32 * 4;
     assert!(
         full.memory.temporary < 3 * inputs,

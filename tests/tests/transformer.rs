@@ -148,7 +148,7 @@ fn narrowed(policy: DTypePolicy, remat: Option<Option<Remat>>) -> Graph {
 #[test]
 fn scan_residuals_are_in_the_compute_dtype() {
     // The scan over blocks carries one value; one that draws first weights carries none.
-    let kept = |policy, remat| -> Vec<TensorType> {
+    let residuals = |policy, remat| -> Vec<TensorType> {
         let graph = narrowed(policy, Some(remat));
         let is_forward = |node: &&Node| {
             matches!(
@@ -170,7 +170,7 @@ fn scan_residuals_are_in_the_compute_dtype() {
             .map(|&result| graph.ty(result).clone())
             .collect()
     };
-    let full = kept(DTypePolicy::BF16_MIXED, Some(Remat::Full));
+    let full = residuals(DTypePolicy::BF16_MIXED, Some(Remat::Full));
     assert_eq!(
         full,
         [TensorType::new(DType::Bf16, [3, 2, 8, 16])],
@@ -178,7 +178,7 @@ fn scan_residuals_are_in_the_compute_dtype() {
     );
     for remat in [None, Some(Remat::SaveDots)] {
         let bytes = |policy| {
-            kept(policy, remat)
+            residuals(policy, remat)
                 .iter()
                 .map(TensorType::bytes)
                 .sum::<usize>()

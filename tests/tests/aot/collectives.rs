@@ -186,9 +186,9 @@ fn compiled_program_has_each_shard_map_collective() {
 
 #[test]
 fn program_of_all_collectives_keeps_all() {
-    let mut wanted = Found::new();
+    let mut expected = Found::new();
     for &(_, _, kind, group, kib) in EACH {
-        let (count, bytes) = wanted.entry((kind, group)).or_default();
+        let (count, bytes) = expected.entry((kind, group)).or_default();
         *count += 1;
         *bytes += kib * KIB;
     }
@@ -203,12 +203,12 @@ fn program_of_all_collectives_keeps_all() {
         let found = found(&target, &program);
         // XLA combines collectives of one kind over the same devices, for instance gathers for
         // GPUs; the bytes stay the same.
-        assert!(found.keys().eq(wanted.keys()), "{name}: {found:?}");
+        assert!(found.keys().eq(expected.keys()), "{name}: {found:?}");
         for (what, (count, bytes)) in found {
-            let (most, wanted) = wanted[&what];
+            let (most, expected) = expected[&what];
             assert!(
-                (1..=most).contains(&count) && bytes == wanted,
-                "{name}: {what:?}: {count} x, {bytes} bytes, not {most} x, {wanted}"
+                (1..=most).contains(&count) && bytes == expected,
+                "{name}: {what:?}: {count} x, {bytes} bytes, not {most} x, {expected}"
             );
         }
     }

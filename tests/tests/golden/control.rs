@@ -60,7 +60,7 @@ functions! {
     optimization_barrier(g) g.x().optimization_barrier() * 2;
     repeat(g) {
         let start = Leaf(g.cx.eye(2, DType::F32));
-        g.cx.repeat(5, start, |turn, Leaf(y)| Leaf(y.matmul(g.x()) + turn.convert(DType::F32))).0
+        g.cx.repeat(5, start, |iteration, Leaf(y)| Leaf(y.matmul(g.x()) + iteration.convert(DType::F32))).0
     };
     repeat_nested(g) {
         let start = Leaf(g.cx.scalar(0.0, DType::S32));
@@ -87,12 +87,12 @@ functions! {
         y
     };
     checkpoint_in_scan(g) {
-        let turns = ScanOptions { length: Some(4), reverse: false };
+        let iterations = ScanOptions { length: Some(4), reverse: false };
         let start = (Leaf(g.input("x")), Leaf(g.cx.scalar(0.0, DType::S32)));
         let w = g.input("w");
-        let ((Leaf(y), _), Leaf(means)) = g.cx.scan_with(turns, start, Empty::new(), |(Leaf(y), Leaf(turn)), _| {
-            let Leaf(next) = g.cx.checkpoint(|| Leaf((y.matmul(w).sin() + turn.convert(DType::F32)).tanh()));
-            ((Leaf(next), Leaf(turn + 1)), Leaf(next.mean_all()))
+        let ((Leaf(y), _), Leaf(means)) = g.cx.scan_with(iterations, start, Empty::new(), |(Leaf(y), Leaf(iteration)), _| {
+            let Leaf(next) = g.cx.checkpoint(|| Leaf((y.matmul(w).sin() + iteration.convert(DType::F32)).tanh()));
+            ((Leaf(next), Leaf(iteration + 1)), Leaf(next.mean_all()))
         });
         (y, means)
     };
@@ -101,9 +101,9 @@ functions! {
         let x = g.x();
         let start = (Leaf(x), Leaf(g.cx.scalar(0.0, DType::S32)));
         let far = |(Leaf(root), _): &(Leaf<Tensor<'t>>, Leaf<Tensor<'t>>)| (*root * *root - x).abs().max([0]).gt(1e-3);
-        let (Leaf(root), Leaf(turns)) = g.cx.while_loop(start, far, |(Leaf(root), Leaf(turns))| {
-            (Leaf((root + x / root) * 0.5), Leaf(turns + 1))
+        let (Leaf(root), Leaf(iterations)) = g.cx.while_loop(start, far, |(Leaf(root), Leaf(iterations))| {
+            (Leaf((root + x / root) * 0.5), Leaf(iterations + 1))
         });
-        (root, turns)
+        (root, iterations)
     };
 }

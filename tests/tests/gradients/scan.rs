@@ -64,13 +64,13 @@ fn scan_gradient_equals_unrolled_gradient() {
                     unreachable!()
                 };
                 let mut states = vec![None; 5];
-                for turn in if reverse {
+                for iteration in if reverse {
                     [4, 3, 2, 1, 0]
                 } else {
                     [0, 1, 2, 3, 4]
                 } {
-                    h = (xs.index(0, turn).matmul(w) + h.matmul(u) + b).tanh();
-                    states[turn] = Some(h.reshape([1, 2, 4]));
+                    h = (xs.index(0, iteration).matmul(w) + h.matmul(u) + b).tanh();
+                    states[iteration] = Some(h.reshape([1, 2, 4]));
                 }
                 let states: Vec<_> = states.into_iter().flatten().collect();
                 let unrolled = slopes(&[h, cx.concat(&states, 0)], x);
@@ -98,7 +98,7 @@ fn carried_integers_have_no_gradient() {
         .with(&[host::<i32>(&[2], &[])])
         .check("mixed", |cx, x| {
             let (a, b, n) = (x[0], x[1], x[2]);
-            // `c` is wanted only because of what the first turn makes it.
+            // `c` has a gradient only through the first iteration.
             let init = (
                 Leaf(n),
                 Leaf(cx.full(1.0, &TensorType::new(DType::F64, [3]))),
@@ -123,7 +123,7 @@ fn carried_integers_have_no_gradient() {
 
 #[test]
 fn the_first_carried_value_alone_has_a_gradient() {
-    // What a turn leaves to the next is cut off, but the first turn's is not.
+    // The gradient stops between iterations, but not before the first.
     let results = eval(
         |cx, x| {
             let (Leaf(last), Leaf(ys)) = cx.scan_with(

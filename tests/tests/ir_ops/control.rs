@@ -32,7 +32,7 @@ fn repeat(
 }
 
 #[test]
-fn a_loop_carries_some_values_and_sees_others() {
+fn loop_body_uses_carried_values_besides_invariant_ones() {
     let x = TensorType::new(DType::F32, [2]);
     let op = repeat(&x, |graph, x, _| {
         push(graph, Op::Binary(Binary::Add), &[x, x])
@@ -51,7 +51,7 @@ fn a_loop_carries_some_values_and_sees_others() {
 
 #[test]
 fn nested_regions_see_outer_values() {
-    // Each turn of the outer loop, the inner one adds n to x, n times.
+    // In each iteration of the outer loop, the inner one adds n to x, n times.
     let x = s32();
     let inner = repeat(&x, |graph, x, n| {
         push(graph, Op::Binary(Binary::Add), &[x, n])

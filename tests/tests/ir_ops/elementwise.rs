@@ -100,7 +100,7 @@ fn unary_operations_take_every_float_type() {
 }
 
 #[test]
-fn unary_operations_on_integers_and_bools() {
+fn unary_operations_on_integers_or_bools() {
     let s = host(&[-128i8, -1, 0, 1, 127], &[5]);
     gives(
         Op::Unary(Unary::Abs),
@@ -187,7 +187,7 @@ fn binary_operations_on_floats_are_their_formulas() {
 }
 
 #[test]
-fn binary_operations_on_integers_and_bools() {
+fn binary_operations_on_integers_or_bools() {
     let (x, y) = (
         host(&[-7i32, 7, 6, i32::MIN], &[4]),
         host(&[2i32, -2, 3, 1], &[4]),
@@ -249,7 +249,7 @@ fn binary_operations_on_integers_and_bools() {
 }
 
 #[test]
-fn comparisons_know_nan_sign_and_unsignedness() {
+fn comparisons_of_nan_signed_zero_unsigned() {
     let all = [
         Comparison::Eq,
         Comparison::Ne,
@@ -301,7 +301,7 @@ fn comparisons_know_nan_sign_and_unsignedness() {
 }
 
 #[test]
-fn select_and_clamp_take_scalars_and_tensors() {
+fn select_or_clamp_by_scalars_or_tensors() {
     let (a, b) = (host(&[1i16, 2, 3], &[3]), host(&[-1i16, -2, -3], &[3]));
     gives(
         Op::Select,

@@ -127,9 +127,9 @@ fn clipping_norm_ignores_frozen_parameters() {
         |cx, given| {
             let frozen = Param::new([1], Init::Zeros).frozen();
             let model = (Leaf(Param::new([2], Init::Zeros)), Leaf(frozen));
-            let ((Leaf(scaled), Leaf(kept)), norm) =
+            let ((Leaf(scaled), Leaf(unscaled)), norm) =
                 clip_global_norm(cx, &model, (Leaf(given[0]), Leaf(given[1])), 2.5);
-            vec![norm, scaled, kept]
+            vec![norm, scaled, unscaled]
         },
         &[
             HostArray::from_slice(&[3.0, 4.0], [2]).unwrap(),
