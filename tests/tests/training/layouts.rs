@@ -517,8 +517,10 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
     for (trainer, expected) in cases {
         assert_eq!(error(trainer), expected);
     }
+}
 
-    // Errors that depend on the model.
+#[test]
+fn indivisible_parameter_is_rejected_with_the_numbers() {
     let strategy = Strategy::data_parallel()
         .and(Strategy::tensor_parallel())
         .rule("out.weight", "None, model")

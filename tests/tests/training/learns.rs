@@ -115,16 +115,20 @@ fn running_statistics_are_saved() {
         .filter(|name| name.starts_with("slots."))
         .collect();
     assert_eq!(slots.len(), 2 * 6, "{slots:?}");
+}
 
-    // Other statistics would give other scores: evaluation uses them and does not change them.
-    let mut without = fitted.model;
-    let scores = trainer.validate(Arms, &without, spirals(303)).unwrap();
-    let sharding = without.norm.mean.sharding().clone();
+#[test]
+fn evaluation_uses_running_statistics() {
+    let trainer = trainer().epochs(1).batch_size(30).build().unwrap();
+    let optimizer = AdamW::new(1e-2);
+    let (train, validation) = (spirals(60), spirals(30));
+    let fitted = trainer.fit(Arms, Net::new(), optimizer, train, validation);
+    let mut model = fitted.unwrap().model;
+    let scores = |model: &Net<Array>| trainer.validate(Arms, model, spirals(303)).unwrap();
+    let before = scores(&model);
+    let sharding = model.norm.mean.sharding().clone();
     let shifted = HostArray::from_slice(&[5.0f32; 32], [32]).unwrap();
-    without.norm.mean = Array::upload(client(), &shifted, &sharding).unwrap();
-    assert_ne!(
-        trainer.validate(Arms, &without, spirals(303)).unwrap(),
-        scores
-    );
-    assert_eq!(fetched(&without.norm.mean), shifted);
+    model.norm.mean = Array::upload(client(), &shifted, &sharding).unwrap();
+    assert_ne!(scores(&model), before);
+    assert_eq!(fetched(&model.norm.mean), shifted, "they do not change");
 }

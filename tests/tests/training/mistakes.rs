@@ -10,8 +10,7 @@ use halite::{
 
 use crate::support::{client, error_of, in_memory, trainer};
 
-/// A dataset that describes itself and cannot be read: nothing is read before all mistakes are
-/// told.
+/// A dataset that cannot be read, only described: mistakes are reported before any sample is read.
 struct Described(Vec<Field>);
 
 impl Described {

@@ -1,5 +1,5 @@
-//! The same model under every policy of element types: what it learns, what devices hold, what is
-//! written in f32.
+//! One model under every precision policy: results, storage on devices, and operations that stay in
+//! f32.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,14 +9,13 @@ use halite::{
     prelude::*,
     train::{
         LowerOptions, Strategy, TrainerBuilder,
-        checkpoint::CheckpointStore,
         loggers::{CsvLog, Split},
         lower_step,
     },
 };
 use halite_core::LossScale;
 
-use crate::support::{Arms, Net, client, digits, error_of, spirals, trainer, values};
+use crate::support::{Arms, Net, client, digits, error_of, latest, spirals, trainer, values};
 
 fn mlp() -> Mlp<Param> {
     Mlp::new(&[28 * 28, 128, 10])
@@ -126,11 +125,7 @@ fn devices_store_parameters_in_the_policys_dtype() {
     }
     assert_eq!(whole.report.precision, "bf16");
     // A checkpoint has the declared dtypes, and a resumed run is bit-identical.
-    let saved = CheckpointStore::open(dir.path().join("checkpoints"), 2)
-        .unwrap()
-        .latest()
-        .unwrap()
-        .unwrap();
+    let saved = latest(dir.path()).unwrap();
     assert!(
         saved
             .arrays()
@@ -151,20 +146,14 @@ fn devices_store_parameters_in_the_policys_dtype() {
     let parts = fit(build().out(parts.path()).resume(true)).unwrap();
     assert_eq!(values(&parts.model), values(&whole.model));
     // Inference uses the policy of its own trainer.
-    let exact = trainer()
-        .batch_size(30)
-        .build()
-        .unwrap()
-        .validate(Arms, &whole.model, spirals(60))
-        .unwrap();
-    let narrow = build()
-        .build()
-        .unwrap()
-        .validate(Arms, &whole.model, spirals(60))
-        .unwrap();
+    let scores = |builder: TrainerBuilder| {
+        let trainer = builder.build().unwrap();
+        trainer.validate(Arms, &whole.model, spirals(60)).unwrap()
+    };
+    let [f32, bf16] = [trainer().batch_size(30), build()].map(scores);
     assert!(
-        exact != narrow && (exact[0].1 - narrow[0].1).abs() < 0.05,
-        "{exact:?} {narrow:?}"
+        f32 != bf16 && (f32[0].1 - bf16[0].1).abs() < 0.05,
+        "{f32:?} {bf16:?}"
     );
 }
 
@@ -216,11 +205,7 @@ fn overflowing_step_changes_nothing() {
     let losses = metric(many.1.path(), "loss");
     assert!(losses[99] < 0.5 * losses[0], "{losses:?}");
     // The factor is part of a checkpoint.
-    let saved = CheckpointStore::open(many.1.path().join("checkpoints"), 2)
-        .unwrap()
-        .latest()
-        .unwrap()
-        .unwrap();
+    let saved = latest(many.1.path()).unwrap();
     let types: Vec<String> = saved
         .arrays()
         .map(|(path, array)| format!("{path} {}", array.ty()))
@@ -266,9 +251,9 @@ fn matmuls_round_operands_but_accumulate_in_f32() {
         };
         (0..8 * 16).map(|i| at(i / 16, i % 16)).collect()
     };
-    let furthest = |got: &[f32], wanted: &[f64]| {
+    let furthest = |got: &[f32], expected: &[f64]| {
         got.iter()
-            .zip(wanted)
+            .zip(expected)
             .map(|(a, b)| (f64::from(*a) - b).abs())
             .fold(0.0, f64::max)
     };
@@ -364,13 +349,17 @@ fn sensitive_operations_stay_in_f32() {
             assert!(!lines.is_empty() && fine, "{op} under {policy}: {lines:#?}");
         }
         for (path, spec) in &step.inputs {
-            let kept = path.starts_with("model.")
+            let is_stored = path.starts_with("model.")
                 && !path.contains("norm.mean")
                 && !path.contains("norm.variance");
-            let narrow = kept && policy == DTypePolicy::USE_BF16;
+            let is_bf16 = is_stored && policy == DTypePolicy::USE_BF16;
             assert_eq!(
                 spec.stored,
-                if narrow { DType::Bf16 } else { spec.ty.dtype() },
+                if is_bf16 {
+                    DType::Bf16
+                } else {
+                    spec.ty.dtype()
+                },
                 "{path}"
             );
         }

@@ -1,13 +1,27 @@
-//! A transformer learns a text, and writes it.
+//! A transformer that learns a text and generates it.
 
 use halite::{
     data::text::{TokenWindows, Tokenizer, books},
     fetch::{Cache, Quiet},
     models::{LanguageModel, Sampling, generate},
     prelude::*,
+    train::Fitted,
 };
 
 use crate::support::{client, trainer};
+
+fn fitted(
+    trainer: &Trainer,
+    config: &TransformerConfig,
+    learning_rate: f64,
+    [train, validation]: [TokenWindows; 2],
+) -> Fitted<LanguageModel> {
+    let optimizer = AdamW::new(learning_rate).decay(LanguageModel::decay());
+    let model = Transformer::new(config).unwrap();
+    trainer
+        .fit(LanguageModel, model, optimizer, train, validation)
+        .unwrap()
+}
 
 #[test]
 fn small_transformer_memorizes_a_poem() {
@@ -23,70 +37,47 @@ fn small_transformer_memorizes_a_poem() {
         mlp_size: 64,
         ..config
     };
-    let [train, validation] =
-        TokenWindows::split(&[tokenizer.encode(&text).unwrap()], 24, 0.1).unwrap();
+    let windows = TokenWindows::split(&[tokenizer.encode(&text).unwrap()], 24, 0.1).unwrap();
     let trainer = trainer().epochs(25).batch_size(8).build().unwrap();
-    let optimizer = AdamW::new(1e-2).decay(LanguageModel::decay());
-    let fitted = trainer
-        .fit(
-            LanguageModel,
-            Transformer::new(&config).unwrap(),
-            optimizer,
-            train,
-            validation,
-        )
-        .unwrap();
+    let fitted = fitted(&trainer, &config, 1e-2, windows);
     let report = &fitted.report;
     // Only the start of a window is unpredictable.
     assert!(
         report.metrics["loss"] < 0.5 && report.metrics["accuracy"] > 0.85,
         "{report}"
     );
-
-    let greedy = Sampling {
-        count: 100,
-        temperature: 0.0,
-        seed: 0,
+    let written = |seed, temperature| {
+        let sampling = Sampling {
+            count: 100,
+            temperature,
+            seed,
+        };
+        let prompt = tokenizer.encode("Tyger Tyger, burning").unwrap();
+        tokenizer.decode(&generate(client(), &fitted.model, &prompt, sampling).unwrap())
     };
-    let prompt = tokenizer.encode("Tyger Tyger, burning").unwrap();
-    let written = generate(client(), &fitted.model, &prompt, greedy).unwrap();
-    let written = tokenizer.decode(&written);
-    assert_eq!(written.len(), 120);
-    // By heart, beyond the 24 characters that it sees at once.
-    assert!(written.starts_with(&text[..60]), "{written}");
-    let drawn = |seed| {
-        generate(
-            client(),
-            &fitted.model,
-            &prompt,
-            Sampling {
-                temperature: 3.0,
-                seed,
-                ..greedy
-            },
-        )
-        .unwrap()
-    };
-    assert_eq!(drawn(1), drawn(1));
-    assert_ne!(drawn(1), drawn(2));
+    let greedy = written(0, 0.0);
+    assert_eq!(greedy.len(), 120);
+    // More than the 24 characters that it sees at once.
+    assert!(greedy.starts_with(&text[..60]), "{greedy}");
+    assert_eq!(written(1, 3.0), written(1, 3.0));
+    assert_ne!(written(1, 3.0), written(2, 3.0));
+    check_refusals(&fitted.model);
+}
 
+/// Checks the errors for prompts and options that `generate` does not accept.
+fn check_refusals(model: &Transformer<Array>) {
     for (prompt, temperature, part) in [
         (&[][..], 1.0, "the prompt is empty"),
         (&[99], 1.0, "token 99"),
         (&[1], -1.0, "temperature -1"),
     ] {
-        let error = generate(
-            client(),
-            &fitted.model,
-            prompt,
-            Sampling {
-                temperature,
-                ..greedy
-            },
-        )
-        .unwrap_err()
-        .to_string();
-        assert!(error.contains(part), "{error}");
+        let sampling = Sampling {
+            count: 100,
+            temperature,
+            seed: 0,
+        };
+        let error = generate(client(), model, prompt, sampling).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
     }
 }
 
@@ -99,7 +90,7 @@ fn loss_on_a_book_falls_below_guessing() {
         .unwrap()
         .text;
     let tokens = Tokenizer::Bytes.encode(&alice[..40_000]).unwrap();
-    let [train, validation] = TokenWindows::split(&[tokens], 32, 0.1).unwrap();
+    let windows = TokenWindows::split(&[tokens], 32, 0.1).unwrap();
     let config = TransformerConfig {
         layers: 2,
         hidden_size: 32,
@@ -112,18 +103,9 @@ fn loss_on_a_book_falls_below_guessing() {
         .clip_norm(1.0)
         .build()
         .unwrap();
-    let optimizer = AdamW::new(5e-3).decay(LanguageModel::decay());
-    let fitted = trainer
-        .fit(
-            LanguageModel,
-            Transformer::new(&config).unwrap(),
-            optimizer,
-            train,
-            validation,
-        )
-        .unwrap();
+    let fitted = fitted(&trainer, &config, 5e-3, windows);
     let loss = fitted.report.metrics["loss"];
-    // 256 tokens alike are 5.5 nats; letters by how frequent they are, about 3.
+    // Guessing all 256 tokens alike is a loss of 5.5 nats; by their frequency, about 3.
     assert!(loss < 2.8, "{}", fitted.report);
     assert_eq!(fitted.report.step_compiles, 1);
 }

@@ -106,11 +106,11 @@ fn fit_from_starts_with_the_given_parameters() {
 #[test]
 fn fit_from_rejects_values_of_other_types() {
     let trainer = trainer().epochs(1).batch_size(8).build().unwrap();
-    let wide = Net {
+    let wider = Net {
         hidden: Linear::new(2, 9),
         out: Linear::new(9, 1),
     };
-    let values = State::new(client(), &wide, &Sgd::new(0.1), 0)
+    let values = State::new(client(), &wider, &Sgd::new(0.1), 0)
         .unwrap()
         .model;
     let result = trainer.fit_from(Fit, net(), values, Sgd::new(0.1), points(), points());
@@ -122,7 +122,7 @@ fn fit_from_rejects_values_of_other_types() {
 }
 
 #[test]
-fn state_and_trainer_initialize_and_update_alike() {
+fn state_updates_as_the_trainer_does() {
     let trainer = trainer().epochs(1).batch_size(32).seed(7).build().unwrap();
     let fitted = trainer
         .fit(Fit, net(), Adam::new(0.05), points(), points())
