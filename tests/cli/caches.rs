@@ -183,10 +183,7 @@ fn old_packages_are_listed_removed() {
 
     let listed = succeeds(&mut place.halite("cache list")).stdout;
     assert!(listed.contains("no    halite-test 0.1 (pip)"), "{listed}");
-    assert!(
-        listed.contains("1 unused by this version"),
-        "{listed}"
-    );
+    assert!(listed.contains("1 unused by this version"), "{listed}");
     assert!(
         listed.contains(
             "npm-halite-test-0.2-0123456789abcdef.1-2-3 is a leftover of a killed process"
