@@ -17,7 +17,7 @@ use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
     cpu, cuda,
     cuda::CudaOptions,
-    environment::{Environment, PLATFORM},
+    environment::{Environment, OPEN, PLATFORM},
     locate::{Located, Search, Source},
     tpu,
     tpu::TpuOptions,
@@ -175,9 +175,6 @@ impl Accelerator {
         Ok(opened)
     }
 }
-
-/// Operation of errors whose message alone says why an accelerator cannot be opened.
-pub(crate) const OPEN: &str = "open";
 
 /// Returns the text of an error, without the operation where that adds nothing.
 fn words(error: &Error) -> String {

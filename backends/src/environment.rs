@@ -7,7 +7,8 @@ use std::{
 
 use halite_core::{Error, Result, WarningFilter, set_warning_filter, wait::set_default_limit};
 
-use crate::accelerator::OPEN;
+/// Operation of errors whose message alone says why an accelerator cannot be opened.
+pub(crate) const OPEN: &str = "open";
 
 /// The variable by which users of PyTorch/XLA choose a platform.
 pub(crate) const PLATFORM: &str = "PJRT_DEVICE";

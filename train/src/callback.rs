@@ -10,7 +10,7 @@ use std::{
 
 use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
 
-use crate::{MetricValues, Report, checkpoint::RunPosition, loggers::Row};
+use crate::{MetricValues, Report, checkpoint::RunPosition, format::type_name, loggers::Row};
 
 /// Observer of a run, in the terms of Lightning. Every method has a default that does nothing.
 ///
@@ -132,13 +132,6 @@ pub trait Callback {
         let _ = state;
         Ok(())
     }
-}
-
-/// The name of a type, without its path and parameters.
-pub(crate) fn type_name<T: ?Sized>() -> String {
-    let path = std::any::type_name::<T>();
-    let end = path.find('<').unwrap_or(path.len());
-    path[..end].rsplit("::").next().unwrap_or(path).to_string()
 }
 
 /// A run as its callbacks see it: where it is, and what they may request.

@@ -8,8 +8,7 @@ use halite_core::{DType, Error, ErrorKind, HostArray, Result};
 use crate::{
     callback::NotFinite,
     cause::Cause,
-    programs::{Window, WindowMetric},
-    resume::WINDOW,
+    programs::{WINDOW, Window, WindowMetric},
 };
 
 /// Checks that every metric of a window is finite.

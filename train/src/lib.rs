@@ -81,6 +81,7 @@ mod finite;
 mod fit;
 #[cfg(feature = "clap")]
 pub mod flags;
+mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod identity;

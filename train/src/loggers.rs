@@ -3,18 +3,17 @@
 //! Nothing here touches a device: values have arrived on the host before.
 
 pub(crate) mod csv;
-mod format;
 mod logger;
 mod plot;
 mod progress;
 mod report;
 
-pub(crate) use self::{csv::TableMark, format::format_seconds};
+pub(crate) use self::csv::TableMark;
 pub use self::{
     csv::{CsvLog, Row, Split},
-    format::{format_metric, is_fraction},
     logger::Logger,
     plot::{plot_metrics, render_metrics},
     progress::Progress,
     report::Report,
 };
+pub use crate::format::{format_metric, is_fraction};

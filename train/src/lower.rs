@@ -11,7 +11,7 @@ use halite_nn::{Lowered, Optimizer, ShardedType, Stages};
 
 use crate::{
     Strategy, Task,
-    programs::{BatchTypes, ModelParams, Step, StepOptions, StepParts},
+    programs::{BatchTypes, ModelParams, Step, StepOptions, StepParts, check_sizes},
 };
 
 /// Target and options of a lowered step.
@@ -174,22 +174,6 @@ fn with_paths<K: Task, O: Optimizer>(
         outputs: [state.as_slice(), &window].concat(),
         stages,
     }
-}
-
-/// Checks that the size in bytes of each of these types fits in a `usize`.
-///
-/// # Errors
-/// The first that does not fit, by its path below `what`.
-pub(crate) fn check_sizes<'a>(
-    what: &str,
-    types: impl IntoIterator<Item = (String, &'a TensorType)>,
-) -> Result<()> {
-    for (path, ty) in types {
-        ty.checked_bytes().map_err(|error| {
-            Error::invalid("lower", format!("`{what}.{path}`: {}", error.message()))
-        })?;
-    }
-    Ok(())
 }
 
 /// The batch of these fields, each split by samples over the batch axes.

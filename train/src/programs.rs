@@ -16,9 +16,9 @@ use halite_nn::{ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor,
 use crate::{Predict, State, Strategy, Task};
 
 pub(crate) use self::{
-    state::state_specs,
+    state::{check_sizes, state_specs},
     step::{Step, StepInputs, StepOptions, StepParts},
-    window::{Window, WindowMetric, discover},
+    window::{WINDOW, Window, WindowMetric, discover},
 };
 
 /// Name of the loss among the metrics.

@@ -12,11 +12,8 @@ use crate::{
     checkpoint::{Exact, Saved, exact_f64},
     identity::Identity,
     measured::Measured,
-    programs::Programs,
+    programs::{Programs, WINDOW},
 };
-
-/// The name of the metrics' window among a checkpoint's arrays.
-pub(crate) const WINDOW: &str = "window";
 
 /// Metadata of a run's checkpoint.
 #[derive(Debug, Deserialize, Serialize)]

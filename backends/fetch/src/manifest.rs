@@ -11,10 +11,10 @@ use halite_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{files::open_regular, package::Package};
-
-/// File name of the marker in an installed package's directory.
-pub(crate) const MARKER: &str = "halite.json";
+use crate::{
+    files::open_regular,
+    package::{MARKER, Package},
+};
 
 const FORMAT: u32 = 1;
 

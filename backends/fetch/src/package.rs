@@ -5,7 +5,8 @@ use std::{collections::HashSet, fmt};
 use halite_core::hex;
 use sha2::{Digest, Sha256};
 
-use crate::manifest::MARKER;
+/// File name of the marker in an installed package's directory.
+pub(crate) const MARKER: &str = "halite.json";
 
 /// The program that downloads a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,8 @@ use crate::{
     cache::{Cache, is_key, key_of_partial, remove, unique},
     error::{Error, Result},
     lock::Lock,
-    manifest::{MARKER, Manifest, sha256_of_file},
+    manifest::{Manifest, sha256_of_file},
+    package::MARKER,
 };
 
 /// One directory of a cache.

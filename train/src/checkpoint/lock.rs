@@ -12,7 +12,7 @@ use halite_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use super::store::OP;
-use crate::{files, loggers::format_seconds};
+use crate::{files, format::format_seconds};
 
 /// Name of the lock file.
 pub(crate) const LOCK: &str = ".lock";

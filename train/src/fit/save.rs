@@ -10,8 +10,8 @@ use crate::{
     Task,
     callback::PendingCheckpoint,
     checkpoint::Exact,
-    programs::ModelParams,
-    resume::{Metadata, WINDOW},
+    programs::{ModelParams, WINDOW},
+    resume::Metadata,
     waits::Limits,
 };
 

@@ -3,7 +3,7 @@
 use halite_core::Result;
 
 use super::Row;
-use crate::Report;
+use crate::{Report, format::type_name};
 
 /// Destination of a run's metrics, in the terms of Lightning: a file, a database, a service.
 ///
@@ -19,7 +19,7 @@ use crate::Report;
 pub trait Logger {
     /// Name for warnings; the name of the type by default.
     fn name(&self) -> String {
-        crate::callback::type_name::<Self>()
+        type_name::<Self>()
     }
 
     /// The run starts. `hyperparameters` are the properties that a resume compares, by name: seed,

@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use super::format::{format_count, format_metric, format_seconds};
+use crate::format::{format_count, format_metric, format_seconds};
 
 /// Progress of a run on the standard error stream.
 ///

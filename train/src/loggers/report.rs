@@ -12,8 +12,8 @@ use halite_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
-use super::format::{format_count, format_metric, format_seconds};
 use crate::files;
+use crate::format::{format_count, format_metric, format_seconds};
 
 const OP: &str = "report";
 

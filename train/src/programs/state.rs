@@ -1,12 +1,12 @@
 //! Types and shardings of the state of a training step.
 
 use halite_core::{
-    DType, DTypePolicy, MeshShape, PartitionSpec, Result, TensorType,
+    DType, DTypePolicy, Error, MeshShape, PartitionSpec, Result, TensorType,
     tree::{Family, Tree},
 };
 use halite_nn::{Optimizer, Param, ShardedType, optim};
 
-use crate::{Scaling, State, Strategy, lower::check_sizes};
+use crate::{Scaling, State, Strategy};
 
 /// Types and shardings of the state: parameters by the strategy, optimizer slots as their
 /// parameter, scalars replicated.
@@ -60,4 +60,20 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
         key: ShardedType::replicated(TensorType::new(DType::U32, [2])),
         scale,
     })
+}
+
+/// Checks that the size in bytes of each of these types fits in a `usize`.
+///
+/// # Errors
+/// The first that does not fit, by its path below `what`.
+pub(crate) fn check_sizes<'a>(
+    what: &str,
+    types: impl IntoIterator<Item = (String, &'a TensorType)>,
+) -> Result<()> {
+    for (path, ty) in types {
+        ty.checked_bytes().map_err(|error| {
+            Error::invalid("lower", format!("`{what}.{path}`: {}", error.message()))
+        })?;
+    }
+    Ok(())
 }

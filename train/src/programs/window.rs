@@ -18,6 +18,9 @@ use crate::{
     loss_scale::LOSS_SCALE,
 };
 
+/// The name of the metrics' window among a checkpoint's arrays.
+pub(crate) const WINDOW: &str = "window";
+
 /// On-device accumulator of the metrics of several steps: one small array with, for each metric, the
 /// sum of values, the sum of weights, and the first step at which it was not finite.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use super::{Cache, Installed, remove, unique};
 use crate::{
     client::{Work, file_name},
     error::{Context, Error, Result},
-    manifest::{MARKER, Manifest, sha256_of_file},
-    package::Package,
+    manifest::{Manifest, sha256_of_file},
+    package::{MARKER, Package},
     progress::Progress,
     unpack,
 };

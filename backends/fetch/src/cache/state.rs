@@ -6,8 +6,8 @@ use super::{Cache, Check, Installed, State, install::protect, unique};
 use crate::{
     error::{Error, Result},
     files::{replaceable_by_others, writable_by_others},
-    manifest::{self, Entry, MARKER, Manifest, sha256_of_file},
-    package::{FileSpec, Package},
+    manifest::{self, Entry, Manifest, sha256_of_file},
+    package::{FileSpec, MARKER, Package},
 };
 
 impl Cache {

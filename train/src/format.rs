@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers and names as people read them.
 
 /// Returns true if a metric of this name is a fraction from 0 to 1: accuracy, precision, recall and
 /// their like.
@@ -80,6 +80,13 @@ pub(crate) fn format_seconds(seconds: f64) -> String {
         60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
         _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
     }
+}
+
+/// The name of a type, without its path and parameters.
+pub(crate) fn type_name<T: ?Sized>() -> String {
+    let path = std::any::type_name::<T>();
+    let end = path.find('<').unwrap_or(path.len());
+    path[..end].rsplit("::").next().unwrap_or(path).to_string()
 }
 
 #[cfg(test)]
