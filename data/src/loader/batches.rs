@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// Iterator over batches in order. Dropping it stops the workers and waits for them for at most a
-/// second: a worker that hangs in [`Dataset::read`] is abandoned, with a warning.
+/// second: a worker that hangs in [`Dataset::read`](crate::Dataset::read) is abandoned, with a
+/// warning.
 ///
 /// An error takes the place of its batch; the next batch follows.
 #[derive(Debug)]

@@ -86,8 +86,8 @@ impl TrainerBuilder {
     /// name the property as it is given here; a command line gives its flag: `--dropout`.
     ///
     /// The trainer itself compares the seed, the batch size, the number of samples,
-    /// [digests](Dataset::digest) of the data, the clipping of gradients, the optimizer (its
-    /// `Debug` text), the precision, and the arrays of the model.
+    /// [digests](halite_data::Dataset::digest) of the data, the clipping of gradients, the
+    /// optimizer (its `Debug` text), the precision, and the arrays of the model.
     pub fn property(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.options.properties.push(Property {
             name: name.into(),
