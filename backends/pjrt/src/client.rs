@@ -89,6 +89,7 @@ impl Pjrt {
         let in_flight = InFlight::new(plugin, quirks.max_launches);
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
         client.in_creation = false;
+        let is_alone = devices.iter().all(PjrtDevice::is_local);
         let shared = Shared {
             in_flight,
             callbacks: Callbacks::default(),
@@ -98,7 +99,7 @@ impl Pjrt {
             quirks,
             devices,
             identity,
-            launches: AtomicI32::new(0),
+            launches: (!is_alone).then(AtomicI32::default),
             copies_uploads: AtomicBool::new(false),
         };
         Ok(Pjrt {

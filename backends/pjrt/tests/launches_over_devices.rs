@@ -4,7 +4,7 @@ mod common;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Barrier,
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
@@ -55,6 +55,11 @@ struct Work {
 
 impl Work {
     fn new(client: &Pjrt, devices: usize) -> Work {
+        Self::of_rows(client, devices, 1.0)
+    }
+
+    /// With this value in the rows.
+    fn of_rows(client: &Pjrt, devices: usize, value: f32) -> Work {
         let product = if devices == 1 {
             Self::alone()
         } else {
@@ -68,7 +73,7 @@ impl Work {
         };
         Work {
             product: compile(client, &product),
-            rows: upload_all(1.0, [1, 64]),
+            rows: upload_all(value, [1, 64]),
             weights: upload_all(0.5, [64, 64]),
         }
     }
@@ -207,6 +212,31 @@ fn threads_take_turns_on_the_cpu() {
 #[test]
 fn threads_take_turns_on_every_platform() {
     assert!(!launches_overlap("shim"));
+}
+
+/// XLA's CPU runtime finds the participants of a collective by the launch's id, in a table of the
+/// process: ids that two clients share mix their values.
+#[test]
+fn clients_of_one_process_share_no_launch_ids() {
+    const DEVICES: usize = 4;
+    let together = Barrier::new(3);
+    thread::scope(|scope| {
+        for value in [1.0, 2.0, 3.0] {
+            let together = &together;
+            scope.spawn(move || {
+                let client = cpu(DEVICES as i64);
+                client.set_wait_limit(DEADLINE);
+                let work = Work::of_rows(&client, DEVICES, value);
+                for launch in 0..200 {
+                    together.wait();
+                    let outputs = work.launch();
+                    let sums: Vec<f32> = outputs.iter().flat_map(|row| read(&row[1])).collect();
+                    let expected = 64.0 * 32.0 * value * DEVICES as f32;
+                    assert_eq!(sums, [expected; DEVICES], "launch {launch}");
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub(crate) struct Shared {
     pub(super) devices: Vec<PjrtDevice>,
     /// See [`client_identity`](key::client_identity).
     pub(super) identity: String,
-    pub(super) launches: AtomicI32,
+    /// Number of launches over several devices, for a client with devices of other processes.
+    pub(super) launches: Option<AtomicI32>,
     /// True if the plugin was seen to use host memory without an event for its end.
     pub(crate) copies_uploads: AtomicBool,
 }
@@ -202,10 +203,19 @@ impl Shared {
         Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform.name)
     }
 
-    /// A number for the next launch over many devices; the same in every process that launches in
-    /// the same order.
+    /// The id of the next launch over several devices.
+    ///
+    /// XLA's CPU runtime finds the participants of a collective by this id, in a table of the
+    /// process, so no two clients of a process may use the same: their values would mix. A client
+    /// with devices of several processes counts by itself, because the processes must give a launch
+    /// the same id, and they launch in the same order.
     pub(crate) fn next_launch(&self) -> i32 {
-        self.launches.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX
+        static LAUNCHES: AtomicI32 = AtomicI32::new(0);
+        let counter = match self.launches.as_ref() {
+            Some(own) => own,
+            None => &LAUNCHES,
+        };
+        counter.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX
     }
 }
 
