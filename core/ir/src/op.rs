@@ -186,6 +186,8 @@ pub enum Op {
         length: usize,
         /// Whether iterations go from the last slice, and last element of `ys`, to the first.
         reverse: bool,
+        /// Number of results, the last, that gradients alone use: residuals of the iterations.
+        residuals: usize,
         /// One iteration.
         body: Box<Graph>,
     },

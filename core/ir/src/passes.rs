@@ -168,12 +168,14 @@ fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
             scanned,
             length,
             reverse,
+            residuals,
             body,
         } => Op::Scan {
             carried: *carried,
             scanned: *scanned,
             length: *length,
             reverse: *reverse,
+            residuals: *residuals,
             body: Box::new(pass(body)),
         },
         Op::Checkpoint { body, remat } => Op::Checkpoint {

@@ -28,6 +28,7 @@ pub(crate) struct ScanSpec {
     pub(crate) scanned: usize,
     pub(crate) length: usize,
     pub(crate) reverse: bool,
+    pub(crate) residuals: usize,
 }
 
 /// The next carried values and the results to stack, or an error tensor.
@@ -224,6 +225,7 @@ impl Trace {
             scanned: scanned.len(),
             length,
             reverse,
+            residuals: 0,
         };
         let mut results = self.push_scan(spec, region, initial, &scanned, location);
         let _site = self.called_from(location);
@@ -363,12 +365,14 @@ impl ScanSpec {
             scanned,
             length,
             reverse,
+            residuals,
         } = self;
         Op::Scan {
             carried,
             scanned,
             length,
             reverse,
+            residuals,
             body: Box::new(body),
         }
     }

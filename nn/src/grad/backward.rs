@@ -233,6 +233,7 @@ impl<'t> Step<'_, 't> {
                 scanned,
                 length,
                 reverse,
+                residuals,
                 body,
             } => {
                 let spec = ScanSpec {
@@ -240,6 +241,7 @@ impl<'t> Step<'_, 't> {
                     scanned: *scanned,
                     length: *length,
                     reverse: *reverse,
+                    residuals: *residuals,
                 };
                 self.scan(spec, body)
             }

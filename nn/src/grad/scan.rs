@@ -98,7 +98,15 @@ impl<'a, 't> BackwardScan<'a, 't> {
             return Some(vec![]);
         }
         let (step, trace) = (self.step, self.step.trace);
-        let widened = |forward| self.spec.op(forward);
+        let widened = |forward: Graph| {
+            let new = forward.outputs().len() - step.node.results.len();
+            let residuals = self.spec.residuals + new;
+            ScanSpec {
+                residuals,
+                ..self.spec
+            }
+            .op(forward)
+        };
         let residuals = step.save_residuals(self.linear, widened);
         let hoisted = self.hoisted();
         let initial = self.initial();
@@ -125,6 +133,7 @@ impl<'a, 't> BackwardScan<'a, 't> {
             scanned: scanned.len(),
             length: self.spec.length,
             reverse: !self.spec.reverse,
+            residuals: 0,
         };
         let region = region.giving(&outputs);
         let mut results = trace.push_scan(spec, region, &initial, &scanned, step.node.origin);

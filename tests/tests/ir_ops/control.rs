@@ -102,6 +102,7 @@ fn scan_stacks_results_in_both_directions() {
         scanned: 1,
         length: 3,
         reverse,
+        residuals: 0,
         body: Box::new(body.clone()),
     };
     let (start, n, xs) = (
@@ -142,6 +143,7 @@ fn scan_without_carry_slices_or_iterations() {
         scanned,
         length,
         reverse: false,
+        residuals: 0,
         body: Box::new(twice.clone()),
     };
     let (x, xs) = (

@@ -123,12 +123,14 @@ pub(crate) fn barriered(graph: &Graph) -> Graph {
                 scanned,
                 length,
                 reverse,
+                residuals,
                 ref body,
             } => Op::Scan {
                 carried,
                 scanned,
                 length,
                 reverse,
+                residuals,
                 body: Box::new(barriered(body)),
             },
             Op::Checkpoint { body, remat } => Op::Checkpoint {

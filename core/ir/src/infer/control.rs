@@ -42,6 +42,7 @@ impl Infer<'_> {
         carried: usize,
         scanned: usize,
         length: usize,
+        residuals: usize,
         body: &Graph,
     ) -> Result<Vec<TensorType>> {
         let invariant = self
@@ -81,6 +82,12 @@ impl Infer<'_> {
             let difference = first_difference(next, carried_types);
             return self.fail(format!(
                 "the body returns {next:?}, the carried values are {carried_types:?}{difference}"
+            ));
+        }
+        let stacked = results.len() - carried;
+        if residuals > stacked {
+            return self.fail(format!(
+                "{residuals} residuals of {stacked} stacked results"
             ));
         }
         if results.is_empty() {

@@ -109,12 +109,14 @@ impl Part {
                 scanned,
                 length,
                 reverse,
+                residuals,
                 body,
             } => Op::Scan {
                 carried: count(&self.results[..*carried]),
                 scanned: count(&self.operands[self.operands.len() - scanned..]),
                 length: *length,
                 reverse: *reverse,
+                residuals: count(&self.results[self.results.len() - residuals..]),
                 body: part(body),
             },
             Op::Checkpoint { body, remat } => Op::Checkpoint {

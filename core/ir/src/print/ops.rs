@@ -90,6 +90,7 @@ impl Printer<'_> {
                 scanned,
                 length,
                 reverse,
+                residuals: _,
                 body,
             } => {
                 let scan = Scan {

@@ -75,6 +75,7 @@ fn scan() -> Graph {
         scanned: 2,
         length: 4,
         reverse: false,
+        residuals: 0,
         body: Box::new(body),
     };
     let results = graph.push(op, &whole, None).unwrap().to_vec();
@@ -148,6 +149,7 @@ fn scan_with_side_effect_keeps_its_results() {
         scanned: 1,
         length: 4,
         reverse: false,
+        residuals: 0,
         body: Box::new(body),
     };
     let results = graph.push(op, &[x, xs], None).unwrap().to_vec();

@@ -28,6 +28,7 @@ fn scan(carried: usize, scanned: usize, length: usize, body: Graph) -> Op {
         scanned,
         length,
         reverse: false,
+        residuals: 0,
         body: Box::new(body),
     }
 }
@@ -127,6 +128,21 @@ fn scan_signatures() {
             scan: the body returns [f32[4, 2]], the carried values are [f32[2]]; number 0 is f32[4, 2] and f32[2]
             scan: the body returns nothing; it must return one value or more
             scan: f32[2147483647, 8589934592, 4] is larger than any address space
+        "#]],
+    );
+}
+
+#[test]
+fn residuals_of_a_scan_are_stacked_results() {
+    let mut op = scan(1, 1, 4, region("f32[2] f32[2]", &[0, 1]));
+    let Op::Scan { residuals, .. } = &mut op else {
+        unreachable!("it is a scan")
+    };
+    *residuals = 2;
+    check(
+        [(op, "f32[2] f32[4,2]")],
+        expect![[r#"
+            scan: 2 residuals of 1 stacked results
         "#]],
     );
 }

@@ -174,6 +174,7 @@ fn scan(carried: &TensorType, scanned: &TensorType, reverse: bool) -> Option<Op>
         scanned: 1,
         length,
         reverse,
+        residuals: 0,
         body: Box::new(body),
     })
 }

@@ -86,6 +86,7 @@ fn sum_of_squares(length: usize) -> Graph {
         scanned: 1,
         length,
         reverse: true,
+        residuals: 0,
         body: Box::new(iteration),
     };
     graph([row(), row(), f32(&[length, 2])], |graph, operands| {

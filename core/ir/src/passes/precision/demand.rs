@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use halite_core::DType;
+
 use super::{
     Cast,
     rules::{CastRule, Conditioning, Terms, cast_rule},
@@ -80,10 +82,9 @@ impl Demands {
         &self.bodies[&position]
     }
 
-    /// Whether the state that a forward scan stacks for its backward pass is rounded to `bf16`:
-    /// output `at` of `node` stacks a carried value as each iteration finds it, and only scans in
-    /// the other direction read it, none of which amplifies its error. (In `f16` a state may be
-    /// infinite.)
+    /// Whether the state that a forward scan saves for its backward pass is rounded to `bf16`: a
+    /// residual that is a carried value as each iteration finds it, unless what reads it amplifies
+    /// its error. (In `f16` a state may be infinite.)
     pub(super) fn rounds_saved_state(
         &self,
         cast: Cast<'_>,
@@ -91,10 +92,9 @@ impl Demands {
         node: &Node,
         at: usize,
     ) -> bool {
-        use halite_core::DType;
         let Op::Scan {
             carried,
-            reverse,
+            residuals,
             body,
             ..
         } = &node.op
@@ -102,31 +102,13 @@ impl Demands {
             return false;
         };
         let (result, output) = (node.results[at], body.outputs()[at]);
-        let is_state = at >= *carried
+        at >= node.results.len() - residuals
             && body.inputs()[..*carried].contains(&output)
-            && graph.ty(result).dtype() == DType::F32;
-        let is_backward_pass = |user: &Node| {
-            let Op::Scan {
-                scanned,
-                reverse: direction,
-                ..
-            } = &user.op
-            else {
-                return false;
-            };
-            let (other, scanned) = user.operands.split_at(user.operands.len() - scanned);
-            direction != reverse && !other.contains(&result) && scanned.contains(&result)
-        };
-        let mut users = (graph.nodes().iter())
-            .filter(|user| user.operands.contains(&result))
-            .peekable();
-        is_state
+            && graph.ty(result).dtype() == DType::F32
             && cast.policy.compute == DType::Bf16
             && cast.narrowing.between
             && self.of(result) < Demand::FullTerms
             && !graph.outputs().contains(&result)
-            && users.peek().is_some()
-            && users.all(is_backward_pass)
     }
 
     fn join(&mut self, value: Value, demand: Demand) {

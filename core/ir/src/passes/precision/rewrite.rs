@@ -125,6 +125,7 @@ impl<'a> Rewrite<'a> {
             scanned,
             length,
             reverse,
+            residuals,
             ..
         } = node.op
         else {
@@ -163,6 +164,7 @@ impl<'a> Rewrite<'a> {
             scanned,
             length,
             reverse,
+            residuals,
             body: Box::new(body),
         };
         self.push(node, op, operands, types);
