@@ -116,8 +116,9 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         }
     }
 
-    /// Sets the line to name in reports, for functions that a library makes for its caller. The
-    /// default is the line that called [`new`](Self::new).
+    /// Sets the line to name in reports, for functions that a library makes for its caller: reports
+    /// then leave out the lines that call it. The default is the line that called
+    /// [`new`](Self::new).
     pub fn of_line(mut self, origin: &'static Location<'static>) -> Self {
         self.origin = origin;
         self.made_by_library = true;
@@ -224,6 +225,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             .map(|_| Vec::with_capacity(count))
             .collect();
         let state_shape = state.map_leaves(|_, array| {
+            debug_assert_eq!(array.shards().len(), args.len(), "a shard for each device");
             for (row, shard) in args.iter_mut().zip(array.into_shards()) {
                 row.push(Arg::Donate(shard));
             }

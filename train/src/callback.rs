@@ -50,8 +50,8 @@ use crate::{MetricValues, Report, checkpoint::RunPosition, format::type_name, lo
 /// # Errors
 ///
 /// The first error ends the event and the run, which saves a checkpoint before it returns the
-/// error, unless saving is what failed or the run has diverged. Loggers, the plot and the report
-/// are accessories: their errors are warnings, and they are tried again.
+/// error, unless saving is what failed or a training step has diverged. Loggers, the plot and the
+/// report are accessories: their errors are warnings, and they are tried again.
 pub trait Callback {
     /// Name under which the state is saved; the name of the type by default. No two callbacks of a
     /// run may have the same.
@@ -159,7 +159,8 @@ impl Run {
         self.step
     }
 
-    /// The current epoch, from 0.
+    /// The current epoch, from 0. In `on_epoch_end` it is the next one: the number of epochs that
+    /// are done.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -259,14 +260,14 @@ pub struct PendingCheckpoint {
 }
 
 impl PendingCheckpoint {
+    /// Without arrays, which the caller adds.
     pub(crate) fn new(
         position: RunPosition,
-        arrays: Vec<(String, Pending<HostArray>)>,
         metadata: serde_json::Map<String, serde_json::Value>,
     ) -> Self {
         PendingCheckpoint {
             position,
-            arrays,
+            arrays: Vec::new(),
             before_commit: Vec::new(),
             callbacks: BTreeMap::new(),
             metadata,

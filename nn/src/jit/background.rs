@@ -97,7 +97,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             stages,
             compile,
         } = self.uncompiled(state, inputs)?;
-        // Beyond the limit, or if no thread can be started, it is compiled at its first use.
+        // Lowered for its mistakes in any case. Beyond the limit, or if no thread can be started, it
+        // is compiled at its first use.
         if self.background.lock().len() >= self.cache.limit() {
             return Ok(());
         }

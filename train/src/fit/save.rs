@@ -101,7 +101,7 @@ where
         self.collect_all(now)?;
         let limits = Limits::new(self.trainer.options.wait_limit);
         self.identity.wait_or_give_up(&limits, &self.stop);
-        let mut checkpoint = PendingCheckpoint::new(position, Vec::new(), self.metadata(now)?);
+        let mut checkpoint = PendingCheckpoint::new(position, self.metadata(now)?);
         let (state, window) = now.live()?;
         for (path, array) in state.named() {
             checkpoint.arrays.push((path, array.fetch()?));

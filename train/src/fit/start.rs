@@ -166,7 +166,7 @@ where
         let window = Leaf(self.programs.train_metrics.spec(&self.trainer.mesh));
         let inputs = (self.trainer.batch_specs::<K>(&self.train)?, window);
         if self.stop.is_set() {
-            return Err(self.stopped_before("the program `init`"));
+            return Err(self.stopped_before("before a program was compiled"));
         }
         if has_steps {
             self.programs
@@ -186,7 +186,7 @@ where
         };
         if has_steps {
             if !self.wait_until_compiled(&self.programs.step, "train step")? {
-                return Err(self.stopped_before("the program `train step`"));
+                return Err(self.stopped_before("while the program `train step` was compiled"));
             }
             // Collects the compiled step: errors of the compiler come before the state is donated,
             // and compile time is not part of an epoch's.
@@ -203,7 +203,7 @@ where
         let init = &self.programs.init;
         init.prepare_in_background(&Empty::new(), &Leaf(ArraySpec::of(&key)))?;
         if !self.wait_until_compiled(init, "init")? {
-            return Err(self.stopped_before("the program `init`"));
+            return Err(self.stopped_before("while the program `init` was compiled"));
         }
         let mut state = init.run(&key)?;
         if let Some(values) = self.values.take() {
@@ -303,9 +303,9 @@ where
         Ok(waited.map_err(late)?.is_some())
     }
 
-    fn stopped_before(&self, what: &str) -> Error {
+    fn stopped_before(&self, when: &str) -> Error {
         let message = format!(
-            "stopped before the first step, while {what} was compiled; nothing was trained, and {}",
+            "stopped before the first step, {when}; nothing was trained, and {}",
             self.callbacks.newest_checkpoint()
         );
         Error::new(ErrorKind::Cancelled, "fit", message)
