@@ -58,7 +58,7 @@ fn batches_read_ahead_are_limited() {
     wait_until_read(&read, 40);
 }
 
-/// Waits until so many samples were read, and a little longer, in which none more may be.
+/// Waits until this number of samples was read, and checks that no more are read within 50 ms.
 #[track_caller]
 fn wait_until_read(read: &Mutex<usize>, samples: usize) {
     let start = Instant::now();
