@@ -1,9 +1,13 @@
 //! Messages of mistakes in `shard_map`, and accepted programs.
 
-use expect_test::{Expect, expect};
-use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType, tree::Leaf};
+mod shared;
+
+use expect_test::expect;
+use halite_core::{DType, DeviceId, Mesh, PartitionSpec, tree::Leaf};
 use halite_ir::Reduction;
 use halite_nn::{Manual, Over, Tensor, Trace, grad};
+
+use crate::shared::{check, input};
 
 fn mesh() -> Mesh {
     Mesh::new([("data", 2), ("model", 4)], (0..8).map(DeviceId)).unwrap()
@@ -11,32 +15,6 @@ fn mesh() -> Mesh {
 
 fn spec(text: &str) -> PartitionSpec {
     text.parse().unwrap()
-}
-
-fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
-    cx.input(TensorType::new(DType::F32, dims), name)
-}
-
-/// Checks the mistakes of `traced`, with lines relative to the call of `check`, without columns.
-#[track_caller]
-fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
-    let first = std::panic::Location::caller().line();
-    let cx = Trace::new();
-    traced(&cx);
-    let line = |mistake: &halite_nn::Mistake| {
-        assert!(
-            mistake.location.file().ends_with("shard_map.rs"),
-            "{mistake}"
-        );
-        format!(
-            "+{}: {}: {}\n",
-            mistake.location.line() - first,
-            mistake.op,
-            mistake.message
-        )
-    };
-    let lines: String = cx.mistakes().iter().map(line).collect();
-    expected.assert_eq(&lines);
 }
 
 /// Runs `body` on `x: f32[8, 16]` with the input sharding `taken` and the output sharding `given`.

@@ -7,7 +7,7 @@ use halite_core::{
 };
 use halite_nn::{ScanOptions, Tensor, Trace, grad};
 
-use crate::{check, input};
+use crate::shared::{check, input};
 
 #[test]
 fn control_flow_errors_name_the_leaf() {

@@ -5,7 +5,7 @@ use halite_core::{DType, tree::Leaf};
 use halite_ir::{CustomCall, Reduction};
 use halite_nn::{Over, Tensor, Trace, grad, vjp};
 
-use crate::{check, input};
+use crate::shared::{check, input};
 
 #[test]
 fn missing_gradients_are_explained() {

@@ -4,36 +4,13 @@ mod control;
 mod gradients;
 mod numbers;
 mod shapes;
+#[path = "../shared/mod.rs"]
+mod shared;
 
-use expect_test::{Expect, expect};
-use halite_core::{DType, TensorType};
-use halite_nn::{Tensor, Trace};
+use expect_test::expect;
+use halite_core::DType;
 
-/// Checks the mistakes of `traced`, with lines relative to the call of `check`, without columns.
-#[track_caller]
-fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
-    let first = std::panic::Location::caller().line();
-    let cx = Trace::new();
-    traced(&cx);
-    let line = |mistake: &halite_nn::Mistake| {
-        assert!(
-            mistake.location.file().contains("operation_mistakes"),
-            "{mistake}"
-        );
-        format!(
-            "+{}: {}: {}\n",
-            mistake.location.line() - first,
-            mistake.op,
-            mistake.message
-        )
-    };
-    let lines: String = cx.mistakes().iter().map(line).collect();
-    expected.assert_eq(&lines);
-}
-
-fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
-    cx.input(TensorType::new(DType::F32, dims), name)
-}
+use crate::shared::{check, input};
 
 #[test]
 fn shape_error_names_line_op_shapes_parameter() {

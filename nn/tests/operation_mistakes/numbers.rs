@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::{DType, TensorType};
 use halite_nn::{CrossEntropy, Mean, rng};
 
-use crate::{check, input};
+use crate::shared::{check, input};
 
 #[test]
 fn unrepresentable_number_is_a_mistake() {

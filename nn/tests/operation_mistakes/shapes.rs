@@ -5,7 +5,7 @@ use halite_core::{DType, TensorType};
 use halite_ir::Gather;
 use halite_nn::{ConvOptions, Over, Padding};
 
-use crate::{check, input};
+use crate::shared::{check, input};
 
 #[test]
 fn missing_dimensions_are_mistakes() {
