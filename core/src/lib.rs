@@ -37,7 +37,7 @@ mod display;
 mod dtype;
 mod erased;
 mod error;
-mod hex;
+mod format;
 mod host;
 mod log;
 mod null;
@@ -65,7 +65,7 @@ pub use compile_cause::format_bytes;
 pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Shortage};
-pub use hex::hex;
+pub use format::{format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes};
 #[doc(hidden)]
 pub use log::warn_without_subscriber;

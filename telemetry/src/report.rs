@@ -2,12 +2,10 @@
 
 use std::fmt::Write;
 
+use halite_core::format_count;
 use serde_json::json;
 
-use crate::{
-    Metric, Metrics, PERCENTILES, Timing,
-    text::{grouped, time},
-};
+use crate::{Metric, Metrics, PERCENTILES, Timing, text::time};
 
 impl Metrics {
     /// All metrics and counters as tables: count, sum, mean, rate and percentiles of timers; then
@@ -90,7 +88,7 @@ impl Metrics {
                 .map_or("-".to_string(), |rate| format!("{rate:.4}/s"));
             let own = [
                 name,
-                grouped(timing.count),
+                format_count(timing.count),
                 time(timing.total),
                 time(timing.mean()),
                 rate,
@@ -111,7 +109,7 @@ impl Metrics {
             self.counts()
                 .into_iter()
                 .filter(|(name, _)| wanted(name))
-                .map(|(name, count)| vec![name, grouped(count)]),
+                .map(|(name, count)| vec![name, format_count(count)]),
         );
         let tables = [timed, counted]
             .into_iter()

@@ -2,6 +2,8 @@
 
 use std::{panic::Location, time::Duration};
 
+use halite_core::format_count;
+
 /// Formats a time in its largest unit, with three digits: `12.3 µs`.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -26,22 +28,9 @@ pub(crate) fn count(count: u64, noun: &str) -> String {
     let plural = if noun.ends_with("ch") { "es" } else { "s" };
     format!(
         "{} {noun}{}",
-        grouped(count),
+        format_count(count),
         if count == 1 { "" } else { plural }
     )
-}
-
-/// Groups digits by thousands: `1,234,567`.
-pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Formats a line with a space before it, ` (src/main.rs:3:5)`, or nothing.

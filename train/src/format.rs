@@ -53,19 +53,6 @@ pub fn format_metric(name: &str, value: f64) -> String {
     }
 }
 
-/// Whole numbers with thousands apart: `60,000`.
-pub(super) fn format_count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A length of time: `12 s`, `3 min 05 s`, `2 h 07 min`.
 pub(crate) fn format_seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
@@ -142,10 +129,6 @@ mod tests {
 
     #[test]
     fn numbers_are_formatted_for_people() {
-        assert_eq!(
-            [0, 999, 1000, 60_000, 1_234_567].map(format_count),
-            ["0", "999", "1,000", "60,000", "1,234,567"]
-        );
         let times =
             [0.04, 9.94, 9.96, 59.4, 59.6, 185.0, 7620.0, f64::INFINITY].map(format_seconds);
         assert_eq!(

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_core::format_count;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::format::{format_count, format_metric, format_seconds};
+use crate::format::{format_metric, format_seconds};
 
 /// Progress of a run on the standard error stream.
 ///

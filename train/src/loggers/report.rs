@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, format_count};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
 use crate::files;
-use crate::format::{format_count, format_metric, format_seconds};
+use crate::format::{format_metric, format_seconds};
 
 const OP: &str = "report";
 
