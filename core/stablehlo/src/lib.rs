@@ -1,0 +1,22 @@
+//! StableHLO programs as data.
+//!
+//! A [`Module`] is a program: functions of [`Operation`]s, whose [`OpKind`] has the attributes of
+//! the specification (<https://openxla.org/stablehlo/spec>), without MLIR's generality.
+#![forbid(unsafe_code)]
+
+mod attribute;
+mod module;
+mod op;
+mod sharding;
+mod types;
+
+pub use attribute::{Attribute, Attributes, Dense};
+pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId};
+pub use op::{
+    BinaryOp, CollectiveAttributes, ComparisonDirection, ComparisonOrder, ConvolutionAttributes,
+    ConvolutionDims, CustomCallAttributes, DotAttributes, FftKind, GatherAttributes,
+    ManualAttributes, OpKind, RngAlgorithm, RngDistribution, ScatterAttributes, Transposition,
+    UnaryOp, WindowAttributes,
+};
+pub use sharding::{ShardyAxis, ShardyDim, ShardyMesh, ShardySharding};
+pub use types::{ElementClass, ElementType, RankedType, Type};
