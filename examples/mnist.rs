@@ -47,8 +47,8 @@ impl Task for Classify {
 fn main() -> Result<()> {
     let client = Accelerator::auto().open()?;
     let cache = Cache::open(None)?;
-    let train = Digits::Mnist.train(&cache, &mut Bar::default())?;
-    let test = Digits::Mnist.test(&cache, &mut Bar::default())?;
+    let train = Mnist::Digits.train(&cache, &mut Bar::default())?;
+    let test = Mnist::Digits.test(&cache, &mut Bar::default())?;
 
     let model = Mlp {
         hidden: Linear::new(28 * 28, 128),

@@ -97,7 +97,7 @@ pub mod prelude {
         Array, Client, DType, DTypePolicy, Error, HostArray, Result, TensorType,
         tree::{Empty, Leaf, Tree},
     };
-    pub use halite_data::{Dataset, Digits, InMemory, Labeled};
+    pub use halite_data::{Dataset, InMemory, Labeled, Mnist};
     pub use halite_nn::*;
     pub use halite_telemetry::ClientMetrics;
     pub use halite_train::{Predict, State, Task, Trainer};

@@ -58,34 +58,35 @@ impl<'t> Mlp<Tensor<'t>> {
     }
 }
 
-/// A small convolutional network for 28x28 images: two 3x3 convolutions, each with 2x2 max pooling
-/// and ReLU, then two dense layers.
+/// A small convolutional network for square grayscale images: two 3x3 convolutions, each with 2x2
+/// max pooling and ReLU, then two dense layers.
 #[derive(Tree, Clone, Debug)]
 pub struct Cnn<L> {
     /// Convolution from 1 channel to 32.
     pub conv1: Conv2d<L>,
     /// Convolution from 32 channels to 64.
     pub conv2: Conv2d<L>,
-    /// Dense layer from `7 * 7 * 64` features to 128.
+    /// Dense layer to 128 features.
     pub hidden: Linear<L>,
     /// Output layer, which returns the logits.
     pub out: Linear<L>,
 }
 
 impl Cnn<Param> {
-    /// Creates a network with `classes` outputs.
-    pub fn new(classes: usize) -> Self {
+    /// Creates a network for images of `side` by `side` pixels, with `classes` outputs.
+    pub fn new(side: usize, classes: usize) -> Self {
+        let pooled = side / 2 / 2;
         Cnn {
             conv1: Conv2d::new(1, 32, 3).same(),
             conv2: Conv2d::new(32, 64, 3).same(),
-            hidden: Linear::new(7 * 7 * 64, 128),
+            hidden: Linear::new(pooled * pooled * 64, 128),
             out: Linear::new(128, classes),
         }
     }
 }
 
 impl<'t> Cnn<Tensor<'t>> {
-    /// Maps `x: [batch, 28, 28, 1]` to logits `[batch, classes]`.
+    /// Maps `x: [batch, side, side, 1]` to logits `[batch, classes]`.
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let x = self
             .conv1
@@ -104,7 +105,7 @@ impl<'t> Cnn<Tensor<'t>> {
 
 /// A family of image classifiers.
 pub trait ImageModel: Family {
-    /// Maps `images: [batch, 28, 28]`, with values from 0 to 1, to logits `[batch, 10]`.
+    /// Maps `images: [batch, side, side]`, with values from 0 to 1, to logits `[batch, 10]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t>;
 }
 
@@ -122,7 +123,7 @@ impl ImageModel for Cnn<()> {
 
 /// Classification of grayscale images: cross-entropy loss, with accuracy as a metric.
 ///
-/// A batch has images `u8[batch, 28, 28]` and labels `u8[batch]`. The images are converted to
+/// A batch has images `u8[batch, side, side]` and labels `u8[batch]`. The images are converted to
 /// floats from 0 to 1 on the device.
 pub struct Classify<M>(PhantomData<fn() -> M>);
 

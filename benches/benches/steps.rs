@@ -51,7 +51,7 @@ fn sharded(client: &Client, strategy: &str, axes: &str) -> Bare<Cnn<()>, Adam> {
         &mesh,
         &strategy.parse().expect("a strategy"),
         client,
-        Cnn::new(10),
+        Cnn::new(28, 10),
         Adam::new(1e-3),
         &x,
         &y,

@@ -33,7 +33,7 @@ fn read_path(path: &Path) -> Result<HostArray> {
     let size = file.metadata().map_err(refused)?.len();
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let start = io::BufRead::fill_buf(&mut reader).map_err(refused)?;
-    if start.starts_with(&[0x1f, 0x8b]) {
+    if start.starts_with(&GZIP_MAGIC) {
         parse_from(MultiGzDecoder::new(reader), None)
     } else {
         parse_from(reader, Some(size))
@@ -48,21 +48,24 @@ fn read_path(path: &Path) -> Result<HostArray> {
     })
 }
 
-/// Reads an uncompressed idx file from memory.
+/// Reads an idx file from memory, compressed or not.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] if it is not an idx file, or its length differs from that in its header.
 pub fn parse(bytes: &[u8]) -> Result<HostArray> {
-    parse_from(bytes, Some(bytes.len() as u64)).map_err(|error| match error {
+    let parsed = if bytes.starts_with(&GZIP_MAGIC) {
+        parse_from(MultiGzDecoder::new(bytes), None)
+    } else {
+        parse_from(bytes, Some(bytes.len() as u64))
+    };
+    parsed.map_err(|error| match error {
         Refused::Corrupt(reason) => Error::new(ErrorKind::Corrupt, "read idx", reason),
         Refused::Io(error) => Error::new(ErrorKind::Io, "read idx", error.to_string()),
     })
 }
 
-/// Parses bytes that are compressed with gzip, as [`parse`].
-pub(crate) fn parse_gzip(bytes: &[u8]) -> Option<HostArray> {
-    parse_from(MultiGzDecoder::new(bytes), None).ok()
-}
+/// The first bytes of what gzip wrote.
+pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 enum Refused {
     Corrupt(String),

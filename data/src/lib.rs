@@ -23,6 +23,7 @@
 
 mod batch;
 mod dataset;
+pub mod digits;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod idx;
@@ -38,6 +39,6 @@ pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, DatasetExt, Field, Map, Rows, Sample, SampleMut, Subset};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
-pub use mnist::Digits;
+pub use mnist::Mnist;
 pub use prefetch::Prefetch;
 pub use sampler::Permutation;

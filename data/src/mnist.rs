@@ -13,16 +13,16 @@ use crate::{InMemory, idx};
 /// bytes on the host, so that a quarter of the memory moves to the device; converting and scaling
 /// are the model's first step there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Digits {
+pub enum Mnist {
     /// Handwritten digits (LeCun, Cortes, Burges).
-    Mnist,
+    Digits,
     /// Articles of clothing (Xiao, Rasul, Vollgraf).
     Fashion,
 }
 
-impl Digits {
+impl Mnist {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::Mnist, Self::Fashion];
+    pub const ALL: [Self; 2] = [Self::Digits, Self::Fashion];
 
     /// The 60,000 training samples, installed first if they are not in the cache.
     ///
@@ -43,7 +43,7 @@ impl Digits {
     /// The package that has its files.
     pub fn package(self) -> &'static Package {
         match self {
-            Self::Mnist => &MNIST,
+            Self::Digits => &MNIST,
             Self::Fashion => &FASHION,
         }
     }
@@ -51,7 +51,7 @@ impl Digits {
     /// Description of one line, with the terms of use.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Mnist => {
+            Self::Digits => {
                 "handwritten digits, 60,000 to train on and 10,000 to test on, 28x28 gray (LeCun, Cortes, Burges; the package states no terms for them)"
             }
             Self::Fashion => {
@@ -63,7 +63,7 @@ impl Digits {
     /// Names of the labels 0 to 9.
     pub fn classes(self) -> [&'static str; 10] {
         match self {
-            Self::Mnist => ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
+            Self::Digits => ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
             Self::Fashion => [
                 "T-shirt/top",
                 "trouser",
@@ -115,16 +115,16 @@ impl Digits {
 }
 
 /// `mnist` or `fashion`.
-impl fmt::Display for Digits {
+impl fmt::Display for Mnist {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Mnist => "mnist",
+            Self::Digits => "mnist",
             Self::Fashion => "fashion",
         })
     }
 }
 
-impl FromStr for Digits {
+impl FromStr for Mnist {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
@@ -136,7 +136,7 @@ impl FromStr for Digits {
                     "dataset",
                     format!(
                         "unknown dataset `{name}`; expected {} or {}",
-                        Self::Mnist,
+                        Self::Digits,
                         Self::Fashion
                     ),
                 )

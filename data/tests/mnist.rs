@@ -4,14 +4,14 @@
 use std::process::Command;
 
 use halite_core::{DType, TensorType};
-use halite_data::{Dataset, Digits, Rows};
+use halite_data::{Dataset, Mnist, Rows};
 use halite_fetch::{Cache, Quiet};
 
 #[test]
 fn first_sample_of_mnist_is_a_five() {
     let cache = Cache::open(None).unwrap();
-    let train = Digits::Mnist.train(&cache, &mut Quiet).unwrap();
-    let test = Digits::Mnist.test(&cache, &mut Quiet).unwrap();
+    let train = Mnist::Digits.train(&cache, &mut Quiet).unwrap();
+    let test = Mnist::Digits.test(&cache, &mut Quiet).unwrap();
     assert_eq!((train.len(), test.len()), (60_000, 10_000));
     assert_eq!(train.fields()[0].ty, TensorType::new(DType::U8, [28, 28]));
     assert_eq!(
@@ -42,19 +42,19 @@ fn fashion_mnist_has_6000_of_each_class() {
     }
     let cache = Cache::open(None).unwrap();
     assert_eq!(
-        counts(&Digits::Fashion.train(&cache, &mut Quiet).unwrap()),
+        counts(&Mnist::Fashion.train(&cache, &mut Quiet).unwrap()),
         [6000; 10]
     );
     assert_eq!(
-        counts(&Digits::Fashion.test(&cache, &mut Quiet).unwrap()),
+        counts(&Mnist::Fashion.test(&cache, &mut Quiet).unwrap()),
         [1000; 10]
     );
 }
 
 #[test]
 fn unknown_name_is_rejected_with_the_known_ones() {
-    assert_eq!("fashion".parse::<Digits>().unwrap(), Digits::Fashion);
-    let error = "cifar".parse::<Digits>().unwrap_err().to_string();
+    assert_eq!("fashion".parse::<Mnist>().unwrap(), Mnist::Fashion);
+    let error = "cifar".parse::<Mnist>().unwrap_err().to_string();
     assert!(
         error.contains("`cifar`") && error.contains("expected mnist or fashion"),
         "{error}"

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use halite::{
     Result,
     data::{
-        Digits,
+        Mnist,
         text::{BOOKS, GPT2_VOCABULARY},
     },
     fetch,
@@ -43,7 +43,7 @@ pub(super) struct Named {
 
 /// Returns all data sets: images, books, GPT-2's byte-pair table.
 pub(super) fn sets() -> Vec<Named> {
-    let digits = Digits::ALL.map(|digits| Named {
+    let digits = Mnist::ALL.map(|digits| Named {
         name: digits.to_string(),
         package: digits.package(),
     });

@@ -41,6 +41,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 Examples:
   halite train mnist                       train a small CNN on handwritten digits; downloads what it needs
   halite train mnist --data fashion        the same on Fashion-MNIST
+  halite train digits                      a smaller CNN and data set; downloads no data
   halite train mnist --resume              continue an interrupted run
   halite devices                           list the available devices
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be

@@ -212,11 +212,11 @@ impl PlanCommand {
         match &self.model {
             Model::Mlp => {
                 let model = Mlp::new(&[28 * 28, 512, 512, 10]);
-                let step = Classify::<Mlp<()>>::step(model, &self.image_options()?);
+                let step = Classify::<Mlp<()>>::step(28, model, &self.image_options()?);
                 self.plan_step(target, axes, strategy, step, 128)
             }
             Model::Cnn => {
-                let step = Classify::<Cnn<()>>::step(Cnn::new(10), &self.image_options()?);
+                let step = Classify::<Cnn<()>>::step(28, Cnn::new(28, 10), &self.image_options()?);
                 self.plan_step(target, axes, strategy, step, 128)
             }
             Model::Transformer(model) => {

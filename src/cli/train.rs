@@ -1,6 +1,6 @@
 //! `halite train`: trains a built-in model.
 
-mod mnist;
+mod images;
 mod run;
 pub(super) mod text;
 
@@ -19,8 +19,11 @@ pub(crate) struct Train {
 #[derive(Subcommand, Debug)]
 enum Model {
     /// Image classification: handwritten digits, or clothing, 28x28 grayscale pixels in ten classes
-    #[command(after_help = mnist::EXAMPLES)]
-    Mnist(Box<mnist::Mnist>),
+    #[command(after_help = images::MNIST_EXAMPLES)]
+    Mnist(Box<images::Mnist>),
+    /// Image classification that downloads no data: handwritten digits, 8x8 grayscale pixels
+    #[command(after_help = images::DIGITS_EXAMPLES)]
+    Digits(Box<images::Digits>),
     /// Language modeling: a transformer, which writes a sample of text at the end
     #[command(after_help = text::EXAMPLES)]
     Text(Box<text::Text>),
@@ -30,6 +33,7 @@ impl Train {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.model {
             Model::Mnist(mnist) => mnist.run(),
+            Model::Digits(digits) => digits.run(),
             Model::Text(text) => text.run(),
         }
     }

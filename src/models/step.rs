@@ -69,15 +69,19 @@ impl<K: Task, O> fmt::Debug for TrainingStep<K, O> {
 }
 
 impl<M: ImageModel> Classify<M> {
-    /// Training step of an image classifier: Adam on grayscale images of 28x28 pixels.
-    pub fn step(model: M::Of<Param>, options: &TrainingOptions) -> TrainingStep<Self, Adam> {
+    /// Training step of an image classifier: Adam on grayscale images of `side` by `side` pixels.
+    pub fn step(
+        side: usize,
+        model: M::Of<Param>,
+        options: &TrainingOptions,
+    ) -> TrainingStep<Self, Adam> {
         TrainingStep {
             task: Classify::new(),
             model,
             optimizer: Adam::new(options.schedule()),
             clip_norm: options.clip_norm,
             sample: vec![
-                TensorType::new(DType::U8, [28, 28]),
+                TensorType::new(DType::U8, [side, side]),
                 TensorType::scalar(DType::U8),
             ],
         }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use halite::{backends::plugin, data::Digits, fetch::Package};
+use halite::{backends::plugin, data::Mnist, fetch::Package};
 
 use crate::support::{cache, fails, halite_alone, run, succeeds};
 
@@ -63,7 +63,7 @@ fn flip_a_bit(path: &Path) {
 
 #[test]
 fn bit_rot_in_data_is_detected() {
-    let package = Digits::Mnist.package();
+    let package = Mnist::Digits.package();
     let place = Place::with(&[package], "-a");
     assert!(
         succeeds(&mut place.halite("cache verify"))
@@ -136,7 +136,7 @@ fn waiting_is_reported_without_a_terminal() {
     let place = Place::with(&[], "-a");
     let locks = place.root().join(".locks");
     fs::create_dir(&locks).unwrap();
-    let package = cache().directory(Digits::Mnist.package());
+    let package = cache().directory(Mnist::Digits.package());
     let path = locks.join(package.file_name().unwrap());
     fs::write(&path, "4711 0 far.example\n").unwrap();
     let held = fs::File::open(&path).unwrap();

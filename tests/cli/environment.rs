@@ -7,7 +7,7 @@ use std::{
 
 use halite::{
     backends::{PLUGINS, plugin},
-    data::Digits,
+    data::Mnist,
     fetch::Package,
 };
 
@@ -198,7 +198,7 @@ fn data_file_of_the_wrong_size_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let damaged = copy_of_cache(dir.path());
     let labels = damaged
-        .join(name(&cache().directory(Digits::Mnist.package())))
+        .join(name(&cache().directory(Mnist::Digits.package())))
         .join("train-labels-idx1-ubyte");
     let bytes = fs::read(&labels).unwrap();
     fs::remove_file(&labels).unwrap();
@@ -305,7 +305,7 @@ fn plugin_path() -> PathBuf {
 fn copy_of_cache(parent: &Path) -> PathBuf {
     let copy = parent.join("copy");
     let known = plugin("cpu").expect("there is a default for the CPU");
-    for package in [&known.package, Digits::Mnist.package()] {
+    for package in [&known.package, Mnist::Digits.package()] {
         let from = cache().directory(package);
         let to = copy.join(name(&from));
         fs::create_dir_all(&to).unwrap();
@@ -324,7 +324,7 @@ fn assert_no_package_in(cache: &Path) {
     let known: Vec<&Package> = PLUGINS
         .iter()
         .map(|plugin| &plugin.package)
-        .chain([Digits::Mnist.package()])
+        .chain([Mnist::Digits.package()])
         .collect();
     for package in known {
         let directory = halite::fetch::Cache::at(cache).directory(package);

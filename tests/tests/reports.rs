@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs, path::Path, time::Duration};
 
 use halite::{
     backends::{ChromeTrace, OpenOptions},
-    data::{Digits, Field, InMemory, SampleMut},
+    data::{Field, InMemory, Mnist, SampleMut},
     fetch::{Bar, Cache},
     models::{Classify, Cnn, ImageModel, Mlp},
     prelude::*,
@@ -160,7 +160,7 @@ impl Dataset for Slow {
 /// The first `count` handwritten digits.
 fn digits(count: usize) -> InMemory {
     let cache = Cache::open(None).unwrap();
-    let all = Digits::Mnist
+    let all = Mnist::Digits
         .test(&cache, &mut Bar::default())
         .unwrap_or_else(|error| panic!("the tests need the digits: {error}"));
     let cut = |array: &HostArray| {
@@ -240,7 +240,7 @@ fn report_names_an_input_that_starves_the_device() {
 #[test]
 fn plain_run_has_no_findings() {
     let client = client();
-    let report = fit::<Cnn<()>>(&client, Cnn::new(10), digits(1500)).report;
+    let report = fit::<Cnn<()>>(&client, Cnn::new(28, 10), digits(1500)).report;
     // On a slow or busy machine the run takes minutes, most of them for compiling, which is a
     // finding then.
     let mut findings = client.metrics().activity().findings();
@@ -391,7 +391,7 @@ fn record_run(out: &Path, trace: &Path) {
     let (task, optimizer) = (Classify::<Cnn<()>>::new(), Adam::new(1e-3));
     let (train, validation) = (digits(640), digits(100));
     trainer
-        .fit(task, Cnn::new(10), optimizer, train, validation)
+        .fit(task, Cnn::new(28, 10), optimizer, train, validation)
         .unwrap();
     // The trace of this program is recorded even if other tests have compiled theirs before.
     let loss = loss(&client).run(&batch(&client, 3)).unwrap();

@@ -100,7 +100,7 @@ fn mnist(client: &Client) -> Result<Bare<Cnn<()>, Adam>> {
         &mesh,
         &"dp".parse()?,
         client,
-        Cnn::new(10),
+        Cnn::new(28, 10),
         Adam::new(1e-3),
         &data(&[64, 28, 28, 1]),
         &labels([64], 10),

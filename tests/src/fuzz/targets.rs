@@ -5,7 +5,7 @@ use std::{fmt::Display, path::Path, str::FromStr};
 use halite::{
     DTypePolicy, MeshShape, PartitionSpec,
     backends::{self, Accelerator, CompileCacheOptions, cuda::CudaAllocator},
-    data::{self, Digits},
+    data::{self, Mnist},
     fetch,
     nn::TransformerConfig,
     train::{self, Pattern, Strategy},
@@ -118,10 +118,10 @@ const TARGETS: &[Target] = &[
     },
     Target {
         name: "package_marker",
-        run: |data| fetch::fuzz::marker(data, Digits::Mnist.package()),
+        run: |data| fetch::fuzz::marker(data, Mnist::Digits.package()),
         seeds: || {
             vec![
-                fetch::fuzz::marker_seed(Digits::Mnist.package()),
+                fetch::fuzz::marker_seed(Mnist::Digits.package()),
                 fetch::fuzz::marker_seed(&cpu_plugin().package),
             ]
         },
@@ -284,7 +284,7 @@ const TARGETS: &[Target] = &[
     },
     Target {
         name: "data_set",
-        run: |data| survives_printing::<Digits>(data),
+        run: |data| survives_printing::<Mnist>(data),
         seeds: || words(&["mnist", "fashion"]),
         dictionary: &["mnist", "fashion"],
     },

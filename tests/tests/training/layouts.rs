@@ -231,7 +231,7 @@ fn convolutions_have_the_same_losses_on_every_mesh() {
     the_losses_agree(
         Classify::<SmoothCnn<()>>::new,
         || SmoothCnn {
-            layers: Cnn::new(10),
+            layers: Cnn::new(28, 10),
         },
         images,
         CONFIGURATIONS,
@@ -255,7 +255,7 @@ fn networks_with_kinks_have_the_same_losses_but_for_those() {
     );
     the_losses_agree(
         Classify::<Cnn<()>>::new,
-        || Cnn::new(10),
+        || Cnn::new(28, 10),
         images,
         &configuration,
     );
@@ -303,7 +303,7 @@ fn each_device_is_given_what_the_layouts_say() {
         let options = LowerOptions::new(&mesh, strategy.parse().unwrap());
         let step = lower_step(
             Classify::<Cnn<()>>::new(),
-            Cnn::new(10),
+            Cnn::new(28, 10),
             Adam::new(1e-3),
             &fields,
             &options,

@@ -1,7 +1,7 @@
 //! Mistakes in a task are reported all at once, at the user's line, before anything runs.
 
 use halite::{
-    data::{Digits, Field, SampleMut},
+    data::{Field, Mnist, SampleMut},
     models::{Classify, Mlp},
     nn::{ArraySpec, Jit, Optimizer, optim::Named},
     prelude::*,
@@ -180,7 +180,7 @@ fn all_wrong_shapes_are_reported_at_once() {
     let sharding = halite::Sharding::single(client().local_devices()[0]);
     let spec = |ty: &TensorType| ArraySpec::new(ty.clone(), &sharding);
     let model = Mlp::new(&[784, 64, 10]).map_leaves(|_, param| spec(&param.ty));
-    let [image, label] = Digits::batch_types(32);
+    let [image, label] = Mnist::batch_types(32);
     let weight = TensorType::new(DType::F32, [32]);
     let batch = Labeled {
         input: spec(&image),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use halite::{
-    data::{DatasetExt, Digits, Field, InMemory, SampleMut, Subset},
+    data::{DatasetExt, Field, InMemory, Mnist, SampleMut, Subset},
     fetch::{Bar, Cache},
     prelude::*,
     train::{
@@ -42,8 +42,8 @@ pub(crate) fn digits(
             Arc::new(data.unwrap_or_else(|error| panic!("the tests need the digits: {error}")))
         };
         [
-            load(Digits::Mnist.train(&cache, &mut Bar::default())),
-            load(Digits::Mnist.test(&cache, &mut Bar::default())),
+            load(Mnist::Digits.train(&cache, &mut Bar::default())),
+            load(Mnist::Digits.test(&cache, &mut Bar::default())),
         ]
     });
     let data = if of_training { train } else { test };

@@ -1,0 +1,193 @@
+//! `halite train mnist` and `halite train digits`: image classification.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use halite::{
+    Client, DeviceId, Param, Result,
+    data::{self, Dataset, DatasetExt, InMemory, Subset},
+    fetch,
+    models::{Classify, Cnn, ImageModel, Mlp, TrainingOptions},
+    train::{flags::positive, signals::StopFlag},
+};
+
+use super::run::{Run, finish, fitted};
+use crate::cli::step::{default_in_help, learning_rate, training_options};
+
+pub(super) const MNIST_EXAMPLES: &str = "\
+Examples:
+  halite train mnist                            two epochs, a few minutes on two cores
+  halite train mnist --model mlp --limit 2000   seconds: a quick check that everything works
+  halite train mnist --resume                   continue an interrupted run; the result is bit-identical
+  halite train mnist --accelerator cpu:8        data parallel over eight virtual CPU devices
+  halite train mnist --accelerator cpu:8 --mesh data=2,model=4 --strategy dp+tp
+                                                data parallel over 2 groups, tensor parallel over 4 devices in each";
+
+pub(super) const DIGITS_EXAMPLES: &str = "\
+Examples:
+  halite train digits                           some seconds on two cores
+  halite train digits --model mlp --epochs 60   a smaller model, for longer
+  halite train digits --accelerator cpu:8       data parallel over eight virtual CPU devices
+The images are part of halite: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits,
+UCI Machine Learning Repository (CC BY 4.0).";
+
+/// Options of every image classifier.
+#[derive(Args, Debug)]
+struct Classifier {
+    /// Model architecture
+    #[arg(long, value_enum, default_value_t = Model::Cnn)]
+    model: Model,
+    /// Peak learning rate (10 % linear warmup, then cosine decay)
+    #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
+    learning_rate: f64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Model {
+    /// Two convolutions and two dense layers
+    Cnn,
+    /// Two hidden dense layers of 512 features
+    Mlp,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    mut_arg("epochs", |arg| arg.default_value("2")),
+    mut_arg("batch_size", |arg| arg.default_value("64")),
+    mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL"))
+)]
+pub(super) struct Mnist {
+    #[command(flatten)]
+    classifier: Classifier,
+    /// Data set: `mnist` or `fashion`
+    #[arg(long, default_value_t = data::Mnist::Digits)]
+    data: data::Mnist,
+    /// Train on the first N of the 60,000 images and validate on at most N of the 10,000
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    limit: Option<usize>,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl Mnist {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let (client, devices, (train, test)) =
+            self.run.open_and_load(self.data.package(), |cache| {
+                let mut progress = fetch::Bar::default();
+                let (train, test) = (
+                    self.data.train(cache, &mut progress)?,
+                    self.data.test(cache, &mut progress)?,
+                );
+                Ok((first(train, self.limit)?, first(test, self.limit)?))
+            })?;
+        let images = Images {
+            name: self.data.to_string(),
+            side: 28,
+            train,
+            test,
+        };
+        self.classifier.train(&self.run, client, devices, images)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(
+    mut_arg("epochs", |arg| arg.default_value("20")),
+    mut_arg("batch_size", |arg| arg.default_value("32")),
+    mut_arg("out", |arg| default_in_help(arg, "runs/digits-MODEL"))
+)]
+pub(super) struct Digits {
+    #[command(flatten)]
+    classifier: Classifier,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl Digits {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let (client, devices) = self.run.open()?;
+        let images = Images {
+            name: "digits".to_owned(),
+            side: 8,
+            train: data::digits::train()?,
+            test: data::digits::test()?,
+        };
+        self.classifier.train(&self.run, client, devices, images)
+    }
+}
+
+/// A data set of grayscale images in ten classes.
+struct Images {
+    name: String,
+    /// Pixels of a row and of a column.
+    side: usize,
+    train: Subset<InMemory>,
+    test: Subset<InMemory>,
+}
+
+impl Classifier {
+    fn train(
+        &self,
+        run: &Run,
+        client: Client,
+        devices: Vec<DeviceId>,
+        images: Images,
+    ) -> Result<ExitCode> {
+        let side = images.side;
+        match self.model {
+            Model::Cnn => {
+                self.train_model::<Cnn<()>>(run, client, devices, images, Cnn::new(side, 10))
+            }
+            Model::Mlp => {
+                let sizes = [side * side, 512, 512, 10];
+                self.train_model::<Mlp<()>>(run, client, devices, images, Mlp::new(&sizes))
+            }
+        }
+    }
+
+    fn train_model<M: ImageModel>(
+        &self,
+        run: &Run,
+        client: Client,
+        devices: Vec<DeviceId>,
+        images: Images,
+        model: M::Of<Param>,
+    ) -> Result<ExitCode>
+    where
+        M::Of<Param>: Send + Sync,
+    {
+        let Images {
+            name,
+            side,
+            train,
+            test,
+        } = images;
+        let model_name = self
+            .model
+            .to_possible_value()
+            .expect("every model has a name");
+        let out = run.out(&format!("{name}-{}", model_name.get_name()));
+        let stop = StopFlag::new();
+        let options = &run.options;
+        let per_epoch = (train.len() / options.batch_size) as u64;
+        let steps = options.epochs.saturating_mul(per_epoch);
+        let options = training_options(&options.numerics, self.learning_rate, steps, None);
+        let step = Classify::<M>::step(side, model, &options);
+        let trainer = run
+            .trainer(&client, devices, &out, &stop, &step)
+            .property("--model", model_name.get_name())
+            .property("--data", name)
+            .build()?;
+        let fitted = fitted(
+            trainer.fit(step.task, step.model, step.optimizer, train, test),
+            &stop,
+        )?;
+        Ok(finish(&fitted, &out))
+    }
+}
+
+/// Returns the first samples, at most `limit` of them.
+fn first(data: InMemory, limit: Option<usize>) -> Result<Subset<InMemory>> {
+    let count = data.len().min(limit.unwrap_or(usize::MAX));
+    data.subset((0..count).collect::<Vec<_>>())
+}
