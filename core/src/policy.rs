@@ -62,22 +62,16 @@ pub struct LossScale {
     pub growth_interval: u32,
 }
 
-/// Where casting to the compute dtype pays on a device.
+/// Values for which casting to the compute dtype pays on a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Narrowing {
-    /// Values between contractions are cast too. If not, only the operands of contractions are.
-    pub between: bool,
-    /// Contractions with fewer multiplications stay in full precision.
-    pub least_work: u64,
+pub enum Narrowing {
+    /// All that the policy allows.
+    Everywhere,
+    /// Operands of contractions.
+    Contractions,
 }
 
 impl Narrowing {
-    /// Wherever the policy allows it.
-    pub const EVERYWHERE: Self = Narrowing {
-        between: true,
-        least_work: 0,
-    };
-
     /// Where it was measured to pay on the devices of a [`Platform::name`](crate::Platform).
     pub fn on(platform: &str) -> Self {
         Capabilities::of(platform).narrowing
@@ -108,21 +102,15 @@ impl Capabilities {
     fn of(platform: &str) -> Self {
         let (bf16, narrowing) = match platform {
             // Loops over bf16 convert to f32 and back: only operands are worth casting.
-            "cpu" => (
-                Bf16Units::None,
-                Narrowing {
-                    between: false,
-                    least_work: 0,
-                },
-            ),
+            "cpu" => (Bf16Units::None, Narrowing::Contractions),
             "cuda" => (
                 Bf16Units::Since {
                     compute_capability: 8,
                 },
-                Narrowing::EVERYWHERE,
+                Narrowing::Everywhere,
             ),
-            "tpu" => (Bf16Units::All, Narrowing::EVERYWHERE),
-            _ => (Bf16Units::None, Narrowing::EVERYWHERE),
+            "tpu" => (Bf16Units::All, Narrowing::Everywhere),
+            _ => (Bf16Units::None, Narrowing::Everywhere),
         };
         Capabilities { bf16, narrowing }
     }

@@ -62,7 +62,7 @@ pub struct Lowered<O> {
 /// let mesh = MeshShape::new([("data", 8)])?;
 /// let double = Function::<_, Leaf<()>, Leaf<()>>::stateless(|_cx, Leaf(x)| Leaf(x * 2.0));
 /// let x = ShardedType::new(TensorType::new(DType::F32, [32, 4]), PartitionSpec::first("data"));
-/// let lowered = lower(&double, &Empty::new(), &Leaf(x), &mesh, &Narrowing::EVERYWHERE)?;
+/// let lowered = lower(&double, &Empty::new(), &Leaf(x), &mesh, &Narrowing::Everywhere)?;
 /// assert_eq!(lowered.program.partitions, 8);
 /// assert_eq!(lowered.program.signature.inputs[0].to_string(), "f32[4, 4]");
 /// # Ok(())

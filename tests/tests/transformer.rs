@@ -138,7 +138,7 @@ fn narrowed(policy: DTypePolicy, remat: Option<Option<Remat>>) -> Graph {
     let graph = with_precision(
         cx.graph(&[tokens], &outputs).unwrap(),
         &policy,
-        &Narrowing::EVERYWHERE,
+        &Narrowing::Everywhere,
     );
     let graph = optimize(&graph);
     verify(&graph).unwrap();

@@ -39,7 +39,7 @@ impl LowerOptions {
             strategy,
             clip_norm: None,
             precision: DTypePolicy::F32,
-            capabilities: Narrowing::EVERYWHERE,
+            capabilities: Narrowing::Everywhere,
         }
     }
 }

@@ -110,7 +110,7 @@ impl Compiled {
     /// The program of a network in mixed precision.
     fn mixed(network: &Network) -> Result<Self> {
         let Built { graph, specs } = build(network, DType::F32)?;
-        let graph = with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::EVERYWHERE);
+        let graph = with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::Everywhere);
         Compiled::new(&graph, specs, DType::F32, Vec::new())
     }
 

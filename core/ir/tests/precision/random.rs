@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn any_program_stays_valid_with_the_same_signature(
         steps in prop::collection::vec(any::<(u8, u16, u16)>(), 1..60), outputs in prop::collection::vec(any::<u16>(), 1..5),
-        between in any::<bool>(), least_work in prop_oneof![Just(0u64), Just(16)],
+        narrowing in prop_oneof![Just(Narrowing::Everywhere), Just(Narrowing::Contractions)],
     ) {
         let mut graph = Graph::new();
         let inputs = [
@@ -197,7 +197,7 @@ proptest! {
         graph.set_outputs(outputs.iter().map(|&at| values[usize::from(at) % values.len()]).collect());
         prop_assert!(verify(&graph).is_ok());
         for (name, policy) in DTypePolicy::NAMED {
-            let after = with_precision(graph.clone(), &policy, &Narrowing { between, least_work });
+            let after = with_precision(graph.clone(), &policy, &narrowing);
             for after in [&after, &optimize(&after)] {
                 prop_assert!(verify(after).is_ok(), "{}: {:?} of {:?}", name, verify(after), graph);
                 prop_assert_eq!(after.input_types(), graph.input_types());

@@ -77,7 +77,7 @@ fn scan_stacks_residuals_in_their_dtype() {
     let after = optimize(&with_precision(
         graph,
         &DTypePolicy::BF16_MIXED,
-        &Narrowing::EVERYWHERE,
+        &Narrowing::Everywhere,
     ));
     let Op::Scan { body, .. } = &after.nodes()[1].op else {
         panic!("the backward pass")
@@ -212,13 +212,7 @@ fn saved_state_is_rounded_while_the_carried_one_is_not() {
         &with_saved_state(true, norm),
         full(),
     );
-    let (graph, operands) = (
-        with_saved_state(true, norm),
-        Narrowing {
-            between: false,
-            least_work: 0,
-        },
-    );
+    let (graph, operands) = (with_saved_state(true, norm), Narrowing::Contractions);
     let after = optimize(&with_precision(graph, &DTypePolicy::BF16_MIXED, &operands));
     assert_eq!(
         after.ty(after.nodes()[0].results[1]).dtype(),

@@ -72,7 +72,7 @@ pub(super) fn check(policy: DTypePolicy, graph: &Graph, expected: Expect) {
     let after = optimize(&with_precision(
         graph.clone(),
         &policy,
-        &Narrowing::EVERYWHERE,
+        &Narrowing::Everywhere,
     ));
     verify(&after).unwrap();
     assert_eq!(

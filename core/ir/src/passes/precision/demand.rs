@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use halite_core::DType;
+use halite_core::{DType, Narrowing};
 
 use super::{
     Cast,
@@ -106,7 +106,7 @@ impl Demands {
             && body.inputs()[..*carried].contains(&output)
             && graph.ty(result).dtype() == DType::F32
             && cast.policy.compute == DType::Bf16
-            && cast.narrowing.between
+            && *cast.narrowing == Narrowing::Everywhere
             && self.of(result) < Demand::FullTerms
             && !graph.outputs().contains(&result)
     }

@@ -34,7 +34,7 @@ mod source;
 use halite_core::{DType, DTypePolicy, Narrowing};
 
 use super::without_checkpoints;
-use crate::{Graph, Node, Op, Value};
+use crate::{Graph, Node};
 use demand::{Demand, Demands};
 use rewrite::{OutputDType, Rewrite};
 use source::{Source, Sources};
@@ -61,7 +61,7 @@ pub use signature::with_signature;
 /// let y = graph.push(Op::Dot(dot), &[x, w], None).unwrap()[0];
 /// graph.set_outputs(vec![y]);
 ///
-/// let mixed = with_precision(graph.clone(), &DTypePolicy::BF16_MIXED, &Narrowing::EVERYWHERE);
+/// let mixed = with_precision(graph.clone(), &DTypePolicy::BF16_MIXED, &Narrowing::Everywhere);
 /// let names: Vec<&str> = mixed.nodes().iter().map(|node| node.op.name()).collect();
 /// assert_eq!(names, ["convert", "convert", "dot"]); // bf16 operands, f32 result
 /// assert_eq!(mixed.output_types(), graph.output_types());
@@ -116,12 +116,11 @@ impl Cast<'_> {
     }
 
     /// The dtype that both operands of a contraction are cast to; `None` if it stays in full
-    /// precision, because of its dtypes or because it is too small to be worth the converts.
+    /// precision.
     fn contraction_dtype(self, graph: &Graph, node: &Node) -> Option<DType> {
         let [left, right] = [node.operands[0], node.operands[1]]
             .map(|operand| self.compute_dtype(graph.ty(operand).dtype()));
-        right?;
-        left.filter(|_| multiplications(graph, node) >= self.narrowing.least_work)
+        left.and(right)
     }
 
     /// Whether the result of a contraction in the compute dtype, which is summed in full precision,
@@ -129,25 +128,8 @@ impl Cast<'_> {
     /// what must stay in full precision.
     fn rounds_result(self, demand: Demand) -> bool {
         match demand {
-            Demand::Any => self.narrowing.between,
+            Demand::Any => *self.narrowing == Narrowing::Everywhere,
             Demand::Full | Demand::FullTerms => self.policy.output == self.policy.compute,
         }
     }
-}
-
-/// The number of scalar multiplications of a contraction.
-fn multiplications(graph: &Graph, node: &Node) -> u64 {
-    let elements = |value: Value| graph.ty(value).elements() as u64;
-    let [left, right] = [node.operands[0], node.operands[1]];
-    let contracted = match &node.op {
-        Op::Dot(dot) => (dot.left_contract.iter())
-            .map(|&dim| graph.ty(left).dims()[dim] as u64)
-            .product(),
-        // Each result is a sum over the kernel's elements for one output feature.
-        Op::Convolution(conv) => {
-            elements(right) / (graph.ty(right).dims()[conv.kernel.batch] as u64).max(1)
-        }
-        _ => elements(left),
-    };
-    elements(node.results[0]).saturating_mul(contracted)
 }
