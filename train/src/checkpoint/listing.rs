@@ -86,6 +86,19 @@ pub(super) fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
+/// Name of the folder of a step.
+pub(super) fn folder_of(step: u64) -> String {
+    format!("{FOLDER}{step:08}")
+}
+
+/// The step that the name of a folder states; `None` if it is not the name of a checkpoint.
+pub(super) fn step_of(folder: &Path) -> Option<u64> {
+    let name = folder.file_name()?.to_str()?;
+    let rest = name.strip_prefix(FOLDER).filter(|_| is_folder_name(name))?;
+    let (step, _) = rest.split_once('.').unwrap_or((rest, ""));
+    step.parse().ok()
+}
+
 /// `step-00000938`, and `step-00000938.2` for the second of that step.
 pub(super) fn is_folder_name(name: &str) -> bool {
     let all_digits =

@@ -6,7 +6,10 @@ use halite_core::{DType, Error, ErrorKind, Result, TensorType, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{RunPosition, exact_f64};
+use super::{
+    RunPosition, exact_f64,
+    listing::{folder_of, step_of},
+};
 use crate::files;
 
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -182,7 +185,8 @@ impl Manifest {
     /// Reads the manifest of the checkpoint in `folder`, if its marker commits it.
     ///
     /// # Errors
-    /// If the marker or the manifest is missing or invalid.
+    /// If the marker or the manifest is missing or invalid, or the folder has the name of another
+    /// step.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let marker = read(&folder.join(COMMIT), 1024)?;
         let bytes = read(&folder.join(MANIFEST), MANIFEST_LIMIT)?;
@@ -202,7 +206,16 @@ impl Manifest {
                 hex(&Sha256::digest(&bytes))
             )));
         }
-        Self::parse(&bytes)
+        let manifest = Self::parse(&bytes)?;
+        let step = manifest.position.step;
+        if let Some(named) = step_of(folder).filter(|&named| named != step) {
+            return Err(corrupt(format!(
+                "its name is of step {named}, its {MANIFEST} of step {step}: the folder was \
+                 renamed or replaced; if it is intact, rename it to {}",
+                folder_of(step)
+            )));
+        }
+        Ok(manifest)
     }
 
     /// Reads a manifest from its text.

@@ -12,7 +12,7 @@ use halite_core::{Error, ErrorKind, HostArray, Result};
 use super::{
     Snapshot, arrays,
     listing::{
-        BEST, BestPointer, FOLDER, claimed_best, is_folder_name, newest_first, read_best,
+        BEST, BestPointer, claimed_best, folder_of, is_folder_name, newest_first, read_best,
         read_pointer, scan,
     },
     lock::Lock,
@@ -72,7 +72,7 @@ impl Writer {
         // Incremented even if the save fails: a sequence number is never used twice.
         let sequence = state.next_sequence;
         state.next_sequence += 1;
-        let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
+        let temporary = self.dir.join(format!("{TEMPORARY}{}", folder_of(step)));
         let written = self
             .write_folder(&temporary, snapshot, sequence)
             .and_then(|()| self.commit(&temporary, step));
@@ -149,10 +149,10 @@ impl Writer {
 
     /// Gives the folder its final name, which makes it a checkpoint.
     pub(super) fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
-        let plain = self.dir.join(format!("{FOLDER}{step:08}"));
+        let plain = self.dir.join(folder_of(step));
         // A step can be repeated after a resume from an older checkpoint: the existing folder is
         // not touched.
-        let again = (2u64..).map(|n| self.dir.join(format!("{FOLDER}{step:08}.{n}")));
+        let again = (2u64..).map(|n| self.dir.join(format!("{}.{n}", folder_of(step))));
         let path = std::iter::once(plain)
             .chain(again)
             .find(|path| !path.exists())

@@ -205,6 +205,29 @@ fn changed_bit_falls_back_to_the_checkpoint_before() {
 }
 
 #[test]
+fn folder_named_after_another_step_is_rejected() {
+    let (dir, store) = new_store(9);
+    for step in [5, 10, 15] {
+        store.save(snapshot(step)).unwrap();
+    }
+    let folder = |name: &str| dir.path().join(name);
+    fs::rename(folder("step-00000010"), folder("other")).unwrap();
+    fs::rename(folder("step-00000015"), folder("step-00000010")).unwrap();
+    fs::rename(folder("other"), folder("step-00000015")).unwrap();
+
+    let error = store.load("step-00000010").unwrap_err().to_string();
+    assert!(
+        error.contains("its name is of step 10, its manifest.json of step 15")
+            && error.contains("rename it to step-00000015"),
+        "{error}"
+    );
+    assert_eq!(step_of(store.latest()), 5, "with two warnings");
+    // A name that states no step may be chosen freely.
+    fs::rename(folder("step-00000010"), folder("chosen")).unwrap();
+    assert_eq!(Saved::read(folder("chosen")).unwrap().position().step, 15);
+}
+
+#[test]
 fn file_of_wrong_size_or_kind_is_detected() {
     let (_dir, store) = new_store(2);
     store.save(snapshot(10)).unwrap();
