@@ -3,6 +3,7 @@
 use std::{
     env, fmt, fs, io,
     io::Read,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, ExitStatus, Stdio},
     thread::{self, JoinHandle},
@@ -335,6 +336,10 @@ pub fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
         let metadata = entry.metadata()?;
         if metadata.is_dir() {
             link_tree(&source, &target)?;
+        } else if metadata.is_symlink() {
+            symlink(fs::read_link(&source)?, &target)?;
+        } else if !metadata.is_file() {
+            // A pipe or a device, whose content has no end.
         } else if metadata.len() < LARGE || fs::hard_link(&source, &target).is_err() {
             copy(&source, &target)?;
         }
