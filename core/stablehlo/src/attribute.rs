@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{ElementType, RankedType, ShardyAxis, ShardySharding, Type};
+use halite_core::format_count;
+
+use crate::{ElementClass, ElementType, RankedType, ShardyAxis, ShardySharding, Type};
 
 /// Value of an attribute.
 ///
@@ -78,4 +80,54 @@ impl Dense {
     pub fn is_splat(&self) -> bool {
         self.bytes.len() == self.ty.element.size() && self.ty.elements() != 1
     }
+
+    /// A constant of one dimension, of integers of 64 bits: `array<i64: 1, 2>`.
+    pub fn from_integers(values: impl IntoIterator<Item = i64>) -> Self {
+        let bytes: Vec<u8> = values.into_iter().flat_map(i64::to_le_bytes).collect();
+        Dense {
+            ty: RankedType::new(ElementType::S64, [bytes.len() / size_of::<i64>()]),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// The elements of a constant of integers or booleans, row-major; a splat is expanded.
+    ///
+    /// Errors name the type or the number of elements, to continue ".. has the value".
+    pub(crate) fn integers(&self) -> Result<Vec<i64>, String> {
+        let count = self.ty.elements();
+        if count > MOST_INTEGERS {
+            let (count, most) = (
+                format_count(count as u64),
+                format_count(MOST_INTEGERS as u64),
+            );
+            return Err(format!(
+                "a list of {count} elements; expected at most {most}"
+            ));
+        }
+        let signed = match self.ty.element.class() {
+            ElementClass::Signed => true,
+            ElementClass::Unsigned | ElementClass::Bool => false,
+            ElementClass::Float | ElementClass::Complex => {
+                return Err(format!("a constant of type {}; expected integers", self.ty));
+            }
+        };
+        let size = self.ty.element.size();
+        let mut values: Vec<i64> = self
+            .bytes
+            .chunks_exact(size)
+            .map(|chunk| {
+                let negative = signed && chunk[size - 1] >= 0x80;
+                let mut bytes = [if negative { 0xff } else { 0 }; 8];
+                bytes[..size].copy_from_slice(chunk);
+                i64::from_le_bytes(bytes)
+            })
+            .collect();
+        if let [value] = values[..] {
+            values = vec![value; count];
+        }
+        Ok(values)
+    }
 }
+
+/// Bound on the length of an expanded list of sizes, dimensions or devices.
+const MOST_INTEGERS: usize = 1 << 20;

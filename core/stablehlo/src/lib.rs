@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attribute;
+mod build;
 mod module;
 mod op;
 mod sharding;
