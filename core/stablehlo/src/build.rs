@@ -19,6 +19,8 @@ mod to;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use from::refusal;
+
 /// Fields of the algorithm of `dot_general`, in the order of the specification.
 const ALGORITHM_FIELDS: [&str; 7] = [
     "lhs_precision_type",

@@ -9,6 +9,7 @@ mod build;
 mod module;
 mod op;
 mod sharding;
+mod text;
 mod types;
 
 pub use attribute::{Attribute, Attributes, Dense};

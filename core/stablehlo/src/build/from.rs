@@ -170,7 +170,13 @@ impl Take<'_> {
     }
 }
 
-/// The error of an operation that has no [`OpKind`].
+/// The error of an operation that has no [`OpKind`]; `None` for those that have one.
+pub(crate) fn refusal(name: &str) -> Option<Error> {
+    let made = OpKind::from_attributes(name, &mut Attributes::default(), None);
+    made.err()
+        .filter(|error| error.kind() == ErrorKind::Unsupported)
+}
+
 fn refused(name: &str) -> Error {
     let dynamic = ["real_dynamic_slice", "set_dimension_size"].contains(&name);
     let reason = if dynamic || name.starts_with("dynamic_") {

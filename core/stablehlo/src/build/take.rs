@@ -89,6 +89,7 @@ impl Take<'_> {
                 for value in &list {
                     match value {
                         Attribute::Int(value, _) => values.push(*value),
+                        Attribute::Bool(value) => values.push(i64::from(*value)),
                         other => {
                             let found = format!("a list with {}", describe(other));
                             return Err(self.wrong(name, &found, "a list of integers"));

@@ -1,0 +1,220 @@
+//! Constants.
+
+use halite_core::{Result, format_count};
+
+use super::{
+    lexer::Token,
+    narrow,
+    parser::{Parser, hex_digit},
+    types::ElementNames,
+};
+use crate::{Dense, ElementClass, ElementType, RankedType};
+
+impl<'a> Parser<'a> {
+    /// `dense<..> : tensor<..>`. The elements come before their type, so they are skipped first.
+    pub(super) fn dense(&mut self) -> Result<Dense> {
+        self.advance();
+        if self.token != Token::Mark('<') {
+            return Err(self.expected("`<`"));
+        }
+        let elements = self.end;
+        let rest = &self.text.as_bytes()[elements.offset..];
+        let Some(length) = rest.iter().position(|&byte| byte == b'>') else {
+            return Err(self.invalid("`dense<` has no `>`"));
+        };
+        let mut after = elements;
+        after.skip(&rest[..=length]);
+        self.move_to(after);
+        self.expect(':')?;
+        let ty = self.tensor(ElementNames::OfAttributes)?;
+        self.at(elements, |this| this.elements(ty))
+    }
+
+    /// The elements of a constant, up to `>`.
+    fn elements(&mut self, ty: RankedType) -> Result<Dense> {
+        let count = ty.elements();
+        let mut bytes = Vec::new();
+        match self.token {
+            Token::Quoted(raw) => {
+                bytes = self.blob(raw, &ty)?;
+                self.advance();
+            }
+            Token::Mark('>') if count == 0 => {}
+            Token::Mark('[') => self.nest(&ty, &ty.dims, &mut bytes)?,
+            _ => {
+                self.push_element(ty.element, &mut bytes)?;
+                if count == 0 {
+                    bytes.clear();
+                }
+            }
+        }
+        match self.token {
+            Token::Mark('>') => Ok(Dense::new(ty, bytes)),
+            _ => Err(self.expected("`>`")),
+        }
+    }
+
+    /// `[[1, 2], [3, 4]]`, of as many elements as the type has.
+    fn nest(&mut self, ty: &RankedType, dims: &[usize], bytes: &mut Vec<u8>) -> Result<()> {
+        let Some((&size, inner)) = dims.split_first() else {
+            return self.push_element(ty.element, bytes);
+        };
+        self.nested(|this| {
+            let start = this.start;
+            let items = this
+                .list('[', ']', |this| this.nest(ty, inner, bytes))?
+                .len();
+            if items != size {
+                this.start = start;
+                let items = format_count(items as u64);
+                return Err(this.invalid(&format!("a list of {items} is in a constant of {ty}")));
+            }
+            Ok(())
+        })
+    }
+
+    /// The bytes of `"0x.."`, in which booleans are packed into bits.
+    fn blob(&self, raw: &str, ty: &RankedType) -> Result<Vec<u8>> {
+        let digits = raw.strip_prefix("0x").unwrap_or(raw).as_bytes();
+        if !raw.starts_with("0x") || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(self.invalid("the string is not hexadecimal: \"0x00ff\""));
+        }
+        let mut bytes: Vec<u8> = digits
+            .chunks(2)
+            .map(|pair| 16 * hex_digit(pair[0]) + pair.get(1).map_or(0, |&low| hex_digit(low)))
+            .collect();
+        let (count, size) = (ty.elements(), ty.element.size());
+        let boolean = ty.element == ElementType::Bool;
+        let expected = if boolean {
+            count.div_ceil(8)
+        } else {
+            count.saturating_mul(size)
+        };
+        let splat = if boolean {
+            bytes.len() == 1 && count > 8
+        } else {
+            bytes.len() == size
+        };
+        if digits.len() % 2 != 0 || (bytes.len() != expected && !splat) {
+            return Err(self.invalid(&format!(
+                "the string has {} hexadecimal digits; {ty} needs {}",
+                format_count(digits.len() as u64),
+                format_count(expected.saturating_mul(2) as u64)
+            )));
+        }
+        if boolean && splat {
+            return Ok(vec![bytes[0] & 1]);
+        }
+        if boolean {
+            return Ok((0..count)
+                .map(|index| bytes[index / 8] >> (index % 8) & 1)
+                .collect());
+        }
+        for byte in &mut bytes {
+            *byte = canonical(ty.element, *byte);
+        }
+        Ok(bytes)
+    }
+
+    /// One element: `-1`, `1.5`, `0x7F800000`, `true`, `(1.0, 2.0)`.
+    pub(super) fn push_element(&mut self, element: ElementType, bytes: &mut Vec<u8>) -> Result<()> {
+        if let Some(part) = element.part() {
+            self.expect('(')?;
+            self.push_element(part, bytes)?;
+            self.expect(',')?;
+            self.push_element(part, bytes)?;
+            return self.expect(')');
+        }
+        if element == ElementType::Bool
+            && let Token::Word(word @ ("true" | "false")) = self.token
+        {
+            bytes.push(u8::from(word == "true"));
+            self.advance();
+            return Ok(());
+        }
+        let negative = self.eat('-');
+        let Token::Number(digits) = self.token else {
+            return Err(self.expected(&format!("a number of type {element}")));
+        };
+        self.push_number(negative, digits, element, bytes)?;
+        self.advance();
+        Ok(())
+    }
+
+    /// The bytes of a number, which is an integer, a float, or bits `0x..` of either.
+    pub(super) fn push_number(
+        &self,
+        negative: bool,
+        digits: &str,
+        element: ElementType,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let sign = if negative { "-" } else { "" };
+        let wrong = || {
+            self.invalid(&format!(
+                "`{sign}{digits}` is not a number of type {element}"
+            ))
+        };
+        let hex = digits.strip_prefix("0x");
+        let integer = match hex {
+            Some(hex) => i128::from_str_radix(hex, 16).ok(),
+            None => digits.parse::<i128>().ok(),
+        };
+        let size = element.size();
+        let float = element.class() == ElementClass::Float;
+        if !float || hex.is_some() {
+            let value = integer.ok_or_else(wrong)?;
+            let value = if negative { -value } else { value };
+            let bits = element.bits() as u32;
+            let lowest = match element.class() {
+                ElementClass::Signed => -(1_i128 << (bits - 1)),
+                _ => 0,
+            };
+            if value < lowest || value >= 1_i128 << bits {
+                return Err(wrong());
+            }
+            bytes.extend_from_slice(&value.to_le_bytes()[..size]);
+            if size == 1
+                && let Some(byte) = bytes.last_mut()
+            {
+                *byte = canonical(element, *byte);
+            }
+            return Ok(());
+        }
+        let value: f64 = digits.parse().map_err(|_| wrong())?;
+        let value = if negative { -value } else { value };
+        match element {
+            ElementType::F64 => bytes.extend(value.to_le_bytes()),
+            ElementType::F32 => bytes.extend((value as f32).to_le_bytes()),
+            ElementType::F16 => bytes.extend(half::f16::from_f64(value).to_le_bytes()),
+            ElementType::Bf16 => bytes.extend(half::bf16::from_f64(value).to_le_bytes()),
+            _ => bytes.push(narrow::encode(element, value)),
+        }
+        Ok(())
+    }
+}
+
+/// The byte of a narrow element: integers are extended with their sign, floats are in the low bits.
+fn canonical(element: ElementType, byte: u8) -> u8 {
+    let unused = 8_u32.saturating_sub(element.bits() as u32);
+    match element.class() {
+        _ if element.size() > 1 => byte,
+        ElementClass::Signed => ((byte << unused) as i8 >> unused) as u8,
+        _ => byte << unused >> unused,
+    }
+}
+
+impl Dense {
+    /// A constant of these elements, or of one that stands for all. Equal elements become one.
+    pub(crate) fn new(ty: RankedType, mut bytes: Vec<u8>) -> Self {
+        let size = ty.element.size();
+        let equal = bytes.len() > size && bytes[size..] == bytes[..bytes.len() - size];
+        if equal {
+            bytes.truncate(size);
+        }
+        Dense {
+            ty,
+            bytes: bytes.into(),
+        }
+    }
+}
