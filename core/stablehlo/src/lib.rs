@@ -6,11 +6,14 @@
 
 mod attribute;
 mod build;
+mod bytecode;
 mod module;
 mod op;
 mod sharding;
 mod text;
 mod types;
+mod version;
+mod vhlo;
 
 pub use attribute::{Attribute, Attributes, Dense};
 pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId};
@@ -22,3 +25,4 @@ pub use op::{
 };
 pub use sharding::{ShardyAxis, ShardyDim, ShardyMesh, ShardySharding};
 pub use types::{ElementClass, ElementType, RankedType, Type};
+pub use version::Version;

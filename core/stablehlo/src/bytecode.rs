@@ -1,0 +1,38 @@
+//! MLIR bytecode of portable artifacts.
+//!
+//! A portable artifact is a program in VHLO, the versioned dialect of StableHLO, in MLIR's bytecode
+//! (<https://mlir.llvm.org/docs/BytecodeFormat/>). JAX passes programs to plugins in this form.
+//!
+//! Artifacts come from outside: no input makes the reader panic, recurse without bound, or use
+//! memory or time out of proportion to its length. Errors name the offset.
+
+mod attributes;
+mod cursor;
+mod locations;
+mod pack;
+mod reader;
+mod scopes;
+mod sections;
+mod shardy;
+mod table;
+mod types;
+
+use halite_core::Result;
+
+use crate::Module;
+
+impl Module {
+    /// Reads a portable artifact of StableHLO 0.9.0 to [1.20.0](crate::Version::NEWEST).
+    ///
+    /// Programs partitioned by Shardy mix VHLO with its dialect, `sdy`, which is read too. Each
+    /// operation has the innermost source line of its location. The result is a program in form
+    /// only: its types and attributes are not checked against each other.
+    ///
+    /// # Errors
+    /// If the bytes are malformed, or the program uses what [`OpKind`](crate::OpKind) does not
+    /// have: dynamic shapes, quantized types, operations outside the specification. The message
+    /// names the offset.
+    pub fn from_bytecode(bytes: &[u8]) -> Result<Self> {
+        reader::read(bytes)
+    }
+}
