@@ -2,43 +2,67 @@
 //!
 //! ```text
 //! cargo run --release -p halite-stablehlo --example read_artifacts -- FILE..
+//! cargo run --release -p halite-stablehlo --example read_artifacts -- --to DIR VERSION FILE..
 //! ```
+//!
+//! The second form also writes each program as an artifact of another version, and checks that it
+//! reads as the same program.
 
-use std::{env, fs, process::ExitCode, time::Instant};
+use std::{env, error::Error, fs, path::Path, process::ExitCode, time::Instant};
 
-use halite_stablehlo::{Module, Region};
+use halite_stablehlo::{Module, Position, Region, Version};
 
-fn main() -> ExitCode {
-    let (mut read, mut refused) = (0, 0);
-    for path in env::args().skip(1) {
-        let result = fs::read(&path)
-            .map_err(|error| error.to_string())
-            .and_then(|bytes| {
-                let began = Instant::now();
-                let module = Module::from_bytecode(&bytes).map_err(|error| error.to_string())?;
-                Ok((module, bytes.len(), began.elapsed()))
-            });
-        match result {
-            Ok((module, length, elapsed)) => {
-                read += 1;
-                let bodies = module.functions.iter().map(|function| &function.body);
-                let operations: usize = bodies.map(operations).sum();
-                println!("{path}: {operations} operations, {length} bytes, {elapsed:?}");
-            }
-            Err(error) => {
-                refused += 1;
-                println!("{path}: {error}");
-            }
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let mut paths: Vec<String> = env::args().skip(1).collect();
+    let mut to = None;
+    if paths.first().is_some_and(|first| first == "--to") {
+        let rest = paths.split_off(3);
+        to = Some((paths[1].clone(), paths[2].parse::<Version>()?));
+        paths = rest;
+    }
+    let mut refused = 0;
+    for path in &paths {
+        if let Err(error) = read(path, to.as_ref()) {
+            refused += 1;
+            println!("{path}: {error}");
         }
     }
-    println!("{read} read, {refused} refused");
-    ExitCode::from(u8::from(refused > 0))
+    println!("{} read, {refused} refused", paths.len() - refused);
+    Ok(ExitCode::from(u8::from(refused > 0)))
 }
 
+fn read(path: &str, to: Option<&(String, Version)>) -> Result<(), Box<dyn Error>> {
+    let bytes = fs::read(path)?;
+    let began = Instant::now();
+    let module = Module::from_bytecode(&bytes)?;
+    let elapsed = began.elapsed();
+    let bodies = module.functions.iter().map(|function| &function.body);
+    let operations: usize = bodies.map(operations).sum();
+    println!("{path}: {operations} operations, {} bytes, {elapsed:?}", bytes.len());
+    if let Some((directory, version)) = to {
+        let written = module.to_bytecode(*version)?;
+        if without_positions(Module::from_bytecode(&written)?) != without_positions(module) {
+            return Err("reads as another program after it was written".into());
+        }
+        let name = Path::new(path).file_name().ok_or("the path has no file name")?;
+        fs::write(Path::new(directory).join(name), written)?;
+    }
+    Ok(())
+}
+
+/// Number of operations, nested ones included.
 fn operations(region: &Region) -> usize {
-    let nested = region
-        .operations
-        .iter()
-        .flat_map(|operation| &operation.regions);
+    let nested = region.operations.iter().flat_map(|operation| &operation.regions);
     region.operations.len() + nested.map(operations).sum::<usize>()
+}
+
+fn without_positions(mut module: Module) -> Module {
+    fn clear(region: &mut Region) {
+        for operation in &mut region.operations {
+            operation.position = Position::Unknown;
+            operation.regions.iter_mut().for_each(clear);
+        }
+    }
+    module.functions.iter_mut().for_each(|function| clear(&mut function.body));
+    module
 }

@@ -8,21 +8,26 @@
 
 mod attributes;
 mod cursor;
+mod encode;
+mod encoder;
+mod interned;
 mod locations;
 mod pack;
+mod properties;
 mod reader;
 mod scopes;
 mod sections;
 mod shardy;
 mod table;
 mod types;
+mod writer;
 
 use halite_core::Result;
 
-use crate::Module;
+use crate::{Module, Version};
 
 impl Module {
-    /// Reads a portable artifact of StableHLO 0.9.0 to [1.20.0](crate::Version::NEWEST).
+    /// Reads a portable artifact of StableHLO 0.9.0 to [1.20.0](Version::NEWEST).
     ///
     /// Programs partitioned by Shardy mix VHLO with its dialect, `sdy`, which is read too. Each
     /// operation has the innermost source line of its location. The result is a program in form
@@ -34,5 +39,18 @@ impl Module {
     /// names the offset.
     pub fn from_bytecode(bytes: &[u8]) -> Result<Self> {
         reader::read(bytes)
+    }
+
+    /// Writes a portable artifact of StableHLO 1.0.0 to 1.17.0: any consumer of this version or a
+    /// newer one reads it, for five years.
+    ///
+    /// The function `main` is public, others are private. [`Position`](crate::Position)s are not
+    /// written.
+    ///
+    /// # Errors
+    /// If the version is not one of these, the program uses what it does not have (a type, an
+    /// operation, an attribute of one), or a value is used before it is computed.
+    pub fn to_bytecode(&self, version: Version) -> Result<Vec<u8>> {
+        writer::write(self, version)
     }
 }

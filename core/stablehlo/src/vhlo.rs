@@ -492,6 +492,11 @@ pub(crate) struct Enumeration {
 }
 
 impl Enumeration {
+    /// The enumeration of the attributes with this name.
+    pub(crate) fn of(attribute: &str) -> Option<&'static Enumeration> {
+        ENUMERATIONS.iter().find(|enumeration| enumeration.attribute == attribute)
+    }
+
     /// The case with this number.
     pub(crate) fn case(&self, number: u64) -> Option<&'static str> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
@@ -506,7 +511,7 @@ impl Enumeration {
 }
 
 /// The enumerations.
-pub(crate) const ENUMERATIONS: [Enumeration; 9] = [
+pub(crate) static ENUMERATIONS: [Enumeration; 9] = [
     Enumeration {
         code: 3,
         attribute: "comparison_direction",

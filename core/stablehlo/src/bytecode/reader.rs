@@ -8,7 +8,7 @@ use super::{
     attributes::AttributeEntry,
     cursor::{Cursor, corrupt, error, unsupported},
     scopes::Scopes,
-    sections::{Dialect, OpName, Sections, format, section},
+    sections::{Dialect, OpName, Sections, format, part, section},
     table::Table,
 };
 use crate::{
@@ -18,17 +18,6 @@ use crate::{
 
 /// Greatest depth of regions in each other.
 const MOST_DEPTH: usize = 100;
-
-/// Parts of an operation, by the bits of its mask.
-mod part {
-    pub(super) const ATTRIBUTES: u8 = 1;
-    pub(super) const RESULTS: u8 = 2;
-    pub(super) const OPERANDS: u8 = 4;
-    pub(super) const SUCCESSORS: u8 = 8;
-    pub(super) const REGIONS: u8 = 0x10;
-    pub(super) const USE_LISTS: u8 = 0x20;
-    pub(super) const PROPERTIES: u8 = 0x40;
-}
 
 /// Reads an artifact.
 pub(super) fn read(file: &[u8]) -> Result<Module> {

@@ -37,6 +37,17 @@ pub(super) mod section {
     pub(crate) const COUNT: usize = 9;
 }
 
+/// Parts of an operation, by the bits of its mask.
+pub(super) mod part {
+    pub(crate) const ATTRIBUTES: u8 = 1;
+    pub(crate) const RESULTS: u8 = 2;
+    pub(crate) const OPERANDS: u8 = 4;
+    pub(crate) const SUCCESSORS: u8 = 8;
+    pub(crate) const REGIONS: u8 = 0x10;
+    pub(crate) const USE_LISTS: u8 = 0x20;
+    pub(crate) const PROPERTIES: u8 = 0x40;
+}
+
 /// The parts of an artifact, with tables that are not decoded further.
 pub(super) struct Sections<'a> {
     /// Version of bytecode.

@@ -140,6 +140,8 @@ impl<'a> Table<'a> {
         let dims = cursor.signed_list()?;
         let element = match self.next_type(cursor, depth)? {
             TypeEntry::Element(element) => element,
+            // Layouts of custom calls.
+            TypeEntry::Index => ElementType::S64,
             _ => return Err(corrupt(position, "a tensor whose elements are no numbers")),
         };
         let dims: Option<Vec<usize>> = dims.into_iter().map(|dim| dim.try_into().ok()).collect();

@@ -1,0 +1,168 @@
+//! Properties of operations of VHLO at a version.
+
+use halite_core::{Error, ErrorKind, Result};
+
+use super::{encode::Form, encoder::Encoder, interned::Tables};
+use crate::{
+    Attribute, Attributes, ElementType, Operation, Version,
+    vhlo::{Enumeration, VhloOp},
+};
+
+impl Tables {
+    /// The version of an operation, and its properties, from the attributes that define it. Takes
+    /// its accuracy out of the others.
+    pub(super) fn properties(
+        &mut self,
+        name: &str,
+        operation: &Operation,
+        mut inherent: Attributes,
+        discardable: &mut Attributes,
+    ) -> Result<(&'static VhloOp, Encoder)> {
+        let op = self.op(name)?;
+        if let Some(accuracy) = discardable.take("result_accuracy") {
+            inherent.push("result_accuracy", accuracy);
+        }
+        self.check_use(op, operation, &inherent)?;
+        let mut properties = Encoder::default();
+        for name in op.attributes {
+            let value = inherent.take(name);
+            properties.size(self.inherent(name, value)?);
+        }
+        let rest = inherent.0.into_iter().find(|(_, value)| !is_empty(value));
+        let Some((attribute, _)) = rest else {
+            return Ok((op, properties));
+        };
+        let what = format!("`{name}` with `{attribute}`");
+        match VhloOp::versions(name).find(|op| op.attributes.contains(&&*attribute)) {
+            Some(op) => self.require(&what, op.since)?,
+            None => {}
+        }
+        let message = format!("{what}, which the operation does not have");
+        Err(Error::new(ErrorKind::InvalidArgument, "bytecode", message))
+    }
+
+    /// The version of an operation.
+    fn op(&self, name: &str) -> Result<&'static VhloOp> {
+        if let Some(op) = VhloOp::at(name, self.version()) {
+            return Ok(op);
+        }
+        if let Some(first) = VhloOp::versions(name).next() {
+            self.require(format_args!("`{name}`"), first.since)?;
+        }
+        let message = format!("`{name}` is not an operation of VHLO");
+        Err(Error::new(ErrorKind::Unsupported, "bytecode", message))
+    }
+
+    /// Checks what the attributes of VHLO do not show: numbers of operands, kinds of values.
+    fn check_use(&self, op: &VhloOp, operation: &Operation, inherent: &Attributes) -> Result<()> {
+        let several = operation.operands.len() != 1 || operation.results.len() != 1;
+        let name = op.name;
+        match (name, op.number) {
+            ("all_gather" | "all_reduce" | "all_to_all", 1) if several => {
+                self.require(format_args!("`{name}` of several operands"), Version::new(1, 5, 0))
+            }
+            ("custom_call", _)
+                if matches!(inherent.get("backend_config"), Some(Attribute::Dict(_))) =>
+            {
+                let what = "`custom_call` with a dictionary as `backend_config`";
+                self.require(what, Version::new(1, 3, 0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Index of an attribute that defines an operation.
+    fn inherent(&mut self, name: &str, value: Option<Attribute>) -> Result<usize> {
+        let enumeration = Enumeration::of(name);
+        let wrong = |value: &Attribute| {
+            let message = format!("attribute `{name}` is {value:?}, which VHLO cannot express");
+            Error::new(ErrorKind::InvalidArgument, "bytecode", message)
+        };
+        let case = |tables: &mut Self, value: &Attribute| {
+            let enumeration = enumeration.ok_or_else(|| wrong(value))?;
+            let number = match value {
+                Attribute::Str(case) => enumeration.number(case),
+                Attribute::Int(number, _) => u64::try_from(*number).ok(),
+                _ => None,
+            };
+            let known = number.filter(|number| enumeration.case(*number).is_some());
+            Ok(tables.case(enumeration.code, known.ok_or_else(|| wrong(value))?))
+        };
+        match (name, value) {
+            ("precision_config", Some(Attribute::Array(cases))) if !cases.is_empty() => {
+                let cases = cases.iter().map(|value| case(self, value));
+                let cases = cases.collect::<Result<Vec<_>>>()?;
+                Ok(self.list(&cases))
+            }
+            (_, Some(value)) if enumeration.is_some() && name != "precision_config" => {
+                case(self, &value)
+            }
+            ("lhs_precision_type" | "rhs_precision_type" | "accumulation_type", Some(value)) => {
+                match value {
+                    Attribute::Str(name) => self.named_type(&name),
+                    value => Err(wrong(&value)),
+                }
+            }
+            ("operand_layouts" | "result_layouts", Some(Attribute::Array(layouts))) => {
+                let layouts = layouts.iter().map(|layout| match layout {
+                    Attribute::Dense(layout) => Ok(self.layout(layout)),
+                    layout => Err(wrong(layout)),
+                });
+                let layouts = layouts.collect::<Result<Vec<_>>>()?;
+                Ok(self.list(&layouts))
+            }
+            ("output_operand_aliases", Some(Attribute::Array(aliases))) => {
+                let aliases = aliases.iter().map(|alias| {
+                    self.output_operand_alias(alias).ok_or_else(|| wrong(alias))
+                });
+                let aliases = aliases.collect::<Result<Vec<_>>>()?;
+                Ok(self.list(&aliases))
+            }
+            ("result_accuracy", value) => {
+                let index = self.result_accuracy(value.as_ref());
+                index.ok_or_else(|| wrong(&value.unwrap_or(Attribute::Unit)))
+            }
+            (_, Some(value)) if name != "precision_config" => self.attribute(&value, Form::Vhlo),
+            _ => self.default(name),
+        }
+    }
+
+    /// Index of the default of an attribute.
+    fn default(&mut self, name: &str) -> Result<usize> {
+        let value = match name {
+            "channel_id" => Attribute::Int(0, ElementType::S64),
+            "backend_config" => Attribute::Str(String::new()),
+            "has_dynamic_root" => Attribute::Bool(false),
+            "operand_layouts" | "result_layouts" | "output_operand_aliases" | "result_tilings" => {
+                Attribute::Array(Vec::new())
+            }
+            "compare_type" => return Ok(self.case(4, 0)),
+            "precision_config" => {
+                let default = self.case(11, 0);
+                return Ok(self.list(&[default, default]));
+            }
+            "lhs_precision_type"
+            | "rhs_precision_type"
+            | "accumulation_type"
+            | "lhs_component_count"
+            | "rhs_component_count"
+            | "num_primitive_operations"
+            | "allow_imprecise_accumulation" => return Ok(self.none()),
+            _ => {
+                let message = format!("attribute `{name}` is missing");
+                return Err(Error::new(ErrorKind::InvalidArgument, "bytecode", message));
+            }
+        };
+        self.attribute(&value, Form::Vhlo)
+    }
+}
+
+/// Returns whether older versions of an operation, without the attribute, mean the same.
+fn is_empty(value: &Attribute) -> bool {
+    match value {
+        Attribute::Array(list) => list.is_empty(),
+        Attribute::Dense(dense) => dense.ty.elements() == 0,
+        Attribute::Bool(value) => !value,
+        _ => false,
+    }
+}
