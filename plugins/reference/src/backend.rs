@@ -1,0 +1,205 @@
+//! The client: devices, uploads and compilation.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::Sender,
+    },
+};
+
+use halite_core::{
+    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, Placement, Platform, Program,
+    ProgramKey, Result, Signature, TensorType,
+};
+use halite_stablehlo::RankedType;
+
+use crate::{
+    ReferenceBuffer, ReferenceDevice, ReferenceEvent, ReferenceExecutable,
+    compile::{Source, program_key},
+    device::{Job, start_queue},
+    oracle::{Tensor, allocate},
+    serialized,
+    slot::Slot,
+};
+
+/// Options of a [`Reference`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of virtual devices, at least 1.
+    pub devices: u32,
+}
+
+impl Default for Options {
+    /// One device.
+    fn default() -> Self {
+        Options { devices: 1 }
+    }
+}
+
+/// The reference executor, as a backend.
+///
+/// All of its handles keep it alive. When the last one is dropped, programs that still run stop.
+#[derive(Clone, Debug)]
+pub struct Reference(Arc<Client>);
+
+impl Reference {
+    /// Starts a client with a thread for each device.
+    ///
+    /// # Errors
+    /// If there are no devices, or the system cannot create a thread.
+    pub fn new(options: &Options) -> Result<Self> {
+        if options.devices == 0 {
+            let message = "the reference executor needs at least 1 device, 0 are requested";
+            return Err(Error::invalid("open", message));
+        }
+        Ok(Reference(Arc::new(Client {
+            platform: Platform {
+                name: Arc::from("halite"),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+            devices: (0..options.devices).map(ReferenceDevice::start).collect::<Result<_>>()?,
+            callbacks: start_queue("halite-callback".to_owned())?,
+            launching: Mutex::new(()),
+            cancelled: Arc::default(),
+        })))
+    }
+}
+
+impl Backend for Reference {
+    type Device = ReferenceDevice;
+    type Buffer = ReferenceBuffer;
+    type Executable = ReferenceExecutable;
+    type Event = ReferenceEvent;
+
+    fn platform(&self) -> &Platform {
+        &self.0.platform
+    }
+
+    fn devices(&self) -> &[ReferenceDevice] {
+        &self.0.devices
+    }
+
+    /// Copies the data before it returns.
+    fn upload(
+        &self,
+        bytes: HostBytes<'_>,
+        ty: &TensorType,
+        to: Placement,
+    ) -> Result<ReferenceBuffer> {
+        const OP: &str = "upload";
+        let client = &self.0;
+        let device = client.device(OP, to)?;
+        let (bytes, needed) = (bytes.as_ref(), ty.checked_bytes().map_err(|e| client.on(e))?);
+        if bytes.len() != needed {
+            let message = format!("{} bytes given, {ty} needs {needed}", bytes.len());
+            return Err(client.on(Error::invalid(OP, message)));
+        }
+        let mut copy = allocate(needed).map_err(|error| client.on(error))?;
+        copy.extend_from_slice(bytes);
+        let tensor = Tensor::new(RankedType::from(ty), copy);
+        Ok(ReferenceBuffer {
+            client: client.clone(),
+            ty: ty.clone(),
+            placement: to,
+            slot: Slot::ready(tensor, device.memory.charge(needed as u64)),
+        })
+    }
+
+    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<ReferenceExecutable> {
+        let source = Source {
+            name: program.name.clone(),
+            code: program.code.clone(),
+            replicas: program.replicas,
+            partitions: program.partitions,
+        };
+        source.load("compile", &self.0, &program.signature, options)
+    }
+
+    fn load(
+        &self,
+        serialized: &[u8],
+        name: &Arc<str>,
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<ReferenceExecutable> {
+        let source = serialized::read(serialized, name).map_err(|error| self.0.on(error))?;
+        source.load("load", &self.0, signature, options)
+    }
+
+    fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
+        Some(program_key(program, options, &self.0.platform.version))
+    }
+}
+
+/// State that all handles of a client share.
+pub(crate) struct Client {
+    platform: Platform,
+    pub(crate) devices: Vec<ReferenceDevice>,
+    callbacks: Sender<Job>,
+    /// Held while a launch is queued on its devices, so that all of them have one order.
+    launching: Mutex<()>,
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+impl Client {
+    /// The error, on this platform.
+    pub(crate) fn on(&self, error: Error) -> Error {
+        error.on(&self.platform.name)
+    }
+
+    /// The device of a placement.
+    pub(crate) fn device(&self, op: &'static str, place: Placement) -> Result<&ReferenceDevice> {
+        let invalid = |message| self.on(Error::invalid(op, message));
+        let device = self.devices.get(place.device.0 as usize).ok_or_else(|| {
+            let (id, last) = (place.device.0, self.devices.len() - 1);
+            invalid(format!("unknown device {id}; expected 0 to {last}"))
+        })?;
+        if !device.memories().contains(&place.memory) {
+            let message = format!(
+                "device {} has no memory {:?}; expected one of {:?}",
+                place.device.0,
+                place.memory,
+                device.memories()
+            );
+            return Err(invalid(message));
+        }
+        Ok(device)
+    }
+
+    /// The ids of all devices.
+    pub(crate) fn device_ids(&self) -> impl Iterator<Item = DeviceId> {
+        self.devices.iter().map(Device::id)
+    }
+
+    /// Holds other launches back.
+    pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
+        self.launching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues work on a device.
+    pub(crate) fn enqueue(&self, device: &ReferenceDevice, job: impl FnOnce() + Send + 'static) {
+        // The thread lives as long as the client. If it did not, the work would be dropped, and
+        // its promises would be errors.
+        let _ = device.queue.send(Box::new(job));
+    }
+
+    /// Queues a callback on the thread for callbacks.
+    pub(crate) fn call_back(&self, callback: Job) {
+        let _ = self.callbacks.send(callback);
+    }
+}
+
+impl Drop for Client {
+    /// Stops programs that still run: nothing can observe their results.
+    fn drop(&mut self) {
+        self.cancelled.store(true, Relaxed);
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({} devices)", self.devices.len())
+    }
+}

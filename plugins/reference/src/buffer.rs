@@ -1,0 +1,139 @@
+//! Buffers and events.
+
+use std::{fmt, sync::Arc};
+
+use halite_core::{
+    Buffer, Error, ErrorKind, Event, OnFetched, OnReady, Placement, Result, TensorType,
+};
+
+use crate::{
+    backend::Client,
+    failure::Failure,
+    oracle::Tensor,
+    slot::{Promise, Slot},
+};
+
+/// Data on a virtual device.
+#[derive(Debug)]
+pub struct ReferenceBuffer {
+    pub(crate) client: Arc<Client>,
+    pub(crate) ty: TensorType,
+    pub(crate) placement: Placement,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl ReferenceBuffer {
+    /// A buffer whose contents queued work delivers.
+    pub(crate) fn pending(
+        client: &Arc<Client>,
+        ty: &TensorType,
+        placement: Placement,
+    ) -> (Self, Promise) {
+        let (slot, promise) = Slot::pending();
+        let buffer = ReferenceBuffer {
+            client: client.clone(),
+            ty: ty.clone(),
+            placement,
+            slot,
+        };
+        (buffer, promise)
+    }
+}
+
+impl Buffer for ReferenceBuffer {
+    type Event = ReferenceEvent;
+
+    fn tensor_type(&self) -> &TensorType {
+        &self.ty
+    }
+
+    fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn ready(&self) -> Result<ReferenceEvent> {
+        Ok(ReferenceEvent { client: self.client.clone(), slot: self.slot.clone() })
+    }
+
+    fn copy_to(&self, place: Placement) -> Result<Self> {
+        let device = self.client.device("copy", place)?;
+        let (copy, promise) = ReferenceBuffer::pending(&self.client, &self.ty, place);
+        let (source, memory) = (self.slot.clone(), device.memory.clone());
+        // Bytes are never written to, so that two buffers can share them.
+        self.client.enqueue(device, move || {
+            promise.keep(source.wait().map_err(Failure::from), |bytes| memory.charge(bytes));
+        });
+        Ok(copy)
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<()> {
+        if into.len() != self.ty.bytes() {
+            let (given, ty, needed) = (into.len(), &self.ty, self.ty.bytes());
+            let message = format!("{given} bytes given, {ty} needs {needed}");
+            return Err(self.client.on(Error::invalid("read", message)));
+        }
+        let tensor = self.slot.wait().map_err(|error| self.client.on(error))?;
+        into.copy_from_slice(&tensor.bytes);
+        Ok(())
+    }
+
+    fn fetch(&self, then: OnFetched) {
+        // The client lives until the bytes have arrived.
+        let client = self.client.clone();
+        self.slot.then(Box::new(move |delivered| {
+            let copied = delivered.map_err(|failure| failure.error()).and_then(|x| copy(&x));
+            then(copied.map_err(|error| client.on(error)));
+        }));
+    }
+}
+
+fn copy(x: &Tensor) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(x.bytes.len()).map_err(|_| {
+        let message = format!("the host has no memory for {} bytes", x.bytes.len());
+        Error::new(ErrorKind::OutOfMemory, "fetch", message)
+    })?;
+    bytes.extend_from_slice(&x.bytes);
+    Ok(bytes)
+}
+
+/// Completion event of an upload, a copy or a launch.
+pub struct ReferenceEvent {
+    client: Arc<Client>,
+    slot: Arc<Slot>,
+}
+
+impl Event for ReferenceEvent {
+    fn is_ready(&self) -> bool {
+        self.slot.is_delivered()
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.slot.wait().map(drop).map_err(|error| self.client.on(error))
+    }
+
+    /// Runs `then` on the client's thread for callbacks, so that it may launch and wait.
+    fn on_ready(&self, then: OnReady) {
+        let client = self.client.clone();
+        self.notify_when_ready(Box::new(move |result| {
+            let callbacks = client.clone();
+            callbacks.call_back(Box::new(move || {
+                then(result);
+                drop(client);
+            }));
+        }));
+    }
+
+    fn notify_when_ready(&self, notify: OnReady) {
+        let client = self.client.clone();
+        self.slot.then(Box::new(move |delivered| {
+            notify(delivered.map(drop).map_err(|failure| client.on(failure.error())));
+        }));
+    }
+}
+
+impl fmt::Debug for ReferenceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReferenceEvent({:?})", self.slot)
+    }
+}

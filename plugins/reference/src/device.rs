@@ -1,0 +1,111 @@
+//! Virtual devices: a queue, a thread that runs it in order, and a count of the memory in use.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{self, Sender},
+    },
+    thread,
+};
+
+use halite_core::{Device, DeviceId, MemoryKind, MemoryStats, Result};
+
+use crate::oracle::{STACK, guarded, no_thread};
+
+/// Work of a device, or a callback.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// Starts a thread that runs jobs in order. It ends when the sender is dropped. A panic, which the
+/// panic hook reports, ends its job only.
+pub(crate) fn start_queue(name: String) -> Result<Sender<Job>> {
+    let (send, receive) = mpsc::channel::<Job>();
+    let run_all = move || {
+        for job in receive {
+            let _: Result<()> = guarded(|| {
+                job();
+                Ok(())
+            });
+        }
+    };
+    let thread = thread::Builder::new().name(name).stack_size(STACK);
+    thread.spawn(run_all).map_err(no_thread)?;
+    Ok(send)
+}
+
+/// A virtual device of the reference executor.
+#[derive(Debug)]
+pub struct ReferenceDevice {
+    id: DeviceId,
+    pub(crate) queue: Sender<Job>,
+    pub(crate) memory: Arc<Meter>,
+}
+
+impl ReferenceDevice {
+    pub(crate) fn start(id: u32) -> Result<Self> {
+        Ok(ReferenceDevice {
+            id: DeviceId(id),
+            queue: start_queue(format!("halite-device-{id}"))?,
+            memory: Arc::default(),
+        })
+    }
+}
+
+impl Device for ReferenceDevice {
+    fn id(&self) -> DeviceId {
+        self.id
+    }
+    fn process(&self) -> u32 {
+        0
+    }
+    fn is_local(&self) -> bool {
+        true
+    }
+    fn kind(&self) -> &str {
+        "halite reference"
+    }
+    fn memories(&self) -> &[MemoryKind] {
+        &[MemoryKind::Device]
+    }
+
+    /// Bytes of the buffers on the device. Intermediate values of programs are not counted.
+    fn memory(&self) -> Result<MemoryStats> {
+        Ok(MemoryStats {
+            in_use: self.memory.in_use.load(Relaxed),
+            peak: Some(self.memory.peak.load(Relaxed)),
+            limit: None,
+        })
+    }
+}
+
+/// Bytes of the buffers of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    in_use: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Meter {
+    /// Counts `bytes` as used until the charge is dropped.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> Charge {
+        // The peak first, so that it is never seen below the use.
+        let after = self.in_use.load(Relaxed) + bytes;
+        self.peak.fetch_max(after, Relaxed);
+        let after = self.in_use.fetch_add(bytes, Relaxed) + bytes;
+        self.peak.fetch_max(after, Relaxed);
+        Charge { meter: self.clone(), bytes }
+    }
+}
+
+/// Memory in use.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    meter: Arc<Meter>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.meter.in_use.fetch_sub(self.bytes, Relaxed);
+    }
+}

@@ -1,0 +1,35 @@
+//! The reference executor: a [`Backend`](halite_core::Backend) that interprets StableHLO on the host.
+//!
+//! It runs every operation in plain loops, rounds once, and adds floats in `f64`: results to compare
+//! other executors with. It needs no accelerator, and has as many virtual devices as it is asked
+//! for, so that programs over several devices run anywhere.
+//!
+//! ```
+//! use halite_core::{Client, DType, HostBytes, TensorType};
+//! use halite_reference::{Options, Reference};
+//!
+//! let client = Client::new(Reference::new(&Options { devices: 2 })?);
+//! let device = client.local_devices()[1];
+//! let ty = TensorType::new(DType::U8, [3]);
+//! let buffer = client.upload(HostBytes::Borrowed(&[1, 2, 3]), &ty, device.into())?;
+//! let mut bytes = [0; 3];
+//! buffer.read(&mut bytes)?;
+//! assert_eq!(bytes, [1, 2, 3]);
+//! # halite_core::Result::<()>::Ok(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod backend;
+mod buffer;
+mod compile;
+mod device;
+mod executable;
+mod failure;
+mod oracle;
+mod serialized;
+mod slot;
+
+pub use backend::{Options, Reference};
+pub use buffer::{ReferenceBuffer, ReferenceEvent};
+pub use device::ReferenceDevice;
+pub use executable::ReferenceExecutable;

@@ -1,0 +1,36 @@
+//! The interpreter: every operation in plain loops, on one thread for each process.
+//!
+//! It is the measure for faster executors, so it shares nothing with them, and prefers what is
+//! obviously right to what is fast: values are bytes, numbers are computed in the widest type of
+//! their class and rounded once, sums of floats are in `f64`.
+
+mod binary;
+mod collective;
+mod complex;
+mod cost;
+mod custom;
+mod dot;
+mod expect;
+mod fft;
+mod float;
+mod gather;
+mod index;
+mod interpret;
+mod linalg;
+mod manual;
+mod norm;
+mod operation;
+mod random;
+mod reduce;
+mod shape;
+mod sharding;
+mod tensor;
+mod unary;
+mod world;
+
+pub(crate) use cost::cost;
+pub(crate) use interpret::run_main;
+pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
+pub(crate) use sharding::{of_attributes, shard_type};
+pub(crate) use tensor::{Tensor, Value, allocate};
+pub(crate) use world::World;

@@ -1,0 +1,251 @@
+//! Collectives: exchanges between processes, then plain operations on what was received.
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_stablehlo::{CollectiveAttributes, OpKind, Operation, RankedType, Type};
+
+use super::{
+    interpret::{Frame, Process},
+    operation::{tensor_types, tensors},
+    reduce::Reducer,
+    shape::{concatenate, slice},
+    tensor::{Tensor, Value, Wide, allocate, unexpected},
+};
+
+/// What the numbers in groups of processes mean.
+#[derive(Clone, Copy, Debug)]
+enum Grouping {
+    /// Replicas, of this process's partition.
+    Replicas,
+    /// Partitions, of this process's replica.
+    Partitions,
+    /// Replicas, with all of their partitions.
+    ReplicasWithPartitions,
+    /// Processes: `replica * partitions + partition`.
+    Processes,
+}
+
+impl Grouping {
+    /// The meaning for `all_reduce`, `all_gather` and `reduce_scatter`.
+    fn of_reduction(collective: &CollectiveAttributes) -> Self {
+        match (collective.channel, collective.global_ids) {
+            (_, true) => Grouping::Processes,
+            (Some(_), false) => Grouping::ReplicasWithPartitions,
+            (None, false) => Grouping::Replicas,
+        }
+    }
+
+    /// The meaning for the other collectives.
+    fn of_channel(channel: Option<i64>) -> Self {
+        if channel.is_some() { Grouping::Partitions } else { Grouping::Replicas }
+    }
+
+    /// The processes of the group that has this process; `None` if none has.
+    fn members(self, process: Process<'_>, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
+        let Process { world, replica, partition, .. } = process;
+        let (own, count) = match self {
+            Grouping::Replicas | Grouping::ReplicasWithPartitions => (replica, world.replicas),
+            Grouping::Partitions => (partition, world.partitions),
+            Grouping::Processes => (process.number(), world.replicas * world.partitions),
+        };
+        // Without groups, all are in one.
+        let all = [(0..count).collect()];
+        let groups = if groups.is_empty() { &all } else { groups };
+        let group = groups.iter().find(|group| group.contains(&own))?;
+        let number = |replica: usize, partition: usize| replica * world.partitions + partition;
+        Some(match self {
+            Grouping::Replicas => group.iter().map(|&of| number(of, partition)).collect(),
+            Grouping::Partitions => group.iter().map(|&of| number(replica, of)).collect(),
+            Grouping::Processes => group.clone(),
+            Grouping::ReplicasWithPartitions => {
+                let partitions = |&of: &usize| (0..world.partitions).map(move |p| number(of, p));
+                group.iter().flat_map(partitions).collect()
+            }
+        })
+    }
+}
+
+/// Values of the members of a group, in their order.
+struct Received {
+    values: Vec<Vec<Value>>,
+    /// The place of this process in the group.
+    own: usize,
+}
+
+impl<'r> Frame<'r> {
+    /// Runs an operation in which processes communicate, or ask for their number.
+    pub(super) fn collective(
+        &mut self,
+        op: &'r Operation,
+        operands: Vec<Value>,
+        types: &[&Type],
+    ) -> Result<Vec<Value>> {
+        let results = match &op.kind {
+            OpKind::ShardingConstraint(_) => return Ok(operands),
+            OpKind::ManualComputation(attributes) => {
+                return self.manual_computation(op, attributes, operands, types);
+            }
+            OpKind::PartitionId => vec![self.number(self.process.partition, types)?],
+            OpKind::ReplicaId => vec![self.number(self.process.replica, types)?],
+            OpKind::AllReduce(collective) => {
+                let grouping = Grouping::of_reduction(collective);
+                let received = self.receive(op, "all_reduce", grouping, collective, operands)?;
+                self.reducer(&op.regions[0], |reducer| sums(reducer, &received.values))?
+            }
+            OpKind::ReduceScatter { dim, collective } => {
+                let grouping = Grouping::of_reduction(collective);
+                let received = self.receive(op, "reduce_scatter", grouping, collective, operands)?;
+                let sums = self.reducer(&op.regions[0], |reducer| sums(reducer, &received.values))?;
+                vec![part(&sums[0], *dim, received.own, received.values.len())?]
+            }
+            OpKind::AllGather { dim, collective } => {
+                let grouping = Grouping::of_reduction(collective);
+                let received = self.receive(op, "all_gather", grouping, collective, operands)?;
+                joined(&received.values, *dim, types)?
+            }
+            OpKind::AllToAll { split, concat, parts, collective } => {
+                let grouping = Grouping::of_channel(collective.channel);
+                let received = self.receive(op, "all_to_all", grouping, collective, operands)?;
+                let mut own_parts = Vec::with_capacity(received.values.len());
+                for values in &received.values {
+                    let own = |x| Ok(Value::Tensor(part(x, *split, received.own, *parts)?));
+                    own_parts.push(tensors(values)?.into_iter().map(own).collect::<Result<_>>()?);
+                }
+                joined(&own_parts, *concat, types)?
+            }
+            OpKind::CollectiveBroadcast(collective) => {
+                let grouping = Grouping::of_channel(collective.channel);
+                match grouping.members(self.process, &collective.groups) {
+                    None => zeros(types)?,
+                    Some(members) => {
+                        let all = self.exchange(op, "collective_broadcast", &members, operands)?;
+                        return Ok(all[0].clone());
+                    }
+                }
+            }
+            OpKind::CollectivePermute { pairs, channel } => {
+                return self.permute(op, pairs, Grouping::of_channel(*channel), operands, types);
+            }
+            _ => {
+                let message = format!("the interpreter has no operation {:?}", op.kind);
+                return Err(Error::new(ErrorKind::Unsupported, "run", message));
+            }
+        };
+        Ok(results.into_iter().map(Value::Tensor).collect())
+    }
+
+    fn number(&self, number: usize, types: &[&Type]) -> Result<Tensor> {
+        Tensor::encode(tensor_types(types)?[0], Wide::Int(vec![number as i128]))
+    }
+
+    fn exchange(
+        &self,
+        op: &Operation,
+        name: &str,
+        members: &[usize],
+        values: Vec<Value>,
+    ) -> Result<Vec<Vec<Value>>> {
+        // All processes run one module, so that the address identifies the operation.
+        let operation = std::ptr::from_ref(op).addr();
+        self.process.world.exchange(name, operation, members, self.process.number(), values)
+    }
+
+    fn receive(
+        &self,
+        op: &Operation,
+        name: &str,
+        grouping: Grouping,
+        collective: &CollectiveAttributes,
+        values: Vec<Value>,
+    ) -> Result<Received> {
+        let number = self.process.number();
+        let members = grouping.members(self.process, &collective.groups);
+        let own = members.as_ref().and_then(|members| members.iter().position(|&it| it == number));
+        let (Some(members), Some(own)) = (members, own) else {
+            let message = format!(
+                "process {number} runs `{name}`, but none of its groups {:?} has it ({grouping:?})",
+                collective.groups
+            );
+            return Err(Error::invalid("run", message));
+        };
+        Ok(Received { values: self.exchange(op, name, &members, values)?, own })
+    }
+
+    fn permute(
+        &self,
+        op: &Operation,
+        pairs: &[(usize, usize)],
+        grouping: Grouping,
+        operands: Vec<Value>,
+        types: &[&Type],
+    ) -> Result<Vec<Value>> {
+        let own = match grouping {
+            Grouping::Partitions => self.process.partition,
+            _ => self.process.replica,
+        };
+        // Only processes that send or receive take part: others may not exist (manual regions).
+        let mut involved: Vec<_> = pairs.iter().flat_map(|&(from, to)| [from, to]).collect();
+        involved.sort_unstable();
+        involved.dedup();
+        let source = pairs.iter().find(|&&(_, to)| to == own).map(|&(from, _)| from);
+        let zeros = || Ok(zeros(types)?.into_iter().map(Value::Tensor).collect());
+        if !involved.contains(&own) {
+            return zeros();
+        }
+        let groups = [involved.clone()];
+        let Some(members) = grouping.members(self.process, &groups) else {
+            return zeros();
+        };
+        let all = self.exchange(op, "collective_permute", &members, operands)?;
+        match source.and_then(|source| involved.iter().position(|&it| it == source)) {
+            Some(place) => Ok(all[place].clone()),
+            None => zeros(),
+        }
+    }
+}
+
+/// The combinations of the values of all members, in their order.
+fn sums(reducer: &mut Reducer<'_>, values: &[Vec<Value>]) -> Result<Vec<Tensor>> {
+    let mut sums = Vec::new();
+    for number in 0..values[0].len() {
+        let mut sum = vec![values[0][number].tensor()?.clone()];
+        for values in &values[1..] {
+            let x = values[number].tensor()?;
+            sum = reducer.accumulate(sum, &[x], |visit| {
+                (0..x.ty.elements()).try_for_each(|at| visit(at, at))
+            })?;
+        }
+        sums.append(&mut sum);
+    }
+    Ok(sums)
+}
+
+/// Values of all members, concatenated along `dim`.
+fn joined(values: &[Vec<Value>], dim: usize, types: &[&Type]) -> Result<Vec<Tensor>> {
+    let join = |(number, ty): (usize, &RankedType)| {
+        let parts: Vec<_> =
+            values.iter().map(|values| values[number].tensor()).collect::<Result<_>>()?;
+        concatenate(&parts, dim, ty)
+    };
+    tensor_types(types)?.into_iter().enumerate().map(join).collect()
+}
+
+/// Part `number` of `parts` along `dim`.
+fn part(x: &Tensor, dim: usize, number: usize, parts: usize) -> Result<Tensor> {
+    let mut ty = x.ty.clone();
+    if parts == 0 || ty.dims[dim] % parts != 0 {
+        return Err(unexpected(&format!("{parts} equal parts"), &x.ty.to_string()));
+    }
+    ty.dims[dim] /= parts;
+    let mut starts = vec![0; ty.rank()];
+    starts[dim] = number * ty.dims[dim];
+    slice(x, &starts, &vec![1; ty.rank()], &ty)
+}
+
+fn zeros(types: &[&Type]) -> Result<Vec<Tensor>> {
+    let zero = |ty: &RankedType| {
+        let mut bytes = allocate(ty.bytes())?;
+        bytes.resize(ty.bytes(), 0);
+        Ok(Tensor::new(ty.clone(), bytes))
+    };
+    tensor_types(types)?.into_iter().map(zero).collect()
+}

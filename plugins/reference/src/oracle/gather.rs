@@ -1,0 +1,134 @@
+//! Positions that indices in tensors name: `gather`, and those of `scatter`.
+
+use halite_core::Result;
+use halite_stablehlo::{GatherAttributes, RankedType, ScatterAttributes};
+
+use super::{
+    index::{offset, rearrange, strides},
+    tensor::Tensor,
+};
+
+/// The dimensions of a result or of updates that are not among `dims`, in order.
+fn others(rank: usize, dims: &[usize]) -> Vec<usize> {
+    (0..rank).filter(|dim| !dims.contains(dim)).collect()
+}
+
+/// A tensor of index vectors.
+struct IndexVectors {
+    values: Vec<i128>,
+    dims: Vec<usize>,
+    strides: Vec<usize>,
+    /// The dimension along which a vector is; the rank for vectors of one element.
+    vector: usize,
+}
+
+impl IndexVectors {
+    fn new(indices: &Tensor, vector: usize) -> Result<Self> {
+        let dims = indices.ty.dims.clone();
+        Ok(IndexVectors {
+            values: indices.ints()?,
+            strides: strides(&dims),
+            dims,
+            vector,
+        })
+    }
+
+    /// Element `number` of the vector at `batch`, an index of the other dimensions.
+    fn value(&self, batch: &[usize], number: usize) -> i128 {
+        let mut index = batch.to_vec();
+        if self.vector < self.dims.len() {
+            index.insert(self.vector, number);
+        }
+        self.values[offset(&index, &self.strides)]
+    }
+
+    /// The coordinate of `batch` along dimension `dim` of the indices.
+    fn coordinate(&self, batch: &[usize], dim: usize) -> usize {
+        batch[if dim < self.vector { dim } else { dim - 1 }]
+    }
+}
+
+/// Slices of `x`, from starts that are moved to where the slice is inside.
+pub(super) fn gather(
+    x: &Tensor,
+    starts: &Tensor,
+    attributes: &GatherAttributes,
+    ty: &RankedType,
+) -> Result<Tensor> {
+    let vectors = IndexVectors::new(starts, attributes.index_vector_dim)?;
+    let strides = strides(&x.ty.dims);
+    let batch_dims = others(ty.rank(), &attributes.offset_dims);
+    let absent = [&attributes.collapsed_slice_dims[..], &attributes.operand_batching_dims].concat();
+    let slice_dims = others(x.ty.rank(), &absent);
+    let mut batch = vec![0; batch_dims.len()];
+    rearrange(x, ty, |index| {
+        batch.iter_mut().zip(&batch_dims).for_each(|(at, &dim)| *at = index[dim]);
+        let mut at = 0;
+        for (number, &dim) in attributes.start_index_map.iter().enumerate() {
+            let last = x.ty.dims[dim] - attributes.slice_sizes[dim];
+            at += vectors.value(&batch, number).clamp(0, last as i128) as usize * strides[dim];
+        }
+        let batching = &attributes.start_indices_batching_dims;
+        for (&dim, &from) in attributes.operand_batching_dims.iter().zip(batching) {
+            at += vectors.coordinate(&batch, from) * strides[dim];
+        }
+        for (&dim, &from) in slice_dims.iter().zip(&attributes.offset_dims) {
+            at += index[from] * strides[dim];
+        }
+        at
+    })
+}
+
+/// Positions into which a scatter combines its updates.
+pub(super) struct ScatterIndices<'a> {
+    attributes: &'a ScatterAttributes,
+    dims: &'a [usize],
+    strides: Vec<usize>,
+    vectors: IndexVectors,
+    window_dims: Vec<usize>,
+}
+
+impl<'a> ScatterIndices<'a> {
+    /// The positions in an operand of `dims`.
+    pub(super) fn new(
+        attributes: &'a ScatterAttributes,
+        dims: &'a [usize],
+        indices: &Tensor,
+    ) -> Result<Self> {
+        let absent =
+            [&attributes.inserted_window_dims[..], &attributes.input_batching_dims].concat();
+        Ok(ScatterIndices {
+            attributes,
+            dims,
+            strides: strides(dims),
+            vectors: IndexVectors::new(indices, attributes.index_vector_dim)?,
+            window_dims: others(dims.len(), &absent),
+        })
+    }
+
+    /// The position for the update at `index`; `None` if it is outside.
+    pub(super) fn position(&self, index: &[usize]) -> Option<usize> {
+        let attributes = self.attributes;
+        let batch: Vec<_> = others(index.len(), &attributes.update_window_dims)
+            .into_iter()
+            .map(|dim| index[dim])
+            .collect();
+        let mut position = vec![0i128; self.dims.len()];
+        for (number, &dim) in attributes.scatter_dims_to_operand_dims.iter().enumerate() {
+            position[dim] = self.vectors.value(&batch, number);
+        }
+        let batching = &attributes.scatter_indices_batching_dims;
+        for (&dim, &from) in attributes.input_batching_dims.iter().zip(batching) {
+            position[dim] += self.vectors.coordinate(&batch, from) as i128;
+        }
+        for (&dim, &from) in self.window_dims.iter().zip(&attributes.update_window_dims) {
+            position[dim] += index[from] as i128;
+        }
+        let mut at = 0;
+        for (dim, &coordinate) in position.iter().enumerate() {
+            let inside = usize::try_from(coordinate).ok().filter(|&at| at < self.dims[dim])?;
+            at += inside * self.strides[dim];
+        }
+        Some(at)
+    }
+}

@@ -1,0 +1,227 @@
+//! Evaluation of regions, and control flow.
+
+use std::collections::HashMap;
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_stablehlo::{
+    Function, Module, OpKind, Operation, Position, Region, RngDistribution, Type, ValueId,
+};
+
+use super::{
+    custom,
+    operation::{compute, exactly, tensor_types, tensors},
+    random,
+    reduce::{self, Reducer, operator},
+    tensor::{Value, unexpected},
+    world::World,
+};
+
+/// A process: one replica's run of one partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process<'r> {
+    pub(super) module: &'r Module,
+    pub(super) world: &'r World,
+    pub(super) replica: usize,
+    pub(super) partition: usize,
+}
+
+impl Process<'_> {
+    /// Its number among all processes.
+    pub(super) fn number(&self) -> usize {
+        self.replica * self.world.partitions + self.partition
+    }
+}
+
+/// Runs the function `main` as one process.
+pub(crate) fn run_main(
+    module: &Module,
+    world: &World,
+    process: [usize; 2],
+    inputs: Vec<Value>,
+) -> Result<Vec<Value>> {
+    let [replica, partition] = process;
+    let process = Process { module, world, replica, partition };
+    let main = module.main()?;
+    Frame::new(process, main).region(&main.body, inputs)
+}
+
+/// An activation of a function.
+pub(super) struct Frame<'r> {
+    pub(super) process: Process<'r>,
+    pub(super) function: &'r Function,
+    values: HashMap<ValueId, Value>,
+}
+
+impl<'r> Frame<'r> {
+    pub(super) fn new(process: Process<'r>, function: &'r Function) -> Self {
+        Frame { process, function, values: HashMap::new() }
+    }
+
+    /// Evaluates a region of the function, and returns its results.
+    pub(super) fn region(
+        &mut self,
+        region: &'r Region,
+        arguments: Vec<Value>,
+    ) -> Result<Vec<Value>> {
+        self.values.extend(region.arguments.iter().copied().zip(arguments));
+        for operation in &region.operations {
+            self.process.world.check()?;
+            let operands = self.values_of(&operation.operands)?;
+            let results = self.operation(operation, operands).map_err(|e| locate(e, operation))?;
+            self.values.extend(operation.results.iter().copied().zip(results));
+        }
+        self.values_of(&region.results)
+    }
+
+    fn values_of(&self, ids: &[ValueId]) -> Result<Vec<Value>> {
+        let value = |id| self.values.get(id).cloned();
+        let values: Option<_> = ids.iter().map(value).collect();
+        values.ok_or_else(|| unexpected("values that are computed before", &format!("{ids:?}")))
+    }
+
+    fn operation(&mut self, op: &'r Operation, operands: Vec<Value>) -> Result<Vec<Value>> {
+        let types: Vec<&Type> = op.results.iter().map(|&id| self.function.ty(id)).collect();
+        match &op.kind {
+            OpKind::While => self.run_loop(op, operands),
+            OpKind::If => {
+                let holds = operands[0].tensor()?.int()? != 0;
+                self.region(&op.regions[usize::from(!holds)], Vec::new())
+            }
+            OpKind::Case => {
+                let last = op.regions.len() - 1;
+                let index = usize::try_from(operands[0].tensor()?.int()?).unwrap_or(last);
+                self.region(&op.regions[index.min(last)], Vec::new())
+            }
+            OpKind::Call { function } => self.call(function, operands),
+            OpKind::Composite { decomposition, .. } => self.call(decomposition, operands),
+            OpKind::CustomCall(attributes) => custom::call(self, op, attributes, operands, &types),
+            OpKind::OptimizationBarrier => Ok(operands),
+            OpKind::Tuple => Ok(vec![Value::Tuple(operands)]),
+            OpKind::GetTupleElement { index } => match &operands[..] {
+                [Value::Tuple(parts)] if *index < parts.len() => Ok(vec![parts[*index].clone()]),
+                _ => Err(unexpected("a tuple", "another value")),
+            },
+            OpKind::AfterAll => Ok(vec![Value::Token]),
+            OpKind::Rng { distribution } => self.rng(*distribution, op, &operands, &types),
+            OpKind::Reduce { .. }
+            | OpKind::ReduceWindow(_)
+            | OpKind::SelectAndScatter(_)
+            | OpKind::Scatter(_)
+            | OpKind::Map { .. }
+            | OpKind::Sort { .. } => self.with_region(op, &operands, &types),
+            _ => match compute(&op.kind, &operands, &types)? {
+                Some(results) => Ok(results),
+                None => self.collective(op, operands, &types),
+            },
+        }
+    }
+
+    fn run_loop(&mut self, op: &'r Operation, mut state: Vec<Value>) -> Result<Vec<Value>> {
+        let [condition, body] = &op.regions[..] else {
+            return Err(unexpected("2 regions", &format!("{} regions", op.regions.len())));
+        };
+        loop {
+            let decision = self.region(condition, state.clone())?;
+            if decision[0].tensor()?.int()? == 0 {
+                return Ok(state);
+            }
+            state = self.region(body, state)?;
+        }
+    }
+
+    /// Calls a function of the module.
+    pub(super) fn call(&self, name: &str, arguments: Vec<Value>) -> Result<Vec<Value>> {
+        let module = self.process.module;
+        let function = module.function(name).ok_or_else(|| {
+            Error::invalid("run", format!("the program has no function `{name}`, which it calls"))
+        })?;
+        Frame::new(self.process, function).region(&function.body, arguments)
+    }
+
+    fn rng(
+        &mut self,
+        distribution: RngDistribution,
+        op: &Operation,
+        operands: &[Value],
+        types: &[&Type],
+    ) -> Result<Vec<Value>> {
+        let [a, b, _] = exactly(&tensors(operands)?)?;
+        // Each operation has numbers of its own, and so has each replica.
+        let id = op.results[0].0;
+        let seed = u64::from(id) << 32 | self.process.replica as u64;
+        let ty = tensor_types(types)?[0];
+        Ok(vec![Value::Tensor(random::rng(distribution, a, b, seed, ty)?)])
+    }
+
+    fn with_region(
+        &mut self,
+        op: &'r Operation,
+        operands: &[Value],
+        types: &[&Type],
+    ) -> Result<Vec<Value>> {
+        let x = tensors(operands)?;
+        let types = tensor_types(types)?;
+        let results = match &op.kind {
+            OpKind::Reduce { dims } => {
+                let (inputs, initial) = x.split_at(x.len() / 2);
+                self.reducer(&op.regions[0], |reducer| {
+                    reduce::reduce(reducer, inputs, initial, dims, &types)
+                })?
+            }
+            OpKind::ReduceWindow(attributes) => {
+                let (inputs, initial) = x.split_at(x.len() / 2);
+                self.reducer(&op.regions[0], |reducer| {
+                    reduce::reduce_window(reducer, inputs, initial, attributes, &types)
+                })?
+            }
+            OpKind::SelectAndScatter(attributes) => {
+                let [x, source, initial] = exactly(&x)?;
+                let pairs = self.reducer(&op.regions[0], |select| {
+                    reduce::select(select, x, source, attributes)
+                })?;
+                self.reducer(&op.regions[1], |reducer| {
+                    reduce::scatter_selected(reducer, source, initial, &pairs, types[0])
+                })?
+            }
+            OpKind::Scatter(attributes) => {
+                let (inputs, rest) = x.split_at((x.len() - 1) / 2);
+                self.reducer(&op.regions[0], |reducer| {
+                    reduce::scatter(reducer, inputs, rest[0], &rest[1..], attributes)
+                })?
+            }
+            OpKind::Map { .. } => self.reducer(&op.regions[0], |reducer| {
+                reduce::map(reducer.evaluate, &x, &types)
+            })?,
+            OpKind::Sort { dim, .. } => self.reducer(&op.regions[0], |reducer| {
+                reduce::sort(reducer.evaluate, &x, *dim)
+            })?,
+            _ => return Err(unexpected("an operation with a region of scalars", "another")),
+        };
+        Ok(results.into_iter().map(Value::Tensor).collect())
+    }
+
+    /// Calls `body` with an evaluator of a region on scalars.
+    pub(super) fn reducer<T>(
+        &mut self,
+        region: &'r Region,
+        body: impl FnOnce(&mut Reducer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let operator = operator(self.function, region);
+        let mut evaluate = |arguments| self.region(region, arguments);
+        body(&mut Reducer { operator, evaluate: &mut evaluate })
+    }
+}
+
+/// Adds the place in the program to the error of an operation, unless an inner one has done so.
+fn locate(error: Error, op: &Operation) -> Error {
+    let calls = matches!(op.kind, OpKind::Call { .. } | OpKind::Composite { .. });
+    if calls || !op.regions.is_empty() || error.kind() == ErrorKind::Cancelled {
+        return error;
+    }
+    let at = match (&op.location, op.position) {
+        (Some(line), _) => format!("at {}:{}", line.file, line.line),
+        (None, Position::Unknown) => return error,
+        (None, position) => format!("at {position}"),
+    };
+    error.with_note(&at)
+}

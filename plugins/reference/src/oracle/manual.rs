@@ -1,0 +1,206 @@
+//! Programs over several partitions. A process with partitions assembles the global arguments, runs
+//! the program once without partitioning it, and shards the results. A manual computation inside
+//! runs its region once for each shard, on a thread each.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
+
+use halite_core::{Error, ErrorKind, HloSharding, Result};
+use halite_stablehlo::{
+    ManualAttributes, Module, Operation, RankedType, ShardyAxis, ShardySharding, Type,
+};
+
+use super::{
+    interpret::{Frame, Process, run_main},
+    operation::tensor_types,
+    sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
+    tensor::{Value, tensor_type, unexpected},
+    world::World,
+};
+use crate::failure::Failure;
+
+/// Stack of a thread that interprets: regions and calls nest.
+pub(crate) const STACK: usize = 256 << 20;
+
+/// Shardings of the inputs and outputs of a program over its partitions.
+#[derive(Clone, Debug)]
+pub(crate) struct Partitioning {
+    pub(crate) inputs: Vec<HloSharding>,
+    pub(crate) outputs: Vec<HloSharding>,
+}
+
+/// Runs `main` as process `[replica, partition]`, on its shards of the inputs, and returns its
+/// shards of the outputs. The first partition of each replica runs the program for all of them.
+pub(crate) fn run_partition(
+    module: &Module,
+    world: &World,
+    process: [usize; 2],
+    partitioning: &Partitioning,
+    inputs: Vec<Value>,
+) -> Result<Vec<Value>> {
+    let [replica, partition] = process;
+    let (first, count) = (replica * world.partitions, world.partitions);
+    let members: Vec<_> = (first..first + count).collect();
+    let exchange = |name, operation, values| {
+        world.exchange(name, operation, &members, first + partition, values)
+    };
+    // Operations have addresses, so that these numbers are free.
+    let all = exchange("arguments", 0, inputs)?;
+    let results = if partition == 0 {
+        let main = module.main()?;
+        let mut inputs = Vec::with_capacity(main.body.arguments.len());
+        for (number, &id) in main.body.arguments.iter().enumerate() {
+            let shards: Vec<_> =
+                all.iter().map(|values| values[number].tensor()).collect::<Result<_>>()?;
+            let ty = tensor_type(main.ty(id))?;
+            let whole = assemble(shards.into_iter().enumerate(), &partitioning.inputs[number], ty)?;
+            inputs.push(Value::Tensor(whole));
+        }
+        run_main(module, world, [replica, 0], inputs)?
+    } else {
+        Vec::new()
+    };
+    let results = exchange("results", 1, results)?.swap_remove(0);
+    let own = |(value, sharding): (&Value, _)| {
+        Ok(Value::Tensor(shard(value.tensor()?, sharding, partition)?))
+    };
+    results.iter().zip(&partitioning.outputs).map(own).collect()
+}
+
+/// The axes and shards of a manual computation.
+struct Shards {
+    inputs: Vec<HloSharding>,
+    outputs: Vec<HloSharding>,
+    /// A partition for each shard.
+    partitions: Vec<usize>,
+}
+
+impl Shards {
+    fn new(process: Process<'_>, attributes: &ManualAttributes, ranks: [Vec<usize>; 2]) -> Result<Self> {
+        let (module, world) = (process.module, process.world);
+        let is_manual = |axis: &ShardyAxis| attributes.axes.contains(axis);
+        let read = |shardings: &[ShardySharding], ranks: &[usize]| -> Result<Vec<HloSharding>> {
+            let read = |(sharding, &rank): (_, &usize)| {
+                of_shardy(module, sharding, rank, world.partitions, is_manual)
+            };
+            shardings.iter().zip(ranks).map(read).collect()
+        };
+        let mut partitions = vec![process.partition];
+        if let Some(sharding) = attributes.inputs.iter().chain(&attributes.outputs).next() {
+            let mesh = mesh(module, &sharding.mesh)?;
+            for axis in &attributes.axes {
+                let axis = MeshAxis::find(mesh, axis)?;
+                let along = |&partition: &usize| {
+                    let place = place_of(mesh, partition);
+                    let start = place - axis.coordinate(place) * axis.stride;
+                    let at = move |number| partition_at(mesh, start + number * axis.stride);
+                    (0..axis.size).map(at).collect::<Vec<_>>()
+                };
+                partitions = partitions.iter().flat_map(along).collect();
+            }
+        }
+        if let Some(outside) = partitions.iter().find(|&&it| it >= world.partitions) {
+            let message = format!(
+                "a manual computation needs partition {outside}, the program has {}; compile it \
+                 for as many partitions as its mesh has devices",
+                world.partitions
+            );
+            return Err(Error::invalid("run", message));
+        }
+        Ok(Shards {
+            inputs: read(&attributes.inputs, &ranks[0])?,
+            outputs: read(&attributes.outputs, &ranks[1])?,
+            partitions,
+        })
+    }
+}
+
+impl<'r> Frame<'r> {
+    /// Runs the region for each shard and assembles the results.
+    pub(super) fn manual_computation(
+        &self,
+        op: &'r Operation,
+        attributes: &ManualAttributes,
+        operands: Vec<Value>,
+        types: &[&Type],
+    ) -> Result<Vec<Value>> {
+        let types = tensor_types(types)?;
+        let rank = |value: &Value| Ok(value.tensor()?.ty.rank());
+        let ranks = [
+            operands.iter().map(rank).collect::<Result<_>>()?,
+            types.iter().map(|ty| ty.rank()).collect(),
+        ];
+        let shards = Shards::new(self.process, attributes, ranks)?;
+        let mut inputs = Vec::with_capacity(shards.partitions.len());
+        for &partition in &shards.partitions {
+            let own = |(value, sharding): (&Value, _)| {
+                Ok(Value::Tensor(shard(value.tensor()?, sharding, partition)?))
+            };
+            let own: Result<Vec<_>> = operands.iter().zip(&shards.inputs).map(own).collect();
+            inputs.push((partition, own?));
+        }
+        let results = self.run_shards(op, inputs)?;
+        let whole = |(number, ty): (usize, &RankedType)| {
+            let parts: Vec<_> = (shards.partitions.iter().zip(&results))
+                .map(|(&partition, values)| Ok((partition, values[number].tensor()?)))
+                .collect::<Result<_>>()?;
+            Ok(Value::Tensor(assemble(parts, &shards.outputs[number], ty)?))
+        };
+        types.into_iter().enumerate().map(whole).collect()
+    }
+
+    /// Runs the region of `op` as each of these partitions, on a thread each.
+    fn run_shards(
+        &self,
+        op: &'r Operation,
+        inputs: Vec<(usize, Vec<Value>)>,
+    ) -> Result<Vec<Vec<Value>>> {
+        let world = self.process.world;
+        let processes: Vec<_> = (inputs.iter())
+            .map(|&(partition, _)| Process { partition, ..self.process })
+            .collect();
+        processes.iter().for_each(|process| world.start(process.number()));
+        thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(inputs.len());
+            for (&process, (_, inputs)) in processes.iter().zip(inputs) {
+                let mut frame = Frame::new(process, self.function);
+                let run = move || {
+                    let ran = guarded(|| frame.region(&op.regions[0], inputs));
+                    let ran = ran.map_err(Failure::from);
+                    world.end(process.number(), ran.as_ref().map(|_| ()).map_err(Clone::clone));
+                    ran.map_err(|failure| failure.error())
+                };
+                let name = format!("halite-shard-{}", process.number());
+                let thread = thread::Builder::new().name(name).stack_size(STACK);
+                let spawned = thread.spawn_scoped(scope, run).map_err(|error| {
+                    let failure = Failure::from(no_thread(error));
+                    world.end(process.number(), Err(failure.clone()));
+                    failure.error()
+                });
+                threads.push(spawned);
+            }
+            let join = |thread: Result<thread::ScopedJoinHandle<'_, _>>| {
+                thread?.join().expect("panics are caught on the thread")
+            };
+            let results: Vec<_> = threads.into_iter().map(join).collect();
+            results.into_iter().collect()
+        })
+    }
+}
+
+/// The error of a thread that the system did not create.
+pub(crate) fn no_thread(error: std::io::Error) -> Error {
+    let message = "the system cannot create a thread to interpret a program";
+    Error::new(ErrorKind::Unavailable, "run", message).caused_by(error)
+}
+
+/// The result of `run`, or the error of its panic.
+pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(unexpected("no panic", text.unwrap_or("one without a message")))
+    })
+}

@@ -1,0 +1,381 @@
+//! Reductions by a region: over dimensions, over windows, elementwise, and of slices that are
+//! scattered. All of them are [`Reducer::accumulate`] with other pairs of positions.
+
+use halite_core::Result;
+use halite_stablehlo::{
+    BinaryOp, Function, OpKind, RankedType, Region, ScatterAttributes,
+    WindowAttributes,
+};
+
+use super::{
+    binary::{binary_complex, binary_float, binary_int},
+    gather::ScatterIndices,
+    index::{for_each_index, offset, strides},
+    tensor::{Tensor, Value, Wide, allocate, unexpected, wrap},
+    unary::{convert, undefined},
+};
+
+/// Evaluates a region on scalars.
+pub(super) type Evaluate<'a> = dyn FnMut(Vec<Value>) -> Result<Vec<Value>> + 'a;
+
+/// Receives pairs `(accumulator, source)` of positions.
+type Visit<'a> = dyn FnMut(usize, usize) -> Result<()> + 'a;
+
+/// A region that combines accumulators with elements.
+pub(super) struct Reducer<'a> {
+    /// The operation, if the region is nothing else: it is applied without evaluating the region,
+    /// and its results are rounded once, after the last.
+    pub(super) operator: Option<BinaryOp>,
+    pub(super) evaluate: &'a mut Evaluate<'a>,
+}
+
+/// The operation that a region `(accumulator, element) -> accumulator op element` consists of.
+pub(super) fn operator(function: &Function, region: &Region) -> Option<BinaryOp> {
+    let [operation] = &region.operations[..] else {
+        return None;
+    };
+    let OpKind::Binary(op) = operation.kind else {
+        return None;
+    };
+    let is_whole = operation.operands == region.arguments && operation.results == region.results;
+    let [left, right] = region.arguments[..] else {
+        return None;
+    };
+    (is_whole && function.ty(left) == function.ty(right)).then_some(op)
+}
+
+impl Reducer<'_> {
+    /// Combines elements of `sources` with `accumulators`, for each pair of positions that `pairs`
+    /// visits, in its order.
+    pub(super) fn accumulate(
+        &mut self,
+        accumulators: Vec<Tensor>,
+        sources: &[&Tensor],
+        pairs: impl FnOnce(&mut Visit<'_>) -> Result<()>,
+    ) -> Result<Vec<Tensor>> {
+        let to_accumulator = |(source, accumulator): (&&Tensor, &Tensor)| {
+            let element = accumulator.ty.element;
+            convert(source, &RankedType::new(element, source.ty.dims.clone()))
+        };
+        let sources: Vec<_> =
+            sources.iter().zip(&accumulators).map(to_accumulator).collect::<Result<_>>()?;
+        match (self.operator, &accumulators[..], &sources[..]) {
+            (Some(op), [accumulator], [source]) => {
+                Ok(vec![accumulate_by_operator(op, accumulator, source, pairs)?])
+            }
+            _ => self.accumulate_by_region(accumulators, &sources, pairs),
+        }
+    }
+
+    fn accumulate_by_region(
+        &mut self,
+        accumulators: Vec<Tensor>,
+        sources: &[Tensor],
+        pairs: impl FnOnce(&mut Visit<'_>) -> Result<()>,
+    ) -> Result<Vec<Tensor>> {
+        let mut results = Vec::with_capacity(accumulators.len());
+        for accumulator in &accumulators {
+            let mut bytes = allocate(accumulator.bytes.len())?;
+            bytes.extend_from_slice(&accumulator.bytes);
+            results.push(bytes);
+        }
+        pairs(&mut |into, from| {
+            let mut arguments = Vec::with_capacity(2 * sources.len());
+            for (result, accumulator) in results.iter().zip(&accumulators) {
+                let element = accumulator.ty.element;
+                let bytes = &result[into * element.size()..(into + 1) * element.size()];
+                let scalar = Tensor::new(RankedType::new(element, []), bytes.to_vec());
+                arguments.push(Value::Tensor(scalar));
+            }
+            arguments.extend(sources.iter().map(|source| Value::Tensor(source.scalar_at(from))));
+            for (result, value) in results.iter_mut().zip((self.evaluate)(arguments)?) {
+                let value = value.tensor()?;
+                let size = value.bytes.len();
+                result[into * size..(into + 1) * size].copy_from_slice(&value.bytes);
+            }
+            Ok(())
+        })?;
+        let tensor = |(bytes, accumulator): (_, Tensor)| Tensor::new(accumulator.ty, bytes);
+        Ok(results.into_iter().zip(accumulators).map(tensor).collect())
+    }
+
+    /// Evaluates a region of two scalars with a boolean result.
+    fn decide(&mut self, left: Tensor, right: Tensor) -> Result<bool> {
+        let results = (self.evaluate)(vec![Value::Tensor(left), Value::Tensor(right)])?;
+        match results.first() {
+            Some(value) => Ok(value.tensor()?.int()? != 0),
+            None => Err(unexpected("a boolean", "no result")),
+        }
+    }
+}
+
+fn accumulate_by_operator(
+    op: BinaryOp,
+    accumulator: &Tensor,
+    source: &Tensor,
+    pairs: impl FnOnce(&mut Visit<'_>) -> Result<()>,
+) -> Result<Tensor> {
+    let element = accumulator.ty.element;
+    let not_defined = || undefined(op.name(), element);
+    let wide = match (accumulator.wide()?, source.wide()?) {
+        (Wide::Int(mut sums), Wide::Int(values)) => {
+            pairs(&mut |into, from| {
+                let sum = binary_int(op, element, sums[into], values[from]);
+                sums[into] = wrap(element, sum.ok_or_else(not_defined)?);
+                Ok(())
+            })?;
+            Wide::Int(sums)
+        }
+        (Wide::Float(mut sums), Wide::Float(values)) => {
+            pairs(&mut |into, from| {
+                sums[into] = binary_float(op, sums[into], values[from]).ok_or_else(not_defined)?;
+                Ok(())
+            })?;
+            Wide::Float(sums)
+        }
+        (Wide::Complex(mut sums), Wide::Complex(values)) => {
+            pairs(&mut |into, from| {
+                let sum = binary_complex(op, sums[into], values[from]);
+                sums[into] = sum.ok_or_else(not_defined)?;
+                Ok(())
+            })?;
+            Wide::Complex(sums)
+        }
+        _ => return Err(unexpected(&accumulator.ty.to_string(), &source.ty.to_string())),
+    };
+    Tensor::encode(&accumulator.ty, wide)
+}
+
+/// A tensor of type `ty` whose elements are all `scalar`.
+fn filled(scalar: &Tensor, ty: &RankedType) -> Result<Tensor> {
+    let scalar = convert(scalar, &RankedType::new(ty.element, []))?;
+    let mut bytes = allocate(ty.bytes())?;
+    (0..ty.elements()).for_each(|_| bytes.extend_from_slice(&scalar.bytes));
+    Ok(Tensor::new(ty.clone(), bytes))
+}
+
+fn all_filled(scalars: &[&Tensor], types: &[&RankedType]) -> Result<Vec<Tensor>> {
+    scalars.iter().zip(types).map(|(scalar, ty)| filled(scalar, ty)).collect()
+}
+
+/// Combines the elements along `dims`, from the initial values on.
+pub(super) fn reduce(
+    reducer: &mut Reducer<'_>,
+    inputs: &[&Tensor],
+    initial: &[&Tensor],
+    dims: &[usize],
+    types: &[&RankedType],
+) -> Result<Vec<Tensor>> {
+    let from = &inputs[0].ty.dims;
+    let mut steps = vec![0; from.len()];
+    let rest = (0..from.len()).filter(|dim| !dims.contains(dim));
+    rest.zip(strides(&types[0].dims)).for_each(|(dim, stride)| steps[dim] = stride);
+    reducer.accumulate(all_filled(initial, types)?, inputs, |visit| {
+        let mut at = 0;
+        for_each_index(from, |index| {
+            visit(offset(index, &steps), at)?;
+            at += 1;
+            Ok(())
+        })
+    })
+}
+
+/// Windows over a tensor of `dims`.
+struct Windows<'a> {
+    attributes: &'a WindowAttributes,
+    dims: &'a [usize],
+}
+
+impl Windows<'_> {
+    /// Calls `visit` with the positions of the elements in the window that is `window`-th along
+    /// each dimension. Padding, and gaps of a dilated operand, are skipped.
+    fn for_each(
+        &self,
+        window: &[usize],
+        mut visit: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let WindowAttributes { sizes, strides: steps, .. } = self.attributes;
+        let strides = strides(self.dims);
+        for_each_index(sizes, |within| {
+            let mut at = 0;
+            for dim in 0..self.dims.len() {
+                let inside = within[dim] * self.attributes.window_dilations[dim];
+                let dilated = (window[dim] * steps[dim] + inside) as i64
+                    - self.attributes.padding[dim].0;
+                let gap = self.attributes.base_dilations[dim] as i64;
+                if dilated < 0 || dilated % gap != 0 || dilated / gap >= self.dims[dim] as i64 {
+                    return Ok(());
+                }
+                at += (dilated / gap) as usize * strides[dim];
+            }
+            visit(at)
+        })
+    }
+}
+
+/// Combines the elements of each window, from the initial values on.
+pub(super) fn reduce_window(
+    reducer: &mut Reducer<'_>,
+    inputs: &[&Tensor],
+    initial: &[&Tensor],
+    attributes: &WindowAttributes,
+    types: &[&RankedType],
+) -> Result<Vec<Tensor>> {
+    let windows = Windows { attributes, dims: &inputs[0].ty.dims };
+    reducer.accumulate(all_filled(initial, types)?, inputs, |visit| {
+        let mut into = 0;
+        for_each_index(&types[0].dims, |window| {
+            windows.for_each(window, |from| visit(into, from))?;
+            into += 1;
+            Ok(())
+        })
+    })
+}
+
+/// For each element of `source` the position of `x` that is selected in its window, as
+/// `(into, from)`.
+pub(super) fn select(
+    select: &mut Reducer<'_>,
+    x: &Tensor,
+    source: &Tensor,
+    attributes: &WindowAttributes,
+) -> Result<Vec<(usize, usize)>> {
+    // Its windows have no dilations, and readers may leave their lists empty.
+    let attributes = WindowAttributes {
+        base_dilations: vec![1; x.ty.rank()],
+        window_dilations: vec![1; x.ty.rank()],
+        ..attributes.clone()
+    };
+    let windows = Windows { attributes: &attributes, dims: &x.ty.dims };
+    let mut pairs = allocate(source.ty.elements())?;
+    let mut from = 0;
+    for_each_index(&source.ty.dims, |window| {
+        let mut selected: Option<usize> = None;
+        windows.for_each(window, |at| {
+            let keeps = match selected {
+                Some(old) => select.decide(x.scalar_at(old), x.scalar_at(at))?,
+                None => false,
+            };
+            if !keeps {
+                selected = Some(at);
+            }
+            Ok(())
+        })?;
+        pairs.extend(selected.map(|into| (into, from)));
+        from += 1;
+        Ok(())
+    })?;
+    Ok(pairs)
+}
+
+/// Combines the elements of `source` into a tensor of `initial`, at these `(into, from)`.
+pub(super) fn scatter_selected(
+    reducer: &mut Reducer<'_>,
+    source: &Tensor,
+    initial: &Tensor,
+    pairs: &[(usize, usize)],
+    ty: &RankedType,
+) -> Result<Vec<Tensor>> {
+    reducer.accumulate(vec![filled(initial, ty)?], &[source], |visit| {
+        pairs.iter().try_for_each(|&(into, from)| visit(into, from))
+    })
+}
+
+/// Combines the elements of `updates` into `inputs`, at the positions that `indices` name; those
+/// outside are skipped.
+pub(super) fn scatter(
+    reducer: &mut Reducer<'_>,
+    inputs: &[&Tensor],
+    indices: &Tensor,
+    updates: &[&Tensor],
+    attributes: &ScatterAttributes,
+) -> Result<Vec<Tensor>> {
+    let positions = ScatterIndices::new(attributes, &inputs[0].ty.dims, indices)?;
+    let accumulators = inputs.iter().map(|&input| input.clone()).collect();
+    reducer.accumulate(accumulators, updates, |visit| {
+        let mut from = 0;
+        for_each_index(&updates[0].ty.dims, |index| {
+            if let Some(into) = positions.position(index) {
+                visit(into, from)?;
+            }
+            from += 1;
+            Ok(())
+        })
+    })
+}
+
+/// Evaluates the region on the elements at each position.
+pub(super) fn map(
+    evaluate: &mut Evaluate<'_>,
+    inputs: &[&Tensor],
+    types: &[&RankedType],
+) -> Result<Vec<Tensor>> {
+    let mut results: Vec<Vec<u8>> =
+        types.iter().map(|ty| allocate(ty.bytes())).collect::<Result<_>>()?;
+    for at in 0..inputs[0].ty.elements() {
+        let arguments = inputs.iter().map(|input| Value::Tensor(input.scalar_at(at))).collect();
+        for (result, value) in results.iter_mut().zip(evaluate(arguments)?) {
+            result.extend_from_slice(&value.tensor()?.bytes);
+        }
+    }
+    let tensor = |(bytes, ty): (_, &&RankedType)| Tensor::new((*ty).clone(), bytes);
+    Ok(results.into_iter().zip(types).map(tensor).collect())
+}
+
+/// Sorts `inputs` together along `dim`. `evaluate` returns whether the left elements come first.
+pub(super) fn sort(
+    evaluate: &mut Evaluate<'_>,
+    inputs: &[&Tensor],
+    dim: usize,
+) -> Result<Vec<Tensor>> {
+    let dims = &inputs[0].ty.dims;
+    let mut comes_first = |left: usize, right: usize| -> Result<bool> {
+        let pair = |input: &&Tensor| [left, right].map(|at| Value::Tensor(input.scalar_at(at)));
+        let results = evaluate(inputs.iter().flat_map(pair).collect())?;
+        match results.first() {
+            Some(value) => Ok(value.tensor()?.int()? != 0),
+            None => Err(unexpected("a boolean", "no result")),
+        }
+    };
+    let steps = strides(dims);
+    let mut lines = dims.clone();
+    lines[dim] = 1;
+    let mut sources = allocate(inputs[0].ty.elements())?;
+    sources.resize(inputs[0].ty.elements(), 0);
+    if !sources.is_empty() {
+        for_each_index(&lines, |index| {
+            let first = offset(index, &steps);
+            let line: Vec<_> = (0..dims[dim]).map(|at| first + at * steps[dim]).collect();
+            for (&at, from) in line.iter().zip(merge_sort(line.clone(), &mut comes_first)?) {
+                sources[at] = from;
+            }
+            Ok(())
+        })?;
+    }
+    let permute = |input: &&Tensor| {
+        let mut bytes = allocate(input.bytes.len())?;
+        sources.iter().for_each(|&from| bytes.extend_from_slice(input.element(from)));
+        Ok(Tensor::new(input.ty.clone(), bytes))
+    };
+    inputs.iter().map(permute).collect()
+}
+
+/// Stable, and defined for every comparator, however inconsistent.
+fn merge_sort(
+    mut items: Vec<usize>,
+    comes_first: &mut impl FnMut(usize, usize) -> Result<bool>,
+) -> Result<Vec<usize>> {
+    if items.len() < 2 {
+        return Ok(items);
+    }
+    let right = items.split_off(items.len() / 2);
+    let left = merge_sort(items, comes_first)?;
+    let right = merge_sort(right, comes_first)?;
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(&a), Some(&b)) = (left.peek(), right.peek()) {
+        merged.extend(if comes_first(b, a)? { right.next() } else { left.next() });
+    }
+    merged.extend(left.chain(right));
+    Ok(merged)
+}
