@@ -1,0 +1,364 @@
+//! Clients: the devices and memories of a backend, as handles.
+
+use std::{collections::HashSet, sync::Arc};
+
+use halite_core::{Client as Core, DeviceId, MemoryKind, Placement};
+use halite_pjrt_sys::{
+    base::{PJRT_Plugin_Attributes_Args, PJRT_Plugin_Initialize_Args},
+    client::*,
+    device::PJRT_Device,
+    memory::PJRT_Memory,
+    topology::PJRT_TopologyDescription,
+};
+
+use crate::{
+    Options, Plugin,
+    abi::{Function, Given, Shared, int, named_values, room},
+    device::{Device, Memory},
+    handle::{find, objects, publish, publish_as, reserve, take},
+    options::{NamedValues, Value},
+    program,
+    status::{Outcome, Status, drop_guarded},
+    text,
+    topology::Topology,
+};
+
+/// A client of a backend. Buffers and executables keep it alive.
+pub(crate) struct Client {
+    pub(crate) core: Core,
+    platform: String,
+    version: String,
+    process: u32,
+    devices: Vec<Arc<Device>>,
+    memories: Vec<Arc<Memory>>,
+    handles: Shared<Handles>,
+}
+
+objects!(Client => PJRT_Client);
+
+/// The lists that callers get.
+struct Handles {
+    devices: Box<[*mut PJRT_Device]>,
+    local: Box<[*mut PJRT_Device]>,
+    memories: Box<[*mut PJRT_Memory]>,
+    topology: *mut PJRT_TopologyDescription,
+}
+
+impl Client {
+    /// A client of this backend, after checks of what it says of its devices.
+    fn new(core: Core) -> Outcome<Arc<Self>> {
+        let platform = core.platform().name.to_string();
+        let version = core.platform().version.clone();
+        let listed = core.devices();
+        check_devices(&listed)?;
+        let topology = Topology::of_client(&platform, &version, &listed);
+        let descriptions = topology.descriptions().to_vec();
+        let numbers: Vec<usize> = listed.iter().map(|_| reserve()).collect();
+        let (mut devices, mut memories) = (Vec::new(), Vec::new());
+        for (index, device) in listed.iter().enumerate() {
+            let kinds = if device.is_local() {
+                device.memories()
+            } else {
+                &[]
+            };
+            let own: Vec<_> = kinds
+                .iter()
+                .map(|&kind| {
+                    let place = Placement {
+                        device: device.id(),
+                        memory: kind,
+                    };
+                    let id = memories.len();
+                    let memory = Arc::new(Memory::new(id, place, numbers[index], &platform));
+                    memories.push(memory.clone());
+                    memory
+                })
+                .collect();
+            let description = descriptions[index];
+            let device = Device::new(&core, *device, index, numbers[index], description, &own);
+            devices.push(Arc::new(device));
+        }
+        let handles = Handles {
+            devices: devices.iter().map(|device| device.handle()).collect(),
+            local: devices
+                .iter()
+                .filter(|it| it.local)
+                .map(|it| it.handle())
+                .collect(),
+            memories: memories.iter().map(|memory| memory.handle()).collect(),
+            topology: publish(topology.clone()),
+        };
+        let process = devices
+            .iter()
+            .find(|device| device.local)
+            .map_or(0, |it| it.process);
+        for device in &devices {
+            publish_as(device.number, device.clone());
+        }
+        for memory in &memories {
+            publish_as(memory.number, memory.clone());
+        }
+        let client = Arc::new(Client {
+            core: core.clone(),
+            platform,
+            version,
+            process,
+            devices,
+            memories,
+            handles: Shared(handles),
+        });
+        topology.set_client(&client);
+        Ok(client)
+    }
+
+    /// Name of the platform.
+    pub(crate) fn platform(&self) -> &str {
+        &self.platform
+    }
+
+    /// Version of the platform.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The device with this id.
+    pub(crate) fn device(&self, id: DeviceId) -> Option<&Arc<Device>> {
+        self.devices.iter().find(|device| device.id == id)
+    }
+
+    /// The memory of a placement.
+    pub(crate) fn memory(&self, place: Placement) -> Option<&Arc<Memory>> {
+        self.memories.iter().find(|memory| memory.place == place)
+    }
+
+    /// The local devices, in id order.
+    pub(crate) fn local_devices(&self) -> Vec<DeviceId> {
+        let local = self.devices.iter().filter(|device| device.local);
+        local.map(|device| device.id).collect()
+    }
+
+    /// The placement that a caller chooses by a memory, or else by a device.
+    pub(crate) fn placement(
+        &self,
+        device: *mut PJRT_Device,
+        memory: *mut PJRT_Memory,
+    ) -> Outcome<Placement> {
+        if !memory.is_null() {
+            let place = find::<Memory>(memory)?.place;
+            if !device.is_null() && find::<Device>(device)?.id != place.device {
+                return Err(Status::invalid("`memory` is not a memory of `device`"));
+            }
+            return self.own(place);
+        }
+        if !device.is_null() {
+            return self.own(find::<Device>(device)?.id.into());
+        }
+        let first = self.devices.iter().find(|device| device.local);
+        let first = first.ok_or_else(|| Status::invalid("`device` and `memory` are null"))?;
+        Ok(first.id.into())
+    }
+
+    fn own(&self, place: Placement) -> Outcome<Placement> {
+        match self.memory(place) {
+            Some(_) => Ok(place),
+            None => Err(Status::invalid(format!(
+                "{:?} memory of device {} is not of this client, or not of this process",
+                place.memory, place.device.0
+            ))),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        for &device in &self.handles.0.devices {
+            _ = take::<Device>(device);
+        }
+        for &memory in &self.handles.0.memories {
+            _ = take::<Memory>(memory);
+        }
+        _ = take::<Topology>(self.handles.0.topology);
+    }
+}
+
+/// Checks the promises of `Backend::devices`.
+fn check_devices(devices: &[&dyn halite_core::Device]) -> Outcome {
+    let broken = |rule: String| Err(Status::internal(format!("`Backend::devices`: {rule}")));
+    let mut ids = HashSet::new();
+    for device in devices {
+        let id = device.id().0;
+        if !ids.insert(id) {
+            return broken(format!("device {id} is listed twice; ids are unique"));
+        }
+        if i32::try_from(id).is_err() {
+            return broken(format!("device id {id} does not fit 31 bits"));
+        }
+        let memories = device.memories();
+        if device.is_local() && memories.first() != Some(&MemoryKind::Device) {
+            return broken(format!(
+                "the memories of device {id} are {memories:?}; the first is `MemoryKind::Device`"
+            ));
+        }
+    }
+    if !devices.iter().any(|device| device.is_local()) {
+        return broken("no device is local; a client needs one".to_owned());
+    }
+    Ok(())
+}
+
+/// Creates a client of a plugin. The callbacks of a key-value store are not read: they are not
+/// initialized in jobs of one process.
+pub(crate) fn create<P: Plugin>(
+    args: &Given<PJRT_Client_Create_Args>,
+    out: &mut PJRT_Client_Create_Args,
+) -> Outcome {
+    let mut options = Options::new(named_values!(args, create_options, num_options)?);
+    let core = P::open(&mut options)?;
+    options.check_all_taken()?;
+    out.client = publish(Client::new(core)?);
+    Ok(())
+}
+
+impl Function for PJRT_Plugin_Initialize_Args {
+    fn call(_: &Given<Self>, _: &mut Self) -> Outcome {
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Plugin_Attributes_Args {
+    fn call(_: &Given<Self>, out: &mut Self) -> Outcome {
+        static ATTRIBUTES: std::sync::OnceLock<NamedValues> = std::sync::OnceLock::new();
+
+        let attributes = ATTRIBUTES.get_or_init(|| {
+            let version = |numbers: [i64; 3]| Value::Ints(numbers.to_vec());
+            NamedValues::new([
+                ("xla_version".to_owned(), Value::Int(2)),
+                (
+                    "stablehlo_current_version".to_owned(),
+                    version(program::NEWEST_STABLEHLO),
+                ),
+                (
+                    "stablehlo_minimum_version".to_owned(),
+                    version(program::OLDEST_STABLEHLO),
+                ),
+            ])
+        });
+        (out.attributes, out.num_attributes) = attributes.raw();
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_Destroy_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        drop_guarded(take::<Client>(args.client)?)
+    }
+}
+
+impl Function for PJRT_Client_PlatformName_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        (out.platform_name, out.platform_name_size) = text(&client.platform);
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_PlatformVersion_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        (out.platform_version, out.platform_version_size) = text(&client.version);
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_ProcessIndex_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        out.process_index = int(find::<Client>(args.client)?.process as usize);
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_TopologyDescription_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        out.topology = find::<Client>(args.client)?.handles.0.topology;
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_Devices_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let devices = &client.handles.0.devices;
+        (out.devices, out.num_devices) = (devices.as_ptr(), devices.len());
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_AddressableDevices_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let local = &client.handles.0.local;
+        (out.addressable_devices, out.num_addressable_devices) = (local.as_ptr(), local.len());
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_AddressableMemories_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let memories = &client.handles.0.memories;
+        out.addressable_memories = memories.as_ptr();
+        out.num_addressable_memories = memories.len();
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_LookupDevice_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        out.device = client.lookup(args.id, |device| int(device.id.0 as usize))?;
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_LookupAddressableDevice_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let number = |device: &Device| if device.local { int(device.index) } else { -1 };
+        out.addressable_device = client.lookup(args.local_hardware_id, number)?;
+        Ok(())
+    }
+}
+
+impl Client {
+    fn lookup(&self, wanted: i32, number: impl Fn(&Device) -> i32) -> Outcome<*mut PJRT_Device> {
+        let found = self
+            .devices
+            .iter()
+            .find(|device| number(device) == wanted && wanted >= 0);
+        found.map(|device| device.handle()).ok_or_else(|| {
+            let known: Vec<_> = self.devices.iter().map(|device| number(device)).collect();
+            Status::invalid(format!("no device {wanted}; the devices are {known:?}"))
+        })
+    }
+}
+
+impl Function for PJRT_Client_DefaultDeviceAssignment_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let devices = client.local_devices();
+        let size = |count: i32| usize::try_from(count).unwrap_or(0);
+        let needed = size(args.num_replicas).saturating_mul(size(args.num_partitions));
+        if needed == 0 || needed > devices.len() || needed > args.default_assignment_size {
+            return Err(Status::invalid(format!(
+                "{} replicas of {} partitions do not fit {} devices and an assignment of size {}",
+                args.num_replicas,
+                args.num_partitions,
+                devices.len(),
+                args.default_assignment_size
+            )));
+        }
+        let room = room!(args, default_assignment, needed)?;
+        room.write(devices.iter().map(|device| int(device.0 as usize)));
+        Ok(())
+    }
+}

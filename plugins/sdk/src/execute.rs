@@ -1,0 +1,286 @@
+//! Launches: arguments, donation, results and their events; contexts of launches.
+
+use std::sync::Arc;
+
+use halite_core::{Arg, DeviceBuffer, DeviceId, Launch, Launched, Placement, TensorType};
+use halite_pjrt_sys::{buffer::PJRT_Buffer, executable::*};
+
+use crate::{
+    abi::{Function, Given, LaunchRows, launch_rows, list, nested},
+    buffer::{Buffer, Content, deleted},
+    device::Device,
+    event::Event,
+    executable::{Compiled, loaded},
+    handle::{find, objects, publish, take},
+    status::{Outcome, Status, drop_guarded},
+};
+
+/// Data for custom calls. The contract has none, so that it is only a handle.
+pub(crate) struct Context;
+
+objects!(Context => PJRT_ExecuteContext);
+
+impl Function for PJRT_ExecuteContext_Create_Args {
+    fn call(_: &Given<Self>, out: &mut Self) -> Outcome {
+        out.context = publish(Arc::new(Context));
+        Ok(())
+    }
+}
+
+impl Function for PJRT_ExecuteContext_Destroy_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        drop_guarded(take::<Context>(args.context)?)
+    }
+}
+
+impl Function for PJRT_LoadedExecutable_Execute_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        let program = loaded(args.executable)?;
+        check_counts(args, &program)?;
+        let rows = launch_rows(args, program.signature.outputs.len())?;
+        let kept = options(args)?;
+        let outputs = match find_arguments(&program, &rows)? {
+            Ok(arguments) => launch(&program, arguments, &kept)?,
+            Err(status) => failed_outputs(&program, &status),
+        };
+        let events = match args.device_complete_events.is_null() {
+            true => Vec::new(),
+            false => outputs
+                .iter()
+                .map(|row| completion(row))
+                .collect::<Outcome<Vec<_>>>()?,
+        };
+        for (room, row) in rows.results.iter().zip(outputs) {
+            room.write(row.into_iter().map(publish));
+        }
+        rows.events
+            .write(events.into_iter().map(Event::into_handle));
+        Ok(())
+    }
+}
+
+fn check_counts(args: &Given<PJRT_LoadedExecutable_Execute_Args>, program: &Compiled) -> Outcome {
+    let (devices, inputs) = (program.loaded.devices(), program.signature.inputs.len());
+    if (args.num_devices, args.num_args) != (devices.len(), inputs) {
+        return Err(Status::invalid(format!(
+            "`{}`: {} arguments on {} devices given, expected {inputs} on {}",
+            program.loaded.name(),
+            args.num_args,
+            args.num_devices,
+            devices.len()
+        )));
+    }
+    if !args.execute_device.is_null() {
+        let device = find::<Device>(args.execute_device)?.id;
+        if devices != [device] {
+            return Err(Status::unimplemented(format!(
+                "`{}` is compiled for devices {:?}, a launch on {} needs another compilation",
+                program.loaded.name(),
+                devices.iter().map(|device| device.0).collect::<Vec<_>>(),
+                device.0
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The arguments that must not be donated.
+fn options(args: &Given<PJRT_LoadedExecutable_Execute_Args>) -> Outcome<Vec<i64>> {
+    if args.options.is_null() {
+        return Ok(Vec::new());
+    }
+    let options = nested!(args, options)?;
+    if options.num_send_ops + options.num_recv_ops > 0 {
+        return Err(Status::unimplemented("send and receive callbacks"));
+    }
+    let kept: &[i64] = list!(
+        &options,
+        non_donatable_input_indices,
+        num_non_donatable_input_indices
+    )?;
+    Ok(kept.to_vec())
+}
+
+/// An argument of a launch.
+struct Argument {
+    buffer: Arc<Buffer>,
+    content: Arc<DeviceBuffer>,
+}
+
+/// Looks the arguments up, and checks their types and devices. The inner error is that of the first
+/// argument whose contents failed.
+fn find_arguments(
+    program: &Compiled,
+    rows: &LaunchRows<'_>,
+) -> Outcome<Result<Vec<Vec<Argument>>, Status>> {
+    let mut failed = None;
+    let mut arguments = Vec::with_capacity(rows.arguments.len());
+    for (handles, &device) in rows.arguments.iter().zip(program.loaded.devices()) {
+        let mut row = Vec::with_capacity(handles.len());
+        for (index, &handle) in handles.iter().enumerate() {
+            let buffer = check_argument(program, index, device, handle)?;
+            match buffer.wait_for_content() {
+                Ok(content) => row.push(Argument { buffer, content }),
+                Err(status) if buffer.is_deleted() => return Err(status),
+                Err(status) => failed = failed.or(Some(status)),
+            }
+        }
+        arguments.push(row);
+    }
+    Ok(match failed {
+        Some(status) => Err(status),
+        None => Ok(arguments),
+    })
+}
+
+/// The buffer of an argument, if the program takes it.
+fn check_argument(
+    program: &Compiled,
+    index: usize,
+    device: DeviceId,
+    handle: *mut PJRT_Buffer,
+) -> Outcome<Arc<Buffer>> {
+    let refuse = |why: &str| {
+        Status::invalid(format!(
+            "`{}`: argument {index} for device {} {why}",
+            program.loaded.name(),
+            device.0
+        ))
+    };
+    let buffer = find::<Buffer>(handle)
+        .map_err(|status| refuse(&format!("is unknown: {}", status.message)))?;
+    let expected = &program.signature.inputs[index];
+    if !Arc::ptr_eq(&buffer.client, &program.client) {
+        return Err(refuse("is a buffer of another client"));
+    }
+    if buffer.ty != *expected {
+        return Err(refuse(&format!("is {}, expected {expected}", buffer.ty)));
+    }
+    if buffer.place.device != device {
+        return Err(refuse(&format!("is on device {}", buffer.place.device.0)));
+    }
+    Ok(buffer)
+}
+
+/// Results of a launch with a failed argument: they fail with its error.
+fn failed_outputs(program: &Compiled, status: &Status) -> Vec<Vec<Arc<Buffer>>> {
+    let outputs = |&device: &DeviceId| {
+        let content = || Content::Failed(status.clone());
+        let buffer =
+            |ty: &TensorType| Buffer::new(&program.client, ty.clone(), device.into(), content());
+        program.signature.outputs.iter().map(buffer).collect()
+    };
+    program.loaded.devices().iter().map(outputs).collect()
+}
+
+/// Launches, after marking the donated arguments as deleted. Nothing is donated if an argument is
+/// refused.
+fn launch(
+    program: &Compiled,
+    arguments: Vec<Vec<Argument>>,
+    kept: &[i64],
+) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
+    let donated = program.signature.donated.iter().copied();
+    let donated: Vec<usize> = donated
+        .filter(|&index| !kept.contains(&(index as i64)))
+        .collect();
+    donate(&arguments, &donated)?;
+    let mut held: Vec<Vec<Held>> = Vec::with_capacity(arguments.len());
+    for row in arguments {
+        let hold = |(index, argument): (usize, Argument)| match donated.contains(&index) {
+            true => Held::donated(argument.content),
+            false => Held::Shared(argument.content),
+        };
+        held.push(row.into_iter().enumerate().map(hold).collect());
+    }
+    let args = held
+        .iter_mut()
+        .map(|row| row.iter_mut().map(Held::arg).collect())
+        .collect();
+    let launched = program.loaded.launch(Launch { args })?;
+    check_outputs(program, launched)
+}
+
+/// The backend's buffer of an argument.
+enum Held {
+    /// Also held by the caller's buffer, an external reference or a read.
+    Shared(Arc<DeviceBuffer>),
+    /// Donated; `None` once it is passed.
+    Owned(Option<DeviceBuffer>),
+}
+
+impl Held {
+    /// A donated buffer. One that somebody else holds as well is lent to the launch instead, and
+    /// freed by the last holder.
+    fn donated(content: Arc<DeviceBuffer>) -> Self {
+        Arc::try_unwrap(content).map_or_else(Held::Shared, |owned| Held::Owned(Some(owned)))
+    }
+
+    fn arg(&mut self) -> Arg<'_, DeviceBuffer> {
+        match self {
+            Held::Shared(content) => Arg::Borrow(content),
+            Held::Owned(content) => {
+                Arg::Donate(content.take().expect("each argument is passed once"))
+            }
+        }
+    }
+}
+
+/// Marks the arguments of these indices as deleted, or none of them.
+///
+/// # Errors
+/// If one is deleted already: it is donated twice, or was deleted meanwhile.
+fn donate(arguments: &[Vec<Argument>], donated: &[usize]) -> Outcome {
+    let all = arguments
+        .iter()
+        .flat_map(|row| donated.iter().map(|&index| &row[index]));
+    for (count, argument) in all.clone().enumerate() {
+        if let Content::Deleted = argument.buffer.replace(Content::Deleted) {
+            for argument in all.take(count) {
+                argument
+                    .buffer
+                    .replace(Content::Here(argument.content.clone()));
+            }
+            return Err(deleted(&argument.buffer));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the results of the backend: their number, types and devices.
+fn check_outputs(
+    program: &Compiled,
+    launched: Launched<DeviceBuffer>,
+) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
+    const METHOD: &str = "Executable::launch";
+    let (types, devices) = (&program.signature.outputs, program.loaded.devices());
+    let given: Vec<_> = launched.outputs.iter().map(Vec::len).collect();
+    if given.len() != devices.len() || given.iter().any(|&count| count != types.len()) {
+        return Err(Status::internal(format!(
+            "`{METHOD}` of `{}` returned {given:?} results per device, expected {} on each of {} \
+             devices",
+            program.loaded.name(),
+            types.len(),
+            devices.len()
+        )));
+    }
+    let row = |(row, &device): (Vec<DeviceBuffer>, &DeviceId)| {
+        let results = row.into_iter().zip(types);
+        let check = |(buffer, ty): (DeviceBuffer, &TensorType)| {
+            let place = Placement {
+                device,
+                ..buffer.placement()
+            };
+            Buffer::of_backend(&program.client, METHOD, buffer, ty, place)
+        };
+        results.map(check).collect()
+    };
+    launched.outputs.into_iter().zip(devices).map(row).collect()
+}
+
+/// The event of a launch on one device: all its results are ready. A program without results has
+/// none to wait for.
+fn completion(results: &[Arc<Buffer>]) -> Outcome<Event> {
+    let events = results.iter().map(|buffer| buffer.ready());
+    Ok(Event::all(events.collect::<Outcome<_>>()?))
+}

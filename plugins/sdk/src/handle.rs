@@ -1,0 +1,170 @@
+//! Handles: what callers hold as `PJRT_Buffer *` and the like.
+//!
+//! A handle is a number, not an address. It is looked up in the table of its type, so that null, a
+//! destroyed handle and a handle of another type or plugin are errors instead of undefined
+//! behaviour. Numbers are never used twice.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use crate::status::{Outcome, Status};
+
+/// A type with handles.
+pub(crate) trait Object: Send + Sync + Sized + 'static {
+    /// The C type behind the pointer.
+    type Handle: 'static;
+    /// The name of the C type.
+    const NAME: &'static str;
+    /// The objects that are alive.
+    fn live() -> &'static Live<Self>;
+}
+
+/// Declares types with handles: `objects!(Status => PJRT_Error)`.
+macro_rules! objects {
+    ($($object:ty => $handle:ident),* $(,)?) => {
+        $(impl $crate::handle::Object for $object {
+            type Handle = $handle;
+            const NAME: &'static str = stringify!($handle);
+            fn live() -> &'static $crate::handle::Live<Self> {
+                static LIVE: $crate::handle::Live<$object> = $crate::handle::Live::new();
+                &LIVE
+            }
+        })*
+    };
+}
+
+pub(crate) use objects;
+
+/// Number of tables of one type, so that threads rarely wait for each other.
+const SHARDS: usize = 16;
+/// Distance between two handles. Numbers look like aligned addresses, and the low bits are free.
+const STEP: usize = 16;
+
+/// The objects of one type that are alive, by handle.
+pub(crate) struct Live<T> {
+    shards: [RwLock<HashMap<usize, Arc<T>, BuildHasherDefault<Number>>>; SHARDS],
+}
+
+impl<T> Live<T> {
+    pub(crate) const fn new() -> Self {
+        Live {
+            shards: [const { RwLock::new(HashMap::with_hasher(BuildHasherDefault::new())) };
+                SHARDS],
+        }
+    }
+
+    fn shard(&self, handle: usize) -> &RwLock<HashMap<usize, Arc<T>, BuildHasherDefault<Number>>> {
+        &self.shards[handle / STEP % SHARDS]
+    }
+}
+
+/// Hasher of handles, which are distinct already.
+#[derive(Default)]
+pub(crate) struct Number(u64);
+
+impl Hasher for Number {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_usize(byte.into()));
+    }
+    fn write_usize(&mut self, handle: usize) {
+        // The table uses the highest bits as well as the lowest.
+        self.0 = (self.0 ^ handle as u64 / STEP as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Gives an object a handle, which keeps it alive until [`take`].
+pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::Handle {
+    let handle = reserve();
+    publish_as(handle, object);
+    std::ptr::without_provenance_mut(handle)
+}
+
+/// A new number, for an object that needs to know its own handle.
+pub(crate) fn reserve() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(STEP);
+    NEXT.fetch_add(STEP, Relaxed)
+}
+
+/// Makes a reserved number the handle of an object.
+pub(crate) fn publish_as<T: Object>(handle: usize, object: Arc<T>) {
+    let shard = T::live().shard(handle);
+    let mut objects = shard.write().unwrap_or_else(PoisonError::into_inner);
+    objects.insert(handle, object);
+}
+
+/// The object of a handle.
+///
+/// # Errors
+/// INVALID_ARGUMENT for null and for what is not a handle of a living object of this type.
+pub(crate) fn find<T: Object>(handle: *mut T::Handle) -> Outcome<Arc<T>> {
+    let shard = T::live().shard(handle.addr());
+    let objects = shard.read().unwrap_or_else(PoisonError::into_inner);
+    match objects.get(&handle.addr()) {
+        Some(object) => Ok(object.clone()),
+        None => Err(unknown::<T>(handle.addr())),
+    }
+}
+
+/// Ends the life of a handle. Null has no object.
+///
+/// # Errors
+/// As [`find`], except for null.
+pub(crate) fn take<T: Object>(handle: *mut T::Handle) -> Outcome<Option<Arc<T>>> {
+    if handle.is_null() {
+        return Ok(None);
+    }
+    let shard = T::live().shard(handle.addr());
+    // The lock is released before the object can be dropped.
+    let object = shard
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&handle.addr());
+    object.map(Some).ok_or_else(|| unknown::<T>(handle.addr()))
+}
+
+#[cold]
+fn unknown<T: Object>(handle: usize) -> Status {
+    Status::invalid(match handle {
+        0 => format!("null was passed, a {} is needed", T::NAME),
+        _ => format!(
+            "{handle:#x} is not a {} of this plugin that is alive: it was destroyed, or has \
+             another type",
+            T::NAME
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_pjrt_sys::error::PJRT_Error;
+
+    use super::*;
+
+    fn message(outcome: Outcome<Arc<Status>>) -> String {
+        outcome.unwrap_err().message.to_string()
+    }
+
+    #[test]
+    fn destroyed_handle_is_an_error() {
+        let handle = publish(Arc::new(Status::internal("x")));
+        assert_eq!(&*find::<Status>(handle).unwrap().message, "x");
+        take::<Status>(handle).unwrap();
+        assert!(message(find::<Status>(handle)).contains("it was destroyed"));
+        assert!(take::<Status>(handle).is_err());
+        let null: *mut PJRT_Error = std::ptr::null_mut();
+        assert_eq!(
+            message(find::<Status>(null)),
+            "null was passed, a PJRT_Error is needed"
+        );
+        assert!(take::<Status>(null).unwrap().is_none());
+    }
+}

@@ -1,0 +1,217 @@
+//! Options of a client, and attributes of plugins and devices.
+
+use std::{ffi::c_char, fmt};
+
+use halite_core::{Error, Result};
+use halite_pjrt_sys::base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedValue_Value};
+
+use crate::abi::Shared;
+
+/// The value of an option or attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Text.
+    Text(String),
+    /// An integer.
+    Int(i64),
+    /// A list of integers.
+    Ints(Vec<i64>),
+    /// A 32-bit float.
+    Float(f32),
+    /// A boolean.
+    Bool(bool),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => write!(f, "{text:?}"),
+            Value::Int(number) => number.fmt(f),
+            Value::Ints(numbers) => write!(f, "{numbers:?}"),
+            Value::Float(number) => number.fmt(f),
+            Value::Bool(yes) => yes.fmt(f),
+        }
+    }
+}
+
+/// The options with which a caller creates a client, by name.
+///
+/// The constructor of a backend takes those that it knows. If any are left, the client is not
+/// created, and the error lists the names that were asked for.
+///
+/// ```
+/// use halite_plugin::{Options, Value};
+///
+/// let mut options = Options::new([("devices".to_owned(), Value::Int(4))]);
+/// assert_eq!(options.int("devices")?, Some(4));
+/// assert_eq!(options.bool("trace")?, None);
+/// # halite_core::Result::<()>::Ok(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Options {
+    given: Vec<(String, Value)>,
+    known: Vec<&'static str>,
+}
+
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $variant:ident => $type:ty, $words:literal;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// If its value has another type.
+            pub fn $name(&mut self, name: &'static str) -> Result<Option<$type>> {
+                match self.take(name) {
+                    None => Ok(None),
+                    Some(Value::$variant(value)) => Ok(Some(value)),
+                    Some(other) => Err(Error::invalid(
+                        OP,
+                        format!("option `{name}` is {}, got {other}", $words),
+                    )),
+                }
+            }
+        )*
+    };
+}
+
+const OP: &str = "create client";
+
+impl Options {
+    /// Options for a test of a constructor.
+    pub fn new(given: impl IntoIterator<Item = (String, Value)>) -> Self {
+        Options {
+            given: given.into_iter().collect(),
+            known: Vec::new(),
+        }
+    }
+
+    getters! {
+        /// Takes the text of this name.
+        text: Text => String, "a text";
+        /// Takes the integer of this name.
+        int: Int => i64, "an integer";
+        /// Takes the list of integers of this name.
+        ints: Ints => Vec<i64>, "a list of integers";
+        /// Takes the float of this name.
+        float: Float => f32, "a float";
+        /// Takes the boolean of this name.
+        bool: Bool => bool, "true or false";
+    }
+
+    fn take(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        let at = self.given.iter().position(|(given, _)| given == name)?;
+        Some(self.given.remove(at).1)
+    }
+
+    /// Checks that every option was taken.
+    ///
+    /// # Errors
+    /// The first option that nobody asked for, with the names that were.
+    pub fn check_all_taken(&self) -> Result<()> {
+        let Some((name, value)) = self.given.first() else {
+            return Ok(());
+        };
+        let known = match self.known.is_empty() {
+            true => "this plugin has none".to_owned(),
+            false => format!("this plugin has {}", self.known.join(", ")),
+        };
+        let message = format!("unknown option `{name}` = {value}; {known}");
+        Err(Error::invalid(OP, message))
+    }
+}
+
+/// Named values for callers, which stay in place as long as the list.
+#[derive(Debug)]
+pub(crate) struct NamedValues {
+    named: Shared<Box<[PJRT_NamedValue]>>,
+    /// What `named` points at.
+    _values: Box<[(String, Value)]>,
+}
+
+impl NamedValues {
+    pub(crate) fn new(values: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let values: Box<[_]> = values.into_iter().collect();
+        let named = values
+            .iter()
+            .map(|(name, value)| named(name, value))
+            .collect();
+        NamedValues {
+            named: Shared(named),
+            _values: values,
+        }
+    }
+
+    /// The pointer and the number of values.
+    pub(crate) fn raw(&self) -> (*const PJRT_NamedValue, usize) {
+        (self.named.0.as_ptr(), self.named.0.len())
+    }
+}
+
+fn named(name: &str, value: &Value) -> PJRT_NamedValue {
+    use PJRT_NamedValue_Type as Type;
+    let (r#type, value, value_size) = match value {
+        Value::Text(text) => {
+            let string_value = text.as_ptr().cast::<c_char>();
+            (
+                Type::kString,
+                PJRT_NamedValue_Value { string_value },
+                text.len(),
+            )
+        }
+        Value::Int(int64_value) => {
+            let int64_value = *int64_value;
+            (Type::kInt64, PJRT_NamedValue_Value { int64_value }, 1)
+        }
+        Value::Ints(numbers) => {
+            let int64_array_value = numbers.as_ptr();
+            (
+                Type::kInt64List,
+                PJRT_NamedValue_Value { int64_array_value },
+                numbers.len(),
+            )
+        }
+        Value::Float(float_value) => {
+            let float_value = *float_value;
+            (Type::kFloat, PJRT_NamedValue_Value { float_value }, 1)
+        }
+        Value::Bool(bool_value) => {
+            let bool_value = *bool_value;
+            (Type::kBool, PJRT_NamedValue_Value { bool_value }, 1)
+        }
+    };
+    PJRT_NamedValue {
+        name: name.as_ptr().cast(),
+        name_size: name.len(),
+        r#type,
+        value,
+        value_size,
+        ..PJRT_NamedValue::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_option_lists_the_known_ones() {
+        let given = [("devises".to_owned(), Value::Int(2))];
+        let mut options = Options::new(given);
+        assert_eq!(options.int("devices").unwrap(), None);
+        assert_eq!(options.bool("trace").unwrap(), None);
+        assert_eq!(
+            options.check_all_taken().unwrap_err().to_string(),
+            "create client: unknown option `devises` = 2; this plugin has devices, trace"
+        );
+    }
+
+    #[test]
+    fn option_of_another_type_is_an_error() {
+        let mut options = Options::new([("devices".to_owned(), Value::Text("two".into()))]);
+        assert_eq!(
+            options.int("devices").unwrap_err().to_string(),
+            "create client: option `devices` is an integer, got \"two\""
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Errors as the C API has them: a code and a message. Panics of a backend become one.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use halite_core::{Error, ErrorKind};
+use halite_pjrt_sys::error::{
+    PJRT_Error, PJRT_Error_Code as Code, PJRT_Error_Destroy_Args, PJRT_Error_ForEachPayload_Args,
+    PJRT_Error_GetCode_Args, PJRT_Error_Message_Args,
+};
+
+use crate::{
+    abi::{self, Function, Given},
+    handle::{find, objects, publish, take},
+};
+
+/// The result of a call or of asynchronous work.
+pub(crate) type Outcome<T = ()> = Result<T, Status>;
+
+/// An error code with a message. Cheap to clone: each wait for an event returns a new error.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Status {
+    pub(crate) code: Code,
+    pub(crate) message: Arc<str>,
+    /// The message names the operation already.
+    names_operation: bool,
+}
+
+objects!(Status => PJRT_Error);
+
+impl Status {
+    pub(crate) fn new(code: Code, message: impl Into<Arc<str>>) -> Self {
+        Status {
+            code,
+            message: message.into(),
+            names_operation: false,
+        }
+    }
+
+    /// An error that is returned without the name of the C function.
+    fn of_work(code: Code, message: impl Into<Arc<str>>) -> Self {
+        Status {
+            names_operation: true,
+            ..Status::new(code, message)
+        }
+    }
+
+    pub(crate) fn invalid(message: impl Into<Arc<str>>) -> Self {
+        Status::new(Code::INVALID_ARGUMENT, message)
+    }
+
+    pub(crate) fn internal(message: impl Into<Arc<str>>) -> Self {
+        Status::new(Code::INTERNAL, message)
+    }
+
+    pub(crate) fn unimplemented(message: impl Into<Arc<str>>) -> Self {
+        Status::new(Code::UNIMPLEMENTED, message)
+    }
+
+    /// Puts the name of the C function before the message, unless it names an operation.
+    pub(crate) fn in_function(self, name: &str) -> Self {
+        match self.names_operation {
+            true => self,
+            false => Status::of_work(self.code, format!("{name}: {}", self.message)),
+        }
+    }
+
+    /// Gives the error to a caller, who frees it.
+    pub(crate) fn into_handle(self) -> *mut PJRT_Error {
+        publish(Arc::new(self))
+    }
+
+    /// The status of a code that a caller passed; `Ok` for 0.
+    pub(crate) fn of_code(code: Code, message: &str) -> Outcome {
+        match code {
+            Code::OK => Ok(()),
+            code => Err(Status::of_work(code, message)),
+        }
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Cancelled => Code::CANCELLED,
+            ErrorKind::Corrupt => Code::DATA_LOSS,
+            ErrorKind::DeadlineExceeded => Code::DEADLINE_EXCEEDED,
+            ErrorKind::InvalidArgument => Code::INVALID_ARGUMENT,
+            ErrorKind::OutOfMemory => Code::RESOURCE_EXHAUSTED,
+            ErrorKind::Unavailable | ErrorKind::Io => Code::UNAVAILABLE,
+            ErrorKind::Unsupported => Code::UNIMPLEMENTED,
+            _ => Code::INTERNAL,
+        };
+        Status::of_work(code, error.to_string())
+    }
+}
+
+/// Runs code of a backend. A panic becomes an INTERNAL error with its message.
+pub(crate) fn guard<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| Err(panicked(payload)))
+}
+
+#[cold]
+fn panicked(payload: Box<dyn Any + Send>) -> Status {
+    let text = match (
+        payload.downcast_ref::<&str>(),
+        payload.downcast_ref::<String>(),
+    ) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => {
+            // Its destructor may panic as well.
+            std::mem::forget(payload);
+            "a value that is not a text".to_owned()
+        }
+    };
+    Status::internal(format!("the backend panicked: {text}"))
+}
+
+/// Drops a value of a backend. A panic of its destructor becomes an INTERNAL error.
+pub(crate) fn drop_guarded<T>(value: T) -> Outcome {
+    guard(|| {
+        drop(value);
+        Ok(())
+    })
+}
+
+/// Frees an error; null is allowed. Cannot fail.
+pub(crate) fn destroy(args: &PJRT_Error_Destroy_Args) {
+    // An unknown handle is ignored, as there is no way to report it.
+    _ = take::<Status>(args.error);
+}
+
+/// The text of an error, empty for an unknown handle.
+pub(crate) fn message(args: &mut PJRT_Error_Message_Args) {
+    let status = find::<Status>(args.error.cast_mut());
+    (args.message, args.message_size) = match &status {
+        // The registry keeps the text until the error is destroyed.
+        Ok(status) => crate::text(&status.message),
+        Err(_) => crate::text(""),
+    };
+}
+
+impl Function for PJRT_Error_GetCode_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        out.code = find::<Status>(args.error.cast_mut())?.code;
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Error_ForEachPayload_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        find::<Status>(args.error.cast_mut())?;
+        abi::visit_payloads(args)
+    }
+}

@@ -1,0 +1,201 @@
+//! Copies between the host and buffers.
+
+use std::sync::Arc;
+
+use halite_core::{AlignedBytes, HostBytes, Placement, TensorType};
+use halite_pjrt_sys::buffer::*;
+
+use crate::{
+    abi::{ForeignBytes, Function, Given, Target, layout_of, list, upload_bytes},
+    buffer::{Buffer, Content},
+    client::Client,
+    dtype::tensor_type,
+    event::{Event, Promise},
+    handle::{find, publish},
+    layout::Strides,
+    status::{Outcome, Status, guard},
+};
+
+/// A layout that a caller describes: null is row-major.
+///
+/// # Errors
+/// UNIMPLEMENTED for tiles; INVALID_ARGUMENT for what is not a layout of the type.
+fn host_layout<A>(
+    args: &Given<A>,
+    layout: *const PJRT_Buffer_MemoryLayout,
+    ty: &TensorType,
+) -> Outcome<Strides> {
+    match layout_of(args, layout)? {
+        None => Strides::new(ty, &[]),
+        Some(layout) => match layout {
+            crate::abi::Layout::Strides(strides) if strides.len() == ty.rank() => {
+                Strides::new(ty, strides)
+            }
+            crate::abi::Layout::Strides(strides) => Err(Status::invalid(format!(
+                "{} strides given, {ty} has {} dimensions",
+                strides.len(),
+                ty.rank()
+            ))),
+            crate::abi::Layout::Order(order) => {
+                let order: Option<Vec<_>> =
+                    order.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+                Strides::of_order(ty, &order.unwrap_or_default())
+            }
+        },
+    }
+}
+
+/// Checks that the layout of a buffer on its device is row-major, or left open.
+pub(crate) fn check_layout<A>(
+    args: &Given<A>,
+    layout: *const PJRT_Buffer_MemoryLayout,
+    ty: &TensorType,
+) -> Outcome {
+    match host_layout(args, layout, ty)?.is_row_major() {
+        true => Ok(()),
+        false => Err(Status::unimplemented(
+            "buffers on devices are row-major; pass no layout, or minor_to_major n-1 to 0",
+        )),
+    }
+}
+
+/// Uploads bytes in row-major order.
+pub(crate) fn upload(
+    client: &Arc<Client>,
+    bytes: HostBytes<'_>,
+    ty: &TensorType,
+    place: Placement,
+) -> Outcome<Arc<Buffer>> {
+    let buffer = client.core.upload(bytes, ty, place)?;
+    Buffer::of_backend(client, "Backend::upload", buffer, ty, place)
+}
+
+/// A buffer of zeros.
+pub(crate) fn zeros(
+    client: &Arc<Client>,
+    ty: &TensorType,
+    place: Placement,
+) -> Outcome<Arc<Buffer>> {
+    let bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
+    upload(client, HostBytes::Shared(Arc::new(bytes)), ty, place)
+}
+
+impl Function for PJRT_Client_BufferFromHostBuffer_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        use PJRT_HostBufferSemantics as Semantics;
+
+        let client = find::<Client>(args.client)?;
+        let ty = tensor_type(args.r#type, list!(args, dims, num_dims)?)?;
+        let strides = Strides::new(&ty, list!(args, byte_strides, num_byte_strides)?)?;
+        check_layout(args, args.device_layout, &ty)?;
+        let place = client.placement(args.device, args.memory)?;
+        let bytes = upload_bytes(args, &strides)?;
+        let zero_copy = matches!(
+            args.host_buffer_semantics,
+            Semantics::kImmutableZeroCopy | Semantics::kMutableZeroCopy
+        );
+        let mut done = Event::Done(Ok(()));
+        let bytes = if !strides.is_row_major() {
+            HostBytes::Shared(Arc::new(AlignedBytes::from_vec(
+                strides.to_row_major(bytes),
+            )?))
+        } else if zero_copy && !bytes.is_empty() {
+            let promise = Promise::default();
+            done = Event::Promise(promise.clone());
+            HostBytes::Shared(Arc::new(ForeignBytes::new(args, &strides, promise)))
+        } else {
+            HostBytes::Borrowed(bytes)
+        };
+        out.buffer = publish(upload(&client, bytes, &ty, place)?);
+        out.done_with_host_buffer = done.into_handle();
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Buffer_ToHostBuffer_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let buffer = find::<Buffer>(args.src)?;
+        let layout = host_layout(args, args.host_layout, &buffer.ty)?;
+        if !layout.is_dense() {
+            return Err(Status::unimplemented(
+                "a copy to the host with gaps between elements",
+            ));
+        }
+        let needed = buffer.ty.checked_bytes()?;
+        if args.dst.is_null() {
+            out.dst_size = needed;
+            return Ok(());
+        }
+        let target = Target::of_read(args, needed)?;
+        let event = read_then(&buffer, move |bytes| match layout.is_row_major() {
+            true => target.write(bytes),
+            false => target.write(&layout.from_row_major(bytes)),
+        })?;
+        out.event = event.into_handle();
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Buffer_CopyRawToHost_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let buffer = find::<Buffer>(args.buffer)?;
+        let range = byte_range(args.offset, args.transfer_size, buffer.ty.checked_bytes()?)?;
+        let target = Target::of_raw_read(args, range.len())?;
+        let event = read_then(&buffer, move |bytes| match bytes.get(range.clone()) {
+            Some(bytes) => target.write(bytes),
+            None => target.write(&[]),
+        })?;
+        out.event = event.into_handle();
+        Ok(())
+    }
+}
+
+/// The bytes that an offset and a length describe in a buffer of `size` bytes.
+pub(crate) fn byte_range(offset: i64, length: i64, size: usize) -> Outcome<std::ops::Range<usize>> {
+    let (start, count) = (usize::try_from(offset).ok(), usize::try_from(length).ok());
+    let range = start.zip(count).and_then(|(start, count)| {
+        let end = start.checked_add(count)?;
+        (end <= size).then_some(start..end)
+    });
+    range.ok_or_else(|| {
+        Status::invalid(format!(
+            "{length} bytes from offset {offset} are not in a buffer of {size} bytes"
+        ))
+    })
+}
+
+/// Queues a copy of the row-major bytes to the host, and passes them to `write`. The event is ready
+/// after it.
+fn read_then(
+    buffer: &Arc<Buffer>,
+    write: impl FnOnce(&[u8]) -> Outcome + Send + 'static,
+) -> Outcome<Event> {
+    let content = match buffer.content() {
+        Content::Failed(status) => return Ok(Event::Done(Err(status))),
+        _ => buffer.wait_for_content()?,
+    };
+    let promise = Promise::default();
+    let dropped = Unset(promise.clone());
+    content.fetch_then(Box::new(move |bytes| {
+        let outcome = guard(|| write(&bytes?));
+        dropped.0.set(outcome);
+    }));
+    // Most backends copy during the call.
+    Ok(match promise.outcome() {
+        Some(outcome) => Event::Done(outcome),
+        None => Event::Promise(promise),
+    })
+}
+
+/// Fails a promise that nobody fulfilled.
+struct Unset(Promise);
+
+impl Drop for Unset {
+    fn drop(&mut self) {
+        if self.0.outcome().is_none() {
+            self.0.set(Err(Status::internal(
+                "the backend dropped a callback of `Buffer::fetch` without calling it",
+            )));
+        }
+    }
+}
