@@ -1,0 +1,411 @@
+//! Mistakes of a caller: each is an error, and nothing of it remains.
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::*;
+use halite_pjrt_sys::{
+    CStruct, SLOTS, buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*,
+    executable::*, topology::*, transfer::*,
+};
+
+#[test]
+fn every_slot_is_filled() {
+    let table = halite_plugin::api::<Exported>().cast::<u8>();
+    for slot in SLOTS {
+        // SAFETY: the table has all slots, each the size of a pointer.
+        let entry = unsafe { table.add(slot.offset).cast::<Option<fn()>>().read() };
+        assert!(entry.is_some(), "{}", slot.name);
+    }
+    // SAFETY: as above.
+    assert_eq!(
+        unsafe { table.cast::<usize>().read() },
+        SLOTS[SLOTS.len() - 1].offset + 8
+    );
+}
+
+#[test]
+fn null_struct_is_an_error() {
+    // SAFETY: null is allowed.
+    let failure = unsafe { call_at::<PJRT_Client_Create_Args>(std::ptr::null_mut()) }.unwrap_err();
+    failure.expect(Code::INVALID_ARGUMENT, "PJRT_Client_Create_Args is null");
+}
+
+/// Structs of every length up to the whole, each in memory of exactly this length.
+#[test]
+fn truncated_structs_are_errors() {
+    fn check<A: halite_pjrt_sys::Call<Return = *mut halite_pjrt_sys::error::PJRT_Error>>(args: A) {
+        let needed = A::LAYOUT.end_at(81);
+        for size in size_of::<usize>()..needed {
+            let mut memory = vec![0u64; size.div_ceil(8)];
+            // SAFETY: the memory has `size` bytes, and the struct at least as many.
+            let failure = unsafe {
+                std::ptr::copy_nonoverlapping(
+                    (&raw const args).cast::<u8>(),
+                    memory.as_mut_ptr().cast(),
+                    size,
+                );
+                memory[0] = size as u64;
+                call_at(memory.as_mut_ptr().cast::<A>()).unwrap_err()
+            };
+            failure.expect(Code::INVALID_ARGUMENT, &format!("a struct_size of {size}"));
+        }
+    }
+    check(PJRT_Client_Create_Args::new());
+    check(PJRT_Client_Compile_Args::new());
+    check(PJRT_LoadedExecutable_Execute_Args::new());
+    check(PJRT_Client_BufferFromHostBuffer_Args::new());
+    check(PJRT_Buffer_ToHostBuffer_Args::new());
+    check(PJRT_Event_IsReady_Args::new());
+    check(PJRT_Device_MemoryStats_Args::new());
+}
+
+/// A caller of a newer version passes a longer struct, whose end stays untouched.
+#[test]
+fn longer_structs_are_accepted() {
+    let device = first_device(client("").unwrap());
+    let mut memory = [0x55u64; 40];
+    let size = PJRT_Device_MemoryStats_Args::STRUCT_SIZE;
+    let args = PJRT_Device_MemoryStats_Args {
+        struct_size: 320,
+        device,
+        ..PJRT_Device_MemoryStats_Args::new()
+    };
+    // SAFETY: the memory is larger than the struct.
+    let stats = unsafe {
+        let start = memory.as_mut_ptr().cast::<PJRT_Device_MemoryStats_Args>();
+        start.write(args);
+        call_at(start).unwrap();
+        start.read()
+    };
+    assert_eq!((stats.bytes_in_use, stats.peak_bytes_in_use), (3, 4));
+    assert!(stats.peak_bytes_in_use_is_set && !stats.bytes_limit_is_set);
+    assert!(
+        memory[size.div_ceil(8)..]
+            .iter()
+            .all(|&word| word == 0x5555_5555_5555_5555 || word == 0x55)
+    );
+}
+
+/// Result fields are not initialized by callers, booleans among them.
+#[test]
+fn results_may_be_uninitialized() {
+    let buffer = upload(client("").unwrap(), &[0.0; 4]).unwrap();
+    let mut memory = [u64::MAX; 4];
+    memory[0] = PJRT_Buffer_IsDeleted_Args::STRUCT_SIZE as u64;
+    memory[1] = 0;
+    memory[2] = buffer.addr() as u64;
+    // SAFETY: the memory is larger than the struct.
+    unsafe { call_at(memory.as_mut_ptr().cast::<PJRT_Buffer_IsDeleted_Args>()) }.unwrap();
+    assert_eq!(memory[3].to_ne_bytes()[0], 0, "not deleted");
+}
+
+#[test]
+fn null_handles_are_errors() {
+    macro_rules! all {
+        ($($args:ident)*) => {$(
+            let failure = call(&mut $args::new()).expect_err(stringify!($args));
+            failure.expect(Code::INVALID_ARGUMENT, "null");
+            assert!(failure.message.starts_with(stringify!($args).trim_end_matches("_Args")));
+        )*};
+    }
+    all! {
+        PJRT_Client_PlatformName_Args PJRT_Client_Devices_Args PJRT_Client_Compile_Args
+        PJRT_Client_BufferFromHostBuffer_Args PJRT_Client_TopologyDescription_Args
+        PJRT_Device_GetDescription_Args PJRT_Device_DefaultMemory_Args
+        PJRT_Device_MemoryStats_Args PJRT_DeviceDescription_Id_Args
+        PJRT_Buffer_ElementType_Args PJRT_Buffer_Delete_Args PJRT_Buffer_ToHostBuffer_Args
+        PJRT_Buffer_ReadyEvent_Args PJRT_Buffer_CopyToDevice_Args PJRT_Buffer_CopyToMemory_Args
+        PJRT_Event_IsReady_Args PJRT_Event_Await_Args PJRT_Event_Error_Args
+        PJRT_Event_OnReady_Args PJRT_LoadedExecutable_Execute_Args PJRT_Executable_Serialize_Args
+        PJRT_Executable_NumOutputs_Args PJRT_LoadedExecutable_GetExecutable_Args
+        PJRT_TopologyDescription_PlatformName_Args PJRT_TopologyDescription_Serialize_Args
+        PJRT_AsyncHostToDeviceTransferManager_TransferData_Args
+    }
+}
+
+#[test]
+fn null_may_be_destroyed() {
+    macro_rules! all {
+        ($($args:ident)*) => {$( call(&mut $args::new()).expect(stringify!($args)); )*};
+    }
+    all! {
+        PJRT_Event_Destroy_Args PJRT_Client_Destroy_Args PJRT_Buffer_Destroy_Args
+        PJRT_Executable_Destroy_Args PJRT_LoadedExecutable_Destroy_Args
+        PJRT_ExecuteContext_Destroy_Args PJRT_TopologyDescription_Destroy_Args
+        PJRT_AsyncHostToDeviceTransferManager_Destroy_Args
+    }
+    // SAFETY: the table is constant, and null is allowed.
+    unsafe {
+        let table = &*halite_plugin::api::<Exported>();
+        let mut args = halite_pjrt_sys::error::PJRT_Error_Destroy_Args::new();
+        table.PJRT_Error_Destroy.unwrap()(&mut args);
+    }
+}
+
+#[test]
+fn use_after_destroy_is_an_error() {
+    let client = client("").unwrap();
+    let buffer = upload(client, &[0.0; 4]).unwrap();
+    destroy_buffer(buffer).unwrap();
+    for failure in [destroy_buffer(buffer), read(buffer).map(drop)] {
+        failure
+            .unwrap_err()
+            .expect(Code::INVALID_ARGUMENT, "it was destroyed");
+    }
+    let buffer = upload(client, &[5.0; 4]).unwrap();
+    let device = first_device(client);
+    call(&mut PJRT_Client_Destroy_Args {
+        client,
+        ..PJRT_Client_Destroy_Args::new()
+    })
+    .unwrap();
+    upload(client, &[0.0; 4])
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "not a PJRT_Client");
+    // Buffers keep what they need of their client.
+    assert_eq!(read(buffer).unwrap(), [5.0; 4]);
+    destroy_buffer(buffer).unwrap();
+    let mut args = PJRT_Device_IsAddressable_Args {
+        device,
+        ..PJRT_Device_IsAddressable_Args::new()
+    };
+    call(&mut args)
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "not a PJRT_Device");
+}
+
+#[test]
+fn handle_of_another_type_is_an_error() {
+    let client = client("").unwrap();
+    let failure = destroy_buffer(client.cast()).unwrap_err();
+    failure.expect(
+        Code::INVALID_ARGUMENT,
+        "is not a PJRT_Buffer of this plugin",
+    );
+    let failure = destroy_buffer(std::ptr::without_provenance_mut(7)).unwrap_err();
+    failure.expect(Code::INVALID_ARGUMENT, "0x7 is not a PJRT_Buffer");
+}
+
+#[test]
+fn unknown_options_are_refused() {
+    let options = [text_option("fault", ""), text_option("devises", "2")];
+    let mut args = PJRT_Client_Create_Args {
+        create_options: options.as_ptr(),
+        num_options: 2,
+        ..PJRT_Client_Create_Args::new()
+    };
+    let failure = call(&mut args).unwrap_err();
+    failure.expect(
+        Code::INVALID_ARGUMENT,
+        "unknown option `devises` = \"2\"; this plugin has fault",
+    );
+    args.create_options = std::ptr::null();
+    call(&mut args)
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "`create_options` is 0x0");
+}
+
+#[test]
+fn donated_buffer_is_deleted() {
+    let client = client("").unwrap();
+    let loaded = compile(client, PROGRAM).unwrap();
+    let [a, b] = [1.0, 2.0].map(|value| upload(client, &[value; 4]).unwrap());
+    let sum = launch(loaded, &[a, b]).unwrap();
+    read(a).unwrap_err().expect(
+        Code::INVALID_ARGUMENT,
+        "f32[4] buffer was deleted or donated",
+    );
+    launch(loaded, &[a, b])
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "deleted or donated");
+    // A buffer that is donated and borrowed by one launch stays until its end.
+    assert_eq!(
+        read(launch(loaded, &[sum, sum]).unwrap()).unwrap(),
+        [1.0; 4]
+    );
+    assert_eq!(read(b).unwrap(), [2.0; 4]);
+}
+
+#[test]
+fn external_reference_keeps_donated_memory() {
+    let client = client("").unwrap();
+    let loaded = compile(client, PROGRAM).unwrap();
+    let [a, b] = [1.0, 2.0].map(|value| upload(client, &[value; 4]).unwrap());
+    let mut held = PJRT_Buffer_IncreaseExternalReferenceCount_Args {
+        buffer: a,
+        ..PJRT_Buffer_IncreaseExternalReferenceCount_Args::new()
+    };
+    call(&mut held).unwrap();
+    launch(loaded, &[a, b]).unwrap();
+    let mut release = PJRT_Buffer_DecreaseExternalReferenceCount_Args {
+        buffer: a,
+        ..PJRT_Buffer_DecreaseExternalReferenceCount_Args::new()
+    };
+    call(&mut release).unwrap();
+    let failure = call(&mut release).unwrap_err();
+    failure.expect(
+        Code::INVALID_ARGUMENT,
+        "the buffer has no external reference",
+    );
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let ours = client("").unwrap();
+    let loaded = compile(ours, PROGRAM).unwrap();
+    let a = upload(ours, &[1.0; 4]).unwrap();
+    let foreign = upload(client("").unwrap(), &[1.0; 4]).unwrap();
+    for (arguments, words) in [
+        (
+            &[a][..],
+            "`first`: 1 arguments on 1 devices given, expected 2 on 1",
+        ),
+        (
+            &[a, std::ptr::null_mut()],
+            "argument 1 for device 0 is unknown: null was passed",
+        ),
+        (
+            &[a, foreign],
+            "argument 1 for device 0 is a buffer of another client",
+        ),
+    ] {
+        launch(loaded, arguments)
+            .unwrap_err()
+            .expect(Code::INVALID_ARGUMENT, words);
+    }
+    assert_eq!(
+        read(a).unwrap(),
+        [1.0; 4],
+        "a refused launch donates nothing"
+    );
+}
+
+#[test]
+fn invalid_programs_are_refused() {
+    let client = client("").unwrap();
+    for (code, expected, words) in [
+        (
+            "",
+            Code::INVALID_ARGUMENT,
+            "PJRT_Client_Compile: the program has no function",
+        ),
+        ("ML\u{0}", Code::INVALID_ARGUMENT, "no function"),
+        (
+            "func.func @main(%a: tensor<*xf32>) {",
+            Code::UNIMPLEMENTED,
+            "not supported",
+        ),
+    ] {
+        compile(client, code).unwrap_err().expect(expected, words);
+    }
+}
+
+#[test]
+fn missing_functions_are_unimplemented() {
+    let failure = call(&mut PJRT_Client_DmaMap_Args::new()).unwrap_err();
+    failure.expect(
+        Code::UNIMPLEMENTED,
+        "PJRT_Client_DmaMap: not implemented by this plugin",
+    );
+}
+
+#[test]
+fn chunked_upload_arrives_in_pieces() {
+    let client = client("").unwrap();
+    let device = first_device(client);
+    let mut memory = PJRT_Device_DefaultMemory_Args {
+        device,
+        ..PJRT_Device_DefaultMemory_Args::new()
+    };
+    call(&mut memory).unwrap();
+    let dims = [4i64];
+    let mut spec = PJRT_ShapeSpec {
+        dims: dims.as_ptr(),
+        num_dims: 1,
+        element_type: PJRT_Buffer_Type::F32,
+        ..PJRT_ShapeSpec::new()
+    };
+    let mut create = PJRT_Client_CreateBuffersForAsyncHostToDevice_Args {
+        client,
+        shape_specs: &mut spec,
+        num_shape_specs: 1,
+        memory: memory.memory,
+        ..PJRT_Client_CreateBuffersForAsyncHostToDevice_Args::new()
+    };
+    call(&mut create).unwrap();
+    let transfer_manager = create.transfer_manager;
+    let mut retrieve = PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args {
+        transfer_manager,
+        ..PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args::new()
+    };
+    call(&mut retrieve).unwrap();
+    let values = [1.0f32, 2.0, 3.0, 4.0];
+    let piece =
+        |offset: i64, is_last_transfer| PJRT_AsyncHostToDeviceTransferManager_TransferData_Args {
+            transfer_manager,
+            data: values[offset as usize / 4..].as_ptr().cast(),
+            offset,
+            transfer_size: 8,
+            is_last_transfer,
+            ..PJRT_AsyncHostToDeviceTransferManager_TransferData_Args::new()
+        };
+    let outside = call(&mut piece(12, false)).unwrap_err();
+    outside.expect(
+        Code::INVALID_ARGUMENT,
+        "8 bytes from offset 12 are not in a buffer of 16",
+    );
+    call(&mut piece(8, false)).unwrap();
+    call(&mut piece(0, true)).unwrap();
+    assert_eq!(read(retrieve.buffer_out).unwrap(), values);
+    call(&mut piece(0, true))
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "the last piece");
+}
+
+#[test]
+fn strided_upload_is_transposed() {
+    let client = client("").unwrap();
+    let values = [1.0f32, 3.0, 2.0, 4.0];
+    let (dims, strides) = ([2i64, 2], [4i64, 8]);
+    let mut args = PJRT_Client_BufferFromHostBuffer_Args {
+        client,
+        data: values.as_ptr().cast(),
+        r#type: PJRT_Buffer_Type::F32,
+        dims: dims.as_ptr(),
+        num_dims: 2,
+        byte_strides: strides.as_ptr(),
+        num_byte_strides: 2,
+        ..PJRT_Client_BufferFromHostBuffer_Args::new()
+    };
+    call(&mut args).unwrap();
+    assert_eq!(read(args.buffer).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn failed_argument_fails_the_results() {
+    let client = client("").unwrap();
+    let loaded = compile(client, PROGRAM).unwrap();
+    let device = first_device(client);
+    let mut memory = PJRT_Device_DefaultMemory_Args {
+        device,
+        ..PJRT_Device_DefaultMemory_Args::new()
+    };
+    call(&mut memory).unwrap();
+    let dims = [4i64];
+    let mut failed = PJRT_Client_CreateErrorBuffer_Args {
+        client,
+        error_code: Code::DATA_LOSS,
+        error_message: "lost".as_ptr().cast(),
+        error_message_size: 4,
+        shape_dims: dims.as_ptr(),
+        shape_num_dims: 1,
+        shape_element_type: PJRT_Buffer_Type::F32,
+        memory: memory.memory,
+        ..PJRT_Client_CreateErrorBuffer_Args::new()
+    };
+    call(&mut failed).unwrap();
+    let b = upload(client, &[0.0; 4]).unwrap();
+    let failure = launch(loaded, &[failed.buffer, b]).unwrap_err();
+    assert_eq!((failure.code, &*failure.message), (Code::DATA_LOSS, "lost"));
+}

@@ -1,0 +1,243 @@
+//! A caller of the C table, and a backend with a fault in one of its methods.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub mod faulty;
+
+use std::ffi::c_char;
+
+use halite_core::{Client, Result};
+use halite_pjrt_sys::{
+    Call, PJRT_Api,
+    base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedValue_Value},
+    buffer::*,
+    client::*,
+    device::PJRT_Device,
+    error::*,
+    event::*,
+    executable::*,
+};
+use halite_plugin::{Options, Plugin};
+
+/// An error of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub code: PJRT_Error_Code,
+    pub message: String,
+}
+
+impl Failure {
+    /// Checks code and a part of the message.
+    #[track_caller]
+    pub fn expect(&self, code: PJRT_Error_Code, part: &str) {
+        assert!(
+            self.code == code && self.message.contains(part),
+            "{self:?}, not {part}"
+        );
+    }
+}
+
+/// The plugin of [`faulty::Faulty`].
+pub struct Exported;
+
+impl Plugin for Exported {
+    fn open(options: &mut Options) -> Result<Client> {
+        Ok(Client::new(faulty::Faulty::open(options)?))
+    }
+}
+
+/// Calls the function of these arguments.
+pub fn call<A: Call<Return = *mut PJRT_Error>>(args: &mut A) -> Result<(), Failure> {
+    // SAFETY: tests keep what `args` points at.
+    unsafe { call_at(args) }
+}
+
+/// Calls the function of a struct that may be shorter than `A`.
+///
+/// # Safety
+///
+/// * `args` is null, or has the bytes of its `struct_size`.
+pub unsafe fn call_at<A: Call<Return = *mut PJRT_Error>>(args: *mut A) -> Result<(), Failure> {
+    let table = halite_plugin::api::<Exported>().cast::<u8>();
+    // SAFETY: the slot holds the function of these arguments.
+    let error = unsafe {
+        let slot = table.add(A::SLOT.offset);
+        let slot = slot.cast::<Option<unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error>>();
+        (*slot).expect("every slot is filled")(args)
+    };
+    if error.is_null() {
+        Ok(())
+    } else {
+        Err(take(error))
+    }
+}
+
+/// Reads and frees an error.
+pub fn take(error: *mut PJRT_Error) -> Failure {
+    // SAFETY: the table is constant.
+    let table: &PJRT_Api = unsafe { &*halite_plugin::api::<Exported>() };
+    let mut message = PJRT_Error_Message_Args {
+        error,
+        ..PJRT_Error_Message_Args::new()
+    };
+    let mut code = PJRT_Error_GetCode_Args {
+        error,
+        ..PJRT_Error_GetCode_Args::new()
+    };
+    let mut destroy = PJRT_Error_Destroy_Args {
+        error,
+        ..PJRT_Error_Destroy_Args::new()
+    };
+    // SAFETY: the error lives until the last call.
+    unsafe {
+        table.PJRT_Error_Message.unwrap()(&mut message);
+        table.PJRT_Error_GetCode.unwrap()(&mut code);
+        let text = std::slice::from_raw_parts(message.message.cast(), message.message_size);
+        let message = String::from_utf8(text.to_vec()).unwrap();
+        table.PJRT_Error_Destroy.unwrap()(&mut destroy);
+        Failure {
+            code: code.code,
+            message,
+        }
+    }
+}
+
+/// An option with a text.
+pub fn text_option(name: &'static str, text: &'static str) -> PJRT_NamedValue {
+    PJRT_NamedValue {
+        name: name.as_ptr().cast(),
+        name_size: name.len(),
+        r#type: PJRT_NamedValue_Type::kString,
+        value: PJRT_NamedValue_Value {
+            string_value: text.as_ptr().cast(),
+        },
+        value_size: text.len(),
+        ..PJRT_NamedValue::new()
+    }
+}
+
+/// A client whose backend has a fault in this method (none if it is empty).
+pub fn client(fault: &'static str) -> Result<*mut PJRT_Client, Failure> {
+    let options = [text_option("fault", fault)];
+    let mut args = PJRT_Client_Create_Args {
+        create_options: options.as_ptr(),
+        num_options: options.len(),
+        ..PJRT_Client_Create_Args::new()
+    };
+    call(&mut args)?;
+    Ok(args.client)
+}
+
+/// The first device of a client.
+pub fn first_device(client: *mut PJRT_Client) -> *mut PJRT_Device {
+    let mut args = PJRT_Client_LookupDevice_Args {
+        client,
+        ..PJRT_Client_LookupDevice_Args::new()
+    };
+    call(&mut args).unwrap();
+    args.device
+}
+
+/// Uploads four floats.
+pub fn upload(client: *mut PJRT_Client, values: &[f32; 4]) -> Result<*mut PJRT_Buffer, Failure> {
+    let dims = [4i64];
+    let mut args = PJRT_Client_BufferFromHostBuffer_Args {
+        client,
+        data: values.as_ptr().cast(),
+        r#type: PJRT_Buffer_Type::F32,
+        dims: dims.as_ptr(),
+        num_dims: 1,
+        ..PJRT_Client_BufferFromHostBuffer_Args::new()
+    };
+    call(&mut args)?;
+    destroy_event(args.done_with_host_buffer);
+    Ok(args.buffer)
+}
+
+/// Reads four floats.
+pub fn read(src: *mut PJRT_Buffer) -> Result<[f32; 4], Failure> {
+    let mut values = [f32::NAN; 4];
+    let mut args = PJRT_Buffer_ToHostBuffer_Args {
+        src,
+        dst: values.as_mut_ptr().cast(),
+        dst_size: 16,
+        ..PJRT_Buffer_ToHostBuffer_Args::new()
+    };
+    call(&mut args)?;
+    let outcome = wait(args.event);
+    destroy_event(args.event);
+    outcome.map(|()| values)
+}
+
+pub fn wait(event: *mut PJRT_Event) -> Result<(), Failure> {
+    call(&mut PJRT_Event_Await_Args {
+        event,
+        ..PJRT_Event_Await_Args::new()
+    })
+}
+
+pub fn destroy_event(event: *mut PJRT_Event) {
+    call(&mut PJRT_Event_Destroy_Args {
+        event,
+        ..PJRT_Event_Destroy_Args::new()
+    })
+    .unwrap();
+}
+
+pub fn destroy_buffer(buffer: *mut PJRT_Buffer) -> Result<(), Failure> {
+    call(&mut PJRT_Buffer_Destroy_Args {
+        buffer,
+        ..PJRT_Buffer_Destroy_Args::new()
+    })
+}
+
+/// `(a, b) -> a` of four floats; `a` is donated.
+pub const PROGRAM: &str = "module @first { func.func public @main(
+    %a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) -> tensor<4xf32> {
+    return %a : tensor<4xf32> } }";
+
+/// Compiles a program for the first device.
+pub fn compile(
+    client: *mut PJRT_Client,
+    code: &str,
+) -> Result<*mut PJRT_LoadedExecutable, Failure> {
+    let program = PJRT_Program {
+        code: code.as_ptr().cast_mut().cast(),
+        code_size: code.len(),
+        format: "mlir".as_ptr().cast(),
+        format_size: 4,
+        ..PJRT_Program::new()
+    };
+    let mut args = PJRT_Client_Compile_Args {
+        client,
+        program: &program,
+        compile_options: std::ptr::null::<c_char>(),
+        ..PJRT_Client_Compile_Args::new()
+    };
+    call(&mut args)?;
+    Ok(args.executable)
+}
+
+/// A launch on one device, without options.
+pub fn launch(
+    executable: *mut PJRT_LoadedExecutable,
+    arguments: &[*mut PJRT_Buffer],
+) -> Result<*mut PJRT_Buffer, Failure> {
+    let mut output = std::ptr::null_mut();
+    let mut event = std::ptr::null_mut();
+    let rows = [arguments.as_ptr()];
+    let outputs = [&raw mut output];
+    let mut args = PJRT_LoadedExecutable_Execute_Args {
+        executable,
+        argument_lists: rows.as_ptr(),
+        num_devices: 1,
+        num_args: arguments.len(),
+        output_lists: outputs.as_ptr(),
+        device_complete_events: &mut event,
+        ..PJRT_LoadedExecutable_Execute_Args::new()
+    };
+    call(&mut args)?;
+    let outcome = wait(event);
+    destroy_event(event);
+    // A failed launch has results, too.
+    outcome.map(|()| output)
+}

@@ -1,0 +1,206 @@
+//! Mistakes of a backend: panics and broken rules are INTERNAL errors that name the method.
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::*;
+use halite_pjrt_sys::{
+    buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*, executable::*,
+};
+
+/// A session with every kind of call: returns the first error.
+fn session(fault: &'static str) -> Result<(), Failure> {
+    let client = client(fault)?;
+    let device = first_device(client);
+    call(&mut PJRT_Device_MemoryStats_Args {
+        device,
+        ..PJRT_Device_MemoryStats_Args::new()
+    })?;
+    let [a, b] = [upload(client, &[1.0; 4])?, upload(client, &[2.0; 4])?];
+    let loaded = compile(client, PROGRAM)?;
+    let result = launch(loaded, &[a, b])?;
+    let read = read(result)?;
+    assert_eq!(read, [1.0; 4]);
+    let mut lookup = PJRT_Client_LookupDevice_Args {
+        client,
+        id: 1,
+        ..PJRT_Client_LookupDevice_Args::new()
+    };
+    call(&mut lookup)?;
+    let mut copy = PJRT_Buffer_CopyToDevice_Args {
+        buffer: b,
+        dst_device: lookup.device,
+        ..PJRT_Buffer_CopyToDevice_Args::new()
+    };
+    call(&mut copy)?;
+    let mut executable = PJRT_LoadedExecutable_GetExecutable_Args {
+        loaded_executable: loaded,
+        ..PJRT_LoadedExecutable_GetExecutable_Args::new()
+    };
+    call(&mut executable)?;
+    let executable = executable.executable;
+    call(&mut PJRT_Executable_GetCostAnalysis_Args {
+        executable,
+        ..PJRT_Executable_GetCostAnalysis_Args::new()
+    })?;
+    let mut saved = PJRT_Executable_Serialize_Args {
+        executable,
+        ..PJRT_Executable_Serialize_Args::new()
+    };
+    call(&mut saved)?;
+    let mut again = PJRT_Executable_DeserializeAndLoad_Args {
+        client,
+        serialized_executable: saved.serialized_bytes,
+        serialized_executable_size: saved.serialized_bytes_size,
+        ..PJRT_Executable_DeserializeAndLoad_Args::new()
+    };
+    call(&mut again)?;
+    // SAFETY: the deleter is that of these bytes.
+    unsafe { saved.serialized_executable_deleter.unwrap()(saved.serialized_executable) };
+    for buffer in [a, b, result, copy.dst_buffer] {
+        destroy_buffer(buffer)?;
+    }
+    call(&mut PJRT_Executable_Destroy_Args {
+        executable,
+        ..PJRT_Executable_Destroy_Args::new()
+    })?;
+    for executable in [again.loaded_executable, loaded] {
+        call(&mut PJRT_LoadedExecutable_Destroy_Args {
+            executable,
+            ..PJRT_LoadedExecutable_Destroy_Args::new()
+        })?;
+    }
+    call(&mut PJRT_Client_Destroy_Args {
+        client,
+        ..PJRT_Client_Destroy_Args::new()
+    })
+}
+
+#[test]
+fn backend_without_fault_works() {
+    session("").unwrap();
+}
+
+#[test]
+fn panic_in_any_method_is_internal() {
+    for fault in [
+        "open",
+        "Backend::platform",
+        "Backend::devices",
+        "Device::id",
+        "Device::memory",
+        "Backend::upload",
+        "Backend::compile",
+        "Backend::load",
+        "Backend::drop",
+        "Buffer::ready",
+        "Buffer::copy_to",
+        "Buffer::fetch",
+        "Buffer::drop",
+        "Event::is_ready",
+        "Event::wait",
+        "Executable::launch",
+        "Executable::serialize",
+        "Executable::cost",
+        "Executable::drop",
+    ] {
+        let failure = session(fault).expect_err(fault);
+        failure.expect(
+            Code::INTERNAL,
+            &format!("the backend panicked: fault in {fault}"),
+        );
+    }
+}
+
+#[test]
+fn broken_rule_names_the_method() {
+    for (fault, words) in [
+        (
+            "device id twice",
+            "`Backend::devices`: device 0 is listed twice; ids are unique",
+        ),
+        (
+            "no device",
+            "`Backend::devices`: no device is local; a client needs one",
+        ),
+        (
+            "no memory",
+            "`Backend::devices`: the memories of device 0 are []; the first is",
+        ),
+        (
+            "upload to another type",
+            "`Backend::upload` returned f32[] in",
+        ),
+        (
+            "another signature",
+            "`Executable::signature` after `Backend::compile` is",
+        ),
+        (
+            "another device",
+            "`Executable::devices` after `Backend::compile` is [DeviceId(1)]",
+        ),
+        (
+            "too few results",
+            "`Executable::launch` of `first` returned [0] results per device",
+        ),
+        (
+            "too many devices",
+            "`Executable::launch` of `first` returned [1, 0] results",
+        ),
+        (
+            "result on another device",
+            "`Executable::launch` returned f32[4] in Placement",
+        ),
+        (
+            "copy stays",
+            "`Buffer::copy_to` returned f32[4] in Placement",
+        ),
+        (
+            "fetch drops its callback",
+            "dropped a callback of `Buffer::fetch`",
+        ),
+        (
+            "fetch returns too few bytes",
+            "`Buffer::fetch` returned 1 bytes, the type has 16",
+        ),
+    ] {
+        session(fault)
+            .expect_err(fault)
+            .expect(Code::INTERNAL, words);
+    }
+}
+
+#[test]
+fn error_of_work_is_that_of_the_event() {
+    let failure = session("work fails").unwrap_err();
+    failure.expect(Code::RESOURCE_EXHAUSTED, "compute: no memory left");
+    assert!(failure.message.starts_with("compute"), "{failure:?}");
+}
+
+#[test]
+fn dropped_callback_is_called_with_an_error() {
+    extern "C" fn record(
+        error: *mut halite_pjrt_sys::error::PJRT_Error,
+        to: *mut std::ffi::c_void,
+    ) {
+        // SAFETY: the argument is the test's list.
+        unsafe { &mut *to.cast::<Vec<Failure>>() }.push(take(error));
+    }
+    let client = client("event drops its callback").unwrap();
+    let buffer = upload(client, &[0.0; 4]).unwrap();
+    let mut ready = PJRT_Buffer_ReadyEvent_Args {
+        buffer,
+        ..PJRT_Buffer_ReadyEvent_Args::new()
+    };
+    call(&mut ready).unwrap();
+    let mut called: Vec<Failure> = Vec::new();
+    call(&mut PJRT_Event_OnReady_Args {
+        event: ready.event,
+        callback: Some(record),
+        user_arg: (&raw mut called).cast(),
+        ..PJRT_Event_OnReady_Args::new()
+    })
+    .unwrap();
+    assert_eq!(called.len(), 1);
+    called[0].expect(Code::INTERNAL, "dropped a callback of `Event::on_ready`");
+}
