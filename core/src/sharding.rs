@@ -5,6 +5,7 @@ mod mesh;
 mod partition_spec;
 #[cfg(test)]
 mod tests;
+mod tiles;
 
 use std::{fmt, ops::Range, sync::Arc};
 

@@ -42,12 +42,6 @@ pub(crate) fn hlo_sharding_of(sharding: &[u8], rank: usize, devices: usize) -> O
         _ => return None,
     }
     let dims = sizes(&sharding.tile_assignment_dimensions)?;
-    let count = dims
-        .iter()
-        .try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
-    if count != devices || dims.len() < rank {
-        return None;
-    }
     // Devices that differ only in the dimensions after the tensor's have the same part.
     let copies = if sharding.replicate_on_last_tile_dim {
         1
@@ -57,24 +51,19 @@ pub(crate) fn hlo_sharding_of(sharding: &[u8], rank: usize, devices: usize) -> O
     if dims.len() != rank + copies {
         return None;
     }
-    let sharers: usize = dims[rank..].iter().product();
     let assigned = if sharding.iota_reshape_dims.is_empty() {
         sizes(&sharding.tile_assignment_devices)?
     } else {
-        iota(
-            &sizes(&sharding.iota_reshape_dims)?,
-            &sharding.iota_transpose_perm,
-            devices,
-        )?
+        let permutation: Vec<i64> = (sharding.iota_transpose_perm.iter().copied())
+            .map(i64::from)
+            .collect();
+        let reshape = sizes(&sharding.iota_reshape_dims)?;
+        HloSharding::iota_devices(devices, &reshape, &sizes(&permutation)?)?
     };
-    let mut of_device = vec![None; devices];
-    for (place, &device) in assigned.iter().enumerate() {
-        *of_device.get_mut(device)? = Some(place / sharers);
+    if assigned.len() != devices {
+        return None;
     }
-    Some(HloSharding {
-        parts: dims[..rank].to_vec(),
-        of_device: of_device.into_iter().collect::<Option<_>>()?,
-    })
+    HloSharding::from_tiles(rank, &dims, &assigned)
 }
 
 fn sizes(numbers: &[i64]) -> Option<Vec<usize>> {
@@ -82,35 +71,6 @@ fn sizes(numbers: &[i64]) -> Option<Vec<usize>> {
         .iter()
         .map(|&number| usize::try_from(number).ok())
         .collect()
-}
-
-/// The numbers below `count`, arranged as `dims` and transposed by `permutation`, in row-major order.
-fn iota(dims: &[usize], permutation: &[i32], count: usize) -> Option<Vec<usize>> {
-    let product = dims
-        .iter()
-        .try_fold(1usize, |product, &dim| product.checked_mul(dim))?;
-    if product != count || permutation.len() != dims.len() {
-        return None;
-    }
-    let permutation: Vec<usize> = permutation
-        .iter()
-        .map(|&dim| usize::try_from(dim).ok())
-        .collect::<Option<_>>()?;
-    let mut strides = vec![1; dims.len()];
-    for dim in (1..dims.len()).rev() {
-        strides[dim - 1] = strides[dim] * dims[dim];
-    }
-    let mut numbers = Vec::with_capacity(count);
-    for place in 0..count {
-        let (mut rest, mut number) = (place, 0);
-        for &dim in permutation.iter().rev() {
-            let size = *dims.get(dim)?;
-            number += rest % size * strides[dim];
-            rest /= size;
-        }
-        numbers.push(number);
-    }
-    Some(numbers)
 }
 
 #[cfg(test)]
