@@ -7,6 +7,7 @@
 mod attribute;
 mod build;
 mod bytecode;
+mod interface;
 mod module;
 mod op;
 mod sharding;
@@ -14,8 +15,10 @@ mod text;
 mod types;
 mod version;
 mod vhlo;
+mod verify;
 
 pub use attribute::{Attribute, Attributes, Dense};
+pub use interface::{Interface, InterfaceTensor};
 pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId};
 pub use op::{
     BinaryOp, CollectiveAttributes, ComparisonDirection, ComparisonOrder, ConvolutionAttributes,

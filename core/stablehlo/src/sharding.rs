@@ -11,6 +11,26 @@ pub struct ShardyMesh {
     pub devices: Vec<usize>,
 }
 
+impl ShardyMesh {
+    /// Number of devices. The mesh must be valid.
+    pub(crate) fn size(&self) -> usize {
+        self.axes.iter().map(|(_, size)| size).product()
+    }
+
+    /// Size of the axis with this name.
+    pub(crate) fn axis_size(&self, name: &str) -> Option<usize> {
+        let found = self.axes.iter().find(|(axis, _)| axis == name);
+        found.map(|&(_, size)| size)
+    }
+
+    /// Number of parts that an axis, or a part of one, splits a dimension into. 1 if the mesh does
+    /// not have it.
+    pub(crate) fn parts(&self, axis: &ShardyAxis) -> usize {
+        let whole = self.axis_size(&axis.name).unwrap_or(1);
+        axis.part.map_or(whole, |(_, size)| size)
+    }
+}
+
 /// An axis of a mesh, or a part of one: `"x"`, `"x":(2)4`.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ShardyAxis {

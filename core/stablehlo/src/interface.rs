@@ -1,0 +1,242 @@
+//! Interfaces of programs: the types and shardings of their inputs and outputs.
+
+mod hlo;
+mod shardy;
+
+use std::sync::Arc;
+
+use halite_core::{Error, ErrorKind, HloSharding, Program, Result, Signature, TensorType};
+
+use crate::{
+    Attribute, Attributes, Function, Module, RankedType, Type, ValueId, verify::check_devices,
+};
+
+/// Interface of a program: what a client must know to call it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Interface {
+    /// Name of the module; `main` if it has none.
+    pub name: Arc<str>,
+    /// Inputs of `main`.
+    pub inputs: Vec<InterfaceTensor>,
+    /// Outputs of `main`.
+    pub outputs: Vec<InterfaceTensor>,
+    /// Indices of inputs whose memory the program may reuse (`tf.aliasing_output`,
+    /// `jax.buffer_donor`), ascending.
+    pub donated: Vec<usize>,
+    /// Number of SPMD partitions.
+    pub partitions: usize,
+    /// Number of replicas.
+    pub replicas: usize,
+}
+
+/// An input or output of a program.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct InterfaceTensor {
+    /// Type of the whole tensor, over all partitions of a replica.
+    pub ty: TensorType,
+    /// Type of the shard of one partition.
+    pub shard: TensorType,
+    /// Shards of the partitions of a replica (`sdy.sharding`, `mhlo.sharding`). `None` if the
+    /// program leaves it open: the tensor is whole on every partition then.
+    pub sharding: Option<HloSharding>,
+}
+
+impl Interface {
+    /// Types of inputs and outputs on one device, and donated inputs.
+    pub fn signature(&self) -> Signature {
+        let shards = |tensors: &[InterfaceTensor]| {
+            tensors.iter().map(|tensor| tensor.shard.clone()).collect()
+        };
+        Signature {
+            inputs: shards(&self.inputs),
+            outputs: shards(&self.outputs),
+            donated: self.donated.clone(),
+        }
+    }
+
+    /// The program of this interface whose code, text or bytecode, was read.
+    pub fn program(&self, code: Arc<[u8]>) -> Program {
+        Program {
+            name: self.name.clone(),
+            code,
+            signature: self.signature(),
+            partitions: self.partitions,
+            replicas: self.replicas,
+            facts: None,
+        }
+    }
+}
+
+impl Module {
+    /// The interface of the program. Does not [`verify`](Self::verify) it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for an input or output that clients have no arrays for: a token,
+    /// a tuple, an element type such as `f8E4M3FN`; or for a sharding other than of shards over all
+    /// partitions. [`ErrorKind::InvalidArgument`] if a sharding does not fit its tensor, or an
+    /// input is aliased to an output that does not exist.
+    pub fn interface(&self) -> Result<Interface> {
+        check_devices(self)?;
+        let main = self.main()?;
+        let tensors = |what: &str, values: &[ValueId], attributes: &[Attributes]| {
+            let tensor = |(index, &value): (usize, &ValueId)| {
+                let attributes = attributes.get(index);
+                (self.interface_tensor(main, value, attributes))
+                    .map_err(|error| error.at(what, index))
+            };
+            values.iter().enumerate().map(tensor).collect::<Result<_>>()
+        };
+        let (inputs, outputs) = (&main.body.arguments, &main.body.results);
+        let name = if self.name.is_empty() {
+            &main.name
+        } else {
+            &self.name
+        };
+        Ok(Interface {
+            name: name.as_str().into(),
+            inputs: tensors("input", inputs, &main.input_attributes)?,
+            outputs: tensors("output", outputs, &main.output_attributes)?,
+            donated: donated(main)?,
+            partitions: self.partitions(),
+            replicas: self.replicas(),
+        })
+    }
+
+    fn interface_tensor(
+        &self,
+        main: &Function,
+        value: ValueId,
+        attributes: Option<&Attributes>,
+    ) -> Check<InterfaceTensor> {
+        let Some(ty) = main.types.get(value.0 as usize) else {
+            return Err(Fault::invalid(format!("value {} does not exist", value.0)));
+        };
+        let Some(tensor) = ty.as_tensor().and_then(|ty| ty.tensor_type()) else {
+            return Err(Fault::unsupported(format!(
+                "{ty} is not a type of arrays of a client; convert it inside of the program"
+            )));
+        };
+        (tensor.checked_bytes()).map_err(|error| Fault::invalid(error.message().to_owned()))?;
+        let sharding = match attributes {
+            Some(attributes) => self.sharding(attributes, ty)?,
+            None => None,
+        };
+        Ok(InterfaceTensor {
+            shard: match &sharding {
+                Some(sharding) => shard_type(&tensor, sharding)?,
+                None => tensor.clone(),
+            },
+            ty: tensor,
+            sharding,
+        })
+    }
+
+    /// The sharding that attributes give; Shardy's goes before GSPMD's, as in compilers.
+    fn sharding(&self, attributes: &Attributes, ty: &Type) -> Check<Option<HloSharding>> {
+        if let Some(Attribute::Sharding(sharding)) = attributes.get("sdy.sharding") {
+            return shardy::hlo_sharding(self, sharding, ty).map(Some);
+        }
+        match attributes.get("mhlo.sharding") {
+            Some(Attribute::Str(text)) => {
+                let rank = ty.as_tensor().map_or(0, RankedType::rank);
+                hlo::parse(text, rank, self.partitions())
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn shard_type(ty: &TensorType, sharding: &HloSharding) -> Check<TensorType> {
+    let parts = &sharding.parts;
+    if ty
+        .dims()
+        .iter()
+        .zip(parts)
+        .any(|(size, &parts)| !size.is_multiple_of(parts))
+    {
+        return Err(Fault::invalid(format!(
+            "{ty} is split into {parts:?} parts; each dimension must be a multiple of its parts"
+        )));
+    }
+    let dims = ty
+        .dims()
+        .iter()
+        .zip(parts)
+        .map(|(size, parts)| size / parts);
+    Ok(ty.with_dims(dims.collect::<Vec<_>>()))
+}
+
+/// Indices of donated inputs.
+fn donated(main: &Function) -> Result<Vec<usize>> {
+    let mut donated = Vec::new();
+    let mut aliased = vec![false; main.body.results.len()];
+    for (index, attributes) in main.input_attributes.iter().enumerate() {
+        let fault = |message| Fault::invalid(message).at("input", index);
+        match attributes.get("tf.aliasing_output") {
+            None => {}
+            Some(&Attribute::Int(output, _)) => {
+                let alias = usize::try_from(output).ok();
+                match alias.and_then(|output| aliased.get_mut(output)) {
+                    Some(alias) if !*alias => *alias = true,
+                    Some(_) => {
+                        return Err(fault(format!("output {output} reuses another input, too")));
+                    }
+                    None => {
+                        return Err(fault(format!(
+                            "`tf.aliasing_output` is {output}; it must be the index of an output, \
+                             below {}",
+                            main.body.results.len()
+                        )));
+                    }
+                }
+                donated.push(index);
+                continue;
+            }
+            Some(other) => {
+                return Err(fault(format!(
+                    "`tf.aliasing_output` is {other:?}; it must be an integer"
+                )));
+            }
+        }
+        match attributes.get("jax.buffer_donor") {
+            Some(Attribute::Bool(true) | Attribute::Unit | Attribute::Int(1, _)) => {
+                donated.push(index);
+            }
+            _ => {}
+        }
+    }
+    Ok(donated)
+}
+
+/// An error before its input or output is known.
+#[derive(Debug)]
+struct Fault {
+    kind: ErrorKind,
+    message: String,
+}
+
+type Check<T = ()> = std::result::Result<T, Fault>;
+
+impl Fault {
+    fn invalid(message: String) -> Self {
+        Fault {
+            kind: ErrorKind::InvalidArgument,
+            message,
+        }
+    }
+
+    fn unsupported(message: String) -> Self {
+        Fault {
+            kind: ErrorKind::Unsupported,
+            message,
+        }
+    }
+
+    fn at(self, what: &str, index: usize) -> Error {
+        Error::new(
+            self.kind,
+            "program",
+            format!("{what} {index} of `main`: {}", self.message),
+        )
+    }
+}

@@ -1,0 +1,170 @@
+//! Elementwise operations.
+
+use crate::{BinaryOp, ComparisonOrder, ElementClass, ElementType, RankedType, Type, UnaryOp};
+
+use super::typed::{
+    BITS, Check, FLOAT, INEXACT, INTEGER, NUMBER, Typed, check_class, check_same, ensure, tensor,
+};
+
+pub(super) fn unary(op: &Typed<'_>, unary: UnaryOp) -> Check<Vec<Type>> {
+    let [x] = op.tensors()?;
+    check_class(x.element, classes_of_unary(unary))?;
+    let element = match unary {
+        UnaryOp::Abs | UnaryOp::Imag | UnaryOp::Real => x.element.part().unwrap_or(x.element),
+        UnaryOp::IsFinite => ElementType::Bool,
+        _ => x.element,
+    };
+    Ok(vec![tensor(element, &*x.dims)])
+}
+
+fn classes_of_unary(op: UnaryOp) -> &'static [ElementClass] {
+    match op {
+        UnaryOp::Abs | UnaryOp::Sign => &[
+            ElementClass::Signed,
+            ElementClass::Float,
+            ElementClass::Complex,
+        ],
+        UnaryOp::Negate => NUMBER,
+        UnaryOp::Not => BITS,
+        UnaryOp::CountLeadingZeros | UnaryOp::Popcnt => INTEGER,
+        UnaryOp::Ceil
+        | UnaryOp::Floor
+        | UnaryOp::IsFinite
+        | UnaryOp::RoundNearestAfz
+        | UnaryOp::RoundNearestEven => FLOAT,
+        UnaryOp::Cbrt
+        | UnaryOp::Cosine
+        | UnaryOp::Exponential
+        | UnaryOp::ExponentialMinusOne
+        | UnaryOp::Imag
+        | UnaryOp::Log
+        | UnaryOp::LogPlusOne
+        | UnaryOp::Logistic
+        | UnaryOp::Real
+        | UnaryOp::Rsqrt
+        | UnaryOp::Sine
+        | UnaryOp::Sqrt
+        | UnaryOp::Tan
+        | UnaryOp::Tanh => INEXACT,
+    }
+}
+
+pub(super) fn binary(op: &Typed<'_>, binary: BinaryOp) -> Check<Vec<Type>> {
+    let [a, b] = op.tensors()?;
+    check_same(&[a, b])?;
+    let classes = match binary {
+        BinaryOp::Add | BinaryOp::Maximum | BinaryOp::Minimum | BinaryOp::Multiply => None,
+        BinaryOp::Divide | BinaryOp::Power | BinaryOp::Remainder | BinaryOp::Subtract => {
+            Some(NUMBER)
+        }
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => Some(BITS),
+        BinaryOp::ShiftLeft | BinaryOp::ShiftRightArithmetic | BinaryOp::ShiftRightLogical => {
+            Some(INTEGER)
+        }
+        BinaryOp::Atan2 => Some(INEXACT),
+        BinaryOp::Complex => return Ok(vec![tensor(complex_of(a.element)?, &*a.dims)]),
+    };
+    if let Some(classes) = classes {
+        check_class(a.element, classes)?;
+    }
+    Ok(vec![Type::Tensor(a.clone())])
+}
+
+/// The complex type with parts of type `part`.
+pub(super) fn complex_of(part: ElementType) -> Check<ElementType> {
+    match part {
+        ElementType::F32 => Ok(ElementType::C64),
+        ElementType::F64 => Ok(ElementType::C128),
+        other => Err(format!(
+            "the element type is {other}; it must be f32 or f64"
+        )),
+    }
+}
+
+pub(super) fn compare(op: &Typed<'_>, order: Option<ComparisonOrder>) -> Check<Vec<Type>> {
+    let [a, b] = op.tensors()?;
+    check_same(&[a, b])?;
+    let fits = match (order, a.element.class()) {
+        (None, _)
+        | (Some(ComparisonOrder::Float), ElementClass::Float | ElementClass::Complex)
+        | (Some(ComparisonOrder::TotalOrder), ElementClass::Float)
+        | (Some(ComparisonOrder::Signed), ElementClass::Signed)
+        | (Some(ComparisonOrder::Unsigned), ElementClass::Unsigned | ElementClass::Bool) => true,
+        (Some(_), _) => false,
+    };
+    ensure!(
+        fits,
+        "`compare_type` is {}, which elements of {} do not have",
+        order.map_or("", ComparisonOrder::name),
+        a.element
+    );
+    Ok(vec![tensor(ElementType::Bool, &*a.dims)])
+}
+
+pub(super) fn select(op: &Typed<'_>) -> Check<Vec<Type>> {
+    let [predicate, on_true, on_false] = op.tensors()?;
+    check_same(&[on_true, on_false])?;
+    ensure!(
+        predicate.element == ElementType::Bool,
+        "the predicate is {predicate}; its element type must be i1"
+    );
+    check_scalar_or_same_dims("the predicate", predicate, on_true)?;
+    Ok(vec![Type::Tensor(on_true.clone())])
+}
+
+pub(super) fn clamp(op: &Typed<'_>) -> Check<Vec<Type>> {
+    let [low, x, high] = op.tensors()?;
+    for (what, bound) in [("the lower bound", low), ("the upper bound", high)] {
+        ensure!(
+            bound.element == x.element,
+            "{what} is {bound} and the operand is {x}; they must have one element type"
+        );
+        check_scalar_or_same_dims(what, bound, x)?;
+    }
+    Ok(vec![Type::Tensor(x.clone())])
+}
+
+fn check_scalar_or_same_dims(what: &str, ty: &RankedType, of: &RankedType) -> Check {
+    ensure!(
+        ty.rank() == 0 || ty.dims == of.dims,
+        "{what} is {ty}; it must be a scalar or have the dimensions of {of}"
+    );
+    Ok(())
+}
+
+pub(super) fn convert(op: &Typed<'_>) -> Check<Vec<Type>> {
+    let [x] = op.tensors()?;
+    let [y] = op.declared()?;
+    Ok(vec![tensor(y.element, &*x.dims)])
+}
+
+pub(super) fn bitcast_convert(op: &Typed<'_>) -> Check<Vec<Type>> {
+    let [x] = op.tensors()?;
+    let [y] = op.declared()?;
+    let is_complex = |ty: &RankedType| ty.element.class() == ElementClass::Complex;
+    ensure!(
+        is_complex(x) == is_complex(y),
+        "it is from {x} to {y}; both or none must be complex"
+    );
+    let (from, to) = (x.element.bits(), y.element.bits());
+    let fits = if from > to {
+        from.is_multiple_of(to) && y.dims.strip_prefix(&*x.dims) == Some(&[from / to])
+    } else if from < to {
+        to.is_multiple_of(from) && x.dims.strip_prefix(&*y.dims) == Some(&[to / from])
+    } else {
+        x.dims == y.dims
+    };
+    ensure!(
+        fits,
+        "it is from {x} to {y}; the last dimension of the type with narrower elements must be the \
+         ratio of their widths, {from} and {to} bits, and the other dimensions the same"
+    );
+    Ok(vec![Type::Tensor(y.clone())])
+}
+
+pub(super) fn reduce_precision(op: &Typed<'_>, exponent: u32) -> Check<Vec<Type>> {
+    let [x] = op.tensors()?;
+    check_class(x.element, FLOAT)?;
+    ensure!(exponent >= 1, "`exponent_bits` is 0; it must be at least 1");
+    Ok(vec![Type::Tensor(x.clone())])
+}

@@ -1,0 +1,148 @@
+//! Arithmetic of windows and padding, in which no number overflows.
+
+use super::typed::{Check, ensure};
+
+/// Bound of all sizes, so that executors may add a few of them in 64 bits.
+const MAX_SIZE: i128 = 1 << 60;
+
+fn bounded(what: &str, number: i128) -> Check<i128> {
+    ensure!(
+        number.abs() <= MAX_SIZE,
+        "{what} is {number}; its magnitude must not exceed 2^60"
+    );
+    Ok(number)
+}
+
+/// Number of elements from the first to the last of `count`, `step` apart.
+fn span(what: &str, count: usize, step: usize) -> Check<i128> {
+    // Both fit 64 bits, and their product 127: the counts are those of types, below 2^63.
+    let span = match i128::try_from(count) {
+        Ok(0) => Some(0),
+        Ok(count) => (count - 1)
+            .checked_mul(step as i128)
+            .and_then(|span| span.checked_add(1)),
+        Err(_) => None,
+    };
+    bounded(what, span.unwrap_or(i128::MAX))
+}
+
+/// Size of a dimension of `size` elements that are `step` apart, padded on both sides.
+pub(super) fn padded(size: usize, step: usize, padding: (i64, i64)) -> Check<i128> {
+    let low = bounded("the padding", padding.0.into())?;
+    let high = bounded("the padding", padding.1.into())?;
+    bounded(
+        "the padded size",
+        span("the dilated size", size, step)? + low + high,
+    )
+}
+
+/// One dimension of windows over a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// Size of the tensor.
+    pub(super) size: usize,
+    pub(super) base_dilation: usize,
+    pub(super) padding: (i64, i64),
+    pub(super) window: usize,
+    pub(super) window_dilation: usize,
+    pub(super) stride: usize,
+}
+
+impl Window {
+    /// Number of positions of the window. The stride and the dilations must not be 0.
+    pub(super) fn positions(self) -> Check<usize> {
+        let padded = padded(self.size, self.base_dilation, self.padding)?;
+        let window = span("the dilated window", self.window, self.window_dilation)?;
+        if padded <= 0 || window > padded {
+            return Ok(0);
+        }
+        let positions = (padded - window) / self.stride as i128 + 1;
+        usize::try_from(positions).map_err(|_| format!("the window has {positions} positions"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_follow_the_specification() {
+        let window = Window {
+            size: 5,
+            base_dilation: 1,
+            padding: (0, 0),
+            window: 3,
+            window_dilation: 1,
+            stride: 1,
+        };
+        let positions = |window: Window| window.positions().unwrap();
+        assert_eq!(positions(window), 3);
+        assert_eq!(
+            positions(Window {
+                stride: 2,
+                ..window
+            }),
+            2
+        );
+        assert_eq!(
+            positions(Window {
+                padding: (1, 1),
+                ..window
+            }),
+            5
+        );
+        assert_eq!(
+            positions(Window {
+                padding: (-3, 0),
+                ..window
+            }),
+            0
+        );
+        assert_eq!(
+            positions(Window {
+                padding: (-9, 0),
+                ..window
+            }),
+            0
+        );
+        assert_eq!(
+            positions(Window {
+                base_dilation: 2,
+                ..window
+            }),
+            7
+        );
+        assert_eq!(
+            positions(Window {
+                window_dilation: 2,
+                ..window
+            }),
+            1
+        );
+        assert_eq!(positions(Window { size: 0, ..window }), 0);
+        assert_eq!(
+            positions(Window {
+                size: 0,
+                padding: (2, 2),
+                ..window
+            }),
+            2
+        );
+    }
+
+    #[test]
+    fn huge_windows_are_errors() {
+        let huge = usize::MAX;
+        let window = Window {
+            size: huge,
+            base_dilation: huge,
+            padding: (i64::MIN, i64::MAX),
+            window: huge,
+            window_dilation: huge,
+            stride: 1,
+        };
+        assert!(window.positions().is_err());
+        assert!(padded(1, 1, (i64::MIN, 0)).is_err());
+        assert!(padded(2, huge, (0, 0)).is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! Interfaces: types, shards and donated inputs.
+
+use expect_test::{Expect, expect};
+use halite_core::{DType, ErrorKind, HloSharding, TensorType};
+use halite_stablehlo::{Attribute, BinaryOp, ElementType, Module, OpKind, ShardyMesh};
+
+use crate::{
+    program::{Edit, on, program, wrapped},
+    valid,
+};
+
+/// An addition of tensors of 8 by 6 elements.
+fn addition() -> Module {
+    program(OpKind::Binary(BinaryOp::Add), "8x6xf32 8x6xf32", "8x6xf32")
+}
+
+/// The addition on 8 partitions, with this `mhlo.sharding` of its first input.
+fn gspmd(text: &str) -> Module {
+    let mut module = on(addition(), 8, 1);
+    module.main_mut().input_attributes[0].push("mhlo.sharding", Attribute::Str(text.into()));
+    module
+}
+
+/// The addition on a mesh of `x` 4 and `y` 2, with this sharding of its first input.
+fn shardy(dims: &[&str]) -> Module {
+    let mut module = valid::with_mesh(addition());
+    let sharding = Attribute::Sharding(valid::sharding(dims));
+    module.main_mut().input_attributes[0].push("sdy.sharding", sharding);
+    module
+}
+
+fn first_sharding(module: &Module) -> Option<HloSharding> {
+    module.interface().unwrap().inputs.swap_remove(0).sharding
+}
+
+#[track_caller]
+fn check_sharding(module: &Module, expected: Expect) {
+    let sharding = first_sharding(module).expect("a sharding");
+    expected.assert_eq(&sharding.to_string());
+}
+
+#[track_caller]
+fn refused(module: &Module, kind: ErrorKind, expected: Expect) {
+    let error = module.interface().expect_err("the interface is refused");
+    assert_eq!(error.kind(), kind);
+    expected.assert_eq(&wrapped(&error.to_string()));
+}
+
+#[test]
+fn interface_has_the_types_of_main() {
+    let interface = addition().interface().unwrap();
+    let ty = TensorType::new(DType::F32, [8, 6]);
+    assert_eq!(&*interface.name, "test");
+    assert_eq!((interface.partitions, interface.replicas), (1, 1));
+    let signature = interface.signature();
+    assert_eq!(signature.inputs, [ty.clone(), ty.clone()]);
+    assert_eq!(signature.outputs, [ty]);
+    assert_eq!(signature.donated, [0usize; 0]);
+    assert_eq!(interface.inputs[0].sharding, None);
+    let program = interface.program(b"code"[..].into());
+    assert_eq!(program.signature, signature);
+    assert_eq!(program.devices(), 1);
+}
+
+#[test]
+fn types_without_arrays_are_refused() {
+    refused(
+        &program(OpKind::Convert, "2xf8E4M3FN", "2xf32"),
+        ErrorKind::Unsupported,
+        expect![],
+    );
+    refused(&valid::tuple(), ErrorKind::Unsupported, expect![]);
+}
+
+#[test]
+fn donated_inputs_are_listed() {
+    let donor = |name: &str, value: Attribute| {
+        let mut module = addition();
+        module.main_mut().input_attributes[1].push(name, value);
+        module
+    };
+    let index = |output| Attribute::Int(output, ElementType::S32);
+    let donated = |module: Module| module.interface().unwrap().donated;
+    assert_eq!(donated(donor("tf.aliasing_output", index(0))), [1]);
+    assert_eq!(
+        donated(donor("jax.buffer_donor", Attribute::Bool(true))),
+        [1]
+    );
+    assert_eq!(
+        donated(donor("jax.buffer_donor", Attribute::Bool(false))),
+        [0usize; 0]
+    );
+    refused(
+        &donor("tf.aliasing_output", index(1)),
+        ErrorKind::InvalidArgument,
+        expect![],
+    );
+    refused(
+        &donor("tf.aliasing_output", Attribute::Unit),
+        ErrorKind::InvalidArgument,
+        expect![],
+    );
+    let mut twice = donor("tf.aliasing_output", index(0));
+    twice.main_mut().input_attributes[0].push("tf.aliasing_output", index(0));
+    refused(&twice, ErrorKind::InvalidArgument, expect![]);
+}
+
+#[test]
+fn shardy_axes_split_dimensions() {
+    check_sharding(&shardy(&["x", "y"]), expect![]);
+    check_sharding(&shardy(&["y", ""]), expect![]);
+    check_sharding(&shardy(&["", ""]), expect![]);
+    let shard = &shardy(&["x", "y"]).interface().unwrap().inputs[0].shard;
+    assert_eq!(shard.dims(), [2, 3]);
+}
+
+#[test]
+fn parts_of_axes_split_dimensions() {
+    let part = |part| {
+        let mut module = valid::with_mesh(addition());
+        let mut sharding = valid::sharding(&["x", ""]);
+        sharding.dims[0].axes[0].part = Some(part);
+        let attribute = Attribute::Sharding(sharding);
+        module.main_mut().input_attributes[0].push("sdy.sharding", attribute);
+        module
+    };
+    check_sharding(&part((1, 2)), expect![]);
+    check_sharding(&part((2, 2)), expect![]);
+}
+
+#[test]
+fn meshes_place_partitions() {
+    let mut module = shardy(&["x", ""]);
+    module.meshes[0].devices = vec![7, 6, 5, 4, 3, 2, 1, 0];
+    check_sharding(&module, expect![]);
+    let mut small = shardy(&["y", ""]);
+    small.meshes[0].axes.remove(0);
+    refused(&small, ErrorKind::Unsupported, expect![]);
+    let mut placed = shardy(&["", ""]);
+    placed.meshes[0] = ShardyMesh {
+        name: "mesh".into(),
+        axes: Vec::new(),
+        devices: vec![3],
+    };
+    refused(&placed, ErrorKind::Unsupported, expect![]);
+}
+
+#[test]
+fn uneven_shards_are_refused() {
+    refused(&shardy(&["", "x"]), ErrorKind::InvalidArgument, expect![]);
+    refused(
+        &gspmd("{devices=[1,8]<=[8]}"),
+        ErrorKind::InvalidArgument,
+        expect![],
+    );
+}
+
+#[test]
+fn gspmd_shardings_are_read() {
+    check_sharding(&gspmd("{devices=[4,2]<=[8]}"), expect![]);
+    check_sharding(
+        &gspmd("{devices=[2,2,2]<=[2,4]T(1,0) last_tile_dim_replicate}"),
+        expect![],
+    );
+    check_sharding(&gspmd("{devices=[8,1]7,6,5,4,3,2,1,0}"), expect![]);
+    check_sharding(
+        &gspmd("{devices=[4,1,2]<=[8] last_tile_dims={replicated}}"),
+        expect![],
+    );
+    check_sharding(&gspmd("{replicated}"), expect![]);
+    assert_eq!(first_sharding(&gspmd("{unknown}")), None);
+}
+
+#[test]
+fn other_gspmd_shardings_are_refused() {
+    refused(&gspmd("{manual}"), ErrorKind::Unsupported, expect![]);
+    refused(
+        &gspmd("{maximal device=3}"),
+        ErrorKind::Unsupported,
+        expect![],
+    );
+    refused(
+        &gspmd("{devices=[4]<=[8]}"),
+        ErrorKind::InvalidArgument,
+        expect![],
+    );
+    for text in [
+        "",
+        "{",
+        "{}",
+        "replicated",
+        "{devices=[8,1]<=[4]}",
+        "{devices=[8,1]0,1,2,3,4,5,6,6}",
+        "{devices=[8,1]<=[2,4]T(0,2)}",
+        "{devices=[8,1]<=[8]T(}",
+        "{devices=[0,1]}",
+        "{devices=[99999999999999999999,1]<=[8]}",
+        "{devices=[9223372036854775807,9223372036854775807]<=[8]}",
+        "{devices=[8,1,1]<=[8] last_tile_dims={manual}}",
+    ] {
+        let error = gspmd(text).interface().expect_err(text);
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+    }
+}
+
+#[test]
+fn partitions_are_bounded() {
+    let huge = on(addition(), i64::MAX, 1);
+    refused(&huge, ErrorKind::InvalidArgument, expect![]);
+}
