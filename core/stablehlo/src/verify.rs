@@ -1,8 +1,8 @@
 //! Checks of programs: the constraints of the specification that executors rely on.
 //!
-//! [`infer`](infer::infer) computes the types of an operation's results from its operands, attributes and
-//! regions, and so checks those; [`Walk`] checks definitions and uses of values, and compares the
-//! computed types with the declared ones. `calls` checks what functions call.
+//! [`infer`](infer::infer) computes the types of an operation's results from its operands,
+//! attributes and regions, and so checks those; [`Walk`] checks definitions and uses of values, and
+//! compares the computed types with the declared ones. `calls` checks what functions call.
 
 mod calls;
 mod collective;
@@ -50,15 +50,16 @@ impl Module {
     /// clamps or skips what operands determine: start indices, the index of `case`.
     ///
     /// Where the specification leaves freedom, these rules hold:
-    /// - `dot_general` and `convolution` may have operands and a result of different element types
-    ///   of one class (`bf16` and `f32`), as JAX emits them.
+    /// - The operands and the result of `dot_general` and of `convolution` may have different
+    ///   element types, as JAX emits them (`i32` times `f32`); the result's can hold the operands'.
     /// - The element types of a reduction's operands, initial values and region are the same.
     /// - `gather` takes no elements from an empty operand.
-    /// - Operands and results of `custom_call` have any types: whoever knows the target checks them.
+    /// - Operands and results of `custom_call` have any types: an executor that knows the target
+    ///   checks them.
     ///
     /// # Errors
-    /// [`InvalidArgument`](halite_core::ErrorKind::InvalidArgument) with the operation, its position
-    /// in the program and the user's source line.
+    /// [`InvalidArgument`](halite_core::ErrorKind::InvalidArgument) with the operation, its
+    /// position in the program and the user's source line.
     pub fn verify(&self) -> Result<()> {
         self.main()?;
         check_devices(self)?;

@@ -1,6 +1,9 @@
 //! Matrix multiplication and convolution.
 
-use crate::{ConvolutionAttributes, ConvolutionDims, DotAttributes, ElementType, RankedType, Type};
+use crate::{
+    ConvolutionAttributes, ConvolutionDims, DotAttributes, ElementClass, ElementType, RankedType,
+    Type,
+};
 
 use super::{
     list::{List, check_all_dims, check_count, list, without},
@@ -8,12 +11,19 @@ use super::{
     window::Window,
 };
 
-/// The element type of the result, which need not be that of the operands.
+/// The element type of the result. It need not be that of the operands, but must hold their
+/// elements: JAX emits products of `bf16` as `f32`, and of an `f32` and an `i32` matrix as `f32`.
 fn element(op: &Typed<'_>, left: &RankedType, right: &RankedType) -> Check<ElementType> {
     let [y] = op.declared()?;
+    let order = |ty: &RankedType| match ty.element.class() {
+        ElementClass::Bool => 0,
+        ElementClass::Signed | ElementClass::Unsigned => 1,
+        ElementClass::Float => 2,
+        ElementClass::Complex => 3,
+    };
     ensure!(
-        left.element.class() == right.element.class() && left.element.class() == y.element.class(),
-        "the element types are {} and {}, and {} of the result; they must be of one class",
+        order(left).max(order(right)) <= order(y),
+        "the element types are {} and {}, and {} of the result, which cannot hold them",
         left.element,
         right.element,
         y.element
@@ -93,15 +103,15 @@ fn check_lists(conv: &ConvolutionAttributes, rank: usize) -> Check {
     let spatial = rank - 2;
     for (of, dims) in [
         (
-            ["input_spatial_dimensions", "the dimensions of the input"],
+            ["input_spatial_dimensions", "input_dimensions"],
             &conv.input,
         ),
         (
-            ["kernel_spatial_dimensions", "the dimensions of the kernel"],
+            ["kernel_spatial_dimensions", "kernel_dimensions"],
             &conv.kernel,
         ),
         (
-            ["output_spatial_dimensions", "the dimensions of the output"],
+            ["output_spatial_dimensions", "output_dimensions"],
             &conv.output,
         ),
     ] {

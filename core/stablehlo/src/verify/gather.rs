@@ -3,7 +3,7 @@
 use crate::{GatherAttributes, RankedType, ScatterAttributes, Type};
 
 use super::{
-    list::{List, check_all_dims, check_count, list, without},
+    list::{List, check_all_dims, list, without},
     reduce::check_reducer,
     typed::{Check, INTEGER, Typed, check_class, ensure, tensor},
 };
@@ -188,11 +188,11 @@ pub(super) fn scatter(op: &Typed<'_>, attributes: &ScatterAttributes) -> Check<V
 /// Checks the dimensions of the updates: those of the batch, and of windows within the operand.
 fn check_updates(indexing: &Indexing<'_>, batch: &[usize], update: &RankedType) -> Check {
     let window = indexing.window;
-    check_count(
-        "the dimensions of the update",
-        update.rank(),
-        batch.len() + window.items.len(),
-    )?;
+    let rank = batch.len() + window.items.len();
+    ensure!(
+        update.rank() == rank,
+        "the update is {update}; it must have {rank} dimensions"
+    );
     window.check_dims(update.rank())?;
     let sizes: Vec<usize> = window.items.iter().map(|&dim| update.dims[dim]).collect();
     let whole = indexing.window_sizes(&indexing.operand.dims);

@@ -113,11 +113,6 @@ impl<'a> Typed<'a> {
         self.op.regions.len()
     }
 
-    /// Types that a region takes.
-    pub(super) fn region_arguments(&self, region: usize) -> Vec<&'a Type> {
-        self.types(&self.op.regions[region].arguments)
-    }
-
     /// Types that a region returns.
     pub(super) fn region_results(&self, region: usize) -> Vec<&'a Type> {
         self.types(&self.op.regions[region].results)
@@ -125,7 +120,7 @@ impl<'a> Typed<'a> {
 
     /// Checks the types that a region takes and returns.
     pub(super) fn check_region(&self, region: usize, takes: &[Type], returns: &[Type]) -> Check {
-        let arguments = self.region_arguments(region);
+        let arguments = self.types(&self.op.regions[region].arguments);
         check_types(&format!("region {region}: argument"), &arguments, takes)?;
         let results = self.region_results(region);
         check_types(&format!("region {region}: result"), &results, returns)

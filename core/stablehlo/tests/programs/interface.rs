@@ -67,9 +67,17 @@ fn types_without_arrays_are_refused() {
     refused(
         &program(OpKind::Convert, "2xf8E4M3FN", "2xf32"),
         ErrorKind::Unsupported,
-        expect![],
+        expect![[r#"
+            program: input 0 of `main`: tensor<2xf8E4M3FN> is not a type of arrays of a
+            client; convert it inside of the program"#]],
     );
-    refused(&valid::tuple(), ErrorKind::Unsupported, expect![]);
+    refused(
+        &valid::tuple(),
+        ErrorKind::Unsupported,
+        expect![[r#"
+        program: input 1 of `main`: !stablehlo.token is not a type of arrays of a
+        client; convert it inside of the program"#]],
+    );
 }
 
 #[test]
@@ -93,23 +101,38 @@ fn donated_inputs_are_listed() {
     refused(
         &donor("tf.aliasing_output", index(1)),
         ErrorKind::InvalidArgument,
-        expect![],
+        expect![[r#"
+            program: input 1 of `main`: `tf.aliasing_output` is 1; it must be the index of
+            an output, below 1"#]],
     );
     refused(
         &donor("tf.aliasing_output", Attribute::Unit),
         ErrorKind::InvalidArgument,
-        expect![],
+        expect!["program: input 1 of `main`: `tf.aliasing_output` is Unit; it must be an integer"],
     );
     let mut twice = donor("tf.aliasing_output", index(0));
     twice.main_mut().input_attributes[0].push("tf.aliasing_output", index(0));
-    refused(&twice, ErrorKind::InvalidArgument, expect![]);
+    refused(
+        &twice,
+        ErrorKind::InvalidArgument,
+        expect!["program: input 1 of `main`: output 0 reuses another input, too"],
+    );
 }
 
 #[test]
 fn shardy_axes_split_dimensions() {
-    check_sharding(&shardy(&["x", "y"]), expect![]);
-    check_sharding(&shardy(&["y", ""]), expect![]);
-    check_sharding(&shardy(&["", ""]), expect![]);
+    check_sharding(
+        &shardy(&["x", "y"]),
+        expect!["in [4, 2] parts, by device [0, 1, 2, 3, 4, 5, 6, 7]"],
+    );
+    check_sharding(
+        &shardy(&["y", ""]),
+        expect!["in [2, 1] parts, by device [0, 1, 0, 1, 0, 1, 0, 1]"],
+    );
+    check_sharding(
+        &shardy(&["", ""]),
+        expect!["in [1, 1] parts, by device [0, 0, 0, 0, 0, 0, 0, 0]"],
+    );
     let shard = &shardy(&["x", "y"]).interface().unwrap().inputs[0].shard;
     assert_eq!(shard.dims(), [2, 3]);
 }
@@ -124,65 +147,113 @@ fn parts_of_axes_split_dimensions() {
         module.main_mut().input_attributes[0].push("sdy.sharding", attribute);
         module
     };
-    check_sharding(&part((1, 2)), expect![]);
-    check_sharding(&part((2, 2)), expect![]);
+    check_sharding(
+        &part((1, 2)),
+        expect!["in [2, 1] parts, by device [0, 0, 0, 0, 1, 1, 1, 1]"],
+    );
+    check_sharding(
+        &part((2, 2)),
+        expect!["in [2, 1] parts, by device [0, 0, 1, 1, 0, 0, 1, 1]"],
+    );
 }
 
 #[test]
 fn meshes_place_partitions() {
     let mut module = shardy(&["x", ""]);
     module.meshes[0].devices = vec![7, 6, 5, 4, 3, 2, 1, 0];
-    check_sharding(&module, expect![]);
+    check_sharding(
+        &module,
+        expect!["in [4, 1] parts, by device [3, 3, 2, 2, 1, 1, 0, 0]"],
+    );
     let mut small = shardy(&["y", ""]);
     small.meshes[0].axes.remove(0);
-    refused(&small, ErrorKind::Unsupported, expect![]);
+    refused(
+        &small,
+        ErrorKind::Unsupported,
+        expect![[r#"
+        program: input 0 of `main`: mesh `mesh` has 2 devices; it must have all 8
+        partitions"#]],
+    );
     let mut placed = shardy(&["", ""]);
     placed.meshes[0] = ShardyMesh {
         name: "mesh".into(),
         axes: Vec::new(),
         devices: vec![3],
     };
-    refused(&placed, ErrorKind::Unsupported, expect![]);
+    refused(
+        &placed,
+        ErrorKind::Unsupported,
+        expect![[r#"
+        program: input 0 of `main`: mesh `mesh` has one device; it must have all 8
+        partitions"#]],
+    );
 }
 
 #[test]
 fn uneven_shards_are_refused() {
-    refused(&shardy(&["", "x"]), ErrorKind::InvalidArgument, expect![]);
+    refused(
+        &shardy(&["", "x"]),
+        ErrorKind::InvalidArgument,
+        expect![[r#"
+        program: input 0 of `main`: f32[8, 6] is split into [1, 4] parts; each
+        dimension must be a multiple of its parts"#]],
+    );
     refused(
         &gspmd("{devices=[1,8]<=[8]}"),
         ErrorKind::InvalidArgument,
-        expect![],
+        expect![[r#"
+            program: input 0 of `main`: f32[8, 6] is split into [1, 8] parts; each
+            dimension must be a multiple of its parts"#]],
     );
 }
 
 #[test]
 fn gspmd_shardings_are_read() {
-    check_sharding(&gspmd("{devices=[4,2]<=[8]}"), expect![]);
+    check_sharding(
+        &gspmd("{devices=[4,2]<=[8]}"),
+        expect!["in [4, 2] parts, by device [0, 1, 2, 3, 4, 5, 6, 7]"],
+    );
     check_sharding(
         &gspmd("{devices=[2,2,2]<=[2,4]T(1,0) last_tile_dim_replicate}"),
-        expect![],
+        expect!["in [2, 2] parts, by device [0, 1, 2, 3, 0, 1, 2, 3]"],
     );
-    check_sharding(&gspmd("{devices=[8,1]7,6,5,4,3,2,1,0}"), expect![]);
+    check_sharding(
+        &gspmd("{devices=[8,1]7,6,5,4,3,2,1,0}"),
+        expect!["in [8, 1] parts, by device [7, 6, 5, 4, 3, 2, 1, 0]"],
+    );
     check_sharding(
         &gspmd("{devices=[4,1,2]<=[8] last_tile_dims={replicated}}"),
-        expect![],
+        expect!["in [4, 1] parts, by device [0, 0, 1, 1, 2, 2, 3, 3]"],
     );
-    check_sharding(&gspmd("{replicated}"), expect![]);
+    check_sharding(
+        &gspmd("{replicated}"),
+        expect!["in [1, 1] parts, by device [0, 0, 0, 0, 0, 0, 0, 0]"],
+    );
     assert_eq!(first_sharding(&gspmd("{unknown}")), None);
 }
 
 #[test]
 fn other_gspmd_shardings_are_refused() {
-    refused(&gspmd("{manual}"), ErrorKind::Unsupported, expect![]);
+    refused(
+        &gspmd("{manual}"),
+        ErrorKind::Unsupported,
+        expect![[r#"
+        program: input 0 of `main`: `mhlo.sharding` is `{manual}`; inputs and outputs
+        must be split over all partitions"#]],
+    );
     refused(
         &gspmd("{maximal device=3}"),
         ErrorKind::Unsupported,
-        expect![],
+        expect![[r#"
+            program: input 0 of `main`: `mhlo.sharding` is `{maximal device=3}`; inputs and
+            outputs must be split over all partitions"#]],
     );
     refused(
         &gspmd("{devices=[4]<=[8]}"),
         ErrorKind::InvalidArgument,
-        expect![],
+        expect![[r#"
+            program: input 0 of `main`: `mhlo.sharding` is `{devices=[4]<=[8]}`; it must be
+            such as `{devices=[2,1]<=[2]}`, for 2 dimensions and 8 partitions"#]],
     );
     for text in [
         "",
@@ -206,5 +277,11 @@ fn other_gspmd_shardings_are_refused() {
 #[test]
 fn partitions_are_bounded() {
     let huge = on(addition(), i64::MAX, 1);
-    refused(&huge, ErrorKind::InvalidArgument, expect![]);
+    refused(
+        &huge,
+        ErrorKind::InvalidArgument,
+        expect![[r#"
+        program: it has 9223372036854775807 partitions in each of 1 replicas; their
+        product must not exceed 1048576"#]],
+    );
 }

@@ -268,7 +268,9 @@ pub(crate) fn wrapped(text: &str) -> String {
     lines
 }
 
-/// Edits an attribute of the last operation: `attribute!(module, Slice { strides } => strides[0] = 2)`.
+/// Edits an attribute of the last operation.
+///
+/// `attribute!(module, OpKind::Slice { strides, .. } => strides[0] = 2)`
 macro_rules! attribute {
     ($module:expr, $kind:pat => $edit:expr) => {
         $crate::program::Edit::edit($module, |op| match &mut op.kind {

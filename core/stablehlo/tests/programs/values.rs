@@ -22,43 +22,54 @@ fn unknown_positions_are_left_out() {
         op.position = Position::Unknown;
         op.location = None;
     });
-    refused(program, expect![]);
+    refused(
+        program,
+        expect![[r#"
+        stablehlo.add: operands are tensor<2x3xf32> and tensor<2x4xf32>; they must have
+        one type"#]],
+    );
 }
 
 #[test]
 fn main_must_exist() {
     refused(
         module(vec![Builder::new("start", "").finish(vec![])]),
-        expect![],
+        expect!["it has no function `main`; name the function that runs so"],
     );
 }
 
 #[test]
 fn function_names_are_unique() {
     let function = || Builder::new("main", "").finish(vec![]);
-    refused(module(vec![function(), function()]), expect![]);
+    refused(
+        module(vec![function(), function()]),
+        expect!["function `main`: two functions have this name"],
+    );
 }
 
 #[test]
 fn values_must_exist() {
     refused(
         valid::add().edit(|op| op.operands[1] = ValueId(9)),
-        expect![],
+        expect!["value 9 does not exist; the function has 3 values"],
     );
     refused(
         valid::add().edit(|op| op.results[0] = ValueId(u32::MAX)),
-        expect![],
+        expect!["value 4294967295 does not exist; the function has 3 values"],
     );
     let mut program = valid::add();
     program.main_mut().body.results[0] = ValueId(7);
-    refused(program, expect![]);
+    refused(
+        program,
+        expect!["function `main`: value 7 does not exist; the function has 3 values"],
+    );
 }
 
 #[test]
 fn values_are_defined_before_use() {
     refused(
         valid::add().edit(|op| op.operands[0] = op.results[0]),
-        expect![],
+        expect!["value 2 is used before its definition"],
     );
 }
 
@@ -66,7 +77,7 @@ fn values_are_defined_before_use() {
 fn values_are_defined_once() {
     refused(
         valid::add().edit(|op| op.results[0] = op.operands[0]),
-        expect![],
+        expect!["value 0 is defined twice"],
     );
 }
 
@@ -74,19 +85,31 @@ fn values_are_defined_once() {
 fn values_of_regions_stay_inside() {
     let mut program = valid::reduce();
     program.main_mut().body.results = vec![ValueId(2)];
-    refused(program, expect![]);
+    refused(
+        program,
+        expect!["function `main`: value 2 is used outside of the region that defines it"],
+    );
 }
 
 #[test]
 fn calls_must_fit() {
-    refused(valid::call().operand(0, "3xf32"), expect![]);
-    refused(valid::call().result(0, "3xf32"), expect![]);
+    refused(
+        valid::call().operand(0, "3xf32"),
+        expect!["operand 0 is tensor<3xf32>; it must be tensor<2xf32>"],
+    );
+    refused(
+        valid::call().result(0, "3xf32"),
+        expect!["result 0 is tensor<3xf32>; it must be tensor<2xf32>"],
+    );
     let unknown = |op: &mut halite_stablehlo::Operation| {
         op.kind = OpKind::Call {
             function: "h".into(),
         };
     };
-    refused(valid::call().edit(unknown), expect![]);
+    refused(
+        valid::call().edit(unknown),
+        expect!["the module has no function `h`"],
+    );
 }
 
 #[test]
@@ -95,7 +118,12 @@ fn recursion_is_refused() {
     program.functions[1].body.operations[0].kind = OpKind::Call {
         function: "main".into(),
     };
-    refused(program, expect![]);
+    refused(
+        program,
+        expect![[r#"
+        the function calls itself, directly or through others; calls must not be
+        recursive"#]],
+    );
 }
 
 /// `main` calls a chain of functions, each inside of `regions` conditionals.
@@ -134,15 +162,27 @@ fn calls(builder: &mut Builder, calls_next: bool, next: usize, regions: usize) -
 #[test]
 fn nesting_is_bounded() {
     chain(1, Module::MAX_NESTING).verify().unwrap();
-    refused(chain(1, Module::MAX_NESTING + 1), expect![]);
+    refused(
+        chain(1, Module::MAX_NESTING + 1),
+        expect!["regions and calls are nested more than 256 deep"],
+    );
     chain(Module::MAX_NESTING + 1, 0).verify().unwrap();
-    refused(chain(Module::MAX_NESTING + 2, 0), expect![]);
-    refused(chain(60, 4), expect![]);
+    refused(
+        chain(Module::MAX_NESTING + 2, 0),
+        expect!["regions and calls are nested more than 256 deep"],
+    );
+    refused(
+        chain(60, 4),
+        expect!["regions and calls are nested more than 256 deep"],
+    );
 }
 
 #[test]
 fn long_chains_of_calls_do_not_overflow_the_stack() {
-    refused(chain(100_000, 0), expect![]);
+    refused(
+        chain(100_000, 0),
+        expect!["regions and calls are nested more than 256 deep"],
+    );
 }
 
 #[test]
@@ -154,21 +194,34 @@ fn sizes_must_fit_the_address_space() {
             &format!("{huge} {huge}"),
             &huge,
         ),
-        expect![],
+        expect![[r#"
+            function `main`: tensor<0x1099511627776x1099511627776xf32> is larger than this
+            machine's address space"#]],
     );
 }
 
 #[test]
 fn process_counts_must_fit() {
-    refused(on(valid::add(), 0, 1), expect![]);
-    refused(on(valid::add(), 1 << 20, 1 << 20), expect![]);
+    refused(
+        on(valid::add(), 0, 1),
+        expect!["`mhlo.num_partitions` is Int(0, S32); it must be an integer from 1"],
+    );
+    refused(
+        on(valid::add(), 1 << 20, 1 << 20),
+        expect![[r#"
+        it has 1048576 partitions in each of 1048576 replicas; their product must not
+        exceed 1048576"#]],
+    );
 }
 
 #[test]
 fn ranks_are_bounded() {
     let dims = "1x".repeat(Module::MAX_RANK + 1);
     let huge = format!("{dims}f32");
-    refused(program(OpKind::Reshape, &huge, "1xf32"), expect![]);
+    refused(
+        program(OpKind::Reshape, &huge, "1xf32"),
+        expect!["function `main`: a tensor type has 65 dimensions; it must have at most 64"],
+    );
 }
 
 #[test]
@@ -178,5 +231,8 @@ fn tuples_are_not_nested_deeply() {
         halite_stablehlo::Type::Tuple(vec![inner])
     });
     program.main_mut().types[0] = nested;
-    refused(program, expect![]);
+    refused(
+        program,
+        expect!["function `main`: a tuple type is nested more than 16 deep"],
+    );
 }

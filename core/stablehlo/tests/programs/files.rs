@@ -1,0 +1,48 @@
+//! Programs of a directory, by hand: what JAX emitted, or StableHLO's test data.
+
+use std::{collections::BTreeMap, env, fs, path::Path};
+
+use halite_stablehlo::Module;
+
+/// Prints how many programs verify, and the errors of the others. Files that the reader refuses are
+/// left out.
+///
+/// `HALITE_PROGRAMS=DIR cargo test -p halite-stablehlo --test programs -- --ignored --nocapture`
+#[test]
+#[ignore = "reads the files `*.mlir` in HALITE_PROGRAMS"]
+fn programs_of_a_directory() {
+    let directory = env::var("HALITE_PROGRAMS").expect("HALITE_PROGRAMS is set");
+    let (mut read, mut valid, mut callable) = (0, 0, 0);
+    let mut errors = BTreeMap::<String, Vec<String>>::new();
+    visit(Path::new(&directory), &mut |path, text| {
+        let Ok(module) = Module::parse(text) else {
+            return;
+        };
+        read += 1;
+        match module.verify() {
+            Ok(()) => valid += 1,
+            Err(error) => errors.entry(error.to_string()).or_default().push(path),
+        }
+        callable += usize::from(module.interface().is_ok());
+    });
+    println!("{read} were read, {valid} are valid, {callable} have types of clients");
+    for (error, paths) in errors {
+        println!("{} files, such as {}: {error}", paths.len(), paths[0]);
+    }
+}
+
+fn visit(directory: &Path, found: &mut dyn FnMut(String, &str)) {
+    let entries = fs::read_dir(directory).expect("the directory is readable");
+    for entry in entries {
+        let path = entry.expect("the directory is readable").path();
+        if path.is_dir() {
+            visit(&path, found);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "mlir")
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            found(path.display().to_string(), &text);
+        }
+    }
+}
