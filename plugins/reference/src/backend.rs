@@ -59,7 +59,9 @@ impl Reference {
                 name: Arc::from("halite"),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
-            devices: (0..options.devices).map(ReferenceDevice::start).collect::<Result<_>>()?,
+            devices: (0..options.devices)
+                .map(ReferenceDevice::start)
+                .collect::<Result<_>>()?,
             callbacks: start_queue("halite-callback".to_owned())?,
             launching: Mutex::new(()),
             cancelled: Arc::default(),
@@ -91,7 +93,10 @@ impl Backend for Reference {
         const OP: &str = "upload";
         let client = &self.0;
         let device = client.device(OP, to)?;
-        let (bytes, needed) = (bytes.as_ref(), ty.checked_bytes().map_err(|e| client.on(e))?);
+        let (bytes, needed) = (
+            bytes.as_ref(),
+            ty.checked_bytes().map_err(|e| client.on(e))?,
+        );
         if bytes.len() != needed {
             let message = format!("{} bytes given, {ty} needs {needed}", bytes.len());
             return Err(client.on(Error::invalid(OP, message)));
@@ -175,7 +180,9 @@ impl Client {
 
     /// Holds other launches back.
     pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
-        self.launching.lock().unwrap_or_else(PoisonError::into_inner)
+        self.launching
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues work on a device.

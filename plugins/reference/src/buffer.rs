@@ -52,7 +52,10 @@ impl Buffer for ReferenceBuffer {
     }
 
     fn ready(&self) -> Result<ReferenceEvent> {
-        Ok(ReferenceEvent { client: self.client.clone(), slot: self.slot.clone() })
+        Ok(ReferenceEvent {
+            client: self.client.clone(),
+            slot: self.slot.clone(),
+        })
     }
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
@@ -61,7 +64,9 @@ impl Buffer for ReferenceBuffer {
         let (source, memory) = (self.slot.clone(), device.memory.clone());
         // Bytes are never written to, so that two buffers can share them.
         self.client.enqueue(device, move || {
-            promise.keep(source.wait().map_err(Failure::from), |bytes| memory.charge(bytes));
+            promise.keep(source.wait().map_err(Failure::from), |bytes| {
+                memory.charge(bytes)
+            });
         });
         Ok(copy)
     }
@@ -81,7 +86,9 @@ impl Buffer for ReferenceBuffer {
         // The client lives until the bytes have arrived.
         let client = self.client.clone();
         self.slot.then(Box::new(move |delivered| {
-            let copied = delivered.map_err(|failure| failure.error()).and_then(|x| copy(&x));
+            let copied = delivered
+                .map_err(|failure| failure.error())
+                .and_then(|x| copy(&x));
             then(copied.map_err(|error| client.on(error)));
         }));
     }
@@ -109,7 +116,10 @@ impl Event for ReferenceEvent {
     }
 
     fn wait(&self) -> Result<()> {
-        self.slot.wait().map(drop).map_err(|error| self.client.on(error))
+        self.slot
+            .wait()
+            .map(drop)
+            .map_err(|error| self.client.on(error))
     }
 
     /// Runs `then` on the client's thread for callbacks, so that it may launch and wait.
@@ -127,7 +137,11 @@ impl Event for ReferenceEvent {
     fn notify_when_ready(&self, notify: OnReady) {
         let client = self.client.clone();
         self.slot.then(Box::new(move |delivered| {
-            notify(delivered.map(drop).map_err(|failure| client.on(failure.error())));
+            notify(
+                delivered
+                    .map(drop)
+                    .map_err(|failure| client.on(failure.error())),
+            );
         }));
     }
 }

@@ -40,7 +40,9 @@ impl Source {
             let message = format!("`{}`: {}", self.name, error.message());
             client.on(Error::new(error.kind(), op, message))
         };
-        let devices = self.assign(client, options).map_err(|m| refuse(Error::invalid(op, m)))?;
+        let devices = self
+            .assign(client, options)
+            .map_err(|m| refuse(Error::invalid(op, m)))?;
         let module = self.read().map_err(refuse)?;
         let partitioning = partitioning(&module, self.partitions).map_err(refuse)?;
         check_signature(&module, &partitioning, signature)
@@ -56,7 +58,7 @@ impl Source {
     }
 
     fn read(&self) -> Result<Module> {
-        Err(Error::new(halite_core::ErrorKind::Unsupported, "compile", "no reader yet"))
+        Module::from_bytecode(&self.code)
     }
 
     /// The devices that the options name, or the first ones.
@@ -70,7 +72,10 @@ impl Source {
         let needed = replicas.checked_mul(partitions).filter(|&count| count > 0);
         let known: Vec<_> = client.device_ids().collect();
         let (given, source) = match &options.devices[..] {
-            [] => (&known[..known.len().min(needed.unwrap_or(0))], "are available"),
+            [] => (
+                &known[..known.len().min(needed.unwrap_or(0))],
+                "are available",
+            ),
             given => (given, "were given"),
         };
         if Some(given.len()) != needed {
@@ -99,7 +104,12 @@ fn partitioning(module: &Module, partitions: usize) -> Result<Partitioning> {
     let read = |ids: &[ValueId], attributes: &[Attributes]| -> Result<Vec<HloSharding>> {
         let read = |(number, &id): (usize, &ValueId)| {
             let rank = main.ty(id).as_tensor().map_or(0, RankedType::rank);
-            of_attributes(module, attributes.get(number).unwrap_or(&none), rank, partitions)
+            of_attributes(
+                module,
+                attributes.get(number).unwrap_or(&none),
+                rank,
+                partitions,
+            )
         };
         ids.iter().enumerate().map(read).collect()
     };
@@ -136,7 +146,9 @@ fn check_types(
 ) -> Result<(), String> {
     if ids.len() != declared.len() {
         let (count, given) = (ids.len(), declared.len());
-        return Err(format!("the signature has {given} {what}s, `main` has {count}"));
+        return Err(format!(
+            "the signature has {given} {what}s, `main` has {count}"
+        ));
     }
     for (number, ((&id, sharding), declared)) in ids.iter().zip(shardings).zip(declared).enumerate()
     {
@@ -160,8 +172,18 @@ fn shard_of(ty: &Type, sharding: &HloSharding) -> Result<TensorType, String> {
 }
 
 /// A digest of what the result of a compilation depends on.
-pub(crate) fn program_key(program: &Program, options: &CompileOptions, version: &str) -> ProgramKey {
-    let Program { code, signature, partitions, replicas, .. } = program;
+pub(crate) fn program_key(
+    program: &Program,
+    options: &CompileOptions,
+    version: &str,
+) -> ProgramKey {
+    let Program {
+        code,
+        signature,
+        partitions,
+        replicas,
+        ..
+    } = program;
     let rest = format!("halite {version} {signature:?} {partitions} {replicas} {options:?}");
     let mut digest = Sha256::new();
     digest.update((code.len() as u64).to_le_bytes());

@@ -93,7 +93,10 @@ impl Meter {
         self.peak.fetch_max(after, Relaxed);
         let after = self.in_use.fetch_add(bytes, Relaxed) + bytes;
         self.peak.fetch_max(after, Relaxed);
-        Charge { meter: self.clone(), bytes }
+        Charge {
+            meter: self.clone(),
+            bytes,
+        }
     }
 }
 

@@ -42,8 +42,16 @@ impl Executable<Reference> for ReferenceExecutable {
             let message = format!("`{}`: {message}", self.source.name);
             self.client.on(Error::invalid("launch", message))
         })?;
-        let Source { replicas, partitions, .. } = self.source;
-        let world = Arc::new(World::new(replicas, partitions, self.client.cancelled.clone()));
+        let Source {
+            replicas,
+            partitions,
+            ..
+        } = self.source;
+        let world = Arc::new(World::new(
+            replicas,
+            partitions,
+            self.client.cancelled.clone(),
+        ));
         let _order = self.client.launching();
         let rows = self.devices.iter().zip(launch.args).enumerate();
         let outputs = rows.map(|(number, (&device, args))| {
@@ -67,7 +75,9 @@ impl Executable<Reference> for ReferenceExecutable {
             });
             Ok(outputs)
         });
-        Ok(Launched { outputs: outputs.collect::<Result<_>>()? })
+        Ok(Launched {
+            outputs: outputs.collect::<Result<_>>()?,
+        })
     }
 
     fn serialize(&self) -> Result<Vec<u8>> {
@@ -90,9 +100,17 @@ impl Executable<Reference> for ReferenceExecutable {
         });
         let outputs = &self.signature.outputs;
         Ok(ProgramMemory {
-            arguments: self.signature.inputs.iter().map(|ty| ty.bytes() as u64).sum(),
+            arguments: self
+                .signature
+                .inputs
+                .iter()
+                .map(|ty| ty.bytes() as u64)
+                .sum(),
             outputs: outputs.iter().map(|ty| ty.bytes() as u64).sum(),
-            aliased: aliased.filter_map(|at| outputs.get(at)).map(|ty| ty.bytes() as u64).sum(),
+            aliased: aliased
+                .filter_map(|at| outputs.get(at))
+                .map(|ty| ty.bytes() as u64)
+                .sum(),
             temporary: all.saturating_sub(ends),
             code: self.source.code.len() as u64,
             peak: None,
@@ -103,7 +121,10 @@ impl Executable<Reference> for ReferenceExecutable {
         let replicas = self.source.replicas;
         let over_all = |sharding: &HloSharding| {
             let of_device = sharding.of_device.repeat(replicas);
-            Some(HloSharding { parts: sharding.parts.clone(), of_device })
+            Some(HloSharding {
+                parts: sharding.parts.clone(),
+                of_device,
+            })
         };
         Ok(self.partitioning.outputs.iter().map(over_all).collect())
     }
@@ -118,13 +139,17 @@ impl ReferenceExecutable {
     fn check(&self, launch: &Launch<'_, ReferenceBuffer>) -> Result<(), String> {
         let (rows, devices) = (launch.args.len(), self.devices.len());
         if rows != devices {
-            return Err(format!("arguments for {rows} devices given, it runs on {devices}"));
+            return Err(format!(
+                "arguments for {rows} devices given, it runs on {devices}"
+            ));
         }
         for (row, device) in launch.args.iter().zip(&self.devices) {
             let wanted = &self.signature.inputs;
             if row.len() != wanted.len() {
                 let (given, count, id) = (row.len(), wanted.len(), device.0);
-                return Err(format!("{given} arguments given for device {id}, it has {count}"));
+                return Err(format!(
+                    "{given} arguments given for device {id}, it has {count}"
+                ));
             }
             for (number, (arg, ty)) in row.iter().zip(wanted).enumerate() {
                 let buffer = arg.buffer();
@@ -137,7 +162,9 @@ impl ReferenceExecutable {
                 }
                 if at != *device {
                     let (at, device) = (at.0, device.0);
-                    return Err(format!("argument {number} is on device {at}, not on {device}"));
+                    return Err(format!(
+                        "argument {number} is on device {at}, not on {device}"
+                    ));
                 }
                 if matches!(arg, Arg::Donate(_)) && !self.signature.donated.contains(&number) {
                     let donated = &self.signature.donated;
@@ -153,7 +180,11 @@ impl ReferenceExecutable {
 
 impl fmt::Debug for ReferenceExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReferenceExecutable({} on {:?})", self.source.name, self.devices)
+        write!(
+            f,
+            "ReferenceExecutable({} on {:?})",
+            self.source.name, self.devices
+        )
     }
 }
 
@@ -170,35 +201,51 @@ struct Run {
 
 impl Run {
     /// Runs it, and delivers the results or the error.
-    fn run(
-        self,
-        promises: Vec<Promise>,
-        deliver: impl Fn(Promise, Result<Tensor, Failure>),
-    ) {
+    fn run(self, promises: Vec<Promise>, deliver: impl Fn(Promise, Result<Tensor, Failure>)) {
         let (world, process) = (self.world.clone(), self.process);
         let result = guarded(|| self.evaluate()).map_err(Failure::from);
         world.end(process, result.as_ref().map(|_| ()).map_err(Clone::clone));
         match result {
             Ok(tensors) => {
-                promises.into_iter().zip(tensors).for_each(|(promise, it)| deliver(promise, Ok(it)));
+                promises
+                    .into_iter()
+                    .zip(tensors)
+                    .for_each(|(promise, it)| deliver(promise, Ok(it)));
             }
             Err(failure) => {
-                promises.into_iter().for_each(|promise| deliver(promise, Err(failure.clone())));
+                promises
+                    .into_iter()
+                    .for_each(|promise| deliver(promise, Err(failure.clone())));
             }
         }
     }
 
     fn evaluate(self) -> Result<Vec<Tensor>> {
-        let inputs = self.inputs.iter().map(|slot| Ok(Value::Tensor(slot.wait()?)));
+        let inputs = self
+            .inputs
+            .iter()
+            .map(|slot| Ok(Value::Tensor(slot.wait()?)));
         let inputs = inputs.collect::<Result<_>>()?;
         // What was donated, or dropped since the launch, is freed as soon as the program allows.
         drop(self.inputs);
-        let process = [self.process / self.partitions, self.process % self.partitions];
+        let process = [
+            self.process / self.partitions,
+            self.process % self.partitions,
+        ];
         let results = if self.partitions == 1 {
             run_main(&self.module, &self.world, process, inputs)?
         } else {
-            run_partition(&self.module, &self.world, process, &self.partitioning, inputs)?
+            run_partition(
+                &self.module,
+                &self.world,
+                process,
+                &self.partitioning,
+                inputs,
+            )?
         };
-        results.into_iter().map(|value| value.tensor().cloned()).collect()
+        results
+            .into_iter()
+            .map(|value| value.tensor().cloned())
+            .collect()
     }
 }

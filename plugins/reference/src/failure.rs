@@ -10,8 +10,11 @@ pub(crate) struct Failure(Arc<Error>);
 
 impl Failure {
     pub(crate) fn error(&self) -> Error {
-        let mut error =
-            Error::new(self.0.kind(), self.0.op().to_owned(), self.0.message().to_owned());
+        let mut error = Error::new(
+            self.0.kind(),
+            self.0.op().to_owned(),
+            self.0.message().to_owned(),
+        );
         if let Some(shortage) = self.0.shortage() {
             error = error.caused_by(shortage);
         }
@@ -30,5 +33,9 @@ impl From<Error> for Failure {
 
 /// The error of work that nobody can observe any more, or that was stopped with its client.
 pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "run", "the client was dropped while the program ran")
+    Error::new(
+        ErrorKind::Cancelled,
+        "run",
+        "the client was dropped while the program ran",
+    )
 }

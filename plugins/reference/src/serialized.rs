@@ -41,7 +41,10 @@ pub(crate) fn write(source: &Source) -> Vec<u8> {
 /// If the bytes are damaged, or of another program or version.
 pub(crate) fn read(bytes: &[u8], name: &Arc<str>) -> Result<Source> {
     let corrupt = |what: &str| {
-        let message = format!("`{name}`: {} bytes are no serialized executable: {what}", bytes.len());
+        let message = format!(
+            "`{name}`: {} bytes are no serialized executable: {what}",
+            bytes.len()
+        );
         Error::new(ErrorKind::Corrupt, "load", message)
     };
     let Some((content, digest)) = bytes.split_last_chunk::<DIGEST>() else {
@@ -69,8 +72,16 @@ pub(crate) fn read(bytes: &[u8], name: &Arc<str>) -> Result<Source> {
     let replicas = reader.number().ok_or_else(malformed)?;
     let partitions = reader.number().ok_or_else(malformed)?;
     let length = reader.number().ok_or_else(malformed)?;
-    let code = reader.bytes(length).filter(|_| reader.0.is_empty()).ok_or_else(malformed)?;
-    Ok(Source { name: name.clone(), code: code.into(), replicas, partitions })
+    let code = reader
+        .bytes(length)
+        .filter(|_| reader.0.is_empty())
+        .ok_or_else(malformed)?;
+    Ok(Source {
+        name: name.clone(),
+        code: code.into(),
+        replicas,
+        partitions,
+    })
 }
 
 /// Bytes that are not read yet.

@@ -28,7 +28,10 @@ pub(crate) struct Slot {
 enum State {
     Pending(Vec<OnDelivered>),
     /// The tensor, and the memory that it uses.
-    Ready(Tensor, #[allow(dead_code, reason = "released when dropped")] Charge),
+    Ready(
+        Tensor,
+        #[allow(dead_code, reason = "released when dropped")] Charge,
+    ),
     Failed(Failure),
 }
 
@@ -76,11 +79,15 @@ impl Slot {
     pub(crate) fn wait(&self) -> Result<Tensor> {
         let poll = |slice| {
             let is_pending = |state: &mut State| matches!(state, State::Pending(_));
-            let waited = self.delivered.wait_timeout_while(self.lock(), slice, is_pending);
+            let waited = self
+                .delivered
+                .wait_timeout_while(self.lock(), slice, is_pending);
             waited.unwrap_or_else(PoisonError::into_inner).0.result()
         };
         let result = wait_until(|| "a result".to_owned(), default_limit(), || false, poll)?;
-        result.expect("the wait is never cancelled").map_err(|failure| failure.error())
+        result
+            .expect("the wait is never cancelled")
+            .map_err(|failure| failure.error())
     }
 
     /// Calls `then` when the tensor is there, on the thread that delivers it; at once if it is.
@@ -103,7 +110,9 @@ impl Slot {
         drop(state);
         self.delivered.notify_all();
         if let (State::Pending(callbacks), Some(result)) = (before, result) {
-            callbacks.into_iter().for_each(|callback| callback(result.clone()));
+            callbacks
+                .into_iter()
+                .for_each(|callback| callback(result.clone()));
         }
     }
 }

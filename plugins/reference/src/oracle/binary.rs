@@ -73,7 +73,11 @@ pub(super) fn binary_int(op: BinaryOp, element: ElementType, x: i128, y: i128) -
         BinaryOp::ShiftRightLogical => shift.map_or(0, |by| (pattern >> by) as i128),
         BinaryOp::ShiftRightArithmetic => {
             // The highest bit is the sign, also of unsigned numbers.
-            let signed = if is_signed { x } else { (pattern << unused) as i128 >> unused };
+            let signed = if is_signed {
+                x
+            } else {
+                (pattern << unused) as i128 >> unused
+            };
             signed >> shift.unwrap_or(bits as u32 - 1)
         }
         BinaryOp::Atan2 | BinaryOp::Complex => return None,
@@ -84,7 +88,13 @@ pub(super) fn binary_int(op: BinaryOp, element: ElementType, x: i128, y: i128) -
 fn power_int(base: i128, exponent: i128) -> i128 {
     match (base, exponent) {
         (1, _) => 1,
-        (-1, exponent) => if exponent % 2 == 0 { 1 } else { -1 },
+        (-1, exponent) => {
+            if exponent % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
         (_, ..0) => 0,
         _ => {
             let (mut result, mut square, mut left) = (1i128, base, exponent);
@@ -118,7 +128,11 @@ pub(super) fn binary_float(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
 
 /// `x` if `takes_x`, else `y`; NaN if either is NaN.
 fn extreme(x: f64, y: f64, takes_x: bool) -> f64 {
-    if x.is_nan() || (takes_x && !y.is_nan()) { x } else { y }
+    if x.is_nan() || (takes_x && !y.is_nan()) {
+        x
+    } else {
+        y
+    }
 }
 
 /// `x op y`. `None` where it is not defined.
@@ -159,9 +173,10 @@ pub(super) fn compare(
             let holds = |(x, y): (f64, f64)| holds(direction, x.total_cmp(&y) as i32, 0);
             collect(count, x.into_iter().zip(y).map(holds))?
         }
-        (Wide::Float(x), Wide::Float(y)) => {
-            collect(count, x.into_iter().zip(y).map(|(x, y)| holds(direction, x, y)))?
-        }
+        (Wide::Float(x), Wide::Float(y)) => collect(
+            count,
+            x.into_iter().zip(y).map(|(x, y)| holds(direction, x, y)),
+        )?,
         (Wide::Complex(x), Wide::Complex(y)) => {
             let equal = |(x, y)| (x == y) == (direction == ComparisonDirection::Eq);
             collect(count, x.into_iter().zip(y).map(|pair| equal(pair).into()))?
@@ -197,7 +212,11 @@ pub(super) fn select(predicate: &Tensor, on_true: &Tensor, on_false: &Tensor) ->
 /// `min(max(low, x), high)`; the bounds have the dimensions of `x` or are scalars.
 pub(super) fn clamp(low: &Tensor, x: &Tensor, high: &Tensor, ty: &RankedType) -> Result<Tensor> {
     let bound = |bound: &Tensor| -> Result<Tensor> {
-        let repeats = if bound.ty.rank() == 0 { x.ty.elements() } else { 1 };
+        let repeats = if bound.ty.rank() == 0 {
+            x.ty.elements()
+        } else {
+            1
+        };
         let mut bytes = allocate(x.ty.bytes())?;
         (0..repeats).for_each(|_| bytes.extend_from_slice(&bound.bytes));
         Ok(Tensor::new(x.ty.clone(), bytes))

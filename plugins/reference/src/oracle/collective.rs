@@ -36,12 +36,21 @@ impl Grouping {
 
     /// The meaning for the other collectives.
     fn of_channel(channel: Option<i64>) -> Self {
-        if channel.is_some() { Grouping::Partitions } else { Grouping::Replicas }
+        if channel.is_some() {
+            Grouping::Partitions
+        } else {
+            Grouping::Replicas
+        }
     }
 
     /// The processes of the group that has this process; `None` if none has.
     fn members(self, process: Process<'_>, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
-        let Process { world, replica, partition, .. } = process;
+        let Process {
+            world,
+            replica,
+            partition,
+            ..
+        } = process;
         let (own, count) = match self {
             Grouping::Replicas | Grouping::ReplicasWithPartitions => (replica, world.replicas),
             Grouping::Partitions => (partition, world.partitions),
@@ -93,8 +102,10 @@ impl<'r> Frame<'r> {
             }
             OpKind::ReduceScatter { dim, collective } => {
                 let grouping = Grouping::of_reduction(collective);
-                let received = self.receive(op, "reduce_scatter", grouping, collective, operands)?;
-                let sums = self.reducer(&op.regions[0], |reducer| sums(reducer, &received.values))?;
+                let received =
+                    self.receive(op, "reduce_scatter", grouping, collective, operands)?;
+                let sums =
+                    self.reducer(&op.regions[0], |reducer| sums(reducer, &received.values))?;
                 vec![part(&sums[0], *dim, received.own, received.values.len())?]
             }
             OpKind::AllGather { dim, collective } => {
@@ -102,13 +113,23 @@ impl<'r> Frame<'r> {
                 let received = self.receive(op, "all_gather", grouping, collective, operands)?;
                 joined(&received.values, *dim, types)?
             }
-            OpKind::AllToAll { split, concat, parts, collective } => {
+            OpKind::AllToAll {
+                split,
+                concat,
+                parts,
+                collective,
+            } => {
                 let grouping = Grouping::of_channel(collective.channel);
                 let received = self.receive(op, "all_to_all", grouping, collective, operands)?;
                 let mut own_parts = Vec::with_capacity(received.values.len());
                 for values in &received.values {
                     let own = |x| Ok(Value::Tensor(part(x, *split, received.own, *parts)?));
-                    own_parts.push(tensors(values)?.into_iter().map(own).collect::<Result<_>>()?);
+                    own_parts.push(
+                        tensors(values)?
+                            .into_iter()
+                            .map(own)
+                            .collect::<Result<_>>()?,
+                    );
                 }
                 joined(&own_parts, *concat, types)?
             }
@@ -146,7 +167,9 @@ impl<'r> Frame<'r> {
     ) -> Result<Vec<Vec<Value>>> {
         // All processes run one module, so that the address identifies the operation.
         let operation = std::ptr::from_ref(op).addr();
-        self.process.world.exchange(name, operation, members, self.process.number(), values)
+        self.process
+            .world
+            .exchange(name, operation, members, self.process.number(), values)
     }
 
     fn receive(
@@ -159,7 +182,9 @@ impl<'r> Frame<'r> {
     ) -> Result<Received> {
         let number = self.process.number();
         let members = grouping.members(self.process, &collective.groups);
-        let own = members.as_ref().and_then(|members| members.iter().position(|&it| it == number));
+        let own = members
+            .as_ref()
+            .and_then(|members| members.iter().position(|&it| it == number));
         let (Some(members), Some(own)) = (members, own) else {
             let message = format!(
                 "process {number} runs `{name}`, but none of its groups {:?} has it ({grouping:?})",
@@ -167,7 +192,10 @@ impl<'r> Frame<'r> {
             );
             return Err(Error::invalid("run", message));
         };
-        Ok(Received { values: self.exchange(op, name, &members, values)?, own })
+        Ok(Received {
+            values: self.exchange(op, name, &members, values)?,
+            own,
+        })
     }
 
     fn permute(
@@ -186,7 +214,10 @@ impl<'r> Frame<'r> {
         let mut involved: Vec<_> = pairs.iter().flat_map(|&(from, to)| [from, to]).collect();
         involved.sort_unstable();
         involved.dedup();
-        let source = pairs.iter().find(|&&(_, to)| to == own).map(|&(from, _)| from);
+        let source = pairs
+            .iter()
+            .find(|&&(_, to)| to == own)
+            .map(|&(from, _)| from);
         let zeros = || Ok(zeros(types)?.into_iter().map(Value::Tensor).collect());
         if !involved.contains(&own) {
             return zeros();
@@ -222,18 +253,27 @@ fn sums(reducer: &mut Reducer<'_>, values: &[Vec<Value>]) -> Result<Vec<Tensor>>
 /// Values of all members, concatenated along `dim`.
 fn joined(values: &[Vec<Value>], dim: usize, types: &[&Type]) -> Result<Vec<Tensor>> {
     let join = |(number, ty): (usize, &RankedType)| {
-        let parts: Vec<_> =
-            values.iter().map(|values| values[number].tensor()).collect::<Result<_>>()?;
+        let parts: Vec<_> = values
+            .iter()
+            .map(|values| values[number].tensor())
+            .collect::<Result<_>>()?;
         concatenate(&parts, dim, ty)
     };
-    tensor_types(types)?.into_iter().enumerate().map(join).collect()
+    tensor_types(types)?
+        .into_iter()
+        .enumerate()
+        .map(join)
+        .collect()
 }
 
 /// Part `number` of `parts` along `dim`.
 fn part(x: &Tensor, dim: usize, number: usize, parts: usize) -> Result<Tensor> {
     let mut ty = x.ty.clone();
     if parts == 0 || ty.dims[dim] % parts != 0 {
-        return Err(unexpected(&format!("{parts} equal parts"), &x.ty.to_string()));
+        return Err(unexpected(
+            &format!("{parts} equal parts"),
+            &x.ty.to_string(),
+        ));
     }
     ty.dims[dim] /= parts;
     let mut starts = vec![0; ty.rank()];

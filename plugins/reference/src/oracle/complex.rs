@@ -117,7 +117,11 @@ impl Complex {
             return Complex::ONE;
         }
         if self == Complex::default() {
-            return if exponent.re > 0.0 { Complex::default() } else { f64::NAN.into() };
+            return if exponent.re > 0.0 {
+                Complex::default()
+            } else {
+                f64::NAN.into()
+            };
         }
         (exponent * self.ln()).exp()
     }

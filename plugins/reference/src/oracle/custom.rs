@@ -51,9 +51,15 @@ pub(super) fn call<'r>(
         }
         "ProductOfElementaryHouseholderReflectors" => {
             let [packed, taus] = exactly(&tensors(&operands)?)?;
-            vec![linalg::product_of_reflectors(packed, taus, tensor_types(types)?[0])?]
+            vec![linalg::product_of_reflectors(
+                packed,
+                taus,
+                tensor_types(types)?[0],
+            )?]
         }
-        "ApproxTopK" | "PartialReduce" => approximate_top_k(frame, op, attributes, &operands, types)?,
+        "ApproxTopK" | "PartialReduce" => {
+            approximate_top_k(frame, op, attributes, &operands, types)?
+        }
         "TopK" | "mhlo.topk" => top_k(&tensors(&operands)?, &tensor_types(types)?, op)?,
         _ => {
             let message = format!(
@@ -68,7 +74,9 @@ pub(super) fn call<'r>(
 }
 
 fn two<'t>(types: &[&'t RankedType]) -> Result<[&'t RankedType; 2]> {
-    types.try_into().map_err(|_| unexpected("2 results", &format!("{} results", types.len())))
+    types
+        .try_into()
+        .map_err(|_| unexpected("2 results", &format!("{} results", types.len())))
 }
 
 /// The operands, if they have the types of the results. Programs are run before partitioning, where
@@ -101,20 +109,24 @@ fn approximate_top_k<'r>(
     let types = tensor_types(types)?;
     let x = tensors(&operands[..operands.len() / 2])?;
     let dim = (0..types[0].rank()).find(|&dim| types[0].dims[dim] != x[0].ty.dims[dim]);
-    let dim = config_int(op, attributes, "reduction_dim").or(dim).unwrap_or(0);
+    let dim = config_int(op, attributes, "reduction_dim")
+        .or(dim)
+        .unwrap_or(0);
     let [comparator] = &attributes.functions[..] else {
         let message = format!("`{}` needs one called computation", attributes.target);
         return Err(Error::invalid("run", message));
     };
     if dim >= x[0].ty.rank() {
-        let message = format!("`{}` along dimension {dim} of {}", attributes.target, x[0].ty);
+        let message = format!(
+            "`{}` along dimension {dim} of {}",
+            attributes.target, x[0].ty
+        );
         return Err(Error::invalid("run", message));
     }
     let mut evaluate = |arguments| frame.call(comparator, arguments);
     let sorted = reduce::sort(&mut evaluate, &x, dim)?;
-    let first = |(x, ty): (&Tensor, &&RankedType)| {
-        slice(x, &vec![0; ty.rank()], &vec![1; ty.rank()], ty)
-    };
+    let first =
+        |(x, ty): (&Tensor, &&RankedType)| slice(x, &vec![0; ty.rank()], &vec![1; ty.rank()], ty);
     sorted.iter().zip(&types).map(first).collect()
 }
 
@@ -136,12 +148,19 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
     let [values_type, indices_type] = two(types)?;
     let attributes = op.attributes.get("mhlo.attributes");
     let largest = match attributes {
-        Some(Attribute::Dict(attributes)) => attributes.get("largest") != Some(&Attribute::Bool(false)),
+        Some(Attribute::Dict(attributes)) => {
+            attributes.get("largest") != Some(&Attribute::Bool(false))
+        }
         _ => true,
     };
     let (length, count) = match (x.ty.dims.last(), values_type.dims.last()) {
         (Some(&length), Some(&count)) => (length, count),
-        _ => return Err(Error::invalid("run", "TopK of a scalar; it needs a dimension")),
+        _ => {
+            return Err(Error::invalid(
+                "run",
+                "TopK of a scalar; it needs a dimension",
+            ));
+        }
     };
     let wide = x.wide()?;
     let compare = |a: usize, b: usize| match &wide {
@@ -152,7 +171,13 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
     let (mut bytes, mut indices) = (Vec::new(), Vec::new());
     for line in 0..x.ty.elements() / length.max(1) {
         let mut order: Vec<_> = (line * length..(line + 1) * length).collect();
-        order.sort_by(|&a, &b| if largest { compare(b, a) } else { compare(a, b) });
+        order.sort_by(|&a, &b| {
+            if largest {
+                compare(b, a)
+            } else {
+                compare(a, b)
+            }
+        });
         for &at in &order[..count.min(length)] {
             bytes.extend_from_slice(x.element(at));
             indices.push((at % length) as i128);
@@ -167,8 +192,11 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
 /// Number of elements before an index, for messages.
 pub(super) fn index_of(position: usize, dims: &[usize]) -> Vec<usize> {
     let strides = strides(dims);
-    let index: Vec<_> =
-        strides.iter().zip(dims).map(|(stride, dim)| position / stride % dim).collect();
+    let index: Vec<_> = strides
+        .iter()
+        .zip(dims)
+        .map(|(stride, dim)| position / stride % dim)
+        .collect();
     debug_assert_eq!(offset(&index, &strides), position);
     index
 }

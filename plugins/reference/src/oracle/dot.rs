@@ -72,7 +72,12 @@ struct MatrixProduct {
 
 impl Contraction for MatrixProduct {
     fn sums<T: Copy>(&self, x: &[T], y: &[T], zero: T, add: fn(T, T, T) -> T) -> Result<Vec<T>> {
-        let &MatrixProduct { rows, inner, columns, results } = self;
+        let &MatrixProduct {
+            rows,
+            inner,
+            columns,
+            results,
+        } = self;
         let mut sums = allocate(results)?;
         sums.resize(results, zero);
         if results == 0 || inner == 0 {
@@ -120,7 +125,11 @@ impl Contraction for Convolution<'_> {
         let attributes = self.attributes;
         let (of_input, of_kernel) = (&attributes.input, &attributes.kernel);
         let (x_strides, y_strides) = (strides(self.input), strides(self.kernel));
-        let window: Vec<_> = of_kernel.spatial.iter().map(|&dim| self.kernel[dim]).collect();
+        let window: Vec<_> = of_kernel
+            .spatial
+            .iter()
+            .map(|&dim| self.kernel[dim])
+            .collect();
         let channels = self.kernel[of_kernel.feature];
         let features = self.output[attributes.output.feature];
         let batches = self.input[of_input.batch];
@@ -130,8 +139,8 @@ impl Contraction for Convolution<'_> {
             // Features are in groups, each of which sees its own channels, or its own batches.
             let channel_group = feature * attributes.feature_groups / features;
             let batch_group = feature * attributes.batch_groups / features;
-            let batch = batch_group * (batches / attributes.batch_groups)
-                + index[attributes.output.batch];
+            let batch =
+                batch_group * (batches / attributes.batch_groups) + index[attributes.output.batch];
             let x_start = batch * x_strides[of_input.batch]
                 + channel_group * channels * x_strides[of_input.feature];
             let y_start = feature * y_strides[of_kernel.batch];
@@ -166,7 +175,11 @@ impl Convolution<'_> {
         let mut at = 0;
         for (axis, &dim) in attributes.input.spatial.iter().enumerate() {
             let taps = self.kernel[attributes.kernel.spatial[axis]];
-            let tap = if attributes.reversal[axis] { taps - 1 - tap[axis] } else { tap[axis] };
+            let tap = if attributes.reversal[axis] {
+                taps - 1 - tap[axis]
+            } else {
+                tap[axis]
+            };
             let start = output[attributes.output.spatial[axis]] * attributes.strides[axis];
             let dilated = (start + tap * attributes.kernel_dilation[axis]) as i64
                 - attributes.padding[axis].0;

@@ -83,10 +83,17 @@ fn shown(x: &Tensor, at: usize) -> Result<String> {
 /// Number of representable numbers from one float to another, of little-endian bytes.
 fn ulps_between(x: &[u8], y: &[u8]) -> f64 {
     let ordered = |bytes: &[u8]| {
-        let bits = bytes.iter().rev().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
+        let bits = bytes
+            .iter()
+            .rev()
+            .fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
         let sign = 1u128 << (8 * bytes.len() - 1);
         let magnitude = (bits & (sign - 1)) as i128;
-        if bits & sign == 0 { magnitude } else { -magnitude }
+        if bits & sign == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }
     };
     (ordered(x) - ordered(y)).unsigned_abs() as f64
 }
@@ -98,7 +105,10 @@ mod tests {
     use super::*;
 
     fn floats(values: &[f32]) -> Tensor {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
         Tensor::new(RankedType::new(ElementType::F32, [values.len()]), bytes)
     }
 
@@ -114,7 +124,10 @@ mod tests {
 
     #[test]
     fn neighbors_are_close() {
-        let (x, y) = (floats(&[1.0, f32::NAN]), floats(&[1.0 + f32::EPSILON, f32::NAN]));
+        let (x, y) = (
+            floats(&[1.0, f32::NAN]),
+            floats(&[1.0 + f32::EPSILON, f32::NAN]),
+        );
         check("expect_close", &[&x, &y], &Attributes::default()).unwrap();
         let far = floats(&[1.0 + 3.0 * f32::EPSILON, 0.0]);
         check("expect_close", &[&x, &far], &Attributes::default()).unwrap_err();

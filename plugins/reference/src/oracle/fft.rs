@@ -11,12 +11,7 @@ use super::{
 };
 
 /// Transforms the last `lengths.len()` dimensions.
-pub(super) fn fft(
-    x: &Tensor,
-    kind: FftKind,
-    lengths: &[usize],
-    ty: &RankedType,
-) -> Result<Tensor> {
+pub(super) fn fft(x: &Tensor, kind: FftKind, lengths: &[usize], ty: &RankedType) -> Result<Tensor> {
     let mut values = x.complex()?;
     let mut dims = x.ty.dims.clone();
     let last = dims.len() - 1;
@@ -62,8 +57,9 @@ fn along(
     let mut results = Vec::new();
     for block in values.chunks_exact(length * inner) {
         let line = |at| collect(length, block.iter().skip(at).step_by(inner).copied());
-        let lines: Vec<_> =
-            (0..inner).map(|at| Ok(change(&line(at)?))).collect::<Result<_>>()?;
+        let lines: Vec<_> = (0..inner)
+            .map(|at| Ok(change(&line(at)?)))
+            .collect::<Result<_>>()?;
         for at in 0..lines[0].len() {
             results.extend(lines.iter().map(|line| line[at]));
         }

@@ -106,13 +106,21 @@ impl Format {
             let scale = exponent.max(1) - self.bias - self.mantissa as i32;
             (fraction + hidden) as f64 * power_of_two(scale)
         };
-        if bits & self.sign_bit() == 0 { value } else { -value }
+        if bits & self.sign_bit() == 0 {
+            value
+        } else {
+            -value
+        }
     }
 
     /// The bits of the nearest number. What is too large becomes infinite, else NaN, else the
     /// largest number, whichever the format has first; NaN becomes -0 in formats without it.
     pub(super) fn encode(self, value: f64) -> u64 {
-        let sign = if value.is_sign_negative() { self.sign_bit() } else { 0 };
+        let sign = if value.is_sign_negative() {
+            self.sign_bit()
+        } else {
+            0
+        };
         if value.is_nan() {
             return match self.specials {
                 Specials::Ieee => sign | self.exponent_of_ones() | 1 << (self.mantissa.max(1) - 1),
@@ -148,7 +156,11 @@ impl Format {
 
 /// `f8E8M0FNU`: the exponent of a power of two; all ones is NaN.
 pub(super) fn decode_e8m0(bits: u8) -> f64 {
-    if bits == 0xff { f64::NAN } else { power_of_two(i32::from(bits) - 127) }
+    if bits == 0xff {
+        f64::NAN
+    } else {
+        power_of_two(i32::from(bits) - 127)
+    }
 }
 
 /// The nearest power of two, ties to the even exponent code; NaN for what is not positive.
@@ -177,7 +189,9 @@ mod tests {
     use super::*;
 
     fn formats() -> impl Iterator<Item = (ElementType, Format)> {
-        ElementType::ALL.into_iter().filter_map(|ty| Some((ty, Format::of(ty)?)))
+        ElementType::ALL
+            .into_iter()
+            .filter_map(|ty| Some((ty, Format::of(ty)?)))
     }
 
     #[test]
@@ -202,8 +216,16 @@ mod tests {
                 let (low, high) = (format.decode(bits), format.decode(bits + 1));
                 let even = bits + bits % 2;
                 assert_eq!(format.encode((low + high) / 2.0), even, "{ty} {low}");
-                assert_eq!(format.encode(low + (high - low) * 0.499), bits, "{ty} {low}");
-                assert_eq!(format.encode(low + (high - low) * 0.501), bits + 1, "{ty} {low}");
+                assert_eq!(
+                    format.encode(low + (high - low) * 0.499),
+                    bits,
+                    "{ty} {low}"
+                );
+                assert_eq!(
+                    format.encode(low + (high - low) * 0.501),
+                    bits + 1,
+                    "{ty} {low}"
+                );
             }
         }
     }

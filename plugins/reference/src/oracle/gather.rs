@@ -58,11 +58,18 @@ pub(super) fn gather(
     let vectors = IndexVectors::new(starts, attributes.index_vector_dim)?;
     let strides = strides(&x.ty.dims);
     let batch_dims = others(ty.rank(), &attributes.offset_dims);
-    let absent = [&attributes.collapsed_slice_dims[..], &attributes.operand_batching_dims].concat();
+    let absent = [
+        &attributes.collapsed_slice_dims[..],
+        &attributes.operand_batching_dims,
+    ]
+    .concat();
     let slice_dims = others(x.ty.rank(), &absent);
     let mut batch = vec![0; batch_dims.len()];
     rearrange(x, ty, |index| {
-        batch.iter_mut().zip(&batch_dims).for_each(|(at, &dim)| *at = index[dim]);
+        batch
+            .iter_mut()
+            .zip(&batch_dims)
+            .for_each(|(at, &dim)| *at = index[dim]);
         let mut at = 0;
         for (number, &dim) in attributes.start_index_map.iter().enumerate() {
             let last = x.ty.dims[dim] - attributes.slice_sizes[dim];
@@ -95,8 +102,11 @@ impl<'a> ScatterIndices<'a> {
         dims: &'a [usize],
         indices: &Tensor,
     ) -> Result<Self> {
-        let absent =
-            [&attributes.inserted_window_dims[..], &attributes.input_batching_dims].concat();
+        let absent = [
+            &attributes.inserted_window_dims[..],
+            &attributes.input_batching_dims,
+        ]
+        .concat();
         Ok(ScatterIndices {
             attributes,
             dims,
@@ -126,7 +136,9 @@ impl<'a> ScatterIndices<'a> {
         }
         let mut at = 0;
         for (dim, &coordinate) in position.iter().enumerate() {
-            let inside = usize::try_from(coordinate).ok().filter(|&at| at < self.dims[dim])?;
+            let inside = usize::try_from(coordinate)
+                .ok()
+                .filter(|&at| at < self.dims[dim])?;
             at += inside * self.strides[dim];
         }
         Some(at)

@@ -16,7 +16,11 @@ pub(super) fn strides(dims: &[usize]) -> Vec<usize> {
 
 /// The position of an index among row-major elements.
 pub(super) fn offset(index: &[usize], strides: &[usize]) -> usize {
-    index.iter().zip(strides).map(|(index, stride)| index * stride).sum()
+    index
+        .iter()
+        .zip(strides)
+        .map(|(index, stride)| index * stride)
+        .sum()
 }
 
 /// Calls `visit` with every index of a tensor of `dims`, row-major.
@@ -31,7 +35,10 @@ pub(super) fn for_each_index(
     loop {
         visit(&index)?;
         // The last dimension that has a next index; those after it start over.
-        let Some(dim) = (0..dims.len()).rev().find(|&dim| index[dim] + 1 < dims[dim]) else {
+        let Some(dim) = (0..dims.len())
+            .rev()
+            .find(|&dim| index[dim] + 1 < dims[dim])
+        else {
             return Ok(());
         };
         index[dim] += 1;

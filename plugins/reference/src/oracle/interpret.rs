@@ -40,7 +40,12 @@ pub(crate) fn run_main(
     inputs: Vec<Value>,
 ) -> Result<Vec<Value>> {
     let [replica, partition] = process;
-    let process = Process { module, world, replica, partition };
+    let process = Process {
+        module,
+        world,
+        replica,
+        partition,
+    };
     let main = module.main()?;
     Frame::new(process, main).region(&main.body, inputs)
 }
@@ -54,7 +59,11 @@ pub(super) struct Frame<'r> {
 
 impl<'r> Frame<'r> {
     pub(super) fn new(process: Process<'r>, function: &'r Function) -> Self {
-        Frame { process, function, values: HashMap::new() }
+        Frame {
+            process,
+            function,
+            values: HashMap::new(),
+        }
     }
 
     /// Evaluates a region of the function, and returns its results.
@@ -63,12 +72,16 @@ impl<'r> Frame<'r> {
         region: &'r Region,
         arguments: Vec<Value>,
     ) -> Result<Vec<Value>> {
-        self.values.extend(region.arguments.iter().copied().zip(arguments));
+        self.values
+            .extend(region.arguments.iter().copied().zip(arguments));
         for operation in &region.operations {
             self.process.world.check()?;
             let operands = self.values_of(&operation.operands)?;
-            let results = self.operation(operation, operands).map_err(|e| locate(e, operation))?;
-            self.values.extend(operation.results.iter().copied().zip(results));
+            let results = self
+                .operation(operation, operands)
+                .map_err(|e| locate(e, operation))?;
+            self.values
+                .extend(operation.results.iter().copied().zip(results));
         }
         self.values_of(&region.results)
     }
@@ -118,7 +131,10 @@ impl<'r> Frame<'r> {
 
     fn run_loop(&mut self, op: &'r Operation, mut state: Vec<Value>) -> Result<Vec<Value>> {
         let [condition, body] = &op.regions[..] else {
-            return Err(unexpected("2 regions", &format!("{} regions", op.regions.len())));
+            return Err(unexpected(
+                "2 regions",
+                &format!("{} regions", op.regions.len()),
+            ));
         };
         loop {
             let decision = self.region(condition, state.clone())?;
@@ -133,7 +149,10 @@ impl<'r> Frame<'r> {
     pub(super) fn call(&self, name: &str, arguments: Vec<Value>) -> Result<Vec<Value>> {
         let module = self.process.module;
         let function = module.function(name).ok_or_else(|| {
-            Error::invalid("run", format!("the program has no function `{name}`, which it calls"))
+            Error::invalid(
+                "run",
+                format!("the program has no function `{name}`, which it calls"),
+            )
         })?;
         Frame::new(self.process, function).region(&function.body, arguments)
     }
@@ -150,7 +169,13 @@ impl<'r> Frame<'r> {
         let id = op.results[0].0;
         let seed = u64::from(id) << 32 | self.process.replica as u64;
         let ty = tensor_types(types)?[0];
-        Ok(vec![Value::Tensor(random::rng(distribution, a, b, seed, ty)?)])
+        Ok(vec![Value::Tensor(random::rng(
+            distribution,
+            a,
+            b,
+            seed,
+            ty,
+        )?)])
     }
 
     fn with_region(
@@ -195,7 +220,12 @@ impl<'r> Frame<'r> {
             OpKind::Sort { dim, .. } => self.reducer(&op.regions[0], |reducer| {
                 reduce::sort(reducer.evaluate, &x, *dim)
             })?,
-            _ => return Err(unexpected("an operation with a region of scalars", "another")),
+            _ => {
+                return Err(unexpected(
+                    "an operation with a region of scalars",
+                    "another",
+                ));
+            }
         };
         Ok(results.into_iter().map(Value::Tensor).collect())
     }
@@ -208,7 +238,10 @@ impl<'r> Frame<'r> {
     ) -> Result<T> {
         let operator = operator(self.function, region);
         let mut evaluate = |arguments| self.region(region, arguments);
-        body(&mut Reducer { operator, evaluate: &mut evaluate })
+        body(&mut Reducer {
+            operator,
+            evaluate: &mut evaluate,
+        })
     }
 }
 

@@ -3,10 +3,7 @@
 use halite_core::Result;
 use halite_stablehlo::{RankedType, Transposition};
 
-use super::{
-    complex::Complex,
-    tensor::Tensor,
-};
+use super::{complex::Complex, tensor::Tensor};
 
 /// A row-major matrix.
 pub(super) struct Matrix {
@@ -32,27 +29,48 @@ pub(super) fn matrices(x: &Tensor) -> Result<Vec<Matrix>> {
         return Ok(Vec::new());
     }
     let values = x.complex()?;
-    let matrix = |values: &[Complex]| Matrix { columns, values: values.to_vec() };
+    let matrix = |values: &[Complex]| Matrix {
+        columns,
+        values: values.to_vec(),
+    };
     Ok(values.chunks_exact(rows * columns).map(matrix).collect())
 }
 
 /// The tensor of these matrices.
 fn tensor(matrices: Vec<Matrix>, ty: &RankedType) -> Result<Tensor> {
-    Tensor::from_complex(ty, matrices.into_iter().flat_map(|matrix| matrix.values).collect())
+    Tensor::from_complex(
+        ty,
+        matrices
+            .into_iter()
+            .flat_map(|matrix| matrix.values)
+            .collect(),
+    )
 }
 
 /// The triangular factor of positive definite matrices: `L` of `L L^H`, or `U` of `U^H U`. The
 /// other triangle is zero; the factor of a matrix that is not positive definite is NaN.
 pub(super) fn cholesky(x: &Tensor, lower: bool, ty: &RankedType) -> Result<Tensor> {
-    let factors = matrices(x)?.iter().map(|matrix| cholesky_of(matrix, lower)).collect();
+    let factors = matrices(x)?
+        .iter()
+        .map(|matrix| cholesky_of(matrix, lower))
+        .collect();
     tensor(factors, ty)
 }
 
 fn cholesky_of(x: &Matrix, lower: bool) -> Matrix {
     let size = x.columns;
-    let mut factor = Matrix { columns: size, values: vec![Complex::default(); size * size] };
+    let mut factor = Matrix {
+        columns: size,
+        values: vec![Complex::default(); size * size],
+    };
     // The lower factor; the upper one is its adjoint.
-    let element = |row, column| if lower { x.at(row, column) } else { x.at(column, row).conj() };
+    let element = |row, column| {
+        if lower {
+            x.at(row, column)
+        } else {
+            x.at(column, row).conj()
+        }
+    };
     for column in 0..size {
         for row in column..size {
             let mut rest = element(row, column);
@@ -61,7 +79,11 @@ fn cholesky_of(x: &Matrix, lower: bool) -> Matrix {
             }
             let value = if row == column {
                 // The root of a number that is not positive is NaN, which spreads.
-                let root = if rest.re > 0.0 { rest.re.sqrt() } else { f64::NAN };
+                let root = if rest.re > 0.0 {
+                    rest.re.sqrt()
+                } else {
+                    f64::NAN
+                };
                 Complex::from(root)
             } else {
                 rest.scale(1.0 / factor.at(column, column).re)
@@ -77,8 +99,13 @@ fn cholesky_of(x: &Matrix, lower: bool) -> Matrix {
 
 fn adjoint(x: &Matrix) -> Matrix {
     let size = x.columns;
-    let values = (0..size * size).map(|at| x.at(at % size, at / size).conj()).collect();
-    Matrix { columns: size, values }
+    let values = (0..size * size)
+        .map(|at| x.at(at % size, at / size).conj())
+        .collect();
+    Matrix {
+        columns: size,
+        values,
+    }
 }
 
 /// The attributes of a `triangular_solve`.
@@ -94,7 +121,14 @@ impl TriangularSolve {
     /// `x` of `op(a) x = b`, or of `x op(a) = b` if `a` is not on the left side.
     pub(super) fn solve(self, a: &Tensor, b: &Tensor, ty: &RankedType) -> Result<Tensor> {
         let solve = |(a, b): (Matrix, Matrix)| self.solve_one(&a, b);
-        tensor(matrices(a)?.into_iter().zip(matrices(b)?).map(solve).collect(), ty)
+        tensor(
+            matrices(a)?
+                .into_iter()
+                .zip(matrices(b)?)
+                .map(solve)
+                .collect(),
+            ty,
+        )
     }
 
     fn solve_one(self, a: &Matrix, mut x: Matrix) -> Matrix {
@@ -103,7 +137,11 @@ impl TriangularSolve {
         let transposed = (self.transpose != Transposition::No) == self.left_side;
         let conjugated = self.transpose == Transposition::Adjoint;
         let element = |row: usize, column: usize| {
-            let value = if transposed { a.at(column, row) } else { a.at(row, column) };
+            let value = if transposed {
+                a.at(column, row)
+            } else {
+                a.at(row, column)
+            };
             if conjugated { value.conj() } else { value }
         };
         let forward = self.lower != transposed;
@@ -140,7 +178,10 @@ pub(super) fn qr(x: &Tensor, types: [&RankedType; 2]) -> Result<[Tensor; 2]> {
             taus.push(reflect(matrix, rows, k));
         }
     }
-    Ok([tensor(packed, types[0])?, Tensor::from_complex(types[1], taus)?])
+    Ok([
+        tensor(packed, types[0])?,
+        Tensor::from_complex(types[1], taus)?,
+    ])
 }
 
 /// Zeroes column `k` below the diagonal by a reflection `I - tau v v^H`, and returns tau.
@@ -191,10 +232,19 @@ pub(super) fn product_of_reflectors(
 fn product_of(packed: &Matrix, taus: &[Complex]) -> Matrix {
     let columns = packed.columns;
     let rows = packed.values.len() / columns;
-    let mut q = Matrix { columns, values: vec![Complex::default(); rows * columns] };
+    let mut q = Matrix {
+        columns,
+        values: vec![Complex::default(); rows * columns],
+    };
     (0..rows.min(columns)).for_each(|at| q.set(at, at, Complex::ONE));
     for (k, &tau) in taus.iter().enumerate().rev() {
-        let vector = |row| if row == k { Complex::ONE } else { packed.at(row, k) };
+        let vector = |row| {
+            if row == k {
+                Complex::ONE
+            } else {
+                packed.at(row, k)
+            }
+        };
         for column in 0..columns {
             let mut product = Complex::default();
             for row in k..rows {

@@ -52,10 +52,16 @@ pub(crate) fn run_partition(
         let main = module.main()?;
         let mut inputs = Vec::with_capacity(main.body.arguments.len());
         for (number, &id) in main.body.arguments.iter().enumerate() {
-            let shards: Vec<_> =
-                all.iter().map(|values| values[number].tensor()).collect::<Result<_>>()?;
+            let shards: Vec<_> = all
+                .iter()
+                .map(|values| values[number].tensor())
+                .collect::<Result<_>>()?;
             let ty = tensor_type(main.ty(id))?;
-            let whole = assemble(shards.into_iter().enumerate(), &partitioning.inputs[number], ty)?;
+            let whole = assemble(
+                shards.into_iter().enumerate(),
+                &partitioning.inputs[number],
+                ty,
+            )?;
             inputs.push(Value::Tensor(whole));
         }
         run_main(module, world, [replica, 0], inputs)?
@@ -78,7 +84,11 @@ struct Shards {
 }
 
 impl Shards {
-    fn new(process: Process<'_>, attributes: &ManualAttributes, ranks: [Vec<usize>; 2]) -> Result<Self> {
+    fn new(
+        process: Process<'_>,
+        attributes: &ManualAttributes,
+        ranks: [Vec<usize>; 2],
+    ) -> Result<Self> {
         let (module, world) = (process.module, process.world);
         let is_manual = |axis: &ShardyAxis| attributes.axes.contains(axis);
         let read = |shardings: &[ShardySharding], ranks: &[usize]| -> Result<Vec<HloSharding>> {
@@ -159,9 +169,14 @@ impl<'r> Frame<'r> {
     ) -> Result<Vec<Vec<Value>>> {
         let world = self.process.world;
         let processes: Vec<_> = (inputs.iter())
-            .map(|&(partition, _)| Process { partition, ..self.process })
+            .map(|&(partition, _)| Process {
+                partition,
+                ..self.process
+            })
             .collect();
-        processes.iter().for_each(|process| world.start(process.number()));
+        processes
+            .iter()
+            .for_each(|process| world.start(process.number()));
         thread::scope(|scope| {
             let mut threads = Vec::with_capacity(inputs.len());
             for (&process, (_, inputs)) in processes.iter().zip(inputs) {
@@ -169,7 +184,10 @@ impl<'r> Frame<'r> {
                 let run = move || {
                     let ran = guarded(|| frame.region(&op.regions[0], inputs));
                     let ran = ran.map_err(Failure::from);
-                    world.end(process.number(), ran.as_ref().map(|_| ()).map_err(Clone::clone));
+                    world.end(
+                        process.number(),
+                        ran.as_ref().map(|_| ()).map_err(Clone::clone),
+                    );
                     ran.map_err(|failure| failure.error())
                 };
                 let name = format!("halite-shard-{}", process.number());
@@ -201,6 +219,9 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(unexpected("no panic", text.unwrap_or("one without a message")))
+        Err(unexpected(
+            "no panic",
+            text.unwrap_or("one without a message"),
+        ))
     })
 }

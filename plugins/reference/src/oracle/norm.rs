@@ -18,7 +18,11 @@ impl Features<'_> {
 
     /// Number of elements of each feature.
     fn elements(&self) -> f64 {
-        let others = self.dims.iter().enumerate().filter(|&(dim, _)| dim != self.feature);
+        let others = self
+            .dims
+            .iter()
+            .enumerate()
+            .filter(|&(dim, _)| dim != self.feature);
         others.map(|(_, &size)| size as f64).product()
     }
 
@@ -30,12 +34,17 @@ impl Features<'_> {
 
     fn sums(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
         let mut sums = vec![0.0; self.count()];
-        values.enumerate().for_each(|(position, value)| sums[self.at(position)] += value);
+        values
+            .enumerate()
+            .for_each(|(position, value)| sums[self.at(position)] += value);
         sums
     }
 
     fn means(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
-        self.sums(values).into_iter().map(|sum| sum / self.elements()).collect()
+        self.sums(values)
+            .into_iter()
+            .map(|sum| sum / self.elements())
+            .collect()
     }
 }
 
@@ -51,10 +60,17 @@ pub(super) fn inference(
     feature: usize,
     ty: &RankedType,
 ) -> Result<Tensor> {
-    let features = Features { dims: &ty.dims, feature };
+    let features = Features {
+        dims: &ty.dims,
+        feature,
+    };
     let x = operands[0].floats()?;
-    let [scale, offset, mean, variance] =
-        [operands[1].floats()?, operands[2].floats()?, operands[3].floats()?, operands[4].floats()?];
+    let [scale, offset, mean, variance] = [
+        operands[1].floats()?,
+        operands[2].floats()?,
+        operands[3].floats()?,
+        operands[4].floats()?,
+    ];
     let normalized = |(position, x): (usize, f64)| {
         let at = features.at(position);
         let deviation = (variance[at] + f64::from(epsilon)).sqrt();
@@ -70,13 +86,21 @@ pub(super) fn training(
     feature: usize,
     types: [&RankedType; 3],
 ) -> Result<[Tensor; 3]> {
-    let features = Features { dims: &x.ty.dims, feature };
+    let features = Features {
+        dims: &x.ty.dims,
+        feature,
+    };
     let values = x.floats()?;
     let means = features.means(values.iter().copied());
     let square = |(position, value): (usize, &f64)| (value - means[features.at(position)]).powi(2);
     let variances = features.means(values.iter().enumerate().map(square));
     let (mean, variance) = (encode(means, types[1])?, encode(variances, types[2])?);
-    let y = inference([x, scale, offset, &mean, &variance], epsilon, feature, types[0])?;
+    let y = inference(
+        [x, scale, offset, &mean, &variance],
+        epsilon,
+        feature,
+        types[0],
+    )?;
     Ok([y, mean, variance])
 }
 
@@ -88,18 +112,29 @@ pub(super) fn gradient(
     feature: usize,
     types: [&RankedType; 3],
 ) -> Result<[Tensor; 3]> {
-    let features = Features { dims: &operands[0].ty.dims, feature };
+    let features = Features {
+        dims: &operands[0].ty.dims,
+        feature,
+    };
     let (x, dy) = (operands[0].floats()?, operands[4].floats()?);
-    let [scale, mean, variance] =
-        [operands[1].floats()?, operands[2].floats()?, operands[3].floats()?];
-    let inverse: Vec<_> =
-        variance.iter().map(|variance| 1.0 / (variance + f64::from(epsilon)).sqrt()).collect();
+    let [scale, mean, variance] = [
+        operands[1].floats()?,
+        operands[2].floats()?,
+        operands[3].floats()?,
+    ];
+    let inverse: Vec<_> = variance
+        .iter()
+        .map(|variance| 1.0 / (variance + f64::from(epsilon)).sqrt())
+        .collect();
     let normalized = |position: usize| {
         let at = features.at(position);
         (x[position] - mean[at]) * inverse[at]
     };
     let offset_gradient = features.sums(dy.iter().copied());
-    let products = dy.iter().enumerate().map(|(position, dy)| dy * normalized(position));
+    let products = dy
+        .iter()
+        .enumerate()
+        .map(|(position, dy)| dy * normalized(position));
     let scale_gradient = features.sums(products);
     let count = features.elements();
     let x_gradient = |(position, dy): (usize, &f64)| {

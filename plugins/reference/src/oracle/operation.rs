@@ -21,7 +21,10 @@ pub(super) fn tensors(operands: &[Value]) -> Result<Vec<&Tensor>> {
 /// As many operands as a pattern needs.
 pub(super) fn exactly<'v, const N: usize>(tensors: &[&'v Tensor]) -> Result<[&'v Tensor; N]> {
     tensors.try_into().map_err(|_| {
-        unexpected(&format!("{N} operands"), &format!("{} operands", tensors.len()))
+        unexpected(
+            &format!("{N} operands"),
+            &format!("{} operands", tensors.len()),
+        )
     })
 }
 
@@ -96,20 +99,31 @@ fn compute_one(kind: &OpKind, x: &[&Tensor], ty: &RankedType) -> Result<Option<T
         (OpKind::Transpose { permutation }, [x]) => shape::transpose(x, permutation)?,
         (OpKind::Reverse { dims }, [x]) => shape::reverse(x, dims)?,
         (OpKind::Concatenate { dim }, x) => shape::concatenate(x, *dim, ty)?,
-        (OpKind::Slice { starts, strides, .. }, [x]) => shape::slice(x, starts, strides, ty)?,
+        (
+            OpKind::Slice {
+                starts, strides, ..
+            },
+            [x],
+        ) => shape::slice(x, starts, strides, ty)?,
         (OpKind::DynamicSlice { .. }, [x, starts @ ..]) => shape::dynamic_slice(x, starts, ty)?,
         (OpKind::DynamicUpdateSlice, [x, update, starts @ ..]) => {
             shape::dynamic_update_slice(x, update, starts)?
         }
-        (OpKind::Pad { low, interior, .. }, [x, value]) => {
-            shape::pad(x, value, low, interior, ty)?
-        }
+        (OpKind::Pad { low, interior, .. }, [x, value]) => shape::pad(x, value, low, interior, ty)?,
         (OpKind::Gather(attributes), [x, starts]) => gather(x, starts, attributes, ty)?,
         (OpKind::DotGeneral(attributes), [x, y]) => dot::dot_general(x, y, attributes, ty)?,
         (OpKind::Convolution(attributes), [x, y]) => dot::convolution(x, y, attributes, ty)?,
         (OpKind::Fft { transform, lengths }, [x]) => fft(x, *transform, lengths, ty)?,
         (OpKind::Cholesky { lower }, [x]) => cholesky(x, *lower, ty)?,
-        (OpKind::TriangularSolve { left_side, lower, unit_diagonal, transpose }, [a, b]) => {
+        (
+            OpKind::TriangularSolve {
+                left_side,
+                lower,
+                unit_diagonal,
+                transpose,
+            },
+            [a, b],
+        ) => {
             let solver = TriangularSolve {
                 left_side: *left_side,
                 lower: *lower,

@@ -6,8 +6,8 @@ use halite_stablehlo::{ElementClass, RankedType, RngAlgorithm, RngDistribution};
 
 use super::tensor::{Tensor, Wide, collect, unexpected};
 
-/// The next state, and bits of type `ty`. The state is `[key, counter]`, with a second, higher word
-/// of the counter if it has three elements; of 64 bits each, or their halves.
+/// The next state, and bits of type `ty`. The state has words of 64 bits: key, counter, and for
+/// Philox maybe the higher word of the counter.
 pub(super) fn bit_generator(
     state: &Tensor,
     algorithm: RngAlgorithm,
@@ -15,7 +15,8 @@ pub(super) fn bit_generator(
 ) -> Result<[Tensor; 2]> {
     let mut words = words_of(state)?;
     let (key, counter) = match words[..] {
-        [key, low] => (key, u128::from(low)),
+        // As XLA has it: the key is the higher word of the counter, too.
+        [key, low] => (key, u128::from(low) | u128::from(key) << 64),
         [key, low, high] => (key, u128::from(low) | u128::from(high) << 64),
         _ => {
             return Err(unexpected("a state of 2 or 3 words", &state.ty.to_string()));
@@ -33,8 +34,13 @@ pub(super) fn bit_generator(
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let size = ty.element.size();
     let mut random = Vec::with_capacity(ty.bytes());
-    bits.iter().take(ty.elements()).for_each(|bits| random.extend(&bits.to_le_bytes()[..size]));
-    Ok([Tensor::new(state_type.clone(), bytes), Tensor::new(ty.clone(), random)])
+    bits.iter()
+        .take(ty.elements())
+        .for_each(|bits| random.extend(&bits.to_le_bytes()[..size]));
+    Ok([
+        Tensor::new(state_type.clone(), bytes),
+        Tensor::new(ty.clone(), random),
+    ])
 }
 
 fn words_of(state: &Tensor) -> Result<Vec<u64>> {
@@ -76,7 +82,10 @@ fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         let [low0, high0] = halves(u64::from(x[0]) * 0xd251_1f53);
         let [low1, high1] = halves(u64::from(x[2]) * 0xcd9e_8d57);
         x = [high1 ^ x[1] ^ key[0], low1, high0 ^ x[3] ^ key[1], low0];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+        key = [
+            key[0].wrapping_add(0x9e37_79b9),
+            key[1].wrapping_add(0xbb67_ae85),
+        ];
     }
     x
 }
@@ -98,7 +107,11 @@ fn threefry_bits(key: u64, counter: u64, ty: &RankedType) -> (Vec<u64>, u64) {
     let inner: usize = ty.dims[split + 1..].iter().product();
     let (size, half) = (ty.dims[split], ty.dims[split].div_ceil(2));
     let word = |position: usize| {
-        let (outer, at, rest) = (position / inner / size, position / inner % size, position % inner);
+        let (outer, at, rest) = (
+            position / inner / size,
+            position / inner % size,
+            position % inner,
+        );
         u64::from(block((outer * half + at / 2) * inner + rest)[at % 2])
     };
     let used = if size == 0 { 0 } else { elements / size * half };
@@ -115,7 +128,9 @@ fn threefry(x: [u32; 2], key: [u32; 2]) -> [u32; 2] {
             x[1] = x[1].rotate_left(rotation) ^ x[0];
         }
         x[0] = x[0].wrapping_add(keys[(group + 1) % 3]);
-        x[1] = x[1].wrapping_add(keys[(group + 2) % 3]).wrapping_add(group as u32 + 1);
+        x[1] = x[1]
+            .wrapping_add(keys[(group + 2) % 3])
+            .wrapping_add(group as u32 + 1);
     }
     x
 }
@@ -174,7 +189,10 @@ mod tests {
     ) {
         let state_type = RankedType::new(ElementType::U64, [2]);
         let bytes = state.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let before = Tensor { ty: state_type.clone(), bytes: Arc::new(bytes) };
+        let before = Tensor {
+            ty: state_type.clone(),
+            bytes: Arc::new(bytes),
+        };
         let ty = RankedType::new(element, dims);
         let [after, random] = bit_generator(&before, algorithm, [&state_type, &ty]).unwrap();
         assert_eq!(after.ints().unwrap(), [state[0].into(), i128::from(next)]);
@@ -190,7 +208,12 @@ mod tests {
         let words = [0x7d34a749, 0xa9b8bbe8, 0x7ba423d7, 0x2fb324d9, 0x6cf923fe];
         check(ElementType::U32, &[5], 4, &words);
         check(ElementType::U32, &[], 3, &words[..1]);
-        check(ElementType::U64, &[5], 5, &[0xa9b8bbe87d34a749, 0x2fb324d97ba423d7]);
+        check(
+            ElementType::U64,
+            &[5],
+            5,
+            &[0xa9b8bbe87d34a749, 0x2fb324d97ba423d7],
+        );
         check(ElementType::U8, &[3, 4], 5, &[0x49, 0xe8, 0xd7, 0xd9]);
     }
 
@@ -198,15 +221,31 @@ mod tests {
     fn threefry_has_the_bits_of_xla() {
         let state = [1u64 | 2 << 32, 3 | 4 << 32];
         let check = |ty, dims: &[usize], next: u64, bits: &[u64]| {
-            check(RngAlgorithm::ThreeFry, state, ty, dims, next | 4u64 << 32, bits);
+            check(
+                RngAlgorithm::ThreeFry,
+                state,
+                ty,
+                dims,
+                next | 4u64 << 32,
+                bits,
+            );
         };
         let words = [0x5df433ec, 0x8617198e, 0x2c24a8a8, 0x9094fa5e, 0x91386643];
         check(ElementType::U32, &[5], 6, &words);
         check(ElementType::U32, &[], 4, &words[..1]);
-        check(ElementType::U64, &[3, 4], 15, &[0x8617198e5df433ec, 0x9094fa5e2c24a8a8]);
-        let odd = [words[0], words[1], words[2], words[3], words[4], 0x4f97fb5b, 0x86b875a7];
+        check(
+            ElementType::U64,
+            &[3, 4],
+            15,
+            &[0x8617198e5df433ec, 0x9094fa5e2c24a8a8],
+        );
+        let odd = [
+            words[0], words[1], words[2], words[3], words[4], 0x4f97fb5b, 0x86b875a7,
+        ];
         check(ElementType::U32, &[3, 5], 12, &odd);
-        let even = [words[0], words[1], words[2], words[3], words[4], 0x59491919, 0x4f97fb5b];
+        let even = [
+            words[0], words[1], words[2], words[3], words[4], 0x59491919, 0x4f97fb5b,
+        ];
         check(ElementType::U32, &[3, 4], 9, &even);
         check(ElementType::U16, &[3, 4], 9, &[0x33ec, 0x198e, 0xa8a8]);
     }

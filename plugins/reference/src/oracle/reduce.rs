@@ -3,8 +3,7 @@
 
 use halite_core::Result;
 use halite_stablehlo::{
-    BinaryOp, Function, OpKind, RankedType, Region, ScatterAttributes,
-    WindowAttributes,
+    BinaryOp, Function, OpKind, RankedType, Region, ScatterAttributes, WindowAttributes,
 };
 
 use super::{
@@ -57,12 +56,18 @@ impl Reducer<'_> {
             let element = accumulator.ty.element;
             convert(source, &RankedType::new(element, source.ty.dims.clone()))
         };
-        let sources: Vec<_> =
-            sources.iter().zip(&accumulators).map(to_accumulator).collect::<Result<_>>()?;
+        let sources: Vec<_> = sources
+            .iter()
+            .zip(&accumulators)
+            .map(to_accumulator)
+            .collect::<Result<_>>()?;
         match (self.operator, &accumulators[..], &sources[..]) {
-            (Some(op), [accumulator], [source]) => {
-                Ok(vec![accumulate_by_operator(op, accumulator, source, pairs)?])
-            }
+            (Some(op), [accumulator], [source]) => Ok(vec![accumulate_by_operator(
+                op,
+                accumulator,
+                source,
+                pairs,
+            )?]),
             _ => self.accumulate_by_region(accumulators, &sources, pairs),
         }
     }
@@ -87,7 +92,11 @@ impl Reducer<'_> {
                 let scalar = Tensor::new(RankedType::new(element, []), bytes.to_vec());
                 arguments.push(Value::Tensor(scalar));
             }
-            arguments.extend(sources.iter().map(|source| Value::Tensor(source.scalar_at(from))));
+            arguments.extend(
+                sources
+                    .iter()
+                    .map(|source| Value::Tensor(source.scalar_at(from))),
+            );
             for (result, value) in results.iter_mut().zip((self.evaluate)(arguments)?) {
                 let value = value.tensor()?;
                 let size = value.bytes.len();
@@ -141,7 +150,12 @@ fn accumulate_by_operator(
             })?;
             Wide::Complex(sums)
         }
-        _ => return Err(unexpected(&accumulator.ty.to_string(), &source.ty.to_string())),
+        _ => {
+            return Err(unexpected(
+                &accumulator.ty.to_string(),
+                &source.ty.to_string(),
+            ));
+        }
     };
     Tensor::encode(&accumulator.ty, wide)
 }
@@ -155,7 +169,11 @@ fn filled(scalar: &Tensor, ty: &RankedType) -> Result<Tensor> {
 }
 
 fn all_filled(scalars: &[&Tensor], types: &[&RankedType]) -> Result<Vec<Tensor>> {
-    scalars.iter().zip(types).map(|(scalar, ty)| filled(scalar, ty)).collect()
+    scalars
+        .iter()
+        .zip(types)
+        .map(|(scalar, ty)| filled(scalar, ty))
+        .collect()
 }
 
 /// Combines the elements along `dims`, from the initial values on.
@@ -169,7 +187,8 @@ pub(super) fn reduce(
     let from = &inputs[0].ty.dims;
     let mut steps = vec![0; from.len()];
     let rest = (0..from.len()).filter(|dim| !dims.contains(dim));
-    rest.zip(strides(&types[0].dims)).for_each(|(dim, stride)| steps[dim] = stride);
+    rest.zip(strides(&types[0].dims))
+        .for_each(|(dim, stride)| steps[dim] = stride);
     reducer.accumulate(all_filled(initial, types)?, inputs, |visit| {
         let mut at = 0;
         for_each_index(from, |index| {
@@ -189,19 +208,19 @@ struct Windows<'a> {
 impl Windows<'_> {
     /// Calls `visit` with the positions of the elements in the window that is `window`-th along
     /// each dimension. Padding, and gaps of a dilated operand, are skipped.
-    fn for_each(
-        &self,
-        window: &[usize],
-        mut visit: impl FnMut(usize) -> Result<()>,
-    ) -> Result<()> {
-        let WindowAttributes { sizes, strides: steps, .. } = self.attributes;
+    fn for_each(&self, window: &[usize], mut visit: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let WindowAttributes {
+            sizes,
+            strides: steps,
+            ..
+        } = self.attributes;
         let strides = strides(self.dims);
         for_each_index(sizes, |within| {
             let mut at = 0;
             for dim in 0..self.dims.len() {
                 let inside = within[dim] * self.attributes.window_dilations[dim];
-                let dilated = (window[dim] * steps[dim] + inside) as i64
-                    - self.attributes.padding[dim].0;
+                let dilated =
+                    (window[dim] * steps[dim] + inside) as i64 - self.attributes.padding[dim].0;
                 let gap = self.attributes.base_dilations[dim] as i64;
                 if dilated < 0 || dilated % gap != 0 || dilated / gap >= self.dims[dim] as i64 {
                     return Ok(());
@@ -221,7 +240,10 @@ pub(super) fn reduce_window(
     attributes: &WindowAttributes,
     types: &[&RankedType],
 ) -> Result<Vec<Tensor>> {
-    let windows = Windows { attributes, dims: &inputs[0].ty.dims };
+    let windows = Windows {
+        attributes,
+        dims: &inputs[0].ty.dims,
+    };
     reducer.accumulate(all_filled(initial, types)?, inputs, |visit| {
         let mut into = 0;
         for_each_index(&types[0].dims, |window| {
@@ -246,7 +268,10 @@ pub(super) fn select(
         window_dilations: vec![1; x.ty.rank()],
         ..attributes.clone()
     };
-    let windows = Windows { attributes: &attributes, dims: &x.ty.dims };
+    let windows = Windows {
+        attributes: &attributes,
+        dims: &x.ty.dims,
+    };
     let mut pairs = allocate(source.ty.elements())?;
     let mut from = 0;
     for_each_index(&source.ty.dims, |window| {
@@ -310,10 +335,15 @@ pub(super) fn map(
     inputs: &[&Tensor],
     types: &[&RankedType],
 ) -> Result<Vec<Tensor>> {
-    let mut results: Vec<Vec<u8>> =
-        types.iter().map(|ty| allocate(ty.bytes())).collect::<Result<_>>()?;
+    let mut results: Vec<Vec<u8>> = types
+        .iter()
+        .map(|ty| allocate(ty.bytes()))
+        .collect::<Result<_>>()?;
     for at in 0..inputs[0].ty.elements() {
-        let arguments = inputs.iter().map(|input| Value::Tensor(input.scalar_at(at))).collect();
+        let arguments = inputs
+            .iter()
+            .map(|input| Value::Tensor(input.scalar_at(at)))
+            .collect();
         for (result, value) in results.iter_mut().zip(evaluate(arguments)?) {
             result.extend_from_slice(&value.tensor()?.bytes);
         }
@@ -354,7 +384,9 @@ pub(super) fn sort(
     }
     let permute = |input: &&Tensor| {
         let mut bytes = allocate(input.bytes.len())?;
-        sources.iter().for_each(|&from| bytes.extend_from_slice(input.element(from)));
+        sources
+            .iter()
+            .for_each(|&from| bytes.extend_from_slice(input.element(from)));
         Ok(Tensor::new(input.ty.clone(), bytes))
     };
     inputs.iter().map(permute).collect()
@@ -374,7 +406,11 @@ fn merge_sort(
     let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(&a), Some(&b)) = (left.peek(), right.peek()) {
-        merged.extend(if comes_first(b, a)? { right.next() } else { left.next() });
+        merged.extend(if comes_first(b, a)? {
+            right.next()
+        } else {
+            left.next()
+        });
     }
     merged.extend(left.chain(right));
     Ok(merged)

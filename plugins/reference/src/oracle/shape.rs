@@ -31,7 +31,13 @@ pub(super) fn iota(dim: usize, ty: &RankedType) -> Result<Tensor> {
 pub(super) fn broadcast_in_dim(x: &Tensor, mapping: &[usize], ty: &RankedType) -> Result<Tensor> {
     let steps = strides(&x.ty.dims);
     rearrange(x, ty, |index| {
-        let at = |dim: usize| if x.ty.dims[dim] == 1 { 0 } else { index[mapping[dim]] };
+        let at = |dim: usize| {
+            if x.ty.dims[dim] == 1 {
+                0
+            } else {
+                index[mapping[dim]]
+            }
+        };
         (0..mapping.len()).map(|dim| at(dim) * steps[dim]).sum()
     })
 }
@@ -78,7 +84,11 @@ pub(super) fn slice(
 ) -> Result<Tensor> {
     let own = strides(&x.ty.dims);
     let first = offset(starts, &own);
-    let steps: Vec<_> = own.iter().zip(steps).map(|(own, step)| own * step).collect();
+    let steps: Vec<_> = own
+        .iter()
+        .zip(steps)
+        .map(|(own, step)| own * step)
+        .collect();
     rearrange(x, ty, |index| first + offset(index, &steps))
 }
 

@@ -29,7 +29,10 @@ pub(crate) fn of_attributes(
 }
 
 fn replicated(rank: usize, partitions: usize) -> HloSharding {
-    HloSharding { parts: vec![1; rank], of_device: vec![0; partitions] }
+    HloSharding {
+        parts: vec![1; rank],
+        of_device: vec![0; partitions],
+    }
 }
 
 /// A sharding of Shardy, over those of its axes for which `counts` is true.
@@ -44,26 +47,40 @@ pub(super) fn of_shardy(
     let mut parts = Vec::with_capacity(rank);
     let mut axes = Vec::new();
     for dim in 0..rank {
-        let of_dim: Vec<_> = (sharding.dims.get(dim).map_or(&[][..], |dim| &dim.axes).iter())
-            .filter(|axis| counts(axis))
-            .map(|axis| MeshAxis::find(mesh, axis))
-            .collect::<Result<_>>()?;
+        let of_dim: Vec<_> = (sharding
+            .dims
+            .get(dim)
+            .map_or(&[][..], |dim| &dim.axes)
+            .iter())
+        .filter(|axis| counts(axis))
+        .map(|axis| MeshAxis::find(mesh, axis))
+        .collect::<Result<_>>()?;
         parts.push(of_dim.iter().map(|axis| axis.size).product());
         axes.extend(of_dim);
     }
     let tile = |partition| {
         let place = place_of(mesh, partition);
-        axes.iter().fold(0, |tile, axis| tile * axis.size + axis.coordinate(place))
+        axes.iter()
+            .fold(0, |tile, axis| tile * axis.size + axis.coordinate(place))
     };
-    Ok(HloSharding { parts, of_device: (0..partitions).map(tile).collect() })
+    Ok(HloSharding {
+        parts,
+        of_device: (0..partitions).map(tile).collect(),
+    })
 }
 
 /// The mesh with this name.
 pub(super) fn mesh<'m>(module: &'m Module, name: &str) -> Result<&'m ShardyMesh> {
-    module.meshes.iter().find(|mesh| mesh.name == name).ok_or_else(|| {
-        let known: Vec<_> = module.meshes.iter().map(|mesh| &mesh.name).collect();
-        invalid(format!("a sharding names mesh `{name}`; the program has {known:?}"))
-    })
+    module
+        .meshes
+        .iter()
+        .find(|mesh| mesh.name == name)
+        .ok_or_else(|| {
+            let known: Vec<_> = module.meshes.iter().map(|mesh| &mesh.name).collect();
+            invalid(format!(
+                "a sharding names mesh `{name}`; the program has {known:?}"
+            ))
+        })
 }
 
 fn invalid(message: String) -> Error {
@@ -95,17 +112,25 @@ impl MeshAxis {
         let Some(position) = position else {
             let known: Vec<_> = mesh.axes.iter().map(|(name, _)| name).collect();
             let (name, mesh) = (&axis.name, &mesh.name);
-            return Err(invalid(format!("mesh `{mesh}` has no axis `{name}`, only {known:?}")));
+            return Err(invalid(format!(
+                "mesh `{mesh}` has no axis `{name}`, only {known:?}"
+            )));
         };
         let whole = mesh.axes[position].1;
-        let inner: usize = mesh.axes[position + 1..].iter().map(|(_, size)| size).product();
+        let inner: usize = mesh.axes[position + 1..]
+            .iter()
+            .map(|(_, size)| size)
+            .product();
         let (before, size) = axis.part.unwrap_or((1, whole));
         if before * size == 0 || whole % (before * size) != 0 {
             let name = &axis.name;
             let message = format!("axis `{name}` of size {whole} has no part ({before}){size}");
             return Err(invalid(message));
         }
-        Ok(MeshAxis { size, stride: inner * (whole / (before * size)) })
+        Ok(MeshAxis {
+            size,
+            stride: inner * (whole / (before * size)),
+        })
     }
 
     pub(super) fn coordinate(self, place: usize) -> usize {
@@ -121,16 +146,28 @@ fn of_gspmd(text: &str, rank: usize, partitions: usize) -> Result<HloSharding> {
              such as `{{devices=[2,1]<=[2]}}` or `{{replicated}}` would"
         ))
     };
-    let inner = text.trim().trim_start_matches('{').trim_end_matches('}').trim();
+    let inner = text
+        .trim()
+        .trim_start_matches('{')
+        .trim_end_matches('}')
+        .trim();
     let Some(tiles) = inner.strip_prefix("devices=[") else {
-        let is_whole = ["replicated", "manual", "maximal"].iter().any(|it| inner.starts_with(it));
-        return if is_whole { Ok(replicated(rank, partitions)) } else { Err(refuse()) };
+        let is_whole = ["replicated", "manual", "maximal"]
+            .iter()
+            .any(|it| inner.starts_with(it));
+        return if is_whole {
+            Ok(replicated(rank, partitions))
+        } else {
+            Err(refuse())
+        };
     };
     let (tiles, order) = tiles.split_once(']').ok_or_else(refuse)?;
     let order = order.split_whitespace().next().unwrap_or_default();
     let tiles = numbers(tiles).ok_or_else(refuse)?;
     let devices = device_order(order).ok_or_else(refuse)?;
-    let total = tiles.iter().try_fold(1usize, |total, &size| total.checked_mul(size));
+    let total = tiles
+        .iter()
+        .try_fold(1usize, |total, &size| total.checked_mul(size));
     if tiles.len() < rank || total != Some(partitions) || devices.len() != partitions {
         return Err(refuse());
     }
@@ -140,11 +177,16 @@ fn of_gspmd(text: &str, rank: usize, partitions: usize) -> Result<HloSharding> {
     for (place, &device) in devices.iter().enumerate() {
         *of_device.get_mut(device).ok_or_else(refuse)? = place / copies;
     }
-    Ok(HloSharding { parts: tiles[..rank].to_vec(), of_device })
+    Ok(HloSharding {
+        parts: tiles[..rank].to_vec(),
+        of_device,
+    })
 }
 
 fn numbers(list: &str) -> Option<Vec<usize>> {
-    list.split(',').map(|number| number.trim().parse().ok()).collect()
+    list.split(',')
+        .map(|number| number.trim().parse().ok())
+        .collect()
 }
 
 /// Devices in the order of tiles: `0,2,1,3`, or `<=[2,2]T(1,0)`, which counts and transposes.
@@ -154,7 +196,9 @@ fn device_order(text: &str) -> Option<Vec<usize>> {
     };
     let (dims, transposition) = iota.split_once(']')?;
     let dims = numbers(dims)?;
-    let count = dims.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
+    let count = dims
+        .iter()
+        .try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
     let permutation = match transposition.strip_prefix("T(") {
         Some(permutation) => numbers(permutation.trim_end_matches(')'))?,
         None => (0..dims.len()).collect(),
@@ -195,13 +239,20 @@ fn start(sharding: &HloSharding, partition: usize, shard: &RankedType) -> Vec<us
     let tile = sharding.of_device[partition];
     let steps = strides(&sharding.parts);
     let sizes = steps.iter().zip(&sharding.parts).zip(&shard.dims);
-    sizes.map(|((step, parts), size)| tile / step % parts * size).collect()
+    sizes
+        .map(|((step, parts), size)| tile / step % parts * size)
+        .collect()
 }
 
 /// The shard of a partition.
 pub(super) fn shard(x: &Tensor, sharding: &HloSharding, partition: usize) -> Result<Tensor> {
     let ty = shard_type(&x.ty, sharding)?;
-    slice(x, &start(sharding, partition, &ty), &vec![1; ty.rank()], &ty)
+    slice(
+        x,
+        &start(sharding, partition, &ty),
+        &vec![1; ty.rank()],
+        &ty,
+    )
 }
 
 /// The tensor of type `ty` with these shards, as `(partition, shard)`.
@@ -234,17 +285,30 @@ mod tests {
     fn gspmd_shardings_are_read() {
         let check = |text, parts: &[usize], of_device: &[usize]| {
             let sharding = of_gspmd(text, parts.len(), of_device.len()).unwrap();
-            assert_eq!((&sharding.parts[..], &sharding.of_device[..]), (parts, of_device));
+            assert_eq!(
+                (&sharding.parts[..], &sharding.of_device[..]),
+                (parts, of_device)
+            );
         };
         check("{replicated}", &[1, 1], &[0, 0]);
         check("{devices=[2,1]<=[2]}", &[2, 1], &[0, 1]);
         check("{devices=[2,2]0,2,1,3}", &[2, 2], &[0, 2, 1, 3]);
-        check("{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}", &[2, 1], &[0, 1, 0, 1]);
+        check(
+            "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}",
+            &[2, 1],
+            &[0, 1, 0, 1],
+        );
     }
 
     #[test]
     fn malformed_gspmd_sharding_is_refused() {
-        for text in ["", "{devices=[2", "{devices=[3]<=[3]}", "{devices=[2]0,7}", "{devices=[2]<=[2]T(3)}"] {
+        for text in [
+            "",
+            "{devices=[2",
+            "{devices=[3]<=[3]}",
+            "{devices=[2]0,7}",
+            "{devices=[2]<=[2]T(3)}",
+        ] {
             let error = of_gspmd(text, 1, 2).unwrap_err().to_string();
             assert!(error.contains("over 2 partitions"), "{error}");
         }

@@ -51,7 +51,7 @@ pub(super) enum Wide {
 
 impl Tensor {
     /// The tensor of a constant of the program.
-    pub(super) fn constant(dense: &Dense) -> Result<Self> {
+    pub(crate) fn constant(dense: &Dense) -> Result<Self> {
         let length = dense.ty.bytes();
         let mut bytes = allocate(length)?;
         while bytes.len() < length {
@@ -74,7 +74,10 @@ impl Tensor {
 
     /// A scalar of one element.
     pub(super) fn scalar_at(&self, at: usize) -> Tensor {
-        Tensor::new(RankedType::new(self.ty.element, []), self.element(at).to_vec())
+        Tensor::new(
+            RankedType::new(self.ty.element, []),
+            self.element(at).to_vec(),
+        )
     }
 
     /// The same elements with other dimensions.
@@ -94,9 +97,10 @@ impl Tensor {
             ElementClass::Bool | ElementClass::Signed | ElementClass::Unsigned => {
                 Wide::Int(collect(count, each().map(|bytes| int_of(element, bytes)))?)
             }
-            ElementClass::Float => {
-                Wide::Float(collect(count, each().map(|bytes| float_of(element, bytes)))?)
-            }
+            ElementClass::Float => Wide::Float(collect(
+                count,
+                each().map(|bytes| float_of(element, bytes)),
+            )?),
             ElementClass::Complex => {
                 let part = element.part().expect("a complex type has parts");
                 let number = |bytes: &[u8]| {
@@ -129,7 +133,10 @@ impl Tensor {
         match self.wide()? {
             Wide::Complex(values) => Ok(values),
             Wide::Float(values) => collect(values.len(), values.into_iter().map(Complex::from)),
-            Wide::Int(_) => Err(unexpected("floats or complex numbers", &self.ty.to_string())),
+            Wide::Int(_) => Err(unexpected(
+                "floats or complex numbers",
+                &self.ty.to_string(),
+            )),
         }
     }
 
@@ -149,9 +156,13 @@ impl Tensor {
             (
                 Wide::Int(values),
                 ElementClass::Bool | ElementClass::Signed | ElementClass::Unsigned,
-            ) => values.iter().for_each(|&value| push_int(element, value, &mut bytes)),
+            ) => values
+                .iter()
+                .for_each(|&value| push_int(element, value, &mut bytes)),
             (Wide::Float(values), ElementClass::Float) => {
-                values.iter().for_each(|&value| push_float(element, value, &mut bytes));
+                values
+                    .iter()
+                    .for_each(|&value| push_float(element, value, &mut bytes));
             }
             (Wide::Complex(values), ElementClass::Complex) => {
                 let part = element.part().expect("a complex type has parts");
@@ -183,7 +194,8 @@ impl Tensor {
 
 /// The type of a tensor that a result has in the program.
 pub(super) fn tensor_type(ty: &Type) -> Result<&RankedType> {
-    ty.as_tensor().ok_or_else(|| unexpected("a tensor type", &ty.to_string()))
+    ty.as_tensor()
+        .ok_or_else(|| unexpected("a tensor type", &ty.to_string()))
 }
 
 /// An empty vector with room for `count` elements.
@@ -214,7 +226,9 @@ pub(super) fn unexpected(wanted: &str, found: &str) -> Error {
 }
 
 fn little_endian<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.try_into().expect("an element has the size of its type")
+    bytes
+        .try_into()
+        .expect("an element has the size of its type")
 }
 
 /// One integer or boolean.
@@ -238,7 +252,10 @@ fn float_of(element: ElementType, bytes: &[u8]) -> f64 {
         ElementType::F32 => f32::from_le_bytes(little_endian(bytes)).into(),
         ElementType::F8E8M0Fnu => decode_e8m0(bytes[0]),
         _ => {
-            let bits = bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
+            let bits = bytes
+                .iter()
+                .rev()
+                .fold(0, |bits, &byte| bits << 8 | u64::from(byte));
             let format = Format::of(element).expect("other floats have a format");
             // Bits above the format's are not part of the number.
             format.decode(bits & ((1 << element.bits()) - 1))

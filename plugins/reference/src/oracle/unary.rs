@@ -15,12 +15,15 @@ pub(super) fn unary(op: UnaryOp, x: &Tensor, ty: &RankedType) -> Result<Tensor> 
     let count = x.ty.elements();
     let wide = match x.wide()? {
         Wide::Int(values) => {
-            let each = values.into_iter().map(|value| unary_int(op, element, value));
+            let each = values
+                .into_iter()
+                .map(|value| unary_int(op, element, value));
             Wide::Int(collect_results(count, op, element, each)?)
         }
-        Wide::Float(values) if op == UnaryOp::IsFinite => {
-            Wide::Int(collect(count, values.into_iter().map(|value| value.is_finite().into()))?)
-        }
+        Wide::Float(values) if op == UnaryOp::IsFinite => Wide::Int(collect(
+            count,
+            values.into_iter().map(|value| value.is_finite().into()),
+        )?),
         Wide::Float(values) => {
             let each = values.into_iter().map(|value| unary_float(op, value));
             Wide::Float(collect_results(count, op, element, each)?)
@@ -51,7 +54,10 @@ fn collect_results<T>(
 
 /// The error of an operation on elements for which the specification does not define it.
 pub(super) fn undefined(op: &str, element: ElementType) -> Error {
-    unexpected(&format!("elements for which `{op}` is defined"), element.name())
+    unexpected(
+        &format!("elements for which `{op}` is defined"),
+        element.name(),
+    )
 }
 
 fn unary_int(op: UnaryOp, element: ElementType, x: i128) -> Option<i128> {
@@ -141,12 +147,15 @@ pub(super) fn convert(x: &Tensor, ty: &RankedType) -> Result<Tensor> {
     }
     let real = |values: Vec<Complex>| collect(count, values.into_iter().map(|value| value.re));
     let wide = match (x.wide()?, to.class()) {
-        (Wide::Int(values), ElementClass::Float) => {
-            Wide::Float(collect(count, values.into_iter().map(|value| float_of(value, to)))?)
-        }
+        (Wide::Int(values), ElementClass::Float) => Wide::Float(collect(
+            count,
+            values.into_iter().map(|value| float_of(value, to)),
+        )?),
         (Wide::Int(values), ElementClass::Complex) => {
             let part = to.part().unwrap_or(to);
-            let each = values.into_iter().map(|value| Complex::from(float_of(value, part)));
+            let each = values
+                .into_iter()
+                .map(|value| Complex::from(float_of(value, part)));
             Wide::Complex(collect(count, each)?)
         }
         (Wide::Float(values), ElementClass::Complex) => {
@@ -154,16 +163,24 @@ pub(super) fn convert(x: &Tensor, ty: &RankedType) -> Result<Tensor> {
         }
         (Wide::Complex(values), ElementClass::Float) => Wide::Float(real(values)?),
         (Wide::Complex(values), ElementClass::Bool) => {
-            let each = values.into_iter().map(|value| (value != Complex::default()).into());
+            let each = values
+                .into_iter()
+                .map(|value| (value != Complex::default()).into());
             Wide::Int(collect(count, each)?)
         }
         (Wide::Complex(values), ElementClass::Signed | ElementClass::Unsigned) => {
-            Wide::Int(collect(count, real(values)?.into_iter().map(|value| int_of(value, to)))?)
+            Wide::Int(collect(
+                count,
+                real(values)?.into_iter().map(|value| int_of(value, to)),
+            )?)
         }
         (
             Wide::Float(values),
             ElementClass::Bool | ElementClass::Signed | ElementClass::Unsigned,
-        ) => Wide::Int(collect(count, values.into_iter().map(|value| int_of(value, to)))?),
+        ) => Wide::Int(collect(
+            count,
+            values.into_iter().map(|value| int_of(value, to)),
+        )?),
         (wide, _) => wide,
     };
     Tensor::encode(ty, wide)
@@ -214,23 +231,37 @@ pub(super) fn reduce_precision(
     let reduce = |value: f64| {
         let reduced = format.decode(format.encode(value));
         let is_subnormal = exponent < own_exponent && reduced.abs() < format.smallest_normal();
-        if is_subnormal { 0f64.copysign(reduced) } else { reduced }
+        if is_subnormal {
+            0f64.copysign(reduced)
+        } else {
+            reduced
+        }
     };
     let values = x.floats()?;
-    Tensor::encode(ty, Wide::Float(collect(values.len(), values.into_iter().map(reduce))?))
+    Tensor::encode(
+        ty,
+        Wide::Float(collect(values.len(), values.into_iter().map(reduce))?),
+    )
 }
 
 /// Reinterprets the bits of the elements: a trailing dimension becomes one element or the reverse.
 pub(super) fn bitcast_convert(x: &Tensor, ty: &RankedType) -> Result<Tensor> {
     let (from, to) = (x.ty.element, ty.element);
     if from.bits() == 8 * from.size() && to.bits() == 8 * to.size() {
-        return Ok(Tensor { ty: ty.clone(), bytes: x.bytes.clone() });
+        return Ok(Tensor {
+            ty: ty.clone(),
+            bytes: x.bytes.clone(),
+        });
     }
     // A type of fewer than eight bits is involved: it has a byte for each element.
     let mut bytes = allocate(ty.bytes())?;
     let (mut pending, mut count) = (0u128, 0);
     for at in 0..x.ty.elements() {
-        let bits = x.element(at).iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte));
+        let bits = x
+            .element(at)
+            .iter()
+            .rev()
+            .fold(0, |bits, &byte| bits << 8 | u128::from(byte));
         pending |= (bits & ((1 << from.bits()) - 1)) << count;
         count += from.bits();
         while count >= to.bits() && bytes.len() < ty.bytes() {
@@ -240,7 +271,10 @@ pub(super) fn bitcast_convert(x: &Tensor, ty: &RankedType) -> Result<Tensor> {
         }
     }
     if bytes.len() != ty.bytes() {
-        return Err(unexpected(&format!("as many bits as {ty} has"), &x.ty.to_string()));
+        return Err(unexpected(
+            &format!("as many bits as {ty} has"),
+            &x.ty.to_string(),
+        ));
     }
     Ok(Tensor::new(ty.clone(), bytes))
 }

@@ -73,7 +73,11 @@ impl World {
 
     /// Returns an error if the launch was cancelled.
     pub(super) fn check(&self) -> Result<()> {
-        if self.cancelled.load(Relaxed) { Err(cancelled()) } else { Ok(()) }
+        if self.cancelled.load(Relaxed) {
+            Err(cancelled())
+        } else {
+            Ok(())
+        }
     }
 
     /// Marks a process as running again, after it ended.
@@ -106,7 +110,11 @@ impl World {
         let mut state = self.lock();
         let round = state.rounds.entry((operation, process)).or_default();
         *round += 1;
-        let key = Key { operation, members: members.to_vec(), round: *round };
+        let key = Key {
+            operation,
+            members: members.to_vec(),
+            round: *round,
+        };
         let exchange = state.exchanges.entry(key.clone()).or_default();
         exchange.contributions.insert(process, values);
         drop(state);
@@ -129,7 +137,8 @@ impl World {
             result
         };
         let is_cancelled = || self.cancelled.load(Relaxed);
-        wait_until(describe, default_limit(), is_cancelled, poll)?.unwrap_or_else(|| Err(cancelled()))
+        wait_until(describe, default_limit(), is_cancelled, poll)?
+            .unwrap_or_else(|| Err(cancelled()))
     }
 
     /// The contributions to an exchange if they are complete, or the reason why they never will be.
