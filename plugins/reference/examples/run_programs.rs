@@ -34,7 +34,11 @@ fn main() -> ExitCode {
 }
 
 fn run(path: &str) -> Result<()> {
-    let module = Module::from_bytecode(&fs::read(path)?)?;
+    let code = fs::read(path)?;
+    let module = match std::str::from_utf8(&code) {
+        Ok(text) => Module::parse(text)?,
+        Err(_) => Module::from_bytecode(&code)?,
+    };
     halite_reference::interpret(&module, &[])?;
     Ok(())
 }

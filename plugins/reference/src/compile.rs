@@ -58,7 +58,11 @@ impl Source {
     }
 
     fn read(&self) -> Result<Module> {
-        Module::from_bytecode(&self.code)
+        // A text is valid UTF-8, bytecode starts with bytes that are not.
+        match std::str::from_utf8(&self.code) {
+            Ok(text) => Module::parse(text),
+            Err(_) => Module::from_bytecode(&self.code),
+        }
     }
 
     /// The devices that the options name, or the first ones.

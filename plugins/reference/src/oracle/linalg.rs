@@ -86,7 +86,7 @@ fn cholesky_of(x: &Matrix, lower: bool) -> Matrix {
                 };
                 Complex::from(root)
             } else {
-                rest.scale(1.0 / factor.at(column, column).re)
+                rest / factor.at(column, column)
             };
             factor.set(row, column, value);
         }

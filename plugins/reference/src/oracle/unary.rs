@@ -129,7 +129,7 @@ fn unary_complex(op: UnaryOp, x: Complex) -> Option<Complex> {
         UnaryOp::Rsqrt => Complex::ONE / x.sqrt(),
         UnaryOp::Sign if x.is_nan() => Complex::new(f64::NAN, f64::NAN),
         UnaryOp::Sign if x == Complex::default() => x,
-        UnaryOp::Sign => x.scale(1.0 / x.abs()),
+        UnaryOp::Sign => x / Complex::from(x.abs()),
         UnaryOp::Sine => x.sin(),
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Tan => x.tan(),

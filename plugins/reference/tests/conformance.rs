@@ -1,0 +1,39 @@
+//! The conformance suite of the backend contract on the reference executor.
+
+use halite_backends::conformance::{self, Outcome, Subject, cases};
+use halite_core::Client;
+use halite_reference::{Options, Reference};
+
+fn check(group: &str, devices: u32) {
+    let open = move || Ok(Client::new(Reference::new(&Options { devices })?));
+    let outcome: Outcome = conformance::run(&Subject::opened_by(open).unwrap(), group);
+    println!("{outcome}");
+    assert!(
+        outcome.failed.is_empty() && !outcome.passed.is_empty(),
+        "{outcome}"
+    );
+}
+
+macro_rules! groups {
+    ($($group:ident)*) => {
+        $(#[test]
+        fn $group() {
+            check(concat!(stringify!($group), "::"), 8);
+        })*
+
+        #[test]
+        fn one_device_conforms() {
+            check("", 1);
+        }
+
+        #[test]
+        fn every_group_is_a_test() {
+            let tests = [$(stringify!($group)),*];
+            for case in cases() {
+                assert!(tests.contains(&case.group()), "{} runs in no test", case.name);
+            }
+        }
+    };
+}
+
+groups!(transfers programs donation events errors threads devices);
