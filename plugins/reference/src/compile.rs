@@ -4,16 +4,11 @@ use std::sync::Arc;
 
 use halite_core::{
     CompileOptions, DeviceId, Error, HloSharding, Program, ProgramKey, Result, Signature,
-    TensorType,
 };
-use halite_stablehlo::{Attributes, Function, Module, RankedType, Type, ValueId};
+use halite_stablehlo::{Attribute, ElementType, InterfaceTensor, Module};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    ReferenceExecutable,
-    backend::Client,
-    oracle::{Partitioning, of_attributes, shard_type},
-};
+use crate::{ReferenceExecutable, backend::Client, oracle::Partitioning};
 
 /// A program as it was given.
 #[derive(Clone, Debug)]
@@ -44,13 +39,27 @@ impl Source {
             .assign(client, options)
             .map_err(|m| refuse(Error::invalid(op, m)))?;
         let module = self.read().map_err(refuse)?;
-        let partitioning = partitioning(&module, self.partitions).map_err(refuse)?;
-        check_signature(&module, &partitioning, signature)
+        let interface = module.interface().map_err(refuse)?;
+        check_signature(&interface.signature(), signature)
             .map_err(|message| refuse(Error::invalid(op, message)))?;
+        let partitions = self.partitions;
+        let shardings = |tensors: Vec<InterfaceTensor>| {
+            let whole = |rank| HloSharding {
+                parts: vec![1; rank],
+                of_device: vec![0; partitions],
+            };
+            let sharding = |tensor: InterfaceTensor| {
+                tensor.sharding.unwrap_or_else(|| whole(tensor.ty.rank()))
+            };
+            tensors.into_iter().map(sharding).collect()
+        };
         Ok(ReferenceExecutable {
             client: client.clone(),
             module: Arc::new(module),
-            partitioning: Arc::new(partitioning),
+            partitioning: Arc::new(Partitioning {
+                inputs: shardings(interface.inputs),
+                outputs: shardings(interface.outputs),
+            }),
             signature: signature.clone(),
             devices,
             source: self,
@@ -59,10 +68,23 @@ impl Source {
 
     fn read(&self) -> Result<Module> {
         // A text is valid UTF-8, bytecode starts with bytes that are not.
-        match std::str::from_utf8(&self.code) {
-            Ok(text) => Module::parse(text),
-            Err(_) => Module::from_bytecode(&self.code),
+        let mut module = match std::str::from_utf8(&self.code) {
+            Ok(text) => Module::parse(text)?,
+            Err(_) => Module::from_bytecode(&self.code)?,
+        };
+        // The client knows how many there are, also where the program does not say it.
+        let counts = [
+            ("mhlo.num_replicas", self.replicas),
+            ("mhlo.num_partitions", self.partitions),
+        ];
+        for (name, count) in counts {
+            module.attributes.take(name);
+            module
+                .attributes
+                .push(name, Attribute::Int(count as i64, ElementType::S32));
         }
+        module.verify()?;
+        Ok(module)
     }
 
     /// The devices that the options name, or the first ones.
@@ -101,78 +123,34 @@ impl Source {
     }
 }
 
-/// The shardings of inputs and outputs.
-fn partitioning(module: &Module, partitions: usize) -> Result<Partitioning> {
-    let main = module.main()?;
-    let none = Attributes::default();
-    let read = |ids: &[ValueId], attributes: &[Attributes]| -> Result<Vec<HloSharding>> {
-        let read = |(number, &id): (usize, &ValueId)| {
-            let rank = main.ty(id).as_tensor().map_or(0, RankedType::rank);
-            of_attributes(
-                module,
-                attributes.get(number).unwrap_or(&none),
-                rank,
-                partitions,
-            )
-        };
-        ids.iter().enumerate().map(read).collect()
-    };
-    Ok(Partitioning {
-        inputs: read(&main.body.arguments, &main.input_attributes)?,
-        outputs: read(&main.body.results, &main.output_attributes)?,
-    })
-}
-
-fn check_signature(
-    module: &Module,
-    partitioning: &Partitioning,
-    signature: &Signature,
-) -> Result<(), String> {
-    let main = module.main().map_err(|error| error.message().to_owned())?;
-    let inputs = (&main.body.arguments[..], &partitioning.inputs[..]);
-    check_types("argument", main, inputs, &signature.inputs)?;
-    let outputs = (&main.body.results[..], &partitioning.outputs[..]);
-    check_types("result", main, outputs, &signature.outputs)?;
-    let (donated, count) = (&signature.donated, signature.inputs.len());
+/// Checks the signature that a client declares against that of the program.
+fn check_signature(own: &Signature, declared: &Signature) -> Result<(), String> {
+    let lists = [
+        ("argument", &own.inputs, &declared.inputs),
+        ("result", &own.outputs, &declared.outputs),
+    ];
+    for (what, own, declared) in lists {
+        if own.len() != declared.len() {
+            let (count, given) = (own.len(), declared.len());
+            return Err(format!(
+                "the signature has {given} {what}s, `main` has {count}"
+            ));
+        }
+        let mut pairs = own.iter().zip(declared).enumerate();
+        if let Some((number, (own, declared))) = pairs.find(|(_, (own, declared))| own != declared)
+        {
+            return Err(format!(
+                "the signature has {what} {number} of {declared}, `main` has {own} on each device"
+            ));
+        }
+    }
+    let (donated, count) = (&declared.donated, declared.inputs.len());
     if donated.iter().any(|&index| index >= count) || !donated.is_sorted_by(|a, b| a < b) {
         return Err(format!(
             "donated inputs {donated:?} are not ascending indices of {count} inputs"
         ));
     }
     Ok(())
-}
-
-fn check_types(
-    what: &str,
-    main: &Function,
-    (ids, shardings): (&[ValueId], &[HloSharding]),
-    declared: &[TensorType],
-) -> Result<(), String> {
-    if ids.len() != declared.len() {
-        let (count, given) = (ids.len(), declared.len());
-        return Err(format!(
-            "the signature has {given} {what}s, `main` has {count}"
-        ));
-    }
-    for (number, ((&id, sharding), declared)) in ids.iter().zip(shardings).zip(declared).enumerate()
-    {
-        let ty = shard_of(main.ty(id), sharding)
-            .map_err(|reason| format!("{what} {number} of `main`: {reason}"))?;
-        if ty != *declared {
-            return Err(format!(
-                "the signature has {what} {number} of {declared}, `main` has {ty} on each device"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The type of the shards of an argument or result, as clients have it.
-fn shard_of(ty: &Type, sharding: &HloSharding) -> Result<TensorType, String> {
-    let unsupported = || format!("clients have no arrays of type {ty}");
-    let tensor = ty.as_tensor().ok_or_else(unsupported)?;
-    let shard = shard_type(tensor, sharding).map_err(|error| error.message().to_owned())?;
-    shard.tensor_type().ok_or_else(unsupported)
 }
 
 /// A digest of what the result of a compilation depends on.

@@ -16,6 +16,7 @@ use crate::oracle::{STACK, Tensor, Value, World, guarded, no_thread, run_main};
 /// fails or is not supported.
 pub fn interpret(module: &Module, inputs: &[Dense]) -> Result<Vec<Dense>> {
     const OP: &str = "interpret";
+    module.verify()?;
     let arguments = &module.main()?.body.arguments;
     if inputs.len() != arguments.len() {
         let (given, wanted) = (inputs.len(), arguments.len());

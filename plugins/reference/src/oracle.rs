@@ -31,6 +31,5 @@ mod world;
 pub(crate) use cost::cost;
 pub(crate) use interpret::run_main;
 pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
-pub(crate) use sharding::{of_attributes, shard_type};
 pub(crate) use tensor::{Tensor, Value, allocate};
 pub(crate) use world::World;

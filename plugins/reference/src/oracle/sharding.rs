@@ -1,39 +1,13 @@
 //! Shardings of tensors over the partitions of a program: read from annotations, applied and undone.
 
 use halite_core::{Error, HloSharding, Result};
-use halite_stablehlo::{
-    Attribute, Attributes, Module, RankedType, ShardyAxis, ShardyMesh, ShardySharding,
-};
+use halite_stablehlo::{Module, RankedType, ShardyAxis, ShardyMesh, ShardySharding};
 
 use super::{
     index::{for_each_index, offset, strides},
     shape::slice,
     tensor::{Tensor, allocate},
 };
-
-/// The sharding that the attributes of an input or output give, of a tensor with `rank`
-/// dimensions; replicated if they give none.
-pub(crate) fn of_attributes(
-    module: &Module,
-    attributes: &Attributes,
-    rank: usize,
-    partitions: usize,
-) -> Result<HloSharding> {
-    if let Some(Attribute::Sharding(sharding)) = attributes.get("sdy.sharding") {
-        return of_shardy(module, sharding, rank, partitions, |_| true);
-    }
-    match attributes.get("mhlo.sharding") {
-        Some(Attribute::Str(text)) => of_gspmd(text, rank, partitions),
-        _ => Ok(replicated(rank, partitions)),
-    }
-}
-
-fn replicated(rank: usize, partitions: usize) -> HloSharding {
-    HloSharding {
-        parts: vec![1; rank],
-        of_device: vec![0; partitions],
-    }
-}
 
 /// A sharding of Shardy, over those of its axes for which `counts` is true.
 pub(super) fn of_shardy(
@@ -138,90 +112,8 @@ impl MeshAxis {
     }
 }
 
-/// A sharding of GSPMD, as text: `{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}`.
-fn of_gspmd(text: &str, rank: usize, partitions: usize) -> Result<HloSharding> {
-    let refuse = || {
-        invalid(format!(
-            "`{text}` does not shard a tensor of {rank} dimensions over {partitions} partitions; \
-             such as `{{devices=[2,1]<=[2]}}` or `{{replicated}}` would"
-        ))
-    };
-    let inner = text
-        .trim()
-        .trim_start_matches('{')
-        .trim_end_matches('}')
-        .trim();
-    let Some(tiles) = inner.strip_prefix("devices=[") else {
-        let is_whole = ["replicated", "manual", "maximal"]
-            .iter()
-            .any(|it| inner.starts_with(it));
-        return if is_whole {
-            Ok(replicated(rank, partitions))
-        } else {
-            Err(refuse())
-        };
-    };
-    let (tiles, order) = tiles.split_once(']').ok_or_else(refuse)?;
-    let order = order.split_whitespace().next().unwrap_or_default();
-    let tiles = numbers(tiles).ok_or_else(refuse)?;
-    let devices = device_order(order).ok_or_else(refuse)?;
-    let total = tiles
-        .iter()
-        .try_fold(1usize, |total, &size| total.checked_mul(size));
-    if tiles.len() < rank || total != Some(partitions) || devices.len() != partitions {
-        return Err(refuse());
-    }
-    // Dimensions after those of the tensor are replicated.
-    let copies: usize = tiles[rank..].iter().product();
-    let mut of_device = vec![0; partitions];
-    for (place, &device) in devices.iter().enumerate() {
-        *of_device.get_mut(device).ok_or_else(refuse)? = place / copies;
-    }
-    Ok(HloSharding {
-        parts: tiles[..rank].to_vec(),
-        of_device,
-    })
-}
-
-fn numbers(list: &str) -> Option<Vec<usize>> {
-    list.split(',')
-        .map(|number| number.trim().parse().ok())
-        .collect()
-}
-
-/// Devices in the order of tiles: `0,2,1,3`, or `<=[2,2]T(1,0)`, which counts and transposes.
-fn device_order(text: &str) -> Option<Vec<usize>> {
-    let Some(iota) = text.strip_prefix("<=[") else {
-        return numbers(text);
-    };
-    let (dims, transposition) = iota.split_once(']')?;
-    let dims = numbers(dims)?;
-    let count = dims
-        .iter()
-        .try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
-    let permutation = match transposition.strip_prefix("T(") {
-        Some(permutation) => numbers(permutation.trim_end_matches(')'))?,
-        None => (0..dims.len()).collect(),
-    };
-    let mut sorted = permutation.clone();
-    sorted.sort_unstable();
-    if count > 1 << 20 || !sorted.into_iter().eq(0..dims.len()) {
-        return None;
-    }
-    let steps = strides(&dims);
-    let steps: Vec<_> = permutation.iter().map(|&dim| steps[dim]).collect();
-    let dims: Vec<_> = permutation.iter().map(|&dim| dims[dim]).collect();
-    let mut order = Vec::with_capacity(count);
-    let visit = |index: &[usize]| {
-        order.push(offset(index, &steps));
-        Ok(())
-    };
-    for_each_index(&dims, visit).ok()?;
-    Some(order)
-}
-
 /// The type of the shards of a tensor of type `ty`.
-pub(crate) fn shard_type(ty: &RankedType, sharding: &HloSharding) -> Result<RankedType> {
+fn shard_type(ty: &RankedType, sharding: &HloSharding) -> Result<RankedType> {
     let mut dims = ty.dims.clone();
     for (dim, (size, parts)) in dims.iter_mut().zip(&sharding.parts).enumerate() {
         if *size % parts != 0 {
@@ -275,42 +167,4 @@ pub(super) fn assemble<'t>(
         })?;
     }
     Ok(Tensor::new(ty.clone(), bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gspmd_shardings_are_read() {
-        let check = |text, parts: &[usize], of_device: &[usize]| {
-            let sharding = of_gspmd(text, parts.len(), of_device.len()).unwrap();
-            assert_eq!(
-                (&sharding.parts[..], &sharding.of_device[..]),
-                (parts, of_device)
-            );
-        };
-        check("{replicated}", &[1, 1], &[0, 0]);
-        check("{devices=[2,1]<=[2]}", &[2, 1], &[0, 1]);
-        check("{devices=[2,2]0,2,1,3}", &[2, 2], &[0, 2, 1, 3]);
-        check(
-            "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}",
-            &[2, 1],
-            &[0, 1, 0, 1],
-        );
-    }
-
-    #[test]
-    fn malformed_gspmd_sharding_is_refused() {
-        for text in [
-            "",
-            "{devices=[2",
-            "{devices=[3]<=[3]}",
-            "{devices=[2]0,7}",
-            "{devices=[2]<=[2]T(3)}",
-        ] {
-            let error = of_gspmd(text, 1, 2).unwrap_err().to_string();
-            assert!(error.contains("over 2 partitions"), "{error}");
-        }
-    }
 }
