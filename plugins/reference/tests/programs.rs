@@ -1,0 +1,220 @@
+//! Small programs whose results the specification or XLA defines, and programs that must fail.
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_reference::interpret;
+use halite_stablehlo::{Dense, Module};
+
+/// Runs the body of a function without arguments that returns values of these types.
+fn run(types: &str, body: &str) -> Result<Vec<Dense>> {
+    let text = format!("func.func public @main() -> ({types}) {{\n{body}\n}}");
+    interpret(&Module::parse(&text)?, &[])
+}
+
+fn failure(types: &str, body: &str) -> Error {
+    run(types, body).expect_err("the program must fail")
+}
+
+/// Checks that `op` of two constants is the third, all of type `ty`.
+fn check_binary(ty: &str, op: &str, [x, y, expected]: [&str; 3]) {
+    let body = format!(
+        "%x = stablehlo.constant dense<{x}> : {ty}
+         %y = stablehlo.constant dense<{y}> : {ty}
+         %z = stablehlo.constant dense<{expected}> : {ty}
+         %0 = stablehlo.{op} %x, %y : {ty}
+         stablehlo.custom_call @check.expect_eq(%0, %z) {{has_side_effect = true}} : ({ty}, {ty}) -> ()
+         return"
+    );
+    run("", &body).unwrap_or_else(|error| panic!("{op} of {x} and {y}: {error}"));
+}
+
+fn check_convert(from: &str, to: &str, [x, expected]: [&str; 2]) {
+    let body = format!(
+        "%x = stablehlo.constant dense<{x}> : {from}
+         %z = stablehlo.constant dense<{expected}> : {to}
+         %0 = stablehlo.convert %x : ({from}) -> {to}
+         stablehlo.custom_call @check.expect_eq(%0, %z) {{has_side_effect = true}} : ({to}, {to}) -> ()
+         return"
+    );
+    run("", &body).unwrap_or_else(|error| panic!("{from} {x} to {to}: {error}"));
+}
+
+#[test]
+fn integer_division_is_defined_for_all_values() {
+    let check = |op, values| check_binary("tensor<4xi32>", op, values);
+    check(
+        "divide",
+        [
+            "[7, -7, 5, -2147483648]",
+            "[2, 2, 0, -1]",
+            "[3, -3, -1, -2147483648]",
+        ],
+    );
+    check(
+        "remainder",
+        ["[7, -7, 5, -2147483648]", "[2, 2, 0, -1]", "[1, -1, 5, 0]"],
+    );
+    check_binary(
+        "tensor<2xui8>",
+        "divide",
+        ["[7, 200]", "[0, 3]", "[255, 66]"],
+    );
+}
+
+#[test]
+fn shifts_out_of_range_are_defined() {
+    let check = |op, values| check_binary("tensor<3xi8>", op, values);
+    check("shift_left", ["[1, 1, -1]", "[7, 8, -1]", "[-128, 0, 0]"]);
+    check(
+        "shift_right_logical",
+        ["[-1, -1, -128]", "[7, 8, 1]", "[1, 0, 64]"],
+    );
+    check(
+        "shift_right_arithmetic",
+        ["[-128, -128, 64]", "[7, 100, -1]", "[-1, -1, 0]"],
+    );
+}
+
+#[test]
+fn extremes_propagate_nan() {
+    let (x, y) = ("[0x7FC00000, 1.0, -0.0]", "[1.0, 0x7FC00000, 0.0]");
+    check_binary(
+        "tensor<3xf32>",
+        "maximum",
+        [x, y, "[0x7FC00000, 0x7FC00000, 0.0]"],
+    );
+    check_binary(
+        "tensor<3xf32>",
+        "minimum",
+        [x, y, "[0x7FC00000, 0x7FC00000, -0.0]"],
+    );
+}
+
+#[test]
+fn integer_powers_wrap() {
+    check_binary(
+        "tensor<5xi32>",
+        "power",
+        [
+            "[2, 3, -1, 2, 1]",
+            "[31, 2, -3, -1, -5]",
+            "[-2147483648, 9, -1, 0, 1]",
+        ],
+    );
+}
+
+#[test]
+fn floats_convert_with_saturation() {
+    let floats = "[0x7FC00000, 1.0e10, -1.0e10, -1.9]";
+    check_convert(
+        "tensor<4xf32>",
+        "tensor<4xi32>",
+        [floats, "[0, 2147483647, -2147483648, -1]"],
+    );
+    check_convert("tensor<4xf32>", "tensor<4xui8>", [floats, "[0, 255, 0, 0]"]);
+    check_convert(
+        "tensor<4xf32>",
+        "tensor<4xi1>",
+        [floats, "[true, true, true, true]"],
+    );
+}
+
+#[test]
+fn integers_round_once_to_narrow_floats() {
+    // 2^24 + 1 is halfway in f32; what follows decides.
+    let integers = "[16777217, 36028799166447617]";
+    check_convert(
+        "tensor<2xi64>",
+        "tensor<2xf32>",
+        [integers, "[16777216.0, 36028801313931264.0]"],
+    );
+}
+
+#[test]
+fn unknown_custom_call_is_named() {
+    let body = r#"%0 = stablehlo.custom_call @lapack_sgeqrf() : () -> tensor<f32>
+                  return %0 : tensor<f32>"#;
+    let error = failure("tensor<f32>", body);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("`lapack_sgeqrf`"), "{error}");
+    assert!(error.to_string().contains("line 2"), "{error}");
+}
+
+#[test]
+fn qr_reconstructs_its_matrix() {
+    let body = r#"
+      %a = stablehlo.constant dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]> : tensor<3x2xf64>
+      %qr:2 = stablehlo.custom_call @Qr(%a) : (tensor<3x2xf64>) -> (tensor<3x2xf64>, tensor<2xf64>)
+      %q = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%qr#0, %qr#1)
+        : (tensor<3x2xf64>, tensor<2xf64>) -> tensor<3x2xf64>
+      %top = stablehlo.slice %qr#0 [0:2, 0:2] : (tensor<3x2xf64>) -> tensor<2x2xf64>
+      %i = stablehlo.iota dim = 0 : tensor<2x2xi32>
+      %j = stablehlo.iota dim = 1 : tensor<2x2xi32>
+      %upper = stablehlo.compare LE, %i, %j : (tensor<2x2xi32>, tensor<2x2xi32>) -> tensor<2x2xi1>
+      %zero = stablehlo.constant dense<0.0> : tensor<2x2xf64>
+      %r = stablehlo.select %upper, %top, %zero : tensor<2x2xi1>, tensor<2x2xf64>
+      %product = stablehlo.dot_general %q, %r, contracting_dims = [1] x [0]
+        : (tensor<3x2xf64>, tensor<2x2xf64>) -> tensor<3x2xf64>
+      stablehlo.custom_call @check.expect_almost_eq(%product, %a) {has_side_effect = true}
+        : (tensor<3x2xf64>, tensor<3x2xf64>) -> ()
+      return"#;
+    run("", body).unwrap();
+}
+
+#[test]
+fn sum_of_a_region_evaluates_its_operations() {
+    // A region of two operations: the sum of squares, from 1.
+    let body = r#"
+      %x = stablehlo.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+      %one = stablehlo.constant dense<1.0> : tensor<f32>
+      %0 = stablehlo.reduce(%x init: %one) across dimensions = [0]
+        : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
+        reducer(%sum: tensor<f32>, %value: tensor<f32>) {
+          %square = stablehlo.multiply %value, %value : tensor<f32>
+          %next = stablehlo.add %sum, %square : tensor<f32>
+          stablehlo.return %next : tensor<f32>
+        }
+      return %0 : tensor<f32>"#;
+    let results = run("tensor<f32>", body).unwrap();
+    assert_eq!(*results[0].bytes, 15f32.to_le_bytes());
+}
+
+#[test]
+fn inconsistent_comparator_sorts() {
+    let body = r#"
+      %x = stablehlo.iota dim = 0 : tensor<100xi32>
+      %0 = "stablehlo.sort"(%x) ({
+        ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+          %always = stablehlo.constant dense<true> : tensor<i1>
+          stablehlo.return %always : tensor<i1>
+      }) {dimension = 0 : i64, is_stable = true} : (tensor<100xi32>) -> tensor<100xi32>
+      return %0 : tensor<100xi32>"#;
+    let results = run("tensor<100xi32>", body).unwrap();
+    let mut values: Vec<_> = results[0]
+        .bytes
+        .chunks_exact(4)
+        .map(|bytes| bytes[0])
+        .collect();
+    values.sort_unstable();
+    assert_eq!(values, (0..100).collect::<Vec<u8>>());
+}
+
+#[test]
+fn too_large_result_is_out_of_memory() {
+    let body = "%x = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<70368744177664xf32>
+      return %0 : tensor<70368744177664xf32>";
+    let error = failure("tensor<70368744177664xf32>", body);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+}
+
+#[test]
+fn wrong_input_is_refused() {
+    let module = Module::parse(
+        "func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+           return %x : tensor<2xf32>
+         }",
+    )
+    .unwrap();
+    let error = interpret(&module, &[]).unwrap_err().to_string();
+    assert_eq!(error, "interpret: 0 inputs given, `main` has 1");
+}
