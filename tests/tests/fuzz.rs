@@ -35,6 +35,7 @@ const PLUGIN: &[&str] = &[
     "optimized_program",
     "compile_options",
     "program_text",
+    "stablehlo_text",
 ];
 const COMMAND: &[&str] = &[
     "accelerator",

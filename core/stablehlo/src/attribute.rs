@@ -92,16 +92,13 @@ impl Dense {
 
     /// The elements of a constant of integers or booleans, row-major; a splat is expanded.
     ///
-    /// Errors name the type or the number of elements, to continue ".. has the value".
+    /// Errors are the end of "attribute `a` is ..".
     pub(crate) fn integers(&self) -> Result<Vec<i64>, String> {
         let count = self.ty.elements();
-        if count > MOST_INTEGERS {
-            let (count, most) = (
-                format_count(count as u64),
-                format_count(MOST_INTEGERS as u64),
-            );
+        if self.is_splat() && count > MOST_EQUAL {
+            let count = format_count(count as u64);
             return Err(format!(
-                "a list of {count} elements; expected at most {most}"
+                "a list of {count} equal elements; expected at most {MOST_EQUAL}"
             ));
         }
         let signed = match self.ty.element.class() {
@@ -129,5 +126,6 @@ impl Dense {
     }
 }
 
-/// Bound on the length of an expanded list of sizes, dimensions or devices.
-const MOST_INTEGERS: usize = 1 << 20;
+/// Bound on the length of lists of equal sizes or dimensions, so that a short program does not make
+/// long lists.
+const MOST_EQUAL: usize = 256;

@@ -13,6 +13,7 @@
 
 mod fields;
 mod from;
+mod push;
 mod take;
 mod to;
 
@@ -22,7 +23,7 @@ mod tests;
 pub(crate) use from::refusal;
 
 /// Fields of the algorithm of `dot_general`, in the order of the specification.
-const ALGORITHM_FIELDS: [&str; 7] = [
+pub(crate) const ALGORITHM_FIELDS: [&str; 7] = [
     "lhs_precision_type",
     "rhs_precision_type",
     "accumulation_type",

@@ -2,6 +2,11 @@
 //!
 //! A [`Module`] is a program: functions of [`Operation`]s, whose [`OpKind`] has the attributes of
 //! the specification (<https://openxla.org/stablehlo/spec>), without MLIR's generality.
+//! [`Module::parse`] reads MLIR's text; `Display` prints it in the generic form.
+//!
+//! Text and portable artifacts (VHLO) name the attributes of an operation alike once nested ones are
+//! flattened. [`OpKind::from_attributes`] and [`OpKind::to_attributes`] convert between these
+//! and the fields of [`OpKind`].
 #![forbid(unsafe_code)]
 
 mod attribute;
@@ -10,6 +15,7 @@ mod bytecode;
 mod interface;
 mod module;
 mod op;
+mod print;
 mod sharding;
 mod text;
 mod types;

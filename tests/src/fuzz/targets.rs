@@ -11,6 +11,7 @@ use halite::{
     train::{self, Pattern, Strategy},
 };
 use halite_pjrt::fuzz as pjrt;
+use halite_stablehlo::Module;
 
 /// A parser with valid inputs.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +172,28 @@ const TARGETS: &[Target] = &[
         ],
     },
     Target {
+        name: "stablehlo_text",
+        run: stablehlo_text,
+        seeds: || words(STABLEHLO),
+        dictionary: &[
+            "loc(",
+            "#a = ",
+            "dense<",
+            "tensor<2x3xf32>",
+            "stablehlo.",
+            "\"stablehlo.",
+            "({",
+            "^bb0(",
+            "<{",
+            "-> ",
+            "%0",
+            "#1",
+            "@",
+            "0x",
+            "dims = [",
+        ],
+    },
+    Target {
         name: "accelerator",
         run: |data| survives_printing::<Accelerator>(data),
         seeds: || words(&["auto", "cpu", "cpu:8", "cuda:0,3", "tpu:2", "plugin:/x.so"]),
@@ -307,6 +330,29 @@ const TARGETS: &[Target] = &[
         dictionary: &["default"],
     },
 ];
+
+/// Programs that JAX printed.
+const STABLEHLO: &[&str] = &[
+    include_str!("../../../core/stablehlo/tests/data/control.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/conv_gradient.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/custom_call.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/gather_scatter.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/narrow.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/scan.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/shard_map.mlir"),
+    include_str!("../../../core/stablehlo/tests/data/top_k.mlir"),
+];
+
+/// A program that is read is printed so that it is read as the same program.
+fn stablehlo_text(data: &[u8]) -> bool {
+    let Some(Ok(program)) = text(data).map(Module::parse) else {
+        return false;
+    };
+    let printed = program.to_string();
+    let again = Module::parse(&printed).expect("a printed program is read");
+    assert_eq!(again.to_string(), printed);
+    true
+}
 
 fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()

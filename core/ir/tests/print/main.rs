@@ -8,9 +8,12 @@ use halite_core::{DType, TensorType};
 use halite_ir::{
     Attribute, Binary, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Value, text,
 };
+use halite_stablehlo::Module;
 
 fn check(graph: &Graph, interface: &Interface, expected: Expect) {
-    expected.assert_eq(&text(graph, interface).unwrap());
+    let text = text(graph, interface).unwrap();
+    expected.assert_eq(&text);
+    Module::parse(&text).unwrap();
 }
 
 fn plain() -> Interface {

@@ -373,7 +373,7 @@ fn errors_name_attribute_with_value() {
         "reverse",
         &[("dimensions", large)],
         expect![[
-            r#"program: `reverse`: attribute `dimensions` is a list of 99,999,999,999 elements; expected at most 1,048,576"#
+            r#"program: `reverse`: attribute `dimensions` is a list of 99,999,999,999 equal elements; expected at most 256"#
         ]],
     );
 }

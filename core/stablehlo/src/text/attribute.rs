@@ -302,7 +302,8 @@ impl<'a> Parser<'a> {
 }
 
 impl Attributes {
-    /// Adds an attribute; the fields of a structure are added one by one.
+    /// Adds an attribute; the fields of a structure are added one by one. `sdy.sharding_rule`, a
+    /// hint to partitioners, is left out.
     pub(super) fn push_flat(&mut self, name: String, value: Attribute) {
         match value {
             Attribute::Dict(fields) if FLATTENED.contains(&name.as_str()) => {
@@ -313,6 +314,7 @@ impl Attributes {
                     self.push("channel_id", handle);
                 }
             }
+            _ if name == "sdy.sharding_rule" => {}
             value => self.push(name, value),
         }
     }

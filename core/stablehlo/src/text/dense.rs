@@ -73,45 +73,38 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The bytes of `"0x.."`, in which booleans are packed into bits.
+    /// The bytes of `"0x.."`. Booleans have a byte each, or a bit each in older programs.
     fn blob(&self, raw: &str, ty: &RankedType) -> Result<Vec<u8>> {
-        let digits = raw.strip_prefix("0x").unwrap_or(raw).as_bytes();
-        if !raw.starts_with("0x") || !digits.iter().all(u8::is_ascii_hexdigit) {
+        let Some(digits) = raw.strip_prefix("0x").map(str::as_bytes) else {
             return Err(self.invalid("the string is not hexadecimal: \"0x00ff\""));
+        };
+        if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(self.invalid("the string is not pairs of hexadecimal digits"));
         }
-        let mut bytes: Vec<u8> = digits
-            .chunks(2)
-            .map(|pair| 16 * hex_digit(pair[0]) + pair.get(1).map_or(0, |&low| hex_digit(low)))
+        let pairs = digits.chunks_exact(2);
+        let mut bytes: Vec<u8> = pairs
+            .map(|pair| 16 * hex_digit(pair[0]) + hex_digit(pair[1]))
             .collect();
         let (count, size) = (ty.elements(), ty.element.size());
-        let boolean = ty.element == ElementType::Bool;
-        let expected = if boolean {
-            count.div_ceil(8)
-        } else {
-            count.saturating_mul(size)
-        };
-        let splat = if boolean {
-            bytes.len() == 1 && count > 8
-        } else {
-            bytes.len() == size
-        };
-        if digits.len() % 2 != 0 || (bytes.len() != expected && !splat) {
-            return Err(self.invalid(&format!(
-                "the string has {} hexadecimal digits; {ty} needs {}",
-                format_count(digits.len() as u64),
-                format_count(expected.saturating_mul(2) as u64)
-            )));
-        }
-        if boolean && splat {
-            return Ok(vec![bytes[0] & 1]);
-        }
-        if boolean {
+        let all = bytes.len() == ty.bytes();
+        let splat = count > 0 && bytes.len() == size;
+        let packed = ty.element == ElementType::Bool && bytes.len() == count.div_ceil(8);
+        if !all && !splat && packed {
             return Ok((0..count)
                 .map(|index| bytes[index / 8] >> (index % 8) & 1)
                 .collect());
         }
-        for byte in &mut bytes {
-            *byte = canonical(ty.element, *byte);
+        if !all && !splat {
+            return Err(self.invalid(&format!(
+                "the string has {} bytes; {ty} needs {}",
+                format_count(bytes.len() as u64),
+                format_count(ty.bytes() as u64)
+            )));
+        }
+        if size == 1 {
+            for byte in &mut bytes {
+                *byte = canonical(ty.element, *byte);
+            }
         }
         Ok(bytes)
     }

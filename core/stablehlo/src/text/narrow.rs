@@ -76,6 +76,7 @@ impl Format {
         let fraction = f64::from(code & ((1 << self.mantissa_bits) - 1));
         let one = f64::from(1_u32 << self.mantissa_bits);
         match exponent {
+            // Subnormal.
             0 if self.sign != 0 => (1 - self.bias).exp2() * (fraction / one),
             _ => (exponent - self.bias).exp2() * (1.0 + fraction / one),
         }
@@ -108,7 +109,12 @@ impl Format {
             magnitude - self.decode(below),
             self.decode(above) - magnitude,
         );
-        let even = if below % 2 == 0 { below } else { above };
+        // Without a mantissa, powers of 2 have no even code to prefer: ties go up.
+        let even = if below % 2 == 0 && self.mantissa_bits > 0 {
+            below
+        } else {
+            above
+        };
         match down.total_cmp(&up) {
             std::cmp::Ordering::Less => below,
             std::cmp::Ordering::Equal => even,
@@ -148,6 +154,8 @@ mod tests {
             (ElementType::F8E4M3Fnuz, 1e9, 0x80),
             (ElementType::F8E3M4, 0.015625, 0x01),
             (ElementType::F8E8M0Fnu, 2.0, 0x80),
+            (ElementType::F8E8M0Fnu, 3.0, 0x81),
+            (ElementType::F8E8M0Fnu, 0.0, 0x00),
             (ElementType::F4E2M1Fn, -6.0, 0x0f),
             (ElementType::F4E2M1Fn, 2.5, 0x04),
             (ElementType::F6E3M2Fn, 28.0, 0x1f),

@@ -13,8 +13,8 @@ use crate::{Position, SourceLine};
 /// Bound on the nesting of regions, attributes and types.
 const MOST_DEPTH: usize = 100;
 
-/// Tokens that aliases may add to those of the text.
-const ALIAS_TOKENS: usize = 1 << 20;
+/// Bytes that aliases may add to those of the text.
+const ALIAS_BYTES: usize = 1 << 22;
 
 /// A parser of a program's text, with one token of lookahead.
 pub(super) struct Parser<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Parser<'a> {
     /// Values of the function.
     pub(super) scope: Scope<'a>,
     depth: usize,
-    /// Tokens that may still be read. An alias is read anew where it is used, so aliases of aliases
+    /// Bytes that may still be read. An alias is read anew where it is used, so aliases of aliases
     /// make a short text long.
     budget: usize,
 }
@@ -54,8 +54,8 @@ impl<'a> Parser<'a> {
             locations: HashMap::new(),
             scope: Scope::default(),
             depth: 0,
-            // Every token has a byte, and constants are read twice.
-            budget: text.len().saturating_mul(2).saturating_add(ALIAS_TOKENS),
+            // Constants are skipped before they are read.
+            budget: text.len().saturating_mul(2).saturating_add(ALIAS_BYTES),
         };
         parser.advance();
         Ok(parser)
@@ -64,13 +64,14 @@ impl<'a> Parser<'a> {
     /// Moves to the next token and returns the one before it.
     pub(super) fn advance(&mut self) -> Token<'a> {
         let token = self.token;
+        let before = self.end.offset;
         self.end.skip_blank(self.text);
         self.start = self.end;
-        self.budget = self.budget.saturating_sub(1);
         self.token = match self.budget {
             0 => Token::End,
             _ => self.end.token(self.text),
         };
+        self.budget = self.budget.saturating_sub(self.end.offset - before);
         token
     }
 
@@ -117,7 +118,7 @@ impl<'a> Parser<'a> {
     /// An error at the next token, which is not what the grammar has there.
     pub(super) fn expected(&self, what: &str) -> Error {
         if self.budget == 0 {
-            return self.unsupported("aliases expand to more than a million tokens");
+            return self.unsupported("aliases expand to more than 4 MiB");
         }
         self.invalid(&format!("found {}; expected {what}", self.token))
     }

@@ -101,7 +101,13 @@ impl Parser<'_> {
         if self.token == Token::Mark('(') {
             parts.operands = self.list('(', ')', Self::operand)?;
         }
-        while self.item(op, &mut parts)? && self.eat(',') {}
+        if self.item(op, &mut parts)? {
+            while self.eat(',') {
+                if !self.item(op, &mut parts)? {
+                    return Err(self.expected("an operand or `key = value`"));
+                }
+            }
+        }
         match op {
             "slice" => self.slice_ranges(&mut parts.attributes)?,
             "get_tuple_element" => {
@@ -143,6 +149,8 @@ impl Parser<'_> {
                 attributes.push(name, Attribute::Str(case.into()));
                 self.advance();
             }
+            // What follows an operation: its location, or another operation.
+            Token::Word(word) if word == "loc" || word.contains('.') => return Ok(false),
             Token::Word(key) => {
                 let start = self.start;
                 self.advance();

@@ -6,7 +6,8 @@ use super::{lexer::Token, parser::Parser};
 use crate::{Attribute, ShardyAxis, ShardyDim, ShardyMesh, ShardySharding};
 
 impl Parser<'_> {
-    /// `#sdy.sharding<..>`, `#sdy.sharding_per_value<[..]>` or `#sdy<manual_axes{..}>`.
+    /// `#sdy.sharding<..>`, `#sdy.sharding_per_value<[..]>` or `#sdy<manual_axes{..}>`. Rules by which
+    /// a partitioner propagates shardings have no value.
     pub(super) fn shardy_attribute(&mut self, name: &str) -> Result<Attribute> {
         match name {
             "sdy.sharding" => {
@@ -28,8 +29,28 @@ impl Parser<'_> {
                 self.expect('>')?;
                 Ok(Attribute::Axes(axes))
             }
+            "sdy.op_sharding_rule" => {
+                self.advance();
+                self.skip_brackets()?;
+                Ok(Attribute::Unit)
+            }
             _ => Err(self.unsupported(&format!("the attribute `#{name}` is not supported"))),
         }
+    }
+
+    /// Skips `<..>`.
+    fn skip_brackets(&mut self) -> Result<()> {
+        self.expect('<')?;
+        let mut open = 1;
+        while open > 0 {
+            match self.advance() {
+                Token::Mark('<') => open += 1,
+                Token::Mark('>') => open -= 1,
+                Token::End => return Err(self.expected("`>`")),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// `<["x"=4, "y"=2], device_ids=[..]>`.
