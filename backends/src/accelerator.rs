@@ -3,6 +3,7 @@
 mod text;
 
 use std::{
+    fmt,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,6 +18,7 @@ use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
     cpu, cuda,
     cuda::CudaOptions,
+    embedded,
     environment::{Environment, OPEN, PLATFORM},
     locate::{Located, Search, Source},
     tpu,
@@ -36,7 +38,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accelerator {
-    /// The first that works of TPU, CUDA and CPU: `auto`.
+    /// The first that works of TPU, CUDA, CPU and embedded: `auto`.
     #[default]
     Auto,
     /// The CPU of this machine: `cpu`, or as virtual devices: `cpu:8`.
@@ -54,6 +56,11 @@ pub enum Accelerator {
     Tpu {
         /// Indices of the chips, from 0; all if empty.
         chips: Vec<u32>,
+    },
+    /// The executor that is part of halite: `embedded`, or as virtual devices: `embedded:8`.
+    Embedded {
+        /// Number of virtual devices; 1 if not given.
+        devices: Option<u32>,
     },
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
@@ -106,12 +113,44 @@ impl Default for OpenOptions {
 pub struct Opened {
     /// Client of its devices.
     pub client: Client,
-    /// Plugin that drives it.
-    pub plugin: &'static Plugin,
-    /// File that the plugin was loaded from, and how it was found.
-    pub located: Located,
+    /// Driver of its devices.
+    pub driver: Driver,
     /// Accelerators that [`Accelerator::Auto`] prefers, each with the reason why it did not open.
     pub refused: Vec<String>,
+}
+
+/// Driver of the devices of an open accelerator.
+#[derive(Clone, Debug)]
+pub enum Driver {
+    /// A PJRT plugin.
+    Plugin {
+        /// The plugin.
+        plugin: &'static Plugin,
+        /// File that it was loaded from, and how it was found.
+        located: Located,
+    },
+    /// The executor that is part of halite.
+    Embedded,
+}
+
+impl Driver {
+    /// Returns the plugin, if it is one.
+    pub fn plugin(&self) -> Option<&'static Plugin> {
+        match self {
+            Driver::Plugin { plugin, .. } => Some(plugin),
+            Driver::Embedded => None,
+        }
+    }
+}
+
+/// The file of a plugin and how it was found, or `embedded`.
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Driver::Plugin { located, .. } => located.fmt(f),
+            Driver::Embedded => f.write_str("embedded"),
+        }
+    }
 }
 
 /// Upper bound of the number of virtual devices; each takes threads and memory.
@@ -130,8 +169,8 @@ impl Accelerator {
 
     /// Opens the accelerator. A plugin that is missing is installed, which is reported on stderr.
     ///
-    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that
-    /// `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
+    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA, CPU and embedded, or only the
+    /// one that `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
     ///
     /// # Errors
     /// If the machine has no such accelerator, with the reason for each candidate.
@@ -141,7 +180,7 @@ impl Accelerator {
             .client)
     }
 
-    /// Opens the accelerator, and returns the plugin and its file too.
+    /// Opens the accelerator, and returns its driver too.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -156,6 +195,7 @@ impl Accelerator {
             Self::Auto => auto(environment.platform.as_deref(), options, progress),
             Self::Cpu { devices } => cpu::open(devices.unwrap_or(1), options, progress),
             Self::Plugin(path) => by_path(path.clone(), options),
+            Self::Embedded { devices } => embedded::open(devices.unwrap_or(1)),
             Self::Cuda { devices } => cuda::open(devices, options, progress),
             Self::Tpu { chips } => tpu::open(chips, options, progress),
         };
@@ -166,12 +206,14 @@ impl Accelerator {
         opened.client = telemetry
             .unwrap_or_else(TelemetryOptions::from_env)
             .attach(opened.client);
-        if let Some(cache) = CompileCache::open(&kept, options.cache.as_deref())? {
-            opened.client = opened
-                .client
-                .with_program_cache(Arc::new(cache.for_plugin(&opened.located)));
+        // The embedded executor compiles in less time than a cache takes.
+        if let Driver::Plugin { located, .. } = &opened.driver
+            && let Some(cache) = CompileCache::open(&kept, options.cache.as_deref())?
+        {
+            let cache = Arc::new(cache.for_plugin(located));
+            opened.client = opened.client.with_program_cache(cache);
         }
-        tracing::info!(accelerator = %self, file = %opened.located, devices = opened.client.local_devices().len(), "opened");
+        tracing::info!(accelerator = %self, driver = %opened.driver, devices = opened.client.local_devices().len(), "opened");
         Ok(opened)
     }
 }
@@ -196,6 +238,7 @@ fn auto(
             devices: Vec::new(),
         },
         Accelerator::cpu(),
+        Accelerator::Embedded { devices: None },
     ];
     let candidates = chosen(platform, every)?;
     let mut refused = Vec::new();
@@ -204,6 +247,7 @@ fn auto(
         let opened = match candidate {
             Accelerator::Tpu { chips } => tpu::open(chips, options, progress),
             Accelerator::Cuda { devices } => cuda::open(devices, options, progress),
+            Accelerator::Embedded { .. } => embedded::open(1),
             _ => cpu::open(1, options, progress),
         };
         match opened {
@@ -224,7 +268,7 @@ fn auto(
 }
 
 /// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.
-fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerator>> {
+fn chosen(choice: Option<&str>, every: [Accelerator; 4]) -> Result<Vec<Accelerator>> {
     let Some(name) = choice else {
         return Ok(every.into());
     };
@@ -235,7 +279,8 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
             Accelerator::Cuda { .. } => ["cuda", "gpu"]
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known)),
-            _ => name.eq_ignore_ascii_case("cpu"),
+            Accelerator::Cpu { .. } => name.eq_ignore_ascii_case("cpu"),
+            _ => false,
         })
         .collect();
     if kept.is_empty() {
@@ -273,8 +318,7 @@ pub(crate) fn load(
     let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
     Ok(Opened {
         client: Client::new(client),
-        plugin,
-        located,
+        driver: Driver::Plugin { plugin, located },
         refused: Vec::new(),
     })
 }
@@ -305,12 +349,13 @@ mod tests {
                     devices: Vec::new(),
                 },
                 Accelerator::cpu(),
+                Accelerator::Embedded { devices: None },
             ]
         };
         assert_eq!(chosen(None, every()).unwrap(), every());
         assert_eq!(chosen(Some("TPU"), every()).unwrap(), every()[..1]);
         assert_eq!(chosen(Some("GPU"), every()).unwrap(), every()[1..2]);
-        assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..]);
+        assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..3]);
         let error = chosen(Some("NEURON"), every()).unwrap_err().to_string();
         assert!(
             error.contains("PJRT_DEVICE is `NEURON`; expected TPU, CUDA or CPU"),

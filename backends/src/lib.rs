@@ -15,7 +15,7 @@
 //! The CPU's plugin is looked for at `HALITE_CPU_PLUGIN`, in the cache directory
 //! (`HALITE_CACHE_DIR`, else the platform's), in the Python environment, and installed where it is
 //! in none of them. A library is loaded only from a path that the user gave, or if its digest is in
-//! [`PLUGINS`]; [`Opened::located`] says which file it was.
+//! [`PLUGINS`]; [`Driver::Plugin`] says which file it was.
 // `cuda/driver.rs` alone has some, and says why.
 #![deny(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod compile_cache;
 pub mod conformance;
 mod cpu;
 pub mod cuda;
+mod embedded;
 mod environment;
 #[doc(hidden)]
 pub mod fuzz;
@@ -35,7 +36,7 @@ pub mod tpu;
 
 pub use halite_pjrt as pjrt;
 
-pub use accelerator::{Accelerator, OpenOptions, Opened};
+pub use accelerator::{Accelerator, Driver, OpenOptions, Opened};
 pub use compile_cache::{
     Access, CacheEntry, CompileCache, CompileCacheOptions, DamagedFile, FileCount, OtherFiles,
     Verified,

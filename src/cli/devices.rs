@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::Args;
 use halite::{
     Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
-    backends::{Accelerator, OpenOptions, Opened},
+    backends::{Accelerator, OpenOptions, Opened, pjrt},
     core::Device,
     fetch,
     telemetry::ClientMetrics,
@@ -14,8 +14,8 @@ use halite::{
 /// Show the devices, their memory, and the plugin behind them.
 #[derive(Args, Debug)]
 pub(crate) struct Devices {
-    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, or
-    /// `plugin:PATH`
+    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, `embedded`,
+    /// `embedded:N`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
@@ -33,13 +33,13 @@ impl Devices {
         let opened = self
             .accelerator
             .open_with(&options, &mut fetch::Bar::default())?;
-        say_plugin(&opened);
+        say_driver(&opened);
         say_devices(&opened.client);
         let works = round_trips(&opened.client, deadline);
         if !works {
             let message = format!(
                 "{} does not work; `halite plugins check PATH` has details",
-                opened.located.path.display()
+                opened.driver
             );
             return Err(Error::new(ErrorKind::Unavailable, "devices", message));
         }
@@ -47,14 +47,20 @@ impl Devices {
     }
 }
 
-/// Prints the platform and its plugin.
-fn say_plugin(opened: &Opened) {
-    let (platform, plugin) = (opened.client.platform(), opened.plugin);
+/// Prints the platform and its driver.
+fn say_driver(opened: &Opened) {
+    let platform = opened.client.platform();
     say!("platform    {} ({})", platform.name, platform.version);
-    say!("plugin      {}", opened.located);
+    say!("plugin      {}", opened.driver);
     for reason in &opened.refused {
         say!("unavailable {reason}");
     }
+    if let Some(plugin) = opened.driver.plugin() {
+        say_plugin(plugin);
+    }
+}
+
+fn say_plugin(plugin: &pjrt::Plugin) {
     if let Some(versions) = plugin.stablehlo() {
         let [major, minor, patch] = versions.minimum;
         say!("programs    StableHLO text; portable artifacts from version {major}.{minor}.{patch}");

@@ -4,7 +4,7 @@ use std::{cell::RefCell, fs, path::PathBuf};
 
 use halite::{
     Error, ErrorKind, Result,
-    backends::{ChromeTrace, pjrt},
+    backends::{ChromeTrace, Driver, pjrt},
 };
 use tracing_subscriber::{EnvFilter, prelude::*};
 
@@ -53,9 +53,10 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
 
 /// Starts the profiler of the plugin, if there is a trace and the plugin has one. A profiler that
 /// does not start is reported, and the run continues.
-pub(crate) fn plugin_opened(plugin: &'static pjrt::Plugin) {
+pub(crate) fn opened(driver: &Driver) {
+    let profiler = driver.plugin().and_then(pjrt::Plugin::profiler);
     RECORDING.with_borrow_mut(|recording| {
-        if let (Some(_), Some(profiler)) = (&recording.trace, plugin.profiler()) {
+        if let (Some(_), Some(profiler)) = (&recording.trace, profiler) {
             match profiler.start() {
                 Ok(profiling) => recording.plugin = Some(profiling),
                 Err(error) => remark!("no profile of the plugin: {error}"),

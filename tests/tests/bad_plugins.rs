@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use halite_backends::{Accelerator, OpenOptions, PLUGINS, Search, Source, install, plugin};
+use halite_backends::{Accelerator, Driver, OpenOptions, PLUGINS, Search, Source, install, plugin};
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Bar, Cache, Check, Quiet, State};
 use halite_pjrt::Plugin;
@@ -340,7 +340,10 @@ fn installed_plugin_with_a_flipped_bit_is_not_used() {
         };
         match Accelerator::cpu().open_with(&options, &mut Quiet) {
             Err(error) => not_used(&Error::to_string(&error)),
-            Ok(opened) => assert_eq!(opened.located.source, Source::Python),
+            Ok(opened) => match opened.driver {
+                Driver::Plugin { located, .. } => assert_eq!(located.source, Source::Python),
+                Driver::Embedded => panic!("the CPU has a plugin"),
+            },
         }
     }
 }

@@ -275,7 +275,9 @@ fn error_names_the_file_of_a_rejected_program() {
     let plugin = Accelerator::cpu()
         .open_with(&OpenOptions::default(), &mut Bar::default())
         .expect("the CPU plugin")
-        .plugin;
+        .driver
+        .plugin()
+        .expect("a plugin");
     let client = dumping(plugin.client(vec![]).unwrap(), directory.path());
     let code = "module { what is this }";
     let program = Program {
@@ -336,7 +338,9 @@ fn dump_has_graph_program_optimized_program_sizes() {
         .unwrap();
     let client = dumping(
         opened
-            .plugin
+            .driver
+            .plugin()
+            .expect("a plugin")
             .client(vec![("cpu_device_count".into(), 1i64.into())])
             .unwrap(),
         dir.path(),

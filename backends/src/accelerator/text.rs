@@ -10,15 +10,19 @@ impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
-            Self::Cpu { devices: None } => f.write_str("cpu"),
-            Self::Cpu {
-                devices: Some(count),
-            } => write!(f, "cpu:{count}"),
+            Self::Cpu { devices } => counted(f, "cpu", *devices),
+            Self::Embedded { devices } => counted(f, "embedded", *devices),
             Self::Cuda { devices } => listed(f, "cuda", devices),
             Self::Tpu { chips } => listed(f, "tpu", chips),
             Self::Plugin(path) => write!(f, "plugin:{}", path.display()),
         }
     }
+}
+
+/// Writes `cpu`, or `cpu:8`.
+fn counted(f: &mut fmt::Formatter<'_>, name: &str, count: Option<u32>) -> fmt::Result {
+    f.write_str(name)?;
+    count.map_or(Ok(()), |count| write!(f, ":{count}"))
 }
 
 /// Writes `cuda`, or `cuda:0,1`.
@@ -28,6 +32,17 @@ fn listed(f: &mut fmt::Formatter<'_>, name: &str, numbers: &[u32]) -> fmt::Resul
         write!(f, "{}{number}", if index == 0 { ":" } else { "," })?;
     }
     Ok(())
+}
+
+/// Parses a number of virtual devices.
+fn count(kind: &str, text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..=MOST_CPU_DEVICES) => Ok(count),
+        _ => Err(format!(
+            "`{text}` is not a number of devices from 1 to {MOST_CPU_DEVICES}; expected {kind} or \
+             {kind}:8"
+        )),
+    }
 }
 
 /// Parses a list of indices such as `0,1`.
@@ -43,7 +58,8 @@ fn numbers(kind: &str, what: &str, list: &str) -> Result<Vec<u32>, String> {
 }
 
 /// Forms that [`Accelerator::from_str`] accepts.
-const NAMES: &str = "auto, cpu, cpu:8, cuda, cuda:0,1, tpu, tpu:0, plugin:PATH";
+const NAMES: &str =
+    "auto, cpu, cpu:8, cuda, cuda:0,1, tpu, tpu:0, embedded, embedded:8, plugin:PATH";
 
 impl FromStr for Accelerator {
     type Err = Error;
@@ -56,14 +72,13 @@ impl FromStr for Accelerator {
         match (kind, rest) {
             ("auto", None) => Ok(Self::Auto),
             ("cpu", None) => Ok(Self::Cpu { devices: None }),
-            ("cpu", Some(count)) => match count.parse() {
-                Ok(count @ 1..=MOST_CPU_DEVICES) => Ok(Self::Cpu {
-                    devices: Some(count),
-                }),
-                _ => Err(refused(format!(
-                    "`{count}` is not a number of devices from 1 to {MOST_CPU_DEVICES}; expected cpu or cpu:8"
-                ))),
-            },
+            ("cpu", Some(devices)) => Ok(Self::Cpu {
+                devices: Some(count(kind, devices).map_err(refused)?),
+            }),
+            ("embedded", None) => Ok(Self::Embedded { devices: None }),
+            ("embedded", Some(devices)) => Ok(Self::Embedded {
+                devices: Some(count(kind, devices).map_err(refused)?),
+            }),
             ("cuda", None) => Ok(Self::Cuda {
                 devices: Vec::new(),
             }),
@@ -100,6 +115,8 @@ mod tests {
             "cuda:0,3",
             "tpu",
             "tpu:2",
+            "embedded",
+            "embedded:8",
             "plugin:/x.so",
         ] {
             assert_eq!(text.parse::<Accelerator>().unwrap().to_string(), text);

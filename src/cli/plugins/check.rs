@@ -35,14 +35,15 @@ use crate::cli::process;
 Examples:
   halite plugins check cpu                       the plugin of `--accelerator cpu`, installed if it is missing
   halite plugins check ./my_plugin.so            any plugin, by path
+  halite plugins check embedded                  the executor that is part of halite, without a plugin
   halite plugins check cpu --devices 8           with eight virtual devices, for cases on many devices
   halite plugins check cpu --only donation       the cases whose name contains a word
   halite plugins check cpu --json                as JSON")]
 pub(super) struct Check {
-    /// A name of `halite plugins list`, or the path of a plugin's library
+    /// A name of `halite plugins list`, `embedded`, or the path of a plugin's library
     #[arg(value_name = "NAME-OR-PATH")]
     target: PathBuf,
-    /// Number of virtual devices, for a plugin for CPUs [default: the plugin's]
+    /// Number of virtual devices, for `embedded` or a plugin for CPUs [default: the plugin's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     devices: Option<u32>,
     /// Run only the cases whose name contains this, such as `transfers` or `donation::`
@@ -111,10 +112,14 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
         },
         None => {
             let shown = target.display().to_string();
+            if shown == child::EMBEDDED {
+                return Ok((target.to_path_buf(), shown));
+            }
             if !shown.contains(['/', '\\', '.']) && !target.exists() {
                 let names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
                 let message = format!(
-                    "no plugin or file `{shown}`; expected the path of a library, or one of {}",
+                    "no plugin or file `{shown}`; expected the path of a library, {}, or one of {}",
+                    child::EMBEDDED,
                     names.join(", ")
                 );
                 return Err(Error::invalid("plugins check", message));

@@ -14,10 +14,14 @@ use halite::{
     backends::{
         Accelerator, Access, CompileCacheOptions, OpenOptions, Opened,
         conformance::{Subject, Verdict, cases},
+        pjrt::Plugin,
     },
     fetch,
 };
 use serde_json::{Value, json};
+
+/// Name of the executor that is part of halite.
+pub(super) const EMBEDDED: &str = "embedded";
 
 /// Loads a plugin, by the name of an accelerator or the path of a library, describes it, and runs
 /// the cases whose name contains `only` except the first `skip`. `deadline` limits the time of each
@@ -31,11 +35,16 @@ pub(super) fn run(
 ) -> Result<()> {
     let accelerator = match target.to_str() {
         Some(name @ ("cuda" | "tpu")) => name.parse()?,
+        Some(EMBEDDED) => Accelerator::Embedded { devices },
         _ => Accelerator::Plugin(target.to_path_buf()),
     };
+    let virtual_devices = match accelerator {
+        Accelerator::Embedded { .. } => None,
+        _ => devices,
+    };
     let open = move || {
-        let client =
-            devices.map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
+        let client = virtual_devices
+            .map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
         // The check is of the plugin's compiler, not of programs that an earlier check cached.
         let compile_cache = Some(CompileCacheOptions {
             access: Access::Off,
@@ -90,7 +99,26 @@ fn say(line: &Value) -> Result<()> {
 }
 
 fn describe(opened: &Opened) -> Value {
-    let Opened { client, plugin, .. } = opened;
+    let client = &opened.client;
+    let devices: Vec<_> = (client.devices().iter())
+        .map(|device| {
+            let memories: Vec<_> = device.memories().iter().map(|memory| format!("{memory:?}")).collect();
+            json!({"id": device.id().0, "kind": device.kind(), "local": device.is_local(), "memories": memories})
+        })
+        .collect();
+    let mut described = json!({
+        "path": opened.driver.to_string(),
+        "platform": &*client.platform().name,
+        "version": client.platform().version,
+        "devices": devices,
+    });
+    if let Some(plugin) = opened.driver.plugin() {
+        describe_plugin(plugin, &mut described);
+    }
+    described
+}
+
+fn describe_plugin(plugin: &Plugin, described: &mut Value) {
     let (major, minor) = plugin.api_version();
     let version = |numbers: [i64; 3]| numbers.map(|number| number.to_string()).join(".");
     let stablehlo = plugin
@@ -104,20 +132,9 @@ fn describe(opened: &Opened) -> Value {
                 .map_or_else(|| format!("number {}", extension.number), str::to_owned)
         })
         .collect();
-    let devices: Vec<_> = (client.devices().iter())
-        .map(|device| {
-            let memories: Vec<_> = device.memories().iter().map(|memory| format!("{memory:?}")).collect();
-            json!({"id": device.id().0, "kind": device.kind(), "local": device.is_local(), "memories": memories})
-        })
-        .collect();
-    json!({
-        "path": plugin.path(),
-        "api": format!("{major}.{minor}"),
-        "stablehlo": stablehlo,
-        "extensions": extensions,
-        "missing_functions": plugin.missing_functions(),
-        "platform": &*client.platform().name,
-        "version": client.platform().version,
-        "devices": devices,
-    })
+    described["path"] = json!(plugin.path());
+    described["api"] = json!(format!("{major}.{minor}"));
+    described["stablehlo"] = json!(stablehlo);
+    described["extensions"] = json!(extensions);
+    described["missing_functions"] = json!(plugin.missing_functions());
 }

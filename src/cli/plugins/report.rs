@@ -64,23 +64,11 @@ impl Report {
             return;
         }
         self.plugin = plugin.clone();
-        let or = |list: String, other: &str| match list.is_empty() {
-            true => other.to_owned(),
-            false => list,
-        };
         let (platform, version) = (text(&plugin["platform"]), text(&plugin["version"]));
         self.say(&format!("platform     {platform} ({version})"));
-        self.say(&format!("PJRT API     {}", text(&plugin["api"])));
-        let stablehlo = match &plugin["stablehlo"] {
-            Value::Null => "not reported".to_owned(),
-            range => format!("{} to {}", text(&range["oldest"]), text(&range["newest"])),
-        };
-        self.say(&format!("StableHLO    {stablehlo}"));
-        let extensions = or(list(&plugin["extensions"]), "none");
-        self.say(&format!("extensions   {extensions}"));
-        let missing = list(&plugin["missing_functions"]);
-        let missing = or(missing, "no function that halite uses");
-        self.say(&format!("missing      {missing}"));
+        if !plugin["api"].is_null() {
+            self.say_api(plugin);
+        }
         for device in plugin["devices"].as_array().into_iter().flatten() {
             let process = match device["local"].as_bool() {
                 Some(false) => ", of another process",
@@ -94,6 +82,25 @@ impl Report {
             ));
         }
         self.say("");
+    }
+
+    /// Prints what is known of the C API of a plugin.
+    fn say_api(&self, plugin: &Value) {
+        let or = |list: String, other: &str| match list.is_empty() {
+            true => other.to_owned(),
+            false => list,
+        };
+        self.say(&format!("PJRT API     {}", text(&plugin["api"])));
+        let stablehlo = match &plugin["stablehlo"] {
+            Value::Null => "not reported".to_owned(),
+            range => format!("{} to {}", text(&range["oldest"]), text(&range["newest"])),
+        };
+        self.say(&format!("StableHLO    {stablehlo}"));
+        let extensions = or(list(&plugin["extensions"]), "none");
+        self.say(&format!("extensions   {extensions}"));
+        let missing = list(&plugin["missing_functions"]);
+        let missing = or(missing, "no function that halite uses");
+        self.say(&format!("missing      {missing}"));
     }
 
     /// Starts a case.

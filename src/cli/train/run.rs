@@ -26,11 +26,13 @@ use crate::cli::{STOPPED, give_up, profile, step::ShardingArgs};
 /// Options of every training run.
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// Accelerator: `auto` (the best of TPU, CUDA and CPU), `cpu`, `cpu:N` for N virtual devices,
-    /// `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, or `plugin:PATH` of a PJRT plugin
+    /// Accelerator: `auto` (the best of TPU, CUDA, CPU and embedded), `cpu`, `cpu:N` for N virtual
+    /// devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, `embedded`, `embedded:N`, or `plugin:PATH` of a
+    /// PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
-    /// Number of devices to train on, or `all`; with `--accelerator cpu` they are virtual devices
+    /// Number of devices to train on, or `all`; with `--accelerator cpu` or `embedded` they are
+    /// virtual devices
     /// [default: as many as --mesh has, else all]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     devices: Option<DeviceCount>,
@@ -75,7 +77,7 @@ impl Run {
             ..OpenOptions::default()
         };
         let opened = accelerator.open_with(&options, &mut fetch::Bar::default())?;
-        profile::plugin_opened(opened.plugin);
+        profile::opened(&opened.driver);
         let mut devices = opened.client.local_devices();
         if let Some(count) = requested {
             if count > devices.len() {
@@ -231,11 +233,14 @@ pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
     ExitCode::from(reason.exit_code())
 }
 
-/// Replaces `cpu` by as many virtual CPU devices as are requested. Other accelerators have the
-/// devices that they have.
+/// Replaces `cpu` or `embedded` by as many virtual devices as are requested. Other accelerators
+/// have the devices that they have.
 fn with_virtual_devices(accelerator: &Accelerator, count: Option<usize>) -> Result<Accelerator> {
     match (accelerator, count) {
-        (Accelerator::Cpu { devices: None }, Some(count)) => format!("cpu:{count}").parse(),
+        (
+            Accelerator::Cpu { devices: None } | Accelerator::Embedded { devices: None },
+            Some(count),
+        ) => format!("{accelerator}:{count}").parse(),
         (accelerator, _) => Ok(accelerator.clone()),
     }
 }
