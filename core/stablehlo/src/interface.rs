@@ -171,41 +171,39 @@ fn donated(main: &Function) -> Result<Vec<usize>> {
     let mut donated = Vec::new();
     let mut aliased = vec![false; main.body.results.len()];
     for (index, attributes) in main.input_attributes.iter().enumerate() {
-        let fault = |message| Fault::invalid(message).at("input", index);
-        match attributes.get("tf.aliasing_output") {
-            None => {}
-            Some(&Attribute::Int(output, _)) => {
-                let alias = usize::try_from(output).ok();
-                match alias.and_then(|output| aliased.get_mut(output)) {
-                    Some(alias) if !*alias => *alias = true,
-                    Some(_) => {
-                        return Err(fault(format!("output {output} reuses another input, too")));
-                    }
-                    None => {
-                        return Err(fault(format!(
-                            "`tf.aliasing_output` is {output}; it must be the index of an output, \
-                             below {}",
-                            main.body.results.len()
-                        )));
-                    }
-                }
-                donated.push(index);
-                continue;
-            }
-            Some(other) => {
-                return Err(fault(format!(
-                    "`tf.aliasing_output` is {other:?}; it must be an integer"
-                )));
-            }
+        let alias = attributes.get("tf.aliasing_output");
+        if let Some(output) = alias {
+            mark_aliased(output, &mut aliased).map_err(|fault| fault.at("input", index))?;
         }
-        match attributes.get("jax.buffer_donor") {
-            Some(Attribute::Bool(true) | Attribute::Unit | Attribute::Int(1, _)) => {
-                donated.push(index);
-            }
-            _ => {}
+        let donor = Some(&Attribute::Bool(true)) == attributes.get("jax.buffer_donor");
+        if alias.is_some() || donor {
+            donated.push(index);
         }
     }
     Ok(donated)
+}
+
+/// Marks the output that reuses the memory of an input.
+fn mark_aliased(output: &Attribute, aliased: &mut [bool]) -> Check {
+    let Attribute::Int(output, _) = output else {
+        return Err(Fault::invalid(format!(
+            "`tf.aliasing_output` is {output:?}; it must be an integer"
+        )));
+    };
+    let count = aliased.len();
+    let index = usize::try_from(*output).ok();
+    match index.and_then(|index| aliased.get_mut(index)) {
+        None => Err(Fault::invalid(format!(
+            "`tf.aliasing_output` is {output}; it must be the index of an output, below {count}"
+        ))),
+        Some(true) => Err(Fault::invalid(format!(
+            "output {output} reuses the memory of another input, too"
+        ))),
+        Some(aliased) => {
+            *aliased = true;
+            Ok(())
+        }
+    }
 }
 
 /// An error before its input or output is known.

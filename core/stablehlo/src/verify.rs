@@ -54,6 +54,7 @@ impl Module {
     ///   element types, as JAX emits them (`i32` times `f32`); the result's can hold the operands'.
     /// - The element types of a reduction's operands, initial values and region are the same.
     /// - `gather` takes no elements from an empty operand.
+    /// - The dimensions of `rng` are those of its result; the operand `shape` is not read.
     /// - Operands and results of `custom_call` have any types: an executor that knows the target
     ///   checks them.
     ///

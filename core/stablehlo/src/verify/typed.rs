@@ -1,6 +1,6 @@
 //! Operations with the types of their operands, results and regions, and checks of types.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use crate::{
     Dense, ElementClass, ElementType, Function, Module, OpKind, Operation, RankedType, Type,

@@ -31,6 +31,43 @@ fn programs_of_a_directory() {
     }
 }
 
+/// Replaces single characters of the programs: each reads and verifies, or is an error.
+#[test]
+#[ignore = "reads the files `*.mlir` in HALITE_PROGRAMS"]
+fn mutated_programs_of_a_directory() {
+    const ALPHABET: &[u8] = b"0123456789-x?[]<>,:if";
+    let directory = env::var("HALITE_PROGRAMS").expect("HALITE_PROGRAMS is set");
+    // A linear congruential generator (Knuth, MMIX).
+    let mut state = 1u64;
+    let mut below = |count: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % count
+    };
+    let (mut mutated, mut read, mut valid) = (0, 0, 0);
+    visit(Path::new(&directory), &mut |_, text| {
+        for _ in 0..100 {
+            let mut bytes = text.as_bytes().to_vec();
+            for _ in 0..1 + below(2) {
+                let place = below(bytes.len());
+                bytes[place] = ALPHABET[below(ALPHABET.len())];
+            }
+            mutated += 1;
+            let Some(module) = str::from_utf8(&bytes)
+                .ok()
+                .and_then(|text| Module::parse(text).ok())
+            else {
+                continue;
+            };
+            read += 1;
+            valid += usize::from(module.verify().is_ok());
+            let _ = module.interface();
+        }
+    });
+    println!("{mutated} mutations: {read} were read, {valid} are valid");
+}
+
 fn visit(directory: &Path, found: &mut dyn FnMut(String, &str)) {
     let entries = fs::read_dir(directory).expect("the directory is readable");
     for entry in entries {

@@ -115,7 +115,7 @@ fn donated_inputs_are_listed() {
     refused(
         &twice,
         ErrorKind::InvalidArgument,
-        expect!["program: input 1 of `main`: output 0 reuses another input, too"],
+        expect!["program: input 1 of `main`: output 0 reuses the memory of another input, too"],
     );
 }
 

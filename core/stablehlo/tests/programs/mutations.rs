@@ -1,8 +1,9 @@
 //! Mutations of valid programs: each verifies or is an error, and none panics.
 
+use std::sync::LazyLock;
+
 use halite_stablehlo::{
-    Attribute, Attributes, ElementType, Module, OpKind, Operation, RankedType, Region, Type,
-    ValueId,
+    Attribute, Attributes, ElementType, Module, OpKind, RankedType, Region, Type, ValueId,
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -133,7 +134,7 @@ fn mutate(module: &mut Module, mutation: &Mutation) {
             }
         }
         Mutation::Attribute { .. } | Mutation::DropItem { .. } | Mutation::DropAttribute { .. } => {
-            mutate_attributes(module.op(), mutation)
+            mutate_attributes(module, mutation)
         }
     }
 }
@@ -149,7 +150,10 @@ fn mutate_type(ty: &mut RankedType, mutation: &Mutation) {
 }
 
 /// Changes the attributes that define an operation, unless no operation has the new ones.
-fn mutate_attributes(op: &mut Operation, mutation: &Mutation) {
+fn mutate_attributes(module: &mut Module, mutation: &Mutation) {
+    let operand = module.op().operands.first().copied();
+    let operand = operand.and_then(|value| module.main_mut().types.get(value.0 as usize).cloned());
+    let op = module.op();
     let (name, mut attributes) = op.kind.to_attributes();
     let named = |attributes: &mut Attributes, index: &Index| {
         let count = attributes.0.len();
@@ -177,7 +181,7 @@ fn mutate_attributes(op: &mut Operation, mutation: &Mutation) {
         }
         _ => {}
     }
-    if let Ok(kind) = OpKind::from_attributes(name, &mut attributes, None) {
+    if let Ok(kind) = OpKind::from_attributes(name, &mut attributes, operand.as_ref()) {
         op.kind = kind;
     }
 }
@@ -220,15 +224,15 @@ fn remove<T>(items: &mut Vec<T>, place: &Index) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(4000)))]
 
     #[test]
     fn mutations_verify_or_are_errors(
         program in any::<Index>(),
         mutations in prop::collection::vec(mutation(), 1..4),
     ) {
-        let mut programs = valid::all();
-        let mut module = programs.swap_remove(program.index(programs.len()));
+        static PROGRAMS: LazyLock<Vec<Module>> = LazyLock::new(valid::all);
+        let mut module = program.get(&PROGRAMS).clone();
         for mutation in &mutations {
             mutate(&mut module, mutation);
         }
