@@ -36,6 +36,7 @@ const PLUGIN: &[&str] = &[
     "compile_options",
     "program_text",
     "stablehlo_text",
+    "stablehlo_bytecode",
 ];
 const COMMAND: &[&str] = &[
     "accelerator",

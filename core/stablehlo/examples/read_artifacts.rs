@@ -38,13 +38,18 @@ fn read(path: &str, to: Option<&(String, Version)>) -> Result<(), Box<dyn Error>
     let elapsed = began.elapsed();
     let bodies = module.functions.iter().map(|function| &function.body);
     let operations: usize = bodies.map(operations).sum();
-    println!("{path}: {operations} operations, {} bytes, {elapsed:?}", bytes.len());
+    println!(
+        "{path}: {operations} operations, {} bytes, {elapsed:?}",
+        bytes.len()
+    );
     if let Some((directory, version)) = to {
         let written = module.to_bytecode(*version)?;
         if without_positions(Module::from_bytecode(&written)?) != without_positions(module) {
             return Err("reads as another program after it was written".into());
         }
-        let name = Path::new(path).file_name().ok_or("the path has no file name")?;
+        let name = Path::new(path)
+            .file_name()
+            .ok_or("the path has no file name")?;
         fs::write(Path::new(directory).join(name), written)?;
     }
     Ok(())
@@ -52,7 +57,10 @@ fn read(path: &str, to: Option<&(String, Version)>) -> Result<(), Box<dyn Error>
 
 /// Number of operations, nested ones included.
 fn operations(region: &Region) -> usize {
-    let nested = region.operations.iter().flat_map(|operation| &operation.regions);
+    let nested = region
+        .operations
+        .iter()
+        .flat_map(|operation| &operation.regions);
     region.operations.len() + nested.map(operations).sum::<usize>()
 }
 
@@ -63,6 +71,9 @@ fn without_positions(mut module: Module) -> Module {
             operation.regions.iter_mut().for_each(clear);
         }
     }
-    module.functions.iter_mut().for_each(|function| clear(&mut function.body));
+    module
+        .functions
+        .iter_mut()
+        .for_each(|function| clear(&mut function.body));
     module
 }

@@ -129,3 +129,5 @@ impl Dense {
 /// Bound on the length of lists of equal sizes or dimensions, so that a short program does not make
 /// long lists.
 const MOST_EQUAL: usize = 256;
+/// Bound on the length of an expanded list of sizes, dimensions or devices.
+pub(crate) const MOST_INTEGERS: usize = 1 << 20;

@@ -10,8 +10,10 @@ mod attributes;
 mod cursor;
 mod encode;
 mod encoder;
+mod file;
 mod interned;
 mod locations;
+mod operation;
 mod pack;
 mod properties;
 mod reader;
@@ -21,6 +23,9 @@ mod shardy;
 mod table;
 mod types;
 mod writer;
+
+#[cfg(test)]
+mod hostile;
 
 use halite_core::Result;
 
@@ -46,6 +51,20 @@ impl Module {
     ///
     /// The function `main` is public, others are private. [`Position`](crate::Position)s are not
     /// written.
+    ///
+    /// ```
+    /// # fn main() -> halite_core::Result<()> {
+    /// use halite_stablehlo::{Module, Version};
+    ///
+    /// let module = Module {
+    ///     name: "empty".into(),
+    ///     ..Module::default()
+    /// };
+    /// let artifact = module.to_bytecode(Version::new(1, 17, 0))?;
+    /// assert_eq!(Module::from_bytecode(&artifact)?, module);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the version is not one of these, the program uses what it does not have (a type, an

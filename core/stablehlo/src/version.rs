@@ -29,6 +29,11 @@ impl Version {
             patch,
         }
     }
+
+    /// The part of the version that determines the set of operations.
+    pub(crate) const fn release(self) -> (u16, u16) {
+        (self.major, self.minor)
+    }
 }
 
 impl fmt::Display for Version {

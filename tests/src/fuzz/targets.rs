@@ -11,7 +11,7 @@ use halite::{
     train::{self, Pattern, Strategy},
 };
 use halite_pjrt::fuzz as pjrt;
-use halite_stablehlo::Module;
+use halite_stablehlo::{Module, Version};
 
 /// A parser with valid inputs.
 #[derive(Clone, Copy, Debug)]
@@ -194,6 +194,20 @@ const TARGETS: &[Target] = &[
         ],
     },
     Target {
+        name: "stablehlo_bytecode",
+        run: stablehlo_bytecode,
+        seeds: || STABLEHLO_BYTECODE.map(<[u8]>::to_vec).to_vec(),
+        dictionary: &[
+            "ML\u{ef}R",
+            "StableHLO_v",
+            "_v1",
+            "_v2",
+            "vhlo",
+            "sdy",
+            "builtin",
+        ],
+    },
+    Target {
         name: "accelerator",
         run: |data| survives_printing::<Accelerator>(data),
         seeds: || words(&["auto", "cpu", "cpu:8", "cuda:0,3", "tpu:2", "plugin:/x.so"]),
@@ -351,6 +365,40 @@ fn stablehlo_text(data: &[u8]) -> bool {
     let printed = program.to_string();
     let again = Module::parse(&printed).expect("a printed program is read");
     assert_eq!(again.to_string(), printed);
+    true
+}
+
+const STABLEHLO_BYTECODE: [&[u8]; 8] = [
+    include_bytes!("../../../core/stablehlo/tests/data/training_step.0.9.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/training_step.1.17.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/control_flow.1.17.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/gather_scatter.1.17.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/constants.1.17.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/custom_call.1.17.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/shard_map.1.17.0.mlir.bc"),
+    include_bytes!("../../../core/stablehlo/tests/data/sharded.1.17.0.mlir.bc"),
+];
+
+/// What is read can be written, unless it is refused, and is then read as the same program.
+fn stablehlo_bytecode(data: &[u8]) -> bool {
+    let module = match Module::from_bytecode(data) {
+        Ok(module) => module,
+        Err(error) => {
+            assert!(error.message().starts_with("byte "), "{error}");
+            return false;
+        }
+    };
+    let version = Version::new(1, 17, 0);
+    if let Ok(written) = module.to_bytecode(version) {
+        let again = Module::from_bytecode(&written).expect("what was written is read");
+        let again = again
+            .to_bytecode(version)
+            .expect("what was written is written again");
+        assert!(
+            again == written,
+            "a program changes when it is written and read"
+        );
+    }
     true
 }
 

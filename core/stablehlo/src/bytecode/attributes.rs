@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
             Attribute::Dict(fields) => Ok(fields),
             _ => Err(corrupt(
                 position,
-                "an attribute that is no dictionary where one is expected",
+                "an attribute that is not a dictionary where one is expected",
             )),
         }
     }
@@ -130,9 +130,7 @@ impl<'a> Table<'a> {
         let value = match entry.dialect {
             Dialect::Builtin => self.builtin_attribute(code, &mut cursor, depth)?,
             Dialect::Vhlo => self.vhlo_attribute(code, &mut cursor, depth)?,
-            Dialect::Shardy => {
-                AttributeEntry::Value(self.shardy_attribute(code, &mut cursor, depth)?)
-            }
+            Dialect::Shardy => self.shardy_attribute(code, &mut cursor, depth)?,
             Dialect::Other(dialect) => {
                 let message = format_args!("an attribute of dialect `{dialect}`");
                 return Err(unsupported(position, message));
@@ -234,11 +232,9 @@ impl<'a> Table<'a> {
         let mut fields = Attributes::default();
         for _ in 0..count {
             let name = self.next_text(cursor, depth)?;
-            // Operations of old bytecode have a type in the dictionary, that of a function.
-            match self.next_attribute(cursor, depth)? {
-                AttributeEntry::Value(value) => fields.push(name, value),
-                AttributeEntry::Missing => {}
-                AttributeEntry::Function { .. } => {}
+            // Before version 5, the attributes of functions contain their type.
+            if let AttributeEntry::Value(value) = self.next_attribute(cursor, depth)? {
+                fields.push(name, value);
             }
         }
         Ok(Attribute::Dict(fields))
@@ -249,7 +245,12 @@ impl<'a> Table<'a> {
         let ty = match self.next_type(cursor, depth)? {
             TypeEntry::Element(ty) => ty,
             TypeEntry::Index => ElementType::S64,
-            _ => return Err(corrupt(position, "an integer whose type is no integer")),
+            _ => {
+                return Err(corrupt(
+                    position,
+                    "an integer whose type is not an integer type",
+                ));
+            }
         };
         let bits = match ty.bits() {
             1..=8 => cursor.byte()?.into(),
@@ -271,7 +272,7 @@ impl<'a> Table<'a> {
         let position = cursor.position();
         let ty = match self.next_type(cursor, depth)? {
             TypeEntry::Element(ty) => ty,
-            _ => return Err(corrupt(position, "a float whose type is no number")),
+            _ => return Err(corrupt(position, "a float whose type is not a float type")),
         };
         let value = match ty {
             ElementType::Bf16 => bf16::from_bits(cursor.signed()? as u16).into(),
@@ -316,7 +317,7 @@ impl<'a> Table<'a> {
     fn tensor_value(&mut self, cursor: &mut Cursor<'a>, depth: u32) -> Result<Attribute> {
         let position = cursor.position();
         let Type::Tensor(ty) = self.value_type(cursor, depth)? else {
-            return Err(corrupt(position, "a constant that is no tensor"));
+            return Err(corrupt(position, "a constant that is not a tensor"));
         };
         let length = cursor.varint()?;
         let blob = cursor.part(length)?;
@@ -330,7 +331,7 @@ impl<'a> Table<'a> {
     fn dense_array(&mut self, cursor: &mut Cursor<'a>, depth: u32) -> Result<Attribute> {
         let position = cursor.position();
         let TypeEntry::Element(element) = self.next_type(cursor, depth)? else {
-            return Err(corrupt(position, "an array whose elements are no numbers"));
+            return Err(corrupt(position, "an array whose elements are not numbers"));
         };
         let count = cursor.count("elements")?;
         let length = cursor.varint()?;

@@ -5,13 +5,11 @@ use halite_core::{Error, ErrorKind, Result};
 
 use super::{
     encoder::Encoder,
-    interned::{BUILTIN, Entry, SHARDY, Tables, VHLO},
+    interned::{BUILTIN, Entry, Tables, VHLO},
     pack::pack,
-    shardy::code,
 };
 use crate::{
-    Attribute, Attributes, Dense, ElementClass, ElementType, ShardyAxis, ShardyDim, ShardyMesh,
-    ShardySharding, SourceLine, Type, Version, vhlo,
+    Attribute, Attributes, Dense, ElementClass, ElementType, SourceLine, Type, Version, vhlo,
 };
 
 /// The first version in which other dialects can be mixed with VHLO.
@@ -102,12 +100,7 @@ impl Tables {
         Ok(self.entry(BUILTIN, contents))
     }
 
-    fn dictionary(
-        &mut self,
-        fields: &Attributes,
-        form: Form,
-        values: Form,
-    ) -> Result<Encoder> {
+    fn dictionary(&mut self, fields: &Attributes, form: Form, values: Form) -> Result<Encoder> {
         let mut fields: Vec<_> = fields.0.iter().collect();
         // MLIR finds attributes by binary search.
         fields.sort_by(|left, right| left.0.cmp(&right.0));
@@ -121,7 +114,7 @@ impl Tables {
         Ok(contents)
     }
 
-    fn text(&mut self, text: &str, form: Form) -> Encoder {
+    pub(super) fn text(&mut self, text: &str, form: Form) -> Encoder {
         let mut contents = form.begin(14, 2);
         contents.size(self.string(text));
         contents
@@ -140,7 +133,7 @@ impl Tables {
     }
 
     /// Index of a builtin symbol.
-    fn symbol(&mut self, name: &str) -> usize {
+    pub(super) fn symbol(&mut self, name: &str) -> usize {
         let name = self.text(name, Form::Builtin);
         let name = self.entry(BUILTIN, name);
         let mut contents = begin(4);
@@ -213,7 +206,7 @@ impl Tables {
             (ElementType::F32, _) => begin(5),
             (ElementType::F64, _) => begin(6),
             _ => {
-                // Narrow floats have no code: their text is stored.
+                // Old versions of MLIR have no codes of narrow floats, but read their text.
                 let mut contents = Encoder::default();
                 contents.bytes(ty.name().as_bytes()).byte(0);
                 return self.types.index(Entry {
@@ -297,7 +290,9 @@ impl Tables {
         };
         let mut contents = begin(10);
         contents.signed_list(&integers("output_tuple_indices")?);
-        contents.signed(*index).signed_list(&integers("operand_tuple_indices")?);
+        contents
+            .signed(*index)
+            .signed_list(&integers("operand_tuple_indices")?);
         Some(self.entry(VHLO, contents))
     }
 
@@ -323,7 +318,9 @@ impl Tables {
         let modes = vhlo::Enumeration::of("mode")?;
         let mode = self.case(modes.code, modes.number(mode)?);
         let mut contents = begin(20);
-        contents.signed(atol.to_bits() as i64).signed(rtol.to_bits() as i64);
+        contents
+            .signed(atol.to_bits() as i64)
+            .signed(rtol.to_bits() as i64);
         contents.signed(ulps).size(mode);
         Some(self.entry(VHLO, contents))
     }
@@ -339,93 +336,10 @@ impl Tables {
         contents.size(file).varint((*line).into()).varint(0);
         self.entry(BUILTIN, contents)
     }
-
-    /// Index of the shape of a mesh.
-    pub(super) fn mesh(&mut self, mesh: &ShardyMesh) -> usize {
-        let mut contents = begin(code::MESH);
-        contents.size(mesh.axes.len());
-        for (name, size) in &mesh.axes {
-            let mut axis = begin(code::MESH_AXIS);
-            axis.size(self.string(name)).signed(*size as i64);
-            contents.size(self.entry(SHARDY, axis));
-        }
-        contents.signed_list(&mesh.devices.iter().map(|device| *device as i64).collect::<Vec<_>>());
-        self.entry(SHARDY, contents)
-    }
-
-    fn manual_axes(&mut self, axes: &[ShardyAxis]) -> Result<usize> {
-        let mut contents = begin(code::MANUAL_AXES);
-        contents.size(axes.len());
-        for axis in axes {
-            if axis.part.is_some() {
-                let message = format!("`{}`: manual axes are whole axes", axis.name);
-                return Err(Error::invalid("bytecode", message));
-            }
-            let name = self.text(&axis.name, Form::Builtin);
-            contents.size(self.entry(BUILTIN, name));
-        }
-        Ok(self.entry(SHARDY, contents))
-    }
-
-    fn shardings(&mut self, shardings: &[ShardySharding]) -> Result<usize> {
-        let unreduced = shardings.iter().any(|sharding| !sharding.unreduced.is_empty());
-        let mut contents = begin(match unreduced {
-            true => code::UNREDUCED_SHARDINGS,
-            false => code::SHARDINGS,
-        });
-        contents.size(shardings.len());
-        for sharding in shardings {
-            contents.size(self.sharding(sharding)?);
-        }
-        Ok(self.entry(SHARDY, contents))
-    }
-
-    fn sharding(&mut self, sharding: &ShardySharding) -> Result<usize> {
-        self.require("a sharding of Shardy", MIXED)?;
-        let unreduced = !sharding.unreduced.is_empty();
-        let mut contents = begin(match unreduced {
-            true => code::UNREDUCED_SHARDING,
-            false => code::SHARDING,
-        });
-        contents.size(self.symbol(&sharding.mesh));
-        contents.size(sharding.dims.len());
-        for dim in &sharding.dims {
-            contents.size(self.dim(dim));
-        }
-        self.axes(&sharding.replicated, &mut contents);
-        if unreduced {
-            self.axes(&sharding.unreduced, &mut contents);
-        }
-        Ok(self.entry(SHARDY, contents))
-    }
-
-    fn dim(&mut self, dim: &ShardyDim) -> usize {
-        let mut contents = begin(code::DIM);
-        self.axes(&dim.axes, &mut contents);
-        contents.byte((!dim.open).into());
-        contents.flagged(dim.priority.unwrap_or(0) as usize, dim.priority.is_some());
-        self.entry(SHARDY, contents)
-    }
-
-    fn axes(&mut self, axes: &[ShardyAxis], contents: &mut Encoder) {
-        contents.size(axes.len());
-        for axis in axes {
-            let mut entry = begin(code::AXIS);
-            entry.size(self.string(&axis.name));
-            match axis.part {
-                None => entry.varint(0),
-                Some((before, size)) => {
-                    let mut part = begin(code::SUB_AXIS);
-                    part.signed(before as i64).signed(size as i64);
-                    entry.flagged(self.entry(SHARDY, part), true)
-                }
-            };
-            contents.size(self.entry(SHARDY, entry));
-        }
-    }
 }
 
-fn begin(code: u64) -> Encoder {
+/// The beginning of an attribute or type with this code.
+pub(super) fn begin(code: u64) -> Encoder {
     let mut encoder = Encoder::default();
     encoder.varint(code);
     encoder

@@ -27,7 +27,7 @@ pub(super) fn unpack(ty: RankedType, blob: &[u8]) -> Result<Dense, String> {
             }
         }
     };
-    // Without elements, there is also none to repeat.
+    // A type without elements has no element to repeat.
     let bytes = if ty.elements() == 0 {
         Arc::from([])
     } else {

@@ -28,14 +28,13 @@ impl Tables {
             let value = inherent.take(name);
             properties.size(self.inherent(name, value)?);
         }
-        let rest = inherent.0.into_iter().find(|(_, value)| !is_empty(value));
-        let Some((attribute, _)) = rest else {
+        let Some((attribute, _)) = inherent.0.iter().find(|(_, value)| !is_empty(value)) else {
             return Ok((op, properties));
         };
         let what = format!("`{name}` with `{attribute}`");
-        match VhloOp::versions(name).find(|op| op.attributes.contains(&&*attribute)) {
-            Some(op) => self.require(&what, op.since)?,
-            None => {}
+        let known = VhloOp::versions(name).find(|op| op.attributes.contains(&attribute.as_str()));
+        if let Some(op) = known {
+            self.require(&what, op.since)?;
         }
         let message = format!("{what}, which the operation does not have");
         Err(Error::new(ErrorKind::InvalidArgument, "bytecode", message))
@@ -58,9 +57,10 @@ impl Tables {
         let several = operation.operands.len() != 1 || operation.results.len() != 1;
         let name = op.name;
         match (name, op.number) {
-            ("all_gather" | "all_reduce" | "all_to_all", 1) if several => {
-                self.require(format_args!("`{name}` of several operands"), Version::new(1, 5, 0))
-            }
+            ("all_gather" | "all_reduce" | "all_to_all", 1) if several => self.require(
+                format_args!("`{name}` of several operands"),
+                Version::new(1, 5, 0),
+            ),
             ("custom_call", _)
                 if matches!(inherent.get("backend_config"), Some(Attribute::Dict(_))) =>
             {
@@ -112,9 +112,9 @@ impl Tables {
                 Ok(self.list(&layouts))
             }
             ("output_operand_aliases", Some(Attribute::Array(aliases))) => {
-                let aliases = aliases.iter().map(|alias| {
-                    self.output_operand_alias(alias).ok_or_else(|| wrong(alias))
-                });
+                let aliases = aliases
+                    .iter()
+                    .map(|alias| self.output_operand_alias(alias).ok_or_else(|| wrong(alias)));
                 let aliases = aliases.collect::<Result<Vec<_>>>()?;
                 Ok(self.list(&aliases))
             }
@@ -158,7 +158,7 @@ impl Tables {
 }
 
 /// Returns whether older versions of an operation, without the attribute, mean the same.
-fn is_empty(value: &Attribute) -> bool {
+pub(super) fn is_empty(value: &Attribute) -> bool {
     match value {
         Attribute::Array(list) => list.is_empty(),
         Attribute::Dense(dense) => dense.ty.elements() == 0,

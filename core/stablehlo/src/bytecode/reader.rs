@@ -1,23 +1,21 @@
 //! Reading of modules, functions and operations.
 
-use std::sync::Arc;
-
 use halite_core::{Result, format_count};
 
 use super::{
-    attributes::AttributeEntry,
     cursor::{Cursor, corrupt, error, unsupported},
+    operation::{Encoded, Signature, skip_use_lists},
     scopes::Scopes,
-    sections::{Dialect, OpName, Sections, format, part, section},
+    sections::{Dialect, OpName, Sections, format, section},
     table::Table,
 };
 use crate::{
-    Attribute, Attributes, Function, Module, OpKind, Operation, Position, Region, ShardyMesh,
-    SourceLine, Type, ValueId,
+    Attribute, Attributes, Function, Module, OpKind, Operation, Position, Region, ShardyMesh, Type,
+    ValueId, attribute::MOST_INTEGERS, vhlo::VhloOp,
 };
 
 /// Greatest depth of regions in each other.
-const MOST_DEPTH: usize = 100;
+pub(super) const MOST_DEPTH: usize = 100;
 
 /// Reads an artifact.
 pub(super) fn read(file: &[u8]) -> Result<Module> {
@@ -35,39 +33,16 @@ pub(super) fn read(file: &[u8]) -> Result<Module> {
     Ok(reader.module)
 }
 
-struct Reader<'a> {
-    table: Table<'a>,
+pub(super) struct Reader<'a> {
+    pub(super) table: Table<'a>,
     /// Version of bytecode.
-    format: u64,
-    operations: Vec<OpName<'a>>,
-    properties: Vec<Cursor<'a>>,
+    pub(super) format: u64,
+    pub(super) operations: Vec<OpName<'a>>,
+    pub(super) properties: Vec<Cursor<'a>>,
     module: Module,
     /// Types of the values of the function that is being read.
-    types: Vec<Type>,
-    scopes: Scopes,
-}
-
-/// An operation as bytecode has it, without its regions.
-struct Encoded<'a> {
-    /// Offset of the operation.
-    position: usize,
-    /// Index of its name.
-    name: usize,
-    location: Option<Arc<SourceLine>>,
-    attributes: Attributes,
-    properties: Option<Cursor<'a>>,
-    results: Vec<Type>,
-    operands: Vec<ValueId>,
-    /// Number of its regions.
-    regions: usize,
-    /// Whether its regions number values on their own.
-    isolated: bool,
-}
-
-/// The types of a function's arguments and results.
-struct Signature {
-    inputs: Vec<Type>,
-    outputs: Vec<Type>,
+    pub(super) types: Vec<Type>,
+    pub(super) scopes: Scopes,
 }
 
 impl<'a> Reader<'a> {
@@ -335,180 +310,38 @@ impl<'a> Reader<'a> {
     }
 
     /// Makes the operation of its name and attributes.
-    fn kind(&self, operation: &mut Encoded<'a>, regions: &[Region]) -> Result<OpKind> {
+    fn kind(&mut self, operation: &mut Encoded<'a>, regions: &[Region]) -> Result<OpKind> {
         let name = &self.operations[operation.name];
-        let position = operation.position;
-        if let (Dialect::Vhlo, None) = (name.dialect, name.vhlo) {
-            // Either the operation is not supported, or only this version of it is unknown.
-            let message = format_args!("unknown operation `{name}`");
-            let unknown = || unsupported(position, message);
-            let mut attributes = Attributes::default();
-            return Err(
-                match OpKind::from_attributes(&name.stablehlo(), &mut attributes, None) {
-                    Err(problem)
-                        if crate::vhlo::VhloOp::versions(&name.stablehlo())
-                            .next()
-                            .is_none() =>
-                    {
-                        error(problem.kind(), position, problem.message())
-                    }
-                    _ => unknown(),
-                },
-            );
+        let (stablehlo, position) = (name.stablehlo(), operation.position);
+        if name.vhlo.is_none() && VhloOp::versions(&stablehlo).next().is_some() {
+            let message = format_args!("`{name}` is not a known version of the operation");
+            return Err(unsupported(position, message));
+        }
+        // Lists of sizes are expanded, also those that repeat one element.
+        for (name, value) in &operation.attributes.0 {
+            if let Attribute::Dense(dense) = value
+                && name != "value"
+            {
+                let elements = dense.ty.elements().min(MOST_INTEGERS);
+                self.table.spend(elements * size_of::<i64>(), position)?;
+            }
         }
         let operand = operation
             .operands
             .first()
             .map(|operand| &self.types[operand.0 as usize]);
-        let kind = OpKind::from_attributes(&name.stablehlo(), &mut operation.attributes, operand)
+        let kind = OpKind::from_attributes(&stablehlo, &mut operation.attributes, operand)
             .map_err(|problem| error(problem.kind(), position, problem.message()))?;
         if matches!(kind, OpKind::Composite { .. }) && !regions.is_empty() {
             return Err(unsupported(position, "a composite with regions"));
         }
         Ok(kind)
     }
-
-    /// Reads an operation up to its regions.
-    fn encoded(&mut self, cursor: &mut Cursor<'a>) -> Result<Encoded<'a>> {
-        let position = cursor.position();
-        let name = cursor.index(self.operations.len(), "operation name")?;
-        let mask = cursor.byte()?;
-        let has = |part: u8| mask & part != 0;
-        let location = self.table.next_location(cursor)?;
-        let attributes = match has(part::ATTRIBUTES) {
-            true => self.table.next_dict(cursor)?,
-            false => Attributes::default(),
-        };
-        let properties = match has(part::PROPERTIES) {
-            true => Some(self.properties[cursor.index(self.properties.len(), "properties")?]),
-            false => None,
-        };
-        let results = match has(part::RESULTS) {
-            true => self.table.value_types(cursor, 0)?,
-            false => Vec::new(),
-        };
-        let operands = match has(part::OPERANDS) {
-            true => {
-                let count = cursor.count("operands")?;
-                let operands = (0..count).map(|_| {
-                    let position = cursor.position();
-                    self.scopes.get(cursor.varint()?, position)
-                });
-                operands.collect::<Result<_>>()?
-            }
-            false => Vec::new(),
-        };
-        if has(part::SUCCESSORS) {
-            return Err(unsupported(position, "a branch to another block"));
-        }
-        if has(part::USE_LISTS) {
-            skip_use_lists(cursor, results.len())?;
-        }
-        let (regions, isolated) = match has(part::REGIONS) {
-            true => {
-                let position = cursor.position();
-                let (regions, isolated) = cursor.flagged()?;
-                (cursor.check_count(regions, position, "regions")?, isolated)
-            }
-            false => (0, false),
-        };
-        Ok(Encoded {
-            position,
-            name,
-            location,
-            attributes,
-            properties,
-            results,
-            operands,
-            regions,
-            isolated,
-        })
-    }
-
-    /// Adds the attributes in the properties of an operation to the others; returns the type of a
-    /// function.
-    fn take_properties(&mut self, operation: &mut Encoded<'a>) -> Result<Option<Signature>> {
-        let mut signature = None;
-        let Some(mut properties) = operation.properties.take() else {
-            return Ok(signature);
-        };
-        let name = &self.operations[operation.name];
-        let mut attributes = Attributes::default();
-        let names = match (name.dialect, name.name, name.vhlo) {
-            _ if !name.registered => {
-                attributes = self.table.next_dict(&mut properties)?;
-                &[]
-            }
-            (Dialect::Vhlo, _, Some(op)) => op.attributes,
-            (Dialect::Shardy, "sharding_constraint", _) => &["sharding"][..],
-            (Dialect::Shardy, "manual_computation", _) => {
-                &["in_shardings", "manual_axes", "out_shardings"]
-            }
-            // The operation is refused later, by its name.
-            _ => return Ok(signature),
-        };
-        for &name in names {
-            match self.table.next_attribute(&mut properties, 0)? {
-                AttributeEntry::Value(value) => attributes.push(name, value),
-                AttributeEntry::Missing => {}
-                AttributeEntry::Function { inputs, outputs } => {
-                    signature = Some(Signature { inputs, outputs });
-                }
-            }
-        }
-        properties.finish("the properties of an operation")?;
-        attributes.0.append(&mut operation.attributes.0);
-        operation.attributes = attributes;
-        Ok(signature)
-    }
-
-    fn some_properties(&self, operation: &Encoded<'a>) -> Result<Cursor<'a>> {
-        let name = &self.operations[operation.name];
-        let message = format_args!("`{name}` without properties");
-        operation
-            .properties
-            .ok_or_else(|| corrupt(operation.position, message))
-    }
-
-    /// A string that may be missing.
-    fn optional_text(&mut self, cursor: &mut Cursor<'a>) -> Result<Option<String>> {
-        let position = cursor.position();
-        let (index, present) = cursor.flagged()?;
-        if !present {
-            return Ok(None);
-        }
-        match self.table.attribute_at(index, position)? {
-            AttributeEntry::Value(Attribute::Str(text)) => Ok(Some(text)),
-            _ => Err(corrupt(
-                position,
-                "an attribute that is not a string where one is expected",
-            )),
-        }
-    }
 }
 
 fn value_id(index: usize, position: usize) -> Result<ValueId> {
     let id = u32::try_from(index).map(ValueId);
     id.map_err(|_| unsupported(position, "a function of more than 2^32 values"))
-}
-
-/// Skips the order of uses of values, which is of no use here.
-fn skip_use_lists(cursor: &mut Cursor<'_>, values: usize) -> Result<()> {
-    let lists = match values {
-        1 => 1,
-        _ => cursor.count("lists of uses")?,
-    };
-    for _ in 0..lists {
-        if values != 1 {
-            cursor.varint()?;
-        }
-        let position = cursor.position();
-        let (count, _) = cursor.flagged()?;
-        for _ in 0..cursor.check_count(count, position, "uses")? {
-            cursor.varint()?;
-        }
-    }
-    Ok(())
 }
 
 /// The attributes of each of `count` values, from a list that is empty if none has any.

@@ -65,7 +65,10 @@ impl<'a> Sections<'a> {
     pub(super) fn read(file: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(file);
         if !file.starts_with(&MAGIC) {
-            return Err(corrupt(0, "no MLIR bytecode, which starts with `ML\\xEFR`"));
+            return Err(corrupt(
+                0,
+                "not MLIR bytecode, which starts with `ML\\xEFR`",
+            ));
         }
         cursor.part(MAGIC.len() as u64)?;
         let format = cursor.varint()?;
@@ -121,7 +124,7 @@ fn check_producer(cursor: &mut Cursor<'_>) -> Result<()> {
     let producer = String::from_utf8_lossy(cursor.nul_terminated()?);
     let version = producer.strip_prefix(PRODUCER).map(str::parse::<Version>);
     match version {
-        Some(Ok(version)) if version > Version::NEWEST => Err(unsupported(
+        Some(Ok(version)) if version.release() > Version::NEWEST.release() => Err(unsupported(
             position,
             format_args!(
                 "StableHLO {version}; versions up to {} are known: serialize the program for one \

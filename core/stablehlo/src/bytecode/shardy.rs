@@ -1,16 +1,20 @@
-//! Decoding of Shardy's attributes.
+//! Decoding and encoding of Shardy's attributes.
 //!
 //! Source: `shardy/dialect/sdy/ir/bytecode.td` in <https://github.com/openxla/shardy>, which gives
 //! each attribute a code.
 
-use halite_core::Result;
+use halite_core::{Error, Result};
 
 use super::{
+    attributes::AttributeEntry,
     cursor::{Cursor, check_index, corrupt, unsupported},
+    encode::{Form, MIXED, begin},
+    encoder::Encoder,
+    interned::{BUILTIN, SHARDY, Tables},
     sections::Dialect,
     table::Table,
 };
-use crate::{Attribute, ShardyAxis, ShardyDim, ShardySharding};
+use crate::{Attribute, ShardyAxis, ShardyDim, ShardyMesh, ShardySharding};
 
 /// Codes of Shardy's attributes.
 pub(super) mod code {
@@ -22,6 +26,7 @@ pub(super) mod code {
     pub(crate) const DIM: u64 = 5;
     pub(crate) const SHARDING: u64 = 6;
     pub(crate) const SHARDINGS: u64 = 7;
+    pub(crate) const SHARDING_RULE: u64 = 10;
     pub(crate) const UNREDUCED_SHARDING: u64 = 15;
     pub(crate) const UNREDUCED_SHARDINGS: u64 = 16;
 }
@@ -39,9 +44,9 @@ impl<'a> Table<'a> {
         code: u64,
         cursor: &mut Cursor<'a>,
         depth: u32,
-    ) -> Result<Attribute> {
+    ) -> Result<AttributeEntry> {
         let position = cursor.position();
-        Ok(match code {
+        Ok(AttributeEntry::Value(match code {
             code::MANUAL_AXES => {
                 let axis = |table: &mut Self, cursor: &mut Cursor<'a>| {
                     let name = table.next_text(cursor, depth)?;
@@ -57,18 +62,21 @@ impl<'a> Table<'a> {
                     let position = cursor.position();
                     match table.next_value(cursor, depth)? {
                         Attribute::Sharding(sharding) => Ok(sharding),
-                        _ => Err(corrupt(position, "an attribute that is no sharding")),
+                        _ => Err(corrupt(position, "an attribute that is not a sharding")),
                     }
                 };
                 Attribute::Shardings(self.list(cursor, "shardings", sharding)?)
             }
-            _ => {
-                return Err(unsupported(
-                    position,
-                    format_args!("Shardy attribute {code}"),
-                ));
+            code::SHARDING_RULE => {
+                // A hint for the propagation of shardings through a custom call.
+                cursor.part(cursor.remaining() as u64)?;
+                return Ok(AttributeEntry::Missing);
             }
-        })
+            _ => {
+                let message = format_args!("Shardy attribute {code}");
+                return Err(unsupported(position, message));
+            }
+        }))
     }
 
     /// A mesh, which the next index names.
@@ -200,4 +208,101 @@ fn size(cursor: &mut Cursor<'_>) -> Result<usize> {
     let position = cursor.position();
     let value = cursor.signed()?;
     usize::try_from(value).map_err(|_| corrupt(position, format_args!("the size {value}")))
+}
+
+impl Tables {
+    /// Index of the shape of a mesh.
+    pub(super) fn mesh(&mut self, mesh: &ShardyMesh) -> usize {
+        let mut contents = begin(code::MESH);
+        contents.size(mesh.axes.len());
+        for (name, size) in &mesh.axes {
+            let mut axis = begin(code::MESH_AXIS);
+            axis.size(self.string(name)).signed(*size as i64);
+            contents.size(self.entry(SHARDY, axis));
+        }
+        contents.signed_list(
+            &mesh
+                .devices
+                .iter()
+                .map(|device| *device as i64)
+                .collect::<Vec<_>>(),
+        );
+        self.entry(SHARDY, contents)
+    }
+
+    /// Index of axes of a manual computation.
+    pub(super) fn manual_axes(&mut self, axes: &[ShardyAxis]) -> Result<usize> {
+        let mut contents = begin(code::MANUAL_AXES);
+        contents.size(axes.len());
+        for axis in axes {
+            if axis.part.is_some() {
+                let message = format!("`{}`: manual axes are whole axes", axis.name);
+                return Err(Error::invalid("bytecode", message));
+            }
+            let name = self.text(&axis.name, Form::Builtin);
+            contents.size(self.entry(BUILTIN, name));
+        }
+        Ok(self.entry(SHARDY, contents))
+    }
+
+    /// Index of a sharding for each value.
+    pub(super) fn shardings(&mut self, shardings: &[ShardySharding]) -> Result<usize> {
+        let unreduced = shardings
+            .iter()
+            .any(|sharding| !sharding.unreduced.is_empty());
+        let mut contents = begin(match unreduced {
+            true => code::UNREDUCED_SHARDINGS,
+            false => code::SHARDINGS,
+        });
+        contents.size(shardings.len());
+        for sharding in shardings {
+            contents.size(self.sharding(sharding)?);
+        }
+        Ok(self.entry(SHARDY, contents))
+    }
+
+    /// Index of a sharding.
+    pub(super) fn sharding(&mut self, sharding: &ShardySharding) -> Result<usize> {
+        self.require("a sharding of Shardy", MIXED)?;
+        let unreduced = !sharding.unreduced.is_empty();
+        let mut contents = begin(match unreduced {
+            true => code::UNREDUCED_SHARDING,
+            false => code::SHARDING,
+        });
+        contents.size(self.symbol(&sharding.mesh));
+        contents.size(sharding.dims.len());
+        for dim in &sharding.dims {
+            contents.size(self.dim(dim));
+        }
+        self.axes(&sharding.replicated, &mut contents);
+        if unreduced {
+            self.axes(&sharding.unreduced, &mut contents);
+        }
+        Ok(self.entry(SHARDY, contents))
+    }
+
+    fn dim(&mut self, dim: &ShardyDim) -> usize {
+        let mut contents = begin(code::DIM);
+        self.axes(&dim.axes, &mut contents);
+        contents.byte((!dim.open).into());
+        contents.flagged(dim.priority.unwrap_or(0) as usize, dim.priority.is_some());
+        self.entry(SHARDY, contents)
+    }
+
+    fn axes(&mut self, axes: &[ShardyAxis], contents: &mut Encoder) {
+        contents.size(axes.len());
+        for axis in axes {
+            let mut entry = begin(code::AXIS);
+            entry.size(self.string(&axis.name));
+            match axis.part {
+                None => entry.varint(0),
+                Some((before, size)) => {
+                    let mut part = begin(code::SUB_AXIS);
+                    part.signed(before as i64).signed(size as i64);
+                    entry.flagged(self.entry(SHARDY, part), true)
+                }
+            };
+            contents.size(self.entry(SHARDY, entry));
+        }
+    }
 }

@@ -9,6 +9,21 @@ use super::{
 };
 use crate::{ElementType, RankedType, Type, vhlo};
 
+/// Builtin floats of fewer than 16 bits, by code, from 22 on.
+const NARROW_FLOATS: [ElementType; 11] = [
+    ElementType::F8E5M2,
+    ElementType::F8E4M3,
+    ElementType::F8E4M3Fn,
+    ElementType::F8E5M2Fnuz,
+    ElementType::F8E4M3Fnuz,
+    ElementType::F8E4M3B11Fnuz,
+    ElementType::F8E3M4,
+    ElementType::F4E2M1Fn,
+    ElementType::F6E2M3Fn,
+    ElementType::F6E3M2Fn,
+    ElementType::F8E8M0Fnu,
+];
+
 /// A type of the table.
 #[derive(Clone, Debug)]
 pub(super) enum TypeEntry {
@@ -119,6 +134,8 @@ impl<'a> Table<'a> {
             12 => Ok(TypeEntry::None),
             13 => self.tensor(cursor, depth),
             15 => self.tuple(cursor, depth),
+            21 => Ok(TypeEntry::Tf32),
+            22..=32 => Ok(TypeEntry::Element(NARROW_FLOATS[code as usize - 22])),
             _ => Err(unsupported(position, format_args!("builtin type {code}"))),
         }
     }
@@ -142,7 +159,7 @@ impl<'a> Table<'a> {
             TypeEntry::Element(element) => element,
             // Layouts of custom calls.
             TypeEntry::Index => ElementType::S64,
-            _ => return Err(corrupt(position, "a tensor whose elements are no numbers")),
+            _ => return Err(corrupt(position, "a tensor whose elements are not numbers")),
         };
         let dims: Option<Vec<usize>> = dims.into_iter().map(|dim| dim.try_into().ok()).collect();
         let Some(dims) = dims else {
@@ -217,7 +234,7 @@ fn builtin_integer(cursor: &mut Cursor<'_>) -> Result<TypeEntry> {
         .ok_or_else(|| unsupported(position, message))
 }
 
-/// A type without encoding in bytecode, which is its text: builtin floats of 8 bits.
+/// The text of a type, which old versions of MLIR write for narrow floats.
 fn text_type(mut cursor: Cursor<'_>) -> Result<TypeEntry> {
     let position = cursor.position();
     let text = String::from_utf8_lossy(cursor.nul_terminated()?);

@@ -5,8 +5,10 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{
     encode::{Form, MIXED},
     encoder::Encoder,
-    interned::{BUILTIN, DIALECTS, Entry, Interned, SHARDY, Tables, VHLO},
-    sections::{MAGIC, PRODUCER, format, part, section},
+    file::file,
+    interned::{BUILTIN, SHARDY, Tables, VHLO},
+    reader::MOST_DEPTH,
+    sections::{part, section},
 };
 use crate::{
     Attribute, Attributes, Function, Module, OpKind, Operation, Region, ShardyMesh, SourceLine,
@@ -19,7 +21,7 @@ pub(super) const OLDEST: Version = Version::new(1, 0, 0);
 pub(super) const NEWEST: Version = Version::new(1, 17, 0);
 /// Writes a module as an artifact of a version.
 pub(super) fn write(module: &Module, version: Version) -> Result<Vec<u8>> {
-    if version < OLDEST || version > NEWEST {
+    if version < OLDEST || version.release() > NEWEST.release() {
         let message = format!(
             "artifacts of StableHLO {version} are not written; expected {OLDEST} to {NEWEST}"
         );
@@ -28,6 +30,7 @@ pub(super) fn write(module: &Module, version: Version) -> Result<Vec<u8>> {
     let mut writer = Writer {
         tables: Tables::new(version),
         numbers: Vec::new(),
+        depth: 0,
     };
     let mut ir = Encoder::default();
     ir.flagged(1, false);
@@ -39,6 +42,8 @@ struct Writer {
     tables: Tables,
     /// Number of each value of the function that is being written, once it is computed.
     numbers: Vec<Option<u64>>,
+    /// Number of regions in each other around the operation that is being written.
+    depth: usize,
 }
 
 /// An operation to write, without its regions.
@@ -166,13 +171,19 @@ impl Writer {
         form: Form,
         out: &mut Encoder,
     ) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            let message = format!("regions nest deeper than {MOST_DEPTH}");
+            return Err(Error::new(ErrorKind::Unsupported, "bytecode", message));
+        }
         let casts = match form {
             Form::Vhlo => 0,
             Form::Builtin => region.arguments.len() + region.results.len(),
         };
-        let inside = region.operations.iter().map(|operation| {
-            operation.results.len() + casts_around(operation)
-        });
+        let inside = region
+            .operations
+            .iter()
+            .map(|operation| operation.results.len() + casts_around(operation));
         let values = (region.arguments.len() + casts + inside.sum::<usize>()) as u64;
         let mut numbers = Numbers {
             next: first,
@@ -180,7 +191,9 @@ impl Writer {
         };
         let cast_operations = region.operations.iter().map(casts_around).sum::<usize>() + casts;
         let operations = region.operations.len() + cast_operations + 1;
-        out.size(1).varint(values).flagged(operations, !region.arguments.is_empty());
+        out.size(1)
+            .varint(values)
+            .flagged(operations, !region.arguments.is_empty());
         if !region.arguments.is_empty() {
             out.size(region.arguments.len());
             for ty in self.types_of(function, &region.arguments, form)? {
@@ -202,7 +215,10 @@ impl Writer {
             Form::Vhlo => ((VHLO, "return_v1"), self.numbers_of(&region.results)?),
             Form::Builtin => {
                 let results = &region.results;
-                ((SHARDY, "return"), self.cast(function, results, form, &mut numbers, out)?)
+                (
+                    (SHARDY, "return"),
+                    self.cast(function, results, form, &mut numbers, out)?,
+                )
             }
         };
         let head = Encoded {
@@ -211,6 +227,7 @@ impl Writer {
             ..Encoded::default()
         };
         self.operation_head(head, out);
+        self.depth -= 1;
         Ok(())
     }
 
@@ -237,7 +254,8 @@ impl Writer {
             None => {
                 let name = name.strip_prefix("func.").unwrap_or(name);
                 let (op, properties) =
-                    self.tables.properties(name, operation, inherent, &mut discardable)?;
+                    self.tables
+                        .properties(name, operation, inherent, &mut discardable)?;
                 let name = format!("{}_v{}", op.name, op.number);
                 (Form::Vhlo, self.tables.name(VHLO, name), properties)
             }
@@ -320,7 +338,9 @@ impl Writer {
         ];
         let present = parts.iter().filter(|(_, present)| *present);
         let mask = present.fold(0, |mask, (part, _)| mask | part);
-        out.size(head.name).byte(mask).size(self.tables.location(head.location));
+        out.size(head.name)
+            .byte(mask)
+            .size(self.tables.location(head.location));
         if let Some(attributes) = head.attributes {
             out.size(attributes);
         }
@@ -391,65 +411,13 @@ fn casts_around(operation: &Operation) -> usize {
 }
 
 fn ty(function: &Function, value: ValueId) -> Result<&Type> {
-    function.types.get(value.0 as usize).ok_or_else(|| unknown_value(value))
+    function
+        .types
+        .get(value.0 as usize)
+        .ok_or_else(|| unknown_value(value))
 }
 
 fn unknown_value(value: ValueId) -> Error {
     let message = format!("value {} is not a value of its function", value.0);
     Error::new(ErrorKind::InvalidArgument, "bytecode", message)
-}
-
-/// The header, the tables and the program.
-fn file(mut tables: Tables, ir: &Encoder) -> Encoder {
-    let mut dialects = Encoder::default();
-    dialects.size(DIALECTS.len());
-    for dialect in DIALECTS {
-        dialects.flagged(tables.string(dialect), false);
-    }
-    let names = std::mem::take(&mut tables.names);
-    dialects.size(names.values().len());
-    for group in names.values().chunk_by(|left, right| left.dialect == right.dialect) {
-        dialects.size(group[0].dialect).size(group.len());
-        for name in group {
-            dialects.flagged(tables.string(&name.name), true);
-        }
-    }
-    let (mut offsets, mut entries) = (Encoder::default(), Encoder::default());
-    offsets.size(tables.attributes.values().len()).size(tables.types.values().len());
-    for table in [&tables.attributes, &tables.types] {
-        write_entries(table, &mut offsets, &mut entries);
-    }
-    let mut strings = Encoder::default();
-    strings.size(tables.strings.values().len());
-    for text in tables.strings.values().iter().rev() {
-        strings.size(text.len() + 1);
-    }
-    for text in tables.strings.values() {
-        strings.bytes(text.as_bytes()).byte(0);
-    }
-    let mut properties = Encoder::default();
-    properties.size(tables.properties.values().len());
-    for value in tables.properties.values() {
-        properties.size(value.0.len()).bytes(&value.0);
-    }
-    let producer = format!("{PRODUCER}{}", tables.version());
-    let mut file = Encoder::default();
-    file.bytes(&MAGIC).varint(format::NEWEST).bytes(producer.as_bytes()).byte(0);
-    file.section(section::DIALECTS, &dialects);
-    file.section(section::OFFSETS, &offsets);
-    file.section(section::ENTRIES, &entries);
-    file.section(section::IR, ir);
-    file.section(section::STRINGS, &strings);
-    file.section(section::PROPERTIES, &properties);
-    file
-}
-
-fn write_entries(table: &Interned<Entry>, offsets: &mut Encoder, entries: &mut Encoder) {
-    for group in table.values().chunk_by(|left, right| left.dialect == right.dialect) {
-        offsets.size(group[0].dialect).size(group.len());
-        for entry in group {
-            offsets.flagged(entry.contents.0.len(), entry.encoded);
-            entries.bytes(&entry.contents.0);
-        }
-    }
 }
