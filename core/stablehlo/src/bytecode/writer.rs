@@ -16,9 +16,10 @@ use crate::{
 };
 
 /// The oldest version that is written.
-pub(super) const OLDEST: Version = Version::new(1, 0, 0);
+const OLDEST: Version = Version::new(1, 0, 0);
 /// The newest version that is written.
-pub(super) const NEWEST: Version = Version::new(1, 17, 0);
+const NEWEST: Version = Version::new(1, 17, 0);
+
 /// Writes a module as an artifact of a version.
 pub(super) fn write(module: &Module, version: Version) -> Result<Vec<u8>> {
     if version < OLDEST || version.release() > NEWEST.release() {
