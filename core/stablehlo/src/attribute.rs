@@ -130,4 +130,4 @@ impl Dense {
 /// long lists.
 const MOST_EQUAL: usize = 256;
 /// Bound on the length of an expanded list of sizes, dimensions or devices.
-pub(crate) const MOST_INTEGERS: usize = 1 << 20;
+const MOST_INTEGERS: usize = 1 << 20;

@@ -11,11 +11,15 @@ use super::{
 };
 use crate::{
     Attribute, Attributes, Function, Module, OpKind, Operation, Position, Region, ShardyMesh, Type,
-    ValueId, attribute::MOST_INTEGERS, vhlo::VhloOp,
+    ValueId, vhlo::VhloOp,
 };
 
 /// Greatest depth of regions in each other.
 pub(super) const MOST_DEPTH: usize = 100;
+
+/// Number of elements for which the expansion of a list of integers is accounted; longer lists of
+/// one element are refused.
+const MOST_INTEGERS: usize = 1 << 20;
 
 /// Reads an artifact.
 pub(super) fn read(file: &[u8]) -> Result<Module> {
