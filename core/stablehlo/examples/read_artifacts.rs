@@ -10,19 +10,19 @@
 
 use std::{env, error::Error, fs, path::Path, process::ExitCode, time::Instant};
 
-use halite_stablehlo::{Module, Position, Region, Version};
+use halite_stablehlo::{Module, Region, Version};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut paths: Vec<String> = env::args().skip(1).collect();
-    let mut to = None;
-    if paths.first().is_some_and(|first| first == "--to") {
-        let rest = paths.split_off(3);
-        to = Some((paths[1].clone(), paths[2].parse::<Version>()?));
-        paths = rest;
-    }
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (to, paths) = match &arguments[..] {
+        [to, directory, version, paths @ ..] if to == "--to" => {
+            (Some((directory.as_str(), version.parse()?)), paths)
+        }
+        paths => (None, paths),
+    };
     let mut refused = 0;
-    for path in &paths {
-        if let Err(error) = read(path, to.as_ref()) {
+    for path in paths {
+        if let Err(error) = read(path, to) {
             refused += 1;
             println!("{path}: {error}");
         }
@@ -31,7 +31,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::from(u8::from(refused > 0)))
 }
 
-fn read(path: &str, to: Option<&(String, Version)>) -> Result<(), Box<dyn Error>> {
+fn read(path: &str, to: Option<(&str, Version)>) -> Result<(), Box<dyn Error>> {
     let bytes = fs::read(path)?;
     let began = Instant::now();
     let module = Module::from_bytecode(&bytes)?;
@@ -43,8 +43,8 @@ fn read(path: &str, to: Option<&(String, Version)>) -> Result<(), Box<dyn Error>
         bytes.len()
     );
     if let Some((directory, version)) = to {
-        let written = module.to_bytecode(*version)?;
-        if without_positions(Module::from_bytecode(&written)?) != without_positions(module) {
+        let written = module.to_bytecode(version)?;
+        if Module::from_bytecode(&written)?.to_bytecode(version)? != written {
             return Err("reads as another program after it was written".into());
         }
         let name = Path::new(path)
@@ -62,18 +62,4 @@ fn operations(region: &Region) -> usize {
         .iter()
         .flat_map(|operation| &operation.regions);
     region.operations.len() + nested.map(operations).sum::<usize>()
-}
-
-fn without_positions(mut module: Module) -> Module {
-    fn clear(region: &mut Region) {
-        for operation in &mut region.operations {
-            operation.position = Position::Unknown;
-            operation.regions.iter_mut().for_each(clear);
-        }
-    }
-    module
-        .functions
-        .iter_mut()
-        .for_each(|function| clear(&mut function.body));
-    module
 }

@@ -35,8 +35,9 @@ impl Module {
     /// Reads a portable artifact of StableHLO 0.9.0 to [1.20.0](Version::NEWEST).
     ///
     /// Programs partitioned by Shardy mix VHLO with its dialect, `sdy`, which is read too. Each
-    /// operation has the innermost source line of its location. The result is a program in form
-    /// only: its types and attributes are not checked against each other.
+    /// operation has the innermost source line of its location. Other locations, the visibility
+    /// and further attributes of functions, and sharding rules are dropped. Types and attributes
+    /// are not checked against each other.
     ///
     /// # Errors
     /// If the bytes are malformed, or the program uses what [`OpKind`](crate::OpKind) does not

@@ -121,8 +121,8 @@ impl<'a> Table<'a> {
         if !entry.encoded {
             let text = String::from_utf8_lossy(cursor.nul_terminated()?);
             let message = format_args!(
-                "the attribute `{text}` is stored as text, as old versions of its dialect do; \
-                 export the program again, with JAX 0.8 or newer"
+                "the attribute `{text}` is stored as text, as old versions of its dialect are; \
+                 export the program again with a newer one"
             );
             return Err(unsupported(position, message));
         }
