@@ -15,9 +15,10 @@ use crate::SourceLine;
 /// Greatest depth of attributes and types in each other.
 const MOST_DEPTH: u32 = 64;
 
-/// Memory for copies of attributes and types: so many bytes, and so many for each byte of the
-/// bytecode. Programs need a tenth of it.
+/// Bound on the memory for copies of attributes and types, in bytes, besides
+/// [`MEMORY_PER_BYTE`].
 const MEMORY: usize = 64 << 20;
+/// Bound on the memory for copies of attributes and types, for each byte of the bytecode.
 const MEMORY_PER_BYTE: usize = 1 << 10;
 
 /// The attributes and types of an artifact, decoded when they are first used.
