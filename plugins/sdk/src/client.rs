@@ -13,7 +13,7 @@ use halite_pjrt_sys::{
 
 use crate::{
     Options, Plugin,
-    abi::{Function, Given, Shared, int, named_values, room},
+    abi::{Function, Given, Shared, getters, int, named_values, room},
     device::{Device, Memory},
     handle::{find, objects, publish, publish_as, reserve, take},
     options::{NamedValues, Value},
@@ -254,62 +254,28 @@ impl Function for PJRT_Client_Destroy_Args {
     }
 }
 
-impl Function for PJRT_Client_PlatformName_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        (out.platform_name, out.platform_name_size) = text(&client.platform);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_PlatformVersion_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        (out.platform_version, out.platform_version_size) = text(&client.version);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_ProcessIndex_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.process_index = int(find::<Client>(args.client)?.process as usize);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_TopologyDescription_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.topology = find::<Client>(args.client)?.handles.0.topology;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_Devices_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
+getters! {
+    PJRT_Client_PlatformName_Args(client: Client) =>
+        |out| (out.platform_name, out.platform_name_size) = text(&client.platform);
+    PJRT_Client_PlatformVersion_Args(client: Client) =>
+        |out| (out.platform_version, out.platform_version_size) = text(&client.version);
+    PJRT_Client_ProcessIndex_Args(client: Client) =>
+        |out| out.process_index = int(client.process as usize);
+    PJRT_Client_TopologyDescription_Args(client: Client) =>
+        |out| out.topology = client.handles.0.topology;
+    PJRT_Client_Devices_Args(client: Client) => |out| {
         let devices = &client.handles.0.devices;
         (out.devices, out.num_devices) = (devices.as_ptr(), devices.len());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_AddressableDevices_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
+    };
+    PJRT_Client_AddressableDevices_Args(client: Client) => |out| {
         let local = &client.handles.0.local;
         (out.addressable_devices, out.num_addressable_devices) = (local.as_ptr(), local.len());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_AddressableMemories_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
+    };
+    PJRT_Client_AddressableMemories_Args(client: Client) => |out| {
         let memories = &client.handles.0.memories;
         out.addressable_memories = memories.as_ptr();
         out.num_addressable_memories = memories.len();
-        Ok(())
-    }
+    };
 }
 
 impl Function for PJRT_Client_LookupDevice_Args {

@@ -6,8 +6,8 @@ use halite_core::{Client as Core, DeviceId, MemoryKind, Placement};
 use halite_pjrt_sys::{device::*, memory::*};
 
 use crate::{
-    abi::{Function, Given, Shared, int},
-    handle::{find, objects, publish, reserve},
+    abi::{Function, Given, Shared, getters, int},
+    handle::{find, objects, pointer, publish, reserve},
     options::{NamedValues, Value},
     serialized::delete,
     status::{Outcome, Status},
@@ -65,7 +65,7 @@ impl Device {
     }
 
     pub(crate) fn handle(&self) -> *mut PJRT_Device {
-        std::ptr::without_provenance_mut(self.number)
+        pointer(self.number)
     }
 
     /// Calls `use_device` with the device of the backend.
@@ -86,7 +86,7 @@ impl Memory {
             id,
             place,
             number: reserve(),
-            devices: Shared([std::ptr::without_provenance_mut(device)]),
+            devices: Shared([pointer(device)]),
             debug: format!(
                 "{} of {platform}:{}",
                 kind_name(place.memory),
@@ -96,7 +96,7 @@ impl Memory {
     }
 
     pub(crate) fn handle(&self) -> *mut PJRT_Memory {
-        std::ptr::without_provenance_mut(self.number)
+        pointer(self.number)
     }
 }
 
@@ -109,46 +109,22 @@ pub(crate) fn kind_name(kind: MemoryKind) -> &'static str {
     }
 }
 
-impl Function for PJRT_Device_GetDescription_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.device_description = find::<Device>(args.device)?.description.0;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Device_IsAddressable_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.is_addressable = find::<Device>(args.device)?.local;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Device_LocalHardwareId_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let device = find::<Device>(args.device)?;
-        out.local_hardware_id = if device.local { int(device.index) } else { -1 };
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Device_AddressableMemories_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let device = find::<Device>(args.device)?;
+getters! {
+    PJRT_Device_GetDescription_Args(device: Device) =>
+        |out| out.device_description = device.description.0;
+    PJRT_Device_IsAddressable_Args(device: Device) => |out| out.is_addressable = device.local;
+    PJRT_Device_LocalHardwareId_Args(device: Device) =>
+        |out| out.local_hardware_id = if device.local { int(device.index) } else { -1 };
+    PJRT_Device_AddressableMemories_Args(device: Device) => |out| {
         let memories = &device.memories.0;
         (out.memories, out.num_memories) = (memories.as_ptr(), memories.len());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Device_DefaultMemory_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let device = find::<Device>(args.device)?;
+    };
+    PJRT_Device_DefaultMemory_Args(device: Device) => |out| {
         let first = device.memories.0.first().copied();
         out.memory = first.ok_or_else(|| {
             Status::invalid(format!("device {} is not of this process", device.id.0))
         })?;
-        Ok(())
-    }
+    };
 }
 
 impl Function for PJRT_Device_MemoryStats_Args {
@@ -171,9 +147,8 @@ impl Function for PJRT_Device_MemoryStats_Args {
     }
 }
 
-impl Function for PJRT_Device_GetAttributes_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let device = find::<Device>(args.device)?;
+getters! {
+    PJRT_Device_GetAttributes_Args(device: Device) => |out| {
         let attributes = device.of_backend(|device| device.attributes())?;
         let texts = attributes
             .into_iter()
@@ -182,52 +157,15 @@ impl Function for PJRT_Device_GetAttributes_Args {
         (out.attributes, out.num_attributes) = values.raw();
         out.device_attributes = publish(values);
         out.attributes_deleter = Some(delete::<NamedValues>);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Memory_Id_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.id = int(find::<Memory>(args.memory)?.id);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Memory_Kind_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let memory = find::<Memory>(args.memory)?;
-        (out.kind, out.kind_size) = text(kind_name(memory.place.memory));
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Memory_Kind_Id_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.kind_id = find::<Memory>(args.memory)?.place.memory as i32;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Memory_DebugString_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let memory = find::<Memory>(args.memory)?;
-        (out.debug_string, out.debug_string_size) = text(&memory.debug);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Memory_ToString_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let memory = find::<Memory>(args.memory)?;
-        (out.to_string, out.to_string_size) = text(&memory.debug);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Memory_AddressableByDevices_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let memory = find::<Memory>(args.memory)?;
-        (out.devices, out.num_devices) = (memory.devices.0.as_ptr(), 1);
-        Ok(())
-    }
+    };
+    PJRT_Memory_Id_Args(memory: Memory) => |out| out.id = int(memory.id);
+    PJRT_Memory_Kind_Args(memory: Memory) =>
+        |out| (out.kind, out.kind_size) = text(kind_name(memory.place.memory));
+    PJRT_Memory_Kind_Id_Args(memory: Memory) => |out| out.kind_id = memory.place.memory as i32;
+    PJRT_Memory_DebugString_Args(memory: Memory) =>
+        |out| (out.debug_string, out.debug_string_size) = text(&memory.debug);
+    PJRT_Memory_ToString_Args(memory: Memory) =>
+        |out| (out.to_string, out.to_string_size) = text(&memory.debug);
+    PJRT_Memory_AddressableByDevices_Args(memory: Memory) =>
+        |out| (out.devices, out.num_devices) = (memory.devices.0.as_ptr(), 1);
 }

@@ -89,14 +89,13 @@ impl Event {
                 for event in &events {
                     let (all, left) = (all.clone(), left.clone());
                     event.on_ready(move |outcome| {
-                        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-                        left.0 -= 1;
-                        if left.1.is_ok() {
-                            left.1 = outcome;
-                        }
-                        if left.0 == 0 {
-                            all.set(left.1.clone());
-                        }
+                        let complete = {
+                            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+                            left.0 -= 1;
+                            left.1 = left.1.clone().and(outcome);
+                            (left.0 == 0).then(|| left.1.clone())
+                        };
+                        complete.map(|outcome| all.set(outcome));
                     });
                 }
                 Event::Promise(all)

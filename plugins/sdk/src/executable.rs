@@ -1,11 +1,11 @@
-//! Executables: compiling, loading, and what callers ask of a compiled program.
+//! Executables: compiling, loading and serializing programs.
+
+mod functions;
 
 use std::{
     ffi::c_char,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    ops::Deref,
+    sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
 use halite_core::{DType, Loaded, Program, Signature, TensorType};
@@ -13,19 +13,18 @@ use halite_pjrt_sys::{buffer::PJRT_Buffer_Type, device::PJRT_Device, executable:
 use prost::Message;
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::functions::loaded;
 use crate::{
-    abi::{Function, Given, Shared, as_bytes, int, list, nested, text as text_of, write_program},
+    abi::{Given, Shared, as_bytes, int, list, text as text_of},
     client::Client,
     compile::Compilation,
     device::kind_name,
     dtype::{buffer_type, dims_of},
-    handle::{find, objects, publish, take},
-    options::{NamedValues, Value},
+    handle::objects,
+    options::NamedValues,
     program::{Described, describe},
-    serialized::Bytes,
-    status::{Outcome, Status, drop_guarded},
+    status::{Outcome, Status},
     text,
-    topology::Topology,
 };
 
 /// A compiled program. The handles of executables share it.
@@ -68,6 +67,14 @@ pub(crate) struct Executable(Arc<Compiled>);
 pub(crate) struct LoadedExecutable {
     compiled: Arc<Compiled>,
     deleted: AtomicBool,
+}
+
+impl Deref for Executable {
+    type Target = Compiled;
+
+    fn deref(&self) -> &Compiled {
+        &self.0
+    }
 }
 
 objects! {
@@ -317,317 +324,5 @@ impl Kinds {
             names: Shared(vec![start; count].into()),
             sizes: vec![size; count].into(),
         }
-    }
-}
-
-/// The program behind a handle of an executable.
-fn executable(handle: *mut PJRT_Executable) -> Outcome<Arc<Compiled>> {
-    Ok(find::<Executable>(handle)?.0.clone())
-}
-
-/// The program behind a handle of a loaded executable that is not deleted.
-pub(crate) fn loaded(handle: *mut PJRT_LoadedExecutable) -> Outcome<Arc<Compiled>> {
-    let executable = find::<LoadedExecutable>(handle)?;
-    match executable.deleted.load(Relaxed) {
-        true => Err(Status::invalid("the executable was deleted")),
-        false => Ok(executable.compiled.clone()),
-    }
-}
-
-fn publish_loaded(compiled: Arc<Compiled>) -> *mut PJRT_LoadedExecutable {
-    publish(Arc::new(LoadedExecutable {
-        compiled,
-        deleted: AtomicBool::new(false),
-    }))
-}
-
-impl Function for PJRT_Client_Compile_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        let program = nested!(args, program)?;
-        let options = as_bytes(list!(args, compile_options, compile_options_size)?);
-        out.executable = publish_loaded(Compiled::compile(&client, &program, options)?);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Compile_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = match args.client.is_null() {
-            false => find::<Client>(args.client)?,
-            true => find::<Topology>(args.topology.cast_mut())?
-                .client()
-                .ok_or_else(|| {
-                    Status::unimplemented("this plugin compiles only for the topology of a client")
-                })?,
-        };
-        let program = nested!(args, program)?;
-        let options = as_bytes(list!(args, compile_options, compile_options_size)?);
-        let compiled = Compiled::compile(&client, &program, options)?;
-        out.executable = publish(Arc::new(Executable(compiled)));
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Client_Load_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        let compiled = executable(args.executable)?;
-        let options = as_bytes(list!(args, compile_options, compile_options_size)?);
-        let same = Arc::ptr_eq(&client, &compiled.client)
-            && (options.is_empty() || options == compiled.options);
-        out.loaded_executable = publish_loaded(match same {
-            true => compiled,
-            false => Compiled::load(&client, &compiled.serialize()?, options)?,
-        });
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_DeserializeAndLoad_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let client = find::<Client>(args.client)?;
-        let bytes = list!(args, serialized_executable, serialized_executable_size)?;
-        let overriding = list!(
-            args,
-            overridden_serialized_compile_options,
-            overridden_serialized_compile_options_size
-        )?;
-        let compiled = Compiled::load(&client, as_bytes(bytes), as_bytes(overriding))?;
-        out.loaded_executable = publish_loaded(compiled);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_Serialize_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let bytes = Bytes::publish(executable(args.executable.cast_mut())?.serialize()?);
-        (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
-        out.serialized_executable = bytes.handle;
-        out.serialized_executable_deleter = bytes.deleter;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_GetCompileOptions_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let bytes = Bytes::publish(executable(args.executable)?.options.clone());
-        (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
-        out.serialized_compile_options = bytes.handle;
-        out.serialized_compile_options_deleter = bytes.deleter;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_GetDeviceAssignment_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = loaded(args.executable)?;
-        let bytes = Bytes::publish(compiled.compilation.device_assignment());
-        (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
-        out.serialized_device_assignment = bytes.handle;
-        out.serialized_device_assignment_deleter = bytes.deleter;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_Destroy_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Executable>(args.executable)?)
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_Destroy_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<LoadedExecutable>(args.executable)?)
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_Delete_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        find::<LoadedExecutable>(args.executable)?
-            .deleted
-            .store(true, Relaxed);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_IsDeleted_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.is_deleted = find::<LoadedExecutable>(args.executable)?
-            .deleted
-            .load(Relaxed);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_GetExecutable_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = find::<LoadedExecutable>(args.loaded_executable)?
-            .compiled
-            .clone();
-        out.executable = publish(Arc::new(Executable(compiled)));
-        Ok(())
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_AddressableDevices_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let executable = find::<LoadedExecutable>(args.executable)?;
-        let devices = &executable.compiled.lists.devices.0;
-        out.addressable_devices = devices.as_ptr();
-        out.num_addressable_devices = devices.len();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let executable = find::<LoadedExecutable>(args.executable)?;
-        let ids = &executable.compiled.lists.logical_ids.0;
-        out.addressable_device_logical_ids = ids.as_ptr();
-        out.num_addressable_device_logical_ids = ids.len();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_LoadedExecutable_Fingerprint_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let executable = find::<LoadedExecutable>(args.executable)?;
-        (out.executable_fingerprint, out.executable_fingerprint_size) =
-            text(&executable.compiled.fingerprint);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_Fingerprint_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        (out.executable_fingerprint, out.executable_fingerprint_size) = text(&compiled.fingerprint);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_Name_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        (out.executable_name, out.executable_name_size) = text(&executable(args.executable)?.name);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_NumReplicas_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.num_replicas = executable(args.executable)?.compilation.replicas;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_NumPartitions_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.num_partitions = executable(args.executable)?.compilation.partitions;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_NumOutputs_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.num_outputs = executable(args.executable)?.signature.outputs.len();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_OutputElementTypes_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        let types = &compiled.lists.output_types.0;
-        (out.output_types, out.num_output_types) = (types.as_ptr().cast_mut(), types.len());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_OutputDimensions_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        out.num_outputs = compiled.lists.output_ranks.len();
-        out.dims = compiled.lists.output_dims.as_ptr();
-        out.dim_sizes = compiled.lists.output_ranks.as_ptr();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_OutputMemoryKinds_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        let kinds = &compiled.lists.output_kinds;
-        out.num_outputs = kinds.sizes.len();
-        (out.memory_kinds, out.memory_kind_sizes) = (kinds.names.0.as_ptr(), kinds.sizes.as_ptr());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_ParameterMemoryKinds_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        let kinds = &compiled.lists.parameter_kinds;
-        out.num_parameters = kinds.sizes.len();
-        (out.memory_kinds, out.memory_kind_sizes) = (kinds.names.0.as_ptr(), kinds.sizes.as_ptr());
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_SizeOfGeneratedCodeInBytes_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.size_in_bytes = bytes(executable(args.executable)?.loaded.memory()?.code);
-        Ok(())
-    }
-}
-
-fn bytes(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-impl Function for PJRT_Executable_GetCompiledMemoryStats_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let memory = executable(args.executable)?.loaded.memory()?;
-        let peak = memory
-            .peak
-            .unwrap_or(memory.arguments + memory.outputs + memory.temporary);
-        *out = PJRT_Executable_GetCompiledMemoryStats_Args {
-            struct_size: args.struct_size,
-            extension_start: args.extension_start,
-            executable: args.executable,
-            generated_code_size_in_bytes: bytes(memory.code),
-            argument_size_in_bytes: bytes(memory.arguments),
-            output_size_in_bytes: bytes(memory.outputs),
-            alias_size_in_bytes: bytes(memory.aliased),
-            temp_size_in_bytes: bytes(memory.temporary),
-            peak_memory_in_bytes: bytes(peak),
-            total_size_in_bytes: bytes(peak),
-            ..PJRT_Executable_GetCompiledMemoryStats_Args::new()
-        };
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_GetCostAnalysis_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        let cost = compiled.cost.get_or_init(|| {
-            let cost = compiled.loaded.cost()?;
-            let value = |(name, value): (String, f64)| (name, Value::Float(value as f32));
-            Ok(NamedValues::new(cost.into_iter().map(value)))
-        });
-        (out.properties, out.num_properties) = cost.as_ref().map_err(Clone::clone)?.raw();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Executable_OptimizedProgram_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let compiled = executable(args.executable)?;
-        let optimized = compiled
-            .optimized
-            .get_or_init(|| Ok(compiled.loaded.optimized()?));
-        let (format, code) = optimized.as_ref().map_err(Clone::clone)?;
-        write_program(args, format, code)
     }
 }

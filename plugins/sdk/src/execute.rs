@@ -12,7 +12,7 @@ use crate::{
     event::Event,
     executable::{Compiled, loaded},
     handle::{find, objects, publish, take},
-    status::{Outcome, Status, drop_guarded},
+    status::{Outcome, Status, drop_each, drop_guarded},
 };
 
 /// Data for custom calls. The contract has none, so that it is only a handle.
@@ -90,7 +90,7 @@ fn options(args: &Given<PJRT_LoadedExecutable_Execute_Args>) -> Outcome<Vec<i64>
         return Ok(Vec::new());
     }
     let options = nested!(args, options)?;
-    if options.num_send_ops + options.num_recv_ops > 0 {
+    if options.num_send_ops > 0 || options.num_recv_ops > 0 {
         return Err(Status::unimplemented("send and receive callbacks"));
     }
     let kept: &[i64] = list!(
@@ -197,8 +197,10 @@ fn launch(
         .iter_mut()
         .map(|row| row.iter_mut().map(Held::arg).collect())
         .collect();
-    let launched = program.loaded.launch(Launch { args })?;
-    check_outputs(program, launched)
+    let launched = program.loaded.launch(Launch { args });
+    let dropped = drop_each(held.into_iter().flatten());
+    let outputs = check_outputs(program, launched?)?;
+    dropped.map(|()| outputs)
 }
 
 /// The backend's buffer of an argument.

@@ -1,15 +1,20 @@
 //! Handles: what callers hold as `PJRT_Buffer *` and the like.
 //!
-//! A handle is a number, not an address. It is looked up in the table of its type, so that null, a
-//! destroyed handle and a handle of another type or plugin are errors instead of undefined
-//! behaviour. Numbers are never used twice.
+//! A handle is the address of a cell that holds nothing. It is looked up in the table of its type,
+//! so that null, a destroyed handle and a handle of another type or plugin are errors instead of
+//! undefined behaviour. A cell is used again only after all others, so that a destroyed handle is
+//! found out for a long time.
+//!
+//! Cells hold zeros, and are memory that the system provides when it is written, which never
+//! happens. They exist because callers read them: since API 0.105, XLA takes the first word of a
+//! handle for a table of functions that store data of the caller, and goes without if it is null.
 
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -43,8 +48,20 @@ pub(crate) use objects;
 
 /// Number of tables of one type, so that threads rarely wait for each other.
 const SHARDS: usize = 16;
-/// Distance between two handles. Numbers look like aligned addresses, and the low bits are free.
-const STEP: usize = 16;
+/// Number of cells: the most handles that can be alive.
+const CELLS: usize = if cfg!(miri) { 1 << 12 } else { 1 << 22 };
+
+/// What a handle points at: zeros.
+type Cell = [AtomicU64; 2];
+
+static MEMORY: [Cell; CELLS] = [const { [const { AtomicU64::new(0) }; 2] }; CELLS];
+/// A bit for each cell that is a handle.
+static USED: [AtomicU64; CELLS / 64] = [const { AtomicU64::new(0) }; CELLS / 64];
+
+/// The index of the cell at an address, which need not be one.
+fn index(address: usize) -> usize {
+    address.wrapping_sub(MEMORY.as_ptr().addr()) / size_of::<Cell>()
+}
 
 /// The objects of one type that are alive, by handle.
 pub(crate) struct Live<T> {
@@ -60,7 +77,7 @@ impl<T> Live<T> {
     }
 
     fn shard(&self, handle: usize) -> &RwLock<HashMap<usize, Arc<T>, BuildHasherDefault<Number>>> {
-        &self.shards[handle / STEP % SHARDS]
+        &self.shards[index(handle) % SHARDS]
     }
 }
 
@@ -77,21 +94,43 @@ impl Hasher for Number {
     }
     fn write_usize(&mut self, handle: usize) {
         // The table uses the highest bits as well as the lowest.
-        self.0 = (self.0 ^ handle as u64 / STEP as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (self.0 ^ handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
 /// Gives an object a handle, which keeps it alive until [`take`].
+///
+/// # Panics
+/// If there are too many handles.
 pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::Handle {
     let handle = reserve();
     publish_as(handle, object);
-    std::ptr::without_provenance_mut(handle)
+    pointer(handle)
 }
 
 /// A new number, for an object that needs to know its own handle.
+///
+/// # Panics
+/// If there are too many handles.
 pub(crate) fn reserve() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(STEP);
-    NEXT.fetch_add(STEP, Relaxed)
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+    for _ in 0..CELLS {
+        let cell = NEXT.fetch_add(1, Relaxed) % CELLS;
+        let bit = 1 << (cell % 64);
+        if USED[cell / 64].fetch_or(bit, Relaxed) & bit == 0 {
+            return (&raw const MEMORY[cell]).addr();
+        }
+    }
+    panic!("{CELLS} handles are alive, and there are no more; destroy what is not used");
+}
+
+/// The handle that has this number.
+pub(crate) fn pointer<H>(handle: usize) -> *mut H {
+    match MEMORY.get(index(handle)) {
+        Some(cell) => (&raw const *cell).cast_mut().cast(),
+        None => std::ptr::null_mut(),
+    }
 }
 
 /// Makes a reserved number the handle of an object.
@@ -128,7 +167,10 @@ pub(crate) fn take<T: Object>(handle: *mut T::Handle) -> Outcome<Option<Arc<T>>>
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&handle.addr());
-    object.map(Some).ok_or_else(|| unknown::<T>(handle.addr()))
+    let object = object.ok_or_else(|| unknown::<T>(handle.addr()))?;
+    let cell = index(handle.addr());
+    USED[cell / 64].fetch_and(!(1 << (cell % 64)), Relaxed);
+    Ok(Some(object))
 }
 
 #[cold]
@@ -166,5 +208,14 @@ mod tests {
             "null was passed, a PJRT_Error is needed"
         );
         assert!(take::<Status>(null).unwrap().is_none());
+    }
+
+    #[test]
+    fn handles_point_at_zeros() {
+        let handle = publish(Arc::new(Status::internal("x")));
+        let cell = &MEMORY[index(handle.addr())];
+        assert_eq!(pointer::<PJRT_Error>(handle.addr()), handle);
+        assert!(cell.iter().all(|word| word.load(Relaxed) == 0));
+        take::<Status>(handle).unwrap();
     }
 }

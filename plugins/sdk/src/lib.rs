@@ -52,10 +52,12 @@ mod handle;
 mod layout;
 mod options;
 mod program;
+mod queue;
 mod serialized;
 mod status;
 mod table;
 mod topology;
+mod traced;
 mod transfer;
 mod transfer_manager;
 
@@ -68,7 +70,9 @@ pub use halite_core;
 #[doc(hidden)]
 pub use halite_pjrt_sys::PJRT_Api;
 pub use options::{Options, Value};
+pub use queue::{DeviceQueue, Signal, SignalEvent};
 pub use table::api;
+pub use traced::Traced;
 
 /// A plugin: how its clients are made. [`export_plugin!`] implements it.
 pub trait Plugin: 'static {

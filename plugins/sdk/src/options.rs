@@ -22,6 +22,18 @@ pub enum Value {
     Bool(bool),
 }
 
+macro_rules! from {
+    ($($rust:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$rust> for Value {
+            fn from(value: $rust) -> Self {
+                Value::$variant(value.into())
+            }
+        })*
+    };
+}
+
+from! { &str => Text, String => Text, i64 => Int, Vec<i64> => Ints, f32 => Float, bool => Bool }
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -40,9 +52,9 @@ impl fmt::Display for Value {
 /// created, and the error lists the names that were asked for.
 ///
 /// ```
-/// use halite_plugin::{Options, Value};
+/// use halite_plugin::Options;
 ///
-/// let mut options = Options::new([("devices".to_owned(), Value::Int(4))]);
+/// let mut options = Options::new([("devices".to_owned(), 4i64.into())]);
 /// assert_eq!(options.int("devices")?, Some(4));
 /// assert_eq!(options.bool("trace")?, None);
 /// # halite_core::Result::<()>::Ok(())

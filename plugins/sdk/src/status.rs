@@ -98,6 +98,26 @@ impl From<Error> for Status {
     }
 }
 
+/// The error of an event that a backend made with the SDK.
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        let kind = match status.code {
+            Code::CANCELLED => ErrorKind::Cancelled,
+            Code::DATA_LOSS => ErrorKind::Corrupt,
+            Code::DEADLINE_EXCEEDED => ErrorKind::DeadlineExceeded,
+            Code::INVALID_ARGUMENT => ErrorKind::InvalidArgument,
+            Code::RESOURCE_EXHAUSTED => ErrorKind::OutOfMemory,
+            Code::UNAVAILABLE => ErrorKind::Unavailable,
+            Code::UNIMPLEMENTED => ErrorKind::Unsupported,
+            _ => ErrorKind::Internal,
+        };
+        match (status.names_operation, status.message.split_once(": ")) {
+            (true, Some((op, message))) => Error::new(kind, op.to_owned(), message),
+            _ => Error::new(kind, "compute", &*status.message),
+        }
+    }
+}
+
 /// Runs code of a backend. A panic becomes an INTERNAL error with its message.
 pub(crate) fn guard<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| Err(panicked(payload)))
@@ -105,7 +125,12 @@ pub(crate) fn guard<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
 
 #[cold]
 fn panicked(payload: Box<dyn Any + Send>) -> Status {
-    let text = match (
+    Status::internal(format!("the backend panicked: {}", panic_text(payload)))
+}
+
+/// The message of a panic.
+pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
+    match (
         payload.downcast_ref::<&str>(),
         payload.downcast_ref::<String>(),
     ) {
@@ -116,8 +141,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Status {
             std::mem::forget(payload);
             "a value that is not a text".to_owned()
         }
-    };
-    Status::internal(format!("the backend panicked: {text}"))
+    }
 }
 
 /// Drops a value of a backend. A panic of its destructor becomes an INTERNAL error.
@@ -126,6 +150,14 @@ pub(crate) fn drop_guarded<T>(value: T) -> Outcome {
         drop(value);
         Ok(())
     })
+}
+
+/// [`drop_guarded`] of each value, so that two panics never meet. Returns the first error.
+pub(crate) fn drop_each<T>(values: impl IntoIterator<Item = T>) -> Outcome {
+    values
+        .into_iter()
+        .map(drop_guarded)
+        .fold(Ok(()), Outcome::and)
 }
 
 /// Frees an error; null is allowed. Cannot fail.

@@ -11,7 +11,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    abi::{Function, Given, Shared, int, list},
+    abi::{Function, Given, Shared, getters, int, list},
     client::Client,
     handle::{find, objects, publish, take},
     options::{NamedValues, Value},
@@ -161,48 +161,23 @@ impl Function for PJRT_TopologyDescription_Destroy_Args {
     }
 }
 
-impl Function for PJRT_TopologyDescription_PlatformName_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let topology = find::<Topology>(args.topology.cast_mut())?;
-        (out.platform_name, out.platform_name_size) = text(&topology.facts.platform);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_TopologyDescription_PlatformVersion_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let topology = find::<Topology>(args.topology)?;
-        (out.platform_version, out.platform_version_size) = text(&topology.facts.version);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_TopologyDescription_GetDeviceDescriptions_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let topology = find::<Topology>(args.topology.cast_mut())?;
+getters! {
+    PJRT_TopologyDescription_PlatformName_Args(topology: Topology) =>
+        |out| (out.platform_name, out.platform_name_size) = text(&topology.facts.platform);
+    PJRT_TopologyDescription_PlatformVersion_Args(topology: Topology) =>
+        |out| (out.platform_version, out.platform_version_size) = text(&topology.facts.version);
+    PJRT_TopologyDescription_GetDeviceDescriptions_Args(topology: Topology) => |out| {
         out.descriptions = topology.descriptions().as_ptr();
         out.num_descriptions = topology.descriptions().len();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_TopologyDescription_Attributes_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let topology = find::<Topology>(args.topology)?;
-        (out.attributes, out.num_attributes) = topology.attributes.raw();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_TopologyDescription_Serialize_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let topology = find::<Topology>(args.topology)?;
+    };
+    PJRT_TopologyDescription_Attributes_Args(topology: Topology) =>
+        |out| (out.attributes, out.num_attributes) = topology.attributes.raw();
+    PJRT_TopologyDescription_Serialize_Args(topology: Topology) => |out| {
         let bytes = Bytes::publish(topology.facts.encode_to_vec());
         (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
         out.serialized_topology = bytes.handle;
         out.serialized_topology_deleter = bytes.deleter;
-        Ok(())
-    }
+    };
 }
 
 impl Function for PJRT_TopologyDescription_Deserialize_Args {
@@ -218,58 +193,26 @@ impl Function for PJRT_TopologyDescription_Deserialize_Args {
     }
 }
 
-impl Function for PJRT_TopologyDescription_Fingerprint_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let topology = find::<Topology>(args.topology.cast_mut())?;
+getters! {
+    PJRT_TopologyDescription_Fingerprint_Args(topology: Topology) => |out| {
         let digest = Sha256::digest(topology.facts.encode_to_vec());
         let first = digest.iter().take(8);
         out.fingerprint = first.fold(0, |number, &byte| number << 8 | u64::from(byte));
-        Ok(())
-    }
-}
-
-impl Function for PJRT_DeviceDescription_Id_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.id = int(find::<Description>(args.device_description)?.id as usize);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_DeviceDescription_ProcessIndex_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.process_index = int(find::<Description>(args.device_description)?.process as usize);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_DeviceDescription_Attributes_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let description = find::<Description>(args.device_description)?;
-        (out.attributes, out.num_attributes) = description.attributes.raw();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_DeviceDescription_Kind_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let description = find::<Description>(args.device_description)?;
-        (out.device_kind, out.device_kind_size) = text(&description.kind);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_DeviceDescription_DebugString_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let description = find::<Description>(args.device_description)?;
-        (out.debug_string, out.debug_string_size) = text(&description.debug);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_DeviceDescription_ToString_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let description = find::<Description>(args.device_description)?;
-        (out.to_string, out.to_string_size) = text(&description.debug);
-        Ok(())
-    }
+    };
+    PJRT_DeviceDescription_Id_Args(device_description: Description) =>
+        |out| out.id = int(device_description.id as usize);
+    PJRT_DeviceDescription_ProcessIndex_Args(device_description: Description) =>
+        |out| out.process_index = int(device_description.process as usize);
+    PJRT_DeviceDescription_Attributes_Args(device_description: Description) => |out| {
+        (out.attributes, out.num_attributes) = device_description.attributes.raw();
+    };
+    PJRT_DeviceDescription_Kind_Args(device_description: Description) => |out| {
+        (out.device_kind, out.device_kind_size) = text(&device_description.kind);
+    };
+    PJRT_DeviceDescription_DebugString_Args(device_description: Description) => |out| {
+        (out.debug_string, out.debug_string_size) = text(&device_description.debug);
+    };
+    PJRT_DeviceDescription_ToString_Args(device_description: Description) => |out| {
+        (out.to_string, out.to_string_size) = text(&device_description.debug);
+    };
 }

@@ -6,7 +6,7 @@ use halite_core::{AlignedBytes, HostBytes, Placement};
 use halite_pjrt_sys::transfer::*;
 
 use crate::{
-    abi::{Function, Given, layouts, shape_specs, text, transfer_bytes},
+    abi::{Function, Given, getters, layouts, shape_specs, text, transfer_bytes},
     buffer::{Buffer, Content},
     client::Client,
     dtype::tensor_type,
@@ -172,21 +172,14 @@ impl Function for PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args {
     }
 }
 
-impl Function for PJRT_AsyncHostToDeviceTransferManager_Device_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let manager = find::<Manager>(args.transfer_manager)?;
-        let device = manager.client.device(manager.place.device);
+getters! {
+    PJRT_AsyncHostToDeviceTransferManager_Device_Args(transfer_manager: Manager) => |out| {
+        let device = transfer_manager.client.device(transfer_manager.place.device);
         let device = device.ok_or_else(|| Status::internal("the device is not of the client"))?;
         out.device_out = device.handle();
-        Ok(())
-    }
-}
-
-impl Function for PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.buffer_count = find::<Manager>(args.transfer_manager)?.buffers.len();
-        Ok(())
-    }
+    };
+    PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args(transfer_manager: Manager) =>
+        |out| out.buffer_count = transfer_manager.buffers.len();
 }
 
 impl Function for PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args {

@@ -12,7 +12,7 @@ use halite_plugin::Options;
 
 /// The name of the fault.
 #[derive(Clone, Debug)]
-pub struct Fault(Arc<str>);
+pub(crate) struct Fault(Arc<str>);
 
 impl Fault {
     fn is(&self, name: &str) -> bool {
@@ -28,17 +28,17 @@ impl Fault {
 }
 
 #[derive(Debug)]
-pub struct Faulty {
+pub(crate) struct Faulty {
     platform: Platform,
     devices: Vec<FaultyDevice>,
     fault: Fault,
 }
 
 #[derive(Debug)]
-pub struct FaultyDevice(DeviceId, Fault);
+pub(crate) struct FaultyDevice(DeviceId, Fault);
 
 impl Faulty {
-    pub fn open(options: &mut Options) -> Result<Self> {
+    pub(crate) fn open(options: &mut Options) -> Result<Self> {
         let fault = Fault(options.text("fault")?.unwrap_or_default().into());
         fault.panic_in("open");
         let ids: &[u32] = match &*fault.0 {
@@ -172,7 +172,7 @@ impl Device for FaultyDevice {
 }
 
 #[derive(Debug)]
-pub struct Bytes {
+pub(crate) struct Bytes {
     ty: TensorType,
     place: Placement,
     bytes: Arc<[u8]>,
@@ -223,7 +223,7 @@ impl Buffer for Bytes {
 }
 
 #[derive(Debug)]
-pub struct Done(Fault);
+pub(crate) struct Done(Fault);
 
 impl Event for Done {
     fn is_ready(&self) -> bool {
@@ -251,7 +251,7 @@ impl Event for Done {
 }
 
 #[derive(Debug)]
-pub struct First {
+pub(crate) struct First {
     signature: Signature,
     devices: Vec<DeviceId>,
     fault: Fault,

@@ -1,7 +1,7 @@
 //! A caller of the C table, and a backend with a fault in one of its methods.
 #![allow(dead_code, reason = "each test uses a part")]
 
-pub mod faulty;
+pub(crate) mod faulty;
 
 use std::ffi::c_char;
 
@@ -20,15 +20,15 @@ use halite_plugin::{Options, Plugin};
 
 /// An error of the table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    pub code: PJRT_Error_Code,
-    pub message: String,
+pub(crate) struct Failure {
+    pub(crate) code: PJRT_Error_Code,
+    pub(crate) message: String,
 }
 
 impl Failure {
     /// Checks code and a part of the message.
     #[track_caller]
-    pub fn expect(&self, code: PJRT_Error_Code, part: &str) {
+    pub(crate) fn expect(&self, code: PJRT_Error_Code, part: &str) {
         assert!(
             self.code == code && self.message.contains(part),
             "{self:?}, not {part}"
@@ -37,7 +37,7 @@ impl Failure {
 }
 
 /// The plugin of [`faulty::Faulty`].
-pub struct Exported;
+pub(crate) struct Exported;
 
 impl Plugin for Exported {
     fn open(options: &mut Options) -> Result<Client> {
@@ -46,7 +46,7 @@ impl Plugin for Exported {
 }
 
 /// Calls the function of these arguments.
-pub fn call<A: Call<Return = *mut PJRT_Error>>(args: &mut A) -> Result<(), Failure> {
+pub(crate) fn call<A: Call<Return = *mut PJRT_Error>>(args: &mut A) -> Result<(), Failure> {
     // SAFETY: tests keep what `args` points at.
     unsafe { call_at(args) }
 }
@@ -56,7 +56,9 @@ pub fn call<A: Call<Return = *mut PJRT_Error>>(args: &mut A) -> Result<(), Failu
 /// # Safety
 ///
 /// * `args` is null, or has the bytes of its `struct_size`.
-pub unsafe fn call_at<A: Call<Return = *mut PJRT_Error>>(args: *mut A) -> Result<(), Failure> {
+pub(crate) unsafe fn call_at<A: Call<Return = *mut PJRT_Error>>(
+    args: *mut A,
+) -> Result<(), Failure> {
     let table = halite_plugin::api::<Exported>().cast::<u8>();
     // SAFETY: the slot holds the function of these arguments.
     let error = unsafe {
@@ -72,7 +74,7 @@ pub unsafe fn call_at<A: Call<Return = *mut PJRT_Error>>(args: *mut A) -> Result
 }
 
 /// Reads and frees an error.
-pub fn take(error: *mut PJRT_Error) -> Failure {
+pub(crate) fn take(error: *mut PJRT_Error) -> Failure {
     // SAFETY: the table is constant.
     let table: &PJRT_Api = unsafe { &*halite_plugin::api::<Exported>() };
     let mut message = PJRT_Error_Message_Args {
@@ -102,7 +104,7 @@ pub fn take(error: *mut PJRT_Error) -> Failure {
 }
 
 /// An option with a text.
-pub fn text_option(name: &'static str, text: &'static str) -> PJRT_NamedValue {
+pub(crate) fn text_option(name: &'static str, text: &'static str) -> PJRT_NamedValue {
     PJRT_NamedValue {
         name: name.as_ptr().cast(),
         name_size: name.len(),
@@ -116,7 +118,7 @@ pub fn text_option(name: &'static str, text: &'static str) -> PJRT_NamedValue {
 }
 
 /// A client whose backend has a fault in this method (none if it is empty).
-pub fn client(fault: &'static str) -> Result<*mut PJRT_Client, Failure> {
+pub(crate) fn client(fault: &'static str) -> Result<*mut PJRT_Client, Failure> {
     let options = [text_option("fault", fault)];
     let mut args = PJRT_Client_Create_Args {
         create_options: options.as_ptr(),
@@ -128,7 +130,7 @@ pub fn client(fault: &'static str) -> Result<*mut PJRT_Client, Failure> {
 }
 
 /// The first device of a client.
-pub fn first_device(client: *mut PJRT_Client) -> *mut PJRT_Device {
+pub(crate) fn first_device(client: *mut PJRT_Client) -> *mut PJRT_Device {
     let mut args = PJRT_Client_LookupDevice_Args {
         client,
         ..PJRT_Client_LookupDevice_Args::new()
@@ -138,7 +140,10 @@ pub fn first_device(client: *mut PJRT_Client) -> *mut PJRT_Device {
 }
 
 /// Uploads four floats.
-pub fn upload(client: *mut PJRT_Client, values: &[f32; 4]) -> Result<*mut PJRT_Buffer, Failure> {
+pub(crate) fn upload(
+    client: *mut PJRT_Client,
+    values: &[f32; 4],
+) -> Result<*mut PJRT_Buffer, Failure> {
     let dims = [4i64];
     let mut args = PJRT_Client_BufferFromHostBuffer_Args {
         client,
@@ -154,7 +159,7 @@ pub fn upload(client: *mut PJRT_Client, values: &[f32; 4]) -> Result<*mut PJRT_B
 }
 
 /// Reads four floats.
-pub fn read(src: *mut PJRT_Buffer) -> Result<[f32; 4], Failure> {
+pub(crate) fn read(src: *mut PJRT_Buffer) -> Result<[f32; 4], Failure> {
     let mut values = [f32::NAN; 4];
     let mut args = PJRT_Buffer_ToHostBuffer_Args {
         src,
@@ -168,14 +173,14 @@ pub fn read(src: *mut PJRT_Buffer) -> Result<[f32; 4], Failure> {
     outcome.map(|()| values)
 }
 
-pub fn wait(event: *mut PJRT_Event) -> Result<(), Failure> {
+pub(crate) fn wait(event: *mut PJRT_Event) -> Result<(), Failure> {
     call(&mut PJRT_Event_Await_Args {
         event,
         ..PJRT_Event_Await_Args::new()
     })
 }
 
-pub fn destroy_event(event: *mut PJRT_Event) {
+pub(crate) fn destroy_event(event: *mut PJRT_Event) {
     call(&mut PJRT_Event_Destroy_Args {
         event,
         ..PJRT_Event_Destroy_Args::new()
@@ -183,7 +188,7 @@ pub fn destroy_event(event: *mut PJRT_Event) {
     .unwrap();
 }
 
-pub fn destroy_buffer(buffer: *mut PJRT_Buffer) -> Result<(), Failure> {
+pub(crate) fn destroy_buffer(buffer: *mut PJRT_Buffer) -> Result<(), Failure> {
     call(&mut PJRT_Buffer_Destroy_Args {
         buffer,
         ..PJRT_Buffer_Destroy_Args::new()
@@ -191,12 +196,12 @@ pub fn destroy_buffer(buffer: *mut PJRT_Buffer) -> Result<(), Failure> {
 }
 
 /// `(a, b) -> a` of four floats; `a` is donated.
-pub const PROGRAM: &str = "module @first { func.func public @main(
+pub(crate) const PROGRAM: &str = "module @first { func.func public @main(
     %a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) -> tensor<4xf32> {
     return %a : tensor<4xf32> } }";
 
 /// Compiles a program for the first device.
-pub fn compile(
+pub(crate) fn compile(
     client: *mut PJRT_Client,
     code: &str,
 ) -> Result<*mut PJRT_LoadedExecutable, Failure> {
@@ -218,7 +223,7 @@ pub fn compile(
 }
 
 /// A launch on one device, without options.
-pub fn launch(
+pub(crate) fn launch(
     executable: *mut PJRT_LoadedExecutable,
     arguments: &[*mut PJRT_Buffer],
 ) -> Result<*mut PJRT_Buffer, Failure> {

@@ -1,0 +1,237 @@
+//! What callers ask of executables.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use halite_pjrt_sys::executable::*;
+
+use super::{Compiled, Executable, Kinds, LoadedExecutable};
+use crate::{
+    abi::{Function, Given, as_bytes, getters, list, nested, write_program},
+    client::Client,
+    handle::{find, publish, take},
+    options::{NamedValues, Value},
+    serialized::Bytes,
+    status::{Outcome, Status, drop_guarded},
+    text,
+    topology::Topology,
+};
+
+/// The program behind a handle of a loaded executable that is not deleted.
+pub(crate) fn loaded(handle: *mut PJRT_LoadedExecutable) -> Outcome<Arc<Compiled>> {
+    let executable = find::<LoadedExecutable>(handle)?;
+    match executable.deleted.load(Relaxed) {
+        true => Err(Status::invalid("the executable was deleted")),
+        false => Ok(executable.compiled.clone()),
+    }
+}
+
+fn publish_loaded(compiled: Arc<Compiled>) -> *mut PJRT_LoadedExecutable {
+    publish(Arc::new(LoadedExecutable {
+        compiled,
+        deleted: AtomicBool::new(false),
+    }))
+}
+
+impl Function for PJRT_Client_Compile_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let program = nested!(args, program)?;
+        let options = as_bytes(list!(args, compile_options, compile_options_size)?);
+        out.executable = publish_loaded(Compiled::compile(&client, &program, options)?);
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Compile_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = match args.client.is_null() {
+            false => find::<Client>(args.client)?,
+            true => find::<Topology>(args.topology.cast_mut())?
+                .client()
+                .ok_or_else(|| {
+                    Status::unimplemented("this plugin compiles only for the topology of a client")
+                })?,
+        };
+        let program = nested!(args, program)?;
+        let options = as_bytes(list!(args, compile_options, compile_options_size)?);
+        let compiled = Compiled::compile(&client, &program, options)?;
+        out.executable = publish(Arc::new(Executable(compiled)));
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Client_Load_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let compiled = find::<Executable>(args.executable)?.0.clone();
+        let options = as_bytes(list!(args, compile_options, compile_options_size)?);
+        let same = Arc::ptr_eq(&client, &compiled.client)
+            && (options.is_empty() || options == compiled.options);
+        out.loaded_executable = publish_loaded(match same {
+            true => compiled,
+            false => Compiled::load(&client, &compiled.serialize()?, options)?,
+        });
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Executable_DeserializeAndLoad_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let client = find::<Client>(args.client)?;
+        let bytes = list!(args, serialized_executable, serialized_executable_size)?;
+        let overriding = list!(
+            args,
+            overridden_serialized_compile_options,
+            overridden_serialized_compile_options_size
+        )?;
+        let compiled = Compiled::load(&client, as_bytes(bytes), as_bytes(overriding))?;
+        out.loaded_executable = publish_loaded(compiled);
+        Ok(())
+    }
+}
+
+getters! {
+    PJRT_Executable_Serialize_Args(executable: Executable) => |out| {
+        let bytes = Bytes::publish(executable.serialize()?);
+        (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
+        out.serialized_executable = bytes.handle;
+        out.serialized_executable_deleter = bytes.deleter;
+    };
+    PJRT_Executable_GetCompileOptions_Args(executable: Executable) => |out| {
+        let bytes = Bytes::publish(executable.options.clone());
+        (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
+        out.serialized_compile_options = bytes.handle;
+        out.serialized_compile_options_deleter = bytes.deleter;
+    };
+    PJRT_LoadedExecutable_GetDeviceAssignment_Args(executable: LoadedExecutable) => |out| {
+        let bytes = Bytes::publish(executable.compiled.compilation.device_assignment());
+        (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
+        out.serialized_device_assignment = bytes.handle;
+        out.serialized_device_assignment_deleter = bytes.deleter;
+    };
+}
+
+impl Function for PJRT_Executable_Destroy_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        drop_guarded(take::<Executable>(args.executable)?)
+    }
+}
+
+impl Function for PJRT_LoadedExecutable_Destroy_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        drop_guarded(take::<LoadedExecutable>(args.executable)?)
+    }
+}
+
+impl Function for PJRT_LoadedExecutable_Delete_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        let executable = find::<LoadedExecutable>(args.executable)?;
+        executable.deleted.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+getters! {
+    PJRT_LoadedExecutable_IsDeleted_Args(executable: LoadedExecutable) =>
+        |out| out.is_deleted = executable.deleted.load(Relaxed);
+    PJRT_LoadedExecutable_GetExecutable_Args(loaded_executable: LoadedExecutable) => |out| {
+        let compiled = loaded_executable.compiled.clone();
+        out.executable = publish(Arc::new(Executable(compiled)));
+    };
+    PJRT_LoadedExecutable_AddressableDevices_Args(executable: LoadedExecutable) => |out| {
+        let devices = &executable.compiled.lists.devices.0;
+        out.addressable_devices = devices.as_ptr();
+        out.num_addressable_devices = devices.len();
+    };
+    PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args(executable: LoadedExecutable) => |out| {
+        let ids = &executable.compiled.lists.logical_ids.0;
+        out.addressable_device_logical_ids = ids.as_ptr();
+        out.num_addressable_device_logical_ids = ids.len();
+    };
+    PJRT_LoadedExecutable_Fingerprint_Args(executable: LoadedExecutable) => |out| {
+        let fingerprint = text(&executable.compiled.fingerprint);
+        (out.executable_fingerprint, out.executable_fingerprint_size) = fingerprint;
+    };
+    PJRT_Executable_Fingerprint_Args(executable: Executable) => |out| {
+        let fingerprint = text(&executable.fingerprint);
+        (out.executable_fingerprint, out.executable_fingerprint_size) = fingerprint;
+    };
+    PJRT_Executable_Name_Args(executable: Executable) =>
+        |out| (out.executable_name, out.executable_name_size) = text(&executable.name);
+    PJRT_Executable_NumReplicas_Args(executable: Executable) =>
+        |out| out.num_replicas = executable.compilation.replicas;
+    PJRT_Executable_NumPartitions_Args(executable: Executable) =>
+        |out| out.num_partitions = executable.compilation.partitions;
+    PJRT_Executable_NumOutputs_Args(executable: Executable) =>
+        |out| out.num_outputs = executable.signature.outputs.len();
+    PJRT_Executable_OutputElementTypes_Args(executable: Executable) => |out| {
+        let types = &executable.lists.output_types.0;
+        (out.output_types, out.num_output_types) = (types.as_ptr().cast_mut(), types.len());
+    };
+    PJRT_Executable_OutputDimensions_Args(executable: Executable) => |out| {
+        out.num_outputs = executable.lists.output_ranks.len();
+        out.dims = executable.lists.output_dims.as_ptr();
+        out.dim_sizes = executable.lists.output_ranks.as_ptr();
+    };
+    PJRT_Executable_OutputMemoryKinds_Args(executable: Executable) => |out| {
+        let Kinds { names, sizes } = &executable.lists.output_kinds;
+        out.num_outputs = sizes.len();
+        (out.memory_kinds, out.memory_kind_sizes) = (names.0.as_ptr(), sizes.as_ptr());
+    };
+    PJRT_Executable_ParameterMemoryKinds_Args(executable: Executable) => |out| {
+        let Kinds { names, sizes } = &executable.lists.parameter_kinds;
+        out.num_parameters = sizes.len();
+        (out.memory_kinds, out.memory_kind_sizes) = (names.0.as_ptr(), sizes.as_ptr());
+    };
+    PJRT_Executable_SizeOfGeneratedCodeInBytes_Args(executable: Executable) =>
+        |out| out.size_in_bytes = bytes(executable.loaded.memory()?.code);
+    PJRT_Executable_GetCostAnalysis_Args(executable: Executable) => |out| {
+        let cost = executable.cost.get_or_init(|| {
+            let cost = executable.loaded.cost()?;
+            let value = |(name, value): (String, f64)| (name, Value::Float(value as f32));
+            Ok(NamedValues::new(cost.into_iter().map(value)))
+        });
+        (out.properties, out.num_properties) = cost.as_ref().map_err(Clone::clone)?.raw();
+    };
+}
+
+fn bytes(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+impl Function for PJRT_Executable_GetCompiledMemoryStats_Args {
+    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
+        let memory = find::<Executable>(args.executable)?.loaded.memory()?;
+        let peak = memory
+            .peak
+            .unwrap_or(memory.arguments + memory.outputs + memory.temporary);
+        *out = PJRT_Executable_GetCompiledMemoryStats_Args {
+            struct_size: args.struct_size,
+            extension_start: args.extension_start,
+            executable: args.executable,
+            generated_code_size_in_bytes: bytes(memory.code),
+            argument_size_in_bytes: bytes(memory.arguments),
+            output_size_in_bytes: bytes(memory.outputs),
+            alias_size_in_bytes: bytes(memory.aliased),
+            temp_size_in_bytes: bytes(memory.temporary),
+            peak_memory_in_bytes: bytes(peak),
+            total_size_in_bytes: bytes(peak),
+            ..PJRT_Executable_GetCompiledMemoryStats_Args::new()
+        };
+        Ok(())
+    }
+}
+
+impl Function for PJRT_Executable_OptimizedProgram_Args {
+    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
+        let compiled = find::<Executable>(args.executable)?;
+        let optimized = compiled
+            .optimized
+            .get_or_init(|| Ok(compiled.loaded.optimized()?));
+        let (format, code) = optimized.as_ref().map_err(Clone::clone)?;
+        write_program(args, format, code)
+    }
+}
