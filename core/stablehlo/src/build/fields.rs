@@ -345,6 +345,16 @@ pub(super) fn check_call(name: &str) -> CustomCallAttributes {
     }
 }
 
+/// The call that stands for `chlo.erf`, the only operation of that dialect that programs of halite
+/// have. JAX writes the same call into portable artifacts.
+pub(super) fn erf_call() -> CustomCallAttributes {
+    CustomCallAttributes {
+        target: "mhlo.erf".into(),
+        api_version: DEFAULT_API_VERSION,
+        ..CustomCallAttributes::default()
+    }
+}
+
 fn has_elements(attribute: &Attribute) -> bool {
     !matches!(attribute, Attribute::Array(list) if list.is_empty())
 }

@@ -1,6 +1,9 @@
 use halite_core::{Error, ErrorKind, Result};
 
-use super::{fields::check_call, take::Take};
+use super::{
+    fields::{check_call, erf_call},
+    take::Take,
+};
 use crate::{Attributes, BinaryOp, FftKind, OpKind, RngAlgorithm, RngDistribution, Type, UnaryOp};
 
 impl OpKind {
@@ -163,6 +166,7 @@ impl Take<'_> {
             "collective_broadcast" => self.collective_broadcast()?,
             "partition_id" => OpKind::PartitionId,
             "replica_id" => OpKind::ReplicaId,
+            "chlo.erf" => OpKind::CustomCall(erf_call()),
             "sdy.sharding_constraint" => self.sharding_constraint()?,
             "sdy.manual_computation" => OpKind::ManualComputation(self.manual()?),
             name => return Err(refused(name)),

@@ -395,10 +395,10 @@ fn unsupported_operations_are_refused_by_name() {
         ]],
     );
     check(
-        "chlo.erf",
+        "chlo.erf_inv",
         &[],
         expect![
-            "program: the operation `chlo.erf` is not supported; lower the dialect chlo to StableHLO first"
+            "program: the operation `chlo.erf_inv` is not supported; lower the dialect chlo to StableHLO first"
         ],
     );
     check(

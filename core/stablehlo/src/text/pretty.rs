@@ -290,6 +290,12 @@ impl Parser<'_> {
             return Ok(());
         }
         let types = self.types()?;
+        if op.starts_with("chlo.") {
+            self.expect_arrow()?;
+            self.check_operands(op, operands, &types)?;
+            parts.results = vec![self.ty()?];
+            return Ok(());
+        }
         let same = |ty: &Type| vec![ty.clone(); operands.len()];
         let (inputs, results) = match (op, &types[..]) {
             ("optimization_barrier", _) => (types.clone(), types),
