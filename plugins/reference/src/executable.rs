@@ -13,7 +13,9 @@ use crate::{
     backend::Client,
     compile::Source,
     failure::Failure,
-    oracle::{Partitioning, Tensor, Value, World, cost, guarded, run_main, run_partition},
+    oracle::{
+        Partitioning, ProcessId, Tensor, Value, World, cost, guarded, run_main, run_partition,
+    },
     serialized,
     slot::{Promise, Slot},
 };
@@ -204,7 +206,10 @@ impl Run {
     fn run(self, promises: Vec<Promise>, deliver: impl Fn(Promise, Result<Tensor, Failure>)) {
         let (world, process) = (self.world.clone(), self.process);
         let result = guarded(|| self.evaluate()).map_err(Failure::from);
-        world.end(process, result.as_ref().map(|_| ()).map_err(Clone::clone));
+        world.end(
+            ProcessId::new(process),
+            result.as_ref().map(|_| ()).map_err(Clone::clone),
+        );
         match result {
             Ok(tensors) => {
                 promises

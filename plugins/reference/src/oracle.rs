@@ -32,4 +32,4 @@ pub(crate) use cost::cost;
 pub(crate) use interpret::run_main;
 pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
 pub(crate) use tensor::{Tensor, Value, allocate};
-pub(crate) use world::World;
+pub(crate) use world::{ProcessId, World};

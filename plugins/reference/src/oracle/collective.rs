@@ -169,7 +169,7 @@ impl<'r> Frame<'r> {
         let operation = std::ptr::from_ref(op).addr();
         self.process
             .world
-            .exchange(name, operation, members, self.process.number(), values)
+            .exchange(name, operation, members, self.process.id(), values)
     }
 
     fn receive(

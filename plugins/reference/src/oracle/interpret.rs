@@ -13,7 +13,7 @@ use super::{
     random,
     reduce::{self, Reducer, operator},
     tensor::{Value, unexpected},
-    world::World,
+    world::{ProcessId, World},
 };
 
 /// A process: one replica's run of one partition.
@@ -23,12 +23,22 @@ pub(crate) struct Process<'r> {
     pub(super) world: &'r World,
     pub(super) replica: usize,
     pub(super) partition: usize,
+    /// That of its [`ProcessId`].
+    pub(super) scope: usize,
 }
 
 impl Process<'_> {
     /// Its number among all processes.
     pub(super) fn number(&self) -> usize {
         self.replica * self.world.partitions + self.partition
+    }
+
+    /// Its identity in exchanges.
+    pub(super) fn id(&self) -> ProcessId {
+        ProcessId {
+            scope: self.scope,
+            number: self.number(),
+        }
     }
 }
 
@@ -45,6 +55,7 @@ pub(crate) fn run_main(
         world,
         replica,
         partition,
+        scope: 0,
     };
     let main = module.main()?;
     Frame::new(process, main).region(&main.body, inputs)

@@ -17,7 +17,7 @@ use super::{
     operation::tensor_types,
     sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
     tensor::{Value, tensor_type, unexpected},
-    world::World,
+    world::{ProcessId, World},
 };
 use crate::failure::Failure;
 
@@ -44,7 +44,13 @@ pub(crate) fn run_partition(
     let (first, count) = (replica * world.partitions, world.partitions);
     let members: Vec<_> = (first..first + count).collect();
     let exchange = |name, operation, values| {
-        world.exchange(name, operation, &members, first + partition, values)
+        world.exchange(
+            name,
+            operation,
+            &members,
+            ProcessId::new(first + partition),
+            values,
+        )
     };
     // Operations have addresses, so that these numbers are free.
     let all = exchange("arguments", 0, inputs)?;
@@ -171,12 +177,13 @@ impl<'r> Frame<'r> {
         let processes: Vec<_> = (inputs.iter())
             .map(|&(partition, _)| Process {
                 partition,
+                scope: std::ptr::from_ref(op).addr(),
                 ..self.process
             })
             .collect();
         processes
             .iter()
-            .for_each(|process| world.start(process.number()));
+            .for_each(|process| world.start(process.id()));
         thread::scope(|scope| {
             let mut threads = Vec::with_capacity(inputs.len());
             for (&process, (_, inputs)) in processes.iter().zip(inputs) {
@@ -184,17 +191,14 @@ impl<'r> Frame<'r> {
                 let run = move || {
                     let ran = guarded(|| frame.region(&op.regions[0], inputs));
                     let ran = ran.map_err(Failure::from);
-                    world.end(
-                        process.number(),
-                        ran.as_ref().map(|_| ()).map_err(Clone::clone),
-                    );
+                    world.end(process.id(), ran.as_ref().map(|_| ()).map_err(Clone::clone));
                     ran.map_err(|failure| failure.error())
                 };
                 let name = format!("halite-shard-{}", process.number());
                 let thread = thread::Builder::new().name(name).stack_size(STACK);
                 let spawned = thread.spawn_scoped(scope, run).map_err(|error| {
                     let failure = Failure::from(no_thread(error));
-                    world.end(process.number(), Err(failure.clone()));
+                    world.end(process.id(), Err(failure.clone()));
                     failure.error()
                 });
                 threads.push(spawned);

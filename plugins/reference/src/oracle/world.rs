@@ -31,10 +31,27 @@ pub(crate) struct World {
     changed: Condvar,
 }
 
+/// Identity of a process.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct ProcessId {
+    /// The manual computation that runs it, by its address; 0 for the processes of the launch.
+    pub(crate) scope: usize,
+    /// Its number: `replica * partitions + partition`.
+    pub(crate) number: usize,
+}
+
+impl ProcessId {
+    /// A process of the launch.
+    pub(crate) fn new(number: usize) -> Self {
+        ProcessId { scope: 0, number }
+    }
+}
+
 /// An exchange, as all of its members identify it: the operation, and how often each of them has
 /// run it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Key {
+    scope: usize,
     operation: usize,
     members: Vec<usize>,
     round: u64,
@@ -45,7 +62,7 @@ struct State {
     exchanges: HashMap<Key, Exchange>,
     /// Number of exchanges by operation and process.
     rounds: HashMap<(usize, usize), u64>,
-    ended: HashSet<usize>,
+    ended: HashSet<ProcessId>,
     failure: Option<Failure>,
 }
 
@@ -81,13 +98,13 @@ impl World {
     }
 
     /// Marks a process as running again, after it ended.
-    pub(super) fn start(&self, process: usize) {
+    pub(super) fn start(&self, process: ProcessId) {
         self.lock().ended.remove(&process);
     }
 
     /// Marks a process as ended. Exchanges that wait for it return an error, that of the process
     /// if it failed.
-    pub(crate) fn end(&self, process: usize, result: Result<(), Failure>) {
+    pub(crate) fn end(&self, process: ProcessId, result: Result<(), Failure>) {
         let mut state = self.lock();
         state.ended.insert(process);
         if let Err(failure) = result {
@@ -104,28 +121,34 @@ impl World {
         name: &str,
         operation: usize,
         members: &[usize],
-        process: usize,
+        process: ProcessId,
         values: Vec<Value>,
     ) -> Result<Vec<Vec<Value>>> {
         let mut state = self.lock();
-        let round = state.rounds.entry((operation, process)).or_default();
+        let round = state.rounds.entry((operation, process.number)).or_default();
         *round += 1;
         let key = Key {
+            scope: process.scope,
             operation,
             members: members.to_vec(),
             round: *round,
         };
         let exchange = state.exchanges.entry(key.clone()).or_default();
-        exchange.contributions.insert(process, values);
+        exchange.contributions.insert(process.number, values);
         drop(state);
         self.changed.notify_all();
-        let describe = || format!("`{name}` of process {process} with processes {members:?}");
+        let describe = || {
+            format!(
+                "`{name}` of process {} with processes {members:?}",
+                process.number
+            )
+        };
         let poll = |slice| {
             let state = self.lock();
-            let waits = |state: &mut State| self.poll(state, &key, name).is_none();
+            let waits = |state: &mut State| outcome(state, &key, name).is_none();
             let waited = self.changed.wait_timeout_while(state, slice, waits);
             let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            let result = self.poll(&state, &key, name);
+            let result = outcome(&state, &key, name);
             if matches!(result, Some(Ok(_)))
                 && let Some(exchange) = state.exchanges.get_mut(&key)
             {
@@ -140,25 +163,29 @@ impl World {
         wait_until(describe, default_limit(), is_cancelled, poll)?
             .unwrap_or_else(|| Err(cancelled()))
     }
+}
 
-    /// The contributions to an exchange if they are complete, or the reason why they never will be.
-    fn poll(&self, state: &State, key: &Key, name: &str) -> Option<Result<Vec<Vec<Value>>>> {
-        let exchange = state.exchanges.get(key)?;
-        let of = |member| exchange.contributions.get(member).cloned();
-        if let Some(all) = key.members.iter().map(of).collect() {
-            return Some(Ok(all));
-        }
-        if let Some(failure) = &state.failure {
-            return Some(Err(failure.error()));
-        }
-        let is_missing = |member: &&usize| !exchange.contributions.contains_key(member);
-        let mut missing = key.members.iter().filter(is_missing);
-        let ended = missing.find(|member| state.ended.contains(member))?;
-        let message = format!(
-            "process {ended} ended without its `{name}`, for which processes {:?} wait; every \
-             process of a group must run the same collectives",
-            key.members
-        );
-        Some(Err(Error::invalid("run", message)))
+/// The contributions to an exchange if they are complete, or the reason why they never will be.
+fn outcome(state: &State, key: &Key, name: &str) -> Option<Result<Vec<Vec<Value>>>> {
+    let exchange = state.exchanges.get(key)?;
+    let of = |member| exchange.contributions.get(member).cloned();
+    if let Some(all) = key.members.iter().map(of).collect() {
+        return Some(Ok(all));
     }
+    if let Some(failure) = &state.failure {
+        return Some(Err(failure.error()));
+    }
+    let ended = key.members.iter().find(|&&number| {
+        let process = ProcessId {
+            scope: key.scope,
+            number,
+        };
+        !exchange.contributions.contains_key(&number) && state.ended.contains(&process)
+    })?;
+    let message = format!(
+        "process {ended} ended without its `{name}`, for which processes {:?} wait; every \
+         process of a group must run the same collectives",
+        key.members
+    );
+    Some(Err(Error::invalid("run", message)))
 }
