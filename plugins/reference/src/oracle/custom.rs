@@ -45,6 +45,11 @@ pub(super) fn call<'r>(
         return Ok(types.iter().map(|_| Value::Token).collect());
     }
     let results = match target {
+        "mhlo.erf" => {
+            let [x] = exactly(&tensors(&operands)?)?;
+            let results = x.floats()?.into_iter().map(libm::erf).collect();
+            vec![Tensor::encode(tensor_types(types)?[0], Wide::Float(results))?]
+        }
         "Qr" => {
             let [x] = exactly(&tensors(&operands)?)?;
             linalg::qr(x, two(&tensor_types(types)?)?)?.into()
@@ -63,7 +68,7 @@ pub(super) fn call<'r>(
         "TopK" | "mhlo.topk" => top_k(&tensors(&operands)?, &tensor_types(types)?, op)?,
         _ => {
             let message = format!(
-                "this backend has no custom call `{target}`; it has Qr, \
+                "this backend has no custom call `{target}`; it has mhlo.erf, Qr, \
                  ProductOfElementaryHouseholderReflectors, ApproxTopK, TopK, annotations of \
                  shardings, and `check.*`"
             );
