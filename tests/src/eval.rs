@@ -10,6 +10,7 @@ use halite_core::{
 };
 use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
+use halite_reference::{Options, Reference};
 
 /// A function of tensors to tensors.
 pub trait Function:
@@ -21,15 +22,25 @@ impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 
 {
 }
 
-/// The CPU plugin with eight virtual devices, shared by the whole process. It is installed if it is
-/// missing.
+/// The client of [`open`], shared by the whole process.
 pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        Accelerator::Cpu { devices: Some(8) }
-            .open()
-            .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
-    })
+    CLIENT.get_or_init(open)
+}
+
+/// Opens the CPU plugin with eight virtual devices; it is installed if it is missing. If the
+/// environment variable `HALITE_TEST_BACKEND` is `reference`, opens the reference executor instead.
+///
+/// # Panics
+/// If there is no CPU plugin.
+pub fn open() -> Client {
+    if std::env::var("HALITE_TEST_BACKEND").is_ok_and(|backend| backend == "reference") {
+        let reference = Reference::new(&Options { devices: 8 });
+        return Client::new(reference.expect("the system has threads for eight devices"));
+    }
+    Accelerator::Cpu { devices: Some(8) }
+        .open()
+        .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
 }
 
 /// [`halite_ir::program`], whose facts are compared with what a scan of the text finds. Programs

@@ -11,12 +11,3 @@ mod random;
 mod reduce;
 mod shape;
 mod support;
-
-/// The CPU with eight devices.
-fn open() -> halite_core::Client {
-    "cpu:8"
-        .parse::<halite_backends::Accelerator>()
-        .unwrap()
-        .open()
-        .unwrap()
-}
