@@ -10,7 +10,7 @@ fn main() -> halite_core::Result<()> {
         .unwrap_or("auto")
         .parse()?;
     let opened = accelerator.open_with(&OpenOptions::default(), &mut Bar::default())?;
-    println!("{accelerator}: {}", opened.located);
+    println!("{accelerator}: {}", opened.driver);
     println!("{:?}", opened.client.platform());
     for device in opened.client.devices() {
         println!("device {}: {}", device.id().0, device.kind());

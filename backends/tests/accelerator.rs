@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use halite_backends::{Accelerator, OpenOptions, Search, Source, cuda, tpu};
+use halite_backends::{Accelerator, Driver, OpenOptions, Search, Source, cuda, tpu};
 use halite_core::{Array, Error, ErrorKind, HostArray, Mesh, PartitionSpec, Sharding};
 use halite_fetch::{Bar, Cache, Quiet};
 
@@ -74,10 +74,10 @@ fn cpu_opens_with_the_requested_number_of_devices() {
             devices,
             "{accelerator}"
         );
-        assert_eq!(
-            opened.plugin.path(),
-            opened.located.path.canonicalize().unwrap()
-        );
+        let Driver::Plugin { plugin, located } = opened.driver else {
+            panic!("{accelerator} is a plugin")
+        };
+        assert_eq!(plugin.path(), located.path.canonicalize().unwrap());
         let mesh = std::sync::Arc::new(
             Mesh::new([("data", devices)], opened.client.local_devices()).unwrap(),
         );
@@ -226,5 +226,8 @@ fn unusable_plugin_file_is_an_error() {
     let by_path = Accelerator::Plugin(library)
         .open_with(&OpenOptions::default(), &mut Quiet)
         .unwrap();
-    assert_eq!(by_path.located.source, Source::Given);
+    let Driver::Plugin { located, .. } = by_path.driver else {
+        panic!("a path is a plugin's")
+    };
+    assert_eq!(located.source, Source::Given);
 }

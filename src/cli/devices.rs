@@ -60,7 +60,7 @@ fn say_driver(opened: &Opened) {
     }
 }
 
-fn say_plugin(plugin: &pjrt::Plugin) {
+fn say_plugin(plugin: &'static pjrt::Plugin) {
     if let Some(versions) = plugin.stablehlo() {
         let [major, minor, patch] = versions.minimum;
         say!("programs    StableHLO text; portable artifacts from version {major}.{minor}.{patch}");

@@ -10,7 +10,6 @@ use halite_core::{
 };
 use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
-use halite_reference::{Options, Reference};
 
 /// A function of tensors to tensors.
 pub trait Function:
@@ -28,19 +27,18 @@ pub fn client() -> &'static Client {
     CLIENT.get_or_init(open)
 }
 
-/// Opens the CPU plugin with eight virtual devices; it is installed if it is missing. If the
-/// environment variable `HALITE_TEST_BACKEND` is `reference`, opens the reference executor instead.
+/// Opens the accelerator that the environment variable `HALITE_TEST_ACCELERATOR` names, such as
+/// `embedded:8`; by default the CPU plugin with eight virtual devices, which is installed if it is
+/// missing.
 ///
 /// # Panics
-/// If there is no CPU plugin.
+/// If it does not open.
 pub fn open() -> Client {
-    if std::env::var("HALITE_TEST_BACKEND").is_ok_and(|backend| backend == "reference") {
-        let reference = Reference::new(&Options { devices: 8 });
-        return Client::new(reference.expect("the system has threads for eight devices"));
-    }
-    Accelerator::Cpu { devices: Some(8) }
-        .open()
-        .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
+    let name = std::env::var("HALITE_TEST_ACCELERATOR");
+    let accelerator = name.as_deref().unwrap_or("cpu:8").parse::<Accelerator>();
+    accelerator
+        .and_then(|accelerator| accelerator.open())
+        .unwrap_or_else(|error| panic!("the accelerator of the tests: {error}"))
 }
 
 /// [`halite_ir::program`], whose facts are compared with what a scan of the text finds. Programs

@@ -70,13 +70,13 @@ fn measure(steps: usize) -> Result<()> {
     split(
         "tiny step, cpu",
         tiny(&one.client)?,
-        Some(one.plugin),
+        one.driver.plugin(),
         steps,
     )?;
     split(
         "mnist over 8, cpu",
         mnist(&eight.client)?,
-        Some(eight.plugin),
+        eight.driver.plugin(),
         steps,
     )
 }

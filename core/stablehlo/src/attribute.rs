@@ -129,5 +129,3 @@ impl Dense {
 /// Bound on the length of lists of equal sizes or dimensions, so that a short program does not make
 /// long lists.
 const MOST_EQUAL: usize = 256;
-/// Bound on the length of an expanded list of sizes, dimensions or devices.
-const MOST_INTEGERS: usize = 1 << 20;

@@ -19,9 +19,9 @@ mod print;
 mod sharding;
 mod text;
 mod types;
+mod verify;
 mod version;
 mod vhlo;
-mod verify;
 
 pub use attribute::{Attribute, Attributes, Dense};
 pub use interface::{Interface, InterfaceTensor};

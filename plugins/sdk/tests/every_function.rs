@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use halite_pjrt_sys::{
-    LAYOUTS, Layout, SLOTS, Slot, client::*, device::*, error::PJRT_Error, event::*, executable::*,
+    LAYOUTS, Layout, SLOTS, Slot, client::*, device::*, error::PJRT_Error, executable::*,
 };
 
 /// Handles of all types as numbers: alive, destroyed, null, and none at all.

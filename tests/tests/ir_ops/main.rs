@@ -11,3 +11,5 @@ mod random;
 mod reduce;
 mod shape;
 mod support;
+
+use halite_tests::eval::open;

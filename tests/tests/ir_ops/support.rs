@@ -1,9 +1,18 @@
 //! Programs of one operation, and running them.
 
-use halite_core::{Arg, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType};
+use std::sync::OnceLock;
+
+use halite_core::{
+    Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType,
+};
 use halite_ir::{Graph, Interface, Op, Value};
-pub(crate) use halite_tests::eval::client;
 use halite_tests::eval::program;
+
+/// What the tests run on: eight devices.
+pub(crate) fn client() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(crate::open)
+}
 
 /// A tensor of `values`.
 pub(crate) fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {

@@ -30,7 +30,9 @@ fn trained(strategy: &Strategy, precision: DTypePolicy) -> String {
         dump_dir: Some(directory.path().into()),
         ..TelemetryOptions::default()
     };
-    let client = telemetry.attach(Client::new(opened.driver.plugin().unwrap().client(devices).unwrap()));
+    let client = telemetry.attach(Client::new(
+        opened.driver.plugin().unwrap().client(devices).unwrap(),
+    ));
     Trainer::builder(&client)
         .quiet(true)
         .mesh([("data", 4), ("model", 2)])

@@ -36,10 +36,22 @@ fn syntax_errors_have_an_expectation() {
 
 #[test]
 fn values_are_defined_once() {
-    check_body("%0 = stablehlo.abs %y : tensor<2x3xf32>", expect!["program: line 2, column 20: `%y` is not defined in this function before"]);
-    check_body("%x = stablehlo.abs %x : tensor<2x3xf32>", expect!["program: line 2, column 1: `%x` is defined twice"]);
-    check_body("%0 = stablehlo.abs %x#1 : tensor<2x3xf32>", expect!["program: line 2, column 20: `%x#1` is not defined; `%x` has 1 values"]);
-    check_body("%0:2 = stablehlo.abs %x : tensor<2x3xf32>", expect!["program: line 2, column 8: `abs` has 1 results, 2 are named"]);
+    check_body(
+        "%0 = stablehlo.abs %y : tensor<2x3xf32>",
+        expect!["program: line 2, column 20: `%y` is not defined in this function before"],
+    );
+    check_body(
+        "%x = stablehlo.abs %x : tensor<2x3xf32>",
+        expect!["program: line 2, column 1: `%x` is defined twice"],
+    );
+    check_body(
+        "%0 = stablehlo.abs %x#1 : tensor<2x3xf32>",
+        expect!["program: line 2, column 20: `%x#1` is not defined; `%x` has 1 values"],
+    );
+    check_body(
+        "%0:2 = stablehlo.abs %x : tensor<2x3xf32>",
+        expect!["program: line 2, column 8: `abs` has 1 results, 2 are named"],
+    );
     check(
         "func.func @f(%x: tensor<f32>) { return }
          func.func @main() { %0 = stablehlo.abs %x : tensor<f32> return }",
@@ -49,11 +61,23 @@ fn values_are_defined_once() {
 
 #[test]
 fn types_agree_with_definitions() {
-    check_body("%0 = stablehlo.abs %x : tensor<2x3xi32>", expect!["program: line 3, column 1: `abs`: operand 0 has the type tensor<2x3xi32> here; it is defined with the type tensor<2x3xf32>"]);
-    check_body("%0 = stablehlo.add %x, %i : tensor<2x3xf32>", expect!["program: line 3, column 1: `add`: operand 1 has the type tensor<2x3xf32> here; it is defined with the type tensor<i32>"]);
+    check_body(
+        "%0 = stablehlo.abs %x : tensor<2x3xi32>",
+        expect![
+            "program: line 3, column 1: `abs`: operand 0 has the type tensor<2x3xi32> here; it is defined with the type tensor<2x3xf32>"
+        ],
+    );
+    check_body(
+        "%0 = stablehlo.add %x, %i : tensor<2x3xf32>",
+        expect![
+            "program: line 3, column 1: `add`: operand 1 has the type tensor<2x3xf32> here; it is defined with the type tensor<i32>"
+        ],
+    );
     check(
         "func.func @main(%x: tensor<f32>) -> tensor<i32> { return %x : tensor<f32> }",
-        expect!["program: line 1, column 1: the function `@main` has results (tensor<i32>), but returns (tensor<f32>)"],
+        expect![
+            "program: line 1, column 1: the function `@main` has results (tensor<i32>), but returns (tensor<f32>)"
+        ],
     );
 }
 
@@ -103,16 +127,26 @@ fn what_is_not_supported_is_named() {
         "func.func @main(%x: memref<2xf32>) { return }",
         expect!["program: line 1, column 21: the type `memref` is not supported"],
     );
-    check("func.func private @f(tensor<f32>)", expect!["program: line 1, column 22: found `tensor`; expected an argument, `%x: tensor<f32>`"]);
+    check(
+        "func.func private @f(tensor<f32>)",
+        expect![
+            "program: line 1, column 22: found `tensor`; expected an argument, `%x: tensor<f32>`"
+        ],
+    );
     check_body(
         "%0 = chlo.erf %x : tensor<2x3xf32> -> tensor<2x3xf32>",
-        expect!["program: line 2, column 6: the operation `chlo.erf` is not supported; lower the dialect chlo to StableHLO first"],
+        expect![
+            "program: line 2, column 6: the operation `chlo.erf` is not supported; lower the dialect chlo to StableHLO first"
+        ],
     );
     check_body(
         "%0 = \"stablehlo.einsum\"(%x) {a = #b<c>} : () -> ()",
         expect!["program: line 2, column 6: the operation `einsum` is not supported"],
     );
-    check_body("cf.br ^bb1", expect!["program: line 2, column 1: the operation `cf.br` is not supported"]);
+    check_body(
+        "cf.br ^bb1",
+        expect!["program: line 2, column 1: the operation `cf.br` is not supported"],
+    );
 }
 
 #[test]
@@ -123,6 +157,8 @@ fn attribute_errors_have_a_position() {
     );
     check_body(
         "%0 = stablehlo.fft %x, type = DCT, length = [3] : tensor<2x3xf32>",
-        expect!["program: line 2, column 6: `fft`: attribute `fft_type` is `DCT`; expected one of FFT, IFFT, RFFT, IRFFT"],
+        expect![
+            "program: line 2, column 6: `fft`: attribute `fft_type` is `DCT`; expected one of FFT, IFFT, RFFT, IRFFT"
+        ],
     );
 }

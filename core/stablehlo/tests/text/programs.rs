@@ -39,7 +39,8 @@ fn jax_programs_are_read() {
         shard_map: 1 functions, 12 operations
         sort: 1 functions, 17 operations
         top_k: 2 functions, 6 operations
-    "#]].assert_eq(&summary);
+    "#]]
+    .assert_eq(&summary);
 }
 
 #[test]
@@ -108,7 +109,8 @@ fn constants_of_narrow_types_are_exact() {
         tensor<5xf32> 00 00 80 7f 00 00 c0 7f 00 00 00 80
         tensor<120xi32> 00 00 00 00 01 00 00 00 04 00 00 00
         tensor<120xi1> 01 00 00 01 00 00 01 00 00 01 00 00
-    "#]].assert_eq(&found);
+    "#]]
+    .assert_eq(&found);
 }
 
 /// Run with `--release -- --ignored --nocapture`.

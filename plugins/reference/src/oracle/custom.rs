@@ -48,7 +48,10 @@ pub(super) fn call<'r>(
         "mhlo.erf" => {
             let [x] = exactly(&tensors(&operands)?)?;
             let results = x.floats()?.into_iter().map(libm::erf).collect();
-            vec![Tensor::encode(tensor_types(types)?[0], Wide::Float(results))?]
+            vec![Tensor::encode(
+                tensor_types(types)?[0],
+                Wide::Float(results),
+            )?]
         }
         "Qr" => {
             let [x] = exactly(&tensors(&operands)?)?;
