@@ -1,5 +1,5 @@
-//! Tables of VHLO, the versioned dialect of portable artifacts: operations, enumerations and element
-//! types by version.
+//! Tables of VHLO, the versioned dialect of portable artifacts: operations, enumerations and
+//! element types by version.
 //!
 //! Source: the dialect's definition in <https://github.com/openxla/stablehlo> and its version log,
 //! <https://openxla.org/stablehlo/vhlo>.

@@ -348,12 +348,11 @@ impl<'a> Table<'a> {
 
 /// The fields of `#stablehlo.output_operand_alias`.
 fn output_operand_alias(cursor: &mut Cursor<'_>) -> Result<Attribute> {
+    let integer = |value| Attribute::Int(value, ElementType::S64);
+    let list = |values: Vec<i64>| Attribute::Array(values.into_iter().map(integer).collect());
     let mut fields = Attributes::default();
-    let outputs = Dense::from_integers(cursor.signed_list()?);
-    fields.push("output_tuple_indices", Attribute::Dense(outputs));
-    let index = Attribute::Int(cursor.signed()?, ElementType::S64);
-    fields.push("operand_index", index);
-    let operands = Dense::from_integers(cursor.signed_list()?);
-    fields.push("operand_tuple_indices", Attribute::Dense(operands));
+    fields.push("output_tuple_indices", list(cursor.signed_list()?));
+    fields.push("operand_index", integer(cursor.signed()?));
+    fields.push("operand_tuple_indices", list(cursor.signed_list()?));
     Ok(Attribute::Dict(fields))
 }

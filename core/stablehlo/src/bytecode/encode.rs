@@ -281,18 +281,20 @@ impl Tables {
         let Attribute::Dict(fields) = alias else {
             return None;
         };
-        let integers = |name| match fields.get(name)? {
-            Attribute::Dense(dense) => dense.integers().ok(),
+        let integer = |value: &Attribute| match value {
+            Attribute::Int(value, _) => Some(*value),
             _ => None,
         };
-        let Some(Attribute::Int(index, _)) = fields.get("operand_index") else {
-            return None;
+        let list = |name| match fields.get(name)? {
+            Attribute::Array(values) => values.iter().map(integer).collect::<Option<Vec<_>>>(),
+            _ => None,
         };
+        let index = integer(fields.get("operand_index")?)?;
         let mut contents = begin(10);
-        contents.signed_list(&integers("output_tuple_indices")?);
+        contents.signed_list(&list("output_tuple_indices")?);
         contents
-            .signed(*index)
-            .signed_list(&integers("operand_tuple_indices")?);
+            .signed(index)
+            .signed_list(&list("operand_tuple_indices")?);
         Some(self.entry(VHLO, contents))
     }
 

@@ -177,23 +177,20 @@ impl Writer {
             let message = format!("regions nest deeper than {MOST_DEPTH}");
             return Err(Error::new(ErrorKind::Unsupported, "bytecode", message));
         }
-        let casts = match form {
-            Form::Vhlo => 0,
-            Form::Builtin => region.arguments.len() + region.results.len(),
-        };
-        let inside = region
+        let casts = casts_inside(region, form);
+        let results = region
             .operations
             .iter()
-            .map(|operation| operation.results.len() + casts_around(operation));
-        let values = (region.arguments.len() + casts + inside.sum::<usize>()) as u64;
+            .map(|operation| operation.results.len());
+        let values = region.arguments.len() + results.sum::<usize>() + casts;
         let mut numbers = Numbers {
             next: first,
-            end: first + values,
+            end: first + values as u64,
         };
-        let cast_operations = region.operations.iter().map(casts_around).sum::<usize>() + casts;
-        let operations = region.operations.len() + cast_operations + 1;
+        // The return is one more operation.
+        let operations = region.operations.len() + casts + 1;
         out.size(1)
-            .varint(values)
+            .size(values)
             .flagged(operations, !region.arguments.is_empty());
         if !region.arguments.is_empty() {
             out.size(region.arguments.len());
@@ -399,6 +396,15 @@ impl Writer {
         });
         numbers.collect()
     }
+}
+
+/// Number of casts in a region, each an operation with one result, but not in regions inside.
+fn casts_inside(region: &Region, form: Form) -> usize {
+    let ends = match form {
+        Form::Vhlo => 0,
+        Form::Builtin => region.arguments.len() + region.results.len(),
+    };
+    ends + region.operations.iter().map(casts_around).sum::<usize>()
 }
 
 /// Number of casts of the operands and results of an operation.

@@ -94,8 +94,8 @@ def convolution(image, kernel):
 
 save("convolution", jax.jit(convolution), array(2, 8, 8, 3), array(3, 3, 3, 4))
 
-DTYPES = """bool int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64 float4_e2m1fn
-float8_e3m4 float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2
+DTYPES = """bool int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64
+float4_e2m1fn float8_e3m4 float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2
 float8_e5m2fnuz float8_e8m0fnu bfloat16 float16 float32 float64 complex64 complex128""".split()
 
 
