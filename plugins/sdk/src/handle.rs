@@ -65,8 +65,10 @@ fn index(address: usize) -> usize {
 
 /// The objects of one type that are alive, by handle.
 pub(crate) struct Live<T> {
-    shards: [RwLock<HashMap<usize, Arc<T>, BuildHasherDefault<Number>>>; SHARDS],
+    shards: [RwLock<Shard<T>>; SHARDS],
 }
+
+type Shard<T> = HashMap<usize, Arc<T>, BuildHasherDefault<Number>>;
 
 impl<T> Live<T> {
     pub(crate) const fn new() -> Self {
@@ -76,7 +78,7 @@ impl<T> Live<T> {
         }
     }
 
-    fn shard(&self, handle: usize) -> &RwLock<HashMap<usize, Arc<T>, BuildHasherDefault<Number>>> {
+    fn shard(&self, handle: usize) -> &RwLock<Shard<T>> {
         &self.shards[index(handle) % SHARDS]
     }
 }

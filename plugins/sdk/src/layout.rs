@@ -115,14 +115,14 @@ impl Strides {
     }
 
     /// Copies elements with these strides to row-major order. `bytes` is the extent.
-    pub(crate) fn to_row_major(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn gather(&self, bytes: &[u8]) -> Vec<u8> {
         let mut dense = Vec::with_capacity(self.count() * self.item);
         self.for_each(|at| dense.extend_from_slice(&bytes[at..at + self.item]));
         dense
     }
 
     /// Copies row-major elements to these strides. The result is the extent.
-    pub(crate) fn from_row_major(&self, dense: &[u8]) -> Vec<u8> {
+    pub(crate) fn scatter(&self, dense: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; self.length];
         let mut items = dense.chunks_exact(self.item);
         self.for_each(|at| {
@@ -175,11 +175,8 @@ mod tests {
     #[test]
     fn column_major_is_transposed() {
         let layout = Strides::of_order(&matrix(), &[0, 1]).unwrap();
-        assert_eq!(layout.to_row_major(&[1, 4, 2, 5, 3, 6]), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(
-            layout.from_row_major(&[1, 2, 3, 4, 5, 6]),
-            [1, 4, 2, 5, 3, 6]
-        );
+        assert_eq!(layout.gather(&[1, 4, 2, 5, 3, 6]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(layout.scatter(&[1, 2, 3, 4, 5, 6]), [1, 4, 2, 5, 3, 6]);
         assert!(layout.is_dense() && !layout.is_row_major());
     }
 
@@ -187,13 +184,13 @@ mod tests {
     fn negative_strides_start_below() {
         let layout = Strides::new(&matrix(), &[-3, 1]).unwrap();
         assert_eq!(layout.extent(), (-3, 6));
-        assert_eq!(layout.to_row_major(&[4, 5, 6, 1, 2, 3]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(layout.gather(&[4, 5, 6, 1, 2, 3]), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]
     fn stride_zero_repeats() {
         let layout = Strides::new(&matrix(), &[0, 1]).unwrap();
-        assert_eq!(layout.to_row_major(&[7, 8, 9]), [7, 8, 9, 7, 8, 9]);
+        assert_eq!(layout.gather(&[7, 8, 9]), [7, 8, 9, 7, 8, 9]);
         assert!(!layout.is_dense());
     }
 

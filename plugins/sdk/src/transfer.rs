@@ -96,9 +96,7 @@ impl Function for PJRT_Client_BufferFromHostBuffer_Args {
         );
         let mut done = Event::Done(Ok(()));
         let bytes = if !strides.is_row_major() {
-            HostBytes::Shared(Arc::new(AlignedBytes::from_vec(
-                strides.to_row_major(bytes),
-            )?))
+            HostBytes::Shared(Arc::new(AlignedBytes::from_vec(strides.gather(bytes))?))
         } else if zero_copy && !bytes.is_empty() {
             let promise = Promise::default();
             done = Event::Promise(promise.clone());
@@ -129,7 +127,7 @@ impl Function for PJRT_Buffer_ToHostBuffer_Args {
         let target = Target::of_read(args, needed)?;
         let event = read_then(&buffer, move |bytes| match layout.is_row_major() {
             true => target.write(bytes),
-            false => target.write(&layout.from_row_major(bytes)),
+            false => target.write(&layout.scatter(bytes)),
         })?;
         out.event = event.into_handle();
         Ok(())

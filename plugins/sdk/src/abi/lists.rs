@@ -125,10 +125,13 @@ pub(crate) unsafe fn rows<'a, A, T>(
 macro_rules! named_values {
     ($args:expr, $start:ident, $count:ident) => {{
         let args = $args;
-        // SAFETY: as for `list!`; each value is valid for the same time.
-        #[allow(unsafe_code)]
-        $crate::abi::list!(args, $start, $count)
-            .and_then(|values| unsafe { $crate::abi::copy_named_values(args, values) })
+        $crate::abi::list!(args, $start, $count).and_then(|values| {
+            // SAFETY: as for `list!`; each value is valid for the same time.
+            #[allow(unsafe_code)]
+            unsafe {
+                $crate::abi::copy_named_values(args, values)
+            }
+        })
     }};
 }
 
