@@ -1,8 +1,8 @@
 //! A plugin over another plugin: `halite-pjrt` as a backend, exported again.
 //!
 //! Options of its client: `library`, the path of the other plugin (or the environment variable
-//! `FORWARD_LIBRARY`), and `devices`, the number of devices of a plugin for CPUs. It runs whatever that plugin runs, so that the tests of the SDK
-//! compute.
+//! `FORWARD_LIBRARY`), and `devices`, the number of devices of a plugin for CPUs. It runs whatever
+//! that plugin runs, so that the tests of the SDK compute.
 #![forbid(unsafe_code)]
 
 use halite_core::{Error, Result};

@@ -156,7 +156,8 @@ impl<T: CStruct> Given<T> {
         let needed = const { T::LAYOUT.end_at(OLDEST_MINOR) };
         if given < needed {
             return Err(Status::invalid(format!(
-                "{} has a struct_size of {given}, PJRT 0.{OLDEST_MINOR} and newer pass {needed} at least",
+                "{} has a struct_size of {given}, PJRT 0.{OLDEST_MINOR} and newer pass {needed} at \
+                 least",
                 layout.name
             )));
         }

@@ -52,46 +52,15 @@ impl Client {
         let listed = core.devices();
         check_devices(&listed)?;
         let topology = Topology::of_client(&platform, &version, &listed);
-        let descriptions = topology.descriptions().to_vec();
-        let numbers: Vec<usize> = listed.iter().map(|_| reserve()).collect();
-        let (mut devices, mut memories) = (Vec::new(), Vec::new());
-        for (index, device) in listed.iter().enumerate() {
-            let kinds = if device.is_local() {
-                device.memories()
-            } else {
-                &[]
-            };
-            let own: Vec<_> = kinds
-                .iter()
-                .map(|&kind| {
-                    let place = Placement {
-                        device: device.id(),
-                        memory: kind,
-                    };
-                    let id = memories.len();
-                    let memory = Arc::new(Memory::new(id, place, numbers[index], &platform));
-                    memories.push(memory.clone());
-                    memory
-                })
-                .collect();
-            let description = descriptions[index];
-            let device = Device::new(&core, *device, index, numbers[index], description, &own);
-            devices.push(Arc::new(device));
-        }
+        let (devices, memories) = objects_of(&core, &listed, &topology);
+        let local = devices.iter().filter(|device| device.local);
+        let process = local.clone().next().map_or(0, |device| device.process);
         let handles = Handles {
             devices: devices.iter().map(|device| device.handle()).collect(),
-            local: devices
-                .iter()
-                .filter(|it| it.local)
-                .map(|it| it.handle())
-                .collect(),
+            local: local.map(|device| device.handle()).collect(),
             memories: memories.iter().map(|memory| memory.handle()).collect(),
             topology: publish(topology.clone()),
         };
-        let process = devices
-            .iter()
-            .find(|device| device.local)
-            .map_or(0, |it| it.process);
         for device in &devices {
             publish_as(device.number, device.clone());
         }
@@ -179,6 +148,30 @@ impl Drop for Client {
         }
         _ = take::<Topology>(self.handles.0.topology);
     }
+}
+
+/// The devices and memories of a client, which know each other's handles.
+fn objects_of(
+    core: &Core,
+    listed: &[&dyn halite_core::Device],
+    topology: &Topology,
+) -> (Vec<Arc<Device>>, Vec<Arc<Memory>>) {
+    let (mut devices, mut memories) = (Vec::new(), Vec::new());
+    let descriptions = topology.descriptions();
+    for (index, (device, &description)) in listed.iter().zip(descriptions).enumerate() {
+        let (first, number) = (memories.len(), reserve());
+        let kinds = device.memories().iter().filter(|_| device.is_local());
+        for &memory in kinds {
+            let device = device.id();
+            let place = Placement { device, memory };
+            let name = &core.platform().name;
+            memories.push(Arc::new(Memory::new(memories.len(), place, number, name)));
+        }
+        let own = &memories[first..];
+        let device = Device::new(core, *device, index, number, description, own);
+        devices.push(Arc::new(device));
+    }
+    (devices, memories)
 }
 
 /// Checks the promises of `Backend::devices`.

@@ -133,8 +133,8 @@ impl Promise {
         self.lock().outcome.clone()
     }
 
-    /// Completes the event, and runs the callbacks on this thread. Returns whether this is the first
-    /// outcome; a later one is ignored.
+    /// Completes the event, and runs the callbacks on this thread. Returns whether this is the
+    /// first outcome; a later one is ignored.
     pub(crate) fn set(&self, outcome: Outcome) -> bool {
         let callbacks = {
             let mut progress = self.lock();

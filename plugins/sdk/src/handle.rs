@@ -110,21 +110,40 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::Handle {
     pointer(handle)
 }
 
+/// [`publish`] for errors, which cannot fail: without a cell, the handle is of no object.
+pub(crate) fn publish_or_dangle<T: Object>(object: Arc<T>) -> *mut T::Handle {
+    static NO_OBJECT: Cell = [const { AtomicU64::new(0) }; 2];
+
+    match try_reserve() {
+        Some(handle) => {
+            publish_as(handle, object);
+            pointer(handle)
+        }
+        None => (&raw const NO_OBJECT).cast_mut().cast(),
+    }
+}
+
 /// A new number, for an object that needs to know its own handle.
 ///
 /// # Panics
 /// If there are too many handles.
 pub(crate) fn reserve() -> usize {
+    try_reserve().unwrap_or_else(|| {
+        panic!("{CELLS} handles are alive, and there are no more; destroy what is not used")
+    })
+}
+
+fn try_reserve() -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
 
     for _ in 0..CELLS {
         let cell = NEXT.fetch_add(1, Relaxed) % CELLS;
         let bit = 1 << (cell % 64);
         if USED[cell / 64].fetch_or(bit, Relaxed) & bit == 0 {
-            return (&raw const MEMORY[cell]).addr();
+            return Some((&raw const MEMORY[cell]).addr());
         }
     }
-    panic!("{CELLS} handles are alive, and there are no more; destroy what is not used");
+    None
 }
 
 /// The handle that has this number.

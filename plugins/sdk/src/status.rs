@@ -14,7 +14,7 @@ use halite_pjrt_sys::error::{
 
 use crate::{
     abi::{self, Function, Given},
-    handle::{find, objects, publish, take},
+    handle::{find, objects, publish_or_dangle, take},
 };
 
 /// The result of a call or of asynchronous work.
@@ -70,7 +70,7 @@ impl Status {
 
     /// Gives the error to a caller, who frees it.
     pub(crate) fn into_handle(self) -> *mut PJRT_Error {
-        publish(Arc::new(self))
+        publish_or_dangle(Arc::new(self))
     }
 
     /// The status of a code that a caller passed; `Ok` for 0.
@@ -166,13 +166,13 @@ pub(crate) fn destroy(args: &PJRT_Error_Destroy_Args) {
     _ = take::<Status>(args.error);
 }
 
-/// The text of an error, empty for an unknown handle.
+/// The text of an error.
 pub(crate) fn message(args: &mut PJRT_Error_Message_Args) {
     let status = find::<Status>(args.error.cast_mut());
     (args.message, args.message_size) = match &status {
         // The registry keeps the text until the error is destroyed.
         Ok(status) => crate::text(&status.message),
-        Err(_) => crate::text(""),
+        Err(_) => crate::text("an error of which nothing is known: too many handles are alive"),
     };
 }
 

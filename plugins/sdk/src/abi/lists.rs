@@ -53,7 +53,7 @@ pub(crate) use {list, nested, text};
 ///
 /// # Safety
 ///
-/// * `start` and `count` are fields of `args` that describe a list of values that may have any bits.
+/// * `start` and `count` are fields of `args` that describe a list. Its values may have any bits.
 pub(crate) unsafe fn list_at<'a, A, T>(
     _args: &'a Given<A>,
     name: &str,
