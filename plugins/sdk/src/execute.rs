@@ -39,8 +39,8 @@ impl Function for PJRT_LoadedExecutable_Execute_Args {
         check_counts(args, &program)?;
         let rows = launch_rows(args, program.signature.outputs.len())?;
         let kept = options(args)?;
-        let outputs = match find_arguments(&program, &rows)? {
-            Ok(arguments) => launch(&program, arguments, &kept)?,
+        let outputs = match find_arguments(&program, &rows, &kept)? {
+            Ok(arguments) => launch(&program, arguments)?,
             Err(status) => failed_outputs(&program, &status),
         };
         let events = match args.device_complete_events.is_null() {
@@ -101,35 +101,52 @@ fn options(args: &Given<PJRT_LoadedExecutable_Execute_Args>) -> Outcome<Vec<i64>
     Ok(kept.to_vec())
 }
 
-/// An argument of a launch.
-struct Argument {
-    buffer: Arc<Buffer>,
-    content: Arc<DeviceBuffer>,
+/// The arguments of a launch.
+struct Arguments {
+    /// By device and input.
+    held: Vec<Vec<Held>>,
+    /// Those that the launch donates.
+    donated: Vec<Donated>,
 }
 
-/// Looks the arguments up, and checks their types and devices. The inner error is that of the first
-/// argument whose contents failed.
+/// An argument that is donated: its place, and the caller's buffer.
+struct Donated {
+    row: usize,
+    index: usize,
+    buffer: Arc<Buffer>,
+}
+
+/// Looks the arguments up, and checks their types and devices; those in `kept` are not donated. The
+/// inner error is that of the first argument whose contents failed.
 fn find_arguments(
     program: &Compiled,
     rows: &LaunchRows<'_>,
-) -> Outcome<Result<Vec<Vec<Argument>>, Status>> {
-    let mut failed = None;
-    let mut arguments = Vec::with_capacity(rows.arguments.len());
-    for (handles, &device) in rows.arguments.iter().zip(program.loaded.devices()) {
-        let mut row = Vec::with_capacity(handles.len());
+    kept: &[i64],
+) -> Outcome<Result<Arguments, Status>> {
+    let is_donated = |index: usize| {
+        program.signature.donated.contains(&index) && !kept.contains(&(index as i64))
+    };
+    let (mut failed, mut donated) = (None, Vec::new());
+    let mut held = Vec::with_capacity(rows.arguments.len());
+    let devices = rows.arguments.iter().zip(program.loaded.devices());
+    for (row, (handles, &device)) in devices.enumerate() {
+        let mut contents = Vec::with_capacity(handles.len());
         for (index, &handle) in handles.iter().enumerate() {
             let buffer = check_argument(program, index, device, handle)?;
             match buffer.wait_for_content() {
-                Ok(content) => row.push(Argument { buffer, content }),
+                Ok(content) => contents.push(Held::Shared(content)),
                 Err(status) if buffer.is_deleted() => return Err(status),
                 Err(status) => failed = failed.or(Some(status)),
             }
+            if is_donated(index) {
+                donated.push(Donated { row, index, buffer });
+            }
         }
-        arguments.push(row);
+        held.push(contents);
     }
     Ok(match failed {
         Some(status) => Err(status),
-        None => Ok(arguments),
+        None => Ok(Arguments { held, donated }),
     })
 }
 
@@ -175,23 +192,11 @@ fn failed_outputs(program: &Compiled, status: &Status) -> Vec<Vec<Arc<Buffer>>> 
 
 /// Launches, after marking the donated arguments as deleted. Nothing is donated if an argument is
 /// refused.
-fn launch(
-    program: &Compiled,
-    arguments: Vec<Vec<Argument>>,
-    kept: &[i64],
-) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
-    let donated = program.signature.donated.iter().copied();
-    let donated: Vec<usize> = donated
-        .filter(|&index| !kept.contains(&(index as i64)))
-        .collect();
-    donate(&arguments, &donated)?;
-    let mut held: Vec<Vec<Held>> = Vec::with_capacity(arguments.len());
-    for row in arguments {
-        let hold = |(index, argument): (usize, Argument)| match donated.contains(&index) {
-            true => Held::donated(argument.content),
-            false => Held::Shared(argument.content),
-        };
-        held.push(row.into_iter().enumerate().map(hold).collect());
+fn launch(program: &Compiled, arguments: Arguments) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
+    donate(&arguments.donated)?;
+    let mut held = arguments.held;
+    for Donated { row, index, .. } in arguments.donated {
+        held[row][index].own();
     }
     let args = held
         .iter_mut()
@@ -212,10 +217,15 @@ enum Held {
 }
 
 impl Held {
-    /// A donated buffer. One that somebody else holds as well is lent to the launch instead, and
-    /// freed by the last holder.
-    fn donated(content: Arc<DeviceBuffer>) -> Self {
-        Arc::try_unwrap(content).map_or_else(Held::Shared, |owned| Held::Owned(Some(owned)))
+    /// Makes the buffer a donated one. One that somebody else holds as well is lent to the launch
+    /// instead, and freed by the last holder.
+    fn own(&mut self) {
+        if let Held::Shared(content) = std::mem::replace(self, Held::Owned(None)) {
+            *self = match Arc::try_unwrap(content) {
+                Ok(owned) => Held::Owned(Some(owned)),
+                Err(content) => Held::Shared(content),
+            };
+        }
     }
 
     fn arg(&mut self) -> Arg<'_, DeviceBuffer> {
@@ -228,22 +238,22 @@ impl Held {
     }
 }
 
-/// Marks the arguments of these indices as deleted, or none of them.
+/// Marks the buffers of donated arguments as deleted, or none of them.
 ///
 /// # Errors
 /// If one is deleted already: it is donated twice, or was deleted meanwhile.
-fn donate(arguments: &[Vec<Argument>], donated: &[usize]) -> Outcome {
-    let all = arguments
-        .iter()
-        .flat_map(|row| donated.iter().map(|&index| &row[index]));
-    for (count, argument) in all.clone().enumerate() {
-        if let Content::Deleted = argument.buffer.replace(Content::Deleted) {
-            for argument in all.take(count) {
-                argument
-                    .buffer
-                    .replace(Content::Here(argument.content.clone()));
+fn donate(donated: &[Donated]) -> Outcome {
+    let mut replaced = Vec::with_capacity(donated.len());
+    for Donated { buffer, .. } in donated {
+        match buffer.replace(Content::Deleted) {
+            Content::Deleted => {
+                for (buffer, content) in replaced {
+                    let buffer: &Arc<Buffer> = buffer;
+                    buffer.replace(content);
+                }
+                return Err(deleted(buffer));
             }
-            return Err(deleted(&argument.buffer));
+            content => replaced.push((buffer, content)),
         }
     }
     Ok(())
