@@ -102,7 +102,7 @@ pub(super) struct Decimal(pub(super) f64);
 
 impl Display for Decimal {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let text = format!("{:e}", self.0);
+        let text = format!("{:?}", self.0);
         match text.split_once('e') {
             Some((mantissa, exponent)) if !mantissa.contains('.') => {
                 write!(f, "{mantissa}.0e{exponent}")

@@ -58,7 +58,7 @@ fn nested(f: &mut Formatter<'_>, ty: ElementType, dims: &[usize], bytes: &[u8]) 
     }
 }
 
-/// One element: `-1`, `1.5e0`, `0x7F800000`, `true`, `(1.0e0, 2.0e0)`.
+/// One element: `-1`, `1.5`, `0x7F800000`, `true`, `(1.0, 2.0)`.
 pub(super) fn element(f: &mut Formatter<'_>, ty: ElementType, bytes: &[u8]) -> Result {
     if let Some(part) = ty.part() {
         let (real, imaginary) = bytes.split_at(part.size());

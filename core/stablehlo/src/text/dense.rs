@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         }
         if !all && !splat {
             return Err(self.invalid(&format!(
-                "the string has {} bytes; {ty} needs {}",
+                "the string has {} of the {} bytes of {ty}",
                 format_count(bytes.len() as u64),
                 format_count(ty.bytes() as u64)
             )));

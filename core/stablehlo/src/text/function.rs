@@ -218,7 +218,10 @@ impl<'a> Parser<'a> {
         self.scope.find(name, index).map_err(|count| {
             let message = match count {
                 0 => format!("`%{name}` is not defined in this function before"),
-                _ => format!("`%{name}#{index}` is not defined; `%{name}` has {count} values"),
+                count => format!(
+                    "`%{name}#{index}` is not defined; the last one is `%{name}#{}`",
+                    count - 1
+                ),
             };
             invalid_at(position, &message)
         })

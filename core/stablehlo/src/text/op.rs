@@ -106,8 +106,9 @@ impl<'a> Parser<'a> {
         };
         attributes.0.extend(self.optional_attributes()?.0);
         self.expect(':')?;
+        let position = self.position();
         let signature = self.signature()?;
-        self.check_operands(name, &operands, &signature.operands)?;
+        self.check_operands(name, &operands, &signature.operands, position)?;
         let location = self.optional_location()?;
         Ok(Parts {
             operands,
@@ -127,8 +128,9 @@ impl<'a> Parser<'a> {
                 self.optional_attributes()?;
                 if !operands.is_empty() {
                     self.expect(':')?;
+                    let position = self.position();
                     let types = self.types()?;
-                    self.check_operands(name, &operands, &types)?;
+                    self.check_operands(name, &operands, &types, position)?;
                 }
                 self.optional_location()?;
                 Parts {
@@ -161,7 +163,8 @@ impl<'a> Parser<'a> {
             .map_err(|error| at_position(position, &error))?;
         let named: u64 = names.iter().map(|name| u64::from(name.count)).sum();
         if !names.is_empty() && named != results.len() as u64 {
-            let message = format!("`{name}` has {} results, {named} are named", results.len());
+            let count = results.len();
+            let message = format!("`{name}`: {named} results are named; it has {count}");
             return Err(super::parser::invalid_at(position, &message));
         }
         let results: Vec<ValueId> = results.into_iter().map(|ty| self.scope.add(ty)).collect();

@@ -283,9 +283,10 @@ impl Parser<'_> {
             return Ok(());
         }
         self.expect(':')?;
+        let position = self.position();
         if self.token == Token::Mark('(') {
             let signature = self.signature()?;
-            self.check_operands(op, operands, &signature.operands)?;
+            self.check_operands(op, operands, &signature.operands, position)?;
             parts.results = signature.results;
             return Ok(());
         }
@@ -313,7 +314,7 @@ impl Parser<'_> {
                 return Err(self.invalid(&message));
             }
         };
-        self.check_operands(op, operands, &inputs)?;
+        self.check_operands(op, operands, &inputs, position)?;
         parts.results = results;
         Ok(())
     }

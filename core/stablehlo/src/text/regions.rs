@@ -22,9 +22,10 @@ impl<'a> Parser<'a> {
         let mut types = Vec::new();
         if !operands.is_empty() {
             self.expect(':')?;
+            let position = self.position();
             types = self.types()?;
+            self.check_operands("while", &operands, &types, position)?;
         }
-        self.check_operands("while", &operands, &types)?;
         let arguments = || {
             let values = names.iter().zip(&types);
             let argument = |(&(name, position), ty): (&(&'a str, _), &Type)| Argument {
@@ -80,11 +81,12 @@ impl<'a> Parser<'a> {
         let mut attributes = self.optional_attributes()?;
         attributes.push("dimensions", dims);
         self.expect(':')?;
+        let position = self.position();
         let Signature {
             operands: types,
             results,
         } = self.signature()?;
-        self.check_operands("reduce", &operands, &types)?;
+        self.check_operands("reduce", &operands, &types, position)?;
         let mut location = None;
         let region = match applies {
             Some(op) => {
@@ -174,8 +176,10 @@ impl<'a> Parser<'a> {
         let further = self.optional_attributes()?;
         attributes.0.extend(further.0);
         self.expect(':')?;
+        let position = self.position();
         let signature = self.signature()?;
-        self.check_operands("sdy.manual_computation", &operands, &signature.operands)?;
+        let op = "sdy.manual_computation";
+        self.check_operands(op, &operands, &signature.operands, position)?;
         let results = signature.results;
         Ok(Parts {
             operands,

@@ -1,9 +1,12 @@
 //! Types.
 
-use halite_core::{Result, format_count};
+use halite_core::Result;
 
-use super::{lexer::Token, parser::Parser};
-use crate::{ElementType, RankedType, Type};
+use super::{
+    lexer::Token,
+    parser::{Parser, invalid_at},
+};
+use crate::{ElementType, Position, RankedType, Type};
 
 /// Types of operands and results: `(tensor<2xf32>) -> tensor<f32>`.
 pub(super) struct Signature {
@@ -149,28 +152,27 @@ impl Parser<'_> {
         Ok(element)
     }
 
-    /// Refuses operand types that are not those of the values.
+    /// Refuses operand types, written at `position`, that are not those of the values.
     pub(super) fn check_operands(
         &self,
         op: &str,
         operands: &[crate::ValueId],
         types: &[Type],
+        position: Position,
     ) -> Result<()> {
         if operands.len() != types.len() {
-            let (given, typed) = (operands.len() as u64, types.len() as u64);
-            return Err(self.invalid(&format!(
-                "`{op}` has {} operands and types of {}",
-                format_count(given),
-                format_count(typed)
-            )));
+            let (given, typed) = (operands.len(), types.len());
+            let message = format!("`{op}` has {given} operands, types are given for {typed}");
+            return Err(invalid_at(position, &message));
         }
         for (index, (value, given)) in operands.iter().zip(types).enumerate() {
             let defined = &self.scope.types[value.0 as usize];
             if defined != given {
-                return Err(self.invalid(&format!(
+                let message = format!(
                     "`{op}`: operand {index} has the type {given} here; it is defined with the \
                      type {defined}"
-                )));
+                );
+                return Err(invalid_at(position, &message));
             }
         }
         Ok(())

@@ -98,7 +98,7 @@ fn regions_see_values_around_them() {
         expect![[r#"
             module {
               func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-                %2 = "stablehlo.constant"() <{value = dense<0.0e0> : tensor<f32>}> : () -> (tensor<f32>)
+                %2 = "stablehlo.constant"() <{value = dense<0.0> : tensor<f32>}> : () -> (tensor<f32>)
                 %6 = "stablehlo.reduce"(%0, %2) <{dimensions = array<i64: 0>}> ({
                 ^bb0(%3: tensor<f32>, %4: tensor<f32>):
                   %5 = "stablehlo.add"(%3, %4) : (tensor<f32>, tensor<f32>) -> (tensor<f32>)
@@ -187,8 +187,8 @@ fn constants_are_normalized() {
               func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
                 %2 = "stablehlo.constant"() <{value = dense<[[1, -2], [3, 4]]> : tensor<2x2xi4>}> : () -> (tensor<2x2xi4>)
                 %3 = "stablehlo.constant"() <{value = dense<7> : tensor<3xui8>}> : () -> (tensor<3xui8>)
-                %4 = "stablehlo.constant"() <{value = dense<[1.0e0, 0x7FC00000, -1.1e0]> : tensor<3xf32>}> : () -> (tensor<3xf32>)
-                %5 = "stablehlo.constant"() <{value = dense<(1.5e0, -0.0e0)> : tensor<99999999999xcomplex<f32>>}> : () -> (tensor<99999999999xcomplex<f32>>)
+                %4 = "stablehlo.constant"() <{value = dense<[1.0, 0x7FC00000, -1.1]> : tensor<3xf32>}> : () -> (tensor<3xf32>)
+                %5 = "stablehlo.constant"() <{value = dense<(1.5, -0.0)> : tensor<99999999999xcomplex<f32>>}> : () -> (tensor<99999999999xcomplex<f32>>)
                 %6 = "stablehlo.constant"() <{value = dense<[1, 2]> : tensor<2xi32>}> : () -> (tensor<2xi32>)
                 %7 = "stablehlo.constant"() <{value = dense<> : tensor<2x0xi32>}> : () -> (tensor<2x0xi32>)
                 %8 = "stablehlo.constant"() <{value = dense<[true, false]> : tensor<2xi1>}> : () -> (tensor<2xi1>)
