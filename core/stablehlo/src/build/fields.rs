@@ -220,6 +220,16 @@ impl Take<'_> {
     }
 
     pub(super) fn custom_call(&mut self) -> Result<CustomCallAttributes> {
+        let mut operand_layouts = self.optional("operand_layouts");
+        let mut result_layouts = self.optional("result_layouts");
+        // Layouts are of all operands and results, or of none: an empty list alone means nothing.
+        if ![&operand_layouts, &result_layouts]
+            .into_iter()
+            .flatten()
+            .any(has_elements)
+        {
+            (operand_layouts, result_layouts) = (None, None);
+        }
         Ok(CustomCallAttributes {
             target: self.text("call_target_name")?,
             side_effect: self.flag("has_side_effect")?,
@@ -227,8 +237,8 @@ impl Take<'_> {
             api_version: self.api_version()?,
             functions: self.texts("called_computations")?,
             aliases: self.optional("output_operand_aliases").filter(has_elements),
-            operand_layouts: self.optional("operand_layouts").filter(has_elements),
-            result_layouts: self.optional("result_layouts").filter(has_elements),
+            operand_layouts,
+            result_layouts,
         })
     }
 
