@@ -27,7 +27,7 @@ fn jax_programs_are_read() {
     expect![[r#"
         approx_top_k: 2 functions, 5 operations
         cholesky: 3 functions, 18 operations
-        control: 1 functions, 26 operations
+        control: 1 functions, 15 operations
         conv_gradient: 1 functions, 13 operations
         custom_call: 1 functions, 1 operations
         fft: 3 functions, 4 operations
@@ -37,7 +37,7 @@ fn jax_programs_are_read() {
         random_bits: 1 functions, 6 operations
         scan: 4 functions, 20 operations
         shard_map: 1 functions, 12 operations
-        sort: 1 functions, 17 operations
+        sort: 1 functions, 16 operations
         top_k: 2 functions, 6 operations
     "#]]
     .assert_eq(&summary);
@@ -107,7 +107,7 @@ fn constants_of_narrow_types_are_exact() {
         tensor<3xi1> 01 00 01
         tensor<2xcomplex<f32>> 00 00 80 3f 00 00 00 40 00 00 40 40
         tensor<5xf32> 00 00 80 7f 00 00 c0 7f 00 00 00 80
-        tensor<120xi32> 00 00 00 00 01 00 00 00 04 00 00 00
+        tensor<120xui8> 00 01 02 03 04 05 06 07 08 09 0a 0b
         tensor<120xi1> 01 00 00 01 00 00 01 00 00 01 00 00
     "#]]
     .assert_eq(&found);
