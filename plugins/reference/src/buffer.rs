@@ -64,7 +64,7 @@ impl Buffer for ReferenceBuffer {
         let (source, memory) = (self.slot.clone(), device.memory.clone());
         // Bytes are never written to, so that two buffers can share them.
         self.client.enqueue(device, move || {
-            promise.keep(source.wait().map_err(Failure::from), |bytes| {
+            promise.fulfill(source.wait().map_err(Failure::from), |bytes| {
                 memory.charge(bytes)
             });
         });

@@ -8,7 +8,11 @@ use halite_core::{
 use halite_stablehlo::{Attribute, ElementType, InterfaceTensor, Module};
 use sha2::{Digest, Sha256};
 
-use crate::{ReferenceExecutable, backend::Client, oracle::Partitioning};
+use crate::{
+    ReferenceExecutable,
+    backend::Client,
+    oracle::{Partitioning, check_custom_calls},
+};
 
 /// A program as it was given.
 #[derive(Clone, Debug)]
@@ -84,6 +88,7 @@ impl Source {
                 .push(name, Attribute::Int(count as i64, ElementType::S32));
         }
         module.verify()?;
+        check_custom_calls(&module)?;
         Ok(module)
     }
 

@@ -72,7 +72,7 @@ impl Executable<Reference> for ReferenceExecutable {
             let memory = device.memory.clone();
             self.client.enqueue(device, move || {
                 run.run(promises, |promise, result| {
-                    promise.keep(result, |bytes| memory.charge(bytes));
+                    promise.fulfill(result, |bytes| memory.charge(bytes));
                 });
             });
             Ok(outputs)
@@ -231,7 +231,7 @@ impl Run {
             .iter()
             .map(|slot| Ok(Value::Tensor(slot.wait()?)));
         let inputs = inputs.collect::<Result<_>>()?;
-        // What was donated, or dropped since the launch, is freed as soon as the program allows.
+        // The program alone holds what was donated, or dropped since the launch.
         drop(self.inputs);
         let process = [
             self.process / self.partitions,

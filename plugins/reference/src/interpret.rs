@@ -5,7 +5,9 @@ use std::{sync::Arc, thread};
 use halite_core::{Error, Result};
 use halite_stablehlo::{Dense, Module};
 
-use crate::oracle::{STACK, Tensor, Value, World, guarded, no_thread, run_main};
+use crate::oracle::{
+    STACK, Tensor, Value, World, check_custom_calls, guarded, no_thread, run_main,
+};
 
 /// Runs `main` of a program of one device, with inputs and outputs of any element type, and blocks
 /// until it ends. A [`Reference`](crate::Reference) runs programs asynchronously and on several
@@ -17,6 +19,7 @@ use crate::oracle::{STACK, Tensor, Value, World, guarded, no_thread, run_main};
 pub fn interpret(module: &Module, inputs: &[Dense]) -> Result<Vec<Dense>> {
     const OP: &str = "interpret";
     module.verify()?;
+    check_custom_calls(module)?;
     let arguments = &module.main()?.body.arguments;
     if inputs.len() != arguments.len() {
         let (given, wanted) = (inputs.len(), arguments.len());

@@ -24,11 +24,13 @@ mod random;
 mod reduce;
 mod shape;
 mod sharding;
+mod sort;
 mod tensor;
 mod unary;
 mod world;
 
 pub(crate) use cost::cost;
+pub(crate) use custom::check_custom_calls;
 pub(crate) use interpret::run_main;
 pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
 pub(crate) use tensor::{Tensor, Value, allocate};

@@ -54,7 +54,7 @@ impl Slot {
         })
     }
 
-    /// An empty slot, and the promise to fill it.
+    /// An empty slot, and the promise that fills it.
     pub(crate) fn pending() -> (Arc<Self>, Promise) {
         let slot = Arc::new(Slot {
             state: Mutex::new(State::Pending(Vec::new())),
@@ -132,7 +132,11 @@ impl fmt::Debug for Slot {
 pub(crate) struct Promise(Arc<Slot>);
 
 impl Promise {
-    pub(crate) fn keep(self, result: Result<Tensor, Failure>, charge: impl FnOnce(u64) -> Charge) {
+    pub(crate) fn fulfill(
+        self,
+        result: Result<Tensor, Failure>,
+        charge: impl FnOnce(u64) -> Charge,
+    ) {
         self.0.deliver(match result {
             Ok(tensor) => {
                 let charge = charge(tensor.bytes.len() as u64);

@@ -122,8 +122,9 @@ fn failure_of_a_process_reaches_the_others() {
           %0 = "stablehlo.if"(%is_one) ({{
             stablehlo.return %x : tensor<f32>
           }}, {{
-            %1 = stablehlo.custom_call @no_such_call(%x) : (tensor<f32>) -> tensor<f32>
-            stablehlo.return %1 : tensor<f32>
+            stablehlo.custom_call @check.expect_eq(%x, %one) {{has_side_effect = true}}
+              : (tensor<f32>, tensor<f32>) -> ()
+            stablehlo.return %x : tensor<f32>
           }}) : (tensor<i1>) -> tensor<f32>
           %2 = "stablehlo.all_reduce"(%0) {SUM}
             {{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}} : (tensor<f32>) -> tensor<f32>
@@ -137,7 +138,10 @@ fn failure_of_a_process_reaches_the_others() {
     let failed = launch(&client(2), &program, &scalars(&[1.0, 2.0])).unwrap();
     for buffer in &failed {
         let error: Error = read(buffer).unwrap_err();
-        assert!(error.to_string().contains("`no_such_call`"), "{error}");
+        assert!(
+            error.to_string().contains("computed 2.0, expected 1.0"),
+            "{error}"
+        );
     }
 }
 

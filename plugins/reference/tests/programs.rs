@@ -208,6 +208,24 @@ fn too_large_result_is_out_of_memory() {
 }
 
 #[test]
+fn deep_nesting_runs() {
+    let depth = 95;
+    let open = "%r = \"stablehlo.if\"(%p) ({\n".repeat(depth);
+    let close = "stablehlo.return %r : tensor<f32> }, {
+        stablehlo.return %x : tensor<f32> }) : (tensor<i1>) -> tensor<f32>\n";
+    let body = format!(
+        "%p = stablehlo.constant dense<true> : tensor<i1>
+         %x = stablehlo.constant dense<2.0> : tensor<f32>
+         {open} stablehlo.return %x : tensor<f32> }}, {{
+           stablehlo.return %x : tensor<f32> }}) : (tensor<i1>) -> tensor<f32>
+         {} return %r : tensor<f32>",
+        close.repeat(depth - 1)
+    );
+    let results = run("tensor<f32>", &body).unwrap();
+    assert_eq!(*results[0].bytes, 2f32.to_le_bytes());
+}
+
+#[test]
 fn wrong_input_is_refused() {
     let module = Module::parse(
         "func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {

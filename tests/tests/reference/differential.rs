@@ -153,10 +153,10 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// The name of an operation, with that of its variant.
+/// The name of an operation, with that of its variant if it has no other attributes.
 fn name_of(op: &Op) -> String {
     let text = format!("{op:?}");
-    let end = text.find(['{', ')', ' ']).unwrap_or(text.len());
+    let end = text.find(['{', '[', ')', ' ']).unwrap_or(text.len());
     text[..end].replace('(', "::")
 }
 

@@ -269,7 +269,7 @@ fn joined(values: &[Vec<Value>], dim: usize, types: &[&Type]) -> Result<Vec<Tens
 /// Part `number` of `parts` along `dim`.
 fn part(x: &Tensor, dim: usize, number: usize, parts: usize) -> Result<Tensor> {
     let mut ty = x.ty.clone();
-    if parts == 0 || ty.dims[dim] % parts != 0 {
+    if parts == 0 || !ty.dims[dim].is_multiple_of(parts) {
         return Err(unexpected(
             &format!("{parts} equal parts"),
             &x.ty.to_string(),

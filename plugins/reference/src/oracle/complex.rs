@@ -108,8 +108,8 @@ impl Complex {
 
     pub(super) fn tan(self) -> Self {
         // tan(z) = -i tanh(i z)
-        let turned = Complex::new(-self.im, self.re).tanh();
-        Complex::new(turned.im, -turned.re)
+        let rotated = Complex::new(-self.im, self.re).tanh();
+        Complex::new(rotated.im, -rotated.re)
     }
 
     pub(super) fn pow(self, exponent: Complex) -> Self {

@@ -2,16 +2,17 @@
 //! checks of StableHLO's test programs.
 
 use halite_core::{Error, ErrorKind, Result};
-use halite_stablehlo::{Attribute, CustomCallAttributes, Operation, RankedType, Type};
+use halite_stablehlo::{
+    Attribute, CustomCallAttributes, Module, OpKind, Operation, RankedType, Region, Type,
+};
 
 use super::{
     expect,
-    index::{offset, strides},
-    interpret::Frame,
+    interpret::{Frame, locate},
     linalg,
     operation::{exactly, tensor_types, tensors},
-    reduce,
     shape::slice,
+    sort::sort,
     tensor::{Tensor, Value, Wide, unexpected},
 };
 
@@ -27,6 +28,54 @@ const ANNOTATIONS: &[&str] = &[
     "xla.sdy.FuncResultSharding",
     "xla.sdy.ShardingGroup",
 ];
+
+/// Other targets.
+const FUNCTIONS: &[&str] = &[
+    "mhlo.erf",
+    "Qr",
+    "ProductOfElementaryHouseholderReflectors",
+    "ApproxTopK",
+    "PartialReduce",
+    "TopK",
+    "mhlo.topk",
+    "check.eq",
+    "check.expect_eq",
+    "check.expect_close",
+    "check.expect_almost_eq",
+];
+
+/// Checks that all custom calls of a program are known.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] with the target and the place of the first that is not.
+pub(crate) fn check_custom_calls(module: &Module) -> Result<()> {
+    module
+        .functions
+        .iter()
+        .try_for_each(|function| check_region(&function.body))
+}
+
+fn check_region(region: &Region) -> Result<()> {
+    for op in &region.operations {
+        if let OpKind::CustomCall(CustomCallAttributes { target, .. }) = &op.kind
+            && !ANNOTATIONS.contains(&&**target)
+            && !FUNCTIONS.contains(&&**target)
+        {
+            return Err(locate(unknown(target), op));
+        }
+        op.regions.iter().try_for_each(check_region)?;
+    }
+    Ok(())
+}
+
+fn unknown(target: &str) -> Error {
+    let message = format!(
+        "this backend has no custom call `{target}`; it has {}, and annotations: {}",
+        FUNCTIONS.join(", "),
+        ANNOTATIONS.join(", ")
+    );
+    Error::new(ErrorKind::Unsupported, "program", message)
+}
 
 /// Runs a custom call.
 pub(super) fn call<'r>(
@@ -69,14 +118,7 @@ pub(super) fn call<'r>(
             approximate_top_k(frame, op, attributes, &operands, types)?
         }
         "TopK" | "mhlo.topk" => top_k(&tensors(&operands)?, &tensor_types(types)?, op)?,
-        _ => {
-            let message = format!(
-                "this backend has no custom call `{target}`; it has mhlo.erf, Qr, \
-                 ProductOfElementaryHouseholderReflectors, ApproxTopK, TopK, annotations of \
-                 shardings, and `check.*`"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, "run", message));
-        }
+        _ => return Err(unknown(target)),
     };
     Ok(results.into_iter().map(Value::Tensor).collect())
 }
@@ -132,7 +174,7 @@ fn approximate_top_k<'r>(
         return Err(Error::invalid("run", message));
     }
     let mut evaluate = |arguments| frame.call(comparator, arguments);
-    let sorted = reduce::sort(&mut evaluate, &x, dim)?;
+    let sorted = sort(&mut evaluate, &x, dim)?;
     let first =
         |(x, ty): (&Tensor, &&RankedType)| slice(x, &vec![0; ty.rank()], &vec![1; ty.rank()], ty);
     sorted.iter().zip(&types).map(first).collect()
@@ -195,16 +237,4 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
         Tensor::new(values_type.clone(), bytes),
         Tensor::encode(indices_type, Wide::Int(indices))?,
     ])
-}
-
-/// Number of elements before an index, for messages.
-pub(super) fn index_of(position: usize, dims: &[usize]) -> Vec<usize> {
-    let strides = strides(dims);
-    let index: Vec<_> = strides
-        .iter()
-        .zip(dims)
-        .map(|(stride, dim)| position / stride % dim)
-        .collect();
-    debug_assert_eq!(offset(&index, &strides), position);
-    index
 }

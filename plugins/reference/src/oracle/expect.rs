@@ -5,7 +5,7 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{Attribute, Attributes};
 
 use super::{
-    custom::index_of,
+    index::strides,
     operation::exactly,
     tensor::{Tensor, Wide},
 };
@@ -78,6 +78,15 @@ fn shown(x: &Tensor, at: usize) -> Result<String> {
         Wide::Float(values) => format!("{:?}", values[0]),
         Wide::Complex(values) => format!("({:?}, {:?})", values[0].re, values[0].im),
     })
+}
+
+/// The index of an element among row-major ones.
+fn index_of(position: usize, dims: &[usize]) -> Vec<usize> {
+    strides(dims)
+        .iter()
+        .zip(dims)
+        .map(|(stride, dim)| position / stride % dim)
+        .collect()
 }
 
 /// Number of representable numbers from one float to another, of little-endian bytes.

@@ -93,53 +93,62 @@ pub(super) struct ScatterIndices<'a> {
     strides: Vec<usize>,
     vectors: IndexVectors,
     window_dims: Vec<usize>,
+    /// Size of the window that is updated, along each dimension of the operand.
+    window: Vec<usize>,
 }
 
 impl<'a> ScatterIndices<'a> {
-    /// The positions in an operand of `dims`.
+    /// The positions in an operand of `dims` of updates of `update_dims`.
     pub(super) fn new(
         attributes: &'a ScatterAttributes,
         dims: &'a [usize],
         indices: &Tensor,
+        update_dims: &[usize],
     ) -> Result<Self> {
         let absent = [
             &attributes.inserted_window_dims[..],
             &attributes.input_batching_dims,
         ]
         .concat();
+        let window_dims = others(dims.len(), &absent);
+        let mut window = vec![1; dims.len()];
+        for (&dim, &from) in window_dims.iter().zip(&attributes.update_window_dims) {
+            window[dim] = update_dims[from];
+        }
         Ok(ScatterIndices {
             attributes,
             dims,
             strides: strides(dims),
             vectors: IndexVectors::new(indices, attributes.index_vector_dim)?,
-            window_dims: others(dims.len(), &absent),
+            window_dims,
+            window,
         })
     }
 
-    /// The position for the update at `index`; `None` if it is outside.
+    /// The position for the update at `index`. `None` if its window is not inside: as XLA has it,
+    /// such a window is skipped as a whole.
     pub(super) fn position(&self, index: &[usize]) -> Option<usize> {
         let attributes = self.attributes;
         let batch: Vec<_> = others(index.len(), &attributes.update_window_dims)
             .into_iter()
             .map(|dim| index[dim])
             .collect();
-        let mut position = vec![0i128; self.dims.len()];
+        let mut start = vec![0i128; self.dims.len()];
         for (number, &dim) in attributes.scatter_dims_to_operand_dims.iter().enumerate() {
-            position[dim] = self.vectors.value(&batch, number);
+            start[dim] = self.vectors.value(&batch, number);
         }
         let batching = &attributes.scatter_indices_batching_dims;
         for (&dim, &from) in attributes.input_batching_dims.iter().zip(batching) {
-            position[dim] += self.vectors.coordinate(&batch, from) as i128;
-        }
-        for (&dim, &from) in self.window_dims.iter().zip(&attributes.update_window_dims) {
-            position[dim] += index[from] as i128;
+            start[dim] += self.vectors.coordinate(&batch, from) as i128;
         }
         let mut at = 0;
-        for (dim, &coordinate) in position.iter().enumerate() {
-            let inside = usize::try_from(coordinate)
-                .ok()
-                .filter(|&at| at < self.dims[dim])?;
+        for (dim, &start) in start.iter().enumerate() {
+            let last = self.dims[dim].checked_sub(self.window[dim])?;
+            let inside = usize::try_from(start).ok().filter(|&start| start <= last)?;
             at += inside * self.strides[dim];
+        }
+        for (&dim, &from) in self.window_dims.iter().zip(&attributes.update_window_dims) {
+            at += index[from] * self.strides[dim];
         }
         Some(at)
     }

@@ -12,6 +12,7 @@ use super::{
     operation::{compute, exactly, tensor_types, tensors},
     random,
     reduce::{self, Reducer, operator},
+    sort::sort,
     tensor::{Value, unexpected},
     world::{ProcessId, World},
 };
@@ -228,9 +229,9 @@ impl<'r> Frame<'r> {
             OpKind::Map { .. } => self.reducer(&op.regions[0], |reducer| {
                 reduce::map(reducer.evaluate, &x, &types)
             })?,
-            OpKind::Sort { dim, .. } => self.reducer(&op.regions[0], |reducer| {
-                reduce::sort(reducer.evaluate, &x, *dim)
-            })?,
+            OpKind::Sort { dim, .. } => {
+                self.reducer(&op.regions[0], |reducer| sort(reducer.evaluate, &x, *dim))?
+            }
             _ => {
                 return Err(unexpected(
                     "an operation with a region of scalars",
@@ -257,7 +258,7 @@ impl<'r> Frame<'r> {
 }
 
 /// Adds the place in the program to the error of an operation, unless an inner one has done so.
-fn locate(error: Error, op: &Operation) -> Error {
+pub(super) fn locate(error: Error, op: &Operation) -> Error {
     let calls = matches!(op.kind, OpKind::Call { .. } | OpKind::Composite { .. });
     if calls || !op.regions.is_empty() || error.kind() == ErrorKind::Cancelled {
         return error;

@@ -21,8 +21,9 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Stack of a thread that interprets: regions and calls nest.
-pub(crate) const STACK: usize = 256 << 20;
+/// Stack of a thread that interprets, in bytes: regions and calls nest up to
+/// [`Module::MAX_NESTING`] deep, which needs less than a tenth of it.
+pub(crate) const STACK: usize = 64 << 20;
 
 /// Shardings of the inputs and outputs of a program over its partitions.
 #[derive(Clone, Debug)]

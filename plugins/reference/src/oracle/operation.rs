@@ -13,12 +13,12 @@ use super::{
     unary,
 };
 
-/// The operands of an operation, or of an operation whose kind fixes their number.
+/// Operands that are tensors.
 pub(super) fn tensors(operands: &[Value]) -> Result<Vec<&Tensor>> {
     operands.iter().map(Value::tensor).collect()
 }
 
-/// As many operands as a pattern needs.
+/// Operands of an operation that has `N` of them.
 pub(super) fn exactly<'v, const N: usize>(tensors: &[&'v Tensor]) -> Result<[&'v Tensor; N]> {
     tensors.try_into().map_err(|_| {
         unexpected(

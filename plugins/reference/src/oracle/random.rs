@@ -114,7 +114,7 @@ fn threefry_bits(key: u64, counter: u64, ty: &RankedType) -> (Vec<u64>, u64) {
         );
         u64::from(block((outer * half + at / 2) * inner + rest)[at % 2])
     };
-    let used = if size == 0 { 0 } else { elements / size * half };
+    let used = elements.checked_div(size).unwrap_or(0) * half;
     ((0..elements).map(word).collect(), used as u64)
 }
 

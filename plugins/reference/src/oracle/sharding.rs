@@ -96,7 +96,7 @@ impl MeshAxis {
             .map(|(_, size)| size)
             .product();
         let (before, size) = axis.part.unwrap_or((1, whole));
-        if before * size == 0 || whole % (before * size) != 0 {
+        if before * size == 0 || !whole.is_multiple_of(before * size) {
             let name = &axis.name;
             let message = format!("axis `{name}` of size {whole} has no part ({before}){size}");
             return Err(invalid(message));
