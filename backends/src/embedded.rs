@@ -10,7 +10,10 @@ pub(crate) fn open(devices: u32) -> Result<Opened> {
     use halite_core::Client;
     use halite_reference::{Options, Reference};
 
-    let backend = Reference::new(&Options { devices })?;
+    let backend = Reference::new(&Options {
+        devices,
+        ..Options::default()
+    })?;
     Ok(Opened {
         client: Client::new(backend),
         driver: crate::Driver::Embedded,

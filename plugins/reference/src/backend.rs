@@ -2,17 +2,20 @@
 
 use std::{
     fmt,
+    num::NonZero,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::Sender,
     },
+    thread,
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, Placement, Platform, Program,
-    ProgramKey, Result, Signature, TensorType,
+    Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, Placement, Platform,
+    Program, ProgramKey, Result, Signature, TensorType,
 };
+use halite_kernels::Threads;
 use halite_stablehlo::RankedType;
 
 use crate::{
@@ -29,12 +32,31 @@ use crate::{
 pub struct Options {
     /// Number of virtual devices, at least 1.
     pub devices: u32,
+    /// How programs run.
+    pub mode: Mode,
+    /// Threads that run the kernels of [`Mode::Fast`], for all devices together; 0 for as many as
+    /// there are cores. Results do not depend on it.
+    pub threads: usize,
+}
+
+/// How programs run.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Mode {
+    /// By a plan of fused kernels, in `f32` where the program is.
+    #[default]
+    Fast,
+    /// By the interpreter, which rounds once and adds floats in `f64`.
+    Oracle,
 }
 
 impl Default for Options {
-    /// One device.
+    /// One device, fast, on all cores.
     fn default() -> Self {
-        Options { devices: 1 }
+        Options {
+            devices: 1,
+            mode: Mode::default(),
+            threads: 0,
+        }
     }
 }
 
@@ -65,8 +87,20 @@ impl Reference {
             callbacks: start_queue("halite-callback".to_owned())?,
             launching: Mutex::new(()),
             cancelled: Arc::default(),
+            threads: match options.mode {
+                Mode::Fast => Some(Arc::new(start_threads(options.threads)?)),
+                Mode::Oracle => None,
+            },
         })))
     }
+}
+
+fn start_threads(count: usize) -> Result<Threads> {
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    Threads::new(if count == 0 { cores() } else { count }).map_err(|error| {
+        let message = format!("the system cannot start {count} threads: {error}");
+        Error::new(ErrorKind::Unavailable, "open", message)
+    })
 }
 
 impl Backend for Reference {
@@ -146,6 +180,8 @@ pub(crate) struct Client {
     /// Held while a launch is queued on its devices, so that all of them have one order.
     launching: Mutex<()>,
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// The threads of [`Mode::Fast`].
+    pub(crate) threads: Option<Arc<Threads>>,
 }
 
 impl Client {

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     ReferenceExecutable,
     backend::Client,
+    fast::Plan,
     oracle::{Partitioning, check_custom_calls},
 };
 
@@ -57,8 +58,13 @@ impl Source {
             };
             tensors.into_iter().map(sharding).collect()
         };
+        let plan = match client.threads {
+            Some(_) if self.partitions == 1 => Plan::new(&module).map_err(refuse)?.map(Arc::new),
+            _ => None,
+        };
         Ok(ReferenceExecutable {
             client: client.clone(),
+            plan,
             module: Arc::new(module),
             partitioning: Arc::new(Partitioning {
                 inputs: shardings(interface.inputs),

@@ -6,6 +6,7 @@ use halite_core::{
     Arg, DeviceId, Error, Executable, HloSharding, Launch, Launched, ProgramMemory, Result,
     Signature,
 };
+use halite_kernels::Threads;
 use halite_stablehlo::{Attribute, Module, Type};
 
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     backend::Client,
     compile::Source,
     failure::Failure,
+    fast::{self, Plan},
     oracle::{
         Partitioning, ProcessId, Tensor, Value, World, cost, guarded, run_main, run_partition,
     },
@@ -24,6 +26,8 @@ use crate::{
 pub struct ReferenceExecutable {
     pub(crate) client: Arc<Client>,
     pub(crate) module: Arc<Module>,
+    /// The plan of the fast mode.
+    pub(crate) plan: Option<Arc<Plan>>,
     pub(crate) partitioning: Arc<Partitioning>,
     pub(crate) signature: Signature,
     pub(crate) devices: Vec<DeviceId>,
@@ -62,11 +66,12 @@ impl Executable<Reference> for ReferenceExecutable {
                 .unzip();
             let run = Run {
                 module: self.module.clone(),
+                fast: self.plan.clone().zip(self.client.threads.clone()),
                 partitioning: self.partitioning.clone(),
                 world: world.clone(),
                 process: number,
                 partitions,
-                inputs: args.iter().map(|arg| arg.buffer().slot.clone()).collect(),
+                inputs: args.into_iter().map(slot).collect(),
             };
             let device = self.client.device("launch", device.into())?;
             let memory = device.memory.clone();
@@ -190,9 +195,18 @@ impl fmt::Debug for ReferenceExecutable {
     }
 }
 
+/// The slot of an argument. That of a donated one has no other holder.
+fn slot(arg: Arg<'_, ReferenceBuffer>) -> Arc<Slot> {
+    match arg {
+        Arg::Borrow(buffer) => buffer.slot.clone(),
+        Arg::Donate(buffer) => buffer.slot,
+    }
+}
+
 /// The part of a launch that runs on one device.
 struct Run {
     module: Arc<Module>,
+    fast: Option<(Arc<Plan>, Arc<Threads>)>,
     partitioning: Arc<Partitioning>,
     world: Arc<World>,
     /// Number of the process, replicas outermost.
@@ -226,13 +240,23 @@ impl Run {
     }
 
     fn evaluate(self) -> Result<Vec<Tensor>> {
-        let inputs = self
-            .inputs
-            .iter()
-            .map(|slot| Ok(Value::Tensor(slot.wait()?)));
-        let inputs = inputs.collect::<Result<_>>()?;
+        let inputs = self.inputs.iter().map(|slot| slot.wait());
+        let inputs: Vec<_> = inputs.collect::<Result<_>>()?;
         // The program alone holds what was donated, or dropped since the launch.
         drop(self.inputs);
+        if let Some((plan, threads)) = &self.fast {
+            let (module, world, replica) = (&self.module, &self.world, self.process);
+            return plan.run(
+                &fast::Launch {
+                    module,
+                    world,
+                    replica,
+                    threads,
+                },
+                inputs,
+            );
+        }
+        let inputs = inputs.into_iter().map(Value::Tensor).collect();
         let process = [
             self.process / self.partitions,
             self.process % self.partitions,

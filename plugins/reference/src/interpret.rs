@@ -64,7 +64,7 @@ pub fn interpret(module: &Module, inputs: &[Dense]) -> Result<Vec<Dense>> {
         let Tensor { ty, bytes } = value.tensor()?;
         Ok(Dense {
             ty: ty.clone(),
-            bytes: bytes.as_slice().into(),
+            bytes: bytes[..].into(),
         })
     };
     results.iter().map(dense).collect()

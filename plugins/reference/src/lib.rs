@@ -8,7 +8,7 @@
 //! use halite_core::{Client, DType, HostBytes, TensorType};
 //! use halite_reference::{Options, Reference};
 //!
-//! let client = Client::new(Reference::new(&Options { devices: 2 })?);
+//! let client = Client::new(Reference::new(&Options { devices: 2, ..Options::default() })?);
 //! let device = client.local_devices()[1];
 //! let ty = TensorType::new(DType::U8, [3]);
 //! let buffer = client.upload(HostBytes::Borrowed(&[1, 2, 3]), &ty, device.into())?;
@@ -25,12 +25,14 @@ mod compile;
 mod device;
 mod executable;
 mod failure;
+mod fast;
 mod interpret;
 mod oracle;
 mod serialized;
 mod slot;
+mod storage;
 
-pub use backend::{Options, Reference};
+pub use backend::{Mode, Options, Reference};
 pub use buffer::{ReferenceBuffer, ReferenceEvent};
 pub use device::ReferenceDevice;
 pub use executable::ReferenceExecutable;

@@ -31,7 +31,7 @@ mod world;
 
 pub(crate) use cost::cost;
 pub(crate) use custom::check_custom_calls;
-pub(crate) use interpret::run_main;
+pub(crate) use interpret::{Single, run_main, run_operation};
 pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
 pub(crate) use tensor::{Tensor, Value, allocate};
 pub(crate) use world::{ProcessId, World};

@@ -2,10 +2,15 @@
 
 use halite_backends::conformance::{self, Outcome, Subject, cases};
 use halite_core::Client;
-use halite_reference::{Options, Reference};
+use halite_reference::{Mode, Options, Reference};
 
-fn check(group: &str, devices: u32) {
-    let open = move || Ok(Client::new(Reference::new(&Options { devices })?));
+fn check(group: &str, devices: u32, mode: Mode) {
+    let options = Options {
+        devices,
+        mode,
+        ..Options::default()
+    };
+    let open = move || Ok(Client::new(Reference::new(&options)?));
     let outcome: Outcome = conformance::run(&Subject::opened_by(open).unwrap(), group);
     println!("{outcome}");
     assert!(
@@ -18,12 +23,17 @@ macro_rules! groups {
     ($($group:ident)*) => {
         $(#[test]
         fn $group() {
-            check(concat!(stringify!($group), "::"), 8);
+            check(concat!(stringify!($group), "::"), 8, Mode::Fast);
         })*
 
         #[test]
         fn one_device_conforms() {
-            check("", 1);
+            check("", 1, Mode::Fast);
+        }
+
+        #[test]
+        fn oracle_conforms() {
+            check("", 8, Mode::Oracle);
         }
 
         #[test]

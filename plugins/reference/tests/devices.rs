@@ -12,7 +12,11 @@ use halite_core::{
 use halite_reference::{Options, Reference};
 
 fn client(devices: u32) -> Client {
-    Client::new(Reference::new(&Options { devices }).unwrap())
+    let options = Options {
+        devices,
+        ..Options::default()
+    };
+    Client::new(Reference::new(&options).unwrap())
 }
 
 /// A program of one input and one output of these dimensions of `f32`, on each device.

@@ -6,9 +6,16 @@ mod draw;
 mod training;
 
 use halite_core::Client;
-use halite_reference::{Options, Reference};
+use halite_reference::{Mode, Options, Reference};
 
 /// A client of the reference executor.
 fn reference(devices: u32) -> Client {
-    Client::new(Reference::new(&Options { devices }).unwrap())
+    Client::new(
+        Reference::new(&Options {
+            devices,
+            mode: Mode::Oracle,
+            ..Options::default()
+        })
+        .unwrap(),
+    )
 }

@@ -293,7 +293,7 @@ impl Parser<'_> {
         let types = self.types()?;
         if op.starts_with("chlo.") {
             self.expect_arrow()?;
-            self.check_operands(op, operands, &types)?;
+            self.check_operands(op, operands, &types, position)?;
             parts.results = vec![self.ty()?];
             return Ok(());
         }

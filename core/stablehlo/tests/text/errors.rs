@@ -15,21 +15,41 @@ fn check_body(body: &str, expected: Expect) {
 
 #[test]
 fn syntax_errors_have_an_expectation() {
-    check("func.func @main(", expect!["program: line 1, column 17: found the end of the program; expected an argument, `%x: tensor<f32>`"]);
-    check("module {", expect!["program: line 1, column 9: found the end of the program; expected `func.func` or `sdy.mesh`"]);
-    check_body("%0 = stablehlo.add %x %x : tensor<2x3xf32>", expect!["program: line 2, column 23: found `%x`; expected `:`"]);
+    check(
+        "func.func @main(",
+        expect![
+            "program: line 1, column 17: found the end of the program; expected an argument, `%x: tensor<f32>`"
+        ],
+    );
+    check(
+        "module {",
+        expect![
+            "program: line 1, column 9: found the end of the program; expected `func.func` or `sdy.mesh`"
+        ],
+    );
+    check_body(
+        "%0 = stablehlo.add %x %x : tensor<2x3xf32>",
+        expect!["program: line 2, column 23: found `%x`; expected `:`"],
+    );
     check_body(
         "%0 = stablehlo.transpose %x, perm = [1, 0] : tensor<f32>",
-        expect!["program: line 2, column 30: found `perm`; expected operands of `transpose` or `:`"],
+        expect![
+            "program: line 2, column 30: found `perm`; expected operands of `transpose` or `:`"
+        ],
     );
     check_body(
         "%0 = \"stablehlo.abs\"(%x : (tensor<2x3xf32>)",
         expect!["program: line 2, column 25: found `:`; expected `,` or `)`"],
     );
-    check_body("return loc(\"a", expect!["program: line 2, column 1: the operation `func.return` is not supported"]);
+    check_body(
+        "return loc(\"a",
+        expect!["program: line 2, column 1: the operation `func.return` is not supported"],
+    );
     check_body(
         "stablehlo.custom_call @f(%x) {backend_config = \"\\zz\"} : ()",
-        expect![[r#"program: line 2, column 48: the string has an unknown escape; expected \n, \t, \\, \" or two hexadecimal digits"#]],
+        expect![[
+            r#"program: line 2, column 48: the string has an unknown escape; expected \n, \t, \\, \" or two hexadecimal digits"#
+        ]],
     );
 }
 
@@ -62,11 +82,15 @@ fn values_are_defined_once() {
 fn types_agree_with_definitions() {
     check_body(
         "%0 = stablehlo.abs %x : tensor<2x3xi32>",
-        expect!["program: line 2, column 25: `abs`: operand 0 has the type tensor<2x3xi32> here; it is defined with the type tensor<2x3xf32>"],
+        expect![
+            "program: line 2, column 25: `abs`: operand 0 has the type tensor<2x3xi32> here; it is defined with the type tensor<2x3xf32>"
+        ],
     );
     check_body(
         "%0 = stablehlo.add %x, %i : tensor<2x3xf32>",
-        expect!["program: line 2, column 29: `add`: operand 1 has the type tensor<2x3xf32> here; it is defined with the type tensor<i32>"],
+        expect![
+            "program: line 2, column 29: `add`: operand 1 has the type tensor<2x3xf32> here; it is defined with the type tensor<i32>"
+        ],
     );
     check(
         "func.func @main(%x: tensor<f32>) -> tensor<i32> { return %x : tensor<f32> }",

@@ -13,7 +13,7 @@ use super::{
     random,
     reduce::{self, Reducer, operator},
     sort::sort,
-    tensor::{Value, unexpected},
+    tensor::{Tensor, Value, unexpected},
     world::{ProcessId, World},
 };
 
@@ -60,6 +60,51 @@ pub(crate) fn run_main(
     };
     let main = module.main()?;
     Frame::new(process, main).region(&main.body, inputs)
+}
+
+/// An operation that another executor leaves to the interpreter.
+pub(crate) struct Single<'r> {
+    pub(crate) module: &'r Module,
+    pub(crate) world: &'r World,
+    pub(crate) replica: usize,
+    /// The function that has the operation.
+    pub(crate) function: &'r Function,
+    pub(crate) operation: &'r Operation,
+    /// Values of enclosing regions that its regions use.
+    pub(crate) captures: &'r [ValueId],
+}
+
+/// Runs one operation. `operands` are its own, and then the values of the captures.
+pub(crate) fn run_operation(single: &Single<'_>, mut operands: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    let &Single {
+        module,
+        world,
+        replica,
+        function,
+        operation,
+        captures,
+    } = single;
+    let process = Process {
+        module,
+        world,
+        replica,
+        partition: 0,
+        scope: 0,
+    };
+    let mut frame = Frame::new(process, function);
+    let captured = operands
+        .split_off(operation.operands.len())
+        .into_iter()
+        .map(Value::Tensor);
+    frame.values.extend(captures.iter().copied().zip(captured));
+    let operands = operands.into_iter().map(Value::Tensor).collect();
+    let results = frame
+        .operation(operation, operands)
+        .map_err(|e| locate(e, operation))?;
+    results
+        .into_iter()
+        .map(|value| value.tensor().cloned())
+        .collect()
 }
 
 /// An activation of a function.

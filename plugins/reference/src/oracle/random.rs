@@ -189,10 +189,7 @@ mod tests {
     ) {
         let state_type = RankedType::new(ElementType::U64, [2]);
         let bytes = state.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let before = Tensor {
-            ty: state_type.clone(),
-            bytes: Arc::new(bytes),
-        };
+        let before = Tensor::new(state_type.clone(), bytes);
         let ty = RankedType::new(element, dims);
         let [after, random] = bit_generator(&before, algorithm, [&state_type, &ty]).unwrap();
         assert_eq!(after.ints().unwrap(), [state[0].into(), i128::from(next)]);

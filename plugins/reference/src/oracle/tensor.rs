@@ -14,6 +14,7 @@ use super::{
     complex::Complex,
     float::{Format, decode_e8m0, encode_e8m0},
 };
+use crate::storage::Storage;
 
 /// A value of a program.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     pub(crate) ty: RankedType,
-    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) bytes: Arc<Storage>,
 }
 
 /// Elements in the widest type of their class.
@@ -62,7 +63,7 @@ impl Tensor {
 
     pub(crate) fn new(ty: RankedType, bytes: Vec<u8>) -> Self {
         debug_assert_eq!(ty.bytes(), bytes.len());
-        let bytes = Arc::new(bytes);
+        let bytes = Arc::new(Storage::Bytes(bytes));
         Tensor { ty, bytes }
     }
 

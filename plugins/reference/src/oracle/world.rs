@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Returns an error if the launch was cancelled.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.cancelled.load(Relaxed) {
             Err(cancelled())
         } else {

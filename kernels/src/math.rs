@@ -1,0 +1,219 @@
+//! Transcendental functions of `f32` that compilers vectorize.
+//!
+//! All compute in `f64` by polynomials whose error is far below the rounding of the result, which is
+//! therefore within 0.51 units in the last place.
+
+/// Taylor coefficients of `(exp(r) - 1) / r`, highest power first. For `|r| <= ln(2) / 2` the
+/// relative error is below 1e-11.
+const EXP: [f64; 9] = [
+    1.0 / 362_880.0,
+    1.0 / 40_320.0,
+    1.0 / 5_040.0,
+    1.0 / 720.0,
+    1.0 / 120.0,
+    1.0 / 24.0,
+    1.0 / 6.0,
+    1.0 / 2.0,
+    1.0,
+];
+
+/// Adding it to an `f64` of at most 2^51 leaves the nearest integer in the low bits.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// `exp(x) = scale * (1 + rest)`, for `x` between the limits beyond which `f32` over- and underflows.
+#[inline(always)]
+fn exp_parts(x: f64) -> (f64, f64) {
+    let x = if x < -120.0 { -120.0 } else { x };
+    let x = if x > 120.0 { 120.0 } else { x };
+    let shifted = x * std::f64::consts::LOG2_E + ROUND;
+    let power = shifted - ROUND;
+    let r = (x - power * 0.693_147_180_369_123_8) - power * 1.908_214_929_270_587_7e-10;
+    let mut sum = EXP[0];
+    for coefficient in &EXP[1..] {
+        sum = sum * r + coefficient;
+    }
+    let scale = f64::from_bits(shifted.to_bits().wrapping_add(1023) << 52);
+    (scale, sum * r)
+}
+
+#[inline(always)]
+fn exp_m1_wide(x: f64) -> f64 {
+    let (scale, rest) = exp_parts(x);
+    (scale - 1.0) + scale * rest
+}
+
+#[inline(always)]
+fn exp_wide(x: f64) -> f64 {
+    let (scale, rest) = exp_parts(x);
+    scale + scale * rest
+}
+
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    exp_wide(x.into()) as f32
+}
+
+#[inline(always)]
+pub(crate) fn exp_m1(x: f32) -> f32 {
+    // Zeros keep their sign.
+    if x == 0.0 {
+        x
+    } else {
+        exp_m1_wide(x.into()) as f32
+    }
+}
+
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    // Beyond 20 the result is 1.
+    let twice = 2.0 * f64::from(x);
+    let twice = if twice > 40.0 { 40.0 } else { twice };
+    let twice = if twice < -40.0 { -40.0 } else { twice };
+    let grown = exp_m1_wide(twice);
+    if x == 0.0 {
+        x
+    } else {
+        (grown / (grown + 2.0)) as f32
+    }
+}
+
+#[inline(always)]
+pub(crate) fn logistic(x: f32) -> f32 {
+    (1.0 / (1.0 + exp_wide(-f64::from(x)))) as f32
+}
+
+/// Logarithm of a normal `f64`, of zero, infinity and NaN.
+#[inline(always)]
+fn log_wide(x: f64) -> f64 {
+    // x = mantissa * 2^power, with the mantissa between sqrt(1/2) and sqrt(2).
+    const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
+    let bits = x.to_bits().wrapping_sub(SQRT_HALF);
+    // A signed shift by 52, by instructions that AVX2 has: the power is added to 2^52 + 2^51.
+    let biased = (bits >> 52) ^ 0x800;
+    let power = f64::from_bits(0x4330_0000_0000_0000 | biased) - (4_503_599_627_370_496.0 + 2048.0);
+    let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF));
+    let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = s * s;
+    let mut sum = 1.0 / 15.0;
+    for divisor in [13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+        sum = sum * square + 1.0 / divisor;
+    }
+    let log = power * std::f64::consts::LN_2 + 2.0 * s * sum;
+    let log = if x == 0.0 { f64::NEG_INFINITY } else { log };
+    let log = if x < 0.0 { f64::NAN } else { log };
+    // Infinity, and NaN, which is unequal to itself.
+    if x == f64::INFINITY || x != x { x } else { log }
+}
+
+#[inline(always)]
+pub(crate) fn log(x: f32) -> f32 {
+    log_wide(x.into()) as f32
+}
+
+#[inline(always)]
+pub(crate) fn log_1p(x: f32) -> f32 {
+    let wide = f64::from(x);
+    let series = wide - wide * wide * (0.5 - wide * (1.0 / 3.0));
+    let log = log_wide(1.0 + wide);
+    let near = if x == 0.0 { x } else { series as f32 };
+    if wide.abs() < 1e-4 { near } else { log as f32 }
+}
+
+/// The larger of both; NaN if one is. Zero is larger than negative zero.
+#[inline(always)]
+pub(crate) fn maximum(a: f32, b: f32) -> f32 {
+    let larger = if a > b || a != a { a } else { b };
+    if a == b {
+        f32::from_bits(a.to_bits() & b.to_bits())
+    } else {
+        larger
+    }
+}
+
+/// The smaller of both; NaN if one is. Negative zero is smaller than zero.
+#[inline(always)]
+pub(crate) fn minimum(a: f32, b: f32) -> f32 {
+    let smaller = if a < b || a != a { a } else { b };
+    if a == b {
+        f32::from_bits(a.to_bits() | b.to_bits())
+    } else {
+        smaller
+    }
+}
+
+/// -1, 0 or 1; zeros keep their sign, NaN is NaN.
+#[inline(always)]
+pub(crate) fn sign(x: f32) -> f32 {
+    let sign = if x > 0.0 { 1.0 } else { -1.0 };
+    if x == 0.0 || x != x { x } else { sign }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Distance in units in the last place of `exact`, rounded to `f32`.
+    fn ulps(value: f32, exact: f64) -> f64 {
+        if exact.is_nan() {
+            return if value.is_nan() { 0.0 } else { f64::INFINITY };
+        }
+        let rounded = exact as f32;
+        if value == rounded {
+            return 0.0;
+        }
+        let unit = f64::from(f32::from_bits(rounded.abs().to_bits() + 1) - rounded.abs());
+        (f64::from(value) - exact).abs() / unit
+    }
+
+    fn check(name: &str, fast: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64) {
+        // Every 9973rd bit pattern: all exponents, both signs, subnormals, infinities and NaN.
+        for bits in (0..=u32::MAX).step_by(9_973) {
+            let x = f32::from_bits(bits);
+            let error = ulps(fast(x), exact(x.into()));
+            assert!(error <= 0.51, "{name}({x:e}) = {:e}: {error} ulp", fast(x));
+        }
+        for x in [
+            0.0,
+            -0.0,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::NAN,
+            1.0,
+            -1.0,
+        ] {
+            let (value, rounded) = (fast(x), exact(x.into()) as f32);
+            let same = value.to_bits() == rounded.to_bits() || value.is_nan() && rounded.is_nan();
+            assert!(same, "{name}({x}) = {value}, not {rounded}");
+        }
+    }
+
+    #[test]
+    fn exp_is_rounded_correctly_to_half_an_ulp() {
+        check("exp", exp, f64::exp);
+    }
+
+    #[test]
+    fn exp_m1_is_rounded_to_half_an_ulp() {
+        check("exp_m1", exp_m1, f64::exp_m1);
+    }
+
+    #[test]
+    fn tanh_is_rounded_to_half_an_ulp() {
+        check("tanh", tanh, f64::tanh);
+    }
+
+    #[test]
+    fn logistic_is_rounded_to_half_an_ulp() {
+        check("logistic", logistic, |x| 1.0 / (1.0 + (-x).exp()));
+    }
+
+    #[test]
+    fn log_is_rounded_to_half_an_ulp() {
+        check("log", log, f64::ln);
+    }
+
+    #[test]
+    fn log_1p_is_rounded_to_half_an_ulp() {
+        check("log_1p", log_1p, f64::ln_1p);
+    }
+}

@@ -1,0 +1,91 @@
+//! Threads that share the work of one kernel.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use rayon::{
+    ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder,
+    iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator},
+};
+
+/// Work in nanoseconds below which handing parts of it to other threads costs more than it saves.
+const WORTHWHILE: usize = 40_000;
+
+/// A pool of threads, and scratch memory that kernels keep between calls.
+pub struct Threads {
+    /// `None` for one thread: the caller's.
+    pool: Option<ThreadPool>,
+    scratch: Mutex<Vec<Vec<f32>>>,
+}
+
+impl Threads {
+    /// Starts `count` threads; for 1 or fewer, work stays on the calling thread.
+    ///
+    /// # Errors
+    /// If the system cannot create a thread.
+    pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
+        let name = |index| format!("halite-kernel-{index}");
+        let start = || {
+            ThreadPoolBuilder::new()
+                .num_threads(count)
+                .thread_name(name)
+                .build()
+        };
+        let pool = if count > 1 { Some(start()?) } else { None };
+        Ok(Threads {
+            pool,
+            scratch: Mutex::default(),
+        })
+    }
+
+    /// The calling thread alone.
+    pub(crate) fn serial() -> Self {
+        Threads {
+            pool: None,
+            scratch: Mutex::default(),
+        }
+    }
+
+    /// The number of threads.
+    pub fn count(&self) -> usize {
+        self.pool
+            .as_ref()
+            .map_or(1, ThreadPool::current_num_threads)
+    }
+
+    /// Calls `work` with every item. `cost` is an estimate of the whole work in nanoseconds.
+    pub(crate) fn for_each<T: Send>(
+        &self,
+        cost: usize,
+        items: impl Iterator<Item = T>,
+        work: impl Fn(T) + Send + Sync,
+    ) {
+        match &self.pool {
+            Some(pool) if cost >= WORTHWHILE => {
+                let items: Vec<T> = items.collect();
+                pool.install(|| items.into_par_iter().with_max_len(1).for_each(work));
+            }
+            _ => items.for_each(work),
+        }
+    }
+
+    /// Calls `work` with `length` floats of unspecified values.
+    pub(crate) fn with_scratch<T>(&self, length: usize, work: impl FnOnce(&mut [f32]) -> T) -> T {
+        let lock = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = lock().pop().unwrap_or_default();
+        if scratch.len() < length {
+            scratch.resize(length, 0.0);
+        }
+        let result = work(&mut scratch[..length]);
+        lock().push(scratch);
+        result
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Threads({})", self.count())
+    }
+}

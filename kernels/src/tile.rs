@@ -1,0 +1,470 @@
+//! Fused elementwise computations.
+//!
+//! A [`Program`] computes any number of results of one size in a single pass over its operands. It
+//! runs on tiles of [`TILE`] elements, so that intermediate values stay in the first-level cache;
+//! each instruction is a loop over one tile, which the compiler vectorizes.
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::{Threads, View, math};
+
+/// Elements of a tile.
+const TILE: usize = 1024;
+
+/// Tiles of one item of work for a thread.
+const TILES_PER_ITEM: usize = 16;
+
+/// Number of a register, which holds a tile of 32-bit words: floats, integers, booleans as 0 and 1,
+/// and narrow integers extended to 32 bits.
+pub type Register = u16;
+
+/// A fused elementwise computation.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Number of elements of all results.
+    pub elements: usize,
+    /// Number of registers.
+    pub registers: usize,
+    /// Registers that have the same value, given as bits, in all elements.
+    pub constants: Vec<(Register, u32)>,
+    /// Registers that have one element of an operand in all elements: the number of the operand,
+    /// and the position in it.
+    pub uniform: Vec<(Register, usize, usize)>,
+    /// Views of operands, which [`Instruction::Load`] names.
+    pub views: Vec<(usize, View)>,
+    /// The instructions, in order.
+    pub code: Vec<Instruction>,
+}
+
+/// One step of a [`Program`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(
+    missing_docs,
+    reason = "the fields are registers, in the order of the operation"
+)]
+pub enum Instruction {
+    /// Reads a view, by its number.
+    Load { into: Register, view: usize },
+    /// `into = op(x)`.
+    Unary {
+        op: Unary,
+        into: Register,
+        x: Register,
+    },
+    /// `into = op(x, y)`.
+    Binary {
+        op: Binary,
+        into: Register,
+        x: Register,
+        y: Register,
+    },
+    /// `into = if condition { x } else { y }`.
+    Select {
+        into: Register,
+        condition: Register,
+        x: Register,
+        y: Register,
+    },
+    /// Writes a result, by its number.
+    Store { x: Register, target: usize },
+}
+
+macro_rules! operations {
+    ($(#[$doc:meta])* $name:ident, $apply:ident($x:ident $(, $y:ident)?) {
+        $($variant:ident: $f:expr,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[allow(missing_docs, reason = "the names are operation and type")]
+        pub enum $name { $($variant),* }
+
+        operations!(@function $name $apply $x $($y)? [$($variant: $f,)*]);
+    };
+    // One loop for each operation.
+    (@function $name:ident $apply:ident $x:ident [$($variant:ident: $f:expr,)*]) => {
+        #[inline(always)]
+        fn $apply(op: $name, out: &mut [u32], $x: &[u32]) {
+            match op {
+                $($name::$variant => {
+                    let f = $f;
+                    out.iter_mut().zip($x).for_each(|(out, x)| *out = f(*x));
+                })*
+            }
+        }
+    };
+    (@function $name:ident $apply:ident $x:ident $y:ident [$($variant:ident: $f:expr,)*]) => {
+        #[inline(always)]
+        fn $apply(op: $name, out: &mut [u32], $x: &[u32], $y: &[u32]) {
+            match op {
+                $($name::$variant => {
+                    let f = $f;
+                    let operands = $x.iter().zip($y);
+                    out.iter_mut().zip(operands).for_each(|(out, (x, y))| *out = f(*x, *y));
+                })*
+            }
+        }
+    };
+}
+
+#[inline(always)]
+fn float(word: u32) -> f32 {
+    f32::from_bits(word)
+}
+
+#[inline(always)]
+fn float1(f: impl Fn(f32) -> f32) -> impl Fn(u32) -> u32 {
+    move |x| f(float(x)).to_bits()
+}
+
+#[inline(always)]
+fn float2(f: impl Fn(f32, f32) -> f32) -> impl Fn(u32, u32) -> u32 {
+    move |x, y| f(float(x), float(y)).to_bits()
+}
+
+#[inline(always)]
+fn through_f64(f: impl Fn(f64) -> f64) -> impl Fn(u32) -> u32 {
+    move |x| (f(float(x).into()) as f32).to_bits()
+}
+
+operations! {
+    /// Operations on one register. `F`: on floats, `S` and `U`: on signed and unsigned integers.
+    Unary, unary(x) {
+        AbsF: float1(f32::abs),
+        NegateF: float1(|x| -x),
+        SignF: float1(math::sign),
+        Exp: float1(math::exp),
+        ExpM1: float1(math::exp_m1),
+        Log: float1(math::log),
+        Log1P: float1(math::log_1p),
+        Tanh: float1(math::tanh),
+        Logistic: float1(math::logistic),
+        Sqrt: float1(f32::sqrt),
+        Rsqrt: through_f64(|x| 1.0 / x.sqrt()),
+        Floor: float1(f32::floor),
+        Ceil: float1(f32::ceil),
+        RoundEven: float1(f32::round_ties_even),
+        RoundAway: float1(f32::round),
+        Cos: through_f64(f64::cos),
+        Sin: through_f64(f64::sin),
+        Tan: through_f64(f64::tan),
+        Cbrt: through_f64(f64::cbrt),
+        IsFinite: |x: u32| u32::from(float(x).is_finite()),
+        AbsS: |x: u32| (x as i32).wrapping_abs() as u32,
+        NegateS: |x: u32| x.wrapping_neg(),
+        SignS: |x: u32| (x as i32).signum() as u32,
+        SignU: |x: u32| u32::from(x != 0),
+        Not: |x: u32| !x,
+        NotBool: |x: u32| x ^ 1,
+        Popcnt: |x: u32| x.count_ones(),
+        LeadingZeros: |x: u32| x.leading_zeros(),
+        FloatFromS: |x: u32| (x as i32 as f32).to_bits(),
+        FloatFromU: |x: u32| (x as f32).to_bits(),
+        SFromFloat: |x: u32| float(x) as i32 as u32,
+        UFromFloat: |x: u32| float(x) as u32,
+        S8FromFloat: |x: u32| float(x) as i8 as u32,
+        U8FromFloat: |x: u32| float(x) as u8 as u32,
+        BoolFromFloat: |x: u32| u32::from(float(x) != 0.0),
+        BoolFromInt: |x: u32| u32::from(x != 0),
+        S8FromInt: |x: u32| x as i8 as u32,
+        U8FromInt: |x: u32| x & 0xff,
+    }
+}
+
+operations! {
+    /// Operations on two registers. `F`: on floats, `S` and `U`: on signed and unsigned integers.
+    /// Comparisons are 0 or 1.
+    Binary, binary(x, y) {
+        AddF: float2(|x, y| x + y),
+        SubtractF: float2(|x, y| x - y),
+        MultiplyF: float2(|x, y| x * y),
+        DivideF: float2(|x, y| x / y),
+        RemainderF: float2(|x, y| x % y),
+        MaximumF: float2(math::maximum),
+        MinimumF: float2(math::minimum),
+        PowerF: float2(|x, y| f64::from(x).powf(y.into()) as f32),
+        Atan2F: float2(|x, y| f64::from(x).atan2(y.into()) as f32),
+        Add: u32::wrapping_add,
+        Subtract: u32::wrapping_sub,
+        Multiply: u32::wrapping_mul,
+        MaximumS: |x: u32, y: u32| (x as i32).max(y as i32) as u32,
+        MinimumS: |x: u32, y: u32| (x as i32).min(y as i32) as u32,
+        MaximumU: |x: u32, y: u32| x.max(y),
+        MinimumU: |x: u32, y: u32| x.min(y),
+        And: |x: u32, y: u32| x & y,
+        Or: |x: u32, y: u32| x | y,
+        Xor: |x: u32, y: u32| x ^ y,
+        ShiftLeft: |x: u32, y: u32| if y < 32 { x << (y & 31) } else { 0 },
+        ShiftRightLogical: |x: u32, y: u32| if y < 32 { x >> (y & 31) } else { 0 },
+        ShiftRightArithmetic: |x: u32, y: u32| (x as i32 >> y.min(31)) as u32,
+        EqualF: |x: u32, y: u32| u32::from(float(x) == float(y)),
+        NotEqualF: |x: u32, y: u32| u32::from(float(x) != float(y)),
+        LessF: |x: u32, y: u32| u32::from(float(x) < float(y)),
+        LessEqualF: |x: u32, y: u32| u32::from(float(x) <= float(y)),
+        Equal: |x: u32, y: u32| u32::from(x == y),
+        NotEqual: |x: u32, y: u32| u32::from(x != y),
+        LessS: |x: u32, y: u32| u32::from((x as i32) < y as i32),
+        LessEqualS: |x: u32, y: u32| u32::from(x as i32 <= y as i32),
+        LessU: |x: u32, y: u32| u32::from(x < y),
+        LessEqualU: |x: u32, y: u32| u32::from(x <= y),
+    }
+}
+
+/// Elements of an operand.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Words.
+    Words(&'a [u32]),
+    /// Bytes, as unsigned integers or booleans.
+    Bytes(&'a [u8]),
+    /// Bytes, as signed integers.
+    SignedBytes(&'a [u8]),
+}
+
+impl Source<'_> {
+    fn word(&self, at: usize) -> u32 {
+        match self {
+            Source::Words(words) => words[at],
+            Source::Bytes(bytes) => bytes[at].into(),
+            Source::SignedBytes(bytes) => bytes[at] as i8 as u32,
+        }
+    }
+}
+
+/// Elements of a result.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// Words.
+    Words(&'a mut [u32]),
+    /// The low byte of each word.
+    Bytes(&'a mut [u8]),
+}
+
+impl<'a> Target<'a> {
+    /// Cuts off the first `count` elements.
+    fn take(&mut self, count: usize) -> Target<'a> {
+        match self {
+            Target::Words(words) => {
+                let (first, rest) = std::mem::take(words).split_at_mut(count);
+                *words = rest;
+                Target::Words(first)
+            }
+            Target::Bytes(bytes) => {
+                let (first, rest) = std::mem::take(bytes).split_at_mut(count);
+                *bytes = rest;
+                Target::Bytes(first)
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Computes all results.
+    ///
+    /// # Panics
+    /// If a view or uniform register reads beyond its operand, a register, view, operand or result
+    /// does not exist, or a result has not [`elements`](Self::elements) elements.
+    pub fn run(&self, threads: &Threads, sources: &[Source<'_>], targets: Vec<Target<'_>>) {
+        let arch = Arch::new();
+        // About a nanosecond for four words.
+        let cost = (self.elements / 4).saturating_mul(self.code.len());
+        let item = TILE * TILES_PER_ITEM;
+        let mut rest = targets;
+        let starts = (0..self.elements).step_by(item);
+        let items = starts.map(|start| {
+            let range = start..(start + item).min(self.elements);
+            let parts = rest
+                .iter_mut()
+                .map(|target| target.take(range.len()))
+                .collect();
+            Item {
+                program: self,
+                sources,
+                range,
+                targets: parts,
+            }
+        });
+        threads.for_each(cost, items, |item: Item<'_, '_>| arch.dispatch(item));
+    }
+}
+
+/// A range of the elements.
+struct Item<'p, 't> {
+    program: &'p Program,
+    sources: &'p [Source<'p>],
+    range: Range<usize>,
+    targets: Vec<Target<'t>>,
+}
+
+impl WithSimd for Item<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, _: S) {
+        let Program {
+            registers,
+            constants,
+            uniform,
+            ..
+        } = self.program;
+        let size = TILE.min(self.range.len());
+        let mut tiles: Vec<Vec<u32>> = (0..*registers).map(|_| vec![0; size]).collect();
+        for &(register, bits) in constants {
+            tiles[usize::from(register)].fill(bits);
+        }
+        for &(register, source, at) in uniform {
+            tiles[usize::from(register)].fill(self.sources[source].word(at));
+        }
+        for start in self.range.clone().step_by(TILE) {
+            let tile = start..(start + TILE).min(self.range.end);
+            for instruction in &self.program.code {
+                self.step(*instruction, &tile, &mut tiles);
+            }
+        }
+    }
+}
+
+impl Item<'_, '_> {
+    #[inline(always)]
+    fn step(&mut self, instruction: Instruction, tile: &Range<usize>, tiles: &mut [Vec<u32>]) {
+        let count = tile.len();
+        // The register that is written is taken out, so that the others can be read meanwhile.
+        match instruction {
+            Instruction::Load { into, view } => {
+                let (source, view) = &self.program.views[view];
+                let out = &mut tiles[usize::from(into)][..count];
+                match self.sources[*source] {
+                    Source::Words(words) => view.load(words, tile.clone(), out, |word| word),
+                    Source::Bytes(bytes) => view.load(bytes, tile.clone(), out, u32::from),
+                    Source::SignedBytes(bytes) => {
+                        view.load(bytes, tile.clone(), out, |byte| byte as i8 as u32);
+                    }
+                }
+            }
+            Instruction::Unary { op, into, x } => {
+                let mut out = std::mem::take(&mut tiles[usize::from(into)]);
+                unary(op, &mut out[..count], &tiles[usize::from(x)][..count]);
+                tiles[usize::from(into)] = out;
+            }
+            Instruction::Binary { op, into, x, y } => {
+                let mut out = std::mem::take(&mut tiles[usize::from(into)]);
+                let (x, y) = (
+                    &tiles[usize::from(x)][..count],
+                    &tiles[usize::from(y)][..count],
+                );
+                binary(op, &mut out[..count], x, y);
+                tiles[usize::from(into)] = out;
+            }
+            Instruction::Select {
+                into,
+                condition,
+                x,
+                y,
+            } => {
+                let mut out = std::mem::take(&mut tiles[usize::from(into)]);
+                let [condition, x, y] =
+                    [condition, x, y].map(|register| &tiles[usize::from(register)][..count]);
+                for (((out, condition), x), y) in
+                    out[..count].iter_mut().zip(condition).zip(x).zip(y)
+                {
+                    *out = if *condition != 0 { *x } else { *y };
+                }
+                tiles[usize::from(into)] = out;
+            }
+            Instruction::Store { x, target } => {
+                let start = tile.start - self.range.start;
+                let x = &tiles[usize::from(x)][..count];
+                match &mut self.targets[target] {
+                    Target::Words(out) => out[start..start + count].copy_from_slice(x),
+                    Target::Bytes(out) => {
+                        let out = &mut out[start..start + count];
+                        out.iter_mut()
+                            .zip(x)
+                            .for_each(|(out, &word)| *out = word as u8);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `relu(x + y[row]) * 2`, and whether `x` is positive.
+    fn program(rows: usize, columns: usize) -> Program {
+        let mut row = View::contiguous(&[rows, columns]);
+        row.dims[0].stride = 1;
+        row.dims[1].stride = 0;
+        Program {
+            elements: rows * columns,
+            registers: 5,
+            constants: vec![(3, 0), (4, 2f32.to_bits())],
+            uniform: Vec::new(),
+            views: vec![(0, View::contiguous(&[rows * columns])), (1, row)],
+            code: vec![
+                Instruction::Load { into: 0, view: 0 },
+                Instruction::Load { into: 1, view: 1 },
+                Instruction::Binary {
+                    op: Binary::AddF,
+                    into: 2,
+                    x: 0,
+                    y: 1,
+                },
+                Instruction::Binary {
+                    op: Binary::MaximumF,
+                    into: 1,
+                    x: 2,
+                    y: 3,
+                },
+                Instruction::Binary {
+                    op: Binary::MultiplyF,
+                    into: 2,
+                    x: 1,
+                    y: 4,
+                },
+                Instruction::Store { x: 2, target: 0 },
+                Instruction::Binary {
+                    op: Binary::LessF,
+                    into: 2,
+                    x: 3,
+                    y: 0,
+                },
+                Instruction::Store { x: 2, target: 1 },
+            ],
+        }
+    }
+
+    fn run(threads: usize, rows: usize, columns: usize) -> (Vec<u32>, Vec<u8>) {
+        let x: Vec<u32> = (0..rows * columns)
+            .map(|at| (at as f32 * 0.37).sin().to_bits())
+            .collect();
+        let y: Vec<u32> = (0..rows).map(|at| (at as f32).cos().to_bits()).collect();
+        let (mut out, mut positive) = (vec![0; x.len()], vec![0; x.len()]);
+        program(rows, columns).run(
+            &Threads::new(threads).expect("threads start"),
+            &[Source::Words(&x), Source::Words(&y)],
+            vec![Target::Words(&mut out), Target::Bytes(&mut positive)],
+        );
+        for (at, &value) in out.iter().enumerate() {
+            let (x, y) = (f32::from_bits(x[at]), f32::from_bits(y[at / columns]));
+            assert_eq!(f32::from_bits(value), (x + y).max(0.0) * 2.0);
+            assert_eq!(positive[at], u8::from(x > 0.0));
+        }
+        (out, positive)
+    }
+
+    #[test]
+    fn tiles_compute_each_element() {
+        for (rows, columns) in [(1, 1), (3, 7), (0, 5), (5, 0), (2, 1024), (67, 1023)] {
+            run(1, rows, columns);
+        }
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        assert_eq!(run(1, 300, 1001), run(3, 300, 1001));
+    }
+}

@@ -1,0 +1,23 @@
+//! The fast executor: a program becomes a [`Plan`] once, which then runs any number of times.
+//!
+//! - `graph` inlines calls and sorts operations into a few kinds of nodes. Operations that only
+//!   move elements (broadcasts, slices, transpositions, padding) become views of buffers. What has
+//!   no kernel is a node that the oracle computes.
+//! - `group` merges elementwise nodes of one size into programs of one pass.
+//! - `plan` orders these units, and says when each value is last used.
+//! - `run` executes a plan on buffers that it keeps from launch to launch.
+//!
+//! Kernels are those of `halite-kernels`. Except for nodes that have no kernel, nothing is shared
+//! with the oracle.
+
+mod contract;
+mod elementwise;
+mod graph;
+mod group;
+mod place;
+mod plan;
+mod run;
+mod slice;
+
+pub(crate) use plan::Plan;
+pub(crate) use run::Launch;

@@ -1,0 +1,218 @@
+//! Contractions as products of matrices over strides.
+
+use halite_kernels::{Axis, View, ViewDim};
+use halite_stablehlo::{ConvolutionAttributes, DotAttributes, RankedType};
+
+use super::place::Place;
+
+/// Products of matrices of one shape, whose results are neighbors.
+#[derive(Debug)]
+pub(super) struct Product {
+    /// Positions of the matrices of both operands, one pair for each product.
+    pub(super) batches: Vec<[usize; 2]>,
+    pub(super) rows: Axis,
+    /// Positions of the terms in the left operand.
+    pub(super) left_terms: Axis,
+    /// Positions of the terms in the right operand.
+    pub(super) right_terms: Axis,
+    pub(super) columns: Axis,
+}
+
+/// Positions of all indices of some dimensions, row-major.
+fn positions(dims: &[(usize, isize)]) -> Vec<isize> {
+    let mut positions = vec![0];
+    for &(size, stride) in dims {
+        let next = |&at: &isize| (0..size as isize).map(move |index| at + index * stride);
+        positions = positions.iter().flat_map(next).collect();
+    }
+    positions
+}
+
+/// An axis, and the position that its positions are relative to. `None` if they are too large.
+fn axis(dims: &[(usize, isize)]) -> Option<(Axis, isize)> {
+    let positions = positions(dims);
+    let first = positions.iter().copied().min().unwrap_or(0);
+    let relative = positions.iter().map(|at| u32::try_from(at - first).ok());
+    Some((Axis::new(relative.collect::<Option<_>>()?), first))
+}
+
+fn sizes_and_strides(view: &View, dims: &[usize]) -> Vec<(usize, isize)> {
+    let of = |&dim: &usize| (view.dims[dim].size, view.dims[dim].stride);
+    dims.iter().map(of).collect()
+}
+
+impl Product {
+    /// The product of two views. The lists are (size, stride) of dimensions.
+    fn new(
+        batches: [Vec<(usize, isize)>; 2],
+        rows: &[(usize, isize)],
+        terms: [Vec<(usize, isize)>; 2],
+        columns: &[(usize, isize)],
+        offsets: [isize; 2],
+    ) -> Option<Self> {
+        let (rows, first_row) = axis(rows)?;
+        let [(left_terms, first_left), (right_terms, first_right)] =
+            [axis(&terms[0])?, axis(&terms[1])?];
+        let (columns, first_column) = axis(columns)?;
+        let firsts = [
+            offsets[0] + first_row + first_left,
+            offsets[1] + first_right + first_column,
+        ];
+        let pairs = positions(&batches[0])
+            .into_iter()
+            .zip(positions(&batches[1]));
+        let place = |(left, right): (isize, isize)| {
+            let left = usize::try_from(left + firsts[0]).ok()?;
+            Some([left, usize::try_from(right + firsts[1]).ok()?])
+        };
+        let batches = pairs.map(place).collect::<Option<_>>()?;
+        Some(Product {
+            batches,
+            rows,
+            left_terms,
+            right_terms,
+            columns,
+        })
+    }
+}
+
+/// `dot_general` of two views without padding.
+pub(super) fn dot_general(x: &Place, y: &Place, attributes: &DotAttributes) -> Option<Product> {
+    let DotAttributes {
+        lhs_batching,
+        rhs_batching,
+        lhs_contracting,
+        rhs_contracting,
+        ..
+    } = attributes;
+    let free = |place: &Place, batching: &[usize], contracting: &[usize]| -> Vec<usize> {
+        let dims = 0..place.view.dims.len();
+        dims.filter(|dim| !batching.contains(dim) && !contracting.contains(dim))
+            .collect()
+    };
+    let rows = free(x, lhs_batching, lhs_contracting);
+    let columns = free(y, rhs_batching, rhs_contracting);
+    Product::new(
+        [
+            sizes_and_strides(&x.view, lhs_batching),
+            sizes_and_strides(&y.view, rhs_batching),
+        ],
+        &sizes_and_strides(&x.view, &rows),
+        [
+            sizes_and_strides(&x.view, lhs_contracting),
+            sizes_and_strides(&y.view, rhs_contracting),
+        ],
+        &sizes_and_strides(&y.view, &columns),
+        [x.view.offset, y.view.offset],
+    )
+}
+
+/// The input of a convolution with its padding and dilation, if it has any.
+pub(super) fn padded_input(x: &Place, attributes: &ConvolutionAttributes) -> Option<Place> {
+    let ConvolutionAttributes {
+        input,
+        padding,
+        input_dilation,
+        ..
+    } = attributes;
+    let mut low = vec![0; x.view.dims.len()];
+    let mut interior = vec![0; low.len()];
+    let mut dims: Vec<_> = x.view.dims.iter().map(|dim| dim.size).collect();
+    for (number, &dim) in input.spatial.iter().enumerate() {
+        let (before, after) = padding.get(number).copied().unwrap_or_default();
+        low[dim] = before;
+        interior[dim] = input_dilation
+            .get(number)
+            .map_or(0, |dilation| dilation - 1);
+        let filled = dims[dim] + dims[dim].saturating_sub(1) * interior[dim];
+        dims[dim] = usize::try_from(filled as i64 + before + after).ok()?;
+    }
+    let changes = low.iter().any(|&low| low != 0)
+        || interior.iter().any(|&interior| interior != 0)
+        || dims
+            .iter()
+            .zip(&x.view.dims)
+            .any(|(&size, dim)| size != dim.size);
+    changes.then(|| x.padded(&low, &interior, &dims, 0))
+}
+
+/// A convolution of a padded input, and the order of dimensions of the product's result: all but
+/// the feature as in the result of the convolution, and then the feature.
+pub(super) fn convolution(
+    x: &Place,
+    kernel: &Place,
+    attributes: &ConvolutionAttributes,
+    ty: &RankedType,
+) -> Option<(Product, Vec<usize>)> {
+    let ConvolutionAttributes {
+        input,
+        kernel: of_kernel,
+        output,
+        strides,
+        kernel_dilation,
+        ..
+    } = attributes;
+    if attributes.feature_groups != 1 || attributes.batch_groups != 1 {
+        return None;
+    }
+    let mut order: Vec<_> = (0..ty.rank())
+        .filter(|&dim| dim != output.feature)
+        .collect();
+    let rows = order.iter().map(|&dim| {
+        if dim == output.batch {
+            return Some((ty.dims[dim], x.view.dims[input.batch].stride));
+        }
+        let number = output.spatial.iter().position(|&spatial| spatial == dim)?;
+        let step = strides.get(number).copied().unwrap_or(1) as isize;
+        Some((
+            ty.dims[dim],
+            x.view.dims[input.spatial[number]].stride * step,
+        ))
+    });
+    let rows = rows.collect::<Option<Vec<_>>>()?;
+    order.push(output.feature);
+
+    let mut offset = kernel.view.offset;
+    // The terms: size, stride in the input, stride in the kernel.
+    let feature = kernel.view.dims[of_kernel.feature];
+    let mut terms = vec![(
+        feature.size,
+        x.view.dims[input.feature].stride,
+        feature.stride,
+    )];
+    for (number, &dim) in of_kernel.spatial.iter().enumerate() {
+        let ViewDim {
+            size, mut stride, ..
+        } = kernel.view.dims[dim];
+        if attributes.reversal.get(number).copied().unwrap_or(false) {
+            offset += size.saturating_sub(1) as isize * stride;
+            stride = -stride;
+        }
+        let dilation = kernel_dilation.get(number).copied().unwrap_or(1) as isize;
+        terms.push((
+            size,
+            x.view.dims[input.spatial[number]].stride * dilation,
+            stride,
+        ));
+    }
+    // In the order of the input's memory: its runs are read without a copy.
+    terms.sort_by_key(|&(_, input, _)| std::cmp::Reverse(input.abs()));
+    let in_input = terms
+        .iter()
+        .map(|&(size, input, _)| (size, input))
+        .collect();
+    let in_kernel = terms
+        .iter()
+        .map(|&(size, _, kernel)| (size, kernel))
+        .collect();
+    let columns = sizes_and_strides(&kernel.view, &[of_kernel.batch]);
+    let none = || [Vec::new(), Vec::new()];
+    let product = Product::new(
+        none(),
+        &rows,
+        [in_input, in_kernel],
+        &columns,
+        [x.view.offset, offset],
+    )?;
+    Some((product, order))
+}

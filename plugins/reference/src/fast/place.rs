@@ -1,0 +1,180 @@
+//! Places: where the elements of a value are.
+
+use halite_kernels::{Gap, View, ViewDim};
+use halite_stablehlo::{ElementType, OpKind, RankedType};
+
+/// Number of a buffer: an input, a constant, or a result of a node.
+pub(super) type Base = usize;
+
+/// A value as a view of a buffer.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Place {
+    pub(super) base: Base,
+    pub(super) element: ElementType,
+    pub(super) view: View,
+}
+
+impl Place {
+    /// All of a buffer.
+    pub(super) fn whole(base: Base, ty: &RankedType) -> Self {
+        Place {
+            base,
+            element: ty.element,
+            view: View::contiguous(&ty.dims),
+        }
+    }
+
+    /// All elements are the first of the buffer.
+    pub(super) fn splat(base: Base, ty: &RankedType) -> Self {
+        let mut place = Place::whole(base, ty);
+        place.view.dims.iter_mut().for_each(|dim| dim.stride = 0);
+        place
+    }
+
+    pub(super) fn elements(&self) -> usize {
+        self.view.elements()
+    }
+
+    pub(super) fn ty(&self) -> RankedType {
+        let dims: Vec<_> = self.view.dims.iter().map(|dim| dim.size).collect();
+        RankedType::new(self.element, dims)
+    }
+
+    /// The value of an operation that only moves elements of `x`, without a copy. `None` if it
+    /// needs one. `fill` is the bits of padding.
+    pub(super) fn moved(
+        x: &Place,
+        kind: &OpKind,
+        ty: &RankedType,
+        fill: Option<u32>,
+    ) -> Option<Place> {
+        let view = &x.view;
+        if view.has_gaps() && !matches!(kind, OpKind::Transpose { .. }) {
+            return None;
+        }
+        let view = match kind {
+            OpKind::Reshape => reshape(view, &ty.dims)?,
+            OpKind::BroadcastInDim { mapping } => broadcast(view, mapping, &ty.dims),
+            OpKind::Transpose { permutation } => View {
+                dims: permutation.iter().map(|&from| view.dims[from]).collect(),
+                ..view.clone()
+            },
+            OpKind::Reverse { dims } => reverse(view, dims),
+            OpKind::Slice {
+                starts, strides, ..
+            } => {
+                let mut view = view.clone();
+                for (dim, of) in view.dims.iter_mut().enumerate() {
+                    view.offset += starts[dim] as isize * of.stride;
+                    of.stride *= strides[dim] as isize;
+                    of.size = ty.dims[dim];
+                }
+                view
+            }
+            OpKind::Pad { low, interior, .. } => pad(view, low, interior, &ty.dims, fill?),
+            _ => return None,
+        };
+        Some(Place {
+            base: x.base,
+            element: ty.element,
+            view,
+        })
+    }
+
+    /// The view with padding of the bits `fill`.
+    pub(super) fn padded(
+        &self,
+        low: &[i64],
+        interior: &[usize],
+        dims: &[usize],
+        fill: u32,
+    ) -> Place {
+        Place {
+            view: pad(&self.view, low, interior, dims, fill),
+            ..self.clone()
+        }
+    }
+}
+
+fn pad(view: &View, low: &[i64], interior: &[usize], dims: &[usize], fill: u32) -> View {
+    let dim = |(dim, &of): (usize, &ViewDim)| {
+        let (low, step) = (low[dim] as isize, interior[dim] + 1);
+        let changes = low != 0 || step != 1 || dims[dim] != of.size;
+        let gap = changes.then_some(Gap {
+            low,
+            step,
+            count: of.size,
+        });
+        ViewDim {
+            size: dims[dim],
+            gap,
+            ..of
+        }
+    };
+    View {
+        offset: view.offset,
+        dims: view.dims.iter().enumerate().map(dim).collect(),
+        fill,
+    }
+}
+
+fn broadcast(view: &View, mapping: &[usize], dims: &[usize]) -> View {
+    let mut result = View {
+        offset: view.offset,
+        dims: dims
+            .iter()
+            .map(|&size| ViewDim {
+                size,
+                stride: 0,
+                gap: None,
+            })
+            .collect(),
+        fill: 0,
+    };
+    for (from, &to) in view.dims.iter().zip(mapping) {
+        if from.size != 1 {
+            result.dims[to].stride = from.stride;
+        }
+    }
+    result
+}
+
+fn reverse(view: &View, dims: &[usize]) -> View {
+    let mut view = view.clone();
+    for &dim in dims {
+        let of = &mut view.dims[dim];
+        view.offset += of.size.saturating_sub(1) as isize * of.stride;
+        of.stride = -of.stride;
+    }
+    view
+}
+
+/// The same elements in row-major order with other dimensions. `None` if no strides describe them.
+fn reshape(view: &View, dims: &[usize]) -> Option<View> {
+    let mut result = View::contiguous(dims);
+    if view.elements() == 0 {
+        return Some(result);
+    }
+    result.offset = view.offset;
+    // Each collapsed dimension is split into new ones, from the innermost on.
+    let collapsed = view.collapsed();
+    let mut sources = collapsed.dims.iter().rev();
+    let (mut left, mut stride) = (1, 0);
+    for dim in result.dims.iter_mut().rev() {
+        if dim.size == 1 {
+            dim.stride = 0;
+            continue;
+        }
+        if left == 1 {
+            let source = sources.next()?;
+            (left, stride) = (source.size, source.stride);
+        }
+        if left % dim.size != 0 {
+            return None;
+        }
+        dim.stride = stride;
+        left /= dim.size;
+        stride *= dim.size as isize;
+    }
+    Some(result)
+}

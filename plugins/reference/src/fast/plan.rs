@@ -1,0 +1,226 @@
+//! Plans: units in order, and the last use of each value.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use halite_core::Result;
+use halite_kernels::Reduction;
+use halite_stablehlo::{Module, RankedType};
+
+use super::{
+    contract::Product,
+    graph::{Graph, Kind, Loop, OracleCall},
+    group::{self, Group, levels},
+    place::Base,
+    run::Arena,
+};
+use crate::{oracle::Tensor, storage::Storage};
+
+/// A program that is ready to run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) inputs: Vec<Base>,
+    pub(super) outputs: Vec<Base>,
+    /// Types of all values.
+    pub(super) types: Vec<RankedType>,
+    pub(super) constants: Vec<(Base, Arc<Storage>)>,
+    pub(super) units: Vec<Unit>,
+    /// Values that nothing reads after each unit.
+    pub(super) last_uses: Vec<Vec<Base>>,
+    /// Memory of earlier launches, one of each that runs at the same time.
+    pub(super) arenas: Mutex<Vec<Arena>>,
+}
+
+/// A step of a plan.
+#[derive(Debug)]
+pub(super) enum Unit {
+    Group(Group),
+    Product {
+        product: Box<Product>,
+        left: Base,
+        right: Base,
+        out: Base,
+    },
+    Reduce {
+        sizes: Reduction,
+        initial: u32,
+        x: Base,
+        out: Base,
+    },
+    Concatenate {
+        bytes: Vec<usize>,
+        parts: Vec<Base>,
+        out: Base,
+    },
+    Loop {
+        regions: Box<Loop>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
+    DynamicSlice {
+        operands: Vec<Base>,
+        out: Base,
+    },
+    DynamicUpdate {
+        operands: Vec<Base>,
+        out: Base,
+    },
+    Oracle {
+        call: Box<OracleCall>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
+}
+
+impl Unit {
+    pub(super) fn reads(&self) -> Vec<Base> {
+        match self {
+            Unit::Group(group) => group.sources.clone(),
+            Unit::Product { left, right, .. } => vec![*left, *right],
+            Unit::Reduce { x, .. } => vec![*x],
+            Unit::Concatenate { parts, .. } => parts.clone(),
+            Unit::Loop { operands, .. }
+            | Unit::DynamicSlice { operands, .. }
+            | Unit::DynamicUpdate { operands, .. }
+            | Unit::Oracle { operands, .. } => operands.clone(),
+        }
+    }
+
+    pub(super) fn writes(&self) -> Vec<Base> {
+        match self {
+            Unit::Group(group) => group.targets.clone(),
+            Unit::Product { out, .. }
+            | Unit::Reduce { out, .. }
+            | Unit::Concatenate { out, .. }
+            | Unit::DynamicSlice { out, .. }
+            | Unit::DynamicUpdate { out, .. } => vec![*out],
+            Unit::Loop { results, .. } | Unit::Oracle { results, .. } => results.clone(),
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of a module. `None` if the oracle has to run all of it.
+    ///
+    /// # Errors
+    /// If a constant does not fit the memory.
+    pub(crate) fn new(module: &Module) -> Result<Option<Self>> {
+        Ok(Graph::new(module)?.map(Plan::of))
+    }
+
+    /// The plan of a graph.
+    pub(super) fn of(mut graph: Graph) -> Self {
+        let units = units(&mut graph);
+        let constant =
+            |(base, tensor): (Base, Option<Tensor>)| Some((base, tensor?.bytes.aligned()));
+        let tensors = graph.bases.iter_mut().map(|info| info.constant.take());
+        let constants = tensors.enumerate().filter_map(constant).collect();
+        Plan {
+            last_uses: last_uses(&graph, &units),
+            inputs: graph.inputs,
+            outputs: graph.outputs,
+            types: graph.bases.into_iter().map(|info| info.ty).collect(),
+            constants,
+            units,
+            arenas: Mutex::default(),
+        }
+    }
+}
+
+/// The units of a graph, in order.
+fn units(graph: &mut Graph) -> Vec<Unit> {
+    let levels = levels(graph);
+    let mut is_stored = vec![false; graph.bases.len()];
+    graph
+        .outputs
+        .iter()
+        .for_each(|&base| is_stored[base] = true);
+    for (number, node) in graph.nodes.iter().enumerate() {
+        for place in &node.operands {
+            let source = graph.bases[place.base].node;
+            let is_near = source.is_some_and(|source| levels[source] == levels[number]);
+            is_stored[place.base] |= !is_near;
+        }
+    }
+    // By level; nodes without a group in their order.
+    let mut groups: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    let mut order: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (number, node) in graph.nodes.iter().enumerate() {
+        if let Kind::Elementwise(_) = node.kind {
+            let elements = graph.bases[node.results[0]].ty.elements();
+            let group = groups.entry((levels[number], elements)).or_default();
+            group.push(number);
+            if group.len() > 1 {
+                continue;
+            }
+        }
+        order.entry(levels[number]).or_default().push(number);
+    }
+    let mut units = Vec::new();
+    for number in order.into_values().flatten() {
+        let node = &graph.nodes[number];
+        if let Kind::Elementwise(_) = node.kind {
+            let elements = graph.bases[node.results[0]].ty.elements();
+            let members = &groups[&(levels[number], elements)];
+            units.push(Unit::Group(group::group(graph, members, &is_stored)));
+        } else {
+            let node = &mut graph.nodes[number];
+            let operands: Vec<Base> = node.operands.iter().map(|place| place.base).collect();
+            let (results, out) = (node.results.clone(), node.results.first().copied());
+            let kind = std::mem::replace(&mut node.kind, Kind::Concatenate { bytes: Vec::new() });
+            units.push(match (kind, &operands[..], out.unwrap_or_default()) {
+                (Kind::Product(product), &[left, right], out) => Unit::Product {
+                    product,
+                    left,
+                    right,
+                    out,
+                },
+                (Kind::Reduce { sizes, initial }, &[x], out) => Unit::Reduce {
+                    sizes,
+                    initial,
+                    x,
+                    out,
+                },
+                (Kind::Concatenate { bytes }, _, out) => Unit::Concatenate {
+                    bytes,
+                    parts: operands,
+                    out,
+                },
+                (Kind::Loop(regions), _, _) => Unit::Loop {
+                    regions,
+                    operands,
+                    results,
+                },
+                (Kind::DynamicSlice, _, out) => Unit::DynamicSlice { operands, out },
+                (Kind::DynamicUpdate, _, out) => Unit::DynamicUpdate { operands, out },
+                (Kind::Oracle(call), _, _) => Unit::Oracle {
+                    call,
+                    operands,
+                    results,
+                },
+                (kind, _, _) => unreachable!("{kind:?} has other operands"),
+            });
+        }
+    }
+    units
+}
+
+/// For each unit the values that neither a later unit reads nor the program returns.
+fn last_uses(graph: &Graph, units: &[Unit]) -> Vec<Vec<Base>> {
+    let mut is_used = vec![false; graph.bases.len()];
+    graph.outputs.iter().for_each(|&base| is_used[base] = true);
+    let mut last_uses: Vec<_> = units
+        .iter()
+        .rev()
+        .map(|unit| {
+            let mut values = unit.reads();
+            values.extend(unit.writes());
+            values.retain(|&base| !std::mem::replace(&mut is_used[base], true));
+            values
+        })
+        .collect();
+    last_uses.reverse();
+    last_uses
+}

@@ -1,0 +1,427 @@
+//! Launches of a plan.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_kernels::{Operand, Source, Target, Threads, multiply_all, reduce};
+use halite_stablehlo::{ElementType, Module, RankedType};
+
+use super::{
+    contract::Product,
+    elementwise::is_word,
+    graph::{Loop, OracleCall},
+    group::Group,
+    place::Base,
+    plan::{Plan, Unit},
+    slice::Slice,
+};
+use crate::{
+    oracle::{Single, Tensor, World, allocate, run_operation},
+    storage::Storage,
+};
+
+/// Memory that a plan keeps from launch to launch, by size in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    words: HashMap<usize, Vec<Vec<u32>>>,
+    bytes: HashMap<usize, Vec<Vec<u8>>>,
+}
+
+impl Arena {
+    /// Memory of unspecified contents for a value.
+    fn take(&mut self, ty: &RankedType) -> Result<Storage> {
+        let length = ty.bytes();
+        if is_word(ty.element) {
+            if let Some(words) = self.words.get_mut(&length).and_then(Vec::pop) {
+                return Ok(Storage::Words(words));
+            }
+            let mut words = allocate(ty.elements())?;
+            words.resize(ty.elements(), 0);
+            return Ok(Storage::Words(words));
+        }
+        if let Some(bytes) = self.bytes.get_mut(&length).and_then(Vec::pop) {
+            return Ok(Storage::Bytes(bytes));
+        }
+        let mut bytes = allocate(length)?;
+        bytes.resize(length, 0);
+        Ok(Storage::Bytes(bytes))
+    }
+
+    fn put(&mut self, storage: Storage) {
+        match storage {
+            Storage::Words(words) => {
+                self.words.entry(4 * words.len()).or_default().push(words);
+            }
+            Storage::Bytes(bytes) => self.bytes.entry(bytes.len()).or_default().push(bytes),
+        }
+    }
+
+    /// Frees what no launch of the plan can use at once.
+    fn trim(&mut self, plan: &Plan) {
+        let mut words: HashMap<usize, usize> = HashMap::new();
+        let mut bytes: HashMap<usize, usize> = HashMap::new();
+        for base in plan.units.iter().flat_map(Unit::writes) {
+            let ty = &plan.types[base];
+            let counts = if is_word(ty.element) {
+                &mut words
+            } else {
+                &mut bytes
+            };
+            *counts.entry(ty.bytes()).or_default() += 1;
+        }
+        self.words.iter_mut().for_each(|(length, free)| {
+            free.truncate(words.get(length).copied().unwrap_or(0));
+        });
+        self.bytes.iter_mut().for_each(|(length, free)| {
+            free.truncate(bytes.get(length).copied().unwrap_or(0));
+        });
+    }
+}
+
+/// A launch on one device.
+pub(crate) struct Launch<'r> {
+    pub(crate) module: &'r Module,
+    pub(crate) world: &'r World,
+    /// The replica.
+    pub(crate) replica: usize,
+    pub(crate) threads: &'r Threads,
+}
+
+impl Plan {
+    /// Runs the program.
+    ///
+    /// # Errors
+    /// Those of the operations that the oracle computes, and of allocations.
+    pub(crate) fn run(&self, launch: &Launch<'_>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let arenas = || self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = Values {
+            plan: self,
+            values: vec![None; self.types.len()],
+            is_needed: vec![true; self.types.len()],
+            arena: arenas().pop().unwrap_or_default(),
+        };
+        for (base, storage) in &self.constants {
+            values.values[*base] = Some(storage.clone());
+        }
+        for (&base, tensor) in self.inputs.iter().zip(inputs) {
+            values.values[base] = Some(tensor.bytes.aligned());
+        }
+        for (unit, unused) in self.units.iter().zip(&self.last_uses) {
+            launch.world.check()?;
+            unused
+                .iter()
+                .for_each(|&base| values.is_needed[base] = false);
+            values.step(unit, launch)?;
+            unused.iter().for_each(|&base| values.release(base));
+        }
+        let outputs = self
+            .outputs
+            .iter()
+            .map(|&base| values.tensor(base))
+            .collect();
+        values.arena.trim(self);
+        arenas().push(values.arena);
+        outputs
+    }
+}
+
+fn operand_count(count: usize) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "run",
+        format!("an update of a slice has {count} operands"),
+    )
+}
+
+/// The values of a launch.
+struct Values<'p> {
+    plan: &'p Plan,
+    values: Vec<Option<Arc<Storage>>>,
+    /// Whether units after the present one read it, or the program returns it.
+    is_needed: Vec<bool>,
+    arena: Arena,
+}
+
+impl Values<'_> {
+    fn get(&self, base: Base) -> Result<&Arc<Storage>> {
+        self.values[base].as_ref().ok_or_else(|| {
+            let message = format!("value {base} of the plan is not computed; please report this");
+            Error::new(ErrorKind::Internal, "run", message)
+        })
+    }
+
+    fn words(&self, base: Base) -> Result<&[u32]> {
+        self.get(base)?.words().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Internal,
+                "run",
+                format!("value {base} has no words"),
+            )
+        })
+    }
+
+    /// Frees a value for later ones, if this launch alone has it.
+    fn release(&mut self, base: Base) {
+        if let Some(Ok(storage)) = self.values[base].take().map(Arc::try_unwrap) {
+            self.arena.put(storage);
+        }
+    }
+
+    fn step(&mut self, unit: &Unit, launch: &Launch<'_>) -> Result<()> {
+        let threads = launch.threads;
+        match unit {
+            Unit::Group(group) => self.group(group, threads),
+            Unit::Product {
+                product,
+                left,
+                right,
+                out,
+            } => {
+                let mut result = self.take(*out)?;
+                self.product(product, *left, *right, &mut result, threads)?;
+                self.set(*out, result);
+                Ok(())
+            }
+            Unit::Reduce {
+                sizes,
+                initial,
+                x,
+                out,
+            } => {
+                let mut result = self.take(*out)?;
+                let words = bytemuck::cast_slice_mut(result.bytes_mut());
+                reduce(threads, *sizes, *initial, self.words(*x)?, words);
+                self.set(*out, result);
+                Ok(())
+            }
+            Unit::Concatenate { bytes, parts, out } => {
+                let mut result = self.take(*out)?;
+                self.concatenate(bytes, parts, result.bytes_mut())?;
+                self.set(*out, result);
+                Ok(())
+            }
+            Unit::Loop {
+                regions,
+                operands,
+                results,
+            } => self.run_loop(regions, operands, results, launch),
+            Unit::DynamicSlice { operands, out } => {
+                let mut result = self.take(*out)?;
+                let (x, starts) = (operands[0], &operands[1..]);
+                let slice = self.slice(x, *out, starts)?;
+                slice.read(self.get(x)?, result.bytes_mut());
+                self.set(*out, result);
+                Ok(())
+            }
+            Unit::DynamicUpdate { operands, out } => {
+                let &[x, update, ref starts @ ..] = &operands[..] else {
+                    return Err(operand_count(operands.len()));
+                };
+                let slice = self.slice(x, update, starts)?;
+                let is_shared = operands[1..].contains(&x);
+                let mut result = if is_shared {
+                    self.copy(x)?
+                } else {
+                    self.owned(x)?
+                };
+                slice.write(self.get(update)?, result.bytes_mut());
+                self.set(*out, result);
+                Ok(())
+            }
+            Unit::Oracle {
+                call,
+                operands,
+                results,
+            } => self.oracle(call, operands, results, launch),
+        }
+    }
+
+    fn take(&mut self, base: Base) -> Result<Storage> {
+        self.arena.take(&self.plan.types[base])
+    }
+
+    fn set(&mut self, base: Base, storage: Storage) {
+        self.values[base] = Some(Arc::new(storage));
+    }
+
+    fn group(&mut self, group: &Group, threads: &Threads) -> Result<()> {
+        let targets = group.targets.iter().map(|&base| self.take(base));
+        let mut targets: Vec<Storage> = targets.collect::<Result<_>>()?;
+        let source = |&base: &Base| {
+            Ok(match self.plan.types[base].element {
+                ElementType::S8 => Source::SignedBytes(self.get(base)?),
+                element if is_word(element) => Source::Words(self.words(base)?),
+                _ => Source::Bytes(self.get(base)?),
+            })
+        };
+        let sources: Vec<_> = group.sources.iter().map(source).collect::<Result<_>>()?;
+        let slices = targets.iter_mut().map(|storage| match storage {
+            Storage::Words(words) => Target::Words(words),
+            Storage::Bytes(bytes) => Target::Bytes(bytes),
+        });
+        group.program.run(threads, &sources, slices.collect());
+        for (&base, storage) in group.targets.iter().zip(targets) {
+            self.set(base, storage);
+        }
+        Ok(())
+    }
+
+    fn product(
+        &self,
+        product: &Product,
+        left: Base,
+        right: Base,
+        result: &mut Storage,
+        threads: &Threads,
+    ) -> Result<()> {
+        let (left, right) = (self.words(left)?, self.words(right)?);
+        let operands = [
+            Operand {
+                data: bytemuck::must_cast_slice(left),
+                offset: 0,
+                rows: &product.rows,
+                columns: &product.left_terms,
+            },
+            Operand {
+                data: bytemuck::must_cast_slice(right),
+                offset: 0,
+                rows: &product.right_terms,
+                columns: &product.columns,
+            },
+        ];
+        let out = bytemuck::cast_slice_mut(result.bytes_mut());
+        multiply_all(threads, operands, &product.batches, out);
+        Ok(())
+    }
+
+    fn concatenate(&self, bytes: &[usize], parts: &[Base], mut out: &mut [u8]) -> Result<()> {
+        let row: usize = bytes.iter().sum();
+        let parts: Vec<&Arc<Storage>> = parts
+            .iter()
+            .map(|&part| self.get(part))
+            .collect::<Result<_>>()?;
+        for number in 0..out.len().checked_div(row).unwrap_or(0) {
+            for (part, &length) in parts.iter().zip(bytes) {
+                let (target, rest) = out.split_at_mut(length);
+                target.copy_from_slice(&part[number * length..][..length]);
+                out = rest;
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of `x` with the dimensions of `part`, at a start that is moved to be inside.
+    fn slice(&self, x: Base, part: Base, starts: &[Base]) -> Result<Slice> {
+        let (x, part) = (&self.plan.types[x], &self.plan.types[part]);
+        let mut first = Vec::with_capacity(starts.len());
+        for (dim, &start) in starts.iter().enumerate() {
+            let bits = self
+                .get(start)?
+                .iter()
+                .rev()
+                .fold(0u64, |all, &byte| all << 8 | u64::from(byte));
+            let start = match self.plan.types[start].element {
+                ElementType::S8 => i64::from(bits as i8),
+                ElementType::S32 => i64::from(bits as i32),
+                _ => i64::try_from(bits).unwrap_or(i64::MAX),
+            };
+            let most = x.dims[dim].saturating_sub(part.dims[dim]);
+            first.push(usize::try_from(start).unwrap_or(0).min(most));
+        }
+        Ok(Slice::new(&x.dims, &part.dims, &first, x.element.size()))
+    }
+
+    /// The memory of a value for a result of the same type: its own where nothing else reads it.
+    fn owned(&mut self, base: Base) -> Result<Storage> {
+        if !self.is_needed[base]
+            && let Some(value) = self.values[base].take()
+        {
+            match Arc::try_unwrap(value) {
+                Ok(storage) => return Ok(storage),
+                Err(shared) => self.values[base] = Some(shared),
+            }
+        }
+        self.copy(base)
+    }
+
+    fn copy(&mut self, base: Base) -> Result<Storage> {
+        let mut copy = self.take(base)?;
+        copy.bytes_mut().copy_from_slice(self.get(base)?);
+        Ok(copy)
+    }
+
+    fn run_loop(
+        &mut self,
+        regions: &Loop,
+        operands: &[Base],
+        results: &[Base],
+        launch: &Launch<'_>,
+    ) -> Result<()> {
+        let mut state = Vec::with_capacity(operands.len());
+        for &base in operands {
+            state.push(self.tensor(base)?);
+        }
+        let captures = state.split_off(results.len());
+        // Nothing else holds what only the loop reads, so that its body can reuse the memory.
+        for &base in operands {
+            if !self.is_needed[base] {
+                self.values[base] = None;
+            }
+        }
+        loop {
+            let with_captures = |state: Vec<Tensor>| {
+                let mut all = state;
+                all.extend(captures.iter().cloned());
+                all
+            };
+            let decision = regions
+                .condition
+                .run(launch, with_captures(state.clone()))?;
+            if decision
+                .first()
+                .is_none_or(|it| it.bytes.first() == Some(&0))
+            {
+                break;
+            }
+            state = regions.body.run(launch, with_captures(state))?;
+        }
+        for (&base, tensor) in results.iter().zip(state) {
+            self.values[base] = Some(tensor.bytes);
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, base: Base) -> Result<Tensor> {
+        Ok(Tensor {
+            ty: self.plan.types[base].clone(),
+            bytes: self.get(base)?.clone(),
+        })
+    }
+
+    fn oracle(
+        &mut self,
+        call: &OracleCall,
+        operands: &[Base],
+        results: &[Base],
+        launch: &Launch<'_>,
+    ) -> Result<()> {
+        let operands = operands.iter().map(|&base| self.tensor(base));
+        let operands: Vec<Tensor> = operands.collect::<Result<_>>()?;
+        let single = Single {
+            module: launch.module,
+            world: launch.world,
+            replica: launch.replica,
+            function: &launch.module.functions[call.function],
+            operation: &call.operation,
+            captures: &call.captures,
+        };
+        let tensors = run_operation(&single, operands)?;
+        for (&base, tensor) in results.iter().zip(tensors) {
+            self.values[base] = Some(tensor.bytes.aligned());
+        }
+        Ok(())
+    }
+}
