@@ -30,6 +30,7 @@ mod readmes {
         Core: "../../core/README.md"
         Derive: "../../core/derive/README.md"
         Ir: "../../core/ir/README.md"
+        Stablehlo: "../../core/stablehlo/README.md"
         Backends: "../../backends/README.md"
         Fetch: "../../backends/fetch/README.md"
         Pjrt: "../../backends/pjrt/README.md"
