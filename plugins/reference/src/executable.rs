@@ -92,7 +92,7 @@ impl Executable<Reference> for ReferenceExecutable {
     }
 
     /// Sizes of arguments and results. Temporary memory is that of all intermediate values of
-    /// `main`, which the interpreter keeps until the end.
+    /// `main`, an upper bound of those that exist at a time.
     fn memory(&self) -> Result<ProgramMemory> {
         let main = self.module.main()?;
         let bytes = |ty: &Type| ty.as_tensor().map_or(0, |ty| ty.bytes() as u64);

@@ -4,7 +4,7 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{CollectiveAttributes, OpKind, Operation, RankedType, Type};
 
 use super::{
-    interpret::{Frame, Process},
+    interpret::{Frame, Process, address},
     operation::{tensor_types, tensors},
     reduce::Reducer,
     shape::{concatenate, slice},
@@ -166,7 +166,7 @@ impl<'r> Frame<'r> {
         values: Vec<Value>,
     ) -> Result<Vec<Vec<Value>>> {
         // All processes run one module, so that the address identifies the operation.
-        let operation = std::ptr::from_ref(op).addr();
+        let operation = address(op);
         self.process
             .world
             .exchange(name, operation, members, self.process.id(), values)

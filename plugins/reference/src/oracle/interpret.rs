@@ -1,6 +1,6 @@
 //! Evaluation of regions, and control flow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{
@@ -59,7 +59,7 @@ pub(crate) fn run_main(
         scope: 0,
     };
     let main = module.main()?;
-    Frame::new(process, main).region(&main.body, inputs)
+    Frame::new(process, main).body(inputs)
 }
 
 /// An operation that another executor leaves to the interpreter.
@@ -112,6 +112,8 @@ pub(super) struct Frame<'r> {
     pub(super) process: Process<'r>,
     pub(super) function: &'r Function,
     values: HashMap<ValueId, Value>,
+    /// Values that no operation after this one uses, by the address of the operation.
+    last_uses: HashMap<usize, Vec<ValueId>>,
 }
 
 impl<'r> Frame<'r> {
@@ -120,7 +122,15 @@ impl<'r> Frame<'r> {
             process,
             function,
             values: HashMap::new(),
+            last_uses: HashMap::new(),
         }
+    }
+
+    /// Evaluates the body of the function, and returns its results. Values are dropped after their
+    /// last use.
+    fn body(mut self, arguments: Vec<Value>) -> Result<Vec<Value>> {
+        self.last_uses = last_uses(&self.function.body);
+        self.region(&self.function.body, arguments)
     }
 
     /// Evaluates a region of the function, and returns its results.
@@ -139,6 +149,14 @@ impl<'r> Frame<'r> {
                 .map_err(|e| locate(e, operation))?;
             self.values
                 .extend(operation.results.iter().copied().zip(results));
+            for id in self
+                .last_uses
+                .get(&address(operation))
+                .into_iter()
+                .flatten()
+            {
+                self.values.remove(id);
+            }
         }
         self.values_of(&region.results)
     }
@@ -211,7 +229,7 @@ impl<'r> Frame<'r> {
                 format!("the program has no function `{name}`, which it calls"),
             )
         })?;
-        Frame::new(self.process, function).region(&function.body, arguments)
+        Frame::new(self.process, function).body(arguments)
     }
 
     fn rng(
@@ -299,6 +317,36 @@ impl<'r> Frame<'r> {
             operator,
             evaluate: &mut evaluate,
         })
+    }
+}
+
+/// Identifies an operation among those of a module that does not move.
+pub(super) fn address(op: &Operation) -> usize {
+    std::ptr::from_ref(op).addr()
+}
+
+/// Values that are not used after each operation of a region, by the operation's address.
+fn last_uses(region: &Region) -> HashMap<usize, Vec<ValueId>> {
+    let mut used_later: HashSet<ValueId> = region.results.iter().copied().collect();
+    let mut last_uses = HashMap::new();
+    for operation in region.operations.iter().rev() {
+        let mut values = operation.results.clone();
+        add_uses(operation, &mut values);
+        values.retain(|&id| used_later.insert(id));
+        last_uses.insert(address(operation), values);
+    }
+    last_uses
+}
+
+/// Adds the operands of an operation, and all values that its regions use.
+fn add_uses(operation: &Operation, uses: &mut Vec<ValueId>) {
+    uses.extend(&operation.operands);
+    for region in &operation.regions {
+        region
+            .operations
+            .iter()
+            .for_each(|operation| add_uses(operation, uses));
+        uses.extend(&region.results);
     }
 }
 

@@ -13,7 +13,7 @@ use halite_stablehlo::{
 };
 
 use super::{
-    interpret::{Frame, Process, run_main},
+    interpret::{Frame, Process, address, run_main},
     operation::tensor_types,
     sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
     tensor::{Value, tensor_type, unexpected},
@@ -178,7 +178,7 @@ impl<'r> Frame<'r> {
         let processes: Vec<_> = (inputs.iter())
             .map(|&(partition, _)| Process {
                 partition,
-                scope: std::ptr::from_ref(op).addr(),
+                scope: address(op),
                 ..self.process
             })
             .collect();
