@@ -27,11 +27,30 @@ mod writer;
 #[cfg(test)]
 mod hostile;
 
-use halite_core::Result;
+use halite_core::{Error, Result};
 
 use crate::{Module, Version};
 
 impl Module {
+    /// Reads a program in either form: a portable artifact if it starts as MLIR bytecode does, else
+    /// text.
+    ///
+    /// # Errors
+    /// As [`from_bytecode`](Self::from_bytecode) and [`parse`](Self::parse).
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        if bytes.starts_with(&sections::MAGIC) {
+            return Self::from_bytecode(bytes);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let message = format!(
+                "neither MLIR bytecode nor text: byte {} is not UTF-8",
+                error.valid_up_to()
+            );
+            Error::invalid("program", message)
+        })?;
+        Self::parse(text)
+    }
+
     /// Reads a portable artifact of StableHLO 0.9.0 to [1.20.0](Version::NEWEST).
     ///
     /// Programs partitioned by Shardy mix VHLO with its dialect, `sdy`, which is read too. Each

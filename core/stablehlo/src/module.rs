@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use halite_core::{Error, Result};
 
-use crate::{Attribute, Attributes, OpKind, ShardyMesh, Type};
+use crate::{Attribute, Attributes, ElementType, OpKind, ShardyMesh, Type};
 
 /// A program: functions, of which `main` is the one that runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,6 +46,20 @@ impl Module {
     /// The attribute `mhlo.num_replicas`, 1 if it is missing.
     pub fn replicas(&self) -> usize {
         self.count("mhlo.num_replicas")
+    }
+
+    /// Sets the numbers of replicas and partitions, where the caller of a program knows them.
+    pub fn set_devices(&mut self, replicas: usize, partitions: usize) {
+        let counts = [
+            ("mhlo.num_replicas", replicas),
+            ("mhlo.num_partitions", partitions),
+        ];
+        for (name, count) in counts {
+            self.attributes.take(name);
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.attributes
+                .push(name, Attribute::Int(count, ElementType::S32));
+        }
     }
 
     fn count(&self, name: &str) -> usize {

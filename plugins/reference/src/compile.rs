@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halite_core::{
     CompileOptions, DeviceId, Error, HloSharding, Program, ProgramKey, Result, Signature,
 };
-use halite_stablehlo::{Attribute, ElementType, InterfaceTensor, Module};
+use halite_stablehlo::{InterfaceTensor, Module};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -77,22 +77,9 @@ impl Source {
     }
 
     fn read(&self) -> Result<Module> {
-        // A text is valid UTF-8, bytecode starts with bytes that are not.
-        let mut module = match std::str::from_utf8(&self.code) {
-            Ok(text) => Module::parse(text)?,
-            Err(_) => Module::from_bytecode(&self.code)?,
-        };
+        let mut module = Module::read(&self.code)?;
         // The client knows how many there are, also where the program does not say it.
-        let counts = [
-            ("mhlo.num_replicas", self.replicas),
-            ("mhlo.num_partitions", self.partitions),
-        ];
-        for (name, count) in counts {
-            module.attributes.take(name);
-            module
-                .attributes
-                .push(name, Attribute::Int(count as i64, ElementType::S32));
-        }
+        module.set_devices(self.replicas, self.partitions);
         module.verify()?;
         check_custom_calls(&module)?;
         Ok(module)

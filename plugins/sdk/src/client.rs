@@ -10,6 +10,7 @@ use halite_pjrt_sys::{
     memory::PJRT_Memory,
     topology::PJRT_TopologyDescription,
 };
+use halite_stablehlo::Version;
 
 use crate::{
     Options, Plugin,
@@ -223,7 +224,12 @@ impl Function for PJRT_Plugin_Attributes_Args {
         static ATTRIBUTES: std::sync::OnceLock<NamedValues> = std::sync::OnceLock::new();
 
         let attributes = ATTRIBUTES.get_or_init(|| {
-            let version = |numbers: [i64; 3]| Value::Ints(numbers.to_vec());
+            let version =
+                |Version {
+                     major,
+                     minor,
+                     patch,
+                 }| { Value::Ints([major, minor, patch].map(i64::from).to_vec()) };
             NamedValues::new([
                 ("xla_version".to_owned(), Value::Int(2)),
                 (

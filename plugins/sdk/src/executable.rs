@@ -22,7 +22,7 @@ use crate::{
     dtype::{buffer_type, dims_of},
     handle::objects,
     options::NamedValues,
-    program::{Described, describe},
+    program,
     status::{Outcome, Status},
     text,
 };
@@ -132,24 +132,19 @@ impl Compiled {
     /// Compiles a program of a caller for the devices that the options name.
     fn compile(
         client: &Arc<Client>,
-        program: &Given<PJRT_Program>,
+        given: &Given<PJRT_Program>,
         options: &[u8],
     ) -> Outcome<Arc<Self>> {
-        let format = text_of!(program, format, format_size)?;
+        let format = text_of!(given, format, format_size)?;
         if format != "mlir" {
             return Err(Status::unimplemented(format!(
                 "programs in the format `{format}`; this plugin takes `mlir`"
             )));
         }
-        let code: &[c_char] = list!(program, code, code_size)?;
+        let code: &[c_char] = list!(given, code, code_size)?;
         let code = as_bytes(code);
         let compilation = Compilation::decode(options, &client.local_devices())?;
-        let Described {
-            name,
-            inputs,
-            outputs,
-            donated,
-        } = describe(code)?;
+        let program = program::read(code, compilation.replicas, compilation.partitions)?;
         let mut digest = Sha256::new();
         for part in [
             client.platform().as_bytes(),
@@ -160,18 +155,6 @@ impl Compiled {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
-        let program = Program {
-            name: name.into(),
-            code: code.into(),
-            signature: Signature {
-                inputs,
-                outputs,
-                donated,
-            },
-            partitions: compilation.partitions,
-            replicas: compilation.replicas,
-            facts: None,
-        };
         let loaded = client.core.compile(&program, &compilation.options)?;
         let mut compiled = Compiled {
             loaded,

@@ -11,7 +11,7 @@ use halite_reference::{Mode, Options, Reference};
 use halite_stablehlo::{Function, Module, ValueId};
 
 /// A client of the reference executor.
-pub fn open(mode: Mode, threads: usize) -> Client {
+pub(crate) fn open(mode: Mode, threads: usize) -> Client {
     let options = Options {
         mode,
         threads,
@@ -21,7 +21,7 @@ pub fn open(mode: Mode, threads: usize) -> Client {
 }
 
 /// A program as clients compile it, its signature read from its text.
-pub fn program(text: &str) -> Program {
+pub(crate) fn program(text: &str) -> Program {
     let module = Module::parse(text).expect("the program parses");
     let main = module.main().expect("it has a main function");
     let ty = |main: &Function, id: &ValueId| {
@@ -49,7 +49,7 @@ pub fn program(text: &str) -> Program {
     }
 }
 
-pub fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
+pub(crate) fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
     client.upload(
         HostBytes::Borrowed(bytes),
         ty,
@@ -57,14 +57,14 @@ pub fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBu
     )
 }
 
-pub fn read(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
+pub(crate) fn read(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
     let mut bytes = vec![0; buffer.tensor_type().bytes()];
     buffer.read(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Compiles a program and runs it once.
-pub fn run(client: &Client, program: &Program, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn run(client: &Client, program: &Program, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     let loaded = client.compile(program, &CompileOptions::default())?;
     let inputs = program.signature.inputs.iter().zip(inputs);
     let buffers = inputs
@@ -76,7 +76,7 @@ pub fn run(client: &Client, program: &Program, inputs: &[Vec<u8>]) -> Result<Vec
 }
 
 /// A training step of `halite train mnist`, with parameters, batch and hyperparameters.
-pub struct Step {
+pub(crate) struct Step {
     pub loaded: Loaded,
     /// Inputs that are donated, each replaced by the output of the same number.
     pub state: Vec<DeviceBuffer>,
@@ -84,7 +84,7 @@ pub struct Step {
 }
 
 impl Step {
-    pub fn new(client: &Client, text: &str) -> Result<Self> {
+    pub(crate) fn new(client: &Client, text: &str) -> Result<Self> {
         let program = program(text);
         let loaded = client.compile(&program, &CompileOptions::default())?;
         let Signature {
@@ -110,7 +110,7 @@ impl Step {
     }
 
     /// Queues one step.
-    pub fn step(&mut self) -> Result<()> {
+    pub(crate) fn step(&mut self) -> Result<()> {
         let mut args: Vec<Arg<'_, DeviceBuffer>> = self.state.drain(..).map(Arg::Donate).collect();
         let count = args.len();
         args.extend(self.batch.iter().map(Arg::Borrow));
@@ -129,7 +129,7 @@ impl Step {
     }
 
     /// Waits for all steps.
-    pub fn wait(&self) -> Result<()> {
+    pub(crate) fn wait(&self) -> Result<()> {
         self.state[0].ready()?.wait()
     }
 }
@@ -177,7 +177,7 @@ fn initial(number: usize, is_parameter: bool, ty: &TensorType) -> Vec<u8> {
 }
 
 /// Bytes as floats.
-pub fn floats(bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     let (words, _) = bytes.as_chunks();
     words.iter().map(|&word| f32::from_le_bytes(word)).collect()
 }
