@@ -49,7 +49,7 @@ impl<'a> Parser<'a> {
         self.advance();
         let step = match name {
             "stablehlo.return" | "func.return" | "sdy.return" => {
-                self.terminator(name, generic).map(Step::Return)
+                return self.terminator(name, generic).map(Step::Return);
             }
             _ => {
                 let short = name.strip_prefix("stablehlo.").unwrap_or(name);
