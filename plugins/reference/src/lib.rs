@@ -1,7 +1,8 @@
-//! The reference executor: a [`Backend`](halite_core::Backend) that interprets StableHLO on the host.
+//! The reference executor: a [`Backend`](halite_core::Backend) that interprets StableHLO on the
+//! host.
 //!
-//! It runs every operation in plain loops, rounds once, and adds floats in `f64`: results to compare
-//! other executors with. It needs no accelerator, and has as many virtual devices as it is asked
+//! It runs every operation in plain loops, rounds once, and adds floats in `f64`: results to
+//! compare other executors with. It needs no accelerator, and has as many virtual devices as it is asked
 //! for, so that programs over several devices run anywhere.
 //!
 //! ```

@@ -21,7 +21,8 @@ fn check_binary(ty: &str, op: &str, [x, y, expected]: [&str; 3]) {
          %y = stablehlo.constant dense<{y}> : {ty}
          %z = stablehlo.constant dense<{expected}> : {ty}
          %0 = stablehlo.{op} %x, %y : {ty}
-         stablehlo.custom_call @check.expect_eq(%0, %z) {{has_side_effect = true}} : ({ty}, {ty}) -> ()
+         stablehlo.custom_call @check.expect_eq(%0, %z) {{has_side_effect = true}}
+           : ({ty}, {ty}) -> ()
          return"
     );
     run("", &body).unwrap_or_else(|error| panic!("{op} of {x} and {y}: {error}"));
@@ -32,7 +33,8 @@ fn check_convert(from: &str, to: &str, [x, expected]: [&str; 2]) {
         "%x = stablehlo.constant dense<{x}> : {from}
          %z = stablehlo.constant dense<{expected}> : {to}
          %0 = stablehlo.convert %x : ({from}) -> {to}
-         stablehlo.custom_call @check.expect_eq(%0, %z) {{has_side_effect = true}} : ({to}, {to}) -> ()
+         stablehlo.custom_call @check.expect_eq(%0, %z) {{has_side_effect = true}}
+           : ({to}, {to}) -> ()
          return"
     );
     run("", &body).unwrap_or_else(|error| panic!("{from} {x} to {to}: {error}"));

@@ -5,7 +5,7 @@ use halite_stablehlo::{CollectiveAttributes, OpKind, Operation, RankedType, Type
 
 use super::{
     interpret::{Frame, Process, address},
-    operation::{tensor_types, tensors},
+    operation::tensor_types,
     reduce::Reducer,
     shape::{concatenate, slice},
     tensor::{Tensor, Value, Wide, allocate, unexpected},
@@ -80,6 +80,15 @@ struct Received {
     own: usize,
 }
 
+impl Received {
+    /// The part for this process of each value of each member, of `parts` along `dim`.
+    fn own_parts(&self, dim: usize, parts: usize) -> Result<Vec<Vec<Value>>> {
+        let own = |value: &Value| Ok(Value::Tensor(part(value.tensor()?, dim, self.own, parts)?));
+        let own_of = |values: &Vec<Value>| values.iter().map(own).collect();
+        self.values.iter().map(own_of).collect()
+    }
+}
+
 impl<'r> Frame<'r> {
     /// Runs an operation in which processes communicate, or ask for their number.
     pub(super) fn collective(
@@ -121,16 +130,7 @@ impl<'r> Frame<'r> {
             } => {
                 let grouping = Grouping::of_channel(collective.channel);
                 let received = self.receive(op, "all_to_all", grouping, collective, operands)?;
-                let mut own_parts = Vec::with_capacity(received.values.len());
-                for values in &received.values {
-                    let own = |x| Ok(Value::Tensor(part(x, *split, received.own, *parts)?));
-                    own_parts.push(
-                        tensors(values)?
-                            .into_iter()
-                            .map(own)
-                            .collect::<Result<_>>()?,
-                    );
-                }
+                let own_parts = received.own_parts(*split, *parts)?;
                 joined(&own_parts, *concat, types)?
             }
             OpKind::CollectiveBroadcast(collective) => {

@@ -1,5 +1,5 @@
-//! Custom calls: those that JAX emits for every platform that it does not know, annotations, and the
-//! checks of StableHLO's test programs.
+//! Custom calls: those that JAX emits for every platform that it does not know, annotations, and
+//! the checks of StableHLO's test programs.
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{

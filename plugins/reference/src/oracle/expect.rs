@@ -1,5 +1,5 @@
-//! The checks of StableHLO's test programs: custom calls `check.expect_eq`, `check.expect_close` and
-//! `check.expect_almost_eq`, which fail the run if the computed tensor is not the expected one.
+//! The checks of StableHLO's test programs: custom calls `check.expect_eq`, `check.expect_close`
+//! and `check.expect_almost_eq`, which fail the run if the computed tensor is not the expected one.
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{Attribute, Attributes};
@@ -13,7 +13,7 @@ use super::{
 /// Tolerance of `expect_almost_eq`, absolute.
 const TOLERANCE: f64 = 0.001;
 
-/// Checks that the first operand is as the second says.
+/// Checks that the first operand equals the second, as far as the check `name` requires.
 pub(super) fn check(name: &str, operands: &[&Tensor], attributes: &Attributes) -> Result<()> {
     let [computed, expected] = exactly(operands)?;
     if computed.ty != expected.ty {

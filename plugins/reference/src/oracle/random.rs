@@ -1,5 +1,5 @@
-//! Random bits and numbers. `rng_bit_generator` has the bits of XLA's generators: Philox-4x32-10 and
-//! Threefry-2x32-20 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+//! Random bits and numbers. `rng_bit_generator` has the bits of XLA's generators: Philox-4x32-10
+//! and Threefry-2x32-20 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 
 use halite_core::Result;
 use halite_stablehlo::{ElementClass, RankedType, RngAlgorithm, RngDistribution};

@@ -1,4 +1,4 @@
-//! Shardings of tensors over the partitions of a program: read from annotations, applied and undone.
+//! Shardings of tensors over the partitions of a program.
 
 use halite_core::{Error, HloSharding, Result};
 use halite_stablehlo::{Module, RankedType, ShardyAxis, ShardyMesh, ShardySharding};
