@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
-use halite_core::{DType, Loaded, Program, Signature, TensorType};
+use halite_core::{DType, Loaded, Signature, TensorType};
 use halite_pjrt_sys::{buffer::PJRT_Buffer_Type, device::PJRT_Device, executable::*};
 use prost::Message;
 use sha2::{Digest, Sha256};
