@@ -40,33 +40,16 @@ pub struct Program {
 
 /// One step of a [`Program`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(
-    missing_docs,
-    reason = "the fields are registers, in the order of the operation"
-)]
+#[allow(missing_docs, reason = "the fields are registers, in the order of the operation")]
 pub enum Instruction {
     /// Reads a view, by its number.
     Load { into: Register, view: usize },
     /// `into = op(x)`.
-    Unary {
-        op: Unary,
-        into: Register,
-        x: Register,
-    },
+    Unary { op: Unary, into: Register, x: Register },
     /// `into = op(x, y)`.
-    Binary {
-        op: Binary,
-        into: Register,
-        x: Register,
-        y: Register,
-    },
+    Binary { op: Binary, into: Register, x: Register, y: Register },
     /// `into = if condition { x } else { y }`.
-    Select {
-        into: Register,
-        condition: Register,
-        x: Register,
-        y: Register,
-    },
+    Select { into: Register, condition: Register, x: Register, y: Register },
     /// Writes a result, by its number.
     Store { x: Register, target: usize },
 }
@@ -242,6 +225,17 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    #[inline(always)]
+    fn write(&mut self, from: usize, x: &[u32]) {
+        match self {
+            Target::Words(out) => out[from..from + x.len()].copy_from_slice(x),
+            Target::Bytes(out) => {
+                let out = &mut out[from..from + x.len()];
+                out.iter_mut().zip(x).for_each(|(out, &word)| *out = word as u8);
+            }
+        }
+    }
+
     /// Cuts off the first `count` elements.
     fn take(&mut self, count: usize) -> Target<'a> {
         match self {
@@ -274,16 +268,8 @@ impl Program {
         let starts = (0..self.elements).step_by(item);
         let items = starts.map(|start| {
             let range = start..(start + item).min(self.elements);
-            let parts = rest
-                .iter_mut()
-                .map(|target| target.take(range.len()))
-                .collect();
-            Item {
-                program: self,
-                sources,
-                range,
-                targets: parts,
-            }
+            let parts = rest.iter_mut().map(|target| target.take(range.len())).collect();
+            Item { program: self, sources, range, targets: parts }
         });
         threads.for_each(cost, items, |item: Item<'_, '_>| arch.dispatch(item));
     }
@@ -301,91 +287,99 @@ impl WithSimd for Item<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, _: S) {
-        let Program {
-            registers,
-            constants,
-            uniform,
-            ..
-        } = self.program;
-        let size = TILE.min(self.range.len());
-        let mut tiles: Vec<Vec<u32>> = (0..*registers).map(|_| vec![0; size]).collect();
-        for &(register, bits) in constants {
-            tiles[usize::from(register)].fill(bits);
-        }
-        for &(register, source, at) in uniform {
-            tiles[usize::from(register)].fill(self.sources[source].word(at));
-        }
-        for start in self.range.clone().step_by(TILE) {
-            let tile = start..(start + TILE).min(self.range.end);
-            for instruction in &self.program.code {
-                self.step(*instruction, &tile, &mut tiles);
+    fn with_simd<S: Simd>(self, _: S) {
+        let Item { program, sources, range, mut targets } = self;
+        let mut tiles = Tiles::new(program, sources, TILE.min(range.len()));
+        for start in range.clone().step_by(TILE) {
+            let tile = start..(start + TILE).min(range.end);
+            for instruction in &program.code {
+                match *instruction {
+                    Instruction::Store { x, target } => {
+                        let from = tile.start - range.start;
+                        targets[target].write(from, tiles.get(x, tile.len()));
+                    }
+                    Instruction::Load { into, view } => tiles.load(into, view, &tile),
+                    instruction => tiles.compute(instruction, tile.len()),
+                }
             }
         }
     }
 }
 
-impl Item<'_, '_> {
+/// The registers.
+struct Tiles<'p> {
+    program: &'p Program,
+    sources: &'p [Source<'p>],
+    tiles: Vec<Vec<u32>>,
+    /// Registers that are a part of an operand, which is not copied.
+    borrowed: Vec<Option<&'p [u32]>>,
+}
+
+impl<'p> Tiles<'p> {
     #[inline(always)]
-    fn step(&mut self, instruction: Instruction, tile: &Range<usize>, tiles: &mut [Vec<u32>]) {
-        let count = tile.len();
-        // The register that is written is taken out, so that the others can be read meanwhile.
-        match instruction {
-            Instruction::Load { into, view } => {
-                let (source, view) = &self.program.views[view];
-                let out = &mut tiles[usize::from(into)][..count];
-                match self.sources[*source] {
-                    Source::Words(words) => view.load(words, tile.clone(), out, |word| word),
-                    Source::Bytes(bytes) => view.load(bytes, tile.clone(), out, u32::from),
-                    Source::SignedBytes(bytes) => {
-                        view.load(bytes, tile.clone(), out, |byte| byte as i8 as u32);
-                    }
-                }
+    fn new(program: &'p Program, sources: &'p [Source<'p>], size: usize) -> Self {
+        let mut tiles: Vec<Vec<u32>> = (0..program.registers).map(|_| vec![0; size]).collect();
+        for &(register, bits) in &program.constants {
+            tiles[usize::from(register)].fill(bits);
+        }
+        for &(register, source, at) in &program.uniform {
+            tiles[usize::from(register)].fill(sources[source].word(at));
+        }
+        let borrowed = vec![None; program.registers];
+        Tiles { program, sources, tiles, borrowed }
+    }
+
+    #[inline(always)]
+    fn get(&self, register: Register, count: usize) -> &[u32] {
+        let register = usize::from(register);
+        self.borrowed[register].unwrap_or_else(|| &self.tiles[register][..count])
+    }
+
+    #[inline(always)]
+    fn load(&mut self, into: Register, view: usize, tile: &Range<usize>) {
+        let (source, view) = &self.program.views[view];
+        let into = usize::from(into);
+        let out = &mut self.tiles[into][..tile.len()];
+        self.borrowed[into] = None;
+        match self.sources[*source] {
+            Source::Words(words) if view.is_line() => {
+                let first = view.offset as usize + tile.start;
+                self.borrowed[into] = Some(&words[first..][..tile.len()]);
             }
-            Instruction::Unary { op, into, x } => {
-                let mut out = std::mem::take(&mut tiles[usize::from(into)]);
-                unary(op, &mut out[..count], &tiles[usize::from(x)][..count]);
-                tiles[usize::from(into)] = out;
-            }
-            Instruction::Binary { op, into, x, y } => {
-                let mut out = std::mem::take(&mut tiles[usize::from(into)]);
-                let (x, y) = (
-                    &tiles[usize::from(x)][..count],
-                    &tiles[usize::from(y)][..count],
-                );
-                binary(op, &mut out[..count], x, y);
-                tiles[usize::from(into)] = out;
-            }
-            Instruction::Select {
-                into,
-                condition,
-                x,
-                y,
-            } => {
-                let mut out = std::mem::take(&mut tiles[usize::from(into)]);
-                let [condition, x, y] =
-                    [condition, x, y].map(|register| &tiles[usize::from(register)][..count]);
-                for (((out, condition), x), y) in
-                    out[..count].iter_mut().zip(condition).zip(x).zip(y)
-                {
-                    *out = if *condition != 0 { *x } else { *y };
-                }
-                tiles[usize::from(into)] = out;
-            }
-            Instruction::Store { x, target } => {
-                let start = tile.start - self.range.start;
-                let x = &tiles[usize::from(x)][..count];
-                match &mut self.targets[target] {
-                    Target::Words(out) => out[start..start + count].copy_from_slice(x),
-                    Target::Bytes(out) => {
-                        let out = &mut out[start..start + count];
-                        out.iter_mut()
-                            .zip(x)
-                            .for_each(|(out, &word)| *out = word as u8);
-                    }
-                }
+            Source::Words(words) => view.load(words, tile.clone(), out, |word| word),
+            Source::Bytes(bytes) => view.load(bytes, tile.clone(), out, u32::from),
+            Source::SignedBytes(bytes) => {
+                view.load(bytes, tile.clone(), out, |byte| byte as i8 as u32);
             }
         }
+    }
+
+    #[inline(always)]
+    fn compute(&mut self, instruction: Instruction, count: usize) {
+        // The register that is written is taken out, so that the others can be read meanwhile.
+        let into = match instruction {
+            Instruction::Unary { into, .. }
+            | Instruction::Binary { into, .. }
+            | Instruction::Select { into, .. } => usize::from(into),
+            Instruction::Load { .. } | Instruction::Store { .. } => return,
+        };
+        self.borrowed[into] = None;
+        let mut tile = std::mem::take(&mut self.tiles[into]);
+        let out = &mut tile[..count];
+        match instruction {
+            Instruction::Unary { op, x, .. } => unary(op, out, self.get(x, count)),
+            Instruction::Binary { op, x, y, .. } => {
+                binary(op, out, self.get(x, count), self.get(y, count));
+            }
+            Instruction::Select { condition, x, y, .. } => {
+                let [condition, x, y] = [condition, x, y].map(|register| self.get(register, count));
+                for (((out, condition), x), y) in out.iter_mut().zip(condition).zip(x).zip(y) {
+                    *out = if *condition != 0 { *x } else { *y };
+                }
+            }
+            Instruction::Load { .. } | Instruction::Store { .. } => {}
+        }
+        self.tiles[into] = tile;
     }
 }
 
@@ -407,40 +401,19 @@ mod tests {
             code: vec![
                 Instruction::Load { into: 0, view: 0 },
                 Instruction::Load { into: 1, view: 1 },
-                Instruction::Binary {
-                    op: Binary::AddF,
-                    into: 2,
-                    x: 0,
-                    y: 1,
-                },
-                Instruction::Binary {
-                    op: Binary::MaximumF,
-                    into: 1,
-                    x: 2,
-                    y: 3,
-                },
-                Instruction::Binary {
-                    op: Binary::MultiplyF,
-                    into: 2,
-                    x: 1,
-                    y: 4,
-                },
+                Instruction::Binary { op: Binary::AddF, into: 2, x: 0, y: 1 },
+                Instruction::Binary { op: Binary::MaximumF, into: 1, x: 2, y: 3 },
+                Instruction::Binary { op: Binary::MultiplyF, into: 2, x: 1, y: 4 },
                 Instruction::Store { x: 2, target: 0 },
-                Instruction::Binary {
-                    op: Binary::LessF,
-                    into: 2,
-                    x: 3,
-                    y: 0,
-                },
+                Instruction::Binary { op: Binary::LessF, into: 2, x: 3, y: 0 },
                 Instruction::Store { x: 2, target: 1 },
             ],
         }
     }
 
     fn run(threads: usize, rows: usize, columns: usize) -> (Vec<u32>, Vec<u8>) {
-        let x: Vec<u32> = (0..rows * columns)
-            .map(|at| (at as f32 * 0.37).sin().to_bits())
-            .collect();
+        let x: Vec<u32> =
+            (0..rows * columns).map(|at| (at as f32 * 0.37).sin().to_bits()).collect();
         let y: Vec<u32> = (0..rows).map(|at| (at as f32).cos().to_bits()).collect();
         let (mut out, mut positive) = (vec![0; x.len()], vec![0; x.len()]);
         program(rows, columns).run(

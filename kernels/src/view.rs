@@ -37,11 +37,15 @@ pub struct Gap {
 }
 
 impl Gap {
+    #[inline(always)]
     fn element(self, position: usize) -> Option<isize> {
         let from_first = position as isize - self.low;
-        let step = self.step as isize;
-        let element = from_first / step;
-        let exists = from_first >= 0 && from_first % step == 0 && element < self.count as isize;
+        let (element, rest) = match self.step {
+            1 => (from_first, 0),
+            2 => (from_first >> 1, from_first & 1),
+            step => (from_first / step as isize, from_first % step as isize),
+        };
+        let exists = from_first >= 0 && rest == 0 && element < self.count as isize;
         exists.then_some(element)
     }
 }
@@ -52,21 +56,13 @@ impl View {
         let mut stride = 1;
         let mut view: Vec<_> = (dims.iter().rev())
             .map(|&size| {
-                let dim = ViewDim {
-                    size,
-                    stride,
-                    gap: None,
-                };
+                let dim = ViewDim { size, stride, gap: None };
                 stride *= size as isize;
                 dim
             })
             .collect();
         view.reverse();
-        View {
-            offset: 0,
-            dims: view,
-            fill: 0,
-        }
+        View { offset: 0, dims: view, fill: 0 }
     }
 
     /// Number of elements.
@@ -90,6 +86,11 @@ impl View {
         (dense && self.offset == 0) || self.elements() == 0 && !self.has_gaps()
     }
 
+    /// Returns whether the elements, of a collapsed view, are neighbors in order.
+    pub(crate) fn is_line(&self) -> bool {
+        matches!(self.dims[..], [ViewDim { stride: 1, gap: None, .. }])
+    }
+
     /// Returns whether all elements are one of the buffer.
     pub fn is_uniform(&self) -> bool {
         !self.has_gaps() && self.dims.iter().all(|dim| dim.size == 1 || dim.stride == 0)
@@ -98,156 +99,24 @@ impl View {
     /// The same elements with as few dimensions as possible.
     pub fn collapsed(&self) -> View {
         let mut dims: Vec<ViewDim> = Vec::with_capacity(self.dims.len());
-        for &dim in self
-            .dims
-            .iter()
-            .filter(|dim| dim.size != 1 || dim.gap.is_some())
-        {
+        for &dim in self.dims.iter().filter(|dim| dim.size != 1 || dim.gap.is_some()) {
             match dims.last_mut() {
                 Some(outer)
                     if outer.gap.is_none()
                         && dim.gap.is_none()
                         && outer.stride == dim.stride * dim.size as isize =>
                 {
-                    *outer = ViewDim {
-                        size: outer.size * dim.size,
-                        ..dim
-                    };
+                    *outer = ViewDim { size: outer.size * dim.size, ..dim };
                 }
                 _ => dims.push(dim),
             }
         }
-        View {
-            dims,
-            ..self.clone()
-        }
+        View { dims, ..self.clone() }
     }
 
-    /// Calls `visit` with the runs that elements `range` consist of, in row-major order.
+    /// Writes elements `range`, in row-major order, to `out`, each by `word`.
     ///
-    /// The view has to be [collapsed](Self::collapsed) for long runs.
-    fn for_each_run(&self, range: Range<usize>, mut visit: impl FnMut(Run)) {
-        let Some((inner, outer)) = self.dims.split_last() else {
-            if !range.is_empty() {
-                visit(Run {
-                    into: 0..1,
-                    from: Some(self.offset),
-                    stride: 0,
-                });
-            }
-            return;
-        };
-        if range.is_empty() {
-            return;
-        }
-        let mut rows = Rows::new(self.offset, outer, range.start / inner.size);
-        let mut at = range.start;
-        let mut within = at % inner.size;
-        loop {
-            let length = (inner.size - within).min(range.end - at);
-            let into = at - range.start..at - range.start + length;
-            match (rows.position(), inner.gap) {
-                (Some(from), None) => {
-                    let from = Some(from + within as isize * inner.stride);
-                    visit(Run {
-                        into,
-                        from,
-                        stride: inner.stride,
-                    });
-                }
-                (Some(from), Some(gap)) => {
-                    for (step, into) in into.enumerate() {
-                        let element = gap.element(within + step);
-                        let from = element.map(|element| from + element * inner.stride);
-                        visit(Run {
-                            into: into..into + 1,
-                            from,
-                            stride: 0,
-                        });
-                    }
-                }
-                (None, _) => visit(Run {
-                    into,
-                    from: None,
-                    stride: 0,
-                }),
-            }
-            at += length;
-            if at == range.end {
-                return;
-            }
-            within = 0;
-            rows.advance();
-        }
-    }
-}
-
-/// The rows of a view, one after the other.
-struct Rows<'v> {
-    dims: &'v [ViewDim],
-    /// For each dimension the index, and the position up to it; `None` in padding.
-    path: Vec<(usize, Option<isize>)>,
-    offset: isize,
-}
-
-impl<'v> Rows<'v> {
-    fn new(offset: isize, dims: &'v [ViewDim], mut row: usize) -> Self {
-        let mut path = vec![(0, None); dims.len()];
-        for (dim, step) in dims.iter().zip(&mut path).rev() {
-            step.0 = row % dim.size;
-            row /= dim.size;
-        }
-        let mut rows = Rows { dims, path, offset };
-        rows.update(0);
-        rows
-    }
-
-    /// The position of the row's first element.
-    fn position(&self) -> Option<isize> {
-        self.path.last().map_or(Some(self.offset), |step| step.1)
-    }
-
-    fn advance(&mut self) {
-        for at in (0..self.dims.len()).rev() {
-            self.path[at].0 += 1;
-            if self.path[at].0 < self.dims[at].size {
-                return self.update(at);
-            }
-            self.path[at].0 = 0;
-        }
-    }
-
-    /// Computes positions from one dimension on.
-    fn update(&mut self, first: usize) {
-        let mut before = if first == 0 {
-            Some(self.offset)
-        } else {
-            self.path[first - 1].1
-        };
-        for (dim, (index, position)) in self.dims.iter().zip(&mut self.path).skip(first) {
-            let element = match dim.gap {
-                Some(gap) => gap.element(*index),
-                None => Some(*index as isize),
-            };
-            let step = element.map(|element| element * dim.stride);
-            *position = before.zip(step).map(|(before, step)| before + step);
-            before = *position;
-        }
-    }
-}
-
-/// A part of a row of a view.
-struct Run {
-    /// Positions in the destination.
-    into: Range<usize>,
-    /// Position of the first element in the buffer; `None` for padding.
-    from: Option<isize>,
-    /// Distance of the following elements.
-    stride: isize,
-}
-
-impl View {
-    /// Writes elements `range` to `out`, each by `word`.
+    /// The view has to be [collapsed](Self::collapsed) for long rows.
     #[inline(always)]
     pub(crate) fn load<T: Copy>(
         &self,
@@ -256,34 +125,109 @@ impl View {
         out: &mut [u32],
         word: impl Fn(T) -> u32,
     ) {
-        self.for_each_run(range, |run| {
-            let out = &mut out[run.into];
-            let Some(from) = run.from else {
-                return out.fill(self.fill);
-            };
-            let from = from as usize;
-            match run.stride {
-                0 => out.fill(word(source[from])),
-                1 => {
-                    let source = &source[from..from + out.len()];
-                    out.iter_mut()
-                        .zip(source)
-                        .for_each(|(out, &value)| *out = word(value));
+        if range.is_empty() {
+            return;
+        }
+        let Some((inner, outer)) = self.dims.split_last() else {
+            return out.fill(word(source[self.offset as usize]));
+        };
+        let mut rows = Rows::new(self, outer, range.start / inner.size);
+        let mut within = range.start % inner.size;
+        let mut rest = out;
+        loop {
+            let length = (inner.size - within).min(rest.len());
+            let (row, next) = rest.split_at_mut(length);
+            match (rows.position(), inner.gap) {
+                (None, _) => row.fill(self.fill),
+                (Some(from), Some(gap)) => {
+                    for (at, out) in row.iter_mut().enumerate() {
+                        let element = gap.element(within + at);
+                        let from = element.map(|element| from + element * inner.stride);
+                        *out = from.map_or(self.fill, |from| word(source[from as usize]));
+                    }
                 }
-                stride if stride > 0 => {
-                    let source = source[from..].iter().step_by(stride as usize);
-                    out.iter_mut()
-                        .zip(source)
-                        .for_each(|(out, &value)| *out = word(value));
-                }
-                stride => {
-                    let source = source[..=from].iter().rev().step_by(stride.unsigned_abs());
-                    out.iter_mut()
-                        .zip(source)
-                        .for_each(|(out, &value)| *out = word(value));
+                (Some(from), None) => {
+                    let mut from = from + within as isize * inner.stride;
+                    if inner.stride == 1 {
+                        let source = &source[from as usize..][..length];
+                        row.iter_mut().zip(source).for_each(|(out, &value)| *out = word(value));
+                    } else if inner.stride == 0 {
+                        row.fill(word(source[from as usize]));
+                    } else {
+                        for out in row {
+                            *out = word(source[from as usize]);
+                            from += inner.stride;
+                        }
+                    }
                 }
             }
-        });
+            if next.is_empty() {
+                return;
+            }
+            (rest, within) = (next, 0);
+            rows.advance();
+        }
+    }
+}
+
+/// The rows of a view, one after the other.
+struct Rows<'v> {
+    view: &'v View,
+    /// All dimensions but that of the rows and the one before.
+    outer: &'v [ViewDim],
+    last: ViewDim,
+    /// The index along `last`, and that along all outer dimensions.
+    index: usize,
+    group: usize,
+    /// The position of the group; `None` in padding.
+    before: Option<isize>,
+}
+
+impl<'v> Rows<'v> {
+    #[inline(always)]
+    fn new(view: &'v View, dims: &'v [ViewDim], row: usize) -> Self {
+        const ONE: ViewDim = ViewDim { size: 1, stride: 0, gap: None };
+        let (last, outer) = dims.split_last().unwrap_or((&ONE, &[]));
+        let (index, group) = (row % last.size, row / last.size);
+        let before = view.group(outer, group);
+        Rows { view, outer, last: *last, index, group, before }
+    }
+
+    /// The position of the row's first element.
+    #[inline(always)]
+    fn position(&self) -> Option<isize> {
+        let element = match self.last.gap {
+            None => self.index as isize,
+            Some(gap) => gap.element(self.index)?,
+        };
+        Some(self.before? + element * self.last.stride)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.index += 1;
+        if self.index == self.last.size {
+            self.index = 0;
+            self.group += 1;
+            self.before = self.view.group(self.outer, self.group);
+        }
+    }
+}
+
+impl View {
+    /// The position of an index over the outer dimensions; `None` in padding.
+    fn group(&self, outer: &[ViewDim], mut index: usize) -> Option<isize> {
+        let mut position = self.offset;
+        for dim in outer.iter().rev() {
+            let of_dim = index % dim.size;
+            index /= dim.size;
+            let element = match dim.gap {
+                Some(gap) => gap.element(of_dim)?,
+                None => of_dim as isize,
+            };
+            position += element * dim.stride;
+        }
+        Some(position)
     }
 }
 
@@ -325,19 +269,11 @@ mod tests {
         view.dims[0] = ViewDim {
             size: 6,
             stride: 1,
-            gap: Some(Gap {
-                low: 1,
-                step: 3,
-                count: 2,
-            }),
+            gap: Some(Gap { low: 1, step: 3, count: 2 }),
         };
         view.fill = 9;
         assert_eq!(load(&view, &[5, 6]), [9, 5, 9, 9, 6, 9]);
-        view.dims[0].gap = Some(Gap {
-            low: -1,
-            step: 1,
-            count: 2,
-        });
+        view.dims[0].gap = Some(Gap { low: -1, step: 1, count: 2 });
         assert_eq!(load(&view, &[5, 6]), [6, 9, 9, 9, 9, 9]);
     }
 

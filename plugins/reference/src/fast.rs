@@ -16,6 +16,7 @@ mod graph;
 mod group;
 mod place;
 mod plan;
+mod rows;
 mod run;
 mod slice;
 

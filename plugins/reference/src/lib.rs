@@ -1,9 +1,9 @@
-//! The reference executor: a [`Backend`](halite_core::Backend) that interprets StableHLO on the
-//! host.
+//! The reference executor: a [`Backend`](halite_core::Backend) that runs StableHLO on the host.
 //!
-//! It runs every operation in plain loops, rounds once, and adds floats in `f64`: results to
-//! compare other executors with. It needs no accelerator, and has as many virtual devices as it is asked
-//! for, so that programs over several devices run anywhere.
+//! It has two modes. [`Mode::Fast`] runs a plan of fused kernels; [`Mode::Oracle`] runs every operation
+//! in plain loops, rounds once, and adds floats in `f64`: results to compare other executors with.
+//! Both need no accelerator, and have as many virtual devices as requested, so that programs over
+//! several devices run anywhere.
 //!
 //! ```
 //! use halite_core::{Client, DType, HostBytes, TensorType};

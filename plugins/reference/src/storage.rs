@@ -20,9 +20,9 @@ impl Storage {
         }
     }
 
-    /// The same bytes, aligned for elements of 32 bits.
+    /// The same bytes, aligned for elements of 32 bits if they can be such.
     pub(crate) fn aligned(self: Arc<Self>) -> Arc<Self> {
-        if self.words().is_some() {
+        if !self.len().is_multiple_of(size_of::<u32>()) || self.words().is_some() {
             return self;
         }
         Arc::new(Storage::Words(bytemuck::pod_collect_to_vec(&self)))

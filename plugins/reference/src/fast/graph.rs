@@ -14,6 +14,7 @@ use super::{
     elementwise::{Elementwise, fits_register, is_word},
     place::{Base, Place},
     plan::Plan,
+    rows::{gathers_rows, scatters_rows},
 };
 use crate::oracle::Tensor;
 
@@ -83,6 +84,10 @@ pub(super) enum Kind {
     DynamicSlice,
     /// A copy of operand 0 with operand 1 at a start, which is the other operands.
     DynamicUpdate,
+    /// Rows of operand 0 at the indices of operand 1.
+    GatherRows,
+    /// Operand 0, with the rows of operand 2 added at the indices of operand 1.
+    ScatterRows,
     Oracle(Box<OracleCall>),
 }
 
@@ -469,6 +474,22 @@ impl<'m> Builder<'m> {
             (OpKind::ReduceWindow(attributes), [x, initial]) => {
                 let op = operator(function, &operation.regions);
                 self.reduce_window(op, x, initial, attributes, ty)
+            }
+            (OpKind::Gather(attributes), [x, indices])
+                if is_word(indices.element)
+                    && gathers_rows(attributes, &x.ty(), &indices.ty(), ty) =>
+            {
+                let operands = operands.iter().map(|place| self.whole(place)).collect();
+                Some(self.node(Kind::GatherRows, operands, ty))
+            }
+            (OpKind::Scatter(attributes), [x, indices, updates])
+                if has_floats(&[x.clone(), updates.clone()], ty)
+                    && is_word(indices.element)
+                    && operator(function, &operation.regions) == Some(BinaryOp::Add)
+                    && scatters_rows(attributes, &x.ty(), &indices.ty(), &updates.ty()) =>
+            {
+                let operands = operands.iter().map(|place| self.whole(place)).collect();
+                Some(self.node(Kind::ScatterRows, operands, ty))
             }
             (OpKind::DynamicSlice { .. }, _) => {
                 let operands = operands.iter().map(|place| self.whole(place)).collect();
