@@ -102,7 +102,7 @@ fn log_wide(x: f64) -> f64 {
     let log = if x == 0.0 { f64::NEG_INFINITY } else { log };
     let log = if x < 0.0 { f64::NAN } else { log };
     // Infinity, and NaN, which is unequal to itself.
-    if x == f64::INFINITY || x != x { x } else { log }
+    if x == f64::INFINITY || x.is_nan() { x } else { log }
 }
 
 #[inline(always)]
@@ -122,7 +122,7 @@ pub(crate) fn log_1p(x: f32) -> f32 {
 /// The larger of both; NaN if one is. Zero is larger than negative zero.
 #[inline(always)]
 pub(crate) fn maximum(a: f32, b: f32) -> f32 {
-    let larger = if a > b || a != a { a } else { b };
+    let larger = if a > b || a.is_nan() { a } else { b };
     if a == b {
         f32::from_bits(a.to_bits() & b.to_bits())
     } else {
@@ -133,7 +133,7 @@ pub(crate) fn maximum(a: f32, b: f32) -> f32 {
 /// The smaller of both; NaN if one is. Negative zero is smaller than zero.
 #[inline(always)]
 pub(crate) fn minimum(a: f32, b: f32) -> f32 {
-    let smaller = if a < b || a != a { a } else { b };
+    let smaller = if a < b || a.is_nan() { a } else { b };
     if a == b {
         f32::from_bits(a.to_bits() | b.to_bits())
     } else {
@@ -145,7 +145,7 @@ pub(crate) fn minimum(a: f32, b: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn sign(x: f32) -> f32 {
     let sign = if x > 0.0 { 1.0 } else { -1.0 };
-    if x == 0.0 || x != x { x } else { sign }
+    if x == 0.0 || x.is_nan() { x } else { sign }
 }
 
 #[cfg(test)]

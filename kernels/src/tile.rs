@@ -40,16 +40,33 @@ pub struct Program {
 
 /// One step of a [`Program`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(missing_docs, reason = "the fields are registers, in the order of the operation")]
+#[allow(
+    missing_docs,
+    reason = "the fields are registers, in the order of the operation"
+)]
 pub enum Instruction {
     /// Reads a view, by its number.
     Load { into: Register, view: usize },
     /// `into = op(x)`.
-    Unary { op: Unary, into: Register, x: Register },
+    Unary {
+        op: Unary,
+        into: Register,
+        x: Register,
+    },
     /// `into = op(x, y)`.
-    Binary { op: Binary, into: Register, x: Register, y: Register },
+    Binary {
+        op: Binary,
+        into: Register,
+        x: Register,
+        y: Register,
+    },
     /// `into = if condition { x } else { y }`.
-    Select { into: Register, condition: Register, x: Register, y: Register },
+    Select {
+        into: Register,
+        condition: Register,
+        x: Register,
+        y: Register,
+    },
     /// Writes a result, by its number.
     Store { x: Register, target: usize },
 }
@@ -231,7 +248,9 @@ impl<'a> Target<'a> {
             Target::Words(out) => out[from..from + x.len()].copy_from_slice(x),
             Target::Bytes(out) => {
                 let out = &mut out[from..from + x.len()];
-                out.iter_mut().zip(x).for_each(|(out, &word)| *out = word as u8);
+                out.iter_mut()
+                    .zip(x)
+                    .for_each(|(out, &word)| *out = word as u8);
             }
         }
     }
@@ -268,8 +287,16 @@ impl Program {
         let starts = (0..self.elements).step_by(item);
         let items = starts.map(|start| {
             let range = start..(start + item).min(self.elements);
-            let parts = rest.iter_mut().map(|target| target.take(range.len())).collect();
-            Item { program: self, sources, range, targets: parts }
+            let parts = rest
+                .iter_mut()
+                .map(|target| target.take(range.len()))
+                .collect();
+            Item {
+                program: self,
+                sources,
+                range,
+                targets: parts,
+            }
         });
         threads.for_each(cost, items, |item: Item<'_, '_>| arch.dispatch(item));
     }
@@ -288,7 +315,12 @@ impl WithSimd for Item<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Item { program, sources, range, mut targets } = self;
+        let Item {
+            program,
+            sources,
+            range,
+            mut targets,
+        } = self;
         let mut tiles = Tiles::new(program, sources, TILE.min(range.len()));
         for start in range.clone().step_by(TILE) {
             let tile = start..(start + TILE).min(range.end);
@@ -326,7 +358,12 @@ impl<'p> Tiles<'p> {
             tiles[usize::from(register)].fill(sources[source].word(at));
         }
         let borrowed = vec![None; program.registers];
-        Tiles { program, sources, tiles, borrowed }
+        Tiles {
+            program,
+            sources,
+            tiles,
+            borrowed,
+        }
     }
 
     #[inline(always)]
@@ -371,7 +408,9 @@ impl<'p> Tiles<'p> {
             Instruction::Binary { op, x, y, .. } => {
                 binary(op, out, self.get(x, count), self.get(y, count));
             }
-            Instruction::Select { condition, x, y, .. } => {
+            Instruction::Select {
+                condition, x, y, ..
+            } => {
                 let [condition, x, y] = [condition, x, y].map(|register| self.get(register, count));
                 for (((out, condition), x), y) in out.iter_mut().zip(condition).zip(x).zip(y) {
                     *out = if *condition != 0 { *x } else { *y };
@@ -401,19 +440,40 @@ mod tests {
             code: vec![
                 Instruction::Load { into: 0, view: 0 },
                 Instruction::Load { into: 1, view: 1 },
-                Instruction::Binary { op: Binary::AddF, into: 2, x: 0, y: 1 },
-                Instruction::Binary { op: Binary::MaximumF, into: 1, x: 2, y: 3 },
-                Instruction::Binary { op: Binary::MultiplyF, into: 2, x: 1, y: 4 },
+                Instruction::Binary {
+                    op: Binary::AddF,
+                    into: 2,
+                    x: 0,
+                    y: 1,
+                },
+                Instruction::Binary {
+                    op: Binary::MaximumF,
+                    into: 1,
+                    x: 2,
+                    y: 3,
+                },
+                Instruction::Binary {
+                    op: Binary::MultiplyF,
+                    into: 2,
+                    x: 1,
+                    y: 4,
+                },
                 Instruction::Store { x: 2, target: 0 },
-                Instruction::Binary { op: Binary::LessF, into: 2, x: 3, y: 0 },
+                Instruction::Binary {
+                    op: Binary::LessF,
+                    into: 2,
+                    x: 3,
+                    y: 0,
+                },
                 Instruction::Store { x: 2, target: 1 },
             ],
         }
     }
 
     fn run(threads: usize, rows: usize, columns: usize) -> (Vec<u32>, Vec<u8>) {
-        let x: Vec<u32> =
-            (0..rows * columns).map(|at| (at as f32 * 0.37).sin().to_bits()).collect();
+        let x: Vec<u32> = (0..rows * columns)
+            .map(|at| (at as f32 * 0.37).sin().to_bits())
+            .collect();
         let y: Vec<u32> = (0..rows).map(|at| (at as f32).cos().to_bits()).collect();
         let (mut out, mut positive) = (vec![0; x.len()], vec![0; x.len()]);
         program(rows, columns).run(

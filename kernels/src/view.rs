@@ -56,13 +56,21 @@ impl View {
         let mut stride = 1;
         let mut view: Vec<_> = (dims.iter().rev())
             .map(|&size| {
-                let dim = ViewDim { size, stride, gap: None };
+                let dim = ViewDim {
+                    size,
+                    stride,
+                    gap: None,
+                };
                 stride *= size as isize;
                 dim
             })
             .collect();
         view.reverse();
-        View { offset: 0, dims: view, fill: 0 }
+        View {
+            offset: 0,
+            dims: view,
+            fill: 0,
+        }
     }
 
     /// Number of elements.
@@ -88,7 +96,14 @@ impl View {
 
     /// Returns whether the elements, of a collapsed view, are neighbors in order.
     pub(crate) fn is_line(&self) -> bool {
-        matches!(self.dims[..], [ViewDim { stride: 1, gap: None, .. }])
+        matches!(
+            self.dims[..],
+            [ViewDim {
+                stride: 1,
+                gap: None,
+                ..
+            }]
+        )
     }
 
     /// Returns whether all elements are one of the buffer.
@@ -99,19 +114,29 @@ impl View {
     /// The same elements with as few dimensions as possible.
     pub fn collapsed(&self) -> View {
         let mut dims: Vec<ViewDim> = Vec::with_capacity(self.dims.len());
-        for &dim in self.dims.iter().filter(|dim| dim.size != 1 || dim.gap.is_some()) {
+        for &dim in self
+            .dims
+            .iter()
+            .filter(|dim| dim.size != 1 || dim.gap.is_some())
+        {
             match dims.last_mut() {
                 Some(outer)
                     if outer.gap.is_none()
                         && dim.gap.is_none()
                         && outer.stride == dim.stride * dim.size as isize =>
                 {
-                    *outer = ViewDim { size: outer.size * dim.size, ..dim };
+                    *outer = ViewDim {
+                        size: outer.size * dim.size,
+                        ..dim
+                    };
                 }
                 _ => dims.push(dim),
             }
         }
-        View { dims, ..self.clone() }
+        View {
+            dims,
+            ..self.clone()
+        }
     }
 
     /// Writes elements `range`, in row-major order, to `out`, each by `word`.
@@ -150,7 +175,9 @@ impl View {
                     let mut from = from + within as isize * inner.stride;
                     if inner.stride == 1 {
                         let source = &source[from as usize..][..length];
-                        row.iter_mut().zip(source).for_each(|(out, &value)| *out = word(value));
+                        row.iter_mut()
+                            .zip(source)
+                            .for_each(|(out, &value)| *out = word(value));
                     } else if inner.stride == 0 {
                         row.fill(word(source[from as usize]));
                     } else {
@@ -186,11 +213,22 @@ struct Rows<'v> {
 impl<'v> Rows<'v> {
     #[inline(always)]
     fn new(view: &'v View, dims: &'v [ViewDim], row: usize) -> Self {
-        const ONE: ViewDim = ViewDim { size: 1, stride: 0, gap: None };
+        const ONE: ViewDim = ViewDim {
+            size: 1,
+            stride: 0,
+            gap: None,
+        };
         let (last, outer) = dims.split_last().unwrap_or((&ONE, &[]));
         let (index, group) = (row % last.size, row / last.size);
         let before = view.group(outer, group);
-        Rows { view, outer, last: *last, index, group, before }
+        Rows {
+            view,
+            outer,
+            last: *last,
+            index,
+            group,
+            before,
+        }
     }
 
     /// The position of the row's first element.
@@ -269,11 +307,19 @@ mod tests {
         view.dims[0] = ViewDim {
             size: 6,
             stride: 1,
-            gap: Some(Gap { low: 1, step: 3, count: 2 }),
+            gap: Some(Gap {
+                low: 1,
+                step: 3,
+                count: 2,
+            }),
         };
         view.fill = 9;
         assert_eq!(load(&view, &[5, 6]), [9, 5, 9, 9, 6, 9]);
-        view.dims[0].gap = Some(Gap { low: -1, step: 1, count: 2 });
+        view.dims[0].gap = Some(Gap {
+            low: -1,
+            step: 1,
+            count: 2,
+        });
         assert_eq!(load(&view, &[5, 6]), [6, 9, 9, 9, 9, 9]);
     }
 

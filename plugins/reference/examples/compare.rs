@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use halite_backends::{Access, Accelerator, CompileCacheOptions, OpenOptions};
+use halite_backends::{Accelerator, Access, CompileCacheOptions, OpenOptions};
 use halite_core::{Client, Result};
 use halite_fetch::Bar;
 use halite_reference::Mode;
@@ -15,14 +15,19 @@ mod common;
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let path = args.next().unwrap_or_default();
-    let mut count = |default| args.next().and_then(|it| it.parse().ok()).unwrap_or(default);
+    let mut count = |default| {
+        args.next()
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(default)
+    };
     let (rounds, steps): (usize, usize) = (count(7), count(20));
     let text = std::fs::read_to_string(&path)
         .map_err(|error| halite_core::Error::invalid("read", format!("{path}: {error}")))?;
     let mut subjects: Vec<Subject> = Vec::new();
-    for (name, client) in
-        [("fast", common::open(Mode::Fast, 0)), ("fast, 1 thread", common::open(Mode::Fast, 1))]
-    {
+    for (name, client) in [
+        ("fast", common::open(Mode::Fast, 0)),
+        ("fast, 1 thread", common::open(Mode::Fast, 1)),
+    ] {
         subjects.push(Subject::new(name, &client, &text)?);
     }
     subjects.push(Subject::new("xla", &xla()?, &text)?);
@@ -36,9 +41,14 @@ fn main() -> Result<()> {
 }
 
 fn xla() -> Result<Client> {
-    let compile_cache =
-        Some(CompileCacheOptions { access: Access::Off, ..CompileCacheOptions::default() });
-    let options = OpenOptions { compile_cache, ..OpenOptions::default() };
+    let compile_cache = Some(CompileCacheOptions {
+        access: Access::Off,
+        ..CompileCacheOptions::default()
+    });
+    let options = OpenOptions {
+        compile_cache,
+        ..OpenOptions::default()
+    };
     let opened = Accelerator::cpu().open_with(&options, &mut Bar::default());
     Ok(opened?.client)
 }
@@ -56,9 +66,17 @@ struct Subject {
 /// Processor time of this process in milliseconds; 0 if the system does not report it.
 fn cpu_ms() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let fields = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace();
     // User and system time, in ticks of 10 ms.
-    fields.skip(11).take(2).filter_map(|it| it.parse::<f64>().ok()).sum::<f64>() * 10.0
+    fields
+        .skip(11)
+        .take(2)
+        .filter_map(|it| it.parse::<f64>().ok())
+        .sum::<f64>()
+        * 10.0
 }
 
 impl Subject {
@@ -66,7 +84,13 @@ impl Subject {
         let started = Instant::now();
         let step = common::Step::new(client, text)?;
         let compile_ms = started.elapsed().as_secs_f64() * 1e3;
-        Ok(Subject { name, compile_ms, step, times: Vec::new(), cpu_times: Vec::new() })
+        Ok(Subject {
+            name,
+            compile_ms,
+            step,
+            times: Vec::new(),
+            cpu_times: Vec::new(),
+        })
     }
 
     fn measure(&mut self, steps: usize) -> Result<()> {
@@ -77,7 +101,8 @@ impl Subject {
             self.step.step()?;
         }
         self.step.wait()?;
-        self.times.push(started.elapsed().as_secs_f64() * 1e3 / steps as f64);
+        self.times
+            .push(started.elapsed().as_secs_f64() * 1e3 / steps as f64);
         self.cpu_times.push((cpu_ms() - cpu) / steps as f64);
         Ok(())
     }

@@ -37,7 +37,11 @@ fn rows(mode: Mode, count: i32) -> Vec<Vec<u8>> {
 #[test]
 fn loops_agree_with_the_oracle() {
     for count in [-1, 0, 1, 3, 6] {
-        assert_eq!(rows(Mode::Fast, count), rows(Mode::Oracle, count), "{count} iterations");
+        assert_eq!(
+            rows(Mode::Fast, count),
+            rows(Mode::Oracle, count),
+            "{count} iterations"
+        );
     }
 }
 
@@ -49,9 +53,14 @@ fn borrowed_inputs_are_not_written() {
     let buffers = [(&x[..], 0), (&[4, 0, 0, 0][..], 1)].map(|(bytes, number)| {
         common::upload(&client, &program.signature.inputs[number], bytes).expect("it uploads")
     });
-    let loaded = client.compile(&program, &Default::default()).expect("it compiles");
+    let loaded = client
+        .compile(&program, &Default::default())
+        .expect("it compiles");
     let args = vec![buffers.iter().map(halite_core::Arg::Borrow).collect()];
-    loaded.launch(halite_core::Launch { args }).expect("it launches").outputs[0][0]
+    loaded
+        .launch(halite_core::Launch { args })
+        .expect("it launches")
+        .outputs[0][0]
         .ready()
         .and_then(|event| event.wait())
         .expect("it runs");
@@ -80,7 +89,10 @@ func.func public @main(%x: tensor<4x3xf32>, %i: tensor<2x3x1xi32>) -> \
 #[test]
 fn lookups_agree_with_the_oracle() {
     let x: Vec<u8> = (0..12).flat_map(|at| (at as f32).to_le_bytes()).collect();
-    let indices = [0, 3, 3, 1, 9, -2].into_iter().flat_map(i32::to_le_bytes).collect();
+    let indices = [0, 3, 3, 1, 9, -2]
+        .into_iter()
+        .flat_map(i32::to_le_bytes)
+        .collect();
     let inputs = [x, indices];
     let on = |mode| run(&open(mode, 1), &program(LOOKUP), &inputs).expect("it runs");
     assert_eq!(on(Mode::Fast), on(Mode::Oracle));

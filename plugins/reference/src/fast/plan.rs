@@ -37,15 +37,52 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(super) enum Unit {
     Group(Group),
-    Product { product: Box<Product>, left: Base, right: Base, out: Base },
-    Reduce { sizes: Reduction, initial: u32, x: Base, out: Base },
-    Concatenate { bytes: Vec<usize>, parts: Vec<Base>, out: Base },
-    Loop { regions: Box<Loop>, operands: Vec<Base>, results: Vec<Base> },
-    DynamicSlice { operands: Vec<Base>, out: Base },
-    DynamicUpdate { operands: Vec<Base>, out: Base },
-    GatherRows { x: Base, indices: Base, out: Base },
-    ScatterRows { x: Base, indices: Base, updates: Base, out: Base },
-    Oracle { call: Box<OracleCall>, operands: Vec<Base>, results: Vec<Base> },
+    Product {
+        product: Box<Product>,
+        left: Base,
+        right: Base,
+        out: Base,
+    },
+    Reduce {
+        sizes: Reduction,
+        initial: u32,
+        x: Base,
+        out: Base,
+    },
+    Concatenate {
+        bytes: Vec<usize>,
+        parts: Vec<Base>,
+        out: Base,
+    },
+    Loop {
+        regions: Box<Loop>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
+    DynamicSlice {
+        operands: Vec<Base>,
+        out: Base,
+    },
+    DynamicUpdate {
+        operands: Vec<Base>,
+        out: Base,
+    },
+    GatherRows {
+        x: Base,
+        indices: Base,
+        out: Base,
+    },
+    ScatterRows {
+        x: Base,
+        indices: Base,
+        updates: Base,
+        out: Base,
+    },
+    Oracle {
+        call: Box<OracleCall>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
 }
 
 impl Unit {
@@ -55,7 +92,12 @@ impl Unit {
             Unit::Product { left, right, .. } => vec![*left, *right],
             Unit::Reduce { x, .. } => vec![*x],
             Unit::GatherRows { x, indices, .. } => vec![*x, *indices],
-            Unit::ScatterRows { x, indices, updates, .. } => vec![*x, *indices, *updates],
+            Unit::ScatterRows {
+                x,
+                indices,
+                updates,
+                ..
+            } => vec![*x, *indices, *updates],
             Unit::Concatenate { parts, .. } => parts.clone(),
             Unit::Loop { operands, .. }
             | Unit::DynamicSlice { operands, .. }
@@ -111,7 +153,10 @@ impl Plan {
 fn units(graph: &mut Graph) -> Vec<Unit> {
     let levels = levels(graph);
     let mut is_stored = vec![false; graph.bases.len()];
-    graph.outputs.iter().for_each(|&base| is_stored[base] = true);
+    graph
+        .outputs
+        .iter()
+        .for_each(|&base| is_stored[base] = true);
     for (number, node) in graph.nodes.iter().enumerate() {
         for place in &node.operands {
             let source = graph.bases[place.base].node;
@@ -146,23 +191,42 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
             let (results, out) = (node.results.clone(), node.results.first().copied());
             let kind = std::mem::replace(&mut node.kind, Kind::Concatenate { bytes: Vec::new() });
             units.push(match (kind, &operands[..], out.unwrap_or_default()) {
-                (Kind::Product(product), &[left, right], out) => {
-                    Unit::Product { product, left, right, out }
-                }
-                (Kind::Reduce { sizes, initial }, &[x], out) => {
-                    Unit::Reduce { sizes, initial, x, out }
-                }
-                (Kind::Concatenate { bytes }, _, out) => {
-                    Unit::Concatenate { bytes, parts: operands, out }
-                }
-                (Kind::Loop(regions), _, _) => Unit::Loop { regions, operands, results },
+                (Kind::Product(product), &[left, right], out) => Unit::Product {
+                    product,
+                    left,
+                    right,
+                    out,
+                },
+                (Kind::Reduce { sizes, initial }, &[x], out) => Unit::Reduce {
+                    sizes,
+                    initial,
+                    x,
+                    out,
+                },
+                (Kind::Concatenate { bytes }, _, out) => Unit::Concatenate {
+                    bytes,
+                    parts: operands,
+                    out,
+                },
+                (Kind::Loop(regions), _, _) => Unit::Loop {
+                    regions,
+                    operands,
+                    results,
+                },
                 (Kind::DynamicSlice, _, out) => Unit::DynamicSlice { operands, out },
                 (Kind::DynamicUpdate, _, out) => Unit::DynamicUpdate { operands, out },
                 (Kind::GatherRows, &[x, indices], out) => Unit::GatherRows { x, indices, out },
-                (Kind::ScatterRows, &[x, indices, updates], out) => {
-                    Unit::ScatterRows { x, indices, updates, out }
-                }
-                (Kind::Oracle(call), _, _) => Unit::Oracle { call, operands, results },
+                (Kind::ScatterRows, &[x, indices, updates], out) => Unit::ScatterRows {
+                    x,
+                    indices,
+                    updates,
+                    out,
+                },
+                (Kind::Oracle(call), _, _) => Unit::Oracle {
+                    call,
+                    operands,
+                    results,
+                },
                 (kind, _, _) => unreachable!("{kind:?} has other operands"),
             });
         }

@@ -72,9 +72,13 @@ pub(super) fn scatter_add(out: &mut [f32], row: usize, indices: &[i64], updates:
         return;
     }
     for (update, &index) in updates.chunks_exact(row).zip(indices) {
-        let at = usize::try_from(index).ok().and_then(|index| index.checked_mul(row));
+        let at = usize::try_from(index)
+            .ok()
+            .and_then(|index| index.checked_mul(row));
         if let Some(out) = at.and_then(|at| out.get_mut(at..)?.get_mut(..row)) {
-            out.iter_mut().zip(update).for_each(|(out, update)| *out += update);
+            out.iter_mut()
+                .zip(update)
+                .for_each(|(out, update)| *out += update);
         }
     }
 }
@@ -93,7 +97,12 @@ mod tests {
     #[test]
     fn updates_beyond_the_ends_are_dropped() {
         let mut out = [0.0; 4];
-        scatter_add(&mut out, 2, &[1, -1, 2, 1], &[1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 3.0, 4.0]);
+        scatter_add(
+            &mut out,
+            2,
+            &[1, -1, 2, 1],
+            &[1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 3.0, 4.0],
+        );
         assert_eq!(out, [0.0, 0.0, 4.0, 6.0]);
     }
 }

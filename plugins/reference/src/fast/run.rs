@@ -66,7 +66,11 @@ impl Arena {
         let mut bytes: HashMap<usize, usize> = HashMap::new();
         for base in plan.units.iter().flat_map(Unit::writes) {
             let ty = &plan.types[base];
-            let counts = if is_word(ty.element) { &mut words } else { &mut bytes };
+            let counts = if is_word(ty.element) {
+                &mut words
+            } else {
+                &mut bytes
+            };
             *counts.entry(ty.bytes()).or_default() += 1;
         }
         self.words.iter_mut().for_each(|(length, free)| {
@@ -108,11 +112,17 @@ impl Plan {
         }
         for (unit, unused) in self.units.iter().zip(&self.last_uses) {
             launch.world.check()?;
-            unused.iter().for_each(|&base| values.is_needed[base] = false);
+            unused
+                .iter()
+                .for_each(|&base| values.is_needed[base] = false);
             values.step(unit, launch)?;
             unused.iter().for_each(|&base| values.release(base));
         }
-        let outputs = self.outputs.iter().map(|&base| values.tensor(base)).collect();
+        let outputs = self
+            .outputs
+            .iter()
+            .map(|&base| values.tensor(base))
+            .collect();
         values.arena.trim(self);
         arenas().push(values.arena);
         outputs
@@ -120,7 +130,11 @@ impl Plan {
 }
 
 fn operand_count(count: usize) -> Error {
-    Error::new(ErrorKind::Internal, "run", format!("an update of a slice has {count} operands"))
+    Error::new(
+        ErrorKind::Internal,
+        "run",
+        format!("an update of a slice has {count} operands"),
+    )
 }
 
 /// The values of a launch.
@@ -142,7 +156,11 @@ impl Values<'_> {
 
     fn words(&self, base: Base) -> Result<&[u32]> {
         self.get(base)?.words().ok_or_else(|| {
-            Error::new(ErrorKind::Internal, "run", format!("value {base} has no words"))
+            Error::new(
+                ErrorKind::Internal,
+                "run",
+                format!("value {base} has no words"),
+            )
         })
     }
 
@@ -157,13 +175,23 @@ impl Values<'_> {
         let threads = launch.threads;
         match unit {
             Unit::Group(group) => self.group(group, threads),
-            Unit::Product { product, left, right, out } => {
+            Unit::Product {
+                product,
+                left,
+                right,
+                out,
+            } => {
                 let mut result = self.take(*out)?;
                 self.product(product, *left, *right, &mut result, threads)?;
                 self.set(*out, result);
                 Ok(())
             }
-            Unit::Reduce { sizes, initial, x, out } => {
+            Unit::Reduce {
+                sizes,
+                initial,
+                x,
+                out,
+            } => {
                 let mut result = self.take(*out)?;
                 let words = bytemuck::cast_slice_mut(result.bytes_mut());
                 reduce(threads, *sizes, *initial, self.words(*x)?, words);
@@ -176,9 +204,11 @@ impl Values<'_> {
                 self.set(*out, result);
                 Ok(())
             }
-            Unit::Loop { regions, operands, results } => {
-                self.run_loop(regions, operands, results, launch)
-            }
+            Unit::Loop {
+                regions,
+                operands,
+                results,
+            } => self.run_loop(regions, operands, results, launch),
             Unit::DynamicSlice { operands, out } => {
                 let mut result = self.take(*out)?;
                 let (x, starts) = (operands[0], &operands[1..]);
@@ -193,7 +223,11 @@ impl Values<'_> {
                 };
                 let slice = self.slice(x, update, starts)?;
                 let is_shared = operands[1..].contains(&x);
-                let mut result = if is_shared { self.copy(x)? } else { self.owned(x)? };
+                let mut result = if is_shared {
+                    self.copy(x)?
+                } else {
+                    self.owned(x)?
+                };
                 slice.write(self.get(update)?, result.bytes_mut());
                 self.set(*out, result);
                 Ok(())
@@ -201,12 +235,26 @@ impl Values<'_> {
             &Unit::GatherRows { x, indices, out } => {
                 let mut result = self.take(out)?;
                 let row = self.row_length(x) * self.plan.types[x].element.size();
-                rows::gather(self.get(x)?, row, &self.integers(indices)?, result.bytes_mut());
+                rows::gather(
+                    self.get(x)?,
+                    row,
+                    &self.integers(indices)?,
+                    result.bytes_mut(),
+                );
                 self.set(out, result);
                 Ok(())
             }
-            &Unit::ScatterRows { x, indices, updates, out } => {
-                let mut result = if x == updates { self.copy(x)? } else { self.owned(x)? };
+            &Unit::ScatterRows {
+                x,
+                indices,
+                updates,
+                out,
+            } => {
+                let mut result = if x == updates {
+                    self.copy(x)?
+                } else {
+                    self.owned(x)?
+                };
                 let floats = bytemuck::cast_slice_mut(result.bytes_mut());
                 let row = self.row_length(x);
                 let updates = bytemuck::must_cast_slice(self.words(updates)?);
@@ -214,9 +262,11 @@ impl Values<'_> {
                 self.set(out, result);
                 Ok(())
             }
-            Unit::Oracle { call, operands, results } => {
-                self.oracle(call, operands, results, launch)
-            }
+            Unit::Oracle {
+                call,
+                operands,
+                results,
+            } => self.oracle(call, operands, results, launch),
         }
     }
 
@@ -280,8 +330,10 @@ impl Values<'_> {
 
     fn concatenate(&self, bytes: &[usize], parts: &[Base], mut out: &mut [u8]) -> Result<()> {
         let row: usize = bytes.iter().sum();
-        let parts: Vec<&Arc<Storage>> =
-            parts.iter().map(|&part| self.get(part)).collect::<Result<_>>()?;
+        let parts: Vec<&Arc<Storage>> = parts
+            .iter()
+            .map(|&part| self.get(part))
+            .collect::<Result<_>>()?;
         for number in 0..out.len().checked_div(row).unwrap_or(0) {
             for (part, &length) in parts.iter().zip(bytes) {
                 let (target, rest) = out.split_at_mut(length);
@@ -297,7 +349,11 @@ impl Values<'_> {
         let (x, part) = (&self.plan.types[x], &self.plan.types[part]);
         let mut first = Vec::with_capacity(starts.len());
         for (dim, &start) in starts.iter().enumerate() {
-            let bits = self.get(start)?.iter().rev().fold(0u64, |all, &byte| all << 8 | u64::from(byte));
+            let bits = self
+                .get(start)?
+                .iter()
+                .rev()
+                .fold(0u64, |all, &byte| all << 8 | u64::from(byte));
             let start = match self.plan.types[start].element {
                 ElementType::S8 => i64::from(bits as i8),
                 ElementType::S32 => i64::from(bits as i32),
@@ -317,7 +373,13 @@ impl Values<'_> {
     /// The elements of a value, integers of 32 bits.
     fn integers(&self, base: Base) -> Result<Vec<i64>> {
         let is_signed = self.plan.types[base].element == ElementType::S32;
-        let integer = |&word: &u32| if is_signed { i64::from(word as i32) } else { word.into() };
+        let integer = |&word: &u32| {
+            if is_signed {
+                i64::from(word as i32)
+            } else {
+                word.into()
+            }
+        };
         Ok(self.words(base)?.iter().map(integer).collect())
     }
 
@@ -365,8 +427,13 @@ impl Values<'_> {
                 all.extend(captures.iter().cloned());
                 all
             };
-            let decision = regions.condition.run(launch, with_captures(state.clone()))?;
-            if decision.first().is_none_or(|it| it.bytes.first() == Some(&0)) {
+            let decision = regions
+                .condition
+                .run(launch, with_captures(state.clone()))?;
+            if decision
+                .first()
+                .is_none_or(|it| it.bytes.first() == Some(&0))
+            {
                 break;
             }
             state = regions.body.run(launch, with_captures(state))?;
@@ -378,7 +445,10 @@ impl Values<'_> {
     }
 
     fn tensor(&self, base: Base) -> Result<Tensor> {
-        Ok(Tensor { ty: self.plan.types[base].clone(), bytes: self.get(base)?.clone() })
+        Ok(Tensor {
+            ty: self.plan.types[base].clone(),
+            bytes: self.get(base)?.clone(),
+        })
     }
 
     fn oracle(

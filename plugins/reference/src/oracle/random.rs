@@ -172,8 +172,6 @@ pub(super) fn rng(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use halite_stablehlo::ElementType;
 
     use super::*;
