@@ -21,6 +21,9 @@ const ROWS: usize = 8;
 const DEPTH: usize = 256;
 /// Columns of a packed block: with [`DEPTH`], half a megabyte.
 const COLUMNS: usize = 512;
+/// Groups of rows that one panel is multiplied with before the next: 128 kilobytes of the left
+/// matrix.
+const GROUPS: usize = 16;
 /// Parts into which the sums of a small result are cut, for more threads and less rounding.
 const PARTS: usize = 8;
 
@@ -264,10 +267,9 @@ fn pack_panel(
         let at = b.offset + b.columns.at(column);
         for (start, position, length) in b.rows.runs(depth.clone()) {
             let source = &b.data[at + position..][..length];
-            let packed = panel[start * width + number..].iter_mut().step_by(width);
-            packed
-                .zip(source)
-                .for_each(|(packed, &value)| *packed = value);
+            for (row, &value) in source.iter().enumerate() {
+                panel[(start + row) * width + number] = value;
+            }
         }
     }
 }
@@ -324,48 +326,64 @@ impl Block<'_> {
     #[inline(always)]
     fn run<S: Simd, const VECTORS: usize>(self, simd: S) {
         let Block {
-            a, depth, columns, ..
+            a,
+            first_row,
+            columns,
+            depth,
+            is_first,
+            packed,
+            out,
+            row_length,
         } = self;
         let width = S::F32_LANES * VECTORS;
+        let size = ROWS * depth.len();
         let is_direct = a.columns.is_dense();
-        let mut group = [0.0; ROWS * DEPTH];
-        let rows_of_block = self.out.chunks_mut(ROWS * self.row_length).enumerate();
-        for (number, out) in rows_of_block {
-            let first = self.first_row + number * ROWS;
-            let count = out.len() / self.row_length;
-            // Rows beyond the last repeat it, and are not written.
-            let mut rows = [0; ROWS];
-            for (row, at) in rows.iter_mut().enumerate() {
-                *at = a.offset + a.rows.at(first + row.min(count - 1));
-            }
+        let mut groups = if is_direct {
+            Vec::new()
+        } else {
+            vec![0.0; GROUPS * size]
+        };
+        for (number, out) in out.chunks_mut(GROUPS * ROWS * row_length).enumerate() {
+            let first = first_row + number * GROUPS * ROWS;
+            let rows = |group: usize, out: &[f32]| {
+                group_rows(a, first + group * ROWS, out.len() / row_length)
+            };
             if !is_direct {
-                pack_group(a, depth.clone(), &rows, &mut group);
+                let lines = out.chunks(ROWS * row_length).enumerate();
+                for ((group, out), packed) in lines.zip(groups.chunks_exact_mut(size)) {
+                    pack_group(a, depth.clone(), &rows(group, out), packed);
+                }
             }
-            let panels = self.packed.chunks_exact(width * depth.len());
+            // A panel stays in the first-level cache, while all groups of rows pass by.
+            let panels = packed.chunks_exact(width * depth.len());
             for (panel, column) in panels.zip(columns.clone().step_by(width)) {
                 let panel: &[S::f32s] = cast_slice(panel);
-                let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-                if is_direct {
-                    for (start, position, length) in a.columns.runs(depth.clone()) {
-                        let mut lines: [&[f32]; ROWS] = [&[]; ROWS];
-                        for (line, row) in lines.iter_mut().zip(rows) {
-                            *line = &a.data[row + position..][..length];
-                        }
-                        let panel = &panel[start * VECTORS..][..length * VECTORS];
-                        sums = add_lines::<S, VECTORS>(simd, lines, panel, sums);
-                    }
-                } else {
-                    let (group, _) = group[..ROWS * depth.len()].as_chunks();
-                    sums = add_group::<S, VECTORS>(simd, group, panel, sums);
-                }
                 let valid = width.min(columns.end - column);
-                let lines = out
-                    .chunks_exact_mut(self.row_length)
-                    .map(|line| &mut line[column..][..valid]);
-                write::<S, VECTORS>(simd, &sums, lines, self.is_first);
+                for (group, out) in out.chunks_mut(ROWS * row_length).enumerate() {
+                    let sums = if is_direct {
+                        let rows = rows(group, out);
+                        sum_lines::<S, VECTORS>(simd, a, depth.clone(), &rows, panel)
+                    } else {
+                        let (group, _) = groups[group * size..][..size].as_chunks();
+                        sum_group::<S, VECTORS>(simd, group, panel)
+                    };
+                    let lines = out.chunks_exact_mut(row_length);
+                    let lines = lines.map(|line| &mut line[column..][..valid]);
+                    write::<S, VECTORS>(simd, &sums, lines, is_first);
+                }
             }
         }
     }
+}
+
+/// Positions of a group of rows. Those beyond the last of `count` repeat it, and are not written.
+#[inline(always)]
+fn group_rows(a: Operand<'_>, first: usize, count: usize) -> [usize; ROWS] {
+    let mut rows = [0; ROWS];
+    for (row, at) in rows.iter_mut().enumerate() {
+        *at = a.offset + a.rows.at(first + row.min(count - 1));
+    }
+    rows
 }
 
 /// Copies rows, so that the elements of one column are neighbors.
@@ -386,48 +404,61 @@ fn pack_group(a: Operand<'_>, depth: Range<usize>, rows: &[usize; ROWS], group: 
     }
 }
 
-/// Adds the product of rows, which are read where they are, and a panel.
+/// The product of rows, which are read where they are, and a panel.
 #[inline(always)]
-fn add_lines<S: Simd, const VECTORS: usize>(
+fn sum_lines<S: Simd, const VECTORS: usize>(
     simd: S,
-    lines: [&[f32]; ROWS],
+    a: Operand<'_>,
+    depth: Range<usize>,
+    rows: &[usize; ROWS],
     panel: &[S::f32s],
-    mut sums: Sums<S, VECTORS>,
 ) -> Sums<S, VECTORS> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
     let (panel, _) = panel.as_chunks::<VECTORS>();
-    let mut equal: [&[f32]; ROWS] = [&[]; ROWS];
-    for row in 0..ROWS {
-        equal[row] = &lines[row][..panel.len()];
-    }
-    for (at, vectors) in panel.iter().enumerate() {
-        for row in 0..ROWS {
-            let value = simd.splat_f32s(equal[row][at]);
-            for vector in 0..VECTORS {
-                sums[row][vector] = simd.mul_add_e_f32s(value, vectors[vector], sums[row][vector]);
+    for (start, position, length) in a.columns.runs(depth) {
+        let panel = &panel[start..][..length];
+        let mut lines: [&[f32]; ROWS] = [&[]; ROWS];
+        for (line, row) in lines.iter_mut().zip(rows) {
+            *line = &a.data[row + position..][..panel.len()];
+        }
+        for (at, vectors) in panel.iter().enumerate() {
+            for row in 0..ROWS {
+                let value = simd.splat_f32s(lines[row][at]);
+                add::<S, VECTORS>(simd, value, vectors, &mut sums[row]);
             }
         }
     }
     sums
 }
 
-/// Adds the product of a packed group of rows and a panel.
+/// The product of a packed group of rows and a panel.
 #[inline(always)]
-fn add_group<S: Simd, const VECTORS: usize>(
+fn sum_group<S: Simd, const VECTORS: usize>(
     simd: S,
     group: &[[f32; ROWS]],
     panel: &[S::f32s],
-    mut sums: Sums<S, VECTORS>,
 ) -> Sums<S, VECTORS> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
     let (panel, _) = panel.as_chunks::<VECTORS>();
     for (values, vectors) in group.iter().zip(panel) {
-        for row in 0..ROWS {
-            let value = simd.splat_f32s(values[row]);
-            for vector in 0..VECTORS {
-                sums[row][vector] = simd.mul_add_e_f32s(value, vectors[vector], sums[row][vector]);
-            }
+        for (&value, sums) in values.iter().zip(&mut sums) {
+            add::<S, VECTORS>(simd, simd.splat_f32s(value), vectors, sums);
         }
     }
     sums
+}
+
+/// Adds the product of one element, in all lanes, and a row of a panel.
+#[inline(always)]
+fn add<S: Simd, const VECTORS: usize>(
+    simd: S,
+    value: S::f32s,
+    vectors: &[S::f32s; VECTORS],
+    sums: &mut [S::f32s; VECTORS],
+) {
+    for (sum, &vector) in sums.iter_mut().zip(vectors) {
+        *sum = simd.mul_add_e_f32s(value, vector, *sum);
+    }
 }
 
 /// Adds the sums to rows of the result, or sets these.

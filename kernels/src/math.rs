@@ -101,8 +101,11 @@ fn log_wide(x: f64) -> f64 {
     let log = power * std::f64::consts::LN_2 + 2.0 * s * sum;
     let log = if x == 0.0 { f64::NEG_INFINITY } else { log };
     let log = if x < 0.0 { f64::NAN } else { log };
-    // Infinity, and NaN, which is unequal to itself.
-    if x == f64::INFINITY || x.is_nan() { x } else { log }
+    if x == f64::INFINITY || x.is_nan() {
+        x
+    } else {
+        log
+    }
 }
 
 #[inline(always)]

@@ -12,7 +12,7 @@ use crate::{
     ReferenceExecutable,
     backend::Client,
     fast::Plan,
-    oracle::{Partitioning, check_custom_calls},
+    oracle::{Partitioning, guarded},
 };
 
 /// A program as it was given.
@@ -59,7 +59,9 @@ impl Source {
             tensors.into_iter().map(sharding).collect()
         };
         let plan = match client.threads {
-            Some(_) if self.partitions == 1 => Plan::new(&module).map_err(refuse)?.map(Arc::new),
+            Some(_) if self.partitions == 1 => guarded(|| Plan::new(&module))
+                .map_err(refuse)?
+                .map(Arc::new),
             _ => None,
         };
         Ok(ReferenceExecutable {

@@ -28,8 +28,19 @@ fn positions(dims: &[(usize, isize)]) -> Vec<isize> {
     positions
 }
 
-/// An axis, and the position that its positions are relative to. `None` if they are too large.
+/// Most rows, terms or columns of a product. Programs can describe larger ones by broadcasts; they
+/// are left to the oracle, which reports that they do not fit the memory.
+const LONGEST_AXIS: usize = 1 << 24;
+
+/// An axis, and the position that its positions are relative to. `None` if they are too many, or too
+/// large.
 fn axis(dims: &[(usize, isize)]) -> Option<(Axis, isize)> {
+    let count = dims
+        .iter()
+        .try_fold(1usize, |count, &(size, _)| count.checked_mul(size))?;
+    if count > LONGEST_AXIS {
+        return None;
+    }
     let positions = positions(dims);
     let first = positions.iter().copied().min().unwrap_or(0);
     let relative = positions.iter().map(|at| u32::try_from(at - first).ok());
@@ -58,6 +69,8 @@ impl Product {
             offsets[0] + first_row + first_left,
             offsets[1] + first_right + first_column,
         ];
+        // As many as those of an axis.
+        axis(&batches[0])?;
         let pairs = positions(&batches[0])
             .into_iter()
             .zip(positions(&batches[1]));

@@ -21,8 +21,12 @@ use crate::oracle::Tensor;
 /// Number of elements of a window up to which it is expanded into slices.
 const LARGEST_WINDOW: usize = 64;
 
-/// Depth of calls beyond which a program is left to the oracle.
+/// Depth of calls and loops beyond which a program is left to the oracle.
 const DEEPEST_CALL: usize = 64;
+
+/// Number of operations, calls inlined, beyond which a program is left to the oracle: calls of calls
+/// may double it at each step.
+const MOST_OPERATIONS: usize = 1 << 20;
 
 /// A program.
 #[derive(Debug, Default)]
@@ -218,6 +222,7 @@ fn region_graph(
     function: usize,
     region: &Region,
     captures: &[ValueId],
+    depth: usize,
 ) -> Result<Option<Graph>> {
     let mut builder = Builder::new(module);
     let of = &module.functions[function];
@@ -225,7 +230,7 @@ fn region_graph(
     let inputs: Vec<_> = ids().map(|&id| builder.input(tensor(of, id))).collect();
     builder.graph.inputs = inputs.iter().map(|place| place.base).collect();
     let values = ids().copied().zip(inputs).collect();
-    let Some(outputs) = builder.region(function, region, values, 0)? else {
+    let Some(outputs) = builder.region(function, region, values, depth)? else {
         return Ok(None);
     };
     builder.graph.outputs = outputs
@@ -244,6 +249,8 @@ struct Builder<'m> {
     graph: Graph,
     /// Copies of views.
     dense: HashMap<Place, Base>,
+    /// Number of operations so far.
+    operations: usize,
 }
 
 impl<'m> Builder<'m> {
@@ -252,6 +259,7 @@ impl<'m> Builder<'m> {
             module,
             graph: Graph::default(),
             dense: HashMap::new(),
+            operations: 0,
         }
     }
 
@@ -322,9 +330,6 @@ impl<'m> Builder<'m> {
         arguments: Vec<Place>,
         depth: usize,
     ) -> Result<Option<Vec<Place>>> {
-        if depth > DEEPEST_CALL {
-            return Ok(None);
-        }
         let module = self.module;
         let body = &module.functions[function].body;
         let values = body.arguments.iter().copied().zip(arguments).collect();
@@ -339,7 +344,14 @@ impl<'m> Builder<'m> {
         mut values: Values,
         depth: usize,
     ) -> Result<Option<Vec<Place>>> {
+        if depth > DEEPEST_CALL {
+            return Ok(None);
+        }
         for operation in &body.operations {
+            self.operations += 1;
+            if self.operations > MOST_OPERATIONS {
+                return Ok(None);
+            }
             let Some(results) = self.operation(function, operation, &values, depth)? else {
                 return Ok(None);
             };
@@ -380,7 +392,8 @@ impl<'m> Builder<'m> {
             }
             OpKind::Constant(dense) => return Ok(Some(vec![self.constant(dense)?])),
             OpKind::While => {
-                if let Some(results) = self.run_loop(function, operation, &operands, values)? {
+                let results = self.run_loop(function, operation, &operands, values, depth)?;
+                if let Some(results) = results {
                     return Ok(Some(results));
                 }
             }
@@ -706,13 +719,14 @@ impl<'m> Builder<'m> {
         operation: &Operation,
         state: &[Place],
         values: &Values,
+        depth: usize,
     ) -> Result<Option<Vec<Place>>> {
         let [condition, body] = &operation.regions[..] else {
             return Ok(None);
         };
         let captures = captures(operation);
         let plan = |region| -> Result<Option<Plan>> {
-            let graph = region_graph(self.module, function, region, &captures)?;
+            let graph = region_graph(self.module, function, region, &captures, depth + 1)?;
             Ok(graph.map(Plan::of))
         };
         let (Some(condition), Some(body)) = (plan(condition)?, plan(body)?) else {

@@ -11,7 +11,7 @@ use halite_reference::{Mode, Options, Reference};
 use halite_stablehlo::{Function, Module, ValueId};
 
 /// A client of the reference executor.
-pub(crate) fn open(mode: Mode, threads: usize) -> Client {
+pub fn open(mode: Mode, threads: usize) -> Client {
     let options = Options {
         mode,
         threads,
@@ -49,7 +49,7 @@ pub(crate) fn program(text: &str) -> Program {
     }
 }
 
-pub(crate) fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
+pub fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
     client.upload(
         HostBytes::Borrowed(bytes),
         ty,
