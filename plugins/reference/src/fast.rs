@@ -10,6 +10,7 @@
 //! Kernels are those of `halite-kernels`. Except for nodes that have no kernel, nothing is shared
 //! with the oracle.
 
+mod arena;
 mod contract;
 mod elementwise;
 mod graph;

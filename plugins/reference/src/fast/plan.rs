@@ -10,11 +10,11 @@ use halite_kernels::Reduction;
 use halite_stablehlo::{Module, RankedType};
 
 use super::{
+    arena::Arena,
     contract::Product,
     graph::{Graph, Kind, Loop, OracleCall},
     group::{self, Group, levels},
     place::Base,
-    run::Arena,
 };
 use crate::{oracle::Tensor, storage::Storage};
 

@@ -1,15 +1,13 @@
 //! Launches of a plan.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError},
-};
+use std::sync::{Arc, PoisonError};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_kernels::{Operand, Source, Target, Threads, multiply_all, reduce};
-use halite_stablehlo::{ElementType, Module, RankedType};
+use halite_stablehlo::{ElementType, Module};
 
 use super::{
+    arena::Arena,
     contract::Product,
     elementwise::is_word,
     graph::{Loop, OracleCall},
@@ -20,67 +18,9 @@ use super::{
     slice::Slice,
 };
 use crate::{
-    oracle::{Single, Tensor, World, allocate, run_operation},
+    oracle::{Single, Tensor, World, run_operation},
     storage::Storage,
 };
-
-/// Memory that a plan keeps from launch to launch, by size in bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Arena {
-    words: HashMap<usize, Vec<Vec<u32>>>,
-    bytes: HashMap<usize, Vec<Vec<u8>>>,
-}
-
-impl Arena {
-    /// Memory of unspecified contents for a value.
-    fn take(&mut self, ty: &RankedType) -> Result<Storage> {
-        let length = ty.bytes();
-        if is_word(ty.element) {
-            if let Some(words) = self.words.get_mut(&length).and_then(Vec::pop) {
-                return Ok(Storage::Words(words));
-            }
-            let mut words = allocate(ty.elements())?;
-            words.resize(ty.elements(), 0);
-            return Ok(Storage::Words(words));
-        }
-        if let Some(bytes) = self.bytes.get_mut(&length).and_then(Vec::pop) {
-            return Ok(Storage::Bytes(bytes));
-        }
-        let mut bytes = allocate(length)?;
-        bytes.resize(length, 0);
-        Ok(Storage::Bytes(bytes))
-    }
-
-    fn put(&mut self, storage: Storage) {
-        match storage {
-            Storage::Words(words) => {
-                self.words.entry(4 * words.len()).or_default().push(words);
-            }
-            Storage::Bytes(bytes) => self.bytes.entry(bytes.len()).or_default().push(bytes),
-        }
-    }
-
-    /// Frees what no launch of the plan can use at once.
-    fn trim(&mut self, plan: &Plan) {
-        let mut words: HashMap<usize, usize> = HashMap::new();
-        let mut bytes: HashMap<usize, usize> = HashMap::new();
-        for base in plan.units.iter().flat_map(Unit::writes) {
-            let ty = &plan.types[base];
-            let counts = if is_word(ty.element) {
-                &mut words
-            } else {
-                &mut bytes
-            };
-            *counts.entry(ty.bytes()).or_default() += 1;
-        }
-        self.words.iter_mut().for_each(|(length, free)| {
-            free.truncate(words.get(length).copied().unwrap_or(0));
-        });
-        self.bytes.iter_mut().for_each(|(length, free)| {
-            free.truncate(bytes.get(length).copied().unwrap_or(0));
-        });
-    }
-}
 
 /// A launch on one device.
 pub(crate) struct Launch<'r> {

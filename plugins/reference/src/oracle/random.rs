@@ -172,6 +172,7 @@ pub(super) fn rng(
 
 #[cfg(test)]
 mod tests {
+
     use halite_stablehlo::ElementType;
 
     use super::*;

@@ -11,7 +11,7 @@ use halite_reference::{Mode, Options, Reference};
 use halite_stablehlo::{Function, Module, ValueId};
 
 /// A client of the reference executor.
-pub fn open(mode: Mode, threads: usize) -> Client {
+pub(crate) fn open(mode: Mode, threads: usize) -> Client {
     let options = Options {
         mode,
         threads,
@@ -49,7 +49,7 @@ pub(crate) fn program(text: &str) -> Program {
     }
 }
 
-pub fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
+pub(crate) fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
     client.upload(
         HostBytes::Borrowed(bytes),
         ty,
@@ -77,10 +77,10 @@ pub(crate) fn run(client: &Client, program: &Program, inputs: &[Vec<u8>]) -> Res
 
 /// A training step of `halite train mnist`, with parameters, batch and hyperparameters.
 pub(crate) struct Step {
-    pub loaded: Loaded,
+    pub(crate) loaded: Loaded,
     /// Inputs that are donated, each replaced by the output of the same number.
-    pub state: Vec<DeviceBuffer>,
-    pub batch: Vec<DeviceBuffer>,
+    pub(crate) state: Vec<DeviceBuffer>,
+    pub(crate) batch: Vec<DeviceBuffer>,
 }
 
 impl Step {

@@ -1,0 +1,259 @@
+//! The inner loops of products: panels, groups of rows, and the accumulators in registers.
+
+use std::ops::Range;
+
+use bytemuck::{cast_slice, cast_slice_mut};
+use pulp::{Simd, WithSimd};
+
+use super::Operand;
+
+/// Rows of the innermost kernel.
+pub(super) const ROWS: usize = 8;
+/// Groups of rows that one panel is multiplied with before the next: 128 kilobytes of the left
+/// matrix.
+const GROUPS: usize = 16;
+
+/// Copies columns of a matrix to a panel of `width` columns, the last of which may be unused.
+pub(super) fn pack_panel(
+    b: Operand<'_>,
+    depth: Range<usize>,
+    columns: Range<usize>,
+    width: usize,
+    panel: &mut [f32],
+) {
+    let count = columns.len();
+    let first = b.offset + b.columns.at(columns.start);
+    let is_run = b.columns.runs(columns.clone()).count() == 1;
+    if is_run {
+        for (row, packed) in depth.zip(panel.chunks_exact_mut(width)) {
+            let at = first + b.rows.at(row);
+            packed[..count].copy_from_slice(&b.data[at..at + count]);
+            packed[count..].fill(0.0);
+        }
+        return;
+    }
+    panel.fill(0.0);
+    for (number, column) in columns.enumerate() {
+        let at = b.offset + b.columns.at(column);
+        for (start, position, length) in b.rows.runs(depth.clone()) {
+            let source = &b.data[at + position..][..length];
+            for (row, &value) in source.iter().enumerate() {
+                panel[(start + row) * width + number] = value;
+            }
+        }
+    }
+}
+
+/// The accumulators of one row, in vectors: with eight rows they are half of the registers.
+#[inline(always)]
+fn has_wide_panels<S: Simd>() -> bool {
+    S::REGISTER_COUNT >= 32
+}
+
+/// The number of columns of a panel.
+pub(super) struct PanelWidth;
+
+impl WithSimd for PanelWidth {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        S::F32_LANES * if has_wide_panels::<S>() { 2 } else { 1 }
+    }
+}
+
+/// Some rows of the result, some of its columns, and some terms of their sums.
+pub(super) struct Block<'a> {
+    pub(super) a: Operand<'a>,
+    pub(super) first_row: usize,
+    pub(super) columns: Range<usize>,
+    pub(super) depth: Range<usize>,
+    /// Whether these are the first terms.
+    pub(super) is_first: bool,
+    pub(super) packed: &'a [f32],
+    /// The rows of the result.
+    pub(super) out: &'a mut [f32],
+    pub(super) row_length: usize,
+}
+
+impl WithSimd for Block<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        if has_wide_panels::<S>() {
+            self.run::<S, 2>(simd)
+        } else {
+            self.run::<S, 1>(simd)
+        }
+    }
+}
+
+/// Sums of the innermost kernel: rows of `VECTORS` vectors.
+type Sums<S, const VECTORS: usize> = [[<S as Simd>::f32s; VECTORS]; ROWS];
+
+impl Block<'_> {
+    #[inline(always)]
+    fn run<S: Simd, const VECTORS: usize>(self, simd: S) {
+        let Block {
+            a,
+            first_row,
+            columns,
+            depth,
+            is_first,
+            packed,
+            out,
+            row_length,
+        } = self;
+        let width = S::F32_LANES * VECTORS;
+        let size = ROWS * depth.len();
+        let is_direct = a.columns.is_dense();
+        let mut groups = if is_direct {
+            Vec::new()
+        } else {
+            vec![0.0; GROUPS * size]
+        };
+        for (number, out) in out.chunks_mut(GROUPS * ROWS * row_length).enumerate() {
+            let first = first_row + number * GROUPS * ROWS;
+            let rows = |group: usize, out: &[f32]| {
+                group_rows(a, first + group * ROWS, out.len() / row_length)
+            };
+            if !is_direct {
+                let lines = out.chunks(ROWS * row_length).enumerate();
+                for ((group, out), packed) in lines.zip(groups.chunks_exact_mut(size)) {
+                    pack_group(a, depth.clone(), &rows(group, out), packed);
+                }
+            }
+            // A panel stays in the first-level cache, while all groups of rows pass by.
+            let panels = packed.chunks_exact(width * depth.len());
+            for (panel, column) in panels.zip(columns.clone().step_by(width)) {
+                let panel: &[S::f32s] = cast_slice(panel);
+                let valid = width.min(columns.end - column);
+                for (group, out) in out.chunks_mut(ROWS * row_length).enumerate() {
+                    let sums = if is_direct {
+                        let rows = rows(group, out);
+                        sum_lines::<S, VECTORS>(simd, a, depth.clone(), &rows, panel)
+                    } else {
+                        let (group, _) = groups[group * size..][..size].as_chunks();
+                        sum_group::<S, VECTORS>(simd, group, panel)
+                    };
+                    let lines = out.chunks_exact_mut(row_length);
+                    let lines = lines.map(|line| &mut line[column..][..valid]);
+                    write::<S, VECTORS>(simd, &sums, lines, is_first);
+                }
+            }
+        }
+    }
+}
+
+/// Positions of a group of rows. Those beyond the last of `count` repeat it, and are not written.
+#[inline(always)]
+fn group_rows(a: Operand<'_>, first: usize, count: usize) -> [usize; ROWS] {
+    let mut rows = [0; ROWS];
+    for (row, at) in rows.iter_mut().enumerate() {
+        *at = a.offset + a.rows.at(first + row.min(count - 1));
+    }
+    rows
+}
+
+/// Copies rows, so that the elements of one column are neighbors.
+#[inline(always)]
+fn pack_group(a: Operand<'_>, depth: Range<usize>, rows: &[usize; ROWS], group: &mut [f32]) {
+    let (group, _) = group.as_chunks_mut::<ROWS>();
+    if rows.windows(2).all(|pair| pair[1] == pair[0] + 1) {
+        for (column, packed) in depth.zip(group) {
+            packed.copy_from_slice(&a.data[rows[0] + a.columns.at(column)..][..ROWS]);
+        }
+        return;
+    }
+    for (column, packed) in depth.zip(group) {
+        let position = a.columns.at(column);
+        for (packed, row) in packed.iter_mut().zip(rows) {
+            *packed = a.data[row + position];
+        }
+    }
+}
+
+/// The product of rows, which are read where they are, and a panel.
+#[inline(always)]
+fn sum_lines<S: Simd, const VECTORS: usize>(
+    simd: S,
+    a: Operand<'_>,
+    depth: Range<usize>,
+    rows: &[usize; ROWS],
+    panel: &[S::f32s],
+) -> Sums<S, VECTORS> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    let (panel, _) = panel.as_chunks::<VECTORS>();
+    for (start, position, length) in a.columns.runs(depth) {
+        let panel = &panel[start..][..length];
+        let mut lines: [&[f32]; ROWS] = [&[]; ROWS];
+        for (line, row) in lines.iter_mut().zip(rows) {
+            *line = &a.data[row + position..][..panel.len()];
+        }
+        for (at, vectors) in panel.iter().enumerate() {
+            for row in 0..ROWS {
+                let value = simd.splat_f32s(lines[row][at]);
+                add::<S, VECTORS>(simd, value, vectors, &mut sums[row]);
+            }
+        }
+    }
+    sums
+}
+
+/// The product of a packed group of rows and a panel.
+#[inline(always)]
+fn sum_group<S: Simd, const VECTORS: usize>(
+    simd: S,
+    group: &[[f32; ROWS]],
+    panel: &[S::f32s],
+) -> Sums<S, VECTORS> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    let (panel, _) = panel.as_chunks::<VECTORS>();
+    for (values, vectors) in group.iter().zip(panel) {
+        for (&value, sums) in values.iter().zip(&mut sums) {
+            add::<S, VECTORS>(simd, simd.splat_f32s(value), vectors, sums);
+        }
+    }
+    sums
+}
+
+/// Adds the product of one element, in all lanes, and a row of a panel.
+#[inline(always)]
+fn add<S: Simd, const VECTORS: usize>(
+    simd: S,
+    value: S::f32s,
+    vectors: &[S::f32s; VECTORS],
+    sums: &mut [S::f32s; VECTORS],
+) {
+    for (sum, &vector) in sums.iter_mut().zip(vectors) {
+        *sum = simd.mul_add_e_f32s(value, vector, *sum);
+    }
+}
+
+/// Adds the sums to rows of the result, or sets these.
+#[inline(always)]
+fn write<'o, S: Simd, const VECTORS: usize>(
+    simd: S,
+    sums: &Sums<S, VECTORS>,
+    lines: impl Iterator<Item = &'o mut [f32]>,
+    is_first: bool,
+) {
+    for (line, sums) in lines.zip(sums) {
+        if line.len() == S::F32_LANES * VECTORS {
+            let line: &mut [S::f32s] = cast_slice_mut(line);
+            for (out, &sum) in line.iter_mut().zip(sums) {
+                *out = if is_first {
+                    sum
+                } else {
+                    simd.add_f32s(*out, sum)
+                };
+            }
+        } else {
+            let sums: &[f32] = cast_slice(sums);
+            for (out, &sum) in line.iter_mut().zip(sums) {
+                *out = if is_first { sum } else { *out + sum };
+            }
+        }
+    }
+}

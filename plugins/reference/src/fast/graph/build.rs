@@ -1,0 +1,360 @@
+//! The nodes of functions and regions, calls inlined.
+
+use std::collections::{BTreeSet, HashMap};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_stablehlo::{Dense, Function, Module, OpKind, Operation, RankedType, Region, ValueId};
+
+use super::{
+    super::{
+        elementwise::{Elementwise, fits_register},
+        place::{Base, Place},
+        plan::Plan,
+    },
+    BaseInfo, Graph, Kind, Loop, Node, OracleCall,
+};
+use crate::oracle::Tensor;
+
+/// Depth of calls and loops beyond which a program is left to the oracle.
+const DEEPEST_CALL: usize = 64;
+
+/// Number of operations, calls inlined, beyond which a program is left to the oracle: calls of calls
+/// may double it at each step.
+const MOST_OPERATIONS: usize = 1 << 20;
+
+impl Graph {
+    /// The graph of a module. `None` if it has values that are not tensors.
+    pub(in super::super) fn new(module: &Module) -> Result<Option<Self>> {
+        let mut builder = Builder::new(module);
+        let index = (module.functions.iter()).position(|function| function.name == "main");
+        let Some(index) = index else {
+            return Ok(None);
+        };
+        let main = &module.functions[index];
+        let has_tensors =
+            |function: &Function| function.types.iter().all(|ty| ty.as_tensor().is_some());
+        if !module.functions.iter().all(has_tensors) {
+            return Ok(None);
+        }
+        let inputs = main
+            .body
+            .arguments
+            .iter()
+            .map(|&id| builder.input(tensor(main, id)));
+        let inputs: Vec<_> = inputs.collect();
+        builder.graph.inputs = inputs.iter().map(|place| place.base).collect();
+        let Some(outputs) = builder.call(index, inputs, 0)? else {
+            return Ok(None);
+        };
+        builder.graph.outputs = outputs
+            .into_iter()
+            .map(|place| builder.dense(place))
+            .collect();
+        builder.graph.drop_unused();
+        Ok(Some(builder.graph))
+    }
+}
+
+fn tensor(function: &Function, id: ValueId) -> &RankedType {
+    function
+        .ty(id)
+        .as_tensor()
+        .expect("programs of other types are left to the oracle")
+}
+
+/// The graph of a region, as a function of its arguments and of `captures`. `None` if it cannot be
+/// one.
+fn region_graph(
+    module: &Module,
+    function: usize,
+    region: &Region,
+    captures: &[ValueId],
+    depth: usize,
+) -> Result<Option<Graph>> {
+    let mut builder = Builder::new(module);
+    let of = &module.functions[function];
+    let ids = || region.arguments.iter().chain(captures);
+    let inputs: Vec<_> = ids().map(|&id| builder.input(tensor(of, id))).collect();
+    builder.graph.inputs = inputs.iter().map(|place| place.base).collect();
+    let values = ids().copied().zip(inputs).collect();
+    let Some(outputs) = builder.region(function, region, values, depth)? else {
+        return Ok(None);
+    };
+    builder.graph.outputs = outputs
+        .into_iter()
+        .map(|place| builder.dense(place))
+        .collect();
+    builder.graph.drop_unused();
+    Ok(Some(builder.graph))
+}
+
+/// Values of a function by their ids.
+type Values = HashMap<ValueId, Place>;
+
+/// A graph that grows by the nodes of operations.
+pub(super) struct Builder<'m> {
+    module: &'m Module,
+    pub(super) graph: Graph,
+    /// Copies of views.
+    dense: HashMap<Place, Base>,
+    /// Number of operations so far.
+    operations: usize,
+}
+
+impl<'m> Builder<'m> {
+    fn new(module: &'m Module) -> Self {
+        Builder {
+            module,
+            graph: Graph::default(),
+            dense: HashMap::new(),
+            operations: 0,
+        }
+    }
+
+    pub(super) fn base(&mut self, ty: &RankedType, constant: Option<Tensor>) -> Base {
+        self.graph.bases.push(BaseInfo {
+            ty: ty.clone(),
+            constant,
+            node: None,
+        });
+        self.graph.bases.len() - 1
+    }
+
+    fn input(&mut self, ty: &RankedType) -> Place {
+        Place::whole(self.base(ty, None), ty)
+    }
+
+    /// Adds a node with one result.
+    pub(super) fn node(&mut self, kind: Kind, operands: Vec<Place>, ty: &RankedType) -> Place {
+        let base = self.base(ty, None);
+        self.nodes_of(kind, operands, vec![base]);
+        Place::whole(base, ty)
+    }
+
+    fn nodes_of(&mut self, kind: Kind, operands: Vec<Place>, results: Vec<Base>) {
+        let number = self.graph.nodes.len();
+        results
+            .iter()
+            .for_each(|&base| self.graph.bases[base].node = Some(number));
+        self.graph.nodes.push(Node {
+            kind,
+            operands,
+            results,
+        });
+    }
+
+    /// A buffer whose elements are those of the place, in its order.
+    fn dense(&mut self, place: Place) -> Base {
+        let info = &self.graph.bases[place.base];
+        let is_whole = place.view.is_contiguous()
+            && place.elements() == info.ty.elements()
+            && place.element == info.ty.element;
+        if is_whole && place.ty() == info.ty {
+            return place.base;
+        }
+        if let Some(&copy) = self.dense.get(&place) {
+            return copy;
+        }
+        let ty = place.ty();
+        let copy = self.node(
+            Kind::Elementwise(Elementwise::Copy),
+            vec![place.clone()],
+            &ty,
+        );
+        self.dense.insert(place, copy.base);
+        copy.base
+    }
+
+    /// The same value as all of a buffer.
+    pub(super) fn whole(&mut self, place: &Place) -> Place {
+        let ty = place.ty();
+        Place::whole(self.dense(place.clone()), &ty)
+    }
+
+    /// Inlines a function. `None` if it cannot be.
+    fn call(
+        &mut self,
+        function: usize,
+        arguments: Vec<Place>,
+        depth: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        let module = self.module;
+        let body = &module.functions[function].body;
+        let values = body.arguments.iter().copied().zip(arguments).collect();
+        self.region(function, body, values, depth)
+    }
+
+    /// Adds the nodes of a region. `None` if it cannot be inlined.
+    fn region(
+        &mut self,
+        function: usize,
+        body: &Region,
+        mut values: Values,
+        depth: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        if depth > DEEPEST_CALL {
+            return Ok(None);
+        }
+        for operation in &body.operations {
+            self.operations += 1;
+            if self.operations > MOST_OPERATIONS {
+                return Ok(None);
+            }
+            let Some(results) = self.operation(function, operation, &values, depth)? else {
+                return Ok(None);
+            };
+            values.extend(operation.results.iter().copied().zip(results));
+        }
+        let results = body.results.iter().map(|id| self.value(&values, *id));
+        results.collect::<Result<Vec<_>>>().map(Some)
+    }
+
+    fn value(&self, values: &Values, id: ValueId) -> Result<Place> {
+        values.get(&id).cloned().ok_or_else(|| {
+            let message = format!("value {} is used before it is computed", id.0);
+            Error::new(ErrorKind::Internal, "compile", message)
+        })
+    }
+
+    fn operation(
+        &mut self,
+        function: usize,
+        operation: &Operation,
+        values: &Values,
+        depth: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        let operands = operation.operands.iter().map(|&id| self.value(values, id));
+        let operands: Vec<Place> = operands.collect::<Result<_>>()?;
+        match &operation.kind {
+            OpKind::OptimizationBarrier => return Ok(Some(operands)),
+            OpKind::Call { function: name }
+            | OpKind::Composite {
+                decomposition: name,
+                ..
+            } => {
+                let callee = self.module.functions.iter().position(|it| it.name == *name);
+                return match callee {
+                    Some(callee) => self.call(callee, operands, depth + 1),
+                    None => Ok(None),
+                };
+            }
+            OpKind::Constant(dense) => return Ok(Some(vec![self.constant(dense)?])),
+            OpKind::While => {
+                let results = self.run_loop(function, operation, &operands, values, depth)?;
+                if let Some(results) = results {
+                    return Ok(Some(results));
+                }
+            }
+            _ => {}
+        }
+        if let &[result] = &operation.results[..] {
+            let of = &self.module.functions[function];
+            if let Some(place) = self.known(of, operation, &operands, tensor(of, result))? {
+                return Ok(Some(vec![place]));
+            }
+        }
+        self.oracle(function, operation, operands, values).map(Some)
+    }
+
+    fn constant(&mut self, dense: &Dense) -> Result<Place> {
+        if dense.is_splat() && fits_register(dense.ty.element) {
+            let ty = RankedType::new(dense.ty.element, []);
+            let tensor = Tensor::new(ty.clone(), dense.bytes.to_vec());
+            let base = self.base(&ty, Some(tensor));
+            return Ok(Place::splat(base, &dense.ty));
+        }
+        let tensor = Tensor::constant(dense)?;
+        Ok(Place::whole(self.base(&dense.ty, Some(tensor)), &dense.ty))
+    }
+
+    /// A loop. `None` if its regions cannot be plans.
+    fn run_loop(
+        &mut self,
+        function: usize,
+        operation: &Operation,
+        state: &[Place],
+        values: &Values,
+        depth: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        let [condition, body] = &operation.regions[..] else {
+            return Ok(None);
+        };
+        let captures = captures(operation);
+        let plan = |region| -> Result<Option<Plan>> {
+            let graph = region_graph(self.module, function, region, &captures, depth + 1)?;
+            Ok(graph.map(Plan::of))
+        };
+        let (Some(condition), Some(body)) = (plan(condition)?, plan(body)?) else {
+            return Ok(None);
+        };
+        let mut operands = state.to_vec();
+        for &id in &captures {
+            operands.push(self.value(values, id)?);
+        }
+        let operands: Vec<_> = operands.iter().map(|place| self.whole(place)).collect();
+        let types: Vec<_> = state.iter().map(Place::ty).collect();
+        let results: Vec<_> = types.iter().map(|ty| self.base(ty, None)).collect();
+        self.nodes_of(
+            Kind::Loop(Box::new(Loop { condition, body })),
+            operands,
+            results.clone(),
+        );
+        let whole = |(base, ty)| Place::whole(base, ty);
+        Ok(Some(results.into_iter().zip(&types).map(whole).collect()))
+    }
+
+    /// Leaves an operation to the oracle.
+    fn oracle(
+        &mut self,
+        function: usize,
+        operation: &Operation,
+        operands: Vec<Place>,
+        values: &Values,
+    ) -> Result<Vec<Place>> {
+        let captures = captures(operation);
+        let mut operands = operands;
+        for &id in &captures {
+            operands.push(self.value(values, id)?);
+        }
+        let operands = operands.iter().map(|place| self.whole(place)).collect();
+        let of = &self.module.functions[function];
+        let types: Vec<_> = operation.results.iter().map(|&id| tensor(of, id)).collect();
+        let results: Vec<_> = types.iter().map(|ty| self.base(ty, None)).collect();
+        let call = OracleCall {
+            function,
+            operation: operation.clone(),
+            captures,
+        };
+        self.nodes_of(Kind::Oracle(Box::new(call)), operands, results.clone());
+        Ok(results
+            .into_iter()
+            .zip(types)
+            .map(|(base, ty)| Place::whole(base, ty))
+            .collect())
+    }
+}
+
+/// The values of enclosing regions that the regions of an operation use.
+fn captures(operation: &Operation) -> Vec<ValueId> {
+    let mut captures = BTreeSet::new();
+    operation
+        .regions
+        .iter()
+        .for_each(|region| capture(region, &mut captures));
+    captures.into_iter().collect()
+}
+
+/// Adds the values that a region uses and does not compute.
+fn capture(region: &Region, captured: &mut BTreeSet<ValueId>) {
+    let mut used = BTreeSet::from_iter(region.results.iter().copied());
+    let mut computed = BTreeSet::from_iter(region.arguments.iter().copied());
+    for operation in &region.operations {
+        used.extend(&operation.operands);
+        operation
+            .regions
+            .iter()
+            .for_each(|inner| capture(inner, &mut used));
+        computed.extend(&operation.results);
+    }
+    captured.extend(used.difference(&computed));
+}
