@@ -84,6 +84,9 @@ pub enum Source<'a> {
     Bytes(&'a [u8]),
     /// Bytes, as signed integers.
     SignedBytes(&'a [u8]),
+    /// What a result, given by its number, has before: a result that is computed in place. Each
+    /// element has to be loaded, by a view of all words in order, before it is stored.
+    InPlace(usize),
 }
 
 impl Source<'_> {
@@ -92,6 +95,7 @@ impl Source<'_> {
             Source::Words(words) => words[at],
             Source::Bytes(bytes) => bytes[at].into(),
             Source::SignedBytes(bytes) => bytes[at] as i8 as u32,
+            Source::InPlace(_) => panic!("a uniform register is not a result computed in place"),
         }
     }
 }
@@ -140,7 +144,7 @@ impl Program {
     /// Computes all results.
     ///
     /// # Panics
-    /// If a view or uniform register reads beyond its operand, a register, view, operand or result
+    /// If a view or uniform register reads beyond its operand, an operand in place has no words, a register, view, operand or result
     /// does not exist, or a result has not [`elements`](Self::elements) elements.
     pub fn run(&self, threads: &Threads, sources: &[Source<'_>], targets: Vec<Target<'_>>) {
         let arch = Arch::new();
@@ -194,7 +198,9 @@ impl WithSimd for Item<'_, '_> {
                         let from = tile.start - range.start;
                         targets[target].write(from, tiles.get(x, tile.len()));
                     }
-                    Instruction::Load { into, view } => tiles.load(into, view, &tile),
+                    Instruction::Load { into, view } => {
+                        tiles.load(into, view, &tile, &targets, range.start);
+                    }
                     instruction => tiles.compute(instruction, tile.len()),
                 }
             }
@@ -237,7 +243,14 @@ impl<'p> Tiles<'p> {
     }
 
     #[inline(always)]
-    fn load(&mut self, into: Register, view: usize, tile: &Range<usize>) {
+    fn load(
+        &mut self,
+        into: Register,
+        view: usize,
+        tile: &Range<usize>,
+        targets: &[Target<'_>],
+        first_of_targets: usize,
+    ) {
         let (source, view) = &self.program.views[view];
         let into = usize::from(into);
         let out = &mut self.tiles[into][..tile.len()];
@@ -252,6 +265,12 @@ impl<'p> Tiles<'p> {
             Source::SignedBytes(bytes) => {
                 view.load(bytes, tile.clone(), out, |byte| byte as i8 as u32);
             }
+            Source::InPlace(target) => match &targets[target] {
+                Target::Words(words) => {
+                    out.copy_from_slice(&words[tile.start - first_of_targets..][..tile.len()]);
+                }
+                Target::Bytes(_) => panic!("a result that is computed in place has words"),
+            },
         }
     }
 
@@ -358,6 +377,25 @@ mod tests {
         for (rows, columns) in [(1, 1), (3, 7), (0, 5), (5, 0), (2, 1024), (67, 1023)] {
             run(1, rows, columns);
         }
+    }
+
+    #[test]
+    fn results_are_computed_in_place() {
+        let (rows, columns) = (20, 1000);
+        let (expected, _) = run(1, rows, columns);
+        let mut out: Vec<u32> = (0..rows * columns)
+            .map(|at| (at as f32 * 0.37).sin().to_bits())
+            .collect();
+        let y: Vec<u32> = (0..rows).map(|at| (at as f32).cos().to_bits()).collect();
+        let mut positive = vec![0; out.len()];
+        let program = program(rows, columns);
+        // The operand is loaded before the result is stored, but also read after it.
+        program.run(
+            &Threads::new(2).expect("threads start"),
+            &[Source::InPlace(0), Source::Words(&y)],
+            vec![Target::Words(&mut out), Target::Bytes(&mut positive)],
+        );
+        assert_eq!(out, expected);
     }
 
     #[test]

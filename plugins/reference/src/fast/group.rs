@@ -8,9 +8,10 @@
 use std::collections::HashMap;
 
 use halite_kernels::{Instruction, Program, Register, View};
+use halite_stablehlo::RankedType;
 
 use super::{
-    elementwise::Elementwise,
+    elementwise::{Elementwise, is_word},
     graph::{Graph, Kind, Node},
     place::{Base, Place},
 };
@@ -67,6 +68,9 @@ pub(super) struct Group {
     pub(super) program: Program,
     pub(super) sources: Vec<Base>,
     pub(super) targets: Vec<Base>,
+    /// For each target the sources whose memory it can have: of as many words, each loaded in order
+    /// before the target is stored.
+    pub(super) in_place: Vec<Vec<usize>>,
 }
 
 /// The program of elementwise nodes, which are of one level and size. `is_stored` are the results
@@ -310,14 +314,48 @@ impl<'g> Writer<'g> {
             registers: registers.into(),
             constants,
             uniform,
-            views: self.views,
+            views: std::mem::take(&mut self.views),
             code,
         };
+        let in_place = (0..self.targets.len())
+            .map(|target| {
+                let sources = 0..self.sources.len();
+                sources
+                    .filter(|&source| self.can_replace(&program, source, target))
+                    .collect()
+            })
+            .collect();
         Group {
             program,
             sources: self.sources,
             targets: self.targets,
+            in_place,
         }
+    }
+
+    /// Returns whether a target can have the memory of a source.
+    fn can_replace(&self, program: &Program, source: usize, target: usize) -> bool {
+        let [from, to] =
+            [self.sources[source], self.targets[target]].map(|base| &self.graph.bases[base].ty);
+        let has_words = |ty: &RankedType| is_word(ty.element) && ty.elements() == program.elements;
+        let position = |wanted: &dyn Fn(Instruction) -> bool| {
+            program
+                .code
+                .iter()
+                .rposition(|&instruction| wanted(instruction))
+        };
+        let stored =
+            position(&|it| matches!(it, Instruction::Store { target: of, .. } if of == target));
+        let is_of_source = |view: usize| program.views[view].0 == source;
+        let loaded =
+            position(&|it| matches!(it, Instruction::Load { view, .. } if is_of_source(view)));
+        let mut views = program.views.iter().filter(|(of, _)| *of == source);
+        has_words(from)
+            && has_words(to)
+            && loaded.is_some()
+            && loaded < stored
+            && views.all(|(_, view)| view.is_contiguous())
+            && program.uniform.iter().all(|&(_, of, _)| of != source)
     }
 }
 

@@ -219,16 +219,32 @@ impl Values<'_> {
     }
 
     fn group(&mut self, group: &Group, threads: &Threads) -> Result<()> {
-        let targets = group.targets.iter().map(|&base| self.take(base));
-        let mut targets: Vec<Storage> = targets.collect::<Result<_>>()?;
-        let source = |&base: &Base| {
+        // A target has the memory of a source that nothing else reads, if there is one.
+        let mut in_place: Vec<Option<usize>> = vec![None; group.sources.len()];
+        let mut targets = Vec::with_capacity(group.targets.len());
+        for (number, &target) in group.targets.iter().enumerate() {
+            let memory = group.in_place[number].iter().find_map(|&source| {
+                let words = self.take_words(group.sources[source])?;
+                in_place[source] = Some(number);
+                Some(words)
+            });
+            targets.push(match memory {
+                Some(words) => Storage::Words(words),
+                None => self.take(target)?,
+            });
+        }
+        let source = |(&base, in_place): (&Base, &Option<usize>)| {
+            if let Some(target) = *in_place {
+                return Ok(Source::InPlace(target));
+            }
             Ok(match self.plan.types[base].element {
                 ElementType::S8 => Source::SignedBytes(self.get(base)?),
                 element if is_word(element) => Source::Words(self.words(base)?),
                 _ => Source::Bytes(self.get(base)?),
             })
         };
-        let sources: Vec<_> = group.sources.iter().map(source).collect::<Result<_>>()?;
+        let sources = group.sources.iter().zip(&in_place).map(source);
+        let sources: Vec<_> = sources.collect::<Result<_>>()?;
         let slices = targets.iter_mut().map(|storage| match storage {
             Storage::Words(words) => Target::Words(words),
             Storage::Bytes(bytes) => Target::Bytes(bytes),
@@ -334,6 +350,19 @@ impl Values<'_> {
             }
         }
         self.copy(base)
+    }
+
+    /// The words of a value that nothing else reads.
+    fn take_words(&mut self, base: Base) -> Option<Vec<u32>> {
+        if self.is_needed[base] {
+            return None;
+        }
+        match Arc::try_unwrap(self.values[base].take()?) {
+            Ok(Storage::Words(words)) => return Some(words),
+            Ok(bytes) => self.values[base] = Some(Arc::new(bytes)),
+            Err(shared) => self.values[base] = Some(shared),
+        }
+        None
     }
 
     fn copy(&mut self, base: Base) -> Result<Storage> {
