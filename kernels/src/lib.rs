@@ -7,6 +7,20 @@
 //! Every result has the same bits for every number of [`Threads`]: work is split between threads
 //! only where no sum is. Vector instructions are chosen at run time (AVX-512, AVX2, NEON), so that
 //! bits may differ between processors.
+//!
+//! ```
+//! use halite_kernels::{Axis, Operand, Threads, multiply};
+//!
+//! let (outer, inner) = (Axis::new(vec![0, 2]), Axis::new(vec![0, 1]));
+//! let data = [1.0, 2.0, 3.0, 4.0];
+//! let a = Operand { data: &data, offset: 0, rows: &outer, columns: &inner };
+//! // The same matrix, transposed.
+//! let b = Operand { data: &data, offset: 0, rows: &inner, columns: &outer };
+//! let mut product = [0.0; 4];
+//! multiply(&Threads::new(2)?, a, b, &mut product);
+//! assert_eq!(product, [5.0, 11.0, 11.0, 25.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod gemm;

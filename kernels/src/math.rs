@@ -1,7 +1,7 @@
 //! Transcendental functions of `f32` that compilers vectorize.
 //!
-//! All compute in `f64` by polynomials whose error is far below the rounding of the result, which is
-//! therefore within 0.51 units in the last place.
+//! All compute in `f64` by polynomials whose error is far below the rounding of the result: it is
+//! within 0.51 units in the last place.
 
 /// Taylor coefficients of `(exp(r) - 1) / r`, highest power first. For `|r| <= ln(2) / 2` the
 /// relative error is below 1e-11.
@@ -20,7 +20,7 @@ const EXP: [f64; 9] = [
 /// Adding it to an `f64` of at most 2^51 leaves the nearest integer in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 
-/// `exp(x) = scale * (1 + rest)`, for `x` between the limits beyond which `f32` over- and underflows.
+/// `exp(x) = scale * (1 + rest)`; `x` is limited to where `f32` neither over- nor underflows.
 #[inline(always)]
 fn exp_parts(x: f64) -> (f64, f64) {
     let x = if x < -120.0 { -120.0 } else { x };

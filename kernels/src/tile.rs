@@ -144,8 +144,9 @@ impl Program {
     /// Computes all results.
     ///
     /// # Panics
-    /// If a view or uniform register reads beyond its operand, an operand in place has no words, a register, view, operand or result
-    /// does not exist, or a result has not [`elements`](Self::elements) elements.
+    /// If a view or uniform register reads beyond its operand, an operand in place has no words, a
+    /// register, view, operand or result does not exist, or a result has not
+    /// [`elements`](Self::elements) elements.
     pub fn run(&self, threads: &Threads, sources: &[Source<'_>], targets: Vec<Target<'_>>) {
         let arch = Arch::new();
         // About a nanosecond for four words.

@@ -25,7 +25,7 @@ pub struct ViewDim {
     pub gap: Option<Gap>,
 }
 
-/// Padding along a dimension: position `p` has element `(p - low) / step` if that is one of `count`.
+/// Padding along a dimension: position `p` has element `(p - low) / step`, if it is one of `count`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Gap {
     /// Positions before the first element; negative if elements are cut off.

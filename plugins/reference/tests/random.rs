@@ -1,7 +1,7 @@
 //! Random programs in the fast mode, against the oracle.
 //!
 //! Operations that round once (`add`, `sqrt`, ..) have the oracle's bits. Results of others (sums,
-//! `exponential`, ..) are compared with a tolerance, and nothing but moves of elements follows them.
+//! `exponential`, ..) are compared with a tolerance, and only moves of elements follow them.
 
 mod common;
 
@@ -359,7 +359,9 @@ impl Writer<'_> {
         );
         let bound = x.bound * y.bound * x.dims[0] as f64;
         self.push(Value { dims, is_exact: false, bound, ..x.clone() }, |ty| {
-            format!("stablehlo.dot_general {operands}, contracting_dims = [0] x [0] : {types} -> {ty}")
+            format!(
+                "stablehlo.dot_general {operands}, contracting_dims = [0] x [0] : {types} -> {ty}"
+            )
         });
         Some(())
     }

@@ -32,8 +32,8 @@ fn positions(dims: &[(usize, isize)]) -> Vec<isize> {
 /// are left to the oracle, which reports that they do not fit the memory.
 const LONGEST_AXIS: usize = 1 << 24;
 
-/// An axis, and the position that its positions are relative to. `None` if they are too many, or too
-/// large.
+/// An axis, and the position that its positions are relative to. `None` if there are too many, or
+/// one is too large.
 fn axis(dims: &[(usize, isize)]) -> Option<(Axis, isize)> {
     let count = dims
         .iter()

@@ -1,9 +1,9 @@
 //! Groups of elementwise nodes, which run as one pass.
 //!
 //! The *level* of a node is one more than those of the nodes whose results it reads from memory;
-//! operands that can stay in registers do not raise it. Elementwise nodes of one level and size form
-//! a group. Every path that leaves a group through memory ends at a higher level, so that levels
-//! are an order of evaluation.
+//! operands that can stay in registers do not raise it. Elementwise nodes of one level and size
+//! form a group. Every path that leaves a group through memory ends at a higher level, so that
+//! levels are an order of evaluation.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ fn shares_registers(graph: &Graph, node: &Node, operand: &Place) -> bool {
         && operand.elements() == graph.bases[node.results[0]].ty.elements()
 }
 
-/// Moves elementwise nodes to the first level that uses them, where all users can be in their group:
+/// Moves elementwise nodes to the first level that uses them, if all users can be in their group:
 /// their results are never written to memory then.
 fn delay(graph: &Graph, levels: &mut [usize]) {
     /// The lowest level of the users seen so far; `None` if one reads from memory.

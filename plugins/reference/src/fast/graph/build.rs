@@ -18,8 +18,8 @@ use crate::oracle::Tensor;
 /// Depth of calls and loops beyond which a program is left to the oracle.
 const DEEPEST_CALL: usize = 64;
 
-/// Number of operations, calls inlined, beyond which a program is left to the oracle: calls of calls
-/// may double it at each step.
+/// Number of operations, calls inlined, beyond which a program is left to the oracle: each call may
+/// double it.
 const MOST_OPERATIONS: usize = 1 << 20;
 
 impl Graph {
