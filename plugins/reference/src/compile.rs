@@ -12,7 +12,7 @@ use crate::{
     ReferenceExecutable,
     backend::Client,
     fast::Plan,
-    oracle::{Partitioning, guarded},
+    oracle::{Partitioning, check_custom_calls, guarded},
 };
 
 /// A program as it was given.

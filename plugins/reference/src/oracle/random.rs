@@ -172,7 +172,6 @@ pub(super) fn rng(
 
 #[cfg(test)]
 mod tests {
-
     use halite_stablehlo::ElementType;
 
     use super::*;
