@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::fmt::Write;
+use std::{cell::RefCell, collections::BTreeMap, fmt::Write};
 
 use common::{floats, open, program, run};
 use halite_core::DType;
@@ -482,10 +482,11 @@ fn same(value: &Value, fast: f32, oracle: f32) -> bool {
     !value.is_exact && f64::from((fast - oracle).abs()) <= tolerance
 }
 
-fn check(dims: &[usize], choices: &[u32], numbers: &[f32]) {
+/// Checks one program, and returns its text.
+fn check(dims: &[usize], choices: &[u32], numbers: &[f32]) -> String {
     let (text, outputs) = write(dims, choices);
     if outputs.is_empty() {
-        return;
+        return text;
     }
     let program = program(&text);
     let mut numbers = numbers.iter().cycle();
@@ -514,6 +515,7 @@ fn check(dims: &[usize], choices: &[u32], numbers: &[f32]) {
             );
         }
     }
+    text
 }
 
 fn random_programs(number: impl Strategy<Value = f32>, cases: u32) {
@@ -524,12 +526,21 @@ fn random_programs(number: impl Strategy<Value = f32>, cases: u32) {
         ..ProptestConfig::default()
     };
     let inputs = (dims, vec(any::<u32>(), 10..120), vec(number, 97));
+    let counts = RefCell::new(BTreeMap::<String, usize>::new());
     let result = TestRunner::new(config).run(&inputs, |(dims, choices, numbers)| {
         let dims: Vec<_> = dims.into_iter().map(|at| SIZES[at]).collect();
-        check(&dims, &choices, &numbers);
+        let text = check(&dims, &choices, &numbers);
+        for operation in text.split("stablehlo.").skip(1) {
+            let end = operation.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+            let name = &operation[..end.unwrap_or(operation.len())];
+            *counts.borrow_mut().entry(name.to_owned()).or_default() += 1;
+        }
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
+    let counts = counts.into_inner();
+    println!("operations in the programs: {counts:?}");
+    assert!(counts.len() > 35, "{counts:?}");
 }
 
 #[test]
