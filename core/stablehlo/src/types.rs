@@ -127,7 +127,7 @@ impl ElementType {
         ElementType::ALL.into_iter().find(|ty| ty.name() == name)
     }
 
-    /// Size in bytes of one element in a [`Dense`]: narrow types have a byte each.
+    /// Size in bytes of one element in a [`Dense`](crate::Dense): narrow types have a byte each.
     pub const fn size(self) -> usize {
         match self {
             ElementType::S16 | ElementType::U16 | ElementType::F16 | ElementType::Bf16 => 2,
