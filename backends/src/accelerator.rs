@@ -38,7 +38,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accelerator {
-    /// The first that works of TPU, CUDA, CPU and embedded: `auto`.
+    /// The first that works of TPU, CUDA and CPU: `auto`.
     #[default]
     Auto,
     /// The CPU of this machine: `cpu`, or as virtual devices: `cpu:8`.
@@ -169,8 +169,9 @@ impl Accelerator {
 
     /// Opens the accelerator. A plugin that is missing is installed, which is reported on stderr.
     ///
-    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA, CPU and embedded, or only the
-    /// one that `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
+    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that
+    /// `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does. It never takes
+    /// [`Embedded`](Self::Embedded): where a plugin is damaged, a run would get other numbers.
     ///
     /// # Errors
     /// If the machine has no such accelerator, with the reason for each candidate.
@@ -238,7 +239,6 @@ fn auto(
             devices: Vec::new(),
         },
         Accelerator::cpu(),
-        Accelerator::Embedded { devices: None },
     ];
     let candidates = chosen(platform, every)?;
     let mut refused = Vec::new();
@@ -247,7 +247,6 @@ fn auto(
         let opened = match candidate {
             Accelerator::Tpu { chips } => tpu::open(chips, options, progress),
             Accelerator::Cuda { devices } => cuda::open(devices, options, progress),
-            Accelerator::Embedded { .. } => embedded::open(1),
             _ => cpu::open(1, options, progress),
         };
         match opened {
@@ -268,7 +267,7 @@ fn auto(
 }
 
 /// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.
-fn chosen(choice: Option<&str>, every: [Accelerator; 4]) -> Result<Vec<Accelerator>> {
+fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerator>> {
     let Some(name) = choice else {
         return Ok(every.into());
     };
@@ -279,8 +278,7 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 4]) -> Result<Vec<Accelerat
             Accelerator::Cuda { .. } => ["cuda", "gpu"]
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known)),
-            Accelerator::Cpu { .. } => name.eq_ignore_ascii_case("cpu"),
-            _ => false,
+            _ => name.eq_ignore_ascii_case("cpu"),
         })
         .collect();
     if kept.is_empty() {
@@ -349,13 +347,12 @@ mod tests {
                     devices: Vec::new(),
                 },
                 Accelerator::cpu(),
-                Accelerator::Embedded { devices: None },
             ]
         };
         assert_eq!(chosen(None, every()).unwrap(), every());
         assert_eq!(chosen(Some("TPU"), every()).unwrap(), every()[..1]);
         assert_eq!(chosen(Some("GPU"), every()).unwrap(), every()[1..2]);
-        assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..3]);
+        assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..]);
         let error = chosen(Some("NEURON"), every()).unwrap_err().to_string();
         assert!(
             error.contains("PJRT_DEVICE is `NEURON`; expected TPU, CUDA or CPU"),

@@ -26,8 +26,8 @@ use crate::cli::{STOPPED, give_up, profile, step::ShardingArgs};
 /// Options of every training run.
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// Accelerator: `auto` (the best of TPU, CUDA, CPU and embedded), `cpu`, `cpu:N` for N virtual
-    /// devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, `embedded`, `embedded:N`, or `plugin:PATH` of a
+    /// Accelerator: `auto` (the best of TPU, CUDA and CPU), `cpu`, `cpu:N` for N virtual devices,
+    /// `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, `embedded`, `embedded:N`, or `plugin:PATH` of a
     /// PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
