@@ -2,7 +2,8 @@
 //!
 //! A [`Module`] is a program: functions of [`Operation`]s, whose [`OpKind`] has the attributes of
 //! the specification (<https://openxla.org/stablehlo/spec>), without MLIR's generality.
-//! [`Module::parse`] reads MLIR's text; `Display` prints it in the generic form.
+//! [`Module::read`] reads text and portable artifacts, [`Module::verify`] checks what an executor
+//! relies on, [`Module::to_bytecode`] writes artifacts, and `Display` prints generic text.
 //!
 //! Text and portable artifacts (VHLO) name the attributes of an operation alike once nested ones are
 //! flattened. [`OpKind::from_attributes`] and [`OpKind::to_attributes`] convert between these

@@ -21,8 +21,6 @@ mod pretty;
 mod regions;
 mod scope;
 mod shardy;
-#[cfg(test)]
-mod tests;
 mod types;
 
 use halite_core::Result;

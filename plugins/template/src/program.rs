@@ -7,7 +7,7 @@ use halite_core::{Error, ErrorKind, Result};
 /// A compiled program.
 #[derive(Debug)]
 pub(crate) struct Code {
-    /// Each computes one value; arguments are the first values.
+    /// In order of evaluation. The result of operation `i` is value `i`; arguments come first.
     operations: Vec<Operation>,
     /// The values that are returned.
     results: Vec<usize>,

@@ -112,28 +112,3 @@ fn constants_of_narrow_types_are_exact() {
     "#]]
     .assert_eq(&found);
 }
-
-/// Run with `--release -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures time"]
-fn a_megabyte_is_read_in_30_ms() {
-    let (_, text) = jax_programs()
-        .into_iter()
-        .find(|(name, _)| name == "mlp_step")
-        .unwrap();
-    let start = text.find("  func.func").unwrap();
-    let function = &text[start..text.trim_end().len() - 1];
-    let count = (1 << 20) / function.len() + 1;
-    let functions: String = (0..count)
-        .map(|index| function.replace("@main", &format!("@f{index}")))
-        .collect();
-    let text = format!("module {{\n{functions}}}\n");
-    let times = (0..10).map(|_| {
-        let began = std::time::Instant::now();
-        Module::parse(&text).unwrap();
-        began.elapsed()
-    });
-    let best = times.min().unwrap();
-    println!("{} bytes, {count} functions: {best:?}", text.len());
-    assert!(best < std::time::Duration::from_millis(30));
-}
