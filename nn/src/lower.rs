@@ -97,7 +97,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
         &stored(&traced.outputs),
     );
     let graph = halite_ir::with_precision(graph, &function.precision, capabilities);
-    let graph = halite_ir::optimize(&graph);
+    let graph = halite_ir::optimize(graph);
     note_missing_axes(&function.name, &graph, mesh);
     let states = state.leaves().len();
     let outputs = traced.outputs[states..]

@@ -13,7 +13,6 @@ mod recording;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
     fmt,
     panic::Location,
     sync::Arc,
@@ -174,10 +173,13 @@ impl Trace {
     /// Checks that every value of the program is an input of it or computed in it.
     fn check_complete(&self, inputs: &[Id], outputs: &[Id]) -> Result<()> {
         let recording = self.recording.borrow();
-        let hyperparameters = recording.hyperparameters.iter().map(|one| one.id);
-        let mut known: HashSet<Id> = inputs.iter().copied().chain(hyperparameters).collect();
+        let hyperparameters = recording.hyperparameters.iter().map(|one| &one.id);
+        let mut known = vec![false; recording.tensor_count()];
+        for &id in inputs.iter().chain(hyperparameters) {
+            known[id as usize] = true;
+        }
         for node in recording.nodes_in(0) {
-            if let Some(&id) = node.operands.iter().find(|id| !known.contains(id)) {
+            if let Some(&id) = node.operands.iter().find(|&&id| !known[id as usize]) {
                 let message = format!(
                     "{} is used at {} and is not an input of the program",
                     recording.describe(id),
@@ -185,9 +187,11 @@ impl Trace {
                 );
                 return Err(Error::invalid("trace", message));
             }
-            known.extend(&node.results);
+            for &id in &node.results {
+                known[id as usize] = true;
+            }
         }
-        match outputs.iter().position(|id| !known.contains(id)) {
+        match outputs.iter().position(|&id| !known[id as usize]) {
             None => Ok(()),
             Some(output) => {
                 let what = recording.describe(outputs[output]);

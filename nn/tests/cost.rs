@@ -27,7 +27,7 @@ fn convolution_gradients_cost_as_much_as_forward() {
         };
         let y = x.conv(kernel, &options);
         let convolution =
-            |outputs: &[_]| cost(&optimize(&cx.graph(&[x, kernel], outputs).unwrap())).convolution;
+            |outputs: &[_]| cost(&optimize(cx.graph(&[x, kernel], outputs).unwrap())).convolution;
         assert_eq!(
             convolution(&[y]),
             2.0 * f64::from(expected),

@@ -309,7 +309,7 @@ fn backward_pass_saves_expensive_values() {
         .chain(gradients.map(|g| g.0))
         .chain(again.map(|g| g.0))
         .collect();
-    let graph = halite_ir::optimize(&cx.graph(&[x, w], &outputs).unwrap());
+    let graph = halite_ir::optimize(cx.graph(&[x, w], &outputs).unwrap());
     let bodies: Vec<Vec<&str>> = (graph.nodes().iter())
         .flat_map(|node| node.op.regions())
         .map(|body| body.nodes().iter().map(|node| node.op.name()).collect())

@@ -382,7 +382,7 @@ fn measured(layers: usize, width: usize, rows: usize, run: Run) -> Measured {
     let loss = model.loss(&cx, x, run);
     let slopes = grad(loss, &model).into_leaves();
     let inputs: Vec<Tensor<'_>> = model.into_leaves().into_iter().chain([x]).collect();
-    let graph = optimize(&cx.graph(&inputs, &[&slopes[..], &[loss]].concat()).unwrap());
+    let graph = optimize(cx.graph(&inputs, &[&slopes[..], &[loss]].concat()).unwrap());
     let program = program(&graph, &Interface::new("stack")).unwrap();
     let start = Instant::now();
     let loaded = client()
@@ -452,11 +452,11 @@ fn cost_counts_iterations_with_rematerialization() {
         let x = cx.input(TensorType::new(DType::F32, [rows, width]), "x");
         let y = stack.scan_with(cx, run, x, |layer, x| layer.forward(x).tanh());
         let inputs: Vec<Tensor<'_>> = stack.leaves().into_iter().copied().chain([x]).collect();
-        let forward = cost(&optimize(&cx.graph(&inputs, &[y]).unwrap()));
+        let forward = cost(&optimize(cx.graph(&inputs, &[y]).unwrap()));
         let slopes = grad(y.sum_all(), &stack).into_leaves();
         (
             forward,
-            cost(&optimize(&cx.graph(&inputs, &slopes).unwrap())),
+            cost(&optimize(cx.graph(&inputs, &slopes).unwrap())),
         )
     };
     let dot = (layers * 2 * rows * width * width) as f64;

@@ -140,7 +140,7 @@ fn narrowed(policy: DTypePolicy, remat: Option<Option<Remat>>) -> Graph {
         &policy,
         &Narrowing::Everywhere,
     );
-    let graph = optimize(&graph);
+    let graph = optimize(graph);
     verify(&graph).unwrap();
     graph
 }
@@ -237,7 +237,7 @@ fn program_size_is_independent_of_depth() {
         cx.set_mode(true, Some(rng::constant_key(cx, rng::key(0))));
         let outputs = outputs(&model, model.forward(tokens), tokens);
         let inputs: Vec<Tensor<'_>> = model.into_leaves().into_iter().chain([tokens]).collect();
-        let graph = halite_ir::optimize(&cx.graph(&inputs, &outputs).unwrap());
+        let graph = halite_ir::optimize(cx.graph(&inputs, &outputs).unwrap());
         let program =
             halite_tests::eval::program(&graph, &halite_ir::Interface::new("step")).unwrap();
         String::from_utf8_lossy(&program.code).lines().count()

@@ -40,10 +40,11 @@ pub struct Node {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
-    types: Vec<TensorType>,
-    inputs: Vec<Value>,
-    nodes: Vec<Node>,
-    outputs: Vec<Value>,
+    /// By value.
+    pub(crate) types: Vec<TensorType>,
+    pub(crate) inputs: Vec<Value>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) outputs: Vec<Value>,
 }
 
 impl Graph {
@@ -77,14 +78,21 @@ impl Graph {
         Ok(self.push_typed(op, operands.to_vec(), results, origin))
     }
 
-    /// Adds a node whose result types are known.
-    pub(crate) fn push_typed(
+    /// Adds a node whose result types are known to be those of [`infer`], and returns its results.
+    ///
+    /// # Panics
+    /// If an operand is not a value of this graph; in debug builds, if the types are others.
+    pub fn push_typed(
         &mut self,
         op: Op,
         operands: Vec<Value>,
         results: Vec<TensorType>,
         origin: Option<&'static Location<'static>>,
     ) -> &[Value] {
+        debug_assert!({
+            let types: Vec<&TensorType> = operands.iter().map(|&value| self.ty(value)).collect();
+            infer(&op, &types).is_ok_and(|inferred| inferred == results)
+        });
         let results = results.into_iter().map(|ty| self.value(ty)).collect();
         self.nodes.push(Node {
             op,
@@ -144,7 +152,8 @@ impl Graph {
             .collect()
     }
 
-    fn value(&mut self, ty: TensorType) -> Value {
+    /// Adds a value without a node.
+    pub(crate) fn value(&mut self, ty: TensorType) -> Value {
         let value = Value(u32::try_from(self.types.len()).expect("fewer than 2^32 values"));
         self.types.push(ty);
         value

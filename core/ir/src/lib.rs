@@ -19,7 +19,7 @@
 //! graph.set_outputs(vec![y]);
 //!
 //! verify(&graph)?;
-//! let graph = optimize(&graph);
+//! let graph = optimize(graph);
 //! assert_eq!(
 //!     text(&graph, &Interface::new("relu"))?,
 //!     "\

@@ -362,6 +362,23 @@ impl Op {
             | Op::CustomCall(_) => vec![],
         }
     }
+
+    /// Its graphs as [`regions`](Self::regions), to change them.
+    pub(crate) fn regions_mut(&mut self) -> Vec<&mut Graph> {
+        match self {
+            Op::While {
+                condition, body, ..
+            } => vec![condition, body],
+            Op::Scan { body, .. } | Op::Checkpoint { body, .. } => vec![body],
+            Op::Case { branches } => branches.iter_mut().collect(),
+            Op::ShardMap(map) => vec![&mut map.body],
+            local_op!()
+            | marker_op!()
+            | collective_op!()
+            | device_index_op!()
+            | Op::CustomCall(_) => vec![],
+        }
+    }
 }
 
 /// Function that combines two elements.

@@ -8,17 +8,15 @@ mod identities;
 mod precision;
 
 use std::{
-    collections::HashMap,
-    hash::{BuildHasher, RandomState},
-    panic::Location,
+    collections::{HashMap, hash_map::Entry},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    iter::zip,
+    mem,
 };
 
 use halite_core::TensorType;
 
-use crate::{
-    Graph, Node, Op, ShardMap, Value,
-    op::{collective_op, device_index_op, local_op, marker_op},
-};
+use crate::{Graph, Node, Op, Value};
 
 pub use dead_code::dead_code;
 pub use identities::identities;
@@ -37,10 +35,10 @@ pub use precision::{with_precision, with_signature};
 /// let unused = graph.push(Op::Unary(Unary::Tanh), &[x], None).unwrap()[0];
 /// let sum = graph.push(Op::Binary(Binary::Add), &[a, b], None).unwrap()[0];
 /// graph.set_outputs(vec![sum]);
-/// assert_eq!(optimize(&graph).nodes().len(), 2);
+/// assert_eq!(optimize(graph).nodes().len(), 2);
 /// ```
-pub fn optimize(graph: &Graph) -> Graph {
-    dead_code(&common_subexpressions(&identities(graph)))
+pub fn optimize(graph: Graph) -> Graph {
+    dead_code(common_subexpressions(identities(graph)))
 }
 
 /// Merges equal operations on equal operands, including constants. Custom calls with side effects
@@ -48,41 +46,39 @@ pub fn optimize(graph: &Graph) -> Graph {
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn common_subexpressions(graph: &Graph) -> Graph {
-    let mut rewriter = Rewriter::new(graph);
+pub fn common_subexpressions(graph: Graph) -> Graph {
+    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
     let state = RandomState::new();
-    // Nodes of the new graph by hash; nodes with equal hashes are compared.
-    let mut seen: HashMap<u64, Vec<usize>> = HashMap::new();
-    for node in graph.nodes() {
-        let op = map_regions(&node.op, &common_subexpressions);
-        let operands = rewriter.operands(node);
-        if has_side_effect(&op) || matches!(op, Op::OptimizationBarrier) {
-            rewriter.keep(node, op, operands);
+    // Nodes of the new graph by hash. Different nodes with equal hashes have successive keys.
+    let mut seen: HashMap<u64, usize> = HashMap::with_capacity(nodes.len());
+    for mut node in nodes {
+        map_regions(&mut node.op, common_subexpressions);
+        rewriter.map_operands(&mut node);
+        if has_side_effect(&node.op) || matches!(node.op, Op::OptimizationBarrier) {
+            rewriter.keep(node);
             continue;
         }
-        let types = node
-            .results
-            .iter()
-            .map(|&result| graph.ty(result))
-            .collect::<Vec<_>>();
-        let key = state.hash_one((std::mem::discriminant(&op), &operands, types, sample(&op)));
-        let candidates = seen.entry(key).or_default();
-        let same = |&&candidate: &&usize| {
-            let other = &rewriter.new.nodes()[candidate];
-            other.operands == operands && other.op == op
+        let mut key = rewriter.hash(&node, &state);
+        let earlier = loop {
+            let candidate = match seen.entry(key) {
+                Entry::Vacant(free) => {
+                    free.insert(rewriter.new.nodes.len());
+                    break None;
+                }
+                Entry::Occupied(taken) => &rewriter.new.nodes[*taken.get()],
+            };
+            if candidate.operands == node.operands && candidate.op == node.op {
+                break Some(candidate);
+            }
+            key = key.wrapping_add(1);
         };
-        match candidates.iter().find(same) {
-            Some(&candidate) => {
-                let results = rewriter.new.nodes()[candidate].results.clone();
-                rewriter.replace(&node.results, &results);
-            }
-            None => {
-                candidates.push(rewriter.new.nodes().len());
-                rewriter.keep(node, op, operands);
-            }
+        match earlier {
+            Some(earlier) => zip(&node.results, &earlier.results)
+                .for_each(|(result, &same)| rewriter.map[result.index()] = Some(same)),
+            None => rewriter.keep(node),
         }
     }
-    rewriter.finish()
+    rewriter.finish(outputs)
 }
 
 /// The same graph without the operations that only differentiation sees: checkpoints are replaced
@@ -108,18 +104,11 @@ fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
             Op::Checkpoint { body, remat: _ } => put_nodes(new, body, operands),
             Op::StopGradient => operands,
             op => {
-                let types = node
-                    .results
-                    .iter()
-                    .map(|&result| graph.ty(result).clone())
-                    .collect();
-                new.push_typed(
-                    map_regions(op, &without_checkpoints),
-                    operands,
-                    types,
-                    node.origin,
-                )
-                .to_vec()
+                let mut op = op.clone();
+                map_regions(&mut op, |region| without_checkpoints(&region));
+                let types = node.results.iter().map(|&result| graph.ty(result).clone());
+                new.push_typed(op, operands, types.collect(), node.origin)
+                    .to_vec()
             }
         };
         map.extend(node.results.iter().copied().zip(results));
@@ -127,21 +116,19 @@ fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
     graph.outputs().iter().map(|output| map[output]).collect()
 }
 
-/// Part of the attributes, enough to give most different operations different hashes.
-fn sample(op: &Op) -> Vec<u64> {
+/// Hashes part of the attributes, enough to give most different operations different hashes.
+fn hash_attributes(op: &Op, hasher: &mut impl Hasher) {
+    mem::discriminant(op).hash(hasher);
     if let Op::Constant(literal) = op {
-        let bytes = literal.bytes.iter().take(64);
-        bytes.map(|&byte| u64::from(byte)).collect()
+        literal.bytes[..literal.bytes.len().min(64)].hash(hasher);
     } else if let Op::Unary(unary) = op {
-        vec![*unary as u64]
+        unary.hash(hasher);
     } else if let Op::Binary(binary) = op {
-        vec![*binary as u64]
+        binary.hash(hasher);
     } else if let Op::Compare(comparison) = op {
-        vec![*comparison as u64]
+        comparison.hash(hasher);
     } else if let Op::Slice { starts, .. } = op {
-        starts.iter().map(|&start| start as u64).collect()
-    } else {
-        vec![]
+        starts.hash(hasher);
     }
 }
 
@@ -151,133 +138,84 @@ fn has_side_effect(op: &Op) -> bool {
     matches!(op, Op::CustomCall(call) if call.side_effect) || op.regions().iter().any(inside)
 }
 
-/// The same operation with `pass` applied to the graphs of its regions.
-fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
-    match op {
-        Op::While {
-            carried,
-            condition,
-            body,
-        } => Op::While {
-            carried: *carried,
-            condition: Box::new(pass(condition)),
-            body: Box::new(pass(body)),
-        },
-        Op::Scan {
-            carried,
-            scanned,
-            length,
-            reverse,
-            residuals,
-            body,
-        } => Op::Scan {
-            carried: *carried,
-            scanned: *scanned,
-            length: *length,
-            reverse: *reverse,
-            residuals: *residuals,
-            body: Box::new(pass(body)),
-        },
-        Op::Checkpoint { body, remat } => Op::Checkpoint {
-            body: Box::new(pass(body)),
-            remat: *remat,
-        },
-        Op::Case { branches } => Op::Case {
-            branches: branches.iter().map(pass).collect(),
-        },
-        Op::ShardMap(ShardMap {
-            mesh,
-            manual,
-            inputs,
-            outputs,
-            body,
-        }) => Op::ShardMap(ShardMap {
-            mesh: mesh.clone(),
-            manual: manual.clone(),
-            inputs: inputs.clone(),
-            outputs: outputs.clone(),
-            body: Box::new(pass(body)),
-        }),
-        local_op!() | marker_op!() | collective_op!() | device_index_op!() | Op::CustomCall(_) => {
-            op.clone()
-        }
+/// Applies `pass` to the graphs of an operation.
+fn map_regions(op: &mut Op, pass: impl Fn(Graph) -> Graph) {
+    for region in op.regions_mut() {
+        *region = pass(mem::take(region));
     }
 }
 
-/// Builds a graph from another, node by node.
-struct Rewriter<'a> {
-    old: &'a Graph,
-    new: Graph,
+/// Builds a graph from the nodes of another.
+struct Rewriter {
+    /// Types of the values of the old graph.
+    types: Vec<TensorType>,
     /// For each value of the old graph, the value of the new one.
     map: Vec<Option<Value>>,
+    new: Graph,
 }
 
-impl<'a> Rewriter<'a> {
-    fn new(old: &'a Graph) -> Self {
-        Self::of_inputs(old, old.inputs().iter().copied())
+impl Rewriter {
+    /// Starts a graph with the same inputs. Returns the nodes and outputs of the old one.
+    fn of(old: Graph) -> (Self, Vec<Node>, Vec<Value>) {
+        let rewriter = Self::new(old.types, old.inputs.into_iter());
+        (rewriter, old.nodes, old.outputs)
     }
 
-    /// Starts with only these inputs of the old graph.
-    fn of_inputs(old: &'a Graph, inputs: impl Iterator<Item = Value>) -> Self {
+    /// Starts a graph with these inputs of an old one, whose values have these types.
+    fn new(types: Vec<TensorType>, inputs: impl Iterator<Item = Value>) -> Self {
         let mut new = Graph::new();
-        let mut map = vec![None; old.value_count()];
+        let mut map = vec![None; types.len()];
         for input in inputs {
-            map[input.index()] = Some(new.input(old.ty(input).clone()));
+            map[input.index()] = Some(new.input(types[input.index()].clone()));
         }
-        Rewriter { old, new, map }
-    }
-
-    fn operands(&self, node: &Node) -> Vec<Value> {
-        node.operands
-            .iter()
-            .map(|&operand| self.value(operand))
-            .collect()
+        Rewriter { types, map, new }
     }
 
     fn value(&self, old: Value) -> Value {
         self.map[old.index()].expect("operands of a valid graph are made before they are used")
     }
 
-    /// Copies a node to the new graph.
-    fn keep(&mut self, node: &Node, op: Op, operands: Vec<Value>) {
-        let types = node
-            .results
-            .iter()
-            .map(|&result| self.old.ty(result).clone())
-            .collect();
-        let results = self.push(op, operands, types, node.origin);
-        self.replace(&node.results, &results);
-    }
-
-    /// Adds a node to the new graph.
-    fn push(
-        &mut self,
-        op: Op,
-        operands: Vec<Value>,
-        types: Vec<TensorType>,
-        origin: Option<&'static Location<'static>>,
-    ) -> Vec<Value> {
-        self.new.push_typed(op, operands, types, origin).to_vec()
-    }
-
-    /// Maps results of a node of the old graph to values of the new one.
-    fn replace(&mut self, old: &[Value], new: &[Value]) {
-        for (old, &new) in old.iter().zip(new) {
-            self.map[old.index()] = Some(new);
+    /// Replaces the operands, values of the old graph, by those of the new one.
+    fn map_operands(&self, node: &mut Node) {
+        for operand in &mut node.operands {
+            *operand = self.value(*operand);
         }
     }
 
-    fn finish(self) -> Graph {
-        let outputs = self.old.outputs().to_vec();
-        self.finish_with(outputs)
+    /// Moves a node to the new graph. Its operands are values of the new graph already, its results
+    /// those of the old one.
+    fn keep(&mut self, mut node: Node) {
+        for result in &mut node.results {
+            let new = self.new.value(self.types[result.index()].clone());
+            self.map[result.index()] = Some(new);
+            *result = new;
+        }
+        self.new.nodes.push(node);
     }
 
-    fn finish_with(mut self, outputs: Vec<Value>) -> Graph {
-        let outputs = outputs
+    /// Maps a value of the old graph to one of the new graph.
+    fn replace(&mut self, old: Value, new: Value) {
+        self.map[old.index()] = Some(new);
+    }
+
+    /// Hash of a node whose operands are values of the new graph and whose results those of the old
+    /// one. Nodes that compute the same have equal hashes.
+    fn hash(&self, node: &Node, state: &RandomState) -> u64 {
+        let mut hasher = state.build_hasher();
+        hash_attributes(&node.op, &mut hasher);
+        node.operands.hash(&mut hasher);
+        for result in &node.results {
+            self.types[result.index()].hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Sets the outputs, values of the old graph.
+    fn finish(mut self, outputs: Vec<Value>) -> Graph {
+        self.new.outputs = outputs
             .into_iter()
             .map(|output| self.value(output))
             .collect();
-        self.new.set_outputs(outputs);
         self.new
     }
 }

@@ -103,24 +103,37 @@ fn define(defined: &mut [bool], value: Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
     use halite_core::{DType, TensorType};
 
     use super::verify;
-    use crate::{Graph, Op, Unary, Value};
+    use crate::{Graph, Node, Op, Unary, Value};
+
+    /// Adds a node that `Graph::push` refuses.
+    fn push(
+        graph: &mut Graph,
+        operand: Value,
+        result: TensorType,
+        origin: Option<&'static Location<'static>>,
+    ) {
+        let results = vec![graph.value(result)];
+        graph.nodes.push(Node {
+            op: Op::Unary(Unary::Tanh),
+            operands: vec![operand],
+            results,
+            origin,
+        });
+    }
 
     #[test]
     fn error_names_node_with_line() {
         let ty = TensorType::new(DType::F32, [2]);
-        let here = std::panic::Location::caller();
+        let here = Location::caller();
         let with = |operand: u32, result: TensorType| {
             let mut graph = Graph::new();
             graph.input(ty.clone());
-            graph.push_typed(
-                Op::Unary(Unary::Tanh),
-                vec![Value(operand)],
-                vec![result],
-                Some(here),
-            );
+            push(&mut graph, Value(operand), result, Some(here));
             verify(&graph).map_err(|error| error.to_string())
         };
         let error = |problem: &str| Err(format!("verify: node 0, tanh: {problem} (at {here})"));
@@ -144,12 +157,7 @@ mod tests {
     fn error_names_node_inside_region() {
         let mut branch = Graph::new();
         let x = branch.input(TensorType::scalar(DType::S32));
-        branch.push_typed(
-            Op::Unary(Unary::Tanh),
-            vec![x],
-            vec![TensorType::scalar(DType::S32)],
-            None,
-        );
+        push(&mut branch, x, TensorType::scalar(DType::S32), None);
         branch.set_outputs(vec![x]);
         let mut graph = Graph::new();
         let index = graph.input(TensorType::scalar(DType::S32));

@@ -82,7 +82,7 @@ fn seconds(layers: usize) -> f64 {
     for _ in 0..TIMES {
         let graph = step(layers);
         verify(&graph).unwrap();
-        let optimized = optimize(&graph);
+        let optimized = optimize(graph.clone());
         assert!(
             optimized.nodes().len() < graph.nodes().len(),
             "the scales are one constant"

@@ -185,7 +185,7 @@ impl Trace {
 
     /// Number of tensors so far. Tensors are numbered below it.
     pub(crate) fn tensor_count(&self) -> usize {
-        self.recording.borrow().tensors.len()
+        self.recording.borrow().tensor_count()
     }
 
     /// Adds the mistakes of another trace.
@@ -274,6 +274,10 @@ impl Recording {
         in_program_order(&inside)
     }
 
+    pub(super) fn tensor_count(&self) -> usize {
+        self.tensors.len()
+    }
+
     pub(super) fn tensor(&self, id: Id) -> &Record {
         &self.tensors[id as usize]
     }
@@ -336,16 +340,17 @@ impl fmt::Debug for Recording {
 struct Builder<'a> {
     recording: &'a Recording,
     graph: Graph,
-    values: HashMap<Id, Value>,
+    /// By tensor.
+    values: Vec<Option<Value>>,
 }
 
 impl<'a> Builder<'a> {
     fn new(recording: &'a Recording, inputs: &[Id]) -> Self {
         let mut graph = Graph::new();
-        let values = inputs
-            .iter()
-            .map(|&id| (id, graph.input(recording.tensor(id).ty.clone())))
-            .collect();
+        let mut values = vec![None; recording.tensor_count()];
+        for &id in inputs {
+            values[id as usize] = Some(graph.input(recording.tensor(id).ty.clone()));
+        }
         Builder {
             recording,
             graph,
@@ -355,23 +360,27 @@ impl<'a> Builder<'a> {
 
     fn constant(&mut self, one: &Hyperparameter) {
         let op = Op::Constant(one.literal.clone());
-        let value = self.graph.push(op, &[], Some(one.origin));
-        let value = value.expect("a constant has no operands")[0];
-        self.values.insert(one.id, value);
+        let types = vec![one.literal.ty().clone()];
+        let value = self.graph.push_typed(op, vec![], types, Some(one.origin))[0];
+        self.values[one.id as usize] = Some(value);
     }
 
     fn push(&mut self, node: &Recorded) {
-        let operands: Vec<Value> = node.operands.iter().map(|&id| self.value(id)).collect();
-        let results = (self.graph)
-            .push(node.op.clone(), &operands, Some(node.origin))
-            .expect("checked when it was recorded");
-        self.values
-            .extend(node.results.iter().copied().zip(results.iter().copied()));
+        let operands = node.operands.iter().map(|&id| self.value(id)).collect();
+        let types = node
+            .results
+            .iter()
+            .map(|&id| self.recording.tensor(id).ty.clone());
+        let origin = Some(node.origin);
+        let results = (self.graph).push_typed(node.op.clone(), operands, types.collect(), origin);
+        for (&id, &value) in node.results.iter().zip(results) {
+            self.values[id as usize] = Some(value);
+        }
     }
 
     fn value(&self, id: Id) -> Value {
-        let value = self.values.get(&id).copied();
-        value.unwrap_or_else(|| panic!("{} is computed", self.recording.describe(id)))
+        self.values[id as usize]
+            .unwrap_or_else(|| panic!("{} is computed", self.recording.describe(id)))
     }
 
     fn finish(mut self, outputs: &[Id]) -> Graph {

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use halite_backends::{Accelerator, CompileCacheOptions, OpenOptions};
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DTypePolicy, FlagValue, HostArray, HostBytes, Launch,
-    Loaded, Narrowing, Result,
+    Arg, Client, CompileOptions, DType, DTypePolicy, HostArray, HostBytes, Launch, Loaded,
+    Narrowing, Result,
 };
 use halite_fetch::Quiet;
 use halite_ir::{Graph, Interface, optimize, with_precision};
@@ -32,25 +32,35 @@ const MIXED_TOLERANCE: f64 = 0.4;
 /// them.
 const POINTS: u64 = 4;
 
-/// XLA's CPU plugin as one device, without a compile cache: thousands of programs run once.
-fn client() -> &'static Client {
+/// XLA's CPU plugin, whose gradients are checked.
+fn xla() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        let compile_cache: CompileCacheOptions =
-            "off".parse().expect("a setting of compile caches");
-        let options = OpenOptions {
-            compile_cache: Some(compile_cache),
-            ..OpenOptions::default()
-        };
-        let opened = Accelerator::cpu().open_with(&options, &mut Quiet);
-        opened
-            .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
-            .client
-    })
+    CLIENT.get_or_init(|| open(&Accelerator::cpu()))
+}
+
+/// The embedded executor, which runs programs in `f64` as plain loops, operation by operation. It
+/// shares no code with XLA, and compiles in a hundredth of the time.
+fn embedded() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(|| open(&Accelerator::Embedded { devices: None }))
+}
+
+/// One device without a compile cache: thousands of programs run once.
+fn open(accelerator: &Accelerator) -> Client {
+    let compile_cache: CompileCacheOptions = "off".parse().expect("a setting of compile caches");
+    let options = OpenOptions {
+        compile_cache: Some(compile_cache),
+        ..OpenOptions::default()
+    };
+    let opened = accelerator.open_with(&options, &mut Quiet);
+    opened
+        .unwrap_or_else(|error| panic!("the tests need {accelerator}: {error}"))
+        .client
 }
 
 /// A compiled program of a network.
 pub(crate) struct Compiled {
+    client: &'static Client,
     loaded: Loaded,
     specs: Vec<Spec>,
     dtype: DType,
@@ -65,12 +75,7 @@ pub(crate) struct Evaluated {
 }
 
 impl Compiled {
-    fn new(
-        graph: &Graph,
-        specs: Vec<Spec>,
-        dtype: DType,
-        flags: Vec<(String, FlagValue)>,
-    ) -> Result<Self> {
+    fn new(client: &'static Client, graph: Graph, specs: Vec<Spec>, dtype: DType) -> Result<Self> {
         let program = program(
             &optimize(graph),
             &Interface {
@@ -78,9 +83,13 @@ impl Compiled {
                 ..Interface::new("network")
             },
         )?;
-        let devices = client().local_devices()[..1].to_vec();
-        let loaded = client().compile(&program, &CompileOptions { devices, flags })?;
+        let options = CompileOptions {
+            devices: client.local_devices()[..1].to_vec(),
+            ..CompileOptions::default()
+        };
+        let loaded = client.compile(&program, &options)?;
         Ok(Compiled {
+            client,
             loaded,
             specs,
             dtype,
@@ -90,28 +99,26 @@ impl Compiled {
     /// The program of a network in an element type.
     pub(crate) fn of(network: &Network, dtype: DType) -> Result<Self> {
         let Built { graph, specs } = build(network, dtype)?;
-        Compiled::new(&graph, specs, dtype, Vec::new())
+        Compiled::new(xla(), graph, specs, dtype)
     }
 
-    /// The program of a network in `f64`, which the others are compared with. LLVM does not
-    /// optimize it, which halves the time to compile it.
+    /// The program of a network in `f64`, which the others are compared with.
     fn reference(network: &Network) -> Result<Self> {
         let Built { graph, specs } = build(network, DType::F64)?;
-        let unoptimized = ("xla_backend_optimization_level".into(), FlagValue::Int(0));
-        Compiled::new(&graph, specs, DType::F64, vec![unoptimized])
+        Compiled::new(embedded(), graph, specs, DType::F64)
     }
 
     /// The same with every operation behind a barrier.
     pub(crate) fn with_barriers(network: &Network, dtype: DType) -> Result<Self> {
         let Built { graph, specs } = build(network, dtype)?;
-        Compiled::new(&barriered(&graph), specs, dtype, Vec::new())
+        Compiled::new(xla(), barriered(&graph), specs, dtype)
     }
 
     /// The program of a network in mixed precision.
     fn mixed(network: &Network) -> Result<Self> {
         let Built { graph, specs } = build(network, DType::F32)?;
         let graph = with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::Everywhere);
-        Compiled::new(&graph, specs, DType::F32, Vec::new())
+        Compiled::new(xla(), graph, specs, DType::F32)
     }
 
     /// Values of all inputs.
@@ -138,7 +145,7 @@ impl Compiled {
     }
 
     pub(crate) fn run(&self, point: &[Vec<f64>]) -> Result<Evaluated> {
-        let device = client().local_devices()[0];
+        let device = self.client.local_devices()[0];
         let mut buffers = Vec::new();
         for (spec, values) in self.specs.iter().zip(point) {
             let array = match (spec.is_integer(), self.dtype) {
@@ -152,7 +159,7 @@ impl Compiled {
                     &spec.dims,
                 )?,
             };
-            buffers.push(client().upload(
+            buffers.push(self.client.upload(
                 HostBytes::Borrowed(array.bytes()),
                 array.ty(),
                 device.into(),

@@ -1,7 +1,7 @@
 //! Dead-code elimination: unused nodes, and unused results, operands and carried values of scans
 //! and checkpoints.
 
-use std::iter::zip;
+use std::{iter::zip, mem};
 
 use super::{Rewriter, has_side_effect, map_regions};
 use crate::{Graph, Node, Op, Value};
@@ -11,14 +11,11 @@ use crate::{Graph, Node, Op, Value};
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn dead_code(graph: &Graph) -> Graph {
+pub fn dead_code(graph: Graph) -> Graph {
+    let needed = needed(&graph, graph.outputs().iter().copied());
     let all = vec![true; graph.inputs().len()];
-    without(
-        graph,
-        &needed(graph, graph.outputs().iter().copied()),
-        &all,
-        graph.outputs().to_vec(),
-    )
+    let outputs = graph.outputs().to_vec();
+    without(graph, &needed, &all, outputs)
 }
 
 /// For each value of a graph, whether one of `outputs` depends on it.
@@ -27,10 +24,12 @@ fn needed(graph: &Graph, outputs: impl Iterator<Item = Value>) -> Vec<bool> {
     outputs.for_each(|output| needed[output.index()] = true);
     for node in graph.nodes().iter().rev() {
         if stays(node, &needed) {
-            let operands = Part::of(node, &needed).operands;
-            zip(&node.operands, operands)
-                .filter(|(_, is)| *is)
-                .for_each(|(operand, _)| needed[operand.index()] = true);
+            let part = Part::of(node, &needed);
+            for (position, operand) in node.operands.iter().enumerate() {
+                if part.as_ref().is_none_or(|part| part.operands[position]) {
+                    needed[operand.index()] = true;
+                }
+            }
         }
     }
     needed
@@ -40,25 +39,26 @@ fn stays(node: &Node, needed: &[bool]) -> bool {
     node.results.iter().any(|result| needed[result.index()]) || has_side_effect(&node.op)
 }
 
-/// The needed operands and results of a node.
+/// The needed operands and results of a scan or checkpoint.
 struct Part {
     operands: Vec<bool>,
     results: Vec<bool>,
 }
 
 impl Part {
-    fn of(node: &Node, needed: &[bool]) -> Self {
+    /// `None` if all are needed, as of every operation without such a body.
+    fn of(node: &Node, needed: &[bool]) -> Option<Self> {
+        let (Op::Scan { body, .. } | Op::Checkpoint { body, .. }) = &node.op else {
+            return None;
+        };
         let mut results: Vec<bool> = node
             .results
             .iter()
             .map(|result| needed[result.index()])
             .collect();
-        let (Op::Scan { body, .. } | Op::Checkpoint { body, .. }) = &node.op else {
-            return Self::all(node);
-        };
         // It stays for its side effect.
         if !results.contains(&true) {
-            return Self::all(node);
+            return None;
         }
         let carried = if let Op::Scan { carried, .. } = node.op {
             carried
@@ -78,53 +78,36 @@ impl Part {
                 .collect();
             if made.is_empty() {
                 operands[..carried].copy_from_slice(&results[..carried]);
-                return Part { operands, results };
+                return Some(Part { operands, results });
             }
             made.into_iter().for_each(|at| results[at] = true);
         }
     }
 
-    fn all(node: &Node) -> Self {
-        Part {
-            operands: vec![true; node.operands.len()],
-            results: vec![true; node.results.len()],
-        }
-    }
-
-    /// The operation with only these operands and results.
-    fn of_op(&self, op: &Op) -> Op {
-        let part = |body: &Graph| {
-            let outputs: Vec<Value> = chosen(body.outputs(), &self.results).collect();
-            Box::new(without(
-                body,
-                &needed(body, outputs.iter().copied()),
-                &self.operands,
-                outputs,
-            ))
-        };
+    /// Drops the other operands and results.
+    fn cut(&self, node: &mut Node) {
         let count = |of: &[bool]| of.iter().filter(|&&is| is).count();
-        match op {
+        let body = match &mut node.op {
             Op::Scan {
                 carried,
                 scanned,
-                length,
-                reverse,
                 residuals,
                 body,
-            } => Op::Scan {
-                carried: count(&self.results[..*carried]),
-                scanned: count(&self.operands[self.operands.len() - scanned..]),
-                length: *length,
-                reverse: *reverse,
-                residuals: count(&self.results[self.results.len() - residuals..]),
-                body: part(body),
-            },
-            Op::Checkpoint { body, remat } => Op::Checkpoint {
-                body: part(body),
-                remat: *remat,
-            },
-            other => map_regions(other, &dead_code),
-        }
+                ..
+            } => {
+                *carried = count(&self.results[..*carried]);
+                *scanned = count(&self.operands[self.operands.len() - *scanned..]);
+                *residuals = count(&self.results[self.results.len() - *residuals..]);
+                body
+            }
+            Op::Checkpoint { body, .. } => body,
+            _ => return,
+        };
+        let outputs: Vec<Value> = chosen(body.outputs(), &self.results).collect();
+        let needed = needed(body, outputs.iter().copied());
+        **body = without(mem::take(body), &needed, &self.operands, outputs);
+        node.operands = chosen(&node.operands, &self.operands).collect();
+        node.results = chosen(&node.results, &self.results).collect();
     }
 }
 
@@ -135,20 +118,18 @@ fn chosen<'a>(values: &'a [Value], which: &'a [bool]) -> impl Iterator<Item = Va
 }
 
 /// The graph with only these inputs and outputs, without the nodes that are not needed.
-fn without(graph: &Graph, needed: &[bool], inputs: &[bool], outputs: Vec<Value>) -> Graph {
-    let mut rewriter = Rewriter::of_inputs(graph, chosen(graph.inputs(), inputs));
-    for node in graph.nodes().iter().filter(|node| stays(node, needed)) {
-        let part = Part::of(node, needed);
-        let operands = chosen(&node.operands, &part.operands)
-            .map(|operand| rewriter.value(operand))
-            .collect();
-        let results: Vec<Value> = chosen(&node.results, &part.results).collect();
-        let types = results
-            .iter()
-            .map(|&result| graph.ty(result).clone())
-            .collect();
-        let made = rewriter.push(part.of_op(&node.op), operands, types, node.origin);
-        rewriter.replace(&results, &made);
+fn without(graph: Graph, needed: &[bool], inputs: &[bool], outputs: Vec<Value>) -> Graph {
+    let mut rewriter = Rewriter::new(graph.types, chosen(&graph.inputs, inputs));
+    for mut node in graph.nodes {
+        if !stays(&node, needed) {
+            continue;
+        }
+        match Part::of(&node, needed) {
+            Some(part) => part.cut(&mut node),
+            None => map_regions(&mut node.op, dead_code),
+        }
+        rewriter.map_operands(&mut node);
+        rewriter.keep(node);
     }
-    rewriter.finish_with(outputs)
+    rewriter.finish(outputs)
 }

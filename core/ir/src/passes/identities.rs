@@ -14,46 +14,42 @@ use crate::{Binary, Graph, Literal, Node, Op, Value};
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn identities(graph: &Graph) -> Graph {
-    let mut rewriter = Rewriter::new(graph);
+pub fn identities(graph: Graph) -> Graph {
+    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
     // For each value of the new graph, the node that computes it.
     let mut makers: Vec<Option<usize>> = vec![None; rewriter.new.value_count()];
-    for node in graph.nodes() {
-        let operands = rewriter.operands(node);
-        if let Some(same) = unchanged(&rewriter.new, &makers, node, &operands) {
-            rewriter.replace(&node.results, &[same]);
+    for mut node in nodes {
+        rewriter.map_operands(&mut node);
+        if let Some(same) = unchanged(&rewriter.new, &makers, &node) {
+            rewriter.replace(node.results[0], same);
             continue;
         }
-        let op = map_regions(&node.op, &identities);
-        let (op, operands) =
-            merged(&rewriter.new, &makers, &op, &operands).unwrap_or((op, operands));
-        if let Some(&same) = operands
-            .first()
-            .filter(|&&operand| noop(&op, rewriter.new.ty(operand)))
+        map_regions(&mut node.op, identities);
+        if let Some((op, operands)) = merged(&rewriter.new, &makers, &node) {
+            node.op = op;
+            node.operands = operands;
+        }
+        if let Some(&same) =
+            (node.operands.first()).filter(|&&operand| noop(&node.op, rewriter.new.ty(operand)))
         {
-            rewriter.replace(&node.results, &[same]);
+            rewriter.replace(node.results[0], same);
             continue;
         }
         makers.resize(
             makers.len() + node.results.len(),
             Some(rewriter.new.nodes().len()),
         );
-        rewriter.keep(node, op, operands);
+        rewriter.keep(node);
     }
-    rewriter.finish()
+    rewriter.finish(outputs)
 }
 
 /// The value of the new graph that equals the node's only result.
-fn unchanged(
-    new: &Graph,
-    makers: &[Option<usize>],
-    node: &Node,
-    operands: &[Value],
-) -> Option<Value> {
+fn unchanged(new: &Graph, makers: &[Option<usize>], node: &Node) -> Option<Value> {
     let Op::Binary(binary) = node.op else {
         return None;
     };
-    let [left, right] = *operands else {
+    let [left, right] = node.operands[..] else {
         return None;
     };
     let is =
@@ -106,14 +102,9 @@ fn noop(op: &Op, x: &TensorType) -> bool {
 }
 
 /// The operation merged with the one that computes its operand.
-fn merged(
-    new: &Graph,
-    makers: &[Option<usize>],
-    op: &Op,
-    operands: &[Value],
-) -> Option<(Op, Vec<Value>)> {
-    let maker = &new.nodes()[makers[operands.first()?.index()]?];
-    let op = match (op, &maker.op) {
+fn merged(new: &Graph, makers: &[Option<usize>], node: &Node) -> Option<(Op, Vec<Value>)> {
+    let maker = &new.nodes()[makers[node.operands.first()?.index()]?];
+    let op = match (&node.op, &maker.op) {
         (Op::Reshape { dims }, Op::Reshape { .. }) => Op::Reshape { dims: dims.clone() },
         (
             Op::Transpose {

@@ -32,7 +32,7 @@ fn dead_code_keeps_side_effects() {
             .unwrap();
         vec![y, x]
     });
-    let after = dead_code(&dead);
+    let after = dead_code(dead.clone());
     assert_eq!(
         after.nodes().last().unwrap().op.regions()[0].nodes().len(),
         1,
@@ -93,13 +93,13 @@ fn a_scan_keeps_what_its_needed_results_need() {
                 .map(|&at| graph.nodes()[0].results[at])
                 .collect(),
         );
-        let after = optimize(&graph);
+        let after = optimize(graph.clone());
         verify(&after).unwrap();
         assert_eq!(
             (after.input_types(), after.output_types()),
             (graph.input_types(), graph.output_types())
         );
-        assert_eq!(dead_code(&after), after, "all at once");
+        assert_eq!(dead_code(after.clone()), after, "all at once");
         let Some(Op::Scan {
             carried,
             scanned,
@@ -154,7 +154,7 @@ fn scan_with_side_effect_keeps_its_results() {
     };
     let results = graph.push(op, &[x, xs], None).unwrap().to_vec();
     let sizes = |graph: &Graph| {
-        let after = dead_code(graph);
+        let after = dead_code(graph.clone());
         verify(&after).unwrap();
         let Op::Scan { body, .. } = &after.nodes()[0].op else {
             panic!("a scan")
@@ -186,7 +186,7 @@ fn a_checkpoint_keeps_what_its_needed_results_need() {
     };
     let results = graph.push(op, &[x, y], None).unwrap().to_vec();
     graph.set_outputs(vec![results[1]]);
-    let after = optimize(&graph);
+    let after = optimize(graph.clone());
     verify(&after).unwrap();
     let Op::Checkpoint { body, .. } = &after.nodes()[0].op else {
         panic!("a checkpoint")

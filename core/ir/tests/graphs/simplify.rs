@@ -113,7 +113,7 @@ fn moves_merge_into_one() {
         let wider = push(graph, broadcast(&[4, 5, 3, 2], &[2, 3, 0]), &[wide]);
         vec![a, back, tt, wider]
     });
-    let after = optimize(&moves);
+    let after = optimize(moves.clone());
     let mut ops = after.nodes().iter().map(|node| &node.op);
     let merged = ops.find(|op| op.name() == "broadcast").unwrap();
     assert_eq!(*merged, broadcast(&[4, 5, 3, 2], &[3, 2]));

@@ -380,7 +380,7 @@ fn signature_dtypes_can_be_replaced() {
     assert_eq!(after.input_types()[1].to_string(), "bf16[4, 16]");
     assert_eq!(after.output_types()[0].to_string(), "f64[]");
     // The bf16 input is used without a round trip through f32.
-    let after = optimize(&with_precision(
+    let after = optimize(with_precision(
         after,
         &DTypePolicy::BF16,
         &Narrowing::Everywhere,

@@ -198,7 +198,7 @@ proptest! {
         prop_assert!(verify(&graph).is_ok());
         for (name, policy) in DTypePolicy::NAMED {
             let after = with_precision(graph.clone(), &policy, &narrowing);
-            for after in [&after, &optimize(&after)] {
+            for after in [&after, &optimize(after.clone())] {
                 prop_assert!(verify(after).is_ok(), "{}: {:?} of {:?}", name, verify(after), graph);
                 prop_assert_eq!(after.input_types(), graph.input_types());
                 prop_assert_eq!(after.output_types(), graph.output_types());

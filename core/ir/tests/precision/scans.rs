@@ -74,7 +74,7 @@ fn scan_stacks_residuals_in_their_dtype() {
             scan f32 bf16 f32 -> f32 f32"#]],
     );
     let (graph, _) = layers(slope);
-    let after = optimize(&with_precision(
+    let after = optimize(with_precision(
         graph,
         &DTypePolicy::BF16_MIXED,
         &Narrowing::Everywhere,
@@ -213,7 +213,7 @@ fn saved_state_is_rounded_while_the_carried_one_is_not() {
         full(),
     );
     let (graph, operands) = (with_saved_state(true, norm), Narrowing::Contractions);
-    let after = optimize(&with_precision(graph, &DTypePolicy::BF16_MIXED, &operands));
+    let after = optimize(with_precision(graph, &DTypePolicy::BF16_MIXED, &operands));
     assert_eq!(
         after.ty(after.nodes()[0].results[1]).dtype(),
         DType::F32,

@@ -69,7 +69,7 @@ pub(super) fn reduce(graph: &mut Graph, kind: Reduction, x: Value, dims: &[usize
 /// Broadcasts, constants and converts are left out.
 pub(super) fn check(policy: DTypePolicy, graph: &Graph, expected: Expect) {
     verify(graph).unwrap();
-    let after = optimize(&with_precision(
+    let after = optimize(with_precision(
         graph.clone(),
         &policy,
         &Narrowing::Everywhere,

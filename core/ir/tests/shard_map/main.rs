@@ -102,7 +102,7 @@ fn passes_simplify_the_body() {
             vec![push(body, Op::Binary(Binary::Add), &[a, b])]
         },
     );
-    let graph = optimize(&around(map, f32(&[8, 16])));
+    let graph = optimize(around(map, f32(&[8, 16])));
     verify(&graph).unwrap();
     let Op::ShardMap(map) = &graph.nodes()[0].op else {
         panic!("it is still there")

@@ -94,7 +94,7 @@ impl<'a> Rewrite<'a> {
             values.push(self.copy(output, dtype));
         }
         self.new.set_outputs(values);
-        dead_code(&self.new)
+        dead_code(self.new)
     }
 
     fn node(&mut self, position: usize, node: &Node) {
@@ -286,7 +286,11 @@ impl<'a> Rewrite<'a> {
             contract @ (Op::Dot(_) | Op::Convolution(_)) => {
                 with_result_dtype(contract, types[0].dtype())
             }
-            other => map_regions(other, &|region| cast.region(region)),
+            other => {
+                let mut op = other.clone();
+                map_regions(&mut op, |region| cast.region(&region));
+                op
+            }
         };
         self.push(node, op, operands, types);
     }

@@ -1,5 +1,7 @@
 //! Casts at the inputs and outputs of a graph.
 
+use std::iter::zip;
+
 use halite_core::DType;
 
 use super::super::Rewriter;
@@ -18,20 +20,24 @@ pub fn with_signature(graph: Graph, inputs: &[DType], outputs: &[DType]) -> Grap
     if have(graph.inputs(), inputs) && have(graph.outputs(), outputs) {
         return graph;
     }
-    let mut rewriter = Rewriter::of_inputs(&graph, [].into_iter());
-    let new_inputs: Vec<Value> = (graph.inputs().iter().zip(inputs))
-        .map(|(&old, &dtype)| rewriter.new.input(graph.ty(old).with_dtype(dtype)))
+    let mut rewriter = Rewriter::new(graph.types, [].into_iter());
+    let new_inputs: Vec<Value> = zip(&graph.inputs, inputs)
+        .map(|(old, &dtype)| {
+            let ty = rewriter.types[old.index()].with_dtype(dtype);
+            rewriter.new.input(ty)
+        })
         .collect();
-    for (&old, value) in graph.inputs().iter().zip(new_inputs) {
-        let value = convert(&mut rewriter.new, value, graph.ty(old).dtype());
-        rewriter.replace(&[old], &[value]);
+    for (&old, value) in zip(&graph.inputs, new_inputs) {
+        let dtype = rewriter.types[old.index()].dtype();
+        let value = convert(&mut rewriter.new, value, dtype);
+        rewriter.replace(old, value);
     }
-    for node in graph.nodes() {
-        let operands = rewriter.operands(node);
-        rewriter.keep(node, node.op.clone(), operands);
+    for mut node in graph.nodes {
+        rewriter.map_operands(&mut node);
+        rewriter.keep(node);
     }
     let mut results = Vec::with_capacity(outputs.len());
-    for (&old, &dtype) in graph.outputs().iter().zip(outputs) {
+    for (&old, &dtype) in zip(&graph.outputs, outputs) {
         let value = rewriter.value(old);
         results.push(convert(&mut rewriter.new, value, dtype));
     }
