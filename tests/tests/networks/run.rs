@@ -38,8 +38,8 @@ fn xla() -> &'static Client {
     CLIENT.get_or_init(|| open(&Accelerator::cpu()))
 }
 
-/// The embedded executor, which runs programs in `f64` as plain loops, operation by operation. It
-/// shares no code with XLA, and compiles in a hundredth of the time.
+/// The embedded executor, which runs programs in `f64` as plain loops, and rounds each operation
+/// alone. It shares no code with XLA, and compiles in a hundredth of the time.
 fn embedded() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| open(&Accelerator::Embedded { devices: None }))
@@ -102,10 +102,10 @@ impl Compiled {
         Compiled::new(xla(), graph, specs, dtype)
     }
 
-    /// The program of a network in `f64`, which the others are compared with.
-    fn reference(network: &Network) -> Result<Self> {
-        let Built { graph, specs } = build(network, DType::F64)?;
-        Compiled::new(embedded(), graph, specs, DType::F64)
+    /// The program of a network in the embedded executor.
+    fn reference(network: &Network, dtype: DType) -> Result<Self> {
+        let Built { graph, specs } = build(network, dtype)?;
+        Compiled::new(embedded(), graph, specs, dtype)
     }
 
     /// The same with every operation behind a barrier.
@@ -239,6 +239,9 @@ pub(crate) struct Passed {
     pub(crate) kink: bool,
     /// Whether the network is flat or overflows, so that nothing was compared.
     pub(crate) unusable: bool,
+    /// Whether the gradients in `f32` differ without a compiler too, as of norms of nearly equal
+    /// values.
+    pub(crate) ill_conditioned: bool,
 }
 
 /// What is compiled of a network beside its programs in `f64` and `f32`.
@@ -250,67 +253,91 @@ pub(crate) struct Variants {
     pub(crate) mixed: bool,
 }
 
-/// Checks all gradients of a network: in `f64` against finite differences, in `f32` against `f64`,
-/// and those of the variants against `f32` and `f64`.
-pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Result<Passed, String> {
-    let text = |error: halite_core::Error| error.to_string();
-    let exact = Compiled::reference(network).map_err(text)?;
-    let rounded = Compiled::of(network, DType::F32).map_err(text)?;
-    let with_barriers = variants
-        .barriers
-        .then(|| Compiled::with_barriers(network, DType::F32))
-        .transpose()
-        .map_err(text)?;
-    let mixed = variants
-        .mixed
-        .then(|| Compiled::mixed(network))
-        .transpose()
-        .map_err(text)?;
-    let mut reason = String::new();
-    for point in 0..POINTS {
-        let seed = network.seed.wrapping_add(point << 40);
-        let at = exact.point(seed);
-        let right = exact.run(&at).map_err(text)?;
-        if !right.is_finite() || right.norm() < 1e-9 {
-            return Ok(Passed {
-                unusable: true,
-                kink: false,
-            });
-        }
-        let single = rounded.run(&at).map_err(text)?;
-        let distance =
-            |program: &Option<Compiled>, from: &Evaluated| -> std::result::Result<f64, String> {
-                Ok(match program {
-                    Some(program) => program.run(&at).map_err(text)?.distance(from),
-                    None => 0.0,
-                })
-            };
-        let differences = [
+/// The compiled programs of a network.
+struct Programs {
+    /// In `f64`, by plain loops.
+    exact: Compiled,
+    /// In `f32`, by XLA.
+    rounded: Compiled,
+    barriers: Option<Compiled>,
+    mixed: Option<Compiled>,
+}
+
+impl Programs {
+    fn of(network: &Network, variants: Variants) -> Result<Self> {
+        let variant = |wanted: bool, compile: fn(&Network) -> Result<Compiled>| {
+            wanted.then(|| compile(network)).transpose()
+        };
+        Ok(Programs {
+            exact: Compiled::reference(network, DType::F64)?,
+            rounded: Compiled::of(network, DType::F32)?,
+            barriers: variant(variants.barriers, |network| {
+                Compiled::with_barriers(network, DType::F32)
+            })?,
+            mixed: variant(variants.mixed, Compiled::mixed)?,
+        })
+    }
+
+    /// What is compared at a point: its name, the difference, and the tolerance.
+    fn differences(
+        &self,
+        at: &[Vec<f64>],
+        right: &Evaluated,
+        seed: u64,
+    ) -> Result<[(&'static str, f64, f64); 4]> {
+        let distance = |program: &Option<Compiled>, from: &Evaluated| match program {
+            Some(program) => Ok(program.run(at)?.distance(from)),
+            None => Ok::<_, halite_core::Error>(0.0),
+        };
+        let single = self.rounded.run(at)?;
+        Ok([
             (
                 "f64 from finite differences",
-                difference(&exact, &at, &right, seed).map_err(text)?,
+                difference(&self.exact, at, right, seed)?,
                 DIFFERENCE_TOLERANCE,
             ),
-            ("f32 from f64", single.distance(&right), ROUNDING_TOLERANCE),
+            ("f32 from f64", single.distance(right), ROUNDING_TOLERANCE),
             (
                 "f32 with barriers from f32",
-                distance(&with_barriers, &single)?,
+                distance(&self.barriers, &single)?,
                 ROUNDING_TOLERANCE,
             ),
             (
                 "bf16-mixed from f64",
-                distance(&mixed, &right)?,
+                distance(&self.mixed, right)?,
                 MIXED_TOLERANCE,
             ),
-        ];
+        ])
+    }
+}
+
+/// Checks all gradients of a network: in `f64` against finite differences, in `f32` against `f64`,
+/// and those of the variants against `f32` and `f64`.
+pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Result<Passed, String> {
+    let text = |error: halite_core::Error| error.to_string();
+    let programs = Programs::of(network, variants).map_err(text)?;
+    let mut reason = String::new();
+    let mut is_rounding = true;
+    for point in 0..POINTS {
+        let seed = network.seed.wrapping_add(point << 40);
+        let at = programs.exact.point(seed);
+        let right = programs.exact.run(&at).map_err(text)?;
+        if !right.is_finite() || right.norm() < 1e-9 {
+            return Ok(Passed {
+                unusable: true,
+                ..Passed::default()
+            });
+        }
+        let differences = programs.differences(&at, &right, seed).map_err(text)?;
         // `<=` is false for NaN.
         let is_within = |&(_, found, tolerance): &(&str, f64, f64)| found <= tolerance;
         if differences.iter().all(is_within) {
             return Ok(Passed {
                 kink: point > 0,
-                unusable: false,
+                ..Passed::default()
             });
         }
+        is_rounding &= is_within(&differences[0]);
         let wrong = differences
             .iter()
             .filter(|difference| !is_within(difference));
@@ -319,7 +346,27 @@ pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Resul
         });
         reason = wrong.collect::<Vec<_>>().join("; ");
     }
+    if is_rounding && is_ill_conditioned(network).map_err(text)? {
+        return Ok(Passed {
+            ill_conditioned: true,
+            ..Passed::default()
+        });
+    }
     Err(reason)
+}
+
+/// Whether gradients in `f32` differ from those in `f64` at all points in the embedded executor too,
+/// which rounds each operation alone, so that no compiler can be the reason.
+fn is_ill_conditioned(network: &Network) -> Result<bool> {
+    let exact = Compiled::reference(network, DType::F64)?;
+    let rounded = Compiled::reference(network, DType::F32)?;
+    for point in 0..POINTS {
+        let at = exact.point(network.seed.wrapping_add(point << 40));
+        if rounded.run(&at)?.distance(&exact.run(&at)?) <= ROUNDING_TOLERANCE {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The smallest difference of the derivative along a direction from central differences of several
