@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use half::{bf16, f16};
 
-use crate::{DType, Element, HostArray};
+use crate::{DType, Element, HostArray, dtype::float8};
 
 /// Arrays of more elements are shortened.
 const SHORTENED_ABOVE: usize = 1000;
@@ -30,6 +30,18 @@ impl fmt::Display for HostArray {
             DType::Bf16 => self.floats(&shown, bf16::to_f64),
             DType::F32 => self.floats(&shown, |x: f32| x.into()),
             DType::F64 => self.floats(&shown, |x: f64| x),
+            DType::C64 => self.complex(&shown, |[re, im]: [f32; 2]| [re.into(), im.into()]),
+            DType::C128 => self.complex(&shown, |x: [f64; 2]| x),
+            DType::F8E3M4
+            | DType::F8E4M3
+            | DType::F8E4M3Fn
+            | DType::F8E4M3Fnuz
+            | DType::F8E4M3B11Fnuz
+            | DType::F8E5M2
+            | DType::F8E5M2Fnuz
+            | DType::F8E8M0Fnu => Ok(float_texts(shown.iter().map(|&index| {
+                float8(self.ty().dtype(), self.bytes()[index]).unwrap_or(f64::NAN)
+            }))),
         };
         let text = text.map_err(|_| fmt::Error)?;
         let width = text.iter().map(String::len).max().unwrap_or(0);
@@ -48,25 +60,46 @@ impl HostArray {
         Ok(shown.iter().map(|&index| text(values[index])).collect())
     }
 
-    /// Four digits after the point, or scientific notation if the magnitudes need it.
     fn floats<T: Element>(
         &self,
         shown: &[usize],
         to_f64: impl Fn(T) -> f64,
     ) -> crate::Result<Vec<String>> {
         let values = self.as_slice::<T>()?;
-        let shown: Vec<f64> = shown.iter().map(|&index| to_f64(values[index])).collect();
-        let magnitudes = shown.iter().map(|x| x.abs());
-        let scientific = magnitudes
-            .filter(|x| x.is_finite() && *x != 0.0)
-            .any(|x| !(1e-3..1e6).contains(&x));
-        let text = |x: &f64| match scientific {
-            _ if !x.is_finite() => x.to_string(),
-            true => format!("{x:.4e}"),
-            false => format!("{x:.4}"),
-        };
-        Ok(shown.iter().map(text).collect())
+        Ok(float_texts(
+            shown.iter().map(|&index| to_f64(values[index])),
+        ))
     }
+
+    /// `1.0000+2.0000i`
+    fn complex<T: Element>(
+        &self,
+        shown: &[usize],
+        parts: impl Fn(T) -> [f64; 2],
+    ) -> crate::Result<Vec<String>> {
+        let values = self.as_slice::<T>()?;
+        let parts = float_texts(shown.iter().flat_map(|&index| parts(values[index])));
+        let text = |pair: &[String]| match pair[1].starts_with('-') {
+            true => format!("{}{}i", pair[0], pair[1]),
+            false => format!("{}+{}i", pair[0], pair[1]),
+        };
+        Ok(parts.chunks_exact(2).map(text).collect())
+    }
+}
+
+/// Four digits after the point, or scientific notation if the magnitudes need it.
+fn float_texts(values: impl Iterator<Item = f64>) -> Vec<String> {
+    let values: Vec<f64> = values.collect();
+    let magnitudes = values.iter().map(|x| x.abs());
+    let scientific = magnitudes
+        .filter(|x| x.is_finite() && *x != 0.0)
+        .any(|x| !(1e-3..1e6).contains(&x));
+    let text = |x: &f64| match scientific {
+        _ if !x.is_finite() => x.to_string(),
+        true => format!("{x:.4e}"),
+        false => format!("{x:.4}"),
+    };
+    values.iter().map(text).collect()
 }
 
 /// The indices of the dimension of this size that are shown.
@@ -135,6 +168,14 @@ mod tests {
         );
         check(&[true, false], &[2, 1, 1], "[[[ true]],\n\n [[false]]]");
         check(&[1i32; 0], &[2, 0], "[[],\n []]");
+        check(
+            &[[1.0f32, -2.0], [0.5, f32::INFINITY]],
+            &[2],
+            "[1.0000-2.0000i,    0.5000+infi]",
+        );
+        let eighths = TensorType::new(DType::F8E4M3Fn, [2]);
+        let eighths = HostArray::from_bytes(&[0xb8, 0x20], eighths).unwrap();
+        assert_eq!(eighths.to_string(), "[-1.0000,  0.1250]");
     }
 
     #[test]

@@ -1,8 +1,15 @@
 //! Element types, and their Rust types on the host.
 
+mod float8;
+
 use std::fmt;
 
+pub use float8::float8;
+
 /// Element type of a tensor.
+///
+/// halite's operations compute with the types from `bool` to `f64`. Arrays of 8-bit floats and of
+/// complex numbers can be transferred, and are arguments and results of programs from elsewhere.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[allow(
     missing_docs,
@@ -22,11 +29,23 @@ pub enum DType {
     Bf16,
     F32,
     F64,
+    F8E3M4,
+    F8E4M3,
+    F8E4M3Fn,
+    F8E4M3Fnuz,
+    F8E4M3B11Fnuz,
+    F8E5M2,
+    F8E5M2Fnuz,
+    F8E8M0Fnu,
+    /// Complex: two `f32`, the real part first.
+    C64,
+    /// Complex: two `f64`, the real part first.
+    C128,
 }
 
 impl DType {
     /// All element types, from narrow to wide within each family.
-    pub const ALL: [DType; 13] = [
+    pub const ALL: [DType; 23] = [
         DType::Bool,
         DType::S8,
         DType::S16,
@@ -40,15 +59,44 @@ impl DType {
         DType::Bf16,
         DType::F32,
         DType::F64,
+        DType::F8E3M4,
+        DType::F8E4M3,
+        DType::F8E4M3Fn,
+        DType::F8E4M3Fnuz,
+        DType::F8E4M3B11Fnuz,
+        DType::F8E5M2,
+        DType::F8E5M2Fnuz,
+        DType::F8E8M0Fnu,
+        DType::C64,
+        DType::C128,
     ];
+
+    /// The element types that halite's operations compute with.
+    pub fn computed() -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().filter(|dtype| dtype.is_computed())
+    }
+
+    /// Returns whether halite's operations compute with it.
+    pub const fn is_computed(self) -> bool {
+        matches!(self, DType::Bool) || self.is_integer() || self.is_float()
+    }
 
     /// Size in bytes of one element on the host and in row-major device memory.
     pub const fn size(self) -> usize {
         match self {
             DType::Bool | DType::S8 | DType::U8 => 1,
+            DType::F8E3M4
+            | DType::F8E4M3
+            | DType::F8E4M3Fn
+            | DType::F8E4M3Fnuz
+            | DType::F8E4M3B11Fnuz
+            | DType::F8E5M2
+            | DType::F8E5M2Fnuz
+            | DType::F8E8M0Fnu => 1,
             DType::S16 | DType::U16 | DType::F16 | DType::Bf16 => 2,
             DType::S32 | DType::U32 | DType::F32 => 4,
-            DType::S64 | DType::U64 | DType::F64 => 8,
+            DType::S64 | DType::U64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
         }
     }
 
@@ -88,6 +136,16 @@ impl DType {
             DType::Bf16 => "bf16",
             DType::F32 => "f32",
             DType::F64 => "f64",
+            DType::F8E3M4 => "f8e3m4",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E4M3Fn => "f8e4m3fn",
+            DType::F8E4M3Fnuz => "f8e4m3fnuz",
+            DType::F8E4M3B11Fnuz => "f8e4m3b11fnuz",
+            DType::F8E5M2 => "f8e5m2",
+            DType::F8E5M2Fnuz => "f8e5m2fnuz",
+            DType::F8E8M0Fnu => "f8e8m0fnu",
+            DType::C64 => "c64",
+            DType::C128 => "c128",
         }
     }
 
@@ -105,7 +163,8 @@ impl fmt::Display for DType {
 
 /// A Rust type with the same bits as an element of a tensor.
 ///
-/// Reads check the bits where not all are valid (`bool`).
+/// Reads check the bits where not all are valid (`bool`). A complex number is its real and its
+/// imaginary part. 8-bit floats have no Rust type; read their bytes.
 pub trait Element:
     bytemuck::NoUninit + bytemuck::CheckedBitPattern + PartialEq + fmt::Debug + Send + Sync
 {
@@ -121,5 +180,5 @@ macro_rules! elements {
 
 elements! {
     bool => Bool, i8 => S8, i16 => S16, i32 => S32, i64 => S64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
-    half::f16 => F16, half::bf16 => Bf16, f32 => F32, f64 => F64,
+    half::f16 => F16, half::bf16 => Bf16, f32 => F32, f64 => F64, [f32; 2] => C64, [f64; 2] => C128,
 }

@@ -63,7 +63,7 @@ pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadM
 #[doc(hidden)]
 pub use compile_cause::format_bytes;
 pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, float8};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes};

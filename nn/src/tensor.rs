@@ -122,6 +122,7 @@ pub(crate) fn holds(dtype: DType, value: f64) -> bool {
     let bits = 8 * dtype.size();
     let (first, end) = match dtype {
         _ if dtype.is_float() => return true,
+        _ if !dtype.is_computed() => return false,
         DType::Bool => (0.0, 2.0),
         _ if dtype.is_signed_integer() => (
             -((1u128 << (bits - 1)) as f64),
@@ -150,5 +151,7 @@ pub(crate) fn splat(value: f64, ty: &TensorType) -> Literal {
         DType::Bf16 => Literal::splat(bf16::from_f64(value), dims),
         DType::F32 => Literal::splat(value as f32, dims),
         DType::F64 => Literal::splat(value, dims),
+        // Refused where it is recorded.
+        _ => Literal::zero(ty),
     }
 }

@@ -292,7 +292,7 @@ fn numbers(array: &HostArray) -> Vec<f64> {
         ($($dtype:ident $native:ty, $convert:expr;)*) => {
             match array.ty().dtype() {
                 $(DType::$dtype => array.as_slice::<$native>().expect("of this type").iter().map($convert).collect(),)*
-                DType::Bool => array.bytes().iter().map(|&byte| f64::from(byte)).collect(),
+                _ => array.bytes().iter().map(|&byte| f64::from(byte)).collect(),
             }
         };
     }

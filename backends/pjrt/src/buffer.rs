@@ -461,6 +461,16 @@ pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {
         DType::Bf16 => PJRT_Buffer_Type::BF16,
         DType::F32 => PJRT_Buffer_Type::F32,
         DType::F64 => PJRT_Buffer_Type::F64,
+        DType::F8E3M4 => PJRT_Buffer_Type::F8E3M4,
+        DType::F8E4M3 => PJRT_Buffer_Type::F8E4M3,
+        DType::F8E4M3Fn => PJRT_Buffer_Type::F8E4M3FN,
+        DType::F8E4M3Fnuz => PJRT_Buffer_Type::F8E4M3FNUZ,
+        DType::F8E4M3B11Fnuz => PJRT_Buffer_Type::F8E4M3B11FNUZ,
+        DType::F8E5M2 => PJRT_Buffer_Type::F8E5M2,
+        DType::F8E5M2Fnuz => PJRT_Buffer_Type::F8E5M2FNUZ,
+        DType::F8E8M0Fnu => PJRT_Buffer_Type::F8E8M0FNU,
+        DType::C64 => PJRT_Buffer_Type::C64,
+        DType::C128 => PJRT_Buffer_Type::C128,
     }
 }
 

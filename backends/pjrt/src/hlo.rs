@@ -102,7 +102,17 @@ impl Shape {
             10 => DType::F16,
             11 => DType::F32,
             12 => DType::F64,
+            15 => DType::C64,
             16 => DType::Bf16,
+            18 => DType::C128,
+            19 => DType::F8E5M2,
+            20 => DType::F8E4M3Fn,
+            23 => DType::F8E4M3B11Fnuz,
+            24 => DType::F8E5M2Fnuz,
+            25 => DType::F8E4M3Fnuz,
+            28 => DType::F8E4M3,
+            29 => DType::F8E3M4,
+            33 => DType::F8E8M0Fnu,
             _ => return None,
         };
         if self.is_dynamic_dimension.contains(&true) {

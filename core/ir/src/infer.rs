@@ -38,7 +38,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         operands,
     };
     for operand in operands {
-        cx.sized(operand)?;
+        cx.usable(operand)?;
     }
     let results = match op {
         Op::Constant(literal) => cx.constant(literal),
@@ -110,7 +110,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::ShardingConstraint(spec) => cx.sharding_constraint(spec),
     }?;
     for result in &results {
-        cx.sized(result)?;
+        cx.usable(result)?;
     }
     Ok(results)
 }
@@ -149,7 +149,14 @@ impl<'a> Infer<'a> {
     }
 
     /// Checks that the size of the type does not overflow.
-    fn sized(self, ty: &TensorType) -> Result<()> {
+    fn usable(self, ty: &TensorType) -> Result<()> {
+        if !ty.dtype().is_computed() {
+            return self.fail(format!(
+                "{ty} has elements of type {}, which halite does not compute with; programs from \
+                 elsewhere can",
+                ty.dtype()
+            ));
+        }
         if ty.checked_bytes().is_err() {
             return self.fail(format!("{ty} is larger than any address space"));
         }

@@ -15,6 +15,14 @@ impl Literal {
         }
     }
 
+    /// All elements have zero bits.
+    pub fn zero(ty: &TensorType) -> Self {
+        Literal {
+            ty: ty.clone(),
+            bytes: Arc::from(vec![0; ty.dtype().size()]),
+        }
+    }
+
     /// `values`, row-major, as a tensor of `dims`.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ pub(super) fn reduce(arrays: &[HostArray], op: ReduceOp) -> Result<HostArray> {
                 Bool => reduce_bool(arrays, op),
                 F16 => reduce_half::<half::f16>(arrays, op, half::f16::to_f64, half::f16::from_f64),
                 Bf16 => reduce_half::<half::bf16>(arrays, op, half::bf16::to_f64, half::bf16::from_f64),
+                other => Err(Error::invalid("all_reduce", format!("elements of type {other} are not reduced"))),
             }
         };
     }

@@ -195,6 +195,16 @@ impl ElementType {
             ElementType::Bf16 => DType::Bf16,
             ElementType::F32 => DType::F32,
             ElementType::F64 => DType::F64,
+            ElementType::F8E3M4 => DType::F8E3M4,
+            ElementType::F8E4M3 => DType::F8E4M3,
+            ElementType::F8E4M3Fn => DType::F8E4M3Fn,
+            ElementType::F8E4M3Fnuz => DType::F8E4M3Fnuz,
+            ElementType::F8E4M3B11Fnuz => DType::F8E4M3B11Fnuz,
+            ElementType::F8E5M2 => DType::F8E5M2,
+            ElementType::F8E5M2Fnuz => DType::F8E5M2Fnuz,
+            ElementType::F8E8M0Fnu => DType::F8E8M0Fnu,
+            ElementType::C64 => DType::C64,
+            ElementType::C128 => DType::C128,
             _ => return None,
         })
     }
@@ -216,6 +226,16 @@ impl From<DType> for ElementType {
             DType::Bf16 => ElementType::Bf16,
             DType::F32 => ElementType::F32,
             DType::F64 => ElementType::F64,
+            DType::F8E3M4 => ElementType::F8E3M4,
+            DType::F8E4M3 => ElementType::F8E4M3,
+            DType::F8E4M3Fn => ElementType::F8E4M3Fn,
+            DType::F8E4M3Fnuz => ElementType::F8E4M3Fnuz,
+            DType::F8E4M3B11Fnuz => ElementType::F8E4M3B11Fnuz,
+            DType::F8E5M2 => ElementType::F8E5M2,
+            DType::F8E5M2Fnuz => ElementType::F8E5M2Fnuz,
+            DType::F8E8M0Fnu => ElementType::F8E8M0Fnu,
+            DType::C64 => ElementType::C64,
+            DType::C128 => ElementType::C128,
         }
     }
 }

@@ -5,7 +5,7 @@ use halite_pjrt_sys::buffer::PJRT_Buffer_Type as Type;
 
 use crate::status::{Outcome, Status};
 
-const TYPES: [(DType, Type); 13] = [
+const TYPES: [(DType, Type); 23] = [
     (DType::Bool, Type::PRED),
     (DType::S8, Type::S8),
     (DType::S16, Type::S16),
@@ -19,6 +19,16 @@ const TYPES: [(DType, Type); 13] = [
     (DType::Bf16, Type::BF16),
     (DType::F32, Type::F32),
     (DType::F64, Type::F64),
+    (DType::F8E3M4, Type::F8E3M4),
+    (DType::F8E4M3, Type::F8E4M3),
+    (DType::F8E4M3Fn, Type::F8E4M3FN),
+    (DType::F8E4M3Fnuz, Type::F8E4M3FNUZ),
+    (DType::F8E4M3B11Fnuz, Type::F8E4M3B11FNUZ),
+    (DType::F8E5M2, Type::F8E5M2),
+    (DType::F8E5M2Fnuz, Type::F8E5M2FNUZ),
+    (DType::F8E8M0Fnu, Type::F8E8M0FNU),
+    (DType::C64, Type::C64),
+    (DType::C128, Type::C128),
 ];
 
 /// The C enum's value of an element type.
@@ -66,7 +76,7 @@ mod tests {
             let ty = tensor_type(buffer_type(dtype), &[2, 0]).unwrap();
             assert_eq!(ty, TensorType::new(dtype, [2, 0]));
         }
-        assert!(tensor_type(Type::C64, &[]).is_err());
+        assert!(tensor_type(Type::S4, &[]).is_err());
         assert!(tensor_type(Type::F32, &[-1]).is_err());
         assert!(tensor_type(Type::F32, &[i64::MAX, 4]).is_err());
     }

@@ -371,8 +371,8 @@ fn conversions_go_between_all_element_types() {
     );
     // Through every pair of types and back to s32, small numbers stay.
     let small = host(&[0i32, 1, 1, 0], &[4]);
-    for from in DType::ALL {
-        for to in DType::ALL {
+    for from in DType::computed() {
+        for to in DType::computed() {
             let ty = TensorType::new(DType::S32, [4]);
             let graph = graph([ty], |graph, [x]| {
                 let x = push(graph, Op::Convert(from), &[x]);

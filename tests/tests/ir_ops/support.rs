@@ -139,6 +139,7 @@ fn values(array: &HostArray) -> String {
         DType::Bf16 => format!("{:?}", array.as_slice::<half::bf16>()),
         DType::F32 => format!("{:?}", array.as_slice::<f32>()),
         DType::F64 => format!("{:?}", array.as_slice::<f64>()),
+        _ => array.to_string(),
     }
 }
 

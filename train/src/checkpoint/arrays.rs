@@ -85,14 +85,23 @@ fn header_of(arrays: &[&(String, HostArray)]) -> Result<Vec<u8>> {
     let infos = arrays.iter().map(|(name, array)| {
         let data_offsets = (offset, offset + array.bytes().len());
         offset = data_offsets.1;
+        let dtype = array.ty().dtype();
         let info = TensorInfo {
-            dtype: to_safetensors(array.ty().dtype()),
+            dtype: to_safetensors(dtype).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    "checkpoint",
+                    format!(
+                        "`{name}` has elements of type {dtype}, which safetensors files cannot hold"
+                    ),
+                )
+            })?,
             shape: array.ty().dims().to_vec(),
             data_offsets,
         };
-        (name.clone(), info)
+        Ok((name.clone(), info))
     });
-    let metadata = Metadata::new(None, infos.collect())
+    let metadata = Metadata::new(None, infos.collect::<Result<_>>()?)
         .map_err(|error| Error::new(ErrorKind::Internal, "checkpoint", error.to_string()))?;
     let mut header =
         serde_json::to_vec(&metadata).expect("a header has only string keys and plain values");
@@ -267,8 +276,9 @@ fn little_endian() -> Result<()> {
     ))
 }
 
-pub(super) fn to_safetensors(dtype: DType) -> Dtype {
-    match dtype {
+/// The format's name of an element type; `None` if it has none.
+pub(super) fn to_safetensors(dtype: DType) -> Option<Dtype> {
+    Some(match dtype {
         DType::Bool => Dtype::BOOL,
         DType::S8 => Dtype::I8,
         DType::S16 => Dtype::I16,
@@ -282,13 +292,20 @@ pub(super) fn to_safetensors(dtype: DType) -> Dtype {
         DType::Bf16 => Dtype::BF16,
         DType::F32 => Dtype::F32,
         DType::F64 => Dtype::F64,
-    }
+        DType::F8E4M3Fn => Dtype::F8_E4M3,
+        DType::F8E4M3Fnuz => Dtype::F8_E4M3FNUZ,
+        DType::F8E5M2 => Dtype::F8_E5M2,
+        DType::F8E5M2Fnuz => Dtype::F8_E5M2FNUZ,
+        DType::F8E8M0Fnu => Dtype::F8_E8M0,
+        DType::C64 => Dtype::C64,
+        DType::F8E3M4 | DType::F8E4M3 | DType::F8E4M3B11Fnuz | DType::C128 => return None,
+    })
 }
 
 fn from_safetensors(dtype: Dtype) -> Option<DType> {
     DType::ALL
         .into_iter()
-        .find(|&known| to_safetensors(known) == dtype)
+        .find(|&known| to_safetensors(known) == Some(dtype))
 }
 
 /// Passes bytes on, and takes their digest.

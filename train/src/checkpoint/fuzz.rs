@@ -72,7 +72,7 @@ pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
         .filter_map(|(name, info)| {
             let dtype = DType::ALL
                 .into_iter()
-                .find(|dtype| arrays::to_safetensors(*dtype) == info.dtype)?;
+                .find(|dtype| arrays::to_safetensors(*dtype) == Some(info.dtype))?;
             Some(ArrayEntry::new(
                 &name,
                 &TensorType::new(dtype, &info.shape),

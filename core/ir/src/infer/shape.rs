@@ -40,7 +40,7 @@ impl Infer<'_> {
     pub(super) fn reshape(self, dims: &[usize]) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         let result = x.with_dims(dims);
-        self.sized(&result)?;
+        self.usable(&result)?;
         if x.elements() != result.elements() {
             return self.fail(format!(
                 "{x} has {} elements, {result} has {}; a reshape keeps them all",

@@ -180,5 +180,6 @@ fn is_number(literal: &Literal, number: u8) -> bool {
         }
         DType::F32 => bytes == (if one { 1.0f32 } else { 0.0 }).to_ne_bytes(),
         DType::F64 => bytes == (if one { 1.0f64 } else { 0.0 }).to_ne_bytes(),
+        _ => false,
     }
 }

@@ -123,6 +123,8 @@ impl Printer<'_> {
                 )
             }
             DType::F64 => self.double(bytemuck::pod_read_unaligned(bytes)),
+            // Not in a valid graph.
+            _ => self.w.hex(bytes),
         };
     }
 
@@ -174,6 +176,8 @@ pub(super) fn identity(kind: Reduction, dtype: DType) -> [u8; 8] {
                     let value = bytemuck::bytes_of(&value);
                     bytes[..value.len()].copy_from_slice(value);
                 })*
+                // Not in a valid graph.
+                _ => {}
             }
         };
     }

@@ -172,6 +172,6 @@ pub(super) const fn comparison(dtype: DType) -> &'static str {
     match dtype {
         DType::S8 | DType::S16 | DType::S32 | DType::S64 => "SIGNED",
         DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64 => "UNSIGNED",
-        DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => "FLOAT",
+        _ => "FLOAT",
     }
 }

@@ -336,5 +336,15 @@ pub(super) const fn element(dtype: DType) -> &'static str {
         DType::Bf16 => "bf16",
         DType::F32 => "f32",
         DType::F64 => "f64",
+        DType::F8E3M4 => "f8E3M4",
+        DType::F8E4M3 => "f8E4M3",
+        DType::F8E4M3Fn => "f8E4M3FN",
+        DType::F8E4M3Fnuz => "f8E4M3FNUZ",
+        DType::F8E4M3B11Fnuz => "f8E4M3B11FNUZ",
+        DType::F8E5M2 => "f8E5M2",
+        DType::F8E5M2Fnuz => "f8E5M2FNUZ",
+        DType::F8E8M0Fnu => "f8E8M0FNU",
+        DType::C64 => "complex<f32>",
+        DType::C128 => "complex<f64>",
     }
 }
