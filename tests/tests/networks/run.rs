@@ -27,6 +27,11 @@ const ROUNDING_TOLERANCE: f64 = 2e-3;
 /// norm. Of 48 networks the largest was 0.27 and the median 0.011; a wrong rule differs by about 1.
 const MIXED_TOLERANCE: f64 = 0.4;
 
+/// How many times larger a difference in `f32` may be than that without a compiler, where both are
+/// large. An old rule of max pooling that drops gradients, put back, exceeds it in all five of the
+/// first forty networks that it affects.
+const SIMILAR: f64 = 10.0;
+
 /// How many points are tried. At a point beside a kink or a tie, one rounding error changes an
 /// element's gradient, so what is wrong at one point may be right; a wrong rule is wrong at all of
 /// them.
@@ -317,9 +322,10 @@ pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Resul
     let text = |error: halite_core::Error| error.to_string();
     let programs = Programs::of(network, variants).map_err(text)?;
     let mut reason = String::new();
-    let mut is_rounding = true;
+    // The difference in f32 at each point; infinite if something else differs.
+    let mut rounding = Vec::new();
     for point in 0..POINTS {
-        let seed = network.seed.wrapping_add(point << 40);
+        let seed = point_seed(network, point);
         let at = programs.exact.point(seed);
         let right = programs.exact.run(&at).map_err(text)?;
         if !right.is_finite() || right.norm() < 1e-9 {
@@ -337,7 +343,10 @@ pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Resul
                 ..Passed::default()
             });
         }
-        is_rounding &= is_within(&differences[0]);
+        rounding.push(match is_within(&differences[0]) {
+            true => differences[1].1.max(differences[2].1),
+            false => f64::INFINITY,
+        });
         let wrong = differences
             .iter()
             .filter(|difference| !is_within(difference));
@@ -346,7 +355,7 @@ pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Resul
         });
         reason = wrong.collect::<Vec<_>>().join("; ");
     }
-    if is_rounding && is_ill_conditioned(network).map_err(text)? {
+    if is_ill_conditioned(network, &rounding).map_err(text)? {
         return Ok(Passed {
             ill_conditioned: true,
             ..Passed::default()
@@ -355,18 +364,25 @@ pub(crate) fn check(network: &Network, variants: Variants) -> std::result::Resul
     Err(reason)
 }
 
-/// Whether gradients in `f32` differ from those in `f64` at all points in the embedded executor too,
-/// which rounds each operation alone, so that no compiler can be the reason.
-fn is_ill_conditioned(network: &Network) -> Result<bool> {
+/// Whether gradients in `f32` differ about as much from those in `f64` at each point in the embedded
+/// executor, which rounds each operation alone, so that no compiler can be the reason.
+fn is_ill_conditioned(network: &Network, differences: &[f64]) -> Result<bool> {
     let exact = Compiled::reference(network, DType::F64)?;
     let rounded = Compiled::reference(network, DType::F32)?;
-    for point in 0..POINTS {
-        let at = exact.point(network.seed.wrapping_add(point << 40));
-        if rounded.run(&at)?.distance(&exact.run(&at)?) <= ROUNDING_TOLERANCE {
+    for (point, difference) in (0..).zip(differences) {
+        let at = exact.point(point_seed(network, point));
+        let alone = rounded.run(&at)?.distance(&exact.run(&at)?);
+        // `<=` is false for NaN.
+        let is_similar = *difference <= SIMILAR * alone;
+        if !is_similar {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+fn point_seed(network: &Network, point: u64) -> u64 {
+    network.seed.wrapping_add(point << 40)
 }
 
 /// The smallest difference of the derivative along a direction from central differences of several
