@@ -35,13 +35,14 @@ def torch(*options):
     return lambda work: [PYTHON, str(HERE / "torch_peer.py"), work, *options]
 
 
-def rust(path):
-    return lambda work: [str(path), work]
+def rust(path, *options):
+    return lambda work: [str(path), work, *options]
 
 
 PEERS = [
     # name, command by workload, workloads that it is worth a row in
     ("halite", rust(TARGET / "release" / "peer"), "w1 w2 w4 w6"),
+    ("embedded", rust(TARGET / "release" / "peer", "f32", "embedded"), "w1 w2 w4 w6"),
     ("jax", jax(), "w1 w2 w4 w6"),
     ("jax, pool as reshape", jax("reshape_pool"), "w2"),
     ("torch", torch(), "w1 w2 w4 w6"),
@@ -115,7 +116,7 @@ class Peer:
 def build(wanted):
     """Builds the Rust peers that are wanted. One that does not build is left out of the tables."""
     native = dict(os.environ, RUSTFLAGS="-C target-cpu=native")
-    if "halite" in wanted:
+    if "halite" in wanted or "embedded" in wanted:
         subprocess.run(["cargo", "build", "--release", "-p", "halite-benches", "--bin", "peer"], cwd=ROOT, check=True)
     for name in ("burn", "candle"):
         if name in wanted:
@@ -186,7 +187,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--workloads", default="w1,w2,w4,w6")
-    parser.add_argument("--peers", default="halite,jax,torch,burn,candle")
+    parser.add_argument("--peers", default="halite,embedded,jax,torch,burn,candle")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", help="a file to append the results to, one line for each run")
     options = parser.parse_args()

@@ -3,7 +3,8 @@
 //! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum),
 //! `peer w4` (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD); and
 //! for comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width
-//! 384, 6 heads, 8 x 128, Adam). A second argument is the precision: `peer w1 bf16-mixed`.
+//! 384, 6 heads, 8 x 128, Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a
+//! third the accelerator: `peer w1 f32 embedded`.
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
@@ -26,7 +27,11 @@ fn main() -> ExitCode {
     let precision = std::env::args()
         .nth(2)
         .map_or(Ok(DTypePolicy::F32), |name| name.parse());
-    match precision.and_then(|precision| run(&workload, precision)) {
+    let accelerator = std::env::args()
+        .nth(3)
+        .map_or(Ok(Accelerator::cpu()), |name| name.parse());
+    let run = || run(&workload, precision?, &accelerator?);
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -35,8 +40,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
-    let client = Accelerator::cpu().open()?;
+fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Result<()> {
+    let client = accelerator.open()?;
     let mlp = |batch: usize| {
         let (x, y) = (data(&[batch, 784]), labels([batch], 10));
         let model = Mlp::new(&[784, 512, 512, 10]);
