@@ -27,17 +27,28 @@ pub fn client() -> &'static Client {
     CLIENT.get_or_init(open)
 }
 
-/// Opens the accelerator that the environment variable `HALITE_TEST_ACCELERATOR` names, such as
-/// `embedded:8`; by default the CPU plugin with eight virtual devices, which is installed if it is
-/// missing.
+/// Environment variable that names the accelerator of [`open`].
+pub const ACCELERATOR: &str = "HALITE_TEST_ACCELERATOR";
+
+/// The accelerator that the environment variable [`ACCELERATOR`] names, such as `embedded:8`.
+///
+/// # Panics
+/// If the variable is set to something else.
+pub fn named() -> Option<Accelerator> {
+    let name = std::env::var(ACCELERATOR).ok()?;
+    let accelerator = name.parse();
+    Some(accelerator.unwrap_or_else(|error| panic!("{ACCELERATOR}: {error}")))
+}
+
+/// Opens the [`named`] accelerator; by default the CPU plugin with eight virtual devices, which is
+/// installed if it is missing.
 ///
 /// # Panics
 /// If it does not open.
 pub fn open() -> Client {
-    let name = std::env::var("HALITE_TEST_ACCELERATOR");
-    let accelerator = name.as_deref().unwrap_or("cpu:8").parse::<Accelerator>();
+    let accelerator = named().unwrap_or(Accelerator::Cpu { devices: Some(8) });
     accelerator
-        .and_then(|accelerator| accelerator.open())
+        .open()
         .unwrap_or_else(|error| panic!("the accelerator of the tests: {error}"))
 }
 

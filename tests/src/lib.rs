@@ -4,6 +4,7 @@
 #[cfg(unix)]
 pub mod corrupt;
 pub mod differences;
+pub mod embedded;
 pub mod eval;
 pub mod fuzz;
 pub mod golden;

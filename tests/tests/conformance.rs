@@ -1,14 +1,16 @@
-//! The conformance suite on the backends of this repository: `Null`, and the three CPU plugins of
-//! the table, the default one with one device and with eight.
+//! The conformance suite on the backends of this repository: `Null`, the three CPU plugins of the
+//! table, the default one with one device and with eight, and the embedded executor as a plugin.
+//! The tests of `halite-reference` run it on the executor without the C API.
 
 use std::time::Instant;
 
 use halite_backends::{
     Accelerator, Access, CompileCacheOptions, OpenOptions,
-    conformance::{Outcome, Subject, Verdict, cases},
+    conformance::{self, Outcome, Subject, Verdict, cases},
 };
 use halite_core::{Client, Null, Result};
 use halite_fetch::{Bar, Cache};
+use halite_tests::embedded;
 
 /// A test for each group of cases, so that a failure has a name and the other groups still run.
 macro_rules! on {
@@ -43,6 +45,20 @@ on!(cpu_alternative_with_eight_devices, || open(
     8
 ));
 on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
+/// Only the two cases fail whose signatures have other arguments than the program: the C API
+/// reports the types of arguments only in an optimized HLO program, which the executor has not.
+#[test]
+fn embedded_as_a_plugin_conforms() {
+    let subject = Subject::opened_by(|| embedded::open_plugin(8, false)).unwrap();
+    let outcome = conformance::run(&subject, "");
+    let failed: Vec<_> = outcome.failed.iter().map(|(name, _)| *name).collect();
+    let unreported = [
+        "programs::invalid_serialized_executable_is_rejected",
+        "errors::wrong_signature_is_rejected",
+    ];
+    assert_eq!(failed, unreported, "{outcome}");
+    println!("{outcome}");
+}
 
 /// Opens a plugin of the table, regardless of other installed ones. The compile cache is off: an
 /// old plugin cannot always serialize a program that it has loaded.

@@ -14,6 +14,11 @@ fn words(array: &HostArray) -> &[u32] {
     array.as_slice().expect("it is u32")
 }
 
+#[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}
+
 /// The values of `jax.random` (JAX 0.10.2, defaults) for `jax.random.PRNGKey(42)`.
 #[test]
 fn random_numbers_match_jax() {

@@ -91,6 +91,12 @@ const SCANNED: [Run; 3] = [
 ];
 
 #[test]
+fn suite_passes_on_embedded() {
+    // It frees values at their last use, in the order of the program: no schedule saves memory.
+    halite_tests::embedded::rerun(&["more_rematerialization_uses_less_memory"]);
+}
+
+#[test]
 fn stack_equals_its_layers_unrolled() {
     let model = Deep::new(3, 4);
     let inputs: Vec<HostArray> = (model.leaves().iter().map(|param| param.ty.dims().to_vec()))

@@ -90,6 +90,11 @@ fn close(what: &str, ours: &HostArray, theirs: &HostArray) {
 }
 
 #[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}
+
+#[test]
 fn scanned_blocks_equal_unrolled_blocks() {
     let one_by_one = eval(
         |cx, given| {

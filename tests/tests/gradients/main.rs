@@ -121,3 +121,8 @@ fn stretched(array: &HostArray, device: usize) -> HostArray {
         .collect();
     host(&values, array.ty().dims())
 }
+
+#[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}

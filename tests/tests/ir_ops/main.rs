@@ -13,3 +13,8 @@ mod shape;
 mod support;
 
 use halite_tests::eval::open;
+
+#[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}

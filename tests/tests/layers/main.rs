@@ -13,6 +13,11 @@ use halite_nn::{
 use crate::golden::{check, with};
 
 #[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}
+
+#[test]
 fn activations_match_pytorch() {
     check("activation.", |_, name, inputs| {
         let x = inputs[0];

@@ -32,6 +32,11 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}
+
+#[test]
 fn random_networks_have_right_gradients() {
     let count = setting("HALITE_NETWORKS", 30);
     let first = setting("HALITE_NETWORKS_SEED", 1);

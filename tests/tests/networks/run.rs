@@ -9,7 +9,7 @@ use halite_core::{
 };
 use halite_fetch::Quiet;
 use halite_ir::{Graph, Interface, optimize, with_precision};
-use halite_tests::eval::program;
+use halite_tests::eval::{self, program};
 
 use crate::{
     build::{Built, Spec, barriered, build, units},
@@ -37,10 +37,10 @@ const SIMILAR: f64 = 10.0;
 /// them.
 const POINTS: u64 = 4;
 
-/// XLA's CPU plugin, whose gradients are checked.
-fn xla() -> &'static Client {
+/// The accelerator of the tests, whose gradients are checked: by default XLA's CPU plugin.
+fn checked() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| open(&Accelerator::cpu()))
+    CLIENT.get_or_init(|| open(&eval::named().unwrap_or(Accelerator::cpu())))
 }
 
 /// The embedded executor, which runs programs in `f64` as plain loops, and rounds each operation
@@ -104,7 +104,7 @@ impl Compiled {
     /// The program of a network in an element type.
     pub(crate) fn of(network: &Network, dtype: DType) -> Result<Self> {
         let Built { graph, specs } = build(network, dtype)?;
-        Compiled::new(xla(), graph, specs, dtype)
+        Compiled::new(checked(), graph, specs, dtype)
     }
 
     /// The program of a network in the embedded executor.
@@ -116,14 +116,14 @@ impl Compiled {
     /// The same with every operation behind a barrier.
     pub(crate) fn with_barriers(network: &Network, dtype: DType) -> Result<Self> {
         let Built { graph, specs } = build(network, dtype)?;
-        Compiled::new(xla(), barriered(&graph), specs, dtype)
+        Compiled::new(checked(), barriered(&graph), specs, dtype)
     }
 
     /// The program of a network in mixed precision.
     fn mixed(network: &Network) -> Result<Self> {
         let Built { graph, specs } = build(network, DType::F32)?;
         let graph = with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::Everywhere);
-        Compiled::new(xla(), graph, specs, DType::F32)
+        Compiled::new(checked(), graph, specs, DType::F32)
     }
 
     /// Values of all inputs.

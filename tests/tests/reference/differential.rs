@@ -1,4 +1,4 @@
-//! Random operations on random values, by both executors.
+//! Random operations on random values, by two executors.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,11 @@ use halite_core::{
     Result, TensorType,
 };
 use halite_ir::{Graph, Interface, Op};
-use halite_tests::eval::{client, program};
+use halite_reference::Mode;
+use halite_tests::{
+    embedded::open_plugin,
+    eval::{client, program},
+};
 
 use crate::{
     draw::{Draw, draw_op},
@@ -162,7 +166,7 @@ fn name_of(op: &Op) -> String {
 
 #[test]
 fn random_operations_agree_with_xla() {
-    let reference = reference(1);
+    let reference = reference(Mode::Oracle, 1);
     let mut random = Random(7);
     let (mut counts, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
     for _ in 0..20 {
@@ -187,4 +191,23 @@ fn random_operations_agree_with_xla() {
         wrong.join("\n")
     );
     assert!(counts.len() > 30, "{counts:?}");
+}
+
+/// The bits of the executor do not depend on the C API between it and its caller.
+#[test]
+fn random_operations_agree_through_the_c_api() {
+    for mode in [Mode::Oracle, Mode::Fast] {
+        let direct = reference(mode, 1);
+        let exported = open_plugin(1, mode == Mode::Oracle).unwrap();
+        let mut random = Random(11);
+        for _ in 0..40 {
+            let case = draw_case(&mut random, 100);
+            let program = program(&case.graph, &Interface::new("random")).unwrap();
+            let direct = run(&direct, &program, &case.inputs).unwrap();
+            let exported = run(&exported, &program, &case.inputs).unwrap();
+            for ((op, direct), exported) in case.ops.iter().zip(&direct).zip(&exported) {
+                assert!(direct.bytes() == exported.bytes(), "{op:?}, {mode:?}");
+            }
+        }
+    }
 }

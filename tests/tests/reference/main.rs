@@ -1,4 +1,5 @@
-//! The reference executor against XLA's CPU plugin: random operations, and training.
+//! The reference executor against XLA's CPU plugin and against itself behind the C API: random
+//! operations, and training.
 
 mod differential;
 #[path = "../ir_ops/draw.rs"]
@@ -9,11 +10,11 @@ use halite_core::Client;
 use halite_reference::{Mode, Options, Reference};
 
 /// A client of the reference executor.
-fn reference(devices: u32) -> Client {
+fn reference(mode: Mode, devices: u32) -> Client {
     Client::new(
         Reference::new(&Options {
             devices,
-            mode: Mode::Oracle,
+            mode,
             ..Options::default()
         })
         .unwrap(),

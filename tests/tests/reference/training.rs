@@ -6,6 +6,7 @@ use halite::{
     prelude::*,
 };
 use halite_core::Client;
+use halite_reference::Mode;
 use halite_tests::eval::client;
 
 use crate::reference;
@@ -52,7 +53,7 @@ fn losses(client: &Client, devices: usize) -> Vec<f64> {
 
 fn check(devices: usize) {
     let xla = losses(client(), devices);
-    let own = losses(&reference(devices as u32), devices);
+    let own = losses(&reference(Mode::Oracle, devices as u32), devices);
     println!("losses on {devices} devices: {own:?}, by XLA {xla:?}");
     assert!(xla[2] < 0.7 * xla[0], "{xla:?}");
     for (own, xla) in own.iter().zip(&xla) {

@@ -6,3 +6,8 @@ mod golden;
 mod gradients;
 mod support;
 mod values;
+
+#[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}

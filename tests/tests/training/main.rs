@@ -13,3 +13,10 @@ mod resume;
 mod support;
 mod text;
 mod values;
+
+#[test]
+fn suite_passes_on_embedded() {
+    // Every mesh of `layouts` takes minutes, because each partition runs the whole program.
+    let slow = ["layouts::"];
+    halite_tests::embedded::rerun(&slow);
+}
