@@ -15,8 +15,8 @@
 //! # halite_core::Result::<()>::Ok(())
 //! ```
 //!
-//! Platforms that need not pass a case are listed with it, with the reason. Optional operations
-//! that a backend does not support
+//! Platforms that need not pass a case are listed with it, with the reason. Optional operations and
+//! programs that a backend does not support
 //! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) are skipped.
 
 mod devices;

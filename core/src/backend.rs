@@ -79,14 +79,18 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// If the bytes are damaged, or of another platform or version: the implementation checks that
-    /// before its driver reads them.
+    /// before its driver reads them. [`ErrorKind::Unsupported`], the default, where the driver
+    /// cannot.
     fn load(
         &self,
-        serialized: &[u8],
+        _serialized: &[u8],
         name: &Arc<str>,
-        signature: &Signature,
-        options: &CompileOptions,
-    ) -> Result<Self::Executable>;
+        _signature: &Signature,
+        _options: &CompileOptions,
+    ) -> Result<Self::Executable> {
+        let message = format!("`{name}`: this backend does not serialize programs");
+        Err(Error::new(ErrorKind::Unsupported, "load", message).on(&self.platform().name))
+    }
 
     /// A digest of everything that the result of [`compile`](Self::compile) depends on: the program
     /// without its source locations, the options as sent to the driver, the driver's build, the
@@ -103,18 +107,24 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The id, unique in the job.
     fn id(&self) -> DeviceId;
 
-    /// The process that drives it; 0 in a job of one process.
-    fn process(&self) -> u32;
+    /// The process that drives it; 0, the default, in a job of one process.
+    fn process(&self) -> u32 {
+        0
+    }
 
-    /// Returns whether this process can upload to it.
-    fn is_local(&self) -> bool;
+    /// Returns whether this process can upload to it; by default it can.
+    fn is_local(&self) -> bool {
+        true
+    }
 
     /// The model, as the vendor spells it: `TPU v5 lite`, `NVIDIA H200`.
     fn kind(&self) -> &str;
 
     /// The kinds of memory that a buffer of this device can be in. The first is
-    /// [`MemoryKind::Device`].
-    fn memories(&self) -> &[MemoryKind];
+    /// [`MemoryKind::Device`], by default the only one.
+    fn memories(&self) -> &[MemoryKind] {
+        &[MemoryKind::Device]
+    }
 
     /// The slice that it belongs to: a fast network connects the devices of a slice. 0 if all
     /// devices are in one slice.
@@ -261,8 +271,14 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// Serializes the executable, for [`Backend::load`]. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the driver cannot.
-    fn serialize(&self) -> Result<Vec<u8>>;
+    /// [`ErrorKind::Unsupported`], the default, where the driver cannot.
+    fn serialize(&self) -> Result<Vec<u8>> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "serialize",
+            "this backend does not serialize programs",
+        ))
+    }
 
     /// Memory that the program needs on each device, as planned by the compiler.
     ///

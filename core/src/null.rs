@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable,
-    HostBytes, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform,
-    Program, Result, Signature, TensorType,
+    HostBytes, Launch, Launched, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
+    Result, Signature, TensorType,
 };
 
 /// A backend whose buffers hold zeros, and whose programs return zeros at once.
@@ -94,21 +94,6 @@ impl Backend for Null {
             signature: program.signature.clone(),
         })
     }
-
-    fn load(
-        &self,
-        _: &[u8],
-        _: &Arc<str>,
-        _: &Signature,
-        _: &CompileOptions,
-    ) -> Result<NullExecutable> {
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            "load",
-            "this backend does not serialize programs",
-        )
-        .on(&self.platform.name))
-    }
 }
 
 /// A device of [`Null`].
@@ -119,17 +104,8 @@ impl Device for NullDevice {
     fn id(&self) -> DeviceId {
         self.0
     }
-    fn process(&self) -> u32 {
-        0
-    }
-    fn is_local(&self) -> bool {
-        true
-    }
     fn kind(&self) -> &str {
         "null"
-    }
-    fn memories(&self) -> &[MemoryKind] {
-        &[MemoryKind::Device]
     }
     fn memory(&self) -> Result<MemoryStats> {
         Ok(MemoryStats::default())
@@ -247,13 +223,5 @@ impl Executable<Null> for NullExecutable {
         Ok(Launched {
             outputs: self.devices.iter().map(outputs).collect(),
         })
-    }
-
-    fn serialize(&self) -> Result<Vec<u8>> {
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            "serialize",
-            "this backend does not serialize programs",
-        ))
     }
 }

@@ -45,9 +45,13 @@ pub(super) enum Stop {
 }
 
 impl From<Error> for Stop {
-    /// A failure because of an unexpected error.
+    /// A failure because of an unexpected error. A program that the backend does not support skips
+    /// the case: accelerators need not have every operation.
     fn from(error: Error) -> Self {
-        Stop::Failed(format!("{error:?}"))
+        match (error.kind(), error.op()) {
+            (ErrorKind::Unsupported, "compile") => Stop::Skipped(error.to_string()),
+            _ => Stop::Failed(format!("{error:?}")),
+        }
     }
 }
 

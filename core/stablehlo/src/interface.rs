@@ -54,6 +54,42 @@ impl Interface {
         }
     }
 
+    /// Checks the signature with which a client declares the program. It may donate any inputs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if it has other numbers or types of inputs or outputs, or its
+    /// donated inputs are not ascending indices of inputs.
+    pub fn check_signature(&self, declared: &Signature) -> Result<()> {
+        let own = self.signature();
+        let lists = [
+            ("argument", &own.inputs, &declared.inputs),
+            ("result", &own.outputs, &declared.outputs),
+        ];
+        let invalid = |message| Err(Error::invalid("program", message));
+        for (what, own, declared) in lists {
+            if own.len() != declared.len() {
+                let (count, given) = (own.len(), declared.len());
+                return invalid(format!(
+                    "the signature has {given} {what}s, `main` has {count}"
+                ));
+            }
+            let mut pairs = own.iter().zip(declared).enumerate();
+            if let Some((index, (own, declared))) = pairs.find(|(_, (own, it))| own != it) {
+                return invalid(format!(
+                    "the signature has {what} {index} of {declared}, `main` has {own} on each \
+                     device"
+                ));
+            }
+        }
+        let (donated, count) = (&declared.donated, declared.inputs.len());
+        if donated.iter().any(|&index| index >= count) || !donated.is_sorted_by(|a, b| a < b) {
+            return invalid(format!(
+                "donated inputs {donated:?} are not ascending indices of {count} inputs"
+            ));
+        }
+        Ok(())
+    }
+
     /// The program of this interface whose code, text or bytecode, was read.
     pub fn program(&self, code: Arc<[u8]>) -> Program {
         Program {

@@ -141,6 +141,22 @@ pub struct Operation {
     pub location: Option<Arc<SourceLine>>,
 }
 
+impl fmt::Display for Operation {
+    /// Its name and place, for errors: `stablehlo.add at line 12, column 5 (model.py:7)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kind.to_attributes().0;
+        let dialect = if name.contains('.') { "" } else { "stablehlo." };
+        write!(f, "{dialect}{name}")?;
+        if self.position != Position::Unknown {
+            write!(f, " at {}", self.position)?;
+        }
+        match &self.location {
+            Some(source) => write!(f, " ({}:{})", source.file, source.line),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Place in the program that was read, for errors.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Position {

@@ -23,7 +23,7 @@ use std::fmt;
 
 use halite_core::{Error, Result};
 
-use crate::{Attribute, Function, Module, OpKind, Operation, Position, Region, Type, ValueId};
+use crate::{Attribute, Function, Module, OpKind, Operation, Region, Type, ValueId};
 
 pub(crate) use self::sharding::check as check_sharding;
 use self::{
@@ -102,21 +102,10 @@ impl Place<'_> {
 }
 
 impl fmt::Display for Place<'_> {
-    /// `stablehlo.add at line 12, column 5 (model.py:7)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let op = match self {
-            Place::Function(function) => return write!(f, "function `{}`", function.name),
-            Place::Operation(op) => op,
-        };
-        let name = op.kind.to_attributes().0;
-        let dialect = if name.contains('.') { "" } else { "stablehlo." };
-        write!(f, "{dialect}{name}")?;
-        if op.position != Position::Unknown {
-            write!(f, " at {}", op.position)?;
-        }
-        match &op.location {
-            Some(source) => write!(f, " ({}:{})", source.file, source.line),
-            None => Ok(()),
+        match self {
+            Place::Function(function) => write!(f, "function `{}`", function.name),
+            Place::Operation(operation) => operation.fmt(f),
         }
     }
 }

@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use halite_core::{
-    AlignedBytes, Buffer, Error, Event, MemoryKind, OnFetched, OnReady, Placement, Result,
-    TensorType,
-};
+use halite_core::{AlignedBytes, Buffer, Event, OnFetched, OnReady, Placement, Result, TensorType};
+use halite_plugin::check;
 
 use crate::NullDevice;
 
@@ -33,6 +31,11 @@ impl Memory {
             ty,
             bytes,
         }
+    }
+
+    /// Returns whether these are the devices of its client.
+    pub(crate) fn is_on(&self, devices: &Arc<[NullDevice]>) -> bool {
+        Arc::ptr_eq(&self.devices, devices)
     }
 }
 
@@ -64,25 +67,9 @@ impl Buffer for Memory {
     }
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
-        let device = self
-            .devices
-            .iter()
-            .position(|device| device.id == place.device);
-        match device {
-            Some(device) if place.memory == MemoryKind::Device => Ok(Memory::new(
-                &self.devices,
-                device,
-                self.ty.clone(),
-                self.bytes.clone(),
-            )),
-            _ => Err(Error::invalid(
-                "copy",
-                format!(
-                    "{:?} memory of device {} does not exist",
-                    place.memory, place.device.0
-                ),
-            )),
-        }
+        let device = check::device(&self.devices, "copy", place)?;
+        let (ty, bytes) = (self.ty.clone(), self.bytes.clone());
+        Ok(Memory::new(&self.devices, device, ty, bytes))
     }
 
     fn read(&self, into: &mut [u8]) -> Result<()> {

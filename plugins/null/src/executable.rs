@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use halite_core::{
-    AlignedBytes, Arg, Buffer, DeviceId, Error, Executable, Launch, Launched, Result, Signature,
-    TensorType,
+    AlignedBytes, DeviceId, Executable, Launch, Launched, Result, Signature, TensorType,
 };
+use halite_plugin::check;
 
 use crate::{Memory, Null, NullDevice};
 
@@ -39,40 +39,6 @@ impl Zeros {
             results: signature.outputs.iter().map(zeros).collect(),
         }
     }
-
-    fn check(&self, row: &[Arg<'_, Memory>], device: DeviceId) -> Result<()> {
-        let Signature {
-            inputs, donated, ..
-        } = &self.signature;
-        let refuse = |message: String| {
-            Err(Error::invalid(
-                "launch",
-                format!("`{}`: {message}", self.name),
-            ))
-        };
-        if row.len() != inputs.len() {
-            return refuse(format!(
-                "{} arguments given, expected {}",
-                row.len(),
-                inputs.len()
-            ));
-        }
-        for (index, (arg, ty)) in row.iter().zip(inputs).enumerate() {
-            let (given, place) = (arg.buffer().tensor_type(), arg.buffer().placement());
-            if given != ty || place.device != device {
-                return refuse(format!(
-                    "argument {index} is {given} on device {}, expected {ty} on {}",
-                    place.device.0, device.0
-                ));
-            }
-            if matches!(arg, Arg::Donate(_)) && !donated.contains(&index) {
-                return refuse(format!(
-                    "argument {index} cannot be donated; the program donates only {donated:?}"
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The devices of a serialized program of this signature.
@@ -96,18 +62,10 @@ impl Executable<Null> for Zeros {
     }
 
     fn launch(&self, launch: Launch<'_, Memory>) -> Result<Launched<Memory>> {
-        if launch.args.len() != self.devices.len() {
-            let message = format!(
-                "`{}`: arguments for {} devices given, expected {}",
-                self.name,
-                launch.args.len(),
-                self.devices.len()
-            );
-            return Err(Error::invalid("launch", message));
-        }
+        let is_own = |buffer: &Memory| buffer.is_on(&self.all);
+        check::launch(&self.name, &self.signature, &self.devices, &launch, is_own)?;
         let mut outputs = Vec::with_capacity(self.devices.len());
-        for (row, &id) in launch.args.iter().zip(&self.devices) {
-            self.check(row, id)?;
+        for &id in &self.devices {
             let index = self.all.iter().position(|device| device.id == id);
             let index = index.expect("compile checks that the devices exist");
             let result = |(ty, zeros): (&TensorType, &Arc<AlignedBytes>)| {

@@ -13,10 +13,10 @@ use std::sync::{
 };
 
 use halite_core::{
-    AlignedBytes, Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind,
-    MemoryStats, Placement, Platform, Program, Result, Signature, TensorType,
+    AlignedBytes, Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryStats,
+    Placement, Platform, Program, Result, Signature, TensorType,
 };
-use halite_plugin::Options;
+use halite_plugin::{Options, check};
 
 pub use self::{
     buffer::{Memory, Ready},
@@ -67,26 +67,9 @@ impl Null {
         })
     }
 
-    /// The device of a placement, whose memory is device memory.
+    /// The index of the device of a placement.
     fn device(&self, op: &'static str, place: Placement) -> Result<usize> {
-        let found = self
-            .devices
-            .iter()
-            .position(|device| device.id == place.device);
-        match found {
-            Some(index) if place.memory == MemoryKind::Device => Ok(index),
-            _ => Err(Error::invalid(
-                op,
-                format!(
-                    "{:?} memory of device {} does not exist; there are {} devices with device \
-                     memory",
-                    place.memory,
-                    place.device.0,
-                    self.devices.len()
-                ),
-            )
-            .on(&self.platform.name)),
-        }
+        check::device(&self.devices, op, place).map_err(|error| error.on(&self.platform.name))
     }
 
     fn executable(
@@ -119,34 +102,14 @@ impl Backend for Null {
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Memory> {
         let device = self.device("upload", to)?;
-        let (given, needed) = (bytes.as_ref().len(), ty.checked_bytes()?);
-        if given != needed {
-            let message = format!("{given} bytes given, {ty} needs {needed}");
-            return Err(Error::invalid("upload", message).on(&self.platform.name));
-        }
+        check::upload(bytes.as_ref(), ty).map_err(|error| error.on(&self.platform.name))?;
         let bytes = AlignedBytes::try_copy_of(bytes.as_ref())?;
         Ok(Memory::new(&self.devices, device, ty.clone(), bytes))
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Zeros> {
-        let count = program.devices();
-        let devices = match options.devices.is_empty() {
-            true => self
-                .devices
-                .iter()
-                .take(count)
-                .map(|device| device.id)
-                .collect(),
-            false => options.devices.clone(),
-        };
-        if devices.len() != count {
-            let message = format!(
-                "`{}` needs {count} devices, got {}",
-                program.name,
-                devices.len()
-            );
-            return Err(Error::invalid("compile", message).on(&self.platform.name));
-        }
+        let devices = check::assignment(&self.devices, program, options)
+            .map_err(|error| error.on(&self.platform.name))?;
         self.executable("compile", &program.name, &program.signature, &devices)
     }
 
@@ -174,17 +137,8 @@ impl Device for NullDevice {
     fn id(&self) -> DeviceId {
         self.id
     }
-    fn process(&self) -> u32 {
-        0
-    }
-    fn is_local(&self) -> bool {
-        true
-    }
     fn kind(&self) -> &str {
         "null"
-    }
-    fn memories(&self) -> &[MemoryKind] {
-        &[MemoryKind::Device]
     }
     fn memory(&self) -> Result<MemoryStats> {
         Ok(MemoryStats {

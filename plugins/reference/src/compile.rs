@@ -45,8 +45,7 @@ impl Source {
             .map_err(|m| refuse(Error::invalid(op, m)))?;
         let module = self.read().map_err(refuse)?;
         let interface = module.interface().map_err(refuse)?;
-        check_signature(&interface.signature(), signature)
-            .map_err(|message| refuse(Error::invalid(op, message)))?;
+        interface.check_signature(signature).map_err(refuse)?;
         let partitions = self.partitions;
         let shardings = |tensors: Vec<InterfaceTensor>| {
             let whole = |rank| HloSharding {
@@ -121,36 +120,6 @@ impl Source {
         }
         Ok(given.to_vec())
     }
-}
-
-/// Checks the signature that a client declares against that of the program.
-fn check_signature(own: &Signature, declared: &Signature) -> Result<(), String> {
-    let lists = [
-        ("argument", &own.inputs, &declared.inputs),
-        ("result", &own.outputs, &declared.outputs),
-    ];
-    for (what, own, declared) in lists {
-        if own.len() != declared.len() {
-            let (count, given) = (own.len(), declared.len());
-            return Err(format!(
-                "the signature has {given} {what}s, `main` has {count}"
-            ));
-        }
-        let mut pairs = own.iter().zip(declared).enumerate();
-        if let Some((number, (own, declared))) = pairs.find(|(_, (own, declared))| own != declared)
-        {
-            return Err(format!(
-                "the signature has {what} {number} of {declared}, `main` has {own} on each device"
-            ));
-        }
-    }
-    let (donated, count) = (&declared.donated, declared.inputs.len());
-    if donated.iter().any(|&index| index >= count) || !donated.is_sorted_by(|a, b| a < b) {
-        return Err(format!(
-            "donated inputs {donated:?} are not ascending indices of {count} inputs"
-        ));
-    }
-    Ok(())
 }
 
 /// A digest of what the result of a compilation depends on.

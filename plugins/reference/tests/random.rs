@@ -10,6 +10,7 @@ use std::{cell::RefCell, collections::BTreeMap, fmt::Write};
 use common::{floats, open, program, run};
 use halite_core::DType;
 use halite_reference::Mode;
+use halite_stablehlo::Module;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 
 const SIZES: [usize; 9] = [0, 1, 1, 2, 3, 5, 8, 17, 40];
@@ -518,6 +519,9 @@ fn check(dims: &[usize], choices: &[u32], numbers: &[f32]) -> String {
     text
 }
 
+/// Numbers of operations, by name and element type.
+type Counts = BTreeMap<String, BTreeMap<&'static str, usize>>;
+
 fn random_programs(number: impl Strategy<Value = f32>, cases: u32) {
     let dims = vec(0..SIZES.len(), 1..4);
     let config = ProptestConfig {
@@ -526,20 +530,30 @@ fn random_programs(number: impl Strategy<Value = f32>, cases: u32) {
         ..ProptestConfig::default()
     };
     let inputs = (dims, vec(any::<u32>(), 10..120), vec(number, 97));
-    let counts = RefCell::new(BTreeMap::<String, usize>::new());
+    let counts = RefCell::new(Counts::new());
     let result = TestRunner::new(config).run(&inputs, |(dims, choices, numbers)| {
         let dims: Vec<_> = dims.into_iter().map(|at| SIZES[at]).collect();
         let text = check(&dims, &choices, &numbers);
-        for operation in text.split("stablehlo.").skip(1) {
-            let end = operation.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
-            let name = &operation[..end.unwrap_or(operation.len())];
-            *counts.borrow_mut().entry(name.to_owned()).or_default() += 1;
+        let module = Module::read(text.as_bytes()).expect("it ran");
+        let main = module.main().expect("it ran");
+        for operation in &main.body.operations {
+            let element = main
+                .ty(operation.results[0])
+                .as_tensor()
+                .map(|ty| ty.element.name());
+            let name = operation.kind.to_attributes().0.to_string();
+            let mut counts = counts.borrow_mut();
+            let elements = counts.entry(name).or_default();
+            *elements.entry(element.unwrap_or("token")).or_default() += 1;
         }
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
     let counts = counts.into_inner();
-    println!("operations in the programs: {counts:?}");
+    println!("operations in the programs, by element type of the result:");
+    for (operation, elements) in &counts {
+        println!("{operation:24} {elements:?}");
+    }
     assert!(counts.len() > 35, "{counts:?}");
 }
 

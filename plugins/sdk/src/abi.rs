@@ -13,7 +13,7 @@ mod memory;
 
 use std::{ffi::c_int, mem::MaybeUninit, ops::Deref};
 
-use halite_pjrt_sys::{CStruct, Call, error::PJRT_Error};
+use halite_pjrt_sys::{CStruct, error::PJRT_Error};
 
 pub(crate) use self::{
     callback::{ErrorCallback, visit_payloads},
@@ -32,10 +32,10 @@ use crate::status::{Outcome, Status, guard};
 /// `halite-pjrt-sys`.
 const OLDEST_MINOR: u32 = 81;
 
-/// A function of the table, by its struct of arguments.
+/// A function of the table or of an extension, by its struct of arguments.
 ///
 /// The default implementation is that of a function that the SDK does not have.
-pub(crate) trait Function: Call<Return = *mut PJRT_Error> {
+pub(crate) trait Function: CStruct {
     /// Handles a call. `out` starts as a copy of the arguments; on success it is copied back to the
     /// caller.
     fn call(_args: &Given<Self>, _out: &mut Self) -> Outcome {
@@ -77,14 +77,17 @@ pub(crate) unsafe extern "C-unwind" fn entry<T: Function>(args: *mut T) -> *mut 
 /// # Safety
 ///
 /// * As for [`entry`].
-pub(crate) unsafe fn run<T: Call>(
+pub(crate) unsafe fn run<T: CStruct>(
     args: *mut T,
     call: impl FnOnce(&Given<T>, &mut T) -> Outcome,
 ) -> *mut PJRT_Error {
     // SAFETY: this function's condition.
     match unsafe { on_copy(args, call) } {
         Ok(()) => std::ptr::null_mut(),
-        Err(status) => status.in_function(T::SLOT.name).into_handle(),
+        Err(status) => {
+            let function = T::LAYOUT.name.trim_end_matches("_Args");
+            status.in_function(function).into_handle()
+        }
     }
 }
 
@@ -93,7 +96,10 @@ pub(crate) unsafe fn run<T: Call>(
 /// # Safety
 ///
 /// * As for [`entry`].
-pub(crate) unsafe fn run_infallible<T: Call>(args: *mut T, call: impl FnOnce(&Given<T>, &mut T)) {
+pub(crate) unsafe fn run_infallible<T: CStruct>(
+    args: *mut T,
+    call: impl FnOnce(&Given<T>, &mut T),
+) {
     // SAFETY: this function's condition.
     _ = unsafe {
         on_copy(args, |given, out| {
@@ -103,7 +109,7 @@ pub(crate) unsafe fn run_infallible<T: Call>(args: *mut T, call: impl FnOnce(&Gi
     };
 }
 
-unsafe fn on_copy<T: Call>(
+unsafe fn on_copy<T: CStruct>(
     args: *mut T,
     call: impl FnOnce(&Given<T>, &mut T) -> Outcome,
 ) -> Outcome {

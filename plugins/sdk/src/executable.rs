@@ -23,6 +23,7 @@ use crate::{
     handle::objects,
     options::NamedValues,
     program,
+    shardings::Shardings,
     status::{Outcome, Status},
     text,
 };
@@ -37,6 +38,8 @@ pub(crate) struct Compiled {
     name: Arc<str>,
     fingerprint: String,
     lists: Lists,
+    pub(crate) parameter_shardings: Shardings,
+    pub(crate) output_shardings: Shardings,
     cost: OnceLock<Outcome<NamedValues>>,
     optimized: OnceLock<Outcome<(String, Vec<u8>)>>,
     pub(crate) client: Arc<Client>,
@@ -103,6 +106,12 @@ struct ExecutableProto {
     fingerprint: String,
     #[prost(bytes = "vec", tag = "9")]
     program: Vec<u8>,
+    /// One for each argument.
+    #[prost(bytes = "vec", repeated, tag = "10")]
+    parameter_shardings: Vec<Vec<u8>>,
+    /// One for each result.
+    #[prost(bytes = "vec", repeated, tag = "11")]
+    output_shardings: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -144,7 +153,8 @@ impl Compiled {
         let code: &[c_char] = list!(given, code, code_size)?;
         let code = as_bytes(code);
         let compilation = Compilation::decode(options, &client.local_devices())?;
-        let program = program::read(code, compilation.replicas, compilation.partitions)?;
+        let interface = program::read(code, compilation.replicas, compilation.partitions)?;
+        let program = interface.program(code.into());
         let mut digest = Sha256::new();
         for part in [
             client.platform().as_bytes(),
@@ -159,6 +169,8 @@ impl Compiled {
         let mut compiled = Compiled {
             loaded,
             lists: Lists::new(client, &program.signature, &compilation),
+            parameter_shardings: Shardings::of(&interface.inputs),
+            output_shardings: Shardings::of(&interface.outputs),
             signature: program.signature,
             compilation,
             options: options.to_vec(),
@@ -196,10 +208,12 @@ impl Compiled {
             outputs: outputs.ok_or_else(not_one)?,
             donated: saved.donated.iter().map(|&index| index as usize).collect(),
         };
-        if signature
-            .donated
-            .iter()
-            .any(|&index| index >= signature.inputs.len())
+        let counts = (signature.inputs.len(), signature.outputs.len());
+        if (
+            saved.parameter_shardings.len(),
+            saved.output_shardings.len(),
+        ) != counts
+            || signature.donated.iter().any(|&index| index >= counts.0)
         {
             return Err(not_one());
         }
@@ -215,6 +229,8 @@ impl Compiled {
         let mut compiled = Compiled {
             loaded,
             lists: Lists::new(client, &signature, &compilation),
+            parameter_shardings: Shardings::new(saved.parameter_shardings.into()),
+            output_shardings: Shardings::new(saved.output_shardings.into()),
             signature,
             compilation,
             options,
@@ -245,6 +261,8 @@ impl Compiled {
             options: self.options.clone(),
             fingerprint: self.fingerprint.clone(),
             program: self.loaded.serialize()?,
+            parameter_shardings: self.parameter_shardings.serialized.to_vec(),
+            output_shardings: self.output_shardings.serialized.to_vec(),
         };
         Ok(saved.encode_to_vec())
     }

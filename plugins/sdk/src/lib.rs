@@ -41,6 +41,7 @@
 
 mod abi;
 mod buffer;
+pub mod check;
 mod client;
 mod compile;
 mod device;
@@ -54,6 +55,7 @@ mod options;
 mod program;
 mod queue;
 mod serialized;
+mod shardings;
 mod status;
 mod table;
 mod topology;
@@ -70,6 +72,7 @@ pub use halite_core;
 #[doc(hidden)]
 pub use halite_pjrt_sys::PJRT_Api;
 pub use options::{Options, Value};
+pub use program::parse;
 pub use queue::{DeviceQueue, Signal, SignalEvent};
 pub use table::api;
 pub use traced::Traced;

@@ -1,8 +1,8 @@
 //! Programs of callers: the C API passes a program without the types of its arguments and results,
 //! which a backend needs to compile it.
 
-use halite_core::Program;
-use halite_stablehlo::{Module, Version};
+use halite_core::{Error, Program, Result};
+use halite_stablehlo::{Interface, Module, Version};
 
 use crate::status::Outcome;
 
@@ -11,15 +11,35 @@ pub(crate) const NEWEST_STABLEHLO: Version = Version::NEWEST;
 /// The oldest version of StableHLO that plugins accept.
 pub(crate) const OLDEST_STABLEHLO: Version = Version::OLDEST;
 
-/// Reads a program, as text or as a portable artifact, for this many devices.
+/// Reads the interface of a program, as text or as a portable artifact, for this many devices.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is not a valid program; UNIMPLEMENTED for types that halite does not have.
-pub(crate) fn read(code: &[u8], replicas: usize, partitions: usize) -> Outcome<Program> {
+pub(crate) fn read(code: &[u8], replicas: usize, partitions: usize) -> Outcome<Interface> {
     let mut module = Module::read(code)?;
     module.set_devices(replicas, partitions);
     module.verify()?;
-    Ok(module.interface()?.program(code.into()))
+    Ok(module.interface()?)
+}
+
+/// Reads and verifies a program, so that a compiler may rely on
+/// [what `Module::verify` promises](Module::verify).
+///
+/// # Errors
+/// If the code is not a valid program, or the signature is not the program's. They name the program
+/// and the operation.
+pub fn parse(program: &Program) -> Result<Module> {
+    let read = || {
+        let mut module = Module::read(&program.code)?;
+        module.set_devices(program.replicas, program.partitions);
+        module.verify()?;
+        module.interface()?.check_signature(&program.signature)?;
+        Ok(module)
+    };
+    read().map_err(|error: Error| {
+        let message = format!("`{}`: {}", program.name, error.message());
+        Error::new(error.kind(), "compile", message)
+    })
 }
 
 #[cfg(test)]
@@ -39,12 +59,13 @@ mod tests {
         let program = read(code.as_bytes(), 1, 1).unwrap();
         let f32 = TensorType::new(DType::F32, [2, 3]);
         assert_eq!(&*program.name, "step");
+        let signature = program.signature();
         assert_eq!(
-            program.signature.inputs,
+            signature.inputs,
             [f32.clone(), TensorType::new(DType::U8, [])]
         );
-        assert_eq!(program.signature.outputs, [f32]);
-        assert_eq!(program.signature.donated, [0]);
+        assert_eq!(signature.outputs, [f32]);
+        assert_eq!(signature.donated, [0]);
     }
 
     #[test]
@@ -54,8 +75,8 @@ mod tests {
               return %a : tensor<8xf32>
             }";
         let program = read(code.as_bytes(), 1, 4).unwrap();
-        assert_eq!(program.signature.inputs[0].dims(), [2]);
-        assert_eq!(program.signature.outputs[0].dims(), [8]);
+        assert_eq!(program.inputs[0].shard.dims(), [2]);
+        assert_eq!(program.outputs[0].shard.dims(), [8]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
     Plugin,
     abi::{Function, Shared, entry, run, run_infallible},
     client::create,
+    shardings::EXTENSION,
     status::{destroy, message},
 };
 
@@ -54,7 +55,7 @@ macro_rules! table {
     ({ $($special:ident = $function:expr,)* } $($slot:ident)*) => {
         PJRT_Api {
             struct_size: PJRT_Api::STRUCT_SIZE,
-            extension_start: std::ptr::null_mut(),
+            extension_start: (&raw const EXTENSION.0).cast_mut().cast(),
             pjrt_api_version: PJRT_Api_Version {
                 major_version: 0,
                 minor_version: API_MINOR,

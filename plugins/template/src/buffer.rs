@@ -1,17 +1,16 @@
-//! Buffers: a block of device memory, and the event of the work that fills it.
+//! Buffers: a block of device memory, its type, and the event of the work that fills it.
 
 use std::sync::Arc;
 
-use halite_core::{
-    Buffer, Error, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType,
-};
-use halite_plugin::SignalEvent;
+use halite_core::{Buffer, Device, Event, HostBytes, OnFetched, Placement, Result, TensorType};
+use halite_plugin::{SignalEvent, check};
 
-use crate::{device::ToyDevice, memory::Block};
+use crate::device::{Block, ToyDevice};
 
 /// Data on one device.
 #[derive(Debug)]
 pub(crate) struct ToyBuffer {
+    /// All devices of the client.
     pub(crate) devices: Arc<[ToyDevice]>,
     /// Index in `devices`.
     pub(crate) device: usize,
@@ -21,43 +20,7 @@ pub(crate) struct ToyBuffer {
     pub(crate) filled: SignalEvent,
 }
 
-/// The index of the device of a placement.
-pub(crate) fn find(devices: &[ToyDevice], op: &'static str, place: Placement) -> Result<usize> {
-    let found = devices.iter().position(|device| device.id == place.device);
-    match found {
-        Some(device) if place.memory == MemoryKind::Device => Ok(device),
-        _ => Err(Error::invalid(
-            op,
-            format!(
-                "no {:?} memory of device {}; there are devices 0 to {} with device memory",
-                place.memory,
-                place.device.0,
-                devices.len() - 1
-            ),
-        )),
-    }
-}
-
 impl ToyBuffer {
-    /// Allocates a block on a device, and queues the job that fills it.
-    pub(crate) fn fill(
-        devices: &Arc<[ToyDevice]>,
-        device: usize,
-        ty: &TensorType,
-        job: impl FnOnce(&Block) -> Result<()> + Send + 'static,
-    ) -> Result<Self> {
-        let block = Arc::new(devices[device].memory.allocate(ty.checked_bytes()?)?);
-        let target = block.clone();
-        let filled = devices[device].queue.push(move || job(&target));
-        Ok(ToyBuffer {
-            devices: devices.clone(),
-            device,
-            ty: ty.clone(),
-            block,
-            filled,
-        })
-    }
-
     /// Queues a copy of host bytes, which are as many as the type needs.
     pub(crate) fn upload(
         devices: &Arc<[ToyDevice]>,
@@ -65,14 +28,35 @@ impl ToyBuffer {
         bytes: HostBytes<'_>,
         ty: &TensorType,
     ) -> Result<Self> {
-        // Borrowed memory is read before the call returns.
         let bytes = match bytes {
+            // Borrowed memory is valid during the call only.
             HostBytes::Borrowed(bytes) => Arc::new(bytes.to_vec()),
             HostBytes::Shared(bytes) => bytes,
         };
-        Self::fill(devices, device, ty, move |block| {
-            block.write((*bytes).as_ref());
+        let copy = move || Ok((*bytes).as_ref().to_vec());
+        Self::fill(devices, device, ty, copy)
+    }
+
+    /// Allocates a block, and queues the job that computes its contents.
+    fn fill(
+        devices: &Arc<[ToyDevice]>,
+        device: usize,
+        ty: &TensorType,
+        job: impl FnOnce() -> Result<Vec<u8>> + Send + 'static,
+    ) -> Result<Self> {
+        let ToyDevice { memory, queue, .. } = &devices[device];
+        let block = Arc::new(memory.allocate(ty.bytes() as u64)?);
+        let target = block.clone();
+        let filled = queue.push(move || {
+            target.write(job()?);
             Ok(())
+        });
+        Ok(ToyBuffer {
+            devices: devices.clone(),
+            device,
+            ty: ty.clone(),
+            block,
+            filled,
         })
     }
 }
@@ -85,7 +69,7 @@ impl Buffer for ToyBuffer {
     }
 
     fn placement(&self) -> Placement {
-        self.devices[self.device].id.into()
+        self.devices[self.device].id().into()
     }
 
     fn ready(&self) -> Result<SignalEvent> {
@@ -93,12 +77,10 @@ impl Buffer for ToyBuffer {
     }
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
-        let device = find(&self.devices, "copy", place)?;
-        let (source, filled) = (self.block.clone(), self.filled.clone());
-        Self::fill(&self.devices, device, &self.ty, move |block| {
-            filled.wait()?;
-            block.write(&source.read());
-            Ok(())
+        let device = check::device(&*self.devices, "copy", place)?;
+        let (block, filled) = (self.block.clone(), self.filled.clone());
+        Self::fill(&self.devices, device, &self.ty, move || {
+            filled.wait().map(|()| block.read())
         })
     }
 

@@ -1,146 +1,133 @@
-//! The compiler: straight-line programs of elementwise operations on `f32`, as StableHLO text.
+//! The compiler: a StableHLO program as a list of kernels. Replace it by yours.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use halite_core::{Error, ErrorKind, Result};
+use halite_stablehlo::{ElementType, Function, Module, OpKind, Type, ValueId};
+
+use crate::kernel::{Kernel, decode, encode};
 
 /// A compiled program.
+///
+/// Values are numbered: the arguments of `main`, then one result for each step.
 #[derive(Debug)]
 pub(crate) struct Code {
-    /// In order of evaluation. The result of operation `i` is value `i`; arguments come first.
-    operations: Vec<Operation>,
+    steps: Vec<Step>,
+    /// Element type of each value.
+    elements: Vec<ElementType>,
     /// The values that are returned.
     results: Vec<usize>,
+    /// Bytes of all values.
+    pub(crate) workspace: u64,
+    /// Bytes of the memory of a device.
+    memory: u64,
 }
 
+/// A kernel, and the values that it takes.
 #[derive(Debug)]
-enum Operation {
-    /// The argument of this index.
-    Argument(usize),
-    /// The same number in every element.
-    Constant(f32),
-    Unary(fn(f32) -> f32, usize),
-    Binary(fn(f32, f32) -> f32, usize, usize),
+struct Step {
+    kernel: Kernel,
+    operands: Vec<usize>,
 }
 
-fn unary(name: &str) -> Option<fn(f32) -> f32> {
-    Some(match name {
-        "negate" => |x| -x,
-        "exponential" => f32::exp,
-        "log" => f32::ln,
-        "tanh" => f32::tanh,
-        "sqrt" => f32::sqrt,
-        _ => return None,
-    })
-}
-
-fn binary(name: &str) -> Option<fn(f32, f32) -> f32> {
-    Some(match name {
-        "add" => |x, y| x + y,
-        "subtract" => |x, y| x - y,
-        "multiply" => |x, y| x * y,
-        "divide" => |x, y| x / y,
-        _ => return None,
-    })
-}
-
-fn invalid(message: String) -> Error {
-    Error::invalid("compile", message)
-}
+/// Most steps of a program. Calls are expanded, so that a short program may have many.
+const MOST_STEPS: usize = 1 << 16;
 
 impl Code {
-    /// Compiles the text of a program with this number of results.
+    /// Compiles a verified program for devices with `memory` bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for an operation that the accelerator does not have.
-    pub(crate) fn parse(code: &[u8], results: usize) -> Result<Self> {
-        let text = std::str::from_utf8(code).map_err(|_| invalid("not a text".to_owned()))?;
-        let main = text
-            .split_once("@main(")
-            .ok_or_else(|| invalid("no @main".to_owned()))?
-            .1;
-        let (arguments, body) = main.split_once(')').unwrap_or((main, ""));
-        let mut parsed = Code {
-            operations: Vec::new(),
-            results: Vec::new(),
+    /// [`ErrorKind::Unsupported`] for an operation or a type that the accelerator does not have;
+    /// [`ErrorKind::OutOfMemory`] if the values do not fit the memory.
+    pub(crate) fn compile(module: &Module, memory: u64) -> Result<Self> {
+        let main = module.main()?;
+        let mut code = Code {
+            steps: vec![],
+            elements: vec![],
+            results: vec![],
+            workspace: 0,
+            memory,
         };
-        let mut names = HashMap::new();
-        for argument in arguments
-            .split(", ")
-            .filter(|argument| !argument.is_empty())
-        {
-            let name = argument.split(':').next().unwrap_or_default().trim();
-            names.insert(name, parsed.operations.len());
-            parsed.operations.push(Operation::Argument(names.len() - 1));
-        }
-        for statement in body.lines().flat_map(|line| line.split(['{', '}'])) {
-            let statement = statement.split(" : ").next().unwrap_or_default().trim();
-            let value = |name: &str| match names.get(name.trim()) {
-                Some(value) => Ok(*value),
-                None => Err(invalid(format!(
-                    "`{statement}` uses the unknown value {name}"
-                ))),
-            };
-            if let Some(values) = statement.strip_prefix("return") {
-                let values = values.split(',').filter(|name| !name.trim().is_empty());
-                parsed.results = values.map(value).collect::<Result<_>>()?;
-            } else if let Some((name, operation)) = statement.split_once(" = stablehlo.") {
-                let operation = Operation::parse(operation, value)?;
-                names.insert(name, parsed.operations.len());
-                parsed.operations.push(operation);
-            }
-        }
-        if parsed.results.len() != results {
-            let message = format!("{} results, expected {results}", parsed.results.len());
-            return Err(invalid(message));
-        }
-        Ok(parsed)
+        let arguments = main
+            .body
+            .arguments
+            .iter()
+            .map(|&argument| code.add(main.ty(argument)));
+        let arguments = arguments.collect::<Result<_>>()?;
+        code.results = code.inline(module, main, arguments)?;
+        Ok(code)
     }
 
-    /// Computes the elements of one result.
-    pub(crate) fn run(&self, result: usize, arguments: &[Vec<f32>], elements: usize) -> Vec<f32> {
-        let mut values = Vec::with_capacity(self.operations.len());
-        let element = |at| {
-            values.clear();
-            for operation in &self.operations {
-                values.push(match operation {
-                    // An argument of another shape is of another result.
-                    Operation::Argument(index) => *arguments[*index].get(at).unwrap_or(&f32::NAN),
-                    Operation::Constant(number) => *number,
-                    Operation::Unary(run, x) => run(values[*x]),
-                    Operation::Binary(run, x, y) => run(values[*x], values[*y]),
-                });
-            }
-            values[self.results[result]]
+    /// Appends the operations of a function, and returns its results.
+    fn inline(
+        &mut self,
+        module: &Module,
+        function: &Function,
+        arguments: Vec<usize>,
+    ) -> Result<Vec<usize>> {
+        let body = &function.body;
+        let mut values: HashMap<_, _> = body.arguments.iter().copied().zip(arguments).collect();
+        let find = |values: &HashMap<_, _>, ids: &[ValueId]| -> Vec<usize> {
+            ids.iter().map(|id| values[id]).collect()
         };
-        (0..elements).map(element).collect()
+        for operation in &body.operations {
+            let operands = find(&values, &operation.operands);
+            let results = match (&operation.kind, &operation.results[..]) {
+                (OpKind::Call { function }, _) => {
+                    let callee = module.function(function).expect("the program is verified");
+                    self.inline(module, callee, operands)?
+                }
+                (OpKind::OptimizationBarrier, _) => operands,
+                (_, &[result]) if self.steps.len() < MOST_STEPS => {
+                    let value = self.add(function.ty(result)).map_err(|error| {
+                        let message = format!("{operation}: {}", error.message());
+                        Error::new(error.kind(), "compile", message)
+                    })?;
+                    let kernel = Kernel::new(function, operation);
+                    let kernel = kernel.ok_or_else(|| unsupported(operation))?;
+                    self.steps.push(Step { kernel, operands });
+                    vec![value]
+                }
+                _ => return Err(unsupported(operation)),
+            };
+            values.extend(operation.results.iter().copied().zip(results));
+        }
+        Ok(find(&values, &body.results))
+    }
+
+    /// Adds a value of this type.
+    fn add(&mut self, ty: &Type) -> Result<usize> {
+        use ElementType::{Bool, F32, S32};
+        let tensor = ty
+            .as_tensor()
+            .filter(|ty| matches!(ty.element, F32 | S32 | Bool));
+        let tensor = tensor.ok_or_else(|| unsupported(ty))?;
+        self.workspace = self.workspace.saturating_add(tensor.bytes() as u64);
+        if self.workspace > self.memory {
+            let (needed, memory) = (self.workspace, self.memory);
+            let message = format!("values of {needed} bytes or more, a device has {memory}");
+            return Err(Error::new(ErrorKind::OutOfMemory, "compile", message));
+        }
+        self.elements.push(tensor.element);
+        Ok(self.elements.len() - 1)
+    }
+
+    /// Runs the program: takes and returns row-major bytes.
+    pub(crate) fn run(&self, arguments: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut values = arguments;
+        for Step { kernel, operands } in &self.steps {
+            let load = |&value: &usize| decode(self.elements[value], &values[value]);
+            let result = kernel.run(&operands.iter().map(load).collect::<Vec<_>>());
+            values.push(encode(self.elements[values.len()], &result));
+        }
+        self.results
+            .iter()
+            .map(|&value| values[value].clone())
+            .collect()
     }
 }
 
-impl Operation {
-    /// Parses `add %a, %b`; `value` finds a value by its name.
-    fn parse<'a>(text: &'a str, value: impl Fn(&'a str) -> Result<usize>) -> Result<Self> {
-        let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
-        let unsupported = || {
-            let message = format!("the operation `stablehlo.{text}` is not supported");
-            Error::new(ErrorKind::Unsupported, "compile", message)
-        };
-        if name == "constant" {
-            let number = operands
-                .strip_prefix("dense<")
-                .and_then(|it| it.strip_suffix('>'));
-            let number = number.and_then(|number| number.parse().ok());
-            return number.map(Operation::Constant).ok_or_else(unsupported);
-        }
-        let (unary, binary) = (unary(name), binary(name));
-        if unary.is_none() && binary.is_none() {
-            return Err(unsupported());
-        }
-        let operands = operands.split(',').map(value).collect::<Result<Vec<_>>>()?;
-        match (&operands[..], unary, binary) {
-            (&[x], Some(run), _) => Ok(Operation::Unary(run, x)),
-            (&[x, y], _, Some(run)) => Ok(Operation::Binary(run, x, y)),
-            _ => Err(unsupported()),
-        }
-    }
+fn unsupported(what: impl fmt::Display) -> Error {
+    let message = format!("{what}: this accelerator does not have it");
+    Error::new(ErrorKind::Unsupported, "compile", message)
 }
