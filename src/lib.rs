@@ -83,9 +83,11 @@ pub use halite_core::{
     tree::{self, Tree},
 };
 pub use halite_data as data;
+pub use halite_exchange as exchange;
 pub use halite_fetch as fetch;
 pub use halite_ir as ir;
 pub use halite_nn::{self as nn, Param};
+pub use halite_stablehlo as stablehlo;
 pub use halite_telemetry as telemetry;
 pub use halite_telemetry::{CounterSnapshot, Counters, Finding, FindingKind, Metric};
 pub use halite_train as train;

@@ -233,7 +233,14 @@ impl Trace {
     }
 
     /// Records `graph` on these inputs, with the locations of its nodes, and returns its outputs.
-    pub(crate) fn inline<'t>(&'t self, graph: &Graph, inputs: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
+    ///
+    /// Inputs that do not fit the graph are a mistake of the trace.
+    ///
+    /// # Panics
+    /// If the graph uses a value before it computes it, which [`verify`](halite_ir::verify) finds,
+    /// or has more inputs than are given.
+    #[track_caller]
+    pub fn inline<'t>(&'t self, graph: &Graph, inputs: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
         let mut values: Vec<Option<Tensor<'t>>> = vec![None; graph.value_count()];
         let computed = "operands of a valid graph are computed before they are used";
         for (value, &input) in graph.inputs().iter().zip(inputs) {

@@ -13,12 +13,14 @@ macro_rules! remark {
 }
 
 mod cache;
+mod convert;
 mod data;
 mod devices;
 mod plan;
 mod plugins;
 mod process;
 mod profile;
+mod run;
 mod step;
 mod train;
 
@@ -45,6 +47,7 @@ Examples:
   halite train mnist --resume              continue an interrupted run
   halite devices                           list the available devices
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
+  halite run step.jax -i zeros             run a program that JAX exported
   halite plugins check PATH                test a PJRT plugin
 
 Environment:
@@ -68,6 +71,8 @@ enum Command {
     Train(train::Train),
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
+    Run(run::Run),
+    Convert(convert::Convert),
     Plan(Box<plan::PlanCommand>),
     Plugins(plugins::Plugins),
     /// List or download data sets
@@ -132,6 +137,8 @@ impl Command {
         match self {
             Command::Train(train) => train.run(),
             Command::Devices(devices) => devices.run(),
+            Command::Run(run) => run.run(),
+            Command::Convert(convert) => convert.run(),
             Command::Plan(plan) => plan.run(profiled),
             Command::Plugins(plugins) => plugins.run(),
             Command::Data(data) => data.run(),

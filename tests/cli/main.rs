@@ -9,6 +9,7 @@ mod environment;
 mod help;
 mod numbers;
 mod plan;
+mod programs;
 mod recovery;
 mod reports;
 mod resume;

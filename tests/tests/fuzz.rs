@@ -37,6 +37,8 @@ const PLUGIN: &[&str] = &[
     "program_text",
     "stablehlo_text",
     "stablehlo_bytecode",
+    "npy",
+    "jax_artifact",
 ];
 const COMMAND: &[&str] = &[
     "accelerator",

@@ -57,6 +57,21 @@ impl Literal {
         })
     }
 
+    /// A tensor of type `ty` whose elements are all `element`, given by its bytes.
+    ///
+    /// # Errors
+    /// If the number of bytes is not that of one element.
+    pub fn from_element(element: &[u8], ty: TensorType) -> Result<Self> {
+        ty.checked_bytes()?;
+        let needed = ty.dtype().size();
+        if element.len() != needed {
+            let message = format!("{} bytes given, an element of {ty} needs {needed}", element.len());
+            return Err(Error::invalid("constant", message));
+        }
+        let bytes = Arc::from(element);
+        Ok(Literal { ty, bytes })
+    }
+
     /// Element type and dimensions.
     pub fn ty(&self) -> &TensorType {
         &self.ty

@@ -6,7 +6,7 @@ use halite::{
     DTypePolicy, MeshShape, PartitionSpec,
     backends::{self, Accelerator, CompileCacheOptions, cuda::CudaAllocator},
     data::{self, Mnist},
-    fetch,
+    exchange, fetch,
     nn::TransformerConfig,
     train::{self, Pattern, Strategy},
 };
@@ -192,6 +192,18 @@ const TARGETS: &[Target] = &[
             "0x",
             "dims = [",
         ],
+    },
+    Target {
+        name: "npy",
+        run: exchange::fuzz::npy,
+        seeds: exchange::fuzz::npy_seeds,
+        dictionary: &["'descr'", "'<f4'", "'|b1'", "True", "'shape': (", "(2, 3)", ",", "}"],
+    },
+    Target {
+        name: "jax_artifact",
+        run: exchange::fuzz::artifact,
+        seeds: exchange::fuzz::artifact_seeds,
+        dictionary: &["ML\u{ef}R", "stablehlo.", "\0\0\0\u{4}", "func.func", "main"],
     },
     Target {
         name: "stablehlo_bytecode",

@@ -1,0 +1,261 @@
+//! StableHLO programs from files.
+
+use std::{fs, path::Path, sync::Arc};
+
+use halite_core::{Error, ErrorKind, Result, TensorType};
+use halite_stablehlo::{Dense, ElementType, Module, RankedType};
+
+use crate::{Exported, constant::fix_input};
+
+/// A StableHLO program that was read from a file: MLIR text, a portable artifact (`.mlirbc`), or a
+/// [`jax.export`](Exported) artifact. It runs on one device.
+///
+/// [`compile`](Self::compile) makes a function of arrays of it, [`function`](Self::function) one of
+/// tensors of a trace.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// Name of the program or of the exported function.
+    name: Arc<str>,
+    module: Module,
+    inputs: Vec<ArtifactInput>,
+    outputs: Vec<ArtifactOutput>,
+    platforms: Vec<String>,
+}
+
+/// An input of an [`Artifact`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ArtifactInput {
+    /// Path in the arguments of the exported function, as [`PyTree::paths`](crate::PyTree::paths)
+    /// has it: `0.dense.kernel`. For other programs, the number of the argument.
+    pub name: String,
+    /// Its type.
+    pub ty: TensorType,
+    /// Whether the program uses it.
+    pub used: bool,
+}
+
+/// An output of an [`Artifact`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ArtifactOutput {
+    /// Path in the result of the exported function; for other programs, the number of the result.
+    pub name: String,
+    /// Its type.
+    pub ty: TensorType,
+}
+
+impl Artifact {
+    /// Reads a file: text, a portable artifact or a `jax.export` artifact, by its contents.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the file cannot be read; otherwise as [`read`](Self::read). The message
+    /// names the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|error| {
+            let message = format!("cannot read {}", path.display());
+            Error::new(ErrorKind::Io, "program", message).caused_by(error)
+        })?;
+        Artifact::read(&bytes).map_err(|error| error.with_note(&format!("in {}", path.display())))
+    }
+
+    /// Reads text, a portable artifact or a `jax.export` artifact.
+    ///
+    /// # Errors
+    /// If the bytes are neither, or the program is not [valid](Module::verify), runs on several
+    /// devices, or has arguments or results that are not arrays of halite.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        if is_stablehlo(bytes) {
+            return Artifact::from_module(Module::read(bytes)?);
+        }
+        let exported = Exported::read(bytes).map_err(|error| {
+            let note = "the file is not StableHLO text or bytecode, and was read as an artifact of \
+                        `jax.export`";
+            error.with_note(note)
+        })?;
+        Artifact::from_exported(&exported)
+    }
+
+    /// An artifact of a program in memory. Its inputs and outputs are named by their numbers.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_module(module: Module) -> Result<Self> {
+        let numbered = |count: usize| (0..count).map(|index| index.to_string()).collect();
+        let main = module.main()?;
+        let inputs: Vec<String> = numbered(main.body.arguments.len());
+        let outputs = numbered(main.body.results.len());
+        let inputs = inputs.into_iter().map(|name| (name, None)).collect();
+        Artifact::new(None, module, inputs, outputs, Vec::new())
+    }
+
+    /// An artifact of a function that JAX exported.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_exported(exported: &Exported) -> Result<Self> {
+        let module = Module::read(&exported.program)?;
+        if exported.devices != 1 {
+            return Err(several_devices(exported.devices));
+        }
+        let mut inputs = Vec::new();
+        let types = exported
+            .inputs
+            .paths()
+            .into_iter()
+            .zip(&exported.input_types);
+        for (index, (path, ty)) in types.enumerate() {
+            let name = argument_name(&path);
+            // The types of used inputs are the program's.
+            if exported.used_inputs.binary_search(&index).is_ok() {
+                inputs.push((name, None));
+            } else if let Some(ty) = ty {
+                inputs.push((name, Some(ty.clone())));
+            } else {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    OP,
+                    format!("argument `{name}` is of an element type without arrays in halite"),
+                ));
+            }
+        }
+        let outputs = exported.outputs.paths();
+        let name = Some(exported.name.as_str());
+        Artifact::new(name, module, inputs, outputs, exported.platforms.clone())
+    }
+
+    /// `inputs` are names, with a type if the program does not have the input.
+    fn new(
+        name: Option<&str>,
+        module: Module,
+        inputs: Vec<(String, Option<TensorType>)>,
+        outputs: Vec<String>,
+        platforms: Vec<String>,
+    ) -> Result<Self> {
+        module.verify()?;
+        let interface = module.interface()?;
+        let devices = interface.partitions.saturating_mul(interface.replicas);
+        if devices != 1 {
+            return Err(several_devices(devices));
+        }
+        let mut types = interface.inputs.into_iter().map(|input| input.ty);
+        if platforms.len() > 1 && types.next().is_none_or(|ty| ty.rank() > 0) {
+            let message =
+                "the program is for several platforms and has no argument for their index";
+            return Err(Error::new(ErrorKind::Corrupt, OP, message));
+        }
+        let used = inputs.iter().filter(|(_, ty)| ty.is_none()).count();
+        let counts = [
+            ("argument", types.len(), used),
+            ("result", interface.outputs.len(), outputs.len()),
+        ];
+        for (what, found, expected) in counts {
+            if found != expected {
+                let message =
+                    format!("`main` has {found} {what}s, the artifact describes {expected}");
+                return Err(Error::new(ErrorKind::Corrupt, OP, message));
+            }
+        }
+        let input = |(name, dropped): (String, Option<TensorType>)| ArtifactInput {
+            name,
+            used: dropped.is_none(),
+            ty: dropped
+                .or_else(|| types.next())
+                .expect("as many types as used inputs, by the check above"),
+        };
+        let inputs = inputs.into_iter().map(input).collect();
+        let outputs = (outputs.into_iter().zip(interface.outputs))
+            .map(|(name, output)| ArtifactOutput {
+                name,
+                ty: output.ty,
+            })
+            .collect();
+        Ok(Artifact {
+            name: name.map_or(interface.name, Arc::from),
+            module,
+            inputs,
+            outputs,
+            platforms,
+        })
+    }
+
+    /// Name of the program or of the exported function.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program, with an argument for the index of the platform if there are
+    /// [several](Self::platforms).
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> &[ArtifactInput] {
+        &self.inputs
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> &[ArtifactOutput] {
+        &self.outputs
+    }
+
+    /// Platforms that it was exported for, in JAX's names; empty if it does not name any.
+    pub fn platforms(&self) -> &[String] {
+        &self.platforms
+    }
+
+    /// The program for a platform, without the argument for its index. Programs for several
+    /// platforms have a branch for each; one that they do not name runs the branch of `cpu`, or
+    /// else the first.
+    ///
+    /// # Errors
+    /// If the argument is not an integer.
+    pub fn module_for(&self, platform: &str) -> Result<Module> {
+        let mut module = self.module.clone();
+        if self.platforms.len() > 1 {
+            let position = |name| self.platforms.iter().position(|known| known == name);
+            let index = position(platform).or_else(|| position("cpu")).unwrap_or(0);
+            let argument = module.main()?.body.arguments[0];
+            let ty = module.main()?.ty(argument).as_tensor().cloned();
+            let ty = ty.unwrap_or(RankedType::new(ElementType::S32, []));
+            // An index of four platforms fits the lowest byte of any integer.
+            let mut bytes = vec![0; ty.element.size()];
+            bytes[0] = index as u8;
+            fix_input(
+                &mut module,
+                0,
+                Dense {
+                    ty,
+                    bytes: bytes.into(),
+                },
+            )?;
+        }
+        Ok(module)
+    }
+}
+
+/// Whether the bytes are StableHLO's bytecode or text. A `jax.export` artifact starts with an offset
+/// of 32 bits, which has bytes that are zero.
+fn is_stablehlo(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"ML\xefR") || !bytes[..bytes.len().min(4)].contains(&0)
+}
+
+/// The path of an argument without the level that separates positional and named ones.
+fn argument_name(path: &str) -> String {
+    path.split_once('.')
+        .map_or(path, |(_, rest)| rest)
+        .to_owned()
+}
+
+fn several_devices(devices: usize) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        OP,
+        format!(
+            "the program runs on {devices} devices, an artifact on one; compile \
+             `Module::interface().program(..)` with a client of {devices} devices"
+        ),
+    )
+}
+
+const OP: &str = "artifact";

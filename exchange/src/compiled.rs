@@ -1,0 +1,172 @@
+//! Artifacts as compiled programs.
+
+use std::sync::Arc;
+
+use halite_core::{
+    Arg, Array, Client, CompileOptions, Error, ErrorKind, Launch, Loaded, Result, Sharding,
+};
+use halite_stablehlo::{Module, Version};
+
+use crate::{Artifact, ArtifactInput, ArtifactOutput};
+
+/// Versions to write a program in: the first that has everything in the program is the one that most
+/// plugins read.
+const VERSIONS: [Version; 4] = [
+    Version::new(1, 0, 0),
+    Version::new(1, 9, 0),
+    Version::new(1, 13, 0),
+    Version::new(1, 17, 0),
+];
+
+/// An [`Artifact`] that is compiled for a device: a function of arrays.
+#[derive(Debug)]
+pub struct CompiledArtifact {
+    inputs: Vec<ArtifactInput>,
+    outputs: Vec<ArtifactOutput>,
+    loaded: Loaded,
+    sharding: Arc<Sharding>,
+}
+
+impl Artifact {
+    /// Compiles the program for the first local device of a client. Blocks.
+    ///
+    /// # Errors
+    /// The compiler's error, or if the client has no local device.
+    #[track_caller]
+    pub fn compile(&self, client: &Client) -> Result<CompiledArtifact> {
+        let Some(&device) = client.local_devices().first() else {
+            let message = format!("{client:?} has no local device");
+            return Err(Error::new(ErrorKind::Unavailable, "compile", message));
+        };
+        let module = self.module_for(&client.platform().name)?;
+        let program = module.interface()?.program(portable(&module)?.into());
+        let options = CompileOptions {
+            devices: vec![device],
+            ..CompileOptions::default()
+        };
+        Ok(CompiledArtifact {
+            inputs: self.inputs().to_vec(),
+            outputs: self.outputs().to_vec(),
+            loaded: client.compile(&program, &options)?,
+            sharding: Sharding::single(device),
+        })
+    }
+}
+
+impl CompiledArtifact {
+    /// The inputs, in order.
+    pub fn inputs(&self) -> &[ArtifactInput] {
+        &self.inputs
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> &[ArtifactOutput] {
+        &self.outputs
+    }
+
+    /// The sharding of inputs and outputs: the device that it runs on.
+    pub fn sharding(&self) -> &Arc<Sharding> {
+        &self.sharding
+    }
+
+    /// The compiled program, for its sizes and estimates.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// Queues one run, and returns the outputs in order.
+    ///
+    /// # Errors
+    /// If the number of inputs, or the type or device of one, is not that of the program. The
+    /// message names the input.
+    pub fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+        self.launch(inputs.iter().map(|&input| Arg::Borrow(input)))
+    }
+
+    /// Queues one run. The memory of inputs that are moved in is reused for outputs where the
+    /// program allows it (`jax.jit(.., donate_argnums=..)`).
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn launch<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = Arg<'a, Array>>,
+    ) -> Result<Vec<Array>> {
+        let inputs: Vec<Arg<'a, Array>> = inputs.into_iter().collect();
+        if inputs.len() != self.inputs.len() {
+            let (given, expected) = (inputs.len(), self.inputs.len());
+            let names: Vec<&str> = (self.inputs.iter())
+                .map(|input| input.name.as_str())
+                .collect();
+            return Err(Error::invalid(
+                OP,
+                format!(
+                    "{given} inputs given, the program has {expected}: {}",
+                    names.join(", ")
+                ),
+            ));
+        }
+        for (input, expected) in inputs.iter().zip(&self.inputs) {
+            self.check(input.buffer(), expected)?;
+        }
+        let donated = &self.loaded.signature().donated;
+        let used = inputs
+            .into_iter()
+            .zip(&self.inputs)
+            .filter(|(_, input)| input.used);
+        let mut inputs: Vec<Option<Arg<'a, Array>>> = used.map(|(input, _)| Some(input)).collect();
+        let mut row = Vec::with_capacity(inputs.len());
+        for (index, input) in inputs.iter_mut().enumerate() {
+            let reused = |input: &mut Arg<'a, Array>| {
+                matches!(input, Arg::Donate(_)) && donated.contains(&index)
+            };
+            row.push(match input.take_if(reused) {
+                Some(Arg::Donate(array)) => Arg::Donate(array.into_shards().swap_remove(0)),
+                _ => {
+                    let kept = input.as_ref().expect("only moved inputs are taken");
+                    Arg::Borrow(&kept.buffer().shards()[0])
+                }
+            });
+        }
+        let launched = self.loaded.launch(Launch { args: vec![row] })?;
+        let results = launched.outputs.into_iter().flatten();
+        (self.outputs.iter().zip(results))
+            .map(|(output, shard)| {
+                Array::from_shards(output.ty.clone(), &self.sharding, vec![shard])
+            })
+            .collect()
+    }
+
+    fn check(&self, array: &Array, input: &ArtifactInput) -> Result<()> {
+        let ArtifactInput { name, ty, .. } = input;
+        if array.ty() != ty {
+            let message = format!("input `{name}` is {}, the program has {ty}", array.ty());
+            return Err(Error::invalid(OP, message));
+        }
+        let devices = array.sharding().mesh().devices();
+        let device = self.sharding.mesh().devices()[0];
+        if devices != [device] {
+            let message = format!(
+                "input `{name}` is on devices {devices:?}, the program runs on {device:?}; upload \
+                 it with `sharding()` of the program"
+            );
+            return Err(Error::invalid(OP, message));
+        }
+        Ok(())
+    }
+}
+
+/// Writes a program as bytecode in the oldest of some versions (1.0.0, 1.9.0, 1.13.0, 1.17.0) that
+/// has what it uses, so that most consumers read it.
+///
+/// # Errors
+/// As [`Module::to_bytecode`] of the newest.
+pub fn portable(module: &Module) -> Result<Vec<u8>> {
+    let (last, older) = VERSIONS.split_last().expect("there are versions");
+    let written = older
+        .iter()
+        .find_map(|&version| module.to_bytecode(version).ok());
+    written.map_or_else(|| module.to_bytecode(*last), Ok)
+}
+
+const OP: &str = "run";

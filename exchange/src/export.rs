@@ -1,0 +1,261 @@
+//! Functions of halite as `jax.export` artifacts.
+
+use std::{fs, path::Path};
+
+use halite_core::{
+    Array, Error, ErrorKind, Result, TensorType,
+    tree::{Empty, Family, Tree},
+};
+use halite_nn::{ArraySpec, Inputs, Jit, Lowered};
+use halite_stablehlo::{Attributes, ElementType, Function, Module, RankedType, Type};
+
+use crate::{
+    Exported, PyTree,
+    compiled::portable,
+    constant::{dense, fix_input},
+};
+
+/// Platforms of the artifacts that are written. The program is the same on all of them.
+const PLATFORMS: [&str; 3] = ["cpu", "cuda", "tpu"];
+
+/// Exports a function of arrays like `inputs` as `jax.export.export` does, for CPUs, CUDA and TPUs.
+///
+/// In Python, `jax.export.deserialize(bytes).call(..)` takes what [`Jit::run`] takes: several inputs
+/// are positional arguments, a struct is a dict with its fields by name, a `Vec` is a list.
+///
+/// ```
+/// use halite_core::{Array, Client};
+/// use halite_exchange::export;
+/// use halite_nn::jit;
+/// use halite_reference::{Options, Reference};
+///
+/// # fn main() -> halite_core::Result<()> {
+/// let client = Client::new(Reference::new(&Options::default())?);
+/// let distance = jit(&client, |_cx, [x, y]| [(x - y).square().sum_all().sqrt()]);
+/// let x = Array::from_slice(&client, &[1.0f32, 2.0], [2])?;
+/// let artifact = export(&distance, [&x, &x])?; // `artifact.save("distance.jax")` writes a file
+/// assert_eq!(artifact.inputs.paths(), ["0.0", "0.1"]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// All mistakes of the traced code at once; if the inputs are on several devices, or the program has
+/// operations that portable artifacts do not have.
+pub fn export<'a, I: Inputs<'a>, O: Family>(
+    function: &Jit<Empty<()>, I::Family, O>,
+    inputs: I,
+) -> Result<Exported> {
+    let inputs = inputs
+        .into_refs()
+        .map_leaves(|_, array| ArraySpec::of(array));
+    let lowered = function.lower(&Empty::new(), &inputs)?;
+    let arguments = positional(inputs.paths(), 0);
+    let results = lowered.shape.paths();
+    exported(function.name(), &lowered, &arguments, &results)
+}
+
+/// Exports a step, such as of training, that takes and returns a state. In Python it is a function
+/// `(state, inputs..) -> (state, outputs)`.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_step<'a, S: Tree<Leaf = Array>, I: Inputs<'a>, O: Family>(
+    step: &Jit<S::Family, I::Family, O>,
+    state: &S,
+    inputs: I,
+) -> Result<Exported> {
+    let state = state
+        .leaf_refs()
+        .map_leaves(|_, array| ArraySpec::of(array));
+    let inputs = inputs
+        .into_refs()
+        .map_leaves(|_, array| ArraySpec::of(array));
+    let lowered = step.lower(&state, &inputs)?;
+    let below = |index: usize, paths: Vec<String>| -> Vec<String> {
+        paths.iter().map(|path| child(index, path)).collect()
+    };
+    let arguments = [below(0, state.paths()), positional(inputs.paths(), 1)].concat();
+    let results = [below(0, state.paths()), below(1, lowered.shape.paths())].concat();
+    exported(step.name(), &lowered, &arguments, &results)
+}
+
+impl Exported {
+    /// Reads a file that [`save`](Self::save) or JAX wrote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be read; otherwise as [`read`](Self::read).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|error| file_error("read", path, error))?;
+        Exported::read(&bytes).map_err(|error| error.with_note(&format!("in {}", path.display())))
+    }
+
+    /// Writes it to a file, for `jax.export.deserialize`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the file cannot be written; otherwise as [`to_bytes`](Self::to_bytes).
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        fs::write(path, self.to_bytes()?).map_err(|error| file_error("write", path, error))
+    }
+
+    /// The same function with a positional argument as constants of the program, such as the
+    /// parameters of a model. Arguments after it move to its place. Blocks until the values are on
+    /// the host.
+    ///
+    /// # Errors
+    /// If there is no such argument, `values` has other names or types, or cannot be read.
+    pub fn with_constant(&self, argument: usize, values: &impl Tree<Leaf = Array>) -> Result<Self> {
+        let mut next = self.clone();
+        let (PyTree::Tuple(sides), all) = (&mut next.inputs, self.inputs.paths()) else {
+            return Err(Error::invalid(OP, "the tree of arguments is not a pair"));
+        };
+        let Some(PyTree::Tuple(arguments)) = sides.first_mut() else {
+            return Err(Error::invalid(
+                OP,
+                "the tree of arguments has no positional ones",
+            ));
+        };
+        if argument >= arguments.len() {
+            let count = arguments.len();
+            let message = format!("argument {argument} of {count} positional arguments, from 0");
+            return Err(Error::invalid(OP, message));
+        }
+        let expected = arguments.remove(argument).leaves();
+        let named = values.named();
+        if named.len() != expected {
+            let count = named.len();
+            let message = format!("{count} arrays given, argument {argument} has {expected}");
+            return Err(Error::invalid(OP, message));
+        }
+        let mut module = Module::read(&self.program)?;
+        let mut fixed = Vec::new();
+        for (path, array) in named {
+            let path = child(0, &child(argument, &path));
+            let Some(leaf) = all.iter().position(|known| *known == path) else {
+                let message = format!("argument {argument} has no array `{path}`");
+                return Err(Error::invalid(OP, message));
+            };
+            let value = array.read()?;
+            if self.input_types[leaf].as_ref() != Some(value.ty()) {
+                let expected = &self.input_types[leaf];
+                let message = format!("`{path}` is {expected:?}, {} given", value.ty());
+                return Err(Error::invalid(OP, message));
+            }
+            fixed.push((leaf, value));
+        }
+        // From the last, so that the others keep their places.
+        fixed.sort_by_key(|(leaf, _)| std::cmp::Reverse(*leaf));
+        let first = usize::from(self.platforms.len() > 1);
+        for (leaf, value) in &fixed {
+            if let Ok(index) = self.used_inputs.binary_search(leaf) {
+                fix_input(&mut module, first + index, dense(value))?;
+            }
+            next.input_types.remove(*leaf);
+        }
+        let gone = |leaf: usize| fixed.iter().any(|(fixed, _)| *fixed == leaf);
+        let before = |leaf: usize| fixed.iter().filter(|(fixed, _)| *fixed < leaf).count();
+        next.used_inputs = (self.used_inputs.iter())
+            .filter(|&&leaf| !gone(leaf))
+            .map(|&leaf| leaf - before(leaf))
+            .collect();
+        next.program = portable(&module)?.into();
+        Ok(next)
+    }
+}
+
+/// Paths of inputs as positional arguments from `first` on: their own indices if they have any,
+/// otherwise one argument.
+fn positional(paths: Vec<String>, first: usize) -> Vec<String> {
+    let split = |path: &String| {
+        let (head, rest) = path.split_once('.').unwrap_or((path, ""));
+        Some((head.parse::<usize>().ok()?, rest.to_owned()))
+    };
+    match paths.iter().map(split).collect::<Option<Vec<_>>>() {
+        Some(split) => (split.iter())
+            .map(|(index, rest)| child(first + index, rest))
+            .collect(),
+        None => paths.iter().map(|path| child(first, path)).collect(),
+    }
+}
+
+/// The path of a child.
+fn child(index: usize, path: &str) -> String {
+    match path {
+        "" => index.to_string(),
+        _ => format!("{index}.{path}"),
+    }
+}
+
+/// Makes an artifact of a program whose arguments and results have these paths.
+fn exported<O>(
+    name: &str,
+    lowered: &Lowered<O>,
+    arguments: &[String],
+    results: &[String],
+) -> Result<Exported> {
+    let program = &lowered.program;
+    if program.devices() != 1 {
+        let devices = program.devices();
+        let message = format!(
+            "`{name}` is for {devices} devices; export it with inputs on one device (`Array::reshard`)"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, OP, message));
+    }
+    let (inputs, input_order) = PyTree::of_paths(arguments)?;
+    let (outputs, output_order) = PyTree::of_paths(results)?;
+    let mut module = Module::read(&program.code)?;
+    for (index, (_, values)) in lowered.hyperparameters.iter().enumerate().rev() {
+        fix_input(&mut module, arguments.len() + index, dense(values))?;
+    }
+    let main = (module.functions.iter_mut())
+        .find(|function| function.name == "main")
+        .expect("programs of halite have a function `main`");
+    reorder(main, &input_order, &output_order);
+    let types = |graph: &[TensorType], order: &[usize]| {
+        order
+            .iter()
+            .map(|&index| Some(graph[index].clone()))
+            .collect()
+    };
+    let signature = &program.signature;
+    let root = match inputs {
+        PyTree::List(arguments) => PyTree::Tuple(arguments),
+        _ => PyTree::Tuple(Vec::new()),
+    };
+    Ok(Exported {
+        name: name.to_owned(),
+        inputs: PyTree::Tuple(vec![root, PyTree::Dict(Vec::new())]),
+        input_types: types(&signature.inputs, &input_order),
+        outputs: match outputs {
+            PyTree::List(results) => PyTree::Tuple(results),
+            other => other,
+        },
+        output_types: types(&signature.outputs, &output_order),
+        platforms: PLATFORMS.map(str::to_owned).to_vec(),
+        used_inputs: (0..arguments.len()).collect(),
+        devices: 1,
+        program: portable(&module)?.into(),
+    })
+}
+
+/// Orders arguments and results, and adds the argument for the index of the platform. Attributes of
+/// both are dropped: whoever calls the function decides about donation and shardings.
+fn reorder(main: &mut Function, inputs: &[usize], outputs: &[usize]) {
+    let index = main.value(Type::Tensor(RankedType::new(ElementType::S32, [])));
+    let arguments = inputs.iter().map(|&input| main.body.arguments[input]);
+    main.body.arguments = [index].into_iter().chain(arguments).collect();
+    main.body.results = (outputs.iter())
+        .map(|&output| main.body.results[output])
+        .collect();
+    main.input_attributes = vec![Attributes::default(); main.body.arguments.len()];
+    main.output_attributes = vec![Attributes::default(); main.body.results.len()];
+}
+
+fn file_error(verb: &str, path: &Path, error: std::io::Error) -> Error {
+    let message = format!("cannot {verb} {}", path.display());
+    Error::new(ErrorKind::Io, OP, message).caused_by(error)
+}
+
+const OP: &str = "export";

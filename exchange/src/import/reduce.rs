@@ -1,0 +1,346 @@
+//! Operations whose regions combine or compare elements: each region must be one of those that the
+//! graph has an operation for.
+
+use halite_core::{DType, Result};
+use halite_ir::{Binary, Comparison, Extreme, Literal, Op, Reduction, Scatter, Value, Window};
+use halite_stablehlo::{
+    Dense, ElementClass, ElementType, OpKind, Operation, ScatterAttributes, WindowAttributes,
+};
+
+use super::{
+    Scope,
+    region::{expression, float, integer},
+    unsupported,
+};
+
+/// Functions of two elements by the name of the operation.
+const COMBINERS: [(&str, Reduction, Binary); 6] = [
+    ("add", Reduction::Sum, Binary::Add),
+    ("multiply", Reduction::Product, Binary::Multiply),
+    ("minimum", Reduction::Min, Binary::Minimum),
+    ("maximum", Reduction::Max, Binary::Maximum),
+    ("and", Reduction::And, Binary::And),
+    ("or", Reduction::Or, Binary::Or),
+];
+
+/// The function of `left` and `right` that an expression is.
+fn combiner(text: &str, left: usize, right: usize) -> Option<(Reduction, Binary)> {
+    let found = COMBINERS.iter().find(|(name, ..)| {
+        text == format!("{name}(a{left},a{right})") || text == format!("{name}(a{right},a{left})")
+    });
+    found.map(|&(_, kind, binary)| (kind, binary))
+}
+
+pub(super) fn reduce(
+    scope: &mut Scope<'_>,
+    operation: &Operation,
+    dims: &[usize],
+) -> Result<Vec<Value>> {
+    let count = operation.operands.len() / 2;
+    if let Some(results) = arg_reduce(scope, operation, dims)? {
+        return Ok(results);
+    }
+    let mut dims = dims.to_vec();
+    dims.sort_unstable();
+    let mut results = Vec::with_capacity(count);
+    // Several operands are reduced together; here, each on its own.
+    for index in 0..count {
+        let (kind, binary) = known_combiner(scope, operation, index, count)?;
+        let (x, init) = (operation.operands[index], operation.operands[count + index]);
+        let op = Op::Reduce {
+            kind,
+            dims: dims.clone(),
+        };
+        let operand = scope.value(x);
+        let mut reduced = scope.push_one(op, &[operand])?;
+        let constant = scope.known.scalar(init);
+        if !constant.is_some_and(|constant| is_identity(constant, kind)) {
+            let init = scope.value(init);
+            let init = scope.broadcast(init, reduced)?;
+            reduced = scope.binary(binary, init, reduced)?;
+        }
+        results.push(reduced);
+    }
+    Ok(results)
+}
+
+/// The function that the region applies to operand `index` of `count`.
+fn known_combiner(
+    scope: &Scope<'_>,
+    operation: &Operation,
+    index: usize,
+    count: usize,
+) -> Result<(Reduction, Binary)> {
+    let text = expression(&scope.known, &operation.regions[0], index);
+    let known = text
+        .as_deref()
+        .and_then(|text| combiner(text, index, count + index));
+    known.ok_or_else(|| {
+        let names: Vec<&str> = COMBINERS.iter().map(|(name, ..)| *name).collect();
+        let found = match text {
+            Some(text) => format!("combines elements by {text}"),
+            None => "is long, or of other than elementwise operations".to_owned(),
+        };
+        unsupported(format!(
+            "its region {found}; known are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// The reduction as an argmin or argmax, if it is one as JAX lowers it.
+fn arg_reduce(
+    scope: &mut Scope<'_>,
+    operation: &Operation,
+    dims: &[usize],
+) -> Result<Option<Vec<Value>>> {
+    let ([x, indices, init, _], [dim]) = (&operation.operands[..], dims) else {
+        return Ok(None);
+    };
+    let counts = scope.known.operations.get(indices);
+    if counts.is_none_or(|iota| iota.kind != OpKind::Iota { dim: *dim }) {
+        return Ok(None);
+    }
+    let region = &operation.regions[0];
+    let texts = [0, 1].map(|result| expression(&scope.known, region, result));
+    let known = [(Extreme::Max, "gt"), (Extreme::Min, "lt")].into_iter();
+    let found = known.map(|(kind, better)| {
+        let wins = format!("or({better}(a0,a2),ne(a0,a0))");
+        let first = format!("or({wins},and(eq(a0,a2),lt(a1,a3)))");
+        let texts = [
+            format!("select({wins},a0,a2)"),
+            format!("select({first},a1,a3)"),
+        ];
+        (kind, texts.map(Some))
+    });
+    let Some((kind, _)) = found.into_iter().find(|(_, expected)| *expected == texts) else {
+        return Ok(None);
+    };
+    let worst = match kind {
+        Extreme::Max => Reduction::Max,
+        Extreme::Min => Reduction::Min,
+    };
+    if !(scope.known.scalar(*init)).is_some_and(|init| is_identity(init, worst)) {
+        return Ok(None);
+    }
+    let (dtype, operand) = (
+        scope.graph.ty(scope.value(*indices)).dtype(),
+        scope.value(*x),
+    );
+    let mut results = scope.push(Op::ArgReduce { kind, dim: *dim }, &[operand])?;
+    if dtype != DType::S32 {
+        results[1] = scope.push_one(Op::Convert(dtype), &[results[1]])?;
+    }
+    Ok(Some(results))
+}
+
+pub(super) fn reduce_window(
+    scope: &mut Scope<'_>,
+    operation: &Operation,
+    attributes: &WindowAttributes,
+) -> Result<Vec<Value>> {
+    let [x, init] = operation.operands[..] else {
+        return Err(unsupported("several operands"));
+    };
+    let (kind, _) = known_combiner(scope, operation, 0, 1)?;
+    needs_identity(scope.known.scalar(init), kind)?;
+    let window = window(attributes)?;
+    let x = scope.value(x);
+    scope.push(Op::ReduceWindow { kind, window }, &[x])
+}
+
+pub(super) fn select_and_scatter(
+    scope: &mut Scope<'_>,
+    operation: &Operation,
+    attributes: &WindowAttributes,
+) -> Result<Vec<Value>> {
+    let [select, combine] = [0, 1].map(|index| {
+        let region = &operation.regions[index];
+        expression(&scope.known, region, 0)
+    });
+    let kind = match select.as_deref() {
+        Some("ge(a0,a1)") => Extreme::Max,
+        Some("le(a0,a1)") => Extreme::Min,
+        _ => return Err(unsupported("its selection is other than GE or LE")),
+    };
+    let adds = combine.and_then(|text| combiner(&text, 0, 1));
+    if adds.is_none_or(|(kind, _)| kind != Reduction::Sum) {
+        return Err(unsupported("its scatter is other than add"));
+    }
+    needs_identity(scope.known.scalar(operation.operands[2]), Reduction::Sum)?;
+    let window = window(attributes)?;
+    let operands = scope.values(&operation.operands[..2]);
+    scope.push(Op::SelectAndScatter { kind, window }, &operands)
+}
+
+fn needs_identity(init: Option<&Dense>, kind: Reduction) -> Result<()> {
+    if init.is_some_and(|init| is_identity(init, kind)) {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "its initial value is other than the identity of {kind:?}"
+    )))
+}
+
+fn window(attributes: &WindowAttributes) -> Result<Window> {
+    let padding = (attributes.padding.iter())
+        .map(|&(low, high)| Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?)));
+    Ok(Window {
+        sizes: attributes.sizes.clone(),
+        strides: attributes.strides.clone(),
+        base_dilations: attributes.base_dilations.clone(),
+        window_dilations: attributes.window_dilations.clone(),
+        padding: padding
+            .collect::<Option<_>>()
+            .ok_or_else(|| unsupported("its window has negative padding"))?,
+    })
+}
+
+pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> Result<Vec<Value>> {
+    let text = expression(&scope.known, &operation.regions[0], 0);
+    let operands = scope.values(&operation.operands);
+    // The operand that is compared: its elements are arguments 2 key and 2 key + 1.
+    let order = (0..operands.len()).find_map(|key| {
+        let order = Order::of(text.as_deref()?, 2 * key)?;
+        Some((key, order))
+    });
+    let Some((
+        key,
+        Order {
+            descending,
+            numeric,
+        },
+    )) = order
+    else {
+        let found = text.unwrap_or_else(|| "a long region".to_owned());
+        return Err(unsupported(format!(
+            "its comparison is {found}; known are LT and GT of one operand"
+        )));
+    };
+    let op = Op::Sort { dim, descending };
+    if numeric && scope.graph.ty(operands[key]).dtype().is_float() {
+        let keys = canonical(scope, operands[key])?;
+        let mut results = scope.push(op, &[&[keys], &operands[..]].concat())?;
+        results.remove(0);
+        return Ok(results);
+    }
+    let mut reordered = operands;
+    reordered.swap(0, key);
+    let mut results = scope.push(op, &reordered)?;
+    results.swap(0, key);
+    Ok(results)
+}
+
+/// The order of a sort.
+struct Order {
+    descending: bool,
+    /// Zeros are equal whatever their sign, and so are NaNs, which come last; otherwise floats are
+    /// in total order.
+    numeric: bool,
+}
+
+impl Order {
+    /// The order of arguments `left` and `left + 1` that an expression is.
+    fn of(text: &str, left: usize) -> Option<Self> {
+        let [a, b] = [left, left + 1].map(|argument| format!("a{argument}"));
+        let [key_a, key_b] =
+            [&a, &b].map(|x| format!("select(ne({x},{x}),NaN,select(eq({x},0),0,{x}))"));
+        let cases = [
+            (format!("lt({a},{b})"), false, true),
+            (format!("gt({a},{b})"), true, true),
+            (format!("total_lt({a},{b})"), false, false),
+            (format!("total_gt({a},{b})"), true, false),
+            (format!("total_lt({key_a},{key_b})"), false, true),
+            (format!("total_gt({key_a},{key_b})"), true, true),
+        ];
+        let (_, descending, numeric) = cases.into_iter().find(|(known, ..)| known == text)?;
+        Some(Order {
+            descending,
+            numeric,
+        })
+    }
+}
+
+/// Floats such that total order is numeric order: one zero, one NaN, which is positive.
+fn canonical(scope: &mut Scope<'_>, x: Value) -> Result<Value> {
+    let dtype = scope.graph.ty(x).dtype();
+    let mut float = |value: f32| {
+        let scalar = scope.constant(Literal::splat(value, []))?;
+        let scalar = scope.push_one(Op::Convert(dtype), &[scalar])?;
+        scope.broadcast(scalar, x)
+    };
+    let (zero, nan) = (float(0.0)?, float(f32::NAN)?);
+    let is_zero = scope.push_one(Op::Compare(Comparison::Eq), &[x, zero])?;
+    let is_nan = scope.push_one(Op::Compare(Comparison::Ne), &[x, x])?;
+    let unsigned = scope.push_one(Op::Select, &[is_zero, zero, x])?;
+    scope.push_one(Op::Select, &[is_nan, nan, unsigned])
+}
+
+pub(super) fn scatter(
+    scope: &mut Scope<'_>,
+    operation: &Operation,
+    attributes: &ScatterAttributes,
+) -> Result<Vec<Value>> {
+    if operation.operands.len() != 3 {
+        return Err(unsupported("several operands"));
+    }
+    let text = expression(&scope.known, &operation.regions[0], 0);
+    let combine = match text.as_deref() {
+        Some("a1") => None,
+        _ => Some(known_combiner(scope, operation, 0, 1)?.0),
+    };
+    let op = Op::Scatter(Scatter {
+        combine,
+        update_window_dims: attributes.update_window_dims.clone(),
+        inserted_window_dims: attributes.inserted_window_dims.clone(),
+        operand_batching_dims: attributes.input_batching_dims.clone(),
+        indices_batching_dims: attributes.scatter_indices_batching_dims.clone(),
+        scatter_dims_to_operand_dims: attributes.scatter_dims_to_operand_dims.clone(),
+        index_vector_dim: attributes.index_vector_dim,
+        unique_indices: attributes.unique_indices,
+    });
+    let operands = scope.values(&operation.operands);
+    scope.push(op, &operands)
+}
+
+/// Whether a constant changes no result of the reduction.
+fn is_identity(constant: &Dense, kind: Reduction) -> bool {
+    let element = constant.ty.element;
+    if element.class() == ElementClass::Float {
+        let Some(value) = float(constant) else {
+            return false;
+        };
+        return match kind {
+            Reduction::Sum => value == 0.0,
+            Reduction::Product => value == 1.0,
+            Reduction::Min => value == f64::INFINITY,
+            Reduction::Max => value == f64::NEG_INFINITY,
+            Reduction::And | Reduction::Or => false,
+        };
+    }
+    let (least, greatest) = range(element);
+    match kind {
+        Reduction::Sum => integer(constant) == Some(0),
+        Reduction::Product => integer(constant) == Some(1),
+        Reduction::Min => constant.bytes[..] == greatest,
+        Reduction::Max => constant.bytes[..] == least,
+        Reduction::And => match element {
+            ElementType::Bool => integer(constant) == Some(1),
+            _ => constant.bytes.iter().all(|&byte| byte == 0xff),
+        },
+        Reduction::Or => constant.bytes.iter().all(|&byte| byte == 0),
+    }
+}
+
+/// Bytes of the least and the greatest integer or boolean.
+fn range(element: ElementType) -> (Vec<u8>, Vec<u8>) {
+    let (mut least, mut greatest) = (vec![0; element.size()], vec![0xff; element.size()]);
+    match element.class() {
+        ElementClass::Bool => greatest[0] = 1,
+        ElementClass::Signed => {
+            (least[element.size() - 1], greatest[element.size() - 1]) = (0x80, 0x7f);
+        }
+        _ => {}
+    }
+    (least, greatest)
+}

@@ -1,0 +1,96 @@
+//! Artifacts of `jax.export` (<https://docs.jax.dev/en/latest/export/export.html>): a portable
+//! StableHLO program with the tree of its arguments and results.
+//!
+//! An artifact is a FlatBuffer. Its schema is `jax/_src/export/serialization.fbs` in JAX's
+//! repository; slots and codes here are those of serialization version 11.
+
+mod pytree;
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use halite_core::TensorType;
+use halite_stablehlo::ElementType;
+
+pub use pytree::PyTree;
+
+/// A function as `jax.export` serializes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exported {
+    /// Name of the function, for messages.
+    pub name: String,
+    /// Tree of the arguments: a pair of positional ones (a tuple) and named ones (a dict).
+    pub inputs: PyTree,
+    /// Types of the leaves of [`inputs`](Self::inputs), in order. `None` for types that halite has
+    /// no arrays of, such as complex numbers.
+    pub input_types: Vec<Option<TensorType>>,
+    /// Tree of the results.
+    pub outputs: PyTree,
+    /// Types of the leaves of [`outputs`](Self::outputs), in order.
+    pub output_types: Vec<Option<TensorType>>,
+    /// Platforms that it was lowered for: `cpu`, `cuda`, `rocm`, `tpu`. If there are several, the
+    /// program has a first argument, the index of the platform in this list.
+    pub platforms: Vec<String>,
+    /// Indices of the leaves of [`inputs`](Self::inputs) that are arguments of the program,
+    /// ascending. It does not use the others.
+    pub used_inputs: Vec<usize>,
+    /// Number of devices of one run.
+    pub devices: usize,
+    /// The program, a portable artifact of StableHLO.
+    pub program: Arc<[u8]>,
+}
+
+/// Element types by their code in the schema. Codes without an element type are for keys of random
+/// numbers and for `float0`.
+const ELEMENT_TYPES: [Option<ElementType>; 27] = [
+    Some(ElementType::Bool),
+    Some(ElementType::S8),
+    Some(ElementType::S16),
+    Some(ElementType::S32),
+    Some(ElementType::S64),
+    Some(ElementType::U8),
+    Some(ElementType::U16),
+    Some(ElementType::U32),
+    Some(ElementType::U64),
+    Some(ElementType::F16),
+    Some(ElementType::F32),
+    Some(ElementType::F64),
+    Some(ElementType::C64),
+    Some(ElementType::C128),
+    Some(ElementType::Bf16),
+    Some(ElementType::S4),
+    Some(ElementType::U4),
+    Some(ElementType::F8E4M3B11Fnuz),
+    Some(ElementType::F8E4M3Fn),
+    Some(ElementType::F8E4M3Fnuz),
+    Some(ElementType::F8E5M2),
+    Some(ElementType::F8E5M2Fnuz),
+    None,
+    Some(ElementType::F8E4M3),
+    Some(ElementType::F8E3M4),
+    Some(ElementType::F8E8M0Fnu),
+    Some(ElementType::F4E2M1Fn),
+];
+
+/// Slots of the table `Exported`.
+mod slot {
+    pub(super) const SERIALIZATION_VERSION: usize = 0;
+    pub(super) const NAME: usize = 1;
+    pub(super) const INPUT_TREE: usize = 2;
+    pub(super) const INPUT_TYPES: usize = 3;
+    pub(super) const OUTPUT_TREE: usize = 4;
+    pub(super) const OUTPUT_TYPES: usize = 5;
+    pub(super) const DEVICES_SHORT: usize = 6;
+    pub(super) const INPUT_SHARDINGS: usize = 7;
+    pub(super) const OUTPUT_SHARDINGS: usize = 8;
+    pub(super) const PLATFORMS: usize = 9;
+    pub(super) const ORDERED_EFFECTS: usize = 10;
+    pub(super) const PROGRAM: usize = 13;
+    pub(super) const CALLING_CONVENTION: usize = 14;
+    pub(super) const USED_INPUTS: usize = 15;
+    pub(super) const DEVICES: usize = 18;
+    pub(super) const UNIQUE_TYPES: usize = 19;
+    pub(super) const INPUT_TYPE_INDICES: usize = 22;
+    pub(super) const OUTPUT_TYPE_INDICES: usize = 23;
+}

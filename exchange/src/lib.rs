@@ -1,0 +1,45 @@
+//! Programs from elsewhere, and for elsewhere.
+//!
+//! An [`Artifact`] is a StableHLO program from a file: text, portable bytecode, or what `jax.export`
+//! wrote. [`Artifact::compile`] makes a function of arrays of it; [`Artifact::function`] imports it
+//! into a trace, where it composes with other operations and is differentiable. [`Exported`] is the
+//! artifact of `jax.export` itself; functions of halite are written as one.
+//!
+//! ```
+//! use halite_core::{Array, Client};
+//! use halite_exchange::Artifact;
+//! use halite_reference::{Options, Reference};
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! let client = Client::new(Reference::new(&Options::default())?);
+//! let text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+//!     %y = stablehlo.add %x, %x : tensor<2xf32>
+//!     return %y : tensor<2xf32>
+//! }";
+//! let double = Artifact::read(text.as_bytes())?.compile(&client)?;
+//! let x = Array::from_slice(&client, &[1.0f32, 2.0], [2])?;
+//! assert_eq!(double.run(&[&x])?[0].to_vec::<f32>()?, [2.0, 4.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Files come from outside: no input makes a reader panic, recurse without bound, or use memory or
+//! time out of proportion to its length.
+#![forbid(unsafe_code)]
+
+mod artifact;
+mod compiled;
+mod constant;
+mod export;
+mod flatbuffer;
+#[doc(hidden)]
+pub mod fuzz;
+mod import;
+mod jax;
+pub mod npy;
+
+pub use artifact::{Artifact, ArtifactInput, ArtifactOutput};
+pub use compiled::{CompiledArtifact, portable};
+pub use export::{export, export_step};
+pub use import::ImportedFunction;
+pub use jax::{Exported, PyTree};

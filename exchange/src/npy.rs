@@ -1,0 +1,300 @@
+//! Arrays in NumPy's file format
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
+
+use halite_core::{DType, Error, ErrorKind, HostArray, Result, TensorType, format_count};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Element types by the name of their format, without the byte order. NumPy has no bf16; the package
+/// `ml_dtypes`, which JAX uses, saves it as two bytes without a type.
+const FORMATS: [(&str, DType); 13] = [
+    ("b1", DType::Bool),
+    ("i1", DType::S8),
+    ("i2", DType::S16),
+    ("i4", DType::S32),
+    ("i8", DType::S64),
+    ("u1", DType::U8),
+    ("u2", DType::U16),
+    ("u4", DType::U32),
+    ("u8", DType::U64),
+    ("f2", DType::F16),
+    ("V2", DType::Bf16),
+    ("f4", DType::F32),
+    ("f8", DType::F64),
+];
+
+/// Reads a `.npy` file. Arrays in column-major (Fortran) order are transposed.
+///
+/// ```
+/// use halite_core::HostArray;
+/// use halite_exchange::npy;
+///
+/// # fn main() -> halite_core::Result<()> {
+/// let x = HostArray::from_slice(&[1.0f32, 2.0], [2])?;
+/// assert_eq!(npy::read(&npy::write(&x))?, x);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] if the bytes are not such a file; [`ErrorKind::Unsupported`] for element
+/// types that halite has no arrays of, and for big-endian numbers.
+pub fn read(bytes: &[u8]) -> Result<HostArray> {
+    let (header, data) = split(bytes).ok_or_else(|| {
+        corrupt("the bytes are not a `.npy` file: its header is missing or truncated".into())
+    })?;
+    let Header {
+        format,
+        column_major,
+        dims,
+    } = Header::parse(header)?;
+    let dtype = dtype(&format)?;
+    let ty = TensorType::new(dtype, &dims);
+    let size = ty.checked_bytes()?;
+    if data.len() != size {
+        let given = format_count(data.len() as u64);
+        return Err(corrupt(format!("{given} bytes of data, {ty} needs {size}")));
+    }
+    if dtype == DType::Bool
+        && let Some(byte) = data.iter().find(|&&byte| byte > 1)
+    {
+        return Err(corrupt(format!("a boolean is {byte}; it must be 0 or 1")));
+    }
+    let mut array = HostArray::try_zeros(ty)?;
+    if column_major {
+        transpose(data, &dims, dtype.size(), array.bytes_mut());
+    } else {
+        array.bytes_mut().copy_from_slice(data);
+    }
+    Ok(array)
+}
+
+/// Writes a `.npy` file, which `numpy.load` reads. bf16 is written as `ml_dtypes` does: load it with
+/// `numpy.load(path).view(ml_dtypes.bfloat16)`.
+pub fn write(array: &HostArray) -> Vec<u8> {
+    let dtype = array.ty().dtype();
+    let format = (FORMATS.iter())
+        .find(|(_, known)| *known == dtype)
+        .map(|(format, _)| *format)
+        .expect("every element type has a format");
+    let order = if dtype.size() == 1 { '|' } else { '<' };
+    let dims: String = (array.ty().dims().iter())
+        .map(|dim| format!("{dim}, "))
+        .collect();
+    let header =
+        format!("{{'descr': '{order}{format}', 'fortran_order': False, 'shape': ({dims}), }}");
+    // Magic, version and length have 10 bytes; data starts at a multiple of 64.
+    let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    // Version 2 has a length of 32 bits, for arrays of thousands of dimensions.
+    let mut out = MAGIC.to_vec();
+    match u16::try_from(length) {
+        Ok(short) => {
+            out.extend([1, 0]);
+            out.extend(short.to_le_bytes());
+        }
+        Err(_) => {
+            out.extend([2, 0]);
+            out.extend((length as u32).to_le_bytes());
+        }
+    }
+    out.extend(format!("{header:<width$}\n", width = length - 1).bytes());
+    out.extend(array.bytes());
+    out
+}
+
+/// Header and data of a file.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (version, rest) = rest.split_first_chunk::<2>()?;
+    let (length, rest) = match version {
+        [1, _] => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (u16::from_le_bytes(*length).into(), rest)
+        }
+        [2 | 3, _] => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (u32::from_le_bytes(*length) as usize, rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}
+
+fn dtype(format: &str) -> Result<DType> {
+    let refuse = |why: &str| {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "npy",
+            format!("arrays of `{}`{why}", format.escape_debug()),
+        ))
+    };
+    let (order, name) = match format.char_indices().nth(1) {
+        Some((at, _)) => format.split_at(at),
+        None => return refuse(""),
+    };
+    let known = FORMATS.iter().find(|(known, _)| *known == name);
+    match (order, known) {
+        ("<" | "|" | "=", Some(&(_, dtype))) => Ok(dtype),
+        (">", Some(&(_, dtype))) if dtype.size() == 1 => Ok(dtype),
+        (">", Some(_)) => refuse(": big-endian; save `x.astype(x.dtype.newbyteorder('<'))`"),
+        _ => refuse("; expected booleans, integers or floats of 8 to 64 bits"),
+    }
+}
+
+/// Copies elements of `size` bytes from column-major to row-major order.
+fn transpose(data: &[u8], dims: &[usize], size: usize, into: &mut [u8]) {
+    let mut index = vec![0; dims.len()];
+    for target in into.chunks_exact_mut(size) {
+        let at = (index.iter().zip(dims).rev()).fold(0, |at, (&i, &dim)| at * dim + i);
+        target.copy_from_slice(&data[at * size..][..size]);
+        for (i, &dim) in index.iter_mut().zip(dims).rev() {
+            *i += 1;
+            if *i < dim {
+                break;
+            }
+            *i = 0;
+        }
+    }
+}
+
+/// The fields of the header, a Python dict.
+#[derive(Debug, Default)]
+struct Header {
+    format: String,
+    column_major: bool,
+    dims: Vec<usize>,
+}
+
+impl Header {
+    fn parse(header: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(header)
+            .map_err(|_| corrupt("the header is not text".to_owned()))?;
+        Header::of_dict(text.trim()).ok_or_else(|| {
+            let shown: String = text.trim().chars().take(200).collect();
+            corrupt(format!(
+                "the header is `{}`; expected {{'descr': '<f4', 'fortran_order': False, 'shape': \
+                 (2, 3), }}",
+                shown.escape_debug()
+            ))
+        })
+    }
+
+    fn of_dict(text: &str) -> Option<Self> {
+        let mut rest = text.strip_prefix('{')?.trim_start();
+        let (mut format, mut column_major, mut dims) = (None, None, None);
+        while !rest.starts_with('}') {
+            let (key, value) = rest.strip_prefix('\'')?.split_once('\'')?;
+            let value = value.trim_start().strip_prefix(':')?.trim_start();
+            rest = match key {
+                "descr" => {
+                    let (text, rest) = value.strip_prefix('\'')?.split_once('\'')?;
+                    format = Some(text.to_owned());
+                    rest
+                }
+                "fortran_order" => {
+                    let order = value.strip_prefix("True").map(|rest| (true, rest));
+                    let order = order.or(value.strip_prefix("False").map(|rest| (false, rest)));
+                    let (order, rest) = order?;
+                    column_major = Some(order);
+                    rest
+                }
+                "shape" => {
+                    let (list, rest) = value.strip_prefix('(')?.split_once(')')?;
+                    let list = list.trim();
+                    let list = list.strip_suffix(',').unwrap_or(list);
+                    let all = list.split(',').filter(|_| !list.is_empty());
+                    dims = Some(
+                        all.map(|dim| dim.trim().parse().ok())
+                            .collect::<Option<_>>()?,
+                    );
+                    rest
+                }
+                _ => return None,
+            };
+            let after = rest.trim_start();
+            rest = match after.strip_prefix(',') {
+                Some(more) => more.trim_start(),
+                None if after.starts_with('}') => after,
+                None => return None,
+            };
+        }
+        (rest == "}").then_some(Header {
+            format: format?,
+            column_major: column_major?,
+            dims: dims?,
+        })
+    }
+}
+
+fn corrupt(message: String) -> Error {
+    Error::new(ErrorKind::Corrupt, "npy", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        let length = (header.len() as u16).to_le_bytes();
+        [MAGIC, &[1, 0], &length, header.as_bytes(), data].concat()
+    }
+
+    #[test]
+    fn arrays_of_all_types_round_trip() {
+        for (_, dtype) in FORMATS {
+            for dims in [vec![], vec![3], vec![2, 0], vec![2, 3, 1]] {
+                let mut array = HostArray::zeros(TensorType::new(dtype, dims));
+                array
+                    .bytes_mut()
+                    .iter_mut()
+                    .step_by(3)
+                    .for_each(|byte| *byte = 1);
+                let bytes = write(&array);
+                assert_eq!(read(&bytes).unwrap(), array);
+                assert_eq!((bytes.len() - array.bytes().len()) % 64, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn column_major_arrays_are_transposed() {
+        let header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }";
+        let array = read(&file(header, &[1, 4, 2, 5, 3, 6])).unwrap();
+        assert_eq!(array.as_slice::<u8>().unwrap(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn hostile_headers_are_errors() {
+        let descr = "'descr': '<f4', 'fortran_order': False";
+        for header in [
+            "",
+            "{",
+            "{}",
+            "{'descr': '<f4'}",
+            &format!("{{{descr}, 'shape': (2,"),
+            &format!("{{{descr}, 'shape': (-2,)}}"),
+            &format!("{{{descr}, 'shape': (18446744073709551615, 2)}}"),
+            &format!("{{{descr}, 'shape': (99999999999999999999,)}}"),
+            &format!("{{{descr}, 'shape': (1000000000,)}}"),
+            &format!("{{{descr}, 'shape': (2,)}} x"),
+            "{'descr': '>f4', 'fortran_order': False, 'shape': ()}",
+            "{'descr': '<c8', 'fortran_order': False, 'shape': ()}",
+            "{'descr': '', 'fortran_order': False, 'shape': ()}",
+            "{'descr': '\u{e9}\u{e9}', 'fortran_order': False, 'shape': ()}",
+            "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}",
+            "{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}",
+        ] {
+            assert!(read(&file(header, &[0, 0, 7, 0])).is_err(), "{header}");
+        }
+    }
+
+    #[test]
+    fn error_names_type_with_its_size() {
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+        let error = read(&file(header, &[0; 12])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "npy: 12 bytes of data, f32[2, 3] needs 24"
+        );
+    }
+}
