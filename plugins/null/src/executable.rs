@@ -24,20 +24,22 @@ pub struct Zeros {
 const MAGIC: &[u8] = b"null program\n";
 
 impl Zeros {
+    /// # Errors
+    /// If the host has too little memory for the results.
     pub(crate) fn new(
         all: &Arc<[NullDevice]>,
         name: &Arc<str>,
         signature: &Signature,
         devices: &[DeviceId],
-    ) -> Self {
-        let zeros = |ty: &TensorType| Arc::new(AlignedBytes::zeroed(ty.bytes()));
-        Zeros {
+    ) -> Result<Self> {
+        let zeros = |ty: &TensorType| AlignedBytes::try_zeroed(ty.checked_bytes()?).map(Arc::new);
+        Ok(Zeros {
             all: all.clone(),
             devices: devices.to_vec(),
             name: name.clone(),
             signature: signature.clone(),
-            results: signature.outputs.iter().map(zeros).collect(),
-        }
+            results: signature.outputs.iter().map(zeros).collect::<Result<_>>()?,
+        })
     }
 }
 

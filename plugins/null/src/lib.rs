@@ -82,7 +82,7 @@ impl Null {
         for &device in devices {
             self.device(op, device.into())?;
         }
-        Ok(Zeros::new(&self.devices, name, signature, devices))
+        Zeros::new(&self.devices, name, signature, devices)
     }
 }
 

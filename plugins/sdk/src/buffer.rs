@@ -1,4 +1,4 @@
-//! Buffers: contents, deletion, external references, and what callers ask of them.
+//! Buffers: contents, deletion, and what callers ask of them.
 
 mod placeholder;
 
@@ -10,16 +10,15 @@ use halite_pjrt_sys::buffer::*;
 use crate::{
     abi::{Function, Given, getters},
     client::Client,
-    device::Memory,
     dtype::{buffer_type, dims_of},
-    event::{Event, Promise},
+    event::{Completion, Event},
     handle::{find, objects, publish, take},
-    status::{Outcome, Status, drop_guarded},
+    status::{Outcome, Status, drop_logged, guard},
 };
 
 /// A buffer that a caller holds. Fields drop in their order: the contents before the client.
 pub(crate) struct Buffer {
-    state: Mutex<State>,
+    content: Mutex<Content>,
     pub(crate) ty: TensorType,
     pub(crate) place: Placement,
     /// Made when a caller first asks for them.
@@ -29,20 +28,13 @@ pub(crate) struct Buffer {
 
 objects!(Buffer => PJRT_Buffer);
 
-struct State {
-    content: Content,
-    /// One for each external reference. The memory stays while one is left, whatever becomes of
-    /// the buffer.
-    external: Vec<Arc<DeviceBuffer>>,
-}
-
 /// The contents of a buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// On the device, or being computed there.
     Here(Arc<DeviceBuffer>),
-    /// Not transferred yet. When the promise is fulfilled, they are here or have failed.
-    Later(Promise),
+    /// Not transferred yet. When the transfer ends, they are here, or it has failed.
+    Later(Completion),
     /// Failed to be computed or transferred.
     Failed(Status),
     /// Deleted or donated.
@@ -63,10 +55,7 @@ impl Buffer {
         content: Content,
     ) -> Arc<Self> {
         Arc::new(Buffer {
-            state: Mutex::new(State {
-                content,
-                external: Vec::new(),
-            }),
+            content: Mutex::new(content),
             ty,
             place,
             lists: OnceLock::new(),
@@ -93,55 +82,98 @@ impl Buffer {
         Ok(Self::new(client, ty.clone(), place, content))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The contents now.
     pub(crate) fn content(&self) -> Content {
-        self.lock().content.clone()
-    }
-
-    /// Replaces the contents and returns the old ones.
-    pub(crate) fn replace(&self, content: Content) -> Content {
-        std::mem::replace(&mut self.lock().content, content)
+        let content = self.lock().clone();
+        match &content {
+            Content::Later(transfer) => match transfer.outcome() {
+                Some(Err(status)) => Content::Failed(status),
+                _ => content,
+            },
+            _ => content,
+        }
     }
 
     /// Replaces contents that are awaited, unless the buffer was deleted meanwhile.
-    pub(crate) fn arrive(&self, content: Content) {
-        let mut state = self.lock();
-        if matches!(state.content, Content::Later(_)) {
-            state.content = content;
+    pub(crate) fn arrive(&self, arrived: Arc<DeviceBuffer>) {
+        let mut content = self.lock();
+        if matches!(*content, Content::Later(_)) {
+            *content = Content::Here(arrived);
         }
     }
 
     /// Returns whether it is deleted or donated.
     pub(crate) fn is_deleted(&self) -> bool {
-        matches!(self.lock().content, Content::Deleted)
+        matches!(*self.lock(), Content::Deleted)
     }
 
-    /// The backend's buffer. Waits for a transfer that has not ended.
+    /// Deletes the contents. Their memory is free when launches and reads no longer need it.
+    fn delete(&self) {
+        let content = std::mem::replace(&mut *self.lock(), Content::Deleted);
+        drop_logged(content);
+    }
+
+    /// Deletes all of these buffers, or none of them.
     ///
     /// # Errors
-    /// If the buffer is deleted, or its contents failed.
-    pub(crate) fn wait_for_content(&self) -> Outcome<Arc<DeviceBuffer>> {
-        loop {
-            match self.content() {
-                Content::Here(buffer) => return Ok(buffer),
-                Content::Failed(status) => return Err(status),
-                Content::Deleted => return Err(deleted(self)),
-                Content::Later(promise) => promise.wait()?,
+    /// If one is deleted already, or occurs twice.
+    pub(crate) fn delete_all(mut buffers: Vec<&Buffer>) -> Outcome {
+        // Threads that lock in one order never wait for each other.
+        buffers.sort_unstable_by_key(|buffer| std::ptr::from_ref(*buffer));
+        if let Some(pair) = buffers
+            .windows(2)
+            .find(|pair| std::ptr::eq(pair[0], pair[1]))
+        {
+            return Err(deleted(pair[0]));
+        }
+        let mut contents: Vec<_> = buffers.iter().map(|buffer| buffer.lock()).collect();
+        for (buffer, content) in buffers.iter().zip(&contents) {
+            if matches!(**content, Content::Deleted) {
+                return Err(deleted(buffer));
             }
+        }
+        let replace =
+            |content: &mut MutexGuard<'_, _>| std::mem::replace(&mut **content, Content::Deleted);
+        let old: Vec<_> = contents.iter_mut().map(replace).collect();
+        // Destructors of the backend run without locks.
+        drop(contents);
+        old.into_iter().for_each(drop_logged);
+        Ok(())
+    }
+
+    /// The backend's buffer.
+    ///
+    /// # Errors
+    /// If the buffer is deleted, or its contents failed. FAILED_PRECONDITION if they are not
+    /// transferred yet: to wait for them would block a thread that may be the one to send them.
+    pub(crate) fn here(&self) -> Outcome<Arc<DeviceBuffer>> {
+        match self.content() {
+            Content::Here(buffer) => Ok(buffer),
+            Content::Failed(status) => Err(status),
+            Content::Deleted => Err(deleted(self)),
+            Content::Later(_) => Err(Status::new(
+                halite_pjrt_sys::error::PJRT_Error_Code::FAILED_PRECONDITION,
+                format!(
+                    "the {} buffer is not transferred yet; send its last piece or fulfill it, or \
+                     wait for its ready event",
+                    self.ty
+                ),
+            )),
         }
     }
 
     /// The completion event of the contents.
-    pub(crate) fn ready(&self) -> Outcome<Event> {
+    pub(crate) fn ready(&self) -> Event {
         match self.content() {
-            Content::Here(buffer) => Ok(Event::of_backend(buffer.ready())),
-            Content::Later(promise) => Ok(Event::Promise(promise)),
-            Content::Failed(status) => Ok(Event::Done(Err(status))),
-            Content::Deleted => Err(deleted(self)),
+            Content::Here(buffer) => guard(|| Ok(Event::of_backend(buffer.ready())))
+                .unwrap_or_else(|status| Event::Done(Err(status))),
+            Content::Later(transfer) => Event::Pending(transfer),
+            Content::Failed(status) => Event::Done(Err(status)),
+            Content::Deleted => Event::Done(Err(deleted(self))),
         }
     }
 
@@ -162,14 +194,19 @@ pub(crate) fn deleted(buffer: &Buffer) -> Status {
 
 impl Function for PJRT_Buffer_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Buffer>(args.buffer)?)
+        if let Some(buffer) = take::<Buffer>(args.buffer)? {
+            // A transfer manager may hold the buffer as well.
+            buffer.delete();
+            drop_logged(buffer);
+        }
+        Ok(())
     }
 }
 
 impl Function for PJRT_Buffer_Delete_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let content = find::<Buffer>(args.buffer)?.replace(Content::Deleted);
-        drop_guarded(content)
+        find::<Buffer>(args.buffer)?.delete();
+        Ok(())
     }
 }
 
@@ -224,35 +261,14 @@ getters! {
         // Callers would then read the memory by its address, which the contract does not have.
         out.is_on_cpu = false;
     };
-    PJRT_Buffer_ReadyEvent_Args(buffer: Buffer) => |out| out.event = buffer.ready()?.into_handle();
-}
-
-impl Function for PJRT_Buffer_IncreaseExternalReferenceCount_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let buffer = find::<Buffer>(args.buffer)?;
-        let content = buffer.wait_for_content()?;
-        buffer.lock().external.push(content);
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Buffer_DecreaseExternalReferenceCount_Args {
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let reference = find::<Buffer>(args.buffer)?.lock().external.pop();
-        match reference {
-            Some(reference) => drop_guarded(reference),
-            None => Err(Status::invalid("the buffer has no external reference")),
-        }
-    }
+    PJRT_Buffer_ReadyEvent_Args(buffer: Buffer) => |out| out.event = buffer.ready().into_handle();
 }
 
 impl Function for PJRT_Buffer_CopyToDevice_Args {
     fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
         let buffer = find::<Buffer>(args.buffer)?;
-        let place = buffer
-            .client
-            .placement(args.dst_device, std::ptr::null_mut())?;
-        out.dst_buffer = publish(copy(&buffer, place)?);
+        let device = buffer.client.own_device(args.dst_device)?;
+        out.dst_buffer = publish(copy(&buffer, device.id.into())?);
         Ok(())
     }
 }
@@ -260,29 +276,17 @@ impl Function for PJRT_Buffer_CopyToDevice_Args {
 impl Function for PJRT_Buffer_CopyToMemory_Args {
     fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
         let buffer = find::<Buffer>(args.buffer)?;
-        let place = find::<Memory>(args.dst_memory)?.place;
-        let place = buffer
-            .client
-            .placement(std::ptr::null_mut(), args.dst_memory)
-            .map_err(|_| Status::unimplemented(format!("a copy to {place:?} of another client")))?;
+        let place = buffer.client.own_memory(args.dst_memory)?.place;
         out.dst_buffer = publish(copy(&buffer, place)?);
         Ok(())
     }
 }
 
 fn copy(buffer: &Buffer, place: Placement) -> Outcome<Arc<Buffer>> {
-    let content = match buffer.content() {
-        Content::Failed(status) => {
-            let failed = Content::Failed(status);
-            return Ok(Buffer::new(
-                &buffer.client,
-                buffer.ty.clone(),
-                place,
-                failed,
-            ));
-        }
-        _ => buffer.wait_for_content()?,
-    };
-    let copy = content.copy_to(place)?;
+    if let Content::Failed(status) = buffer.content() {
+        let (client, ty) = (&buffer.client, buffer.ty.clone());
+        return Ok(Buffer::new(client, ty, place, Content::Failed(status)));
+    }
+    let copy = buffer.here()?.copy_to(place)?;
     Buffer::of_backend(&buffer.client, "Buffer::copy_to", copy, &buffer.ty, place)
 }

@@ -19,7 +19,7 @@ use crate::{
     handle::{find, objects, publish, publish_as, reserve, take},
     options::{NamedValues, Value},
     program,
-    status::{Outcome, Status, drop_guarded},
+    status::{Outcome, Status, drop_logged},
     text,
     topology::Topology,
 };
@@ -107,6 +107,33 @@ impl Client {
         local.map(|device| device.id).collect()
     }
 
+    /// The device of this client behind a handle.
+    ///
+    /// # Errors
+    /// If it is not a device of this client and process.
+    pub(crate) fn own_device(&self, handle: *mut PJRT_Device) -> Outcome<&Device> {
+        let mut local = self.devices.iter().filter(|device| device.local);
+        match local.find(|device| device.number == handle.addr()) {
+            Some(device) => Ok(device),
+            None => Err(foreign("device", find::<Device>(handle)?.id)),
+        }
+    }
+
+    /// The memory of this client behind a handle.
+    ///
+    /// # Errors
+    /// If it is not a memory of this client and process.
+    pub(crate) fn own_memory(&self, handle: *mut PJRT_Memory) -> Outcome<&Memory> {
+        let mut memories = self.memories.iter();
+        match memories.find(|memory| memory.number == handle.addr()) {
+            Some(memory) => Ok(memory),
+            None => {
+                let place = find::<Memory>(handle)?.place;
+                Err(foreign("a memory of device", place.device))
+            }
+        }
+    }
+
     /// The placement that a caller chooses by a memory, or else by a device.
     pub(crate) fn placement(
         &self,
@@ -114,29 +141,27 @@ impl Client {
         memory: *mut PJRT_Memory,
     ) -> Outcome<Placement> {
         if !memory.is_null() {
-            let place = find::<Memory>(memory)?.place;
-            if !device.is_null() && find::<Device>(device)?.id != place.device {
+            let place = self.own_memory(memory)?.place;
+            if !device.is_null() && self.own_device(device)?.id != place.device {
                 return Err(Status::invalid("`memory` is not a memory of `device`"));
             }
-            return self.own(place);
+            return Ok(place);
         }
         if !device.is_null() {
-            return self.own(find::<Device>(device)?.id.into());
+            return Ok(self.own_device(device)?.id.into());
         }
         let first = self.devices.iter().find(|device| device.local);
         let first = first.ok_or_else(|| Status::invalid("`device` and `memory` are null"))?;
         Ok(first.id.into())
     }
+}
 
-    fn own(&self, place: Placement) -> Outcome<Placement> {
-        match self.memory(place) {
-            Some(_) => Ok(place),
-            None => Err(Status::invalid(format!(
-                "{:?} memory of device {} is not of this client, or not of this process",
-                place.memory, place.device.0
-            ))),
-        }
-    }
+#[cold]
+fn foreign(what: &str, id: DeviceId) -> Status {
+    Status::invalid(format!(
+        "{what} {} of another client or process was passed, one of this client is needed",
+        id.0
+    ))
 }
 
 impl Drop for Client {
@@ -249,7 +274,8 @@ impl Function for PJRT_Plugin_Attributes_Args {
 
 impl Function for PJRT_Client_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Client>(args.client)?)
+        drop_logged(take::<Client>(args.client)?);
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use halite_pjrt_sys::event::*;
 use crate::{
     abi::{ErrorCallback, Function, Given, text},
     handle::{find, objects, publish, take},
-    status::{Outcome, Status, drop_guarded, guard},
+    status::{Outcome, Status, drop_logged, guard},
 };
 
 /// An event that a caller holds.
@@ -20,8 +20,10 @@ pub(crate) enum Event {
     Done(Outcome),
     /// An event of the backend.
     Backend(DeviceEvent),
-    /// An event of the SDK.
-    Promise(Promise),
+    /// An event that the SDK completes.
+    Pending(Completion),
+    /// An event that the caller created and completes. The promise is `None` once it is set.
+    Caller(Mutex<Option<Promise>>, Completion),
 }
 
 objects!(Event => PJRT_Event);
@@ -45,7 +47,7 @@ impl Event {
         match self {
             Event::Done(_) => true,
             Event::Backend(event) => event.is_ready(),
-            Event::Promise(promise) => promise.outcome().is_some(),
+            Event::Pending(event) | Event::Caller(_, event) => event.outcome().is_some(),
         }
     }
 
@@ -54,59 +56,98 @@ impl Event {
         match self {
             Event::Done(outcome) => outcome.clone(),
             Event::Backend(event) => event.wait().map_err(Status::from),
-            Event::Promise(promise) => promise.wait(),
+            Event::Pending(event) | Event::Caller(_, event) => event.wait(),
         }
     }
 
-    /// Runs `then` once, on any thread; at once if the work is done.
+    /// Runs `then` once, on any thread; at once if the work is done. A backend that panics or drops
+    /// the callback makes it run with an error.
     pub(crate) fn on_ready(&self, then: impl FnOnce(Outcome) + Send + 'static) {
         match self {
             Event::Done(outcome) => then(outcome.clone()),
-            // A panic must not reach the backend's thread.
-            Event::Backend(event) => event.on_ready(Box::new(|result| {
+            Event::Backend(event) => {
+                let then = Callback(Some(then));
+                // The panic is reported by the callback, which unwinding drops.
                 _ = guard(|| {
-                    then(result.map_err(Status::from));
+                    event.on_ready(Box::new(|result| then.call(result.map_err(Status::from))));
                     Ok(())
                 });
-            })),
-            Event::Promise(promise) => promise.on_ready(then),
+            }
+            Event::Pending(event) | Event::Caller(_, event) => event.on_ready(then),
         }
     }
 
     /// An event that is ready when all of `events` are, with the first error.
     pub(crate) fn all(mut events: Vec<Event>) -> Self {
-        let failed = |event: &Event| matches!(event, Event::Done(Err(_)));
-        if let Some(failed) = events.iter().position(failed) {
-            return events.swap_remove(failed);
-        }
         events.retain(|event| !matches!(event, Event::Done(Ok(()))));
-        match events.len() {
-            0 => Event::Done(Ok(())),
-            1 => events.remove(0),
-            count => {
-                let all = Promise::default();
-                let left = Arc::new(Mutex::new((count, Ok(()))));
-                for event in &events {
-                    let (all, left) = (all.clone(), left.clone());
-                    event.on_ready(move |outcome| {
-                        let complete = {
-                            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-                            left.0 -= 1;
-                            left.1 = left.1.clone().and(outcome);
-                            (left.0 == 0).then(|| left.1.clone())
-                        };
-                        complete.map(|outcome| all.set(outcome));
-                    });
+        if events.len() < 2 {
+            return events.pop().unwrap_or(Event::Done(Ok(())));
+        }
+        let (promise, all) = Promise::new("an event was dropped");
+        let left = Arc::new(Mutex::new((events.len(), Ok(()), Some(promise))));
+        for event in &events {
+            let left = left.clone();
+            event.on_ready(move |outcome| {
+                let last = {
+                    let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+                    left.0 -= 1;
+                    left.1 = left.1.clone().and(outcome);
+                    let promise = if left.0 == 0 { left.2.take() } else { None };
+                    promise.map(|promise| (promise, left.1.clone()))
+                };
+                if let Some((promise, outcome)) = last {
+                    promise.set(outcome);
                 }
-                Event::Promise(all)
-            }
+            });
+        }
+        match all.outcome() {
+            Some(outcome) => Event::Done(outcome),
+            None => Event::Pending(all),
         }
     }
 }
 
-/// An event that the SDK completes.
-#[derive(Clone, Default)]
-pub(crate) struct Promise(Arc<State>);
+/// A callback that a backend holds: runs exactly once, with an error if it is dropped before. Its
+/// panics do not reach the thread of the backend.
+struct Callback<F: FnOnce(Outcome)>(Option<F>);
+
+impl<F: FnOnce(Outcome)> Callback<F> {
+    fn call(mut self, outcome: Outcome) {
+        self.run(outcome);
+    }
+
+    fn run(&mut self, outcome: Outcome) {
+        if let Some(then) = self.0.take() {
+            _ = guard(|| {
+                then(outcome);
+                Ok(())
+            });
+        }
+    }
+}
+
+impl<F: FnOnce(Outcome)> Drop for Callback<F> {
+    fn drop(&mut self) {
+        self.run(Err(Status::internal(if std::thread::panicking() {
+            "the backend panicked in `Event::on_ready`"
+        } else {
+            "the backend dropped a callback of `Event::on_ready` without calling it"
+        })));
+    }
+}
+
+/// Completes a [`Completion`], as `std::promise` does a future: with an error if it is dropped
+/// before.
+pub(crate) struct Promise {
+    /// `None` once it is set.
+    state: Option<Completion>,
+    /// Message of the error if it is dropped.
+    broken: &'static str,
+}
+
+/// Completion of work that the SDK follows.
+#[derive(Clone)]
+pub(crate) struct Completion(Arc<State>);
 
 #[derive(Default)]
 struct State {
@@ -121,6 +162,43 @@ struct Progress {
 }
 
 impl Promise {
+    /// A promise, and what it completes. `broken` is the message of the error if it is dropped.
+    pub(crate) fn new(broken: &'static str) -> (Promise, Completion) {
+        let completion = Completion(Arc::default());
+        let state = Some(completion.clone());
+        (Promise { state, broken }, completion)
+    }
+
+    /// Completes the work, and runs the callbacks on this thread.
+    pub(crate) fn set(mut self, outcome: Outcome) {
+        if let Some(completion) = self.state.take() {
+            completion.complete(outcome);
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(completion) = self.state.take() {
+            completion.complete(Err(Status::internal(self.broken)));
+        }
+    }
+}
+
+impl fmt::Debug for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Promise")
+    }
+}
+
+impl Completion {
+    /// Completion of work that is done.
+    pub(crate) fn done() -> Self {
+        let (promise, completion) = Promise::new("");
+        promise.set(Ok(()));
+        completion
+    }
+
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.0
             .progress
@@ -128,19 +206,9 @@ impl Promise {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outcome, if it is set.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        self.lock().outcome.clone()
-    }
-
-    /// Completes the event, and runs the callbacks on this thread. Returns whether this is the
-    /// first outcome; a later one is ignored.
-    pub(crate) fn set(&self, outcome: Outcome) -> bool {
+    fn complete(&self, outcome: Outcome) {
         let callbacks = {
             let mut progress = self.lock();
-            if progress.outcome.is_some() {
-                return false;
-            }
             progress.outcome = Some(outcome.clone());
             self.0.done.notify_all();
             std::mem::take(&mut progress.callbacks)
@@ -152,10 +220,14 @@ impl Promise {
                 Ok(())
             });
         }
-        true
     }
 
-    /// Runs `then` once, on the thread that completes the event; at once if it is complete.
+    /// The outcome, if the work is done.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.lock().outcome.clone()
+    }
+
+    /// Runs `then` once, on the thread that completes the work; at once if it is done.
     pub(crate) fn on_ready(&self, then: impl FnOnce(Outcome) + Send + 'static) {
         let outcome = {
             let mut progress = self.lock();
@@ -170,7 +242,7 @@ impl Promise {
         then(outcome);
     }
 
-    /// Blocks until the event is complete, at most for the default limit of waits.
+    /// Blocks until the work is done, at most for the default limit of waits.
     pub(crate) fn wait(&self) -> Outcome {
         let limit = wait::default_limit();
         let waited = wait::wait_until(
@@ -202,15 +274,16 @@ impl Promise {
     }
 }
 
-impl fmt::Debug for Promise {
+impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Promise({:?})", self.outcome())
+        write!(f, "Completion({:?})", self.outcome())
     }
 }
 
 impl Function for PJRT_Event_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Event>(args.event)?)
+        drop_logged(take::<Event>(args.event)?);
+        Ok(())
     }
 }
 
@@ -244,14 +317,19 @@ impl Function for PJRT_Event_OnReady_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let event = find::<Event>(args.event)?;
         let callback = ErrorCallback::new(args)?;
-        event.on_ready(move |outcome| callback.call(outcome));
+        // The callback reports each error: an error of this function would report it twice.
+        _ = guard(|| {
+            event.on_ready(move |outcome| callback.call(outcome));
+            Ok(())
+        });
         Ok(())
     }
 }
 
 impl Function for PJRT_Event_Create_Args {
     fn call(_: &Given<Self>, out: &mut Self) -> Outcome {
-        out.event = Event::Promise(Promise::default()).into_handle();
+        let (promise, event) = Promise::new("the event was destroyed before it was set");
+        out.event = Event::Caller(Mutex::new(Some(promise)), event).into_handle();
         Ok(())
     }
 }
@@ -260,16 +338,18 @@ impl Function for PJRT_Event_Set_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let event = find::<Event>(args.event)?;
         let message = text!(args, error_message, error_message_size)?;
-        let Event::Promise(promise) = &*event else {
+        let Event::Caller(promise, _) = &*event else {
             return Err(Status::invalid(
                 "the event was not made by PJRT_Event_Create",
             ));
         };
-        if promise.set(Status::of_code(args.error_code, message)) {
-            Ok(())
-        } else {
-            Err(Status::invalid("the event is set already"))
-        }
+        let promise = promise
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let promise = promise.ok_or_else(|| Status::invalid("the event is set already"))?;
+        promise.set(Status::of_code(args.error_code, message));
+        Ok(())
     }
 }
 
@@ -282,38 +362,54 @@ mod tests {
     #[test]
     fn callback_runs_once_on_set() {
         let (send, ran) = mpsc::channel();
-        let promise = Promise::default();
+        let (promise, event) = Promise::new("dropped");
         let before = send.clone();
-        promise.on_ready(move |outcome| before.send(outcome).unwrap());
-        assert!(promise.set(Err(Status::internal("no"))));
-        assert!(!promise.set(Ok(())), "the first outcome stays");
-        promise.on_ready(move |outcome| send.send(outcome).unwrap());
+        event.on_ready(move |outcome| before.send(outcome).unwrap());
+        promise.set(Err(Status::internal("no")));
+        event.on_ready(move |outcome| send.send(outcome).unwrap());
         let outcomes: Vec<_> = ran.iter().collect();
         assert_eq!(outcomes, vec![Err(Status::internal("no")); 2]);
-        assert_eq!(promise.wait(), Err(Status::internal("no")));
+        assert_eq!(event.wait(), Err(Status::internal("no")));
+    }
+
+    #[test]
+    fn dropped_promise_is_an_error() {
+        let (promise, event) = Promise::new("dropped");
+        drop(promise);
+        assert_eq!(event.outcome(), Some(Err(Status::internal("dropped"))));
     }
 
     #[test]
     fn panicking_callback_does_not_stop_others() {
         let (send, ran) = mpsc::channel();
-        let promise = Promise::default();
-        promise.on_ready(|_| panic!("in a callback"));
-        promise.on_ready(move |_| send.send(()).unwrap());
+        let (promise, event) = Promise::new("dropped");
+        event.on_ready(|_| panic!("in a callback"));
+        event.on_ready(move |_| send.send(()).unwrap());
         promise.set(Ok(()));
         assert_eq!(ran.recv(), Ok(()));
     }
 
     #[test]
     fn joined_event_has_the_first_error() {
-        let [a, b] = [Promise::default(), Promise::default()];
+        let [(a, first), (b, second)] = [(); 2].map(|()| Promise::new("dropped"));
         let all = Event::all(vec![
             Event::Done(Ok(())),
-            Event::Promise(a.clone()),
-            Event::Promise(b.clone()),
+            Event::Pending(first),
+            Event::Pending(second),
         ]);
         a.set(Err(Status::internal("a")));
         assert!(!all.is_ready());
         b.set(Err(Status::internal("b")));
+        assert_eq!(all.wait(), Err(Status::internal("a")));
+    }
+
+    #[test]
+    fn joined_event_waits_for_all_after_a_failure() {
+        let (promise, event) = Promise::new("dropped");
+        let failed = Event::Done(Err(Status::internal("a")));
+        let all = Event::all(vec![failed, Event::Pending(event)]);
+        assert!(!all.is_ready());
+        promise.set(Ok(()));
         assert_eq!(all.wait(), Err(Status::internal("a")));
     }
 }

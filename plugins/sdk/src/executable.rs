@@ -35,7 +35,7 @@ pub(crate) struct Compiled {
     compilation: Compilation,
     /// The serialized options that it was compiled with.
     options: Vec<u8>,
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     fingerprint: String,
     lists: Lists,
     pub(crate) parameter_shardings: Shardings,

@@ -7,12 +7,12 @@ use halite_pjrt_sys::{buffer::PJRT_Buffer, executable::*};
 
 use crate::{
     abi::{Function, Given, LaunchRows, launch_rows, list, nested},
-    buffer::{Buffer, Content, deleted},
+    buffer::{Buffer, Content},
     device::Device,
     event::Event,
     executable::{Compiled, loaded},
     handle::{find, objects, publish, take},
-    status::{Outcome, Status, drop_each, drop_guarded},
+    status::{Outcome, Status, drop_logged},
 };
 
 /// Data for custom calls. The contract has none, so that it is only a handle.
@@ -29,7 +29,8 @@ impl Function for PJRT_ExecuteContext_Create_Args {
 
 impl Function for PJRT_ExecuteContext_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Context>(args.context)?)
+        drop_logged(take::<Context>(args.context)?);
+        Ok(())
     }
 }
 
@@ -47,8 +48,8 @@ impl Function for PJRT_LoadedExecutable_Execute_Args {
             true => Vec::new(),
             false => outputs
                 .iter()
-                .map(|row| completion(row))
-                .collect::<Outcome<Vec<_>>>()?,
+                .map(|row| Event::all(row.iter().map(|buffer| buffer.ready()).collect()))
+                .collect(),
         };
         for (room, row) in rows.results.iter().zip(outputs) {
             room.write(row.into_iter().map(publish));
@@ -64,7 +65,7 @@ fn check_counts(args: &Given<PJRT_LoadedExecutable_Execute_Args>, program: &Comp
     if (args.num_devices, args.num_args) != (devices.len(), inputs) {
         return Err(Status::invalid(format!(
             "`{}`: {} arguments on {} devices given, expected {inputs} on {}",
-            program.loaded.name(),
+            program.name,
             args.num_args,
             args.num_devices,
             devices.len()
@@ -75,7 +76,7 @@ fn check_counts(args: &Given<PJRT_LoadedExecutable_Execute_Args>, program: &Comp
         if devices != [device] {
             return Err(Status::unimplemented(format!(
                 "`{}` is compiled for devices {:?}, a launch on {} needs another compilation",
-                program.loaded.name(),
+                program.name,
                 devices.iter().map(|device| device.0).collect::<Vec<_>>(),
                 device.0
             )));
@@ -123,9 +124,19 @@ fn find_arguments(
     rows: &LaunchRows<'_>,
     kept: &[i64],
 ) -> Outcome<Result<Arguments, Status>> {
-    let is_donated = |index: usize| {
-        program.signature.donated.contains(&index) && !kept.contains(&(index as i64))
-    };
+    let mut donates = vec![false; program.signature.inputs.len()];
+    for &index in &program.signature.donated {
+        donates[index] = true;
+    }
+    for &index in kept {
+        // An index of no argument has no effect, as in XLA.
+        if let Some(donates) = usize::try_from(index)
+            .ok()
+            .and_then(|at| donates.get_mut(at))
+        {
+            *donates = false;
+        }
+    }
     let (mut failed, mut donated) = (None, Vec::new());
     let mut held = Vec::with_capacity(rows.arguments.len());
     let devices = rows.arguments.iter().zip(program.loaded.devices());
@@ -133,12 +144,11 @@ fn find_arguments(
         let mut contents = Vec::with_capacity(handles.len());
         for (index, &handle) in handles.iter().enumerate() {
             let buffer = check_argument(program, index, device, handle)?;
-            match buffer.wait_for_content() {
-                Ok(content) => contents.push(Held::Shared(content)),
-                Err(status) if buffer.is_deleted() => return Err(status),
-                Err(status) => failed = failed.or(Some(status)),
+            match buffer.content() {
+                Content::Failed(status) => failed = failed.or(Some(status)),
+                _ => contents.push(Held::Shared(buffer.here()?)),
             }
-            if is_donated(index) {
+            if donates[index] {
                 donated.push(Donated { row, index, buffer });
             }
         }
@@ -160,8 +170,7 @@ fn check_argument(
     let refuse = |why: &str| {
         Status::invalid(format!(
             "`{}`: argument {index} for device {} {why}",
-            program.loaded.name(),
-            device.0
+            program.name, device.0
         ))
     };
     let buffer = find::<Buffer>(handle)
@@ -193,7 +202,7 @@ fn failed_outputs(program: &Compiled, status: &Status) -> Vec<Vec<Arc<Buffer>>> 
 /// Launches, after marking the donated arguments as deleted. Nothing is donated if an argument is
 /// refused.
 fn launch(program: &Compiled, arguments: Arguments) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
-    donate(&arguments.donated)?;
+    Buffer::delete_all(arguments.donated.iter().map(|it| &*it.buffer).collect())?;
     let mut held = arguments.held;
     for Donated { row, index, .. } in arguments.donated {
         held[row][index].own();
@@ -203,14 +212,13 @@ fn launch(program: &Compiled, arguments: Arguments) -> Outcome<Vec<Vec<Arc<Buffe
         .map(|row| row.iter_mut().map(Held::arg).collect())
         .collect();
     let launched = program.loaded.launch(Launch { args });
-    let dropped = drop_each(held.into_iter().flatten());
-    let outputs = check_outputs(program, launched?)?;
-    dropped.map(|()| outputs)
+    held.into_iter().flatten().for_each(drop_logged);
+    check_outputs(program, launched?)
 }
 
 /// The backend's buffer of an argument.
 enum Held {
-    /// Also held by the caller's buffer, an external reference or a read.
+    /// Also held by the caller's buffer, an alias or another launch.
     Shared(Arc<DeviceBuffer>),
     /// Donated; `None` once it is passed.
     Owned(Option<DeviceBuffer>),
@@ -238,27 +246,6 @@ impl Held {
     }
 }
 
-/// Marks the buffers of donated arguments as deleted, or none of them.
-///
-/// # Errors
-/// If one is deleted already: it is donated twice, or was deleted meanwhile.
-fn donate(donated: &[Donated]) -> Outcome {
-    let mut replaced = Vec::with_capacity(donated.len());
-    for Donated { buffer, .. } in donated {
-        match buffer.replace(Content::Deleted) {
-            Content::Deleted => {
-                for (buffer, content) in replaced {
-                    let buffer: &Arc<Buffer> = buffer;
-                    buffer.replace(content);
-                }
-                return Err(deleted(buffer));
-            }
-            content => replaced.push((buffer, content)),
-        }
-    }
-    Ok(())
-}
-
 /// Checks the results of the backend: their number, types and devices.
 fn check_outputs(
     program: &Compiled,
@@ -271,7 +258,7 @@ fn check_outputs(
         return Err(Status::internal(format!(
             "`{METHOD}` of `{}` returned {given:?} results per device, expected {} on each of {} \
              devices",
-            program.loaded.name(),
+            program.name,
             types.len(),
             devices.len()
         )));
@@ -288,11 +275,4 @@ fn check_outputs(
         results.map(check).collect()
     };
     launched.outputs.into_iter().zip(devices).map(row).collect()
-}
-
-/// The event of a launch on one device: all its results are ready. A program without results has
-/// none to wait for.
-fn completion(results: &[Arc<Buffer>]) -> Outcome<Event> {
-    let events = results.iter().map(|buffer| buffer.ready());
-    Ok(Event::all(events.collect::<Outcome<_>>()?))
 }

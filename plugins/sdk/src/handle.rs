@@ -2,12 +2,12 @@
 //!
 //! A handle is the address of a cell that holds nothing. It is looked up in the table of its type,
 //! so that null, a destroyed handle and a handle of another type or plugin are errors instead of
-//! undefined behaviour. A cell is used again only after all others, so that a destroyed handle is
-//! found out for a long time.
+//! undefined behaviour. A cell is used again only after all others, so that a destroyed handle
+//! stays detectable until every other cell has been used.
 //!
-//! Cells hold zeros, and are memory that the system provides when it is written, which never
-//! happens. They exist because callers read them: since API 0.105, XLA takes the first word of a
-//! handle for a table of functions that store data of the caller, and goes without if it is null.
+//! Cells are demand-zero pages that are never written. They exist because callers read them: since
+//! API 0.105, XLA reads the first word of a handle as a pointer to a table of functions that store
+//! data of the caller, and skips it if it is null.
 
 use std::{
     collections::HashMap,
@@ -95,8 +95,10 @@ impl Hasher for Number {
         bytes.iter().for_each(|&byte| self.write_usize(byte.into()));
     }
     fn write_usize(&mut self, handle: usize) {
-        // The table uses the highest bits as well as the lowest.
-        self.0 = (self.0 ^ handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The handles of one shard differ above these bits only. The table uses the highest bits
+        // of the product as well as the lowest.
+        let number = (handle / (size_of::<Cell>() * SHARDS)) as u64;
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
@@ -123,14 +125,44 @@ pub(crate) fn publish_or_dangle<T: Object>(object: Arc<T>) -> *mut T::Handle {
     }
 }
 
+/// A handle that gets its object later, for calls that cannot fail once they have started work.
+pub(crate) struct Reserved(usize);
+
+impl Reserved {
+    /// Reserves a handle, which is free again if it is dropped.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there are too many handles.
+    pub(crate) fn new() -> Outcome<Self> {
+        let handle = try_reserve().ok_or_else(|| Status::exhausted(too_many()))?;
+        Ok(Reserved(handle))
+    }
+
+    /// [`publish`] with this handle.
+    pub(crate) fn publish<T: Object>(self, object: Arc<T>) -> *mut T::Handle {
+        let handle = self.0;
+        std::mem::forget(self);
+        publish_as(handle, object);
+        pointer(handle)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        release(self.0);
+    }
+}
+
 /// A new number, for an object that needs to know its own handle.
 ///
 /// # Panics
 /// If there are too many handles.
 pub(crate) fn reserve() -> usize {
-    try_reserve().unwrap_or_else(|| {
-        panic!("{CELLS} handles are alive, and there are no more; destroy what is not used")
-    })
+    try_reserve().unwrap_or_else(|| panic!("{}", too_many()))
+}
+
+fn too_many() -> String {
+    format!("{CELLS} handles are alive, which is the limit; destroy unused objects")
 }
 
 fn try_reserve() -> Option<usize> {
@@ -144,6 +176,11 @@ fn try_reserve() -> Option<usize> {
         }
     }
     None
+}
+
+fn release(handle: usize) {
+    let cell = index(handle);
+    USED[cell / 64].fetch_and(!(1 << (cell % 64)), Relaxed);
 }
 
 /// The handle that has this number.
@@ -189,8 +226,7 @@ pub(crate) fn take<T: Object>(handle: *mut T::Handle) -> Outcome<Option<Arc<T>>>
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&handle.addr());
     let object = object.ok_or_else(|| unknown::<T>(handle.addr()))?;
-    let cell = index(handle.addr());
-    USED[cell / 64].fetch_and(!(1 << (cell % 64)), Relaxed);
+    release(handle.addr());
     Ok(Some(object))
 }
 

@@ -1,6 +1,6 @@
 //! Layouts of host memory: byte strides, and copies between them and row-major order.
 
-use halite_core::TensorType;
+use halite_core::{AlignedBytes, TensorType};
 
 use crate::status::{Outcome, Status};
 
@@ -9,6 +9,9 @@ use crate::status::{Outcome, Status};
 pub(crate) struct Strides {
     dims: Vec<usize>,
     strides: Vec<isize>,
+    /// Number of elements. Strides of no elements may have any value.
+    count: usize,
+    /// Bytes of an element.
     item: usize,
     /// Offset of the lowest byte, at most 0.
     low: isize,
@@ -43,16 +46,17 @@ impl Strides {
             *end = end.checked_add(reach).ok_or_else(too_far)?;
         }
         let item = ty.dtype().size();
+        let count = ty.checked_bytes()? / item;
         let length = high
             .checked_sub(low)
             .and_then(|length| length.checked_add_unsigned(item));
-        let empty = ty.dims().contains(&0);
         Ok(Strides {
             dims: ty.dims().to_vec(),
             strides: strides.iter().map(|&stride| stride as isize).collect(),
+            count,
             item,
-            low: if empty { 0 } else { low },
-            length: if empty {
+            low: if count == 0 { 0 } else { low },
+            length: if count == 0 {
                 0
             } else {
                 length.ok_or_else(too_far)? as usize
@@ -65,6 +69,7 @@ impl Strides {
     /// # Errors
     /// If the order is not a permutation of the dimensions.
     pub(crate) fn of_order(ty: &TensorType, minor_to_major: &[usize]) -> Outcome<Self> {
+        let length = ty.checked_bytes()?;
         let mut strides = vec![None; ty.rank()];
         let mut stride = ty.dtype().size();
         for &dim in minor_to_major {
@@ -72,15 +77,17 @@ impl Strides {
                 Some(place @ None) => *place = Some(stride as isize),
                 _ => return Err(not_an_order(ty, minor_to_major)),
             }
-            stride *= ty.dims()[dim].max(1);
+            // Only the strides of no elements overflow.
+            stride = stride.wrapping_mul(ty.dims()[dim].max(1));
         }
         let strides: Option<Vec<isize>> = strides.into_iter().collect();
         Ok(Strides {
             dims: ty.dims().to_vec(),
             strides: strides.ok_or_else(|| not_an_order(ty, minor_to_major))?,
+            count: length / ty.dtype().size(),
             item: ty.dtype().size(),
             low: 0,
-            length: ty.checked_bytes()?,
+            length,
         })
     }
 
@@ -93,10 +100,10 @@ impl Strides {
     pub(crate) fn is_row_major(&self) -> bool {
         let mut stride = self.item as isize;
         for (&dim, &given) in self.dims.iter().zip(&self.strides).rev() {
-            if dim > 1 && given != stride {
+            if dim > 1 && given != stride && self.count > 0 {
                 return false;
             }
-            stride *= dim.max(1) as isize;
+            stride = stride.wrapping_mul(dim as isize);
         }
         true
     }
@@ -108,48 +115,56 @@ impl Strides {
         dims.sort();
         let mut stride = self.item as isize;
         dims.into_iter().all(|(&given, &dim)| {
-            let fits = given == stride;
-            stride *= dim as isize;
+            let fits = given == stride || self.count == 0;
+            stride = stride.wrapping_mul(dim as isize);
             fits
         })
     }
 
     /// Copies elements with these strides to row-major order. `bytes` is the extent.
-    pub(crate) fn gather(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut dense = Vec::with_capacity(self.count() * self.item);
-        self.for_each(|at| dense.extend_from_slice(&bytes[at..at + self.item]));
-        dense
+    ///
+    /// # Errors
+    /// If the host has too little memory: a stride of 0 makes many elements of few bytes.
+    pub(crate) fn gather(&self, bytes: &[u8]) -> Outcome<AlignedBytes> {
+        let mut dense = AlignedBytes::try_zeroed(self.count * self.item)?;
+        let mut items = dense.as_mut().chunks_exact_mut(self.item);
+        self.for_each(|at| {
+            if let Some(item) = items.next() {
+                item.copy_from_slice(&bytes[at..at + self.item]);
+            }
+        });
+        Ok(dense)
     }
 
     /// Copies row-major elements to these strides. The result is the extent.
-    pub(crate) fn scatter(&self, dense: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; self.length];
+    ///
+    /// # Errors
+    /// If the host has too little memory.
+    pub(crate) fn scatter(&self, dense: &[u8]) -> Outcome<AlignedBytes> {
+        let mut bytes = AlignedBytes::try_zeroed(self.length)?;
         let mut items = dense.chunks_exact(self.item);
         self.for_each(|at| {
             if let Some(item) = items.next() {
-                bytes[at..at + self.item].copy_from_slice(item);
+                bytes.as_mut()[at..at + self.item].copy_from_slice(item);
             }
         });
-        bytes
-    }
-
-    fn count(&self) -> usize {
-        self.dims.iter().product()
+        Ok(bytes)
     }
 
     /// Calls `visit` with the offset of each element in the extent, in row-major order.
     fn for_each(&self, mut visit: impl FnMut(usize)) {
         let mut index = vec![0; self.dims.len()];
         let mut at = -self.low;
-        for _ in 0..self.count() {
+        for _ in 0..self.count {
             visit(at as usize);
             for dim in (0..self.dims.len()).rev() {
                 index[dim] += 1;
-                at += self.strides[dim];
+                // Strides of dimensions of size 1 may have any value.
+                at = at.wrapping_add(self.strides[dim]);
                 if index[dim] < self.dims[dim] {
                     break;
                 }
-                at -= self.strides[dim] * self.dims[dim] as isize;
+                at = at.wrapping_sub(self.strides[dim].wrapping_mul(self.dims[dim] as isize));
                 index[dim] = 0;
             }
         }
@@ -165,6 +180,7 @@ fn not_an_order(ty: &TensorType, minor_to_major: &[usize]) -> Status {
 #[cfg(test)]
 mod tests {
     use halite_core::DType;
+    use halite_pjrt_sys::error::PJRT_Error_Code;
 
     use super::*;
 
@@ -175,8 +191,14 @@ mod tests {
     #[test]
     fn column_major_is_transposed() {
         let layout = Strides::of_order(&matrix(), &[0, 1]).unwrap();
-        assert_eq!(layout.gather(&[1, 4, 2, 5, 3, 6]), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(layout.scatter(&[1, 2, 3, 4, 5, 6]), [1, 4, 2, 5, 3, 6]);
+        assert_eq!(
+            layout.gather(&[1, 4, 2, 5, 3, 6]).unwrap().as_ref(),
+            [1, 2, 3, 4, 5, 6]
+        );
+        assert_eq!(
+            layout.scatter(&[1, 2, 3, 4, 5, 6]).unwrap().as_ref(),
+            [1, 4, 2, 5, 3, 6]
+        );
         assert!(layout.is_dense() && !layout.is_row_major());
     }
 
@@ -184,13 +206,19 @@ mod tests {
     fn negative_strides_start_below() {
         let layout = Strides::new(&matrix(), &[-3, 1]).unwrap();
         assert_eq!(layout.extent(), (-3, 6));
-        assert_eq!(layout.gather(&[4, 5, 6, 1, 2, 3]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(
+            layout.gather(&[4, 5, 6, 1, 2, 3]).unwrap().as_ref(),
+            [1, 2, 3, 4, 5, 6]
+        );
     }
 
     #[test]
     fn stride_zero_repeats() {
         let layout = Strides::new(&matrix(), &[0, 1]).unwrap();
-        assert_eq!(layout.gather(&[7, 8, 9]), [7, 8, 9, 7, 8, 9]);
+        assert_eq!(
+            layout.gather(&[7, 8, 9]).unwrap().as_ref(),
+            [7, 8, 9, 7, 8, 9]
+        );
         assert!(!layout.is_dense());
     }
 
@@ -204,5 +232,24 @@ mod tests {
         }
         let empty = TensorType::new(DType::U8, [0, 3]);
         assert_eq!(Strides::new(&empty, &[5, 1]).unwrap().extent(), (0, 0));
+    }
+
+    #[test]
+    fn strides_without_effect_may_be_huge() {
+        let row = TensorType::new(DType::U8, [1, 3]);
+        let layout = Strides::new(&row, &[i64::MAX, 1]).unwrap();
+        assert_eq!(layout.gather(&[1, 2, 3]).unwrap().as_ref(), [1, 2, 3]);
+        let empty = TensorType::new(DType::U8, [0, 1 << 62, 1 << 62]);
+        let layout = Strides::new(&empty, &[]).unwrap();
+        assert!(layout.is_row_major() && layout.is_dense());
+        assert!(layout.gather(&[]).unwrap().as_ref().is_empty());
+    }
+
+    #[test]
+    fn gather_without_memory_is_an_error() {
+        let huge = TensorType::new(DType::U8, [1 << 60]);
+        let layout = Strides::new(&huge, &[0]).unwrap();
+        let code = layout.gather(&[1]).unwrap_err().code;
+        assert_eq!(code, PJRT_Error_Code::RESOURCE_EXHAUSTED);
     }
 }

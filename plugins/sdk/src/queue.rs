@@ -13,7 +13,7 @@ use std::{
 use halite_core::{Error, ErrorKind, Event, OnReady, Result};
 
 use crate::{
-    event::Promise,
+    event::{Completion, Promise},
     status::{Status, panic_text},
 };
 
@@ -30,7 +30,7 @@ use crate::{
 /// # halite_core::Result::<()>::Ok(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct SignalEvent(Promise);
+pub struct SignalEvent(Completion);
 
 /// Completes a [`SignalEvent`]: with an error if it is dropped before.
 #[derive(Debug)]
@@ -40,29 +40,21 @@ impl SignalEvent {
     /// An event that is not ready, and what completes it.
     #[allow(clippy::new_ret_no_self, reason = "the two halves belong together")]
     pub fn new() -> (Signal, SignalEvent) {
-        let promise = Promise::default();
-        (Signal(promise.clone()), SignalEvent(promise))
+        let (promise, completion) = Promise::new("the signal was dropped before it was completed");
+        (Signal(promise), SignalEvent(completion))
     }
 
     /// An event of work that is done.
     pub fn ready() -> Self {
-        let event = SignalEvent(Promise::default());
-        event.0.set(Ok(()));
-        event
+        SignalEvent(Completion::done())
     }
 }
 
 impl Signal {
-    /// Completes the event, and runs its callbacks on this thread.
+    /// Completes the event, and runs its callbacks on this thread: it delays what the thread does
+    /// next, and a callback that waits for that never ends.
     pub fn complete(self, result: Result<()>) {
         self.0.set(result.map_err(Status::from));
-    }
-}
-
-impl Drop for Signal {
-    fn drop(&mut self) {
-        let message = "the event was dropped without being completed";
-        self.0.set(Err(Status::internal(message)));
     }
 }
 
@@ -84,7 +76,8 @@ impl Event for SignalEvent {
 /// A queue of work for one device: a thread that runs jobs in the order in which they were queued.
 ///
 /// Dropping it waits for the jobs that are queued. A panic of a job is the error of its event, and
-/// the next job runs.
+/// the next job runs. Callbacks of events run on the thread of the queue; they may launch, and
+/// must not wait for work of the device.
 ///
 /// ```
 /// use halite_core::Event;

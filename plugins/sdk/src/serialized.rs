@@ -7,7 +7,7 @@ use halite_pjrt_sys::{device::*, executable::*, topology::PJRT_SerializedTopolog
 use crate::{
     handle::{Object, objects, publish, take},
     options::NamedValues,
-    status::{drop_guarded, guard},
+    status::{drop_logged, guard},
 };
 
 /// Bytes behind a handle of type `H`.
@@ -60,5 +60,8 @@ impl<H> std::fmt::Debug for Bytes<H> {
 
 /// Frees an object. Cannot fail.
 pub(crate) extern "C-unwind" fn delete<T: Object>(handle: *mut T::Handle) {
-    _ = guard(|| drop_guarded(take::<T>(handle)?));
+    _ = guard(|| {
+        drop_logged(take::<T>(handle)?);
+        Ok(())
+    });
 }

@@ -56,6 +56,10 @@ impl Status {
         Status::new(Code::INTERNAL, message)
     }
 
+    pub(crate) fn exhausted(message: impl Into<Arc<str>>) -> Self {
+        Status::new(Code::RESOURCE_EXHAUSTED, message)
+    }
+
     pub(crate) fn unimplemented(message: impl Into<Arc<str>>) -> Self {
         Status::new(Code::UNIMPLEMENTED, message)
     }
@@ -118,14 +122,14 @@ impl From<Status> for Error {
     }
 }
 
-/// Runs code of a backend. A panic becomes an INTERNAL error with its message.
+/// Runs code that may call the backend. A panic becomes an INTERNAL error with its message.
 pub(crate) fn guard<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| Err(panicked(payload)))
 }
 
 #[cold]
 fn panicked(payload: Box<dyn Any + Send>) -> Status {
-    Status::internal(format!("the backend panicked: {}", panic_text(payload)))
+    Status::internal(format!("panic in the plugin: {}", panic_text(payload)))
 }
 
 /// The message of a panic.
@@ -139,25 +143,21 @@ pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
         _ => {
             // Its destructor may panic as well.
             std::mem::forget(payload);
-            "a value that is not a text".to_owned()
+            "a value that is not a string".to_owned()
         }
     }
 }
 
-/// Drops a value of a backend. A panic of its destructor becomes an INTERNAL error.
-pub(crate) fn drop_guarded<T>(value: T) -> Outcome {
-    guard(|| {
+/// Drops a value of a backend. A panic of its destructor is logged: callers cannot undo what they
+/// destroyed, and JAX ends the process on an error.
+pub(crate) fn drop_logged<T>(value: T) {
+    let dropped = guard(|| {
         drop(value);
         Ok(())
-    })
-}
-
-/// [`drop_guarded`] of each value, so that two panics never meet. Returns the first error.
-pub(crate) fn drop_each<T>(values: impl IntoIterator<Item = T>) -> Outcome {
-    values
-        .into_iter()
-        .map(drop_guarded)
-        .fold(Ok(()), Outcome::and)
+    });
+    if let Err(status) = dropped {
+        tracing::error!("a destructor failed: {}", status.message);
+    }
 }
 
 /// Frees an error; null is allowed. Cannot fail.
@@ -172,7 +172,7 @@ pub(crate) fn message(args: &mut PJRT_Error_Message_Args) {
     (args.message, args.message_size) = match &status {
         // The registry keeps the text until the error is destroyed.
         Ok(status) => crate::text(&status.message),
-        Err(_) => crate::text("an error of which nothing is known: too many handles are alive"),
+        Err(_) => crate::text("unknown error: too many handles are alive"),
     };
 }
 

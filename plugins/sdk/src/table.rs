@@ -21,7 +21,7 @@ pub fn api<P: Plugin>() -> *const PJRT_Api {
 
 struct Table<P>(P);
 
-/// Functions that the SDK does not have: they return UNIMPLEMENTED.
+/// Unimplemented functions, which return UNIMPLEMENTED.
 macro_rules! unimplemented_functions {
     ($($args:ident)*) => { $(impl Function for $args {})* };
 }
@@ -29,6 +29,8 @@ macro_rules! unimplemented_functions {
 unimplemented_functions! {
     PJRT_Buffer_UnsafePointer_Args
     PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args
+    PJRT_Buffer_IncreaseExternalReferenceCount_Args
+    PJRT_Buffer_DecreaseExternalReferenceCount_Args
     PJRT_CopyToDeviceStream_Destroy_Args
     PJRT_CopyToDeviceStream_AddChunk_Args
     PJRT_CopyToDeviceStream_TotalBytes_Args

@@ -16,7 +16,7 @@ use crate::{
     handle::{find, objects, publish, take},
     options::{NamedValues, Value},
     serialized::Bytes,
-    status::{Outcome, Status, drop_guarded},
+    status::{Outcome, Status, drop_logged},
     text,
 };
 
@@ -157,7 +157,8 @@ impl Function for PJRT_TopologyDescription_Destroy_Args {
         if find::<Topology>(args.topology)?.client.get().is_some() {
             return Err(Status::invalid("the topology belongs to its client"));
         }
-        drop_guarded(take::<Topology>(args.topology)?)
+        drop_logged(take::<Topology>(args.topology)?);
+        Ok(())
     }
 }
 

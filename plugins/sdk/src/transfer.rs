@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{AlignedBytes, HostBytes, Placement, TensorType};
+use halite_core::{AlignedBytes, DeviceBuffer, HostBytes, Placement, TensorType};
 use halite_pjrt_sys::buffer::*;
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     client::Client,
     dtype::tensor_type,
     event::{Event, Promise},
-    handle::{find, publish},
+    handle::{Reserved, find},
     layout::Strides,
     status::{Outcome, Status, guard},
 };
@@ -28,14 +28,7 @@ fn host_layout<A>(
     match layout_of(args, layout)? {
         None => Strides::new(ty, &[]),
         Some(layout) => match layout {
-            crate::abi::Layout::Strides(strides) if strides.len() == ty.rank() => {
-                Strides::new(ty, strides)
-            }
-            crate::abi::Layout::Strides(strides) => Err(Status::invalid(format!(
-                "{} strides given, {ty} has {} dimensions",
-                strides.len(),
-                ty.rank()
-            ))),
+            crate::abi::Layout::Strides(strides) => Strides::new(ty, strides),
             crate::abi::Layout::Order(order) => {
                 let order: Option<Vec<_>> =
                     order.iter().map(|&dim| usize::try_from(dim).ok()).collect();
@@ -94,18 +87,29 @@ impl Function for PJRT_Client_BufferFromHostBuffer_Args {
             args.host_buffer_semantics,
             Semantics::kImmutableZeroCopy | Semantics::kMutableZeroCopy
         );
-        let mut done = Event::Done(Ok(()));
-        let bytes = if !strides.is_row_major() {
-            HostBytes::Shared(Arc::new(AlignedBytes::from_vec(strides.gather(bytes))?))
+        // Once the backend has the caller's bytes, the call must return the event of their release.
+        let [buffer_handle, event_handle] = [Reserved::new()?, Reserved::new()?];
+        let (buffer, done) = if !strides.is_row_major() {
+            let bytes = HostBytes::Shared(Arc::new(strides.gather(bytes)?));
+            (upload(&client, bytes, &ty, place)?, Event::Done(Ok(())))
         } else if zero_copy && !bytes.is_empty() {
-            let promise = Promise::default();
-            done = Event::Promise(promise.clone());
-            HostBytes::Shared(Arc::new(ForeignBytes::new(args, &strides, promise)))
+            let (promise, released) = Promise::new("the bytes were released");
+            let bytes = ForeignBytes::new(args, &strides, promise);
+            let uploaded =
+                guard(|| upload(&client, HostBytes::Shared(Arc::new(bytes)), &ty, place));
+            let buffer = match uploaded {
+                Err(status) if released.outcome().is_none() => {
+                    Buffer::new(&client, ty, place, Content::Failed(status))
+                }
+                uploaded => uploaded?,
+            };
+            (buffer, Event::Pending(released))
         } else {
-            HostBytes::Borrowed(bytes)
+            let bytes = HostBytes::Borrowed(bytes);
+            (upload(&client, bytes, &ty, place)?, Event::Done(Ok(())))
         };
-        out.buffer = publish(upload(&client, bytes, &ty, place)?);
-        out.done_with_host_buffer = done.into_handle();
+        out.buffer = buffer_handle.publish(buffer);
+        out.done_with_host_buffer = event_handle.publish(Arc::new(done));
         Ok(())
     }
 }
@@ -125,11 +129,12 @@ impl Function for PJRT_Buffer_ToHostBuffer_Args {
             return Ok(());
         }
         let target = Target::of_read(args, needed)?;
-        let event = read_then(&buffer, move |bytes| match layout.is_row_major() {
+        let event = Reserved::new()?;
+        let read = read_then(&buffer, move |bytes| match layout.is_row_major() {
             true => target.write(bytes),
-            false => target.write(&layout.scatter(bytes)),
-        })?;
-        out.event = event.into_handle();
+            false => target.write(layout.scatter(bytes)?.as_ref()),
+        });
+        out.event = event.publish(Arc::new(read));
         Ok(())
     }
 }
@@ -139,11 +144,12 @@ impl Function for PJRT_Buffer_CopyRawToHost_Args {
         let buffer = find::<Buffer>(args.buffer)?;
         let range = byte_range(args.offset, args.transfer_size, buffer.ty.checked_bytes()?)?;
         let target = Target::of_raw_read(args, range.len())?;
-        let event = read_then(&buffer, move |bytes| match bytes.get(range.clone()) {
+        let event = Reserved::new()?;
+        let read = read_then(&buffer, move |bytes| match bytes.get(range) {
             Some(bytes) => target.write(bytes),
             None => target.write(&[]),
-        })?;
-        out.event = event.into_handle();
+        });
+        out.event = event.publish(Arc::new(read));
         Ok(())
     }
 }
@@ -163,37 +169,42 @@ pub(crate) fn byte_range(offset: i64, length: i64, size: usize) -> Outcome<std::
 }
 
 /// Queues a copy of the row-major bytes to the host, and passes them to `write`. The event is ready
-/// after it.
-fn read_then(
-    buffer: &Arc<Buffer>,
-    write: impl FnOnce(&[u8]) -> Outcome + Send + 'static,
-) -> Outcome<Event> {
-    let content = match buffer.content() {
-        Content::Failed(status) => return Ok(Event::Done(Err(status))),
-        _ => buffer.wait_for_content()?,
-    };
-    let promise = Promise::default();
-    let dropped = Unset(promise.clone());
-    content.fetch_then(Box::new(move |bytes| {
-        let outcome = guard(|| write(&bytes?));
-        dropped.0.set(outcome);
-    }));
+/// when `write` has run or was dropped: until then it may write to the memory of the caller, so that
+/// errors and panics are those of the event.
+fn read_then(buffer: &Arc<Buffer>, write: impl FnOnce(&[u8]) -> Outcome + Send + 'static) -> Event {
+    let (promise, done) =
+        Promise::new("the backend dropped a callback of `Buffer::fetch` without calling it");
+    if let Content::Later(transfer) = buffer.content() {
+        let buffer = buffer.clone();
+        transfer.on_ready(move |outcome| match outcome.and_then(|()| buffer.here()) {
+            Ok(contents) => _ = fetch(&contents, write, promise),
+            Err(status) => promise.set(Err(status)),
+        });
+        return Event::Pending(done);
+    }
+    let called = buffer
+        .here()
+        .and_then(|contents| fetch(&contents, write, promise));
     // Most backends copy during the call.
-    Ok(match promise.outcome() {
-        Some(outcome) => Event::Done(outcome),
-        None => Event::Promise(promise),
-    })
+    match done.outcome() {
+        Some(outcome) => Event::Done(called.and(outcome)),
+        None => Event::Pending(done),
+    }
 }
 
-/// Fails a promise that nobody fulfilled.
-struct Unset(Promise);
-
-impl Drop for Unset {
-    fn drop(&mut self) {
-        if self.0.outcome().is_none() {
-            self.0.set(Err(Status::internal(
-                "the backend dropped a callback of `Buffer::fetch` without calling it",
-            )));
-        }
-    }
+/// Fetches the bytes and passes them to `write`, whose outcome fulfills the promise.
+///
+/// # Errors
+/// If the backend panics, before or after it queued the copy.
+fn fetch(
+    contents: &DeviceBuffer,
+    write: impl FnOnce(&[u8]) -> Outcome + Send + 'static,
+    promise: Promise,
+) -> Outcome {
+    guard(|| {
+        contents.fetch_then(Box::new(move |bytes| {
+            promise.set(guard(|| write(&bytes?)));
+        }));
+        Ok(())
+    })
 }

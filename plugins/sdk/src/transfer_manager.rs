@@ -1,6 +1,6 @@
 //! Chunked uploads: managers that receive the bytes of several buffers in pieces.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halite_core::{AlignedBytes, HostBytes, Placement};
 use halite_pjrt_sys::transfer::*;
@@ -12,8 +12,8 @@ use crate::{
     dtype::tensor_type,
     event::{Event, Promise},
     handle::{find, objects, publish, take},
-    status::{Outcome, Status, drop_guarded},
-    transfer::{byte_range, check_layout},
+    status::{Outcome, Status, drop_logged, guard},
+    transfer::{byte_range, check_layout, upload},
 };
 
 /// A set of buffers that is filled in pieces.
@@ -28,62 +28,52 @@ objects!(Manager => PJRT_AsyncHostToDeviceTransferManager);
 /// A buffer whose bytes arrive in pieces.
 struct Pending {
     buffer: Arc<Buffer>,
+    /// `None` once the last piece has arrived.
+    transfer: Mutex<Option<Transfer>>,
+}
+
+/// A transfer that has not ended. Dropping it fails the buffer.
+struct Transfer {
+    /// The bytes so far.
+    bytes: AlignedBytes,
     arrived: Promise,
-    /// The bytes so far; `None` once the transfer has ended.
-    bytes: Mutex<Option<AlignedBytes>>,
 }
 
 impl Pending {
-    /// Ends the transfer, and returns the bytes if it had not ended.
-    fn end(&self) -> Option<AlignedBytes> {
-        self.bytes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    fn lock(&self) -> MutexGuard<'_, Option<Transfer>> {
+        self.transfer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Completes the buffer with its bytes.
-    fn upload(&self, bytes: AlignedBytes, place: Placement) -> Outcome {
-        let (client, ty) = (&self.buffer.client, &self.buffer.ty);
-        let uploaded = client
-            .core
-            .upload(HostBytes::Shared(Arc::new(bytes)), ty, place);
-        let uploaded = uploaded.map_err(Status::from).and_then(|buffer| {
-            let event = Event::of_backend(buffer.ready());
-            Ok((
-                Buffer::of_backend(client, "Backend::upload", buffer, ty, place)?,
-                event,
-            ))
+    fn upload(&self, Transfer { bytes, arrived }: Transfer, place: Placement) -> Outcome {
+        let Buffer { client, ty, .. } = &*self.buffer;
+        let uploaded = guard(|| {
+            let bytes = HostBytes::Shared(Arc::new(bytes));
+            let uploaded = upload(client, bytes, ty, place)?;
+            Ok((uploaded.here()?, uploaded.ready()))
         });
         match uploaded {
-            Ok((buffer, event)) => {
-                self.buffer.arrive(buffer.content());
-                let arrived = self.arrived.clone();
-                event.on_ready(move |outcome| _ = arrived.set(outcome));
+            Ok((contents, ready)) => {
+                self.buffer.arrive(contents);
+                ready.on_ready(|outcome| arrived.set(outcome));
                 Ok(())
             }
             Err(status) => {
-                self.fail(status.clone());
+                arrived.set(Err(status.clone()));
                 Err(status)
             }
         }
-    }
-
-    /// Completes the buffer with an error.
-    fn fail(&self, status: Status) {
-        self.buffer.arrive(Content::Failed(status.clone()));
-        self.arrived.set(Err(status));
     }
 }
 
 impl Drop for Manager {
     fn drop(&mut self) {
         for pending in &self.buffers {
-            if pending.end().is_some() {
-                pending.fail(Status::new(
+            if let Some(transfer) = pending.lock().take() {
+                transfer.arrived.set(Err(Status::new(
                     halite_pjrt_sys::error::PJRT_Error_Code::CANCELLED,
                     "the transfer manager was destroyed before the last piece",
-                ));
+                )));
             }
         }
     }
@@ -115,11 +105,10 @@ impl Function for PJRT_Client_CreateBuffersForAsyncHostToDevice_Args {
                 check_layout(args, layout, &ty)?;
             }
             let bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
-            let arrived = Promise::default();
+            let (arrived, transferred) = Promise::new("the transfer was dropped");
             buffers.push(Pending {
-                buffer: Buffer::new(&client, ty, place, Content::Later(arrived.clone())),
-                arrived,
-                bytes: Mutex::new(Some(bytes)),
+                buffer: Buffer::new(&client, ty, place, Content::Later(transferred)),
+                transfer: Mutex::new(Some(Transfer { bytes, arrived })),
             });
         }
         out.transfer_manager = publish(Arc::new(Manager {
@@ -133,7 +122,8 @@ impl Function for PJRT_Client_CreateBuffersForAsyncHostToDevice_Args {
 
 impl Function for PJRT_AsyncHostToDeviceTransferManager_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Manager>(args.transfer_manager)?)
+        drop_logged(take::<Manager>(args.transfer_manager)?);
+        Ok(())
     }
 }
 
@@ -143,21 +133,19 @@ impl Function for PJRT_AsyncHostToDeviceTransferManager_TransferData_Args {
         let pending = manager.pending(args.buffer_index)?;
         let piece = transfer_bytes(args)?;
         let complete = {
-            let mut bytes = pending.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            let into = bytes
-                .as_mut()
-                .ok_or_else(|| Status::invalid("the last piece of this buffer has arrived"))?;
+            let mut transfer = pending.lock();
+            let into = &mut transfer.as_mut().ok_or_else(ended)?.bytes;
             let size = into.as_ref().len();
             let range = byte_range(args.offset, args.transfer_size, size)?;
             into.as_mut()[range].copy_from_slice(piece);
             if args.is_last_transfer {
-                bytes.take()
+                transfer.take()
             } else {
                 None
             }
         };
-        if let Some(bytes) = complete {
-            pending.upload(bytes, manager.place)?;
+        if let Some(transfer) = complete {
+            pending.upload(transfer, manager.place)?;
         }
         out.done_with_h2d_transfer = Event::Done(Ok(())).into_handle();
         Ok(())
@@ -202,18 +190,20 @@ impl Function for PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args {
         let Err(status) = Status::of_code(args.error_code, message) else {
             return Err(Status::invalid("`error_code` is OK"));
         };
-        if pending.end().is_none() {
-            return Err(Status::invalid("the last piece of this buffer has arrived"));
-        }
-        pending.fail(status);
+        let transfer = pending.lock().take().ok_or_else(ended)?;
+        transfer.arrived.set(Err(status));
         Ok(())
     }
+}
+
+fn ended() -> Status {
+    Status::invalid("the last piece of this buffer has arrived, or it was failed")
 }
 
 impl Function for PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         find::<Manager>(args.transfer_manager)?;
-        // Metadata is for profiles of the transfer, of which there are none.
+        // Metadata is used only by profilers, which the SDK does not support.
         Ok(())
     }
 }

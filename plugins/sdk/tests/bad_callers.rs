@@ -226,29 +226,6 @@ fn donated_buffer_is_deleted() {
 }
 
 #[test]
-fn external_reference_keeps_donated_memory() {
-    let client = client("").unwrap();
-    let loaded = compile(client, PROGRAM).unwrap();
-    let [a, b] = [1.0, 2.0].map(|value| upload(client, &[value; 4]).unwrap());
-    let mut held = PJRT_Buffer_IncreaseExternalReferenceCount_Args {
-        buffer: a,
-        ..PJRT_Buffer_IncreaseExternalReferenceCount_Args::new()
-    };
-    call(&mut held).unwrap();
-    launch(loaded, &[a, b]).unwrap();
-    let mut release = PJRT_Buffer_DecreaseExternalReferenceCount_Args {
-        buffer: a,
-        ..PJRT_Buffer_DecreaseExternalReferenceCount_Args::new()
-    };
-    call(&mut release).unwrap();
-    let failure = call(&mut release).unwrap_err();
-    failure.expect(
-        Code::INVALID_ARGUMENT,
-        "the buffer has no external reference",
-    );
-}
-
-#[test]
 fn wrong_arguments_are_refused() {
     let ours = client("").unwrap();
     let loaded = compile(ours, PROGRAM).unwrap();

@@ -13,11 +13,12 @@ use super::{Given, list_at};
 use crate::{event::Promise, layout::Strides, status::Status};
 
 /// Bytes of the caller for an upload without a copy. The caller keeps them until the promise is
-/// fulfilled, which dropping does.
+/// fulfilled, which dropping does: a call that passes them to a backend must return its event.
 pub(crate) struct ForeignBytes {
     start: *const u8,
     length: usize,
-    done: Promise,
+    /// `None` after the drop.
+    done: Option<Promise>,
 }
 
 // SAFETY: the caller keeps the bytes unchanged, on every thread, until the promise is fulfilled.
@@ -37,7 +38,7 @@ impl ForeignBytes {
         ForeignBytes {
             start: args.data.cast::<u8>().wrapping_offset(low),
             length,
-            done,
+            done: Some(done),
         }
     }
 }
@@ -55,7 +56,9 @@ impl AsRef<[u8]> for ForeignBytes {
 
 impl Drop for ForeignBytes {
     fn drop(&mut self) {
-        self.done.set(Ok(()));
+        if let Some(done) = self.done.take() {
+            done.set(Ok(()));
+        }
     }
 }
 
@@ -98,36 +101,31 @@ pub(crate) fn layout_of<A>(
     if layout.is_null() {
         return Ok(None);
     }
+    // Fields are read one by one: XLA does not initialize the sizes of this struct and of those in
+    // it, and checks none of them.
     // SAFETY: `layout` is a field of `args`, and the caller keeps the layout and its lists during
-    // the call.
-    let layout = unsafe { Given::read(layout) }?;
-    match layout.r#type {
-        // SAFETY: `type` names the field of the union that is set. The lists are as above.
-        PJRT_Buffer_MemoryLayout_Type::Strides => unsafe {
-            let strides = layout.value.strides;
-            list_at(
-                args,
-                "byte_strides",
-                strides.byte_strides,
-                strides.num_byte_strides,
-            )
-            .map(|strides| Some(Layout::Strides(strides)))
-        },
-        // SAFETY: as above.
-        PJRT_Buffer_MemoryLayout_Type::Tiled => unsafe {
-            let tiled = layout.value.tiled;
-            if tiled.num_tiles > 0 {
-                return Err(Status::unimplemented("layouts with tiles"));
+    // the call. `type` names the field of the union that is set.
+    unsafe {
+        match (&raw const (*layout).r#type).read_unaligned() {
+            PJRT_Buffer_MemoryLayout_Type::Strides => {
+                let strides = &raw const (*layout).value.strides;
+                let start = (&raw const (*strides).byte_strides).read_unaligned();
+                let count = (&raw const (*strides).num_byte_strides).read_unaligned();
+                let strides = list_at(args, "byte_strides", start, count)?;
+                Ok(Some(Layout::Strides(strides)))
             }
-            list_at(
-                args,
-                "minor_to_major",
-                tiled.minor_to_major,
-                tiled.minor_to_major_size,
-            )
-            .map(|order| Some(Layout::Order(order)))
-        },
-        other => Err(Status::unimplemented(format!("layout type {other:?}"))),
+            PJRT_Buffer_MemoryLayout_Type::Tiled => {
+                let tiled = &raw const (*layout).value.tiled;
+                if (&raw const (*tiled).num_tiles).read_unaligned() > 0 {
+                    return Err(Status::unimplemented("layouts with tiles"));
+                }
+                let start = (&raw const (*tiled).minor_to_major).read_unaligned();
+                let count = (&raw const (*tiled).minor_to_major_size).read_unaligned();
+                let order = list_at(args, "minor_to_major", start, count)?;
+                Ok(Some(Layout::Order(order)))
+            }
+            other => Err(Status::unimplemented(format!("layout type {other:?}"))),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     abi::{Function, Given, list, text},
     client::Client,
     dtype::tensor_type,
-    event::Promise,
+    event::{Event, Promise},
     handle::{find, objects, publish, take},
     status::{Outcome, Status},
     transfer::{check_layout, zeros},
@@ -47,7 +47,7 @@ impl Function for PJRT_Client_CreateErrorBuffer_Args {
     }
 }
 
-/// The fulfilment of a placeholder.
+/// The fulfilment of a placeholder, which fails it if it is dropped.
 pub(crate) struct Fulfillment {
     buffer: Arc<Buffer>,
     promise: Promise,
@@ -64,36 +64,53 @@ impl Function for PJRT_Client_CreateAliasBuffer_Args {
         )?;
         check_layout(args, args.shape_layout, &ty)?;
         let place = client.placement(std::ptr::null_mut(), args.memory)?;
-        let promise = Promise::default();
-        let buffer = Buffer::new(&client, ty, place, Content::Later(promise.clone()));
+        let (promise, fulfilled) = Promise::new("the alias buffer was not fulfilled");
+        let buffer = Buffer::new(&client, ty, place, Content::Later(fulfilled));
         out.alias_buffer = publish(buffer.clone());
         out.fulfill_alias_buffer_cb = publish(Arc::new(Fulfillment { buffer, promise }));
         Ok(())
     }
 }
 
+/// An error of this function fails the alias as well, whose promise is dropped.
 impl Function for PJRT_Client_FulfillAliasBuffer_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let message = text!(args, error_message, error_message_size)?;
-        let status = Status::of_code(args.status_code, message);
-        let content = match &status {
-            Ok(()) => {
-                let source = find::<Buffer>(args.buffer)?;
-                let alias = find::<Fulfillment>(args.fulfill_alias_buffer_cb)?;
-                if (&source.ty, source.place) != (&alias.buffer.ty, alias.buffer.place) {
-                    return Err(Status::invalid(format!(
-                        "a buffer of {} in {:?} cannot be {} in {:?}",
-                        source.ty, source.place, alias.buffer.ty, alias.buffer.place
-                    )));
-                }
-                source.content()
-            }
-            Err(status) => Content::Failed(status.clone()),
-        };
-        let alias = take::<Fulfillment>(args.fulfill_alias_buffer_cb)?
+        let Fulfillment {
+            buffer: alias,
+            promise,
+        } = take::<Fulfillment>(args.fulfill_alias_buffer_cb)?
+            .and_then(Arc::into_inner)
             .ok_or_else(|| Status::invalid("`fulfill_alias_buffer_cb` is null"))?;
-        alias.buffer.arrive(content);
-        alias.promise.set(status);
+        if let Err(status) = Status::of_code(args.status_code, message) {
+            promise.set(Err(status));
+            return Ok(());
+        }
+        let source = find::<Buffer>(args.buffer)?;
+        check_source(&source, &alias)?;
+        if let Content::Failed(status) = source.content() {
+            promise.set(Err(status));
+            return Ok(());
+        }
+        // Another unfulfilled alias is an error, so that no alias waits for itself.
+        let contents = source.here()?;
+        let ready = Event::of_backend(contents.ready());
+        alias.arrive(contents);
+        ready.on_ready(|outcome| promise.set(outcome));
         Ok(())
     }
+}
+
+/// Checks that a buffer has the client, type and place of the alias that it fulfills.
+fn check_source(source: &Buffer, alias: &Buffer) -> Outcome {
+    if !Arc::ptr_eq(&source.client, &alias.client) {
+        return Err(Status::invalid("`buffer` is a buffer of another client"));
+    }
+    if (&source.ty, source.place) != (&alias.ty, alias.place) {
+        return Err(Status::invalid(format!(
+            "a buffer of {} in {:?} cannot be {} in {:?}",
+            source.ty, source.place, alias.ty, alias.place
+        )));
+    }
+    Ok(())
 }

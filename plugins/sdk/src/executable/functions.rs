@@ -14,7 +14,7 @@ use crate::{
     handle::{find, publish, take},
     options::{NamedValues, Value},
     serialized::Bytes,
-    status::{Outcome, Status, drop_guarded},
+    status::{Outcome, Status, drop_logged},
     text,
     topology::Topology,
 };
@@ -116,13 +116,15 @@ getters! {
 
 impl Function for PJRT_Executable_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<Executable>(args.executable)?)
+        drop_logged(take::<Executable>(args.executable)?);
+        Ok(())
     }
 }
 
 impl Function for PJRT_LoadedExecutable_Destroy_Args {
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        drop_guarded(take::<LoadedExecutable>(args.executable)?)
+        drop_logged(take::<LoadedExecutable>(args.executable)?);
+        Ok(())
     }
 }
 
@@ -205,9 +207,10 @@ fn bytes(bytes: u64) -> i64 {
 impl Function for PJRT_Executable_GetCompiledMemoryStats_Args {
     fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
         let memory = find::<Executable>(args.executable)?.loaded.memory()?;
-        let peak = memory
-            .peak
-            .unwrap_or(memory.arguments + memory.outputs + memory.temporary);
+        let peak = memory.peak.unwrap_or_else(|| {
+            let sizes = [memory.arguments, memory.outputs, memory.temporary];
+            sizes.into_iter().fold(0, u64::saturating_add)
+        });
         *out = PJRT_Executable_GetCompiledMemoryStats_Args {
             struct_size: args.struct_size,
             extension_start: args.extension_start,
