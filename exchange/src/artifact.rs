@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use halite_core::{Error, ErrorKind, Result, TensorType};
-use halite_stablehlo::{Dense, ElementType, Module, RankedType};
+use halite_core::{DType, Error, ErrorKind, Result, TensorType};
+use halite_stablehlo::{Dense, Module};
 
 use crate::{Exported, constant::fix_input};
 
@@ -93,6 +93,7 @@ impl Artifact {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn from_exported(exported: &Exported) -> Result<Self> {
+        exported.check()?;
         let module = Module::read(&exported.program)?;
         if exported.devices != 1 {
             return Err(several_devices(exported.devices));
@@ -138,7 +139,9 @@ impl Artifact {
             return Err(several_devices(devices));
         }
         let mut types = interface.inputs.into_iter().map(|input| input.ty);
-        if platforms.len() > 1 && types.next().is_none_or(|ty| ty.rank() > 0) {
+        let is_index =
+            |ty: TensorType| ty.rank() == 0 && matches!(ty.dtype(), DType::S32 | DType::S64);
+        if platforms.len() > 1 && !types.next().is_some_and(is_index) {
             let message =
                 "the program is for several platforms and has no argument for their index";
             return Err(Error::new(ErrorKind::Corrupt, OP, message));
@@ -207,35 +210,24 @@ impl Artifact {
     /// The program for a platform, without the argument for its index. Programs for several
     /// platforms have a branch for each; one that they do not name runs the branch of `cpu`, or
     /// else the first.
-    ///
-    /// # Errors
-    /// If the argument is not an integer.
-    pub fn module_for(&self, platform: &str) -> Result<Module> {
+    pub(crate) fn module_for(&self, platform: &str) -> Result<Module> {
         let mut module = self.module.clone();
         if self.platforms.len() > 1 {
             let position = |name| self.platforms.iter().position(|known| known == name);
             let index = position(platform).or_else(|| position("cpu")).unwrap_or(0);
             let argument = module.main()?.body.arguments[0];
             let ty = module.main()?.ty(argument).as_tensor().cloned();
-            let ty = ty.unwrap_or(RankedType::new(ElementType::S32, []));
-            // An index of four platforms fits the lowest byte of any integer.
-            let mut bytes = vec![0; ty.element.size()];
-            bytes[0] = index as u8;
-            fix_input(
-                &mut module,
-                0,
-                Dense {
-                    ty,
-                    bytes: bytes.into(),
-                },
-            )?;
+            let ty = ty.expect("the type was checked when the artifact was read");
+            let index = (index as u64).to_le_bytes();
+            let bytes = index[..ty.element.size()].into();
+            fix_input(&mut module, 0, Dense { ty, bytes })?;
         }
         Ok(module)
     }
 }
 
-/// Whether the bytes are StableHLO's bytecode or text. A `jax.export` artifact starts with an offset
-/// of 32 bits, which has bytes that are zero.
+/// Whether the bytes are StableHLO's bytecode or text. A `jax.export` artifact starts with an
+/// offset of 32 bits, which has bytes that are zero.
 fn is_stablehlo(bytes: &[u8]) -> bool {
     bytes.starts_with(b"ML\xefR") || !bytes[..bytes.len().min(4)].contains(&0)
 }

@@ -9,8 +9,8 @@ use halite_stablehlo::{Module, Version};
 
 use crate::{Artifact, ArtifactInput, ArtifactOutput};
 
-/// Versions to write a program in: the first that has everything in the program is the one that most
-/// plugins read.
+/// Versions to write a program in: the first that has everything in the program is the one that
+/// most plugins read.
 const VERSIONS: [Version; 4] = [
     Version::new(1, 0, 0),
     Version::new(1, 9, 0),

@@ -24,12 +24,16 @@ pub(crate) fn dense(array: &HostArray) -> Dense {
 /// Replaces an input of `main` by a constant.
 ///
 /// # Errors
-/// If the constant is not of the input's type.
+/// If there is no such input, or the constant is not of its type.
 pub(crate) fn fix_input(module: &mut Module, index: usize, value: Dense) -> Result<()> {
-    let main = (module.functions.iter_mut())
-        .find(|function| function.name == "main")
-        .expect("the caller has read `main`");
-    let argument = main.body.arguments[index];
+    let main = (module.functions.iter_mut()).find(|function| function.name == "main");
+    let Some((main, argument)) = main.and_then(|main| {
+        let argument = *main.body.arguments.get(index)?;
+        Some((main, argument))
+    }) else {
+        let message = format!("the program has no input {index}");
+        return Err(Error::invalid("artifact", message));
+    };
     let ty = main.ty(argument);
     if ty.as_tensor() != Some(&value.ty) {
         let message = format!("input {index} is {ty}, the constant for it {}", value.ty);

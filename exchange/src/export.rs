@@ -20,8 +20,8 @@ const PLATFORMS: [&str; 3] = ["cpu", "cuda", "tpu"];
 
 /// Exports a function of arrays like `inputs` as `jax.export.export` does, for CPUs, CUDA and TPUs.
 ///
-/// In Python, `jax.export.deserialize(bytes).call(..)` takes what [`Jit::run`] takes: several inputs
-/// are positional arguments, a struct is a dict with its fields by name, a `Vec` is a list.
+/// In Python, `jax.export.deserialize(bytes).call(..)` takes what [`Jit::run`] takes: several
+/// inputs are positional arguments, a struct is a dict with its fields by name, a `Vec` is a list.
 ///
 /// ```
 /// use halite_core::{Array, Client};
@@ -40,8 +40,8 @@ const PLATFORMS: [&str; 3] = ["cpu", "cuda", "tpu"];
 /// ```
 ///
 /// # Errors
-/// All mistakes of the traced code at once; if the inputs are on several devices, or the program has
-/// operations that portable artifacts do not have.
+/// All mistakes of the traced code at once; if the inputs are on several devices, or the program
+/// has operations that portable artifacts do not have.
 pub fn export<'a, I: Inputs<'a>, O: Family>(
     function: &Jit<Empty<()>, I::Family, O>,
     inputs: I,
@@ -107,6 +107,7 @@ impl Exported {
     /// # Errors
     /// If there is no such argument, `values` has other names or types, or cannot be read.
     pub fn with_constant(&self, argument: usize, values: &impl Tree<Leaf = Array>) -> Result<Self> {
+        self.check()?;
         let mut next = self.clone();
         let (PyTree::Tuple(sides), all) = (&mut next.inputs, self.inputs.paths()) else {
             return Err(Error::invalid(OP, "the tree of arguments is not a pair"));

@@ -7,14 +7,16 @@
 mod ops;
 mod reduce;
 mod region;
+mod scope;
 
-use std::{collections::HashMap, panic::Location, rc::Rc};
+use std::{panic::Location, rc::Rc};
 
 use halite_core::{Error, ErrorKind, Result, TensorType, format_count};
-use halite_ir::{Binary, Graph, Literal, Op, Unary, Value};
+use halite_ir::{Graph, Op, Unary, Value};
 use halite_nn::{Tensor, Trace};
-use halite_stablehlo::{Function, Module, OpKind, Operation, Region, Type, ValueId};
+use halite_stablehlo::{Module, OpKind, Operation, Region, Type, ValueId};
 
+use self::scope::{Known, Scope};
 use crate::{Artifact, ArtifactInput, ArtifactOutput};
 
 /// Bound on the operations of an imported program: functions that call functions twice, and so on,
@@ -33,8 +35,8 @@ pub struct ImportedFunction {
 }
 
 impl Artifact {
-    /// Imports the program for use in a trace: it composes with other operations, is differentiable,
-    /// and runs on any sharding.
+    /// Imports the program for use in a trace: it composes with other operations, is
+    /// differentiable, and runs on any sharding.
     ///
     /// Values are those of the program but for rounding. Precision hints and sharding constraints
     /// are dropped. Gradients are those of the imported operations: a JAX function with its own
@@ -132,95 +134,6 @@ fn main_type(ty: &Type) -> Result<TensorType> {
 
 fn array_type(ty: &Type) -> Option<TensorType> {
     ty.as_tensor()?.tensor_type()
-}
-
-/// A function of the program, with the operation that computes each value.
-struct Known<'m> {
-    function: &'m Function,
-    operations: HashMap<ValueId, &'m Operation>,
-}
-
-impl<'m> Known<'m> {
-    fn of(function: &'m Function) -> Self {
-        let (mut operations, mut regions) = (HashMap::new(), vec![&function.body]);
-        while let Some(region) = regions.pop() {
-            for operation in &region.operations {
-                operations.extend(operation.results.iter().map(|&id| (id, operation)));
-                regions.extend(&operation.regions);
-            }
-        }
-        Known {
-            function,
-            operations,
-        }
-    }
-
-    /// The scalar constant that a value is, or that all its elements are.
-    fn scalar(&self, mut id: ValueId) -> Option<&'m halite_stablehlo::Dense> {
-        // A chain of broadcasts ends, since values are computed before they are used.
-        loop {
-            let operation = *self.operations.get(&id)?;
-            match &operation.kind {
-                OpKind::Constant(dense) if dense.is_splat() || dense.ty.elements() == 1 => {
-                    return Some(dense);
-                }
-                OpKind::BroadcastInDim { .. } | OpKind::Reshape => id = operation.operands[0],
-                _ => return None,
-            }
-        }
-    }
-}
-
-/// A graph that is being made, with the values of a function that are known in it.
-struct Scope<'m> {
-    graph: Graph,
-    known: Rc<Known<'m>>,
-    values: HashMap<ValueId, Value>,
-}
-
-impl<'m> Scope<'m> {
-    fn new(known: Rc<Known<'m>>) -> Self {
-        Scope {
-            graph: Graph::new(),
-            known,
-            values: HashMap::new(),
-        }
-    }
-
-    fn ty(&self, id: ValueId) -> &'m Type {
-        self.known.function.ty(id)
-    }
-
-    fn value(&self, id: ValueId) -> Value {
-        *(self.values.get(&id)).expect("a valid program computes values before it uses them")
-    }
-
-    fn values(&self, ids: &[ValueId]) -> Vec<Value> {
-        ids.iter().map(|&id| self.value(id)).collect()
-    }
-
-    fn push(&mut self, op: Op, operands: &[Value]) -> Result<Vec<Value>> {
-        Ok(self.graph.push(op, operands, None)?.to_vec())
-    }
-
-    fn push_one(&mut self, op: Op, operands: &[Value]) -> Result<Value> {
-        Ok(self.push(op, operands)?[0])
-    }
-
-    fn constant(&mut self, literal: Literal) -> Result<Value> {
-        self.push_one(Op::Constant(literal), &[])
-    }
-
-    /// Repeats a scalar to the dimensions of `like`.
-    fn broadcast(&mut self, scalar: Value, like: Value) -> Result<Value> {
-        let dims = self.graph.ty(like).dims().to_vec();
-        let mapping = Vec::new();
-        self.push_one(Op::Broadcast { dims, mapping }, &[scalar])
-    }
-
-    fn binary(&mut self, op: Binary, left: Value, right: Value) -> Result<Value> {
-        self.push_one(Op::Binary(op), &[left, right])
-    }
 }
 
 struct Importer<'m> {

@@ -1,9 +1,10 @@
 //! Programs from elsewhere, and for elsewhere.
 //!
-//! An [`Artifact`] is a StableHLO program from a file: text, portable bytecode, or what `jax.export`
-//! wrote. [`Artifact::compile`] makes a function of arrays of it; [`Artifact::function`] imports it
-//! into a trace, where it composes with other operations and is differentiable. [`Exported`] is the
-//! artifact of `jax.export` itself; functions of halite are written as one.
+//! An [`Artifact`] is a StableHLO program from a file: text, portable bytecode, or what
+//! `jax.export` wrote. [`Artifact::compile`] makes a function of arrays of it;
+//! [`Artifact::function`] imports it into a trace, where it composes with other operations and is
+//! differentiable. [`Exported`] is the artifact of `jax.export` itself; functions of halite are
+//! written as one.
 //!
 //! ```
 //! use halite_core::{Array, Client};

@@ -5,8 +5,8 @@ use halite_core::{DType, Error, ErrorKind, HostArray, Result, TensorType, format
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Element types by the name of their format, without the byte order. NumPy has no bf16; the package
-/// `ml_dtypes`, which JAX uses, saves it as two bytes without a type.
+/// Element types by the name of their format, without the byte order. NumPy has no bf16; the
+/// package `ml_dtypes`, which JAX uses, saves it as two bytes without a type.
 const FORMATS: [(&str, DType); 13] = [
     ("b1", DType::Bool),
     ("i1", DType::S8),
@@ -69,8 +69,8 @@ pub fn read(bytes: &[u8]) -> Result<HostArray> {
     Ok(array)
 }
 
-/// Writes a `.npy` file, which `numpy.load` reads. bf16 is written as `ml_dtypes` does: load it with
-/// `numpy.load(path).view(ml_dtypes.bfloat16)`.
+/// Writes a `.npy` file, which `numpy.load` reads. bf16 is written as `ml_dtypes` does: load it
+/// with `numpy.load(path).view(ml_dtypes.bfloat16)`.
 pub fn write(array: &HostArray) -> Vec<u8> {
     let dtype = array.ty().dtype();
     let format = (FORMATS.iter())

@@ -133,8 +133,8 @@ fn imported_functions_compute_what_jax_does() {
         let function = artifact(name)
             .function()
             .unwrap_or_else(|error| panic!("{name}: {error}"));
-        let call = move |cx: &_, inputs: Vec<_>| function.call(cx, &inputs);
-        let outputs = evaluate(call, &recorded(name, "in"));
+        let inputs = recorded(name, "in");
+        let outputs = evaluate(move |cx, inputs| function.call(cx, &inputs), &inputs);
         let outputs = outputs.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_all_close(name, &outputs, &recorded(name, "out"));
     }

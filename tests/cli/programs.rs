@@ -128,7 +128,10 @@ fn files_that_are_no_programs_are_errors() {
         &error(dir.path(), "run missing.mlir"),
         &["cannot read missing.mlir"],
     );
-    assert_contains(&error(dir.path(), "run w.npy"), &["line 1", "w.npy"]);
+    assert_contains(
+        &error(dir.path(), "run w.npy"),
+        &["neither MLIR bytecode nor text", "w.npy"],
+    );
     fs::write(dir.path().join("zeros.jax"), [0; 100]).unwrap();
     assert_contains(
         &error(dir.path(), "run zeros.jax"),

@@ -2,8 +2,8 @@ use std::cell::Cell;
 
 use halite_core::{Error, ErrorKind, Result, format_count};
 
-/// A file, with a bound on what is read of it: offsets may share vectors, so that a short file could
-/// otherwise describe a very large tree.
+/// A file, with a bound on what is read of it: offsets may share vectors, so that a short file
+/// could otherwise describe a very large tree.
 #[derive(Debug)]
 pub(crate) struct Buffer<'a> {
     bytes: &'a [u8],

@@ -7,7 +7,6 @@ pub(crate) enum Value {
     Text(String),
     Bytes(Vec<u8>),
     U16s(Vec<u16>),
-    U32s(Vec<u32>),
     /// Fields by slot.
     Table(Vec<(usize, Value)>),
     /// Strings or tables.
@@ -83,10 +82,6 @@ fn referenced(out: &mut Vec<u8>, value: &Value) -> Option<usize> {
         }
         Value::Bytes(bytes) => vector(out, bytes.len(), bytes.iter().copied()),
         Value::U16s(numbers) => {
-            let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
-            vector(out, numbers.len(), bytes)
-        }
-        Value::U32s(numbers) => {
             let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
             vector(out, numbers.len(), bytes)
         }

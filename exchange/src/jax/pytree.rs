@@ -44,8 +44,8 @@ impl PyTree {
         paths
     }
 
-    /// The tree with these paths, and the index of the path of each leaf. Levels with the keys 0, 1,
-    /// .. are lists, others dicts, ordered as JAX does.
+    /// The tree with these paths, and the index of the path of each leaf. Levels with the keys 0,
+    /// 1, .. are lists, others dicts, ordered as JAX does.
     pub(crate) fn of_paths(paths: &[String]) -> Result<(PyTree, Vec<usize>)> {
         let mut root = Node::default();
         for (index, path) in paths.iter().enumerate() {

@@ -62,7 +62,7 @@ impl Exported {
     }
 
     /// Checks that trees, types and indices fit each other.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let sides = [
             ("argument", &self.inputs, &self.input_types),
             ("result", &self.outputs, &self.output_types),

@@ -1,6 +1,10 @@
 //! Values of a program's arguments.
 
-use std::{fs, path::PathBuf, str::FromStr};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use halite::{
     DType, Error, ErrorKind, HostArray, Result, TensorType,
@@ -47,6 +51,17 @@ impl FromStr for Input {
     }
 }
 
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Npy(path) | Input::Safetensors(path, None) => write!(f, "{}", path.display()),
+            Input::Safetensors(path, Some(name)) => write!(f, "{}:{name}", path.display()),
+            Input::Zeros => f.write_str("zeros"),
+            Input::Random(seed) => write!(f, "random:{seed}"),
+        }
+    }
+}
+
 impl Input {
     /// Whether it has a value for any number of arguments.
     fn repeats(&self) -> bool {
@@ -85,7 +100,7 @@ pub(super) fn load(given: &[Input], arguments: &[ArtifactInput]) -> Result<Vec<H
         let value = files.value(input, argument, index)?;
         if value.ty() != &argument.ty {
             let (name, ty) = (&argument.name, &argument.ty);
-            let message = format!("argument `{name}` is {ty}, {input:?} is {}", value.ty());
+            let message = format!("argument `{name}` is {ty}, {input} is {}", value.ty());
             return Err(Error::invalid("run", message));
         }
         values.push(value);
@@ -128,7 +143,7 @@ impl Files {
     }
 }
 
-fn read(path: &PathBuf) -> Result<Vec<u8>> {
+fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| {
         let message = format!("cannot read {}", path.display());
         Error::new(ErrorKind::Io, "run", message).caused_by(error)
