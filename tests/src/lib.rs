@@ -13,6 +13,7 @@ pub mod hanging;
 pub mod kill;
 pub mod parallel;
 pub mod process;
+pub mod python;
 pub mod random;
 pub mod runs;
 #[cfg(target_os = "linux")]

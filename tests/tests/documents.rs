@@ -69,6 +69,37 @@ fn every_feature_of_pytorch_xla_has_an_answer() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The guide has the files of the template in full, each after a line with its name.
+#[test]
+fn guide_has_the_files_of_the_template() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let guide = fs::read_to_string(root.join("docs/writing-a-plugin.md")).unwrap();
+    let mut files = Vec::new();
+    for (before, block) in guide
+        .split("\n```rust,ignore\n")
+        .zip(guide.split("\n```rust,ignore\n").skip(1))
+    {
+        let name = before.trim_end().rsplit('\n').next().unwrap_or_default();
+        let name = name.trim_matches(['`', ':']);
+        let file = fs::read_to_string(root.join("plugins/template").join(name))
+            .unwrap_or_else(|error| panic!("`{name}` before a block of code: {error}"));
+        let code = block.split_once("```").expect("blocks end").0;
+        assert!(
+            code == file,
+            "{name} in the guide differs from the template"
+        );
+        files.push(name.to_owned());
+    }
+    let expected = [
+        "src/lib.rs",
+        "src/device.rs",
+        "src/buffer.rs",
+        "src/backend.rs",
+        "src/program.rs",
+    ];
+    assert_eq!(files, expected);
+}
+
 /// A cell of `docs/what-survives.md` names tests as `` `path/of/file.rs: name_of_the_test` ``.
 #[test]
 fn every_test_in_what_survives_exists() {

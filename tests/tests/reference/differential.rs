@@ -164,11 +164,14 @@ fn name_of(op: &Op) -> String {
     text[..end].replace('(', "::")
 }
 
+/// Numbers of results, by operation and dtype.
+type Counts = BTreeMap<String, BTreeMap<&'static str, usize>>;
+
 #[test]
 fn random_operations_agree_with_xla() {
     let reference = reference(Mode::Oracle, 1);
     let mut random = Random(7);
-    let (mut counts, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+    let (mut counts, mut wrong) = (Counts::new(), Vec::new());
     for _ in 0..20 {
         let case = draw_case(&mut random, 100);
         let program = program(&case.graph, &Interface::new("random")).unwrap();
@@ -176,14 +179,18 @@ fn random_operations_agree_with_xla() {
         let own = run(&reference, &program, &case.inputs)
             .unwrap_or_else(|error| panic!("{error}\n{}", String::from_utf8_lossy(&program.code)));
         for ((op, own), xla) in case.ops.iter().zip(&own).zip(&xla) {
-            *counts.entry(name_of(op)).or_default() += 1;
+            let dtypes = counts.entry(name_of(op)).or_default();
+            *dtypes.entry(own.ty().dtype().name()).or_default() += 1;
             let apart = difference(own, xla);
             if apart > tolerance(own.ty().dtype()) {
                 wrong.push(format!("{op:?} to {}: {apart}", own.ty()));
             }
         }
     }
-    println!("results compared, by operation: {counts:#?}");
+    println!("results compared, by operation and dtype:");
+    for (op, dtypes) in &counts {
+        println!("{op:24} {dtypes:?}");
+    }
     assert!(
         wrong.is_empty(),
         "{} results differ:\n{}",
