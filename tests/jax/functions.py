@@ -1,4 +1,4 @@
-"""Functions of JAX on one device: numpy, transformations, control flow, random numbers, donation."""
+"""Functions of JAX on one device: numpy, transformations, control flow, random numbers, .."""
 
 import functools
 
@@ -35,7 +35,8 @@ def integers():
     other = np.where(np.roll(_integers, 1, 0) == 0, 3, np.roll(_integers, 1, 0))
     functions = [jnp.add, jnp.multiply, jnp.floor_divide, jnp.remainder, jnp.bitwise_and,
                  jnp.bitwise_xor, jnp.minimum, jnp.gcd]
-    return [f(_integers, other) for f in functions] + [_integers << jnp.int32(2), ~jnp.array(_integers)]
+    x = jnp.array(_integers)
+    return [f(x, other) for f in functions] + [x << 2, ~x]
 
 
 def reductions():
@@ -50,7 +51,8 @@ def shapes():
     return [x.T, x.reshape(4, 12), jnp.flip(x, 1), jnp.roll(x, 3, 1), jnp.pad(x, ((1, 2), (0, 3))),
             jnp.concatenate([x, x]), jnp.stack([x, 2 * x], 1), jnp.tile(x, (2, 1)),
             jnp.repeat(x, 2, 0), jnp.tril(x), jnp.diag(x[:6, :6]), jnp.meshgrid(x[0], x[1]),
-            jnp.split(x, 2, 1), x[1:5:2, ::-1], jnp.broadcast_to(x[0], (3, 8)), jnp.moveaxis(x, 0, 1)]
+            jnp.split(x, 2, 1), x[1:5:2, ::-1], jnp.broadcast_to(x[0], (3, 8)),
+            jnp.moveaxis(x, 0, 1)]
 
 
 def indexing():
@@ -80,7 +82,8 @@ def convolutions():
     kernel = _rng.standard_normal((3, 3, 3, 4)).astype(np.float32)
     convolve = functools.partial(jax.lax.conv_general_dilated, padding="SAME", precision="highest",
                                  dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    pooled = jax.lax.reduce_window(images, -np.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    window = (1, 2, 2, 1)
+    pooled = jax.lax.reduce_window(images, -np.inf, jax.lax.max, window, window, "VALID")
     return [convolve(images, kernel, window_strides=(1, 1)),
             convolve(images, kernel, window_strides=(2, 2), rhs_dilation=(2, 1)), pooled]
 
@@ -126,7 +129,8 @@ def gradients():
 def batching():
     per_row = jax.vmap(jax.grad(lambda row: jnp.sum(jax.nn.softmax(row) * jnp.arange(8.0))))
     return [per_row(_x), jax.vmap(jnp.dot, in_axes=(0, None))(_x, _y[:, 0]),
-            jax.vmap(jnp.convolve)(_x, _x), jax.vmap(lambda m: jnp.linalg.inv(m))(jnp.stack([_square] * 2))]
+            jax.vmap(jnp.convolve)(_x, _x),
+            jax.vmap(lambda m: jnp.linalg.inv(m))(jnp.stack([_square] * 2))]
 
 
 def control_flow():
@@ -135,9 +139,9 @@ def control_flow():
         return carry, carry * 2
 
     scan = lambda x: jax.lax.scan(body, x[0], x)
+    next_number = lambda n: jnp.where(n % 2 == 0, n // 2, 3 * n + 1)
     collatz = lambda n: jax.lax.while_loop(
-        lambda s: s[0] != 1, lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
-        (n, 0))
+        lambda s: s[0] != 1, lambda s: (next_number(s[0]), s[1] + 1), (n, 0))
     branches = [lambda v: v + 1, lambda v: v * 2, lambda v: -v]
     return [jax.jit(scan)(_x), jax.grad(lambda x: jnp.sum(scan(x)[1]))(_x), collatz(27),
             jax.lax.fori_loop(0, 10, lambda i, v: v + i, 0.0),
@@ -172,7 +176,8 @@ def transfers():
     device = jax.devices()[0]
     x = jax.device_put(_x, device)
     assert x.devices() == {device}
-    return [x, jax.device_put(x, device) + 0, jnp.array(_x.T), np.asarray(x)[::2], jnp.zeros((0, 3)), jnp.float32(3)]
+    return [x, jax.device_put(x, device) + 0, jnp.array(_x.T), np.asarray(x)[::2],
+            jnp.zeros((0, 3)), jnp.float32(3)]
 
 
 def errors():
