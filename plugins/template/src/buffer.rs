@@ -77,7 +77,7 @@ impl Buffer for ToyBuffer {
     }
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
-        let device = check::device(&*self.devices, "copy", place)?;
+        let device = check::device(&self.devices, "copy", place)?;
         let (block, filled) = (self.block.clone(), self.filled.clone());
         Self::fill(&self.devices, device, &self.ty, move || {
             filled.wait().map(|()| block.read())
