@@ -36,6 +36,10 @@
 //!   everywhere in Rust.
 //! * Results of the backend are checked against the contract: the error names the method and the
 //!   rule.
+//! * [`parse`] reads and verifies a program, and [`check`] has the checks that the contract asks of
+//!   every backend.
+//! * It has the extension Shardings, from which JAX takes the sharding of results that a program
+//!   leaves open.
 //! * Donation, deletion, external references, chunked transfers, events, contexts and serialized
 //!   executables are its own; the backend has only the verbs of the contract.
 
