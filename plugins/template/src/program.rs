@@ -21,6 +21,8 @@ pub(crate) struct Code {
     pub(crate) workspace: u64,
     /// Bytes of the memory of a device.
     memory: u64,
+    /// Operations that were compiled, calls included.
+    operations: usize,
 }
 
 /// A kernel, and the values that it takes.
@@ -30,8 +32,8 @@ struct Step {
     operands: Vec<usize>,
 }
 
-/// Most steps of a program. Calls are expanded, so that a short program may have many.
-const MOST_STEPS: usize = 1 << 16;
+/// Limit of the operations of a program. Calls are expanded, so that a short program may have more.
+const MOST_OPERATIONS: usize = 1 << 16;
 
 impl Code {
     /// Compiles a verified program for devices with `memory` bytes.
@@ -47,6 +49,7 @@ impl Code {
             results: vec![],
             workspace: 0,
             memory,
+            operations: 0,
         };
         let arguments = main
             .body
@@ -71,6 +74,11 @@ impl Code {
             ids.iter().map(|id| values[id]).collect()
         };
         for operation in &body.operations {
+            self.operations += 1;
+            if self.operations > MOST_OPERATIONS {
+                let message = format!("more than {MOST_OPERATIONS} operations, calls expanded");
+                return Err(Error::new(ErrorKind::Unsupported, "compile", message));
+            }
             let operands = find(&values, &operation.operands);
             let results = match (&operation.kind, &operation.results[..]) {
                 (OpKind::Call { function }, _) => {
@@ -78,7 +86,7 @@ impl Code {
                     self.inline(module, callee, operands)?
                 }
                 (OpKind::OptimizationBarrier, _) => operands,
-                (_, &[result]) if self.steps.len() < MOST_STEPS => {
+                (_, &[result]) => {
                     let value = self.add(function.ty(result)).map_err(|error| {
                         let message = format!("{operation}: {}", error.message());
                         Error::new(error.kind(), "compile", message)

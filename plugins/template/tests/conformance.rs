@@ -51,7 +51,12 @@ fn library_conforms() {
 
 /// Compiles a program of one argument, and returns the error.
 fn refused(body: &str) -> Error {
-    let code = format!("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {{ {body} }}");
+    refused_program(format!(
+        "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {{ {body} }}"
+    ))
+}
+
+fn refused_program(code: String) -> Error {
     let module = Module::read(code.as_bytes()).unwrap();
     let program = module
         .interface()
@@ -90,4 +95,29 @@ fn values_larger_than_the_memory_are_refused() {
          return %a : tensor<4xf32>",
     );
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+}
+
+/// A hundred functions, each of which calls the next one twice.
+#[test]
+fn repeated_calls_are_refused() {
+    let ty = "tensor<f32>";
+    let mut code = format!("func.func @f100(%a: {ty}) -> {ty} {{ return %a : {ty} }}\n");
+    for number in 0..100 {
+        let name = if number == 0 {
+            "main"
+        } else {
+            &format!("f{number}")
+        };
+        let next = format!("func.call @f{}", number + 1);
+        code += &format!(
+            "func.func @{name}(%a: {ty}) -> {ty} {{
+                %0 = {next}(%a) : ({ty}) -> {ty}
+                %1 = {next}(%0) : ({ty}) -> {ty}
+                return %1 : {ty}
+            }}\n"
+        );
+    }
+    let error = refused_program(code);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("calls expanded"), "{error}");
 }
