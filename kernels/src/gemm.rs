@@ -204,8 +204,13 @@ impl Work<'_> {
         let arch = Arch::new();
         let (m, n) = (a.rows.len(), b.columns.len());
         let width = arch.dispatch(PanelWidth);
-        // Any number of rows gives the same bits.
-        let rows = m.div_ceil(4 * threads.count()).next_multiple_of(ROWS);
+        // Any number of rows gives the same bits. With few, all panels pass by for little work.
+        let parts = if threads.count() > 1 {
+            4 * threads.count()
+        } else {
+            1
+        };
+        let rows = m.div_ceil(parts).max(4 * ROWS).next_multiple_of(ROWS);
         let most = DEPTH.min(all.len()) * COLUMNS.min(n).next_multiple_of(width);
         threads.with_scratch(most, |packed| {
             for first_column in (0..n).step_by(COLUMNS) {

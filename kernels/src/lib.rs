@@ -1,8 +1,8 @@
 //! Numeric kernels on the host: slices in, slices out.
 //!
-//! [`multiply`] is a matrix product over any strides, [`Program`] a fused elementwise computation,
-//! [`reduce`] a reduction along one axis. Nothing here knows a program, a device or an allocator of
-//! tensors.
+//! [`multiply`] is a matrix product over any strides, [`Program`] a fused elementwise computation
+//! with reductions of rows and columns, [`reduce`] a reduction along one axis. Nothing here knows a
+//! program, a device or an allocator of tensors.
 //!
 //! Every result has the same bits for every number of [`Threads`]: work is split between threads
 //! only where no sum is. Vector instructions are chosen at run time (AVX-512, AVX2, NEON), so that
@@ -33,5 +33,5 @@ mod view;
 pub use gemm::{Axis, Operand, multiply, multiply_all};
 pub use reduce::{Accumulate, Reduction, reduce};
 pub use threads::Threads;
-pub use tile::{Binary, Instruction, Program, Register, Source, Target, Unary};
+pub use tile::{Binary, Extent, Instruction, Output, Program, Register, Source, Target, Unary};
 pub use view::{Gap, View, ViewDim};

@@ -43,7 +43,7 @@ pub enum Accumulate {
 
 impl Accumulate {
     /// The word that changes no other.
-    fn identity(self) -> u32 {
+    pub(crate) fn identity(self) -> u32 {
         match self {
             Accumulate::AddF => (-0.0f32).to_bits(),
             Accumulate::MultiplyF => 1.0f32.to_bits(),
@@ -115,33 +115,82 @@ pub fn reduce(threads: &Threads, sizes: Reduction, initial: u32, x: &[u32], out:
             partial,
         });
     });
-    for (out, partial) in out
-        .chunks_exact_mut(inner)
-        .zip(partial.chunks_exact(blocks * inner))
-    {
-        for (column, out) in out.iter_mut().enumerate() {
-            let values = partial[column..].iter().step_by(inner);
-            *out = combine(sizes.op, initial, values.copied());
+    let partial = partial.chunks_exact(blocks * inner);
+    for (out, partial) in out.chunks_exact_mut(inner).zip(partial) {
+        combine_rows(sizes.op, initial, partial, out);
+    }
+}
+
+/// Columns that are combined at a time.
+const COLUMNS: usize = 16;
+
+/// Combines partial results of columns, of which `partial` has any number of rows, and `initial`;
+/// sums in `f64`.
+pub(crate) fn combine_rows(op: Accumulate, initial: u32, partial: &[u32], out: &mut [u32]) {
+    let columns = out.len();
+    for (number, out) in out.chunks_mut(COLUMNS).enumerate() {
+        let count = out.len();
+        let rows = partial.chunks_exact(columns);
+        let rows = rows.map(|row| &row[number * COLUMNS..][..count]);
+        if op == Accumulate::AddF {
+            let mut sums = [f64::from(f32::from_bits(initial)); COLUMNS];
+            for row in rows {
+                for (sum, &word) in sums.iter_mut().zip(row) {
+                    *sum += f64::from(f32::from_bits(word));
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = (sum as f32).to_bits();
+            }
+        } else {
+            out.fill(initial);
+            rows.for_each(|row| accumulate(op, out, row));
         }
     }
 }
 
-/// Combines a few partial results; sums in `f64`.
-fn combine(op: Accumulate, initial: u32, values: impl Iterator<Item = u32>) -> u32 {
-    if op == Accumulate::AddF {
-        let wide = |word| f64::from(f32::from_bits(word));
-        return (values.fold(wide(initial), |sum, word| sum + wide(word)) as f32).to_bits();
+/// Combines the elements of a row, and with `initial`.
+///
+/// Sums of floats are of up to 256 elements in `f32`, in lanes, and of these in `f64`.
+#[inline(always)]
+pub(crate) fn reduce_row(op: Accumulate, initial: u32, row: &[u32]) -> u32 {
+    let mut result = initial;
+    for block in row.chunks(BLOCK * LANES) {
+        let mut lanes = [op.identity(); LANES];
+        let (parts, rest) = block.as_chunks::<LANES>();
+        for part in parts {
+            accumulate(op, &mut lanes, part);
+        }
+        accumulate(op, &mut lanes[..rest.len()], rest);
+        result = combine_lanes(op, result, lanes);
     }
-    values.fold(initial, |result, word| {
-        let mut out = [result];
-        accumulate(op, &mut out, &[word]);
-        out[0]
-    })
+    result
+}
+
+/// Combines lanes pairwise, and with `initial`; sums in `f64`.
+#[inline(always)]
+fn combine_lanes(op: Accumulate, initial: u32, mut lanes: [u32; LANES]) -> u32 {
+    if op == Accumulate::AddF {
+        let mut wide = lanes.map(|word| f64::from(f32::from_bits(word)));
+        for half in [16, 8, 4, 2, 1] {
+            for lane in 0..half {
+                wide[lane] += wide[lane + half];
+            }
+        }
+        return ((f64::from(f32::from_bits(initial)) + wide[0]) as f32).to_bits();
+    }
+    for half in [16, 8, 4, 2, 1] {
+        let (low, high) = lanes.split_at_mut(half);
+        accumulate(op, low, &high[..half]);
+    }
+    let mut result = [initial];
+    accumulate(op, &mut result, &lanes[..1]);
+    result[0]
 }
 
 /// Combines each element of `x` with that of `out` at the same position.
 #[inline(always)]
-fn accumulate(op: Accumulate, out: &mut [u32], x: &[u32]) {
+pub(crate) fn accumulate(op: Accumulate, out: &mut [u32], x: &[u32]) {
     macro_rules! each {
         ($f:expr) => {
             for (out, x) in out.iter_mut().zip(x) {
@@ -203,19 +252,8 @@ impl WithSimd for Rows<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let identity = self.op.identity();
         for (out, row) in self.out.iter_mut().zip(self.x.chunks_exact(self.reduced)) {
-            let mut result = self.initial;
-            for block in row.chunks(BLOCK * LANES) {
-                let mut lanes = [identity; LANES];
-                let (parts, rest) = block.as_chunks::<LANES>();
-                for part in parts {
-                    accumulate(self.op, &mut lanes, part);
-                }
-                accumulate(self.op, &mut lanes[..rest.len()], rest);
-                result = combine(self.op, result, lanes.into_iter());
-            }
-            *out = result;
+            *out = reduce_row(self.op, self.initial, row);
         }
     }
 }

@@ -221,13 +221,6 @@ impl Client {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues work on a device.
-    pub(crate) fn enqueue(&self, device: &ReferenceDevice, job: impl FnOnce() + Send + 'static) {
-        // The thread lives as long as the client. If it did not, the work would be dropped, and
-        // its promises would be errors.
-        let _ = device.queue.send(Box::new(job));
-    }
-
     /// Queues a callback on the thread for callbacks.
     pub(crate) fn call_back(&self, callback: Job) {
         let _ = self.callbacks.send(callback);

@@ -63,7 +63,7 @@ impl Buffer for ReferenceBuffer {
         let (copy, promise) = ReferenceBuffer::pending(&self.client, &self.ty, place);
         let (source, memory) = (self.slot.clone(), device.memory.clone());
         // Bytes are never written to, so that two buffers can share them.
-        self.client.enqueue(device, move || {
+        device.enqueue(move || {
             promise.fulfill(source.wait().map_err(Failure::from), |bytes| {
                 memory.charge(bytes)
             });

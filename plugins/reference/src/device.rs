@@ -3,7 +3,10 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
         mpsc::{self, Sender},
     },
     thread,
@@ -37,7 +40,9 @@ pub(crate) fn start_queue(name: String) -> Result<Sender<Job>> {
 #[derive(Debug)]
 pub struct ReferenceDevice {
     id: DeviceId,
-    pub(crate) queue: Sender<Job>,
+    queue: Sender<Job>,
+    /// Jobs that are queued or run.
+    jobs: Arc<AtomicUsize>,
     pub(crate) memory: Arc<Meter>,
 }
 
@@ -46,8 +51,33 @@ impl ReferenceDevice {
         Ok(ReferenceDevice {
             id: DeviceId(id),
             queue: start_queue(format!("halite-device-{id}"))?,
+            jobs: Arc::default(),
             memory: Arc::default(),
         })
+    }
+
+    /// Queues work.
+    pub(crate) fn enqueue(&self, job: impl FnOnce() + Send + 'static) {
+        /// Counts a job until it is dropped, also by a panic.
+        struct Count(Arc<AtomicUsize>);
+        impl Drop for Count {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Release);
+            }
+        }
+        self.jobs.fetch_add(1, Relaxed);
+        let count = Count(self.jobs.clone());
+        // The thread lives as long as the client. If it did not, the work would be dropped, and
+        // its promises would be errors.
+        let _ = self.queue.send(Box::new(move || {
+            let _count = count;
+            job();
+        }));
+    }
+
+    /// Returns whether no work is queued or runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs.load(Acquire) == 0
     }
 }
 

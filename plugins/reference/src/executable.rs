@@ -22,6 +22,9 @@ use crate::{
     slot::{Promise, Slot},
 };
 
+/// Estimated nanoseconds of a launch below which the caller's thread runs it.
+const SHORT: usize = 50_000;
+
 /// A program that is ready to run on its devices.
 pub struct ReferenceExecutable {
     pub(crate) client: Arc<Client>,
@@ -75,11 +78,17 @@ impl Executable<Reference> for ReferenceExecutable {
             };
             let device = self.client.device("launch", device.into())?;
             let memory = device.memory.clone();
-            self.client.enqueue(device, move || {
+            let is_short = self.is_short() && device.is_idle() && run.has_inputs();
+            let job = move || {
                 run.run(promises, |promise, result| {
                     promise.fulfill(result, |bytes| memory.charge(bytes));
                 });
-            });
+            };
+            if is_short {
+                job();
+            } else {
+                device.enqueue(job);
+            }
             Ok(outputs)
         });
         Ok(Launched {
@@ -142,6 +151,12 @@ impl Executable<Reference> for ReferenceExecutable {
 }
 
 impl ReferenceExecutable {
+    /// Returns whether a launch takes less time than to wake another thread for it.
+    fn is_short(&self) -> bool {
+        let nanoseconds = self.plan.as_ref().and_then(|plan| plan.nanoseconds);
+        self.devices.len() == 1 && nanoseconds.is_some_and(|it| it < SHORT)
+    }
+
     /// Checks the arguments of a launch.
     fn check(&self, launch: &Launch<'_, ReferenceBuffer>) -> Result<(), String> {
         let (rows, devices) = (launch.args.len(), self.devices.len());
@@ -237,6 +252,11 @@ impl Run {
                     .for_each(|promise| deliver(promise, Err(failure.clone())));
             }
         }
+    }
+
+    /// Returns whether all inputs are there.
+    fn has_inputs(&self) -> bool {
+        self.inputs.iter().all(|slot| slot.is_delivered())
     }
 
     fn evaluate(self) -> Result<Vec<Tensor>> {

@@ -3,7 +3,8 @@
 //! - `graph` inlines calls and sorts operations into a few kinds of nodes. Operations that only
 //!   move elements (broadcasts, slices, transpositions, padding) become views of buffers. What has
 //!   no kernel is a node that the oracle computes.
-//! - `group` merges elementwise nodes of one size into programs of one pass.
+//! - `shape` finds the matrices whose rows and columns are reduced, and `group` merges elementwise
+//!   nodes and reductions of one matrix into programs of one pass.
 //! - `plan` orders these units, and says when each value is last used.
 //! - `run` executes a plan on buffers that it keeps from launch to launch.
 //!
@@ -19,7 +20,9 @@ mod place;
 mod plan;
 mod rows;
 mod run;
+mod shape;
 mod slice;
+mod values;
 
 pub(crate) use plan::Plan;
 pub(crate) use run::Launch;

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use halite_core::{
@@ -23,6 +26,8 @@ pub(crate) type OnDelivered = Box<dyn FnOnce(Result<Tensor, Failure>) + Send>;
 pub(crate) struct Slot {
     state: Mutex<State>,
     delivered: Condvar,
+    /// Threads that wait: without any, a delivery needs no system call.
+    waiting: AtomicUsize,
 }
 
 enum State {
@@ -51,6 +56,7 @@ impl Slot {
         Arc::new(Slot {
             state: Mutex::new(State::Ready(tensor, charge)),
             delivered: Condvar::new(),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -59,6 +65,7 @@ impl Slot {
         let slot = Arc::new(Slot {
             state: Mutex::new(State::Pending(Vec::new())),
             delivered: Condvar::new(),
+            waiting: AtomicUsize::new(0),
         });
         (slot.clone(), Promise(slot))
     }
@@ -77,12 +84,19 @@ impl Slot {
     /// The error of the work;
     /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded) after the default limit.
     pub(crate) fn wait(&self) -> Result<Tensor> {
+        if let Some(result) = self.lock().result() {
+            return result.map_err(|failure| failure.error());
+        }
         let poll = |slice| {
+            // Before the lock: a delivery that has it later sees that this thread waits.
+            self.waiting.fetch_add(1, Relaxed);
             let is_pending = |state: &mut State| matches!(state, State::Pending(_));
             let waited = self
                 .delivered
                 .wait_timeout_while(self.lock(), slice, is_pending);
-            waited.unwrap_or_else(PoisonError::into_inner).0.result()
+            let result = waited.unwrap_or_else(PoisonError::into_inner).0.result();
+            self.waiting.fetch_sub(1, Relaxed);
+            result
         };
         let result = wait_until(|| "a result".to_owned(), default_limit(), || false, poll)?;
         result
@@ -107,8 +121,11 @@ impl Slot {
         let mut state = self.lock();
         let result = delivered.result();
         let before = std::mem::replace(&mut *state, delivered);
+        let has_waiting = self.waiting.load(Relaxed) > 0;
         drop(state);
-        self.delivered.notify_all();
+        if has_waiting {
+            self.delivered.notify_all();
+        }
         if let (State::Pending(callbacks), Some(result)) = (before, result) {
             callbacks
                 .into_iter()

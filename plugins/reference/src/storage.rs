@@ -1,6 +1,9 @@
 //! The bytes of tensors.
 
-use std::{ops::Deref, sync::Arc};
+use std::{
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
 /// The bytes of a tensor, in memory that is aligned for the type of its elements where the fast
 /// executor allocated it.
@@ -9,6 +12,8 @@ pub(crate) enum Storage {
     Bytes(Vec<u8>),
     /// Elements of 32 bits.
     Words(Vec<u32>),
+    /// A range of other bytes, which is copied when it is written to.
+    Part(Arc<Storage>, Range<usize>),
 }
 
 impl Storage {
@@ -17,6 +22,22 @@ impl Storage {
         match self {
             Storage::Bytes(bytes) => bytemuck::try_cast_slice(bytes).ok(),
             Storage::Words(words) => Some(words),
+            Storage::Part(..) => bytemuck::try_cast_slice(self).ok(),
+        }
+    }
+
+    /// The same bytes, in memory of their own.
+    pub(crate) fn whole(self: Arc<Self>) -> Arc<Self> {
+        match &*self {
+            Storage::Part(..) => Arc::new(self.copied()),
+            _ => self,
+        }
+    }
+
+    fn copied(&self) -> Self {
+        match self.words() {
+            Some(words) => Storage::Words(words.to_vec()),
+            None => Storage::Bytes(self.to_vec()),
         }
     }
 
@@ -30,7 +51,11 @@ impl Storage {
 
     /// The bytes, to be written.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Storage::Part(..) = self {
+            *self = self.copied();
+        }
         match self {
+            Storage::Part(..) => &mut [],
             Storage::Bytes(bytes) => bytes,
             Storage::Words(words) => bytemuck::must_cast_slice_mut(words),
         }
@@ -44,6 +69,7 @@ impl Deref for Storage {
         match self {
             Storage::Bytes(bytes) => bytes,
             Storage::Words(words) => bytemuck::must_cast_slice(words),
+            Storage::Part(whole, range) => &whole[range.clone()],
         }
     }
 }

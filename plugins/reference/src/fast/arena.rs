@@ -7,64 +7,73 @@ use halite_stablehlo::RankedType;
 
 use super::{
     elementwise::is_word,
+    place::Base,
     plan::{Plan, Unit},
 };
 use crate::{oracle::allocate, storage::Storage};
 
-/// Memory that a plan keeps from launch to launch, by size in bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Arena {
-    words: HashMap<usize, Vec<Vec<u32>>>,
-    bytes: HashMap<usize, Vec<Vec<u8>>>,
+/// The values of a plan by the size of their memory, which one can have after another.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    /// Number of the size of each value.
+    of: Vec<usize>,
+    /// Number of values of each size that a launch computes.
+    counts: Vec<usize>,
 }
+
+impl Sizes {
+    pub(super) fn new(types: &[RankedType], units: &[Unit]) -> Self {
+        let mut numbers = HashMap::new();
+        let mut number = |ty: &RankedType| {
+            let next = numbers.len();
+            *numbers
+                .entry((is_word(ty.element), ty.bytes()))
+                .or_insert(next)
+        };
+        let of: Vec<_> = types.iter().map(&mut number).collect();
+        let mut counts = vec![0; numbers.len()];
+        for base in units.iter().flat_map(Unit::writes) {
+            counts[of[base]] += 1;
+        }
+        Sizes { of, counts }
+    }
+}
+
+/// Memory that a plan keeps from launch to launch, by the numbers of its sizes.
+#[derive(Debug, Default)]
+pub(crate) struct Arena(Vec<Vec<Storage>>);
 
 impl Arena {
     /// Memory of unspecified contents for a value.
-    pub(super) fn take(&mut self, ty: &RankedType) -> Result<Storage> {
-        let length = ty.bytes();
+    pub(super) fn take(&mut self, plan: &Plan, base: Base) -> Result<Storage> {
+        let free = self.0.get_mut(plan.sizes.of[base]);
+        if let Some(storage) = free.and_then(Vec::pop) {
+            return Ok(storage);
+        }
+        let ty = &plan.types[base];
         if is_word(ty.element) {
-            if let Some(words) = self.words.get_mut(&length).and_then(Vec::pop) {
-                return Ok(Storage::Words(words));
-            }
             let mut words = allocate(ty.elements())?;
             words.resize(ty.elements(), 0);
             return Ok(Storage::Words(words));
         }
-        if let Some(bytes) = self.bytes.get_mut(&length).and_then(Vec::pop) {
-            return Ok(Storage::Bytes(bytes));
-        }
-        let mut bytes = allocate(length)?;
-        bytes.resize(length, 0);
+        let mut bytes = allocate(ty.bytes())?;
+        bytes.resize(ty.bytes(), 0);
         Ok(Storage::Bytes(bytes))
     }
 
-    pub(super) fn put(&mut self, storage: Storage) {
-        match storage {
-            Storage::Words(words) => {
-                self.words.entry(4 * words.len()).or_default().push(words);
-            }
-            Storage::Bytes(bytes) => self.bytes.entry(bytes.len()).or_default().push(bytes),
+    /// Keeps the memory of a value, unless a launch cannot use as much at once.
+    pub(super) fn put(&mut self, plan: &Plan, base: Base, storage: Storage) {
+        let size = plan.sizes.of[base];
+        if self.0.is_empty() {
+            self.0.resize_with(plan.sizes.counts.len(), Vec::new);
         }
-    }
-
-    /// Frees what no launch of the plan can use at once.
-    pub(super) fn trim(&mut self, plan: &Plan) {
-        let mut words: HashMap<usize, usize> = HashMap::new();
-        let mut bytes: HashMap<usize, usize> = HashMap::new();
-        for base in plan.units.iter().flat_map(Unit::writes) {
-            let ty = &plan.types[base];
-            let counts = if is_word(ty.element) {
-                &mut words
-            } else {
-                &mut bytes
-            };
-            *counts.entry(ty.bytes()).or_default() += 1;
+        let fits = match storage {
+            Storage::Words(_) => is_word(plan.types[base].element),
+            Storage::Bytes(_) => !is_word(plan.types[base].element),
+            Storage::Part(..) => false,
+        };
+        if fits && self.0[size].len() < plan.sizes.counts[size] {
+            self.0[size].push(storage);
         }
-        self.words.iter_mut().for_each(|(length, free)| {
-            free.truncate(words.get(length).copied().unwrap_or(0));
-        });
-        self.bytes.iter_mut().for_each(|(length, free)| {
-            free.truncate(bytes.get(length).copied().unwrap_or(0));
-        });
     }
 }

@@ -53,6 +53,15 @@ fn sizes_and_strides(view: &View, dims: &[usize]) -> Vec<(usize, isize)> {
 }
 
 impl Product {
+    /// An estimate of the time of all products.
+    pub(super) fn nanoseconds(&self) -> usize {
+        let sizes = [&self.rows, &self.left_terms, &self.columns].map(Axis::len);
+        let terms = sizes
+            .into_iter()
+            .fold(self.batches.len(), usize::saturating_mul);
+        terms / 64
+    }
+
     /// The product of two views. The lists are (size, stride) of dimensions.
     fn new(
         batches: [Vec<(usize, isize)>; 2],

@@ -1,6 +1,8 @@
 //! A program as nodes over buffers: calls inlined, moves of elements as views.
 
 mod build;
+mod capture;
+mod fold;
 mod known;
 
 use halite_kernels::Reduction;
@@ -73,7 +75,10 @@ pub(super) enum Kind {
     /// Copies a slice of operand 0; its start is the other operands.
     DynamicSlice,
     /// A copy of operand 0 with operand 1 at a start, which is the other operands.
-    DynamicUpdate,
+    DynamicUpdate {
+        /// Dimensions of operand 1.
+        dims: Vec<usize>,
+    },
     /// Rows of operand 0 at the indices of operand 1.
     GatherRows,
     /// Operand 0, with the rows of operand 2 added at the indices of operand 1.
@@ -127,16 +132,6 @@ impl Graph {
                 .iter()
                 .for_each(|&base| self.bases[base].node = Some(number));
         }
-    }
-
-    /// Returns whether a place is all of a buffer that an elementwise node of as many elements
-    /// computes, so that its value can stay in a register.
-    pub(super) fn is_register(&self, place: &Place) -> bool {
-        let info = &self.bases[place.base];
-        let is_elementwise = |node: usize| matches!(self.nodes[node].kind, Kind::Elementwise(_));
-        info.node.is_some_and(is_elementwise)
-            && place.view.is_contiguous()
-            && place.elements() == info.ty.elements()
     }
 }
 

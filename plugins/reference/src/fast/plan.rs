@@ -1,20 +1,21 @@
 //! Plans: units in order, and the last use of each value.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex},
 };
 
 use halite_core::Result;
-use halite_kernels::Reduction;
+use halite_kernels::{Program, Reduction};
 use halite_stablehlo::{Module, RankedType};
 
 use super::{
-    arena::Arena,
+    arena::{Arena, Sizes},
     contract::Product,
     graph::{Graph, Kind, Loop, OracleCall},
     group::{self, Group, levels},
     place::Base,
+    shape::{Shape, Shapes},
 };
 use crate::{oracle::Tensor, storage::Storage};
 
@@ -29,6 +30,9 @@ pub(crate) struct Plan {
     pub(super) units: Vec<Unit>,
     /// Values that nothing reads after each unit.
     pub(super) last_uses: Vec<Vec<Base>>,
+    pub(super) sizes: Sizes,
+    /// An estimate of the time of a launch; `None` if it has loops or operations of the oracle.
+    pub(crate) nanoseconds: Option<usize>,
     /// Memory of earlier launches, one of each that runs at the same time.
     pub(super) arenas: Mutex<Vec<Arena>>,
 }
@@ -62,8 +66,11 @@ pub(super) enum Unit {
     DynamicSlice {
         operands: Vec<Base>,
         out: Base,
+        /// Whether the result can be a part of the operand's memory: nothing updates that.
+        is_part: bool,
     },
     DynamicUpdate {
+        dims: Vec<usize>,
         operands: Vec<Base>,
         out: Base,
     },
@@ -121,6 +128,29 @@ impl Unit {
     }
 }
 
+impl Unit {
+    /// An estimate of the time that it takes; `None` if there is none.
+    fn nanoseconds(&self, types: &[RankedType]) -> Option<usize> {
+        match self {
+            Unit::Loop { .. } | Unit::Oracle { .. } => None,
+            Unit::Group(group) => {
+                let Program {
+                    rows,
+                    columns,
+                    code,
+                    ..
+                } = &group.program;
+                Some(rows * columns / 4 * code.len())
+            }
+            Unit::Product { product, .. } => Some(product.nanoseconds()),
+            _ => {
+                let values = self.reads().into_iter().chain(self.writes());
+                Some(values.map(|base| types[base].bytes()).sum::<usize>() / 4)
+            }
+        }
+    }
+}
+
 impl Plan {
     /// The plan of a module. `None` if the oracle has to run all of it.
     ///
@@ -137,11 +167,15 @@ impl Plan {
             |(base, tensor): (Base, Option<Tensor>)| Some((base, tensor?.bytes.aligned()));
         let tensors = graph.bases.iter_mut().map(|info| info.constant.take());
         let constants = tensors.enumerate().filter_map(constant).collect();
+        let last_uses = last_uses(&graph, &units);
+        let types: Vec<_> = graph.bases.into_iter().map(|info| info.ty).collect();
         Plan {
-            last_uses: last_uses(&graph, &units),
+            sizes: Sizes::new(&types, &units),
+            nanoseconds: units.iter().map(|unit| unit.nanoseconds(&types)).sum(),
+            last_uses,
             inputs: graph.inputs,
             outputs: graph.outputs,
-            types: graph.bases.into_iter().map(|info| info.ty).collect(),
+            types,
             constants,
             units,
             arenas: Mutex::default(),
@@ -151,7 +185,8 @@ impl Plan {
 
 /// The units of a graph, in order.
 fn units(graph: &mut Graph) -> Vec<Unit> {
-    let levels = levels(graph);
+    let shapes = Shapes::new(graph);
+    let levels = levels(graph, &shapes);
     let mut is_stored = vec![false; graph.bases.len()];
     graph
         .outputs
@@ -165,12 +200,11 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
         }
     }
     // By level; nodes without a group in their order.
-    let mut groups: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    let mut groups: HashMap<(usize, Shape), Vec<usize>> = HashMap::new();
     let mut order: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (number, node) in graph.nodes.iter().enumerate() {
-        if let Kind::Elementwise(_) = node.kind {
-            let elements = graph.bases[node.results[0]].ty.elements();
-            let group = groups.entry((levels[number], elements)).or_default();
+        if let Some((shape, _)) = shapes.of(graph, node) {
+            let group = groups.entry((levels[number], shape)).or_default();
             group.push(number);
             if group.len() > 1 {
                 continue;
@@ -178,13 +212,13 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
         }
         order.entry(levels[number]).or_default().push(number);
     }
+    let updated = updated(graph);
     let mut units = Vec::new();
     for number in order.into_values().flatten() {
-        let node = &graph.nodes[number];
-        if let Kind::Elementwise(_) = node.kind {
-            let elements = graph.bases[node.results[0]].ty.elements();
-            let members = &groups[&(levels[number], elements)];
-            units.push(Unit::Group(group::group(graph, members, &is_stored)));
+        if let Some((shape, _)) = shapes.of(graph, &graph.nodes[number]) {
+            let members = &groups[&(levels[number], shape)];
+            let group = group::group(graph, &shapes, shape, members, &is_stored);
+            units.push(Unit::Group(group));
         } else {
             let node = &mut graph.nodes[number];
             let operands: Vec<Base> = node.operands.iter().map(|place| place.base).collect();
@@ -213,8 +247,16 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
                     operands,
                     results,
                 },
-                (Kind::DynamicSlice, _, out) => Unit::DynamicSlice { operands, out },
-                (Kind::DynamicUpdate, _, out) => Unit::DynamicUpdate { operands, out },
+                (Kind::DynamicSlice, _, out) => Unit::DynamicSlice {
+                    is_part: !updated.contains(&operands[0]),
+                    operands,
+                    out,
+                },
+                (Kind::DynamicUpdate { dims }, _, out) => Unit::DynamicUpdate {
+                    dims,
+                    operands,
+                    out,
+                },
                 (Kind::GatherRows, &[x, indices], out) => Unit::GatherRows { x, indices, out },
                 (Kind::ScatterRows, &[x, indices, updates], out) => Unit::ScatterRows {
                     x,
@@ -232,6 +274,20 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
         }
     }
     units
+}
+
+/// Values whose memory a unit may write to.
+fn updated(graph: &Graph) -> HashSet<Base> {
+    let mut updated = HashSet::new();
+    for node in &graph.nodes {
+        let written = match node.kind {
+            Kind::DynamicUpdate { .. } | Kind::ScatterRows => 1,
+            Kind::Loop(_) => node.operands.len(),
+            _ => 0,
+        };
+        updated.extend(node.operands[..written].iter().map(|place| place.base));
+    }
+    updated
 }
 
 /// For each unit the values that neither a later unit reads nor the program returns.

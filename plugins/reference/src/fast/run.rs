@@ -7,7 +7,6 @@ use halite_kernels::{Operand, Source, Target, Threads, multiply_all, reduce};
 use halite_stablehlo::{ElementType, Module};
 
 use super::{
-    arena::Arena,
     contract::Product,
     elementwise::is_word,
     graph::{Loop, OracleCall},
@@ -16,6 +15,7 @@ use super::{
     plan::{Plan, Unit},
     rows,
     slice::Slice,
+    values::Values,
 };
 use crate::{
     oracle::{Single, Tensor, World, run_operation},
@@ -58,12 +58,8 @@ impl Plan {
             values.step(unit, launch)?;
             unused.iter().for_each(|&base| values.release(base));
         }
-        let outputs = self
-            .outputs
-            .iter()
-            .map(|&base| values.tensor(base))
-            .collect();
-        values.arena.trim(self);
+        let outputs = self.outputs.iter().map(|&base| values.whole(base));
+        let outputs = outputs.collect();
         arenas().push(values.arena);
         outputs
     }
@@ -77,40 +73,7 @@ fn operand_count(count: usize) -> Error {
     )
 }
 
-/// The values of a launch.
-struct Values<'p> {
-    plan: &'p Plan,
-    values: Vec<Option<Arc<Storage>>>,
-    /// Whether units after the present one read it, or the program returns it.
-    is_needed: Vec<bool>,
-    arena: Arena,
-}
-
 impl Values<'_> {
-    fn get(&self, base: Base) -> Result<&Arc<Storage>> {
-        self.values[base].as_ref().ok_or_else(|| {
-            let message = format!("value {base} of the plan is not computed; please report this");
-            Error::new(ErrorKind::Internal, "run", message)
-        })
-    }
-
-    fn words(&self, base: Base) -> Result<&[u32]> {
-        self.get(base)?.words().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                "run",
-                format!("value {base} has no words"),
-            )
-        })
-    }
-
-    /// Frees a value for later ones, if this launch alone has it.
-    fn release(&mut self, base: Base) {
-        if let Some(Ok(storage)) = self.values[base].take().map(Arc::try_unwrap) {
-            self.arena.put(storage);
-        }
-    }
-
     fn step(&mut self, unit: &Unit, launch: &Launch<'_>) -> Result<()> {
         let threads = launch.threads;
         match unit {
@@ -149,19 +112,32 @@ impl Values<'_> {
                 operands,
                 results,
             } => self.run_loop(regions, operands, results, launch),
-            Unit::DynamicSlice { operands, out } => {
-                let mut result = self.take(*out)?;
+            Unit::DynamicSlice {
+                operands,
+                out,
+                is_part,
+            } => {
                 let (x, starts) = (operands[0], &operands[1..]);
-                let slice = self.slice(x, *out, starts)?;
+                let slice = self.slice(x, &self.plan.types[*out].dims, starts)?;
+                if let Some(range) = slice.range().filter(|_| *is_part) {
+                    let part = Storage::Part(self.get(x)?.clone(), range);
+                    self.set(*out, part);
+                    return Ok(());
+                }
+                let mut result = self.take(*out)?;
                 slice.read(self.get(x)?, result.bytes_mut());
                 self.set(*out, result);
                 Ok(())
             }
-            Unit::DynamicUpdate { operands, out } => {
+            Unit::DynamicUpdate {
+                dims,
+                operands,
+                out,
+            } => {
                 let &[x, update, ref starts @ ..] = &operands[..] else {
                     return Err(operand_count(operands.len()));
                 };
-                let slice = self.slice(x, update, starts)?;
+                let slice = self.slice(x, dims, starts)?;
                 let is_shared = operands[1..].contains(&x);
                 let mut result = if is_shared {
                     self.copy(x)?
@@ -210,15 +186,15 @@ impl Values<'_> {
         }
     }
 
-    fn take(&mut self, base: Base) -> Result<Storage> {
-        self.arena.take(&self.plan.types[base])
-    }
-
-    fn set(&mut self, base: Base, storage: Storage) {
-        self.values[base] = Some(Arc::new(storage));
-    }
-
     fn group(&mut self, group: &Group, threads: &Threads) -> Result<()> {
+        if group.is_zero {
+            for &target in &group.targets {
+                let mut result = self.take(target)?;
+                result.bytes_mut().fill(0);
+                self.set(target, result);
+            }
+            return Ok(());
+        }
         // A target has the memory of a source that nothing else reads, if there is one.
         let mut in_place: Vec<Option<usize>> = vec![None; group.sources.len()];
         let mut targets = Vec::with_capacity(group.targets.len());
@@ -247,7 +223,7 @@ impl Values<'_> {
         let sources: Vec<_> = sources.collect::<Result<_>>()?;
         let slices = targets.iter_mut().map(|storage| match storage {
             Storage::Words(words) => Target::Words(words),
-            Storage::Bytes(bytes) => Target::Bytes(bytes),
+            bytes => Target::Bytes(bytes.bytes_mut()),
         });
         group.program.run(threads, &sources, slices.collect());
         for (&base, storage) in group.targets.iter().zip(targets) {
@@ -300,9 +276,9 @@ impl Values<'_> {
         Ok(())
     }
 
-    /// A part of `x` with the dimensions of `part`, at a start that is moved to be inside.
-    fn slice(&self, x: Base, part: Base, starts: &[Base]) -> Result<Slice> {
-        let (x, part) = (&self.plan.types[x], &self.plan.types[part]);
+    /// A part of `x` with these dimensions, at a start that is moved to be inside.
+    fn slice(&self, x: Base, dims: &[usize], starts: &[Base]) -> Result<Slice> {
+        let x = &self.plan.types[x];
         let mut first = Vec::with_capacity(starts.len());
         for (dim, &start) in starts.iter().enumerate() {
             let bits = self
@@ -315,10 +291,10 @@ impl Values<'_> {
                 ElementType::S32 => i64::from(bits as i32),
                 _ => i64::try_from(bits).unwrap_or(i64::MAX),
             };
-            let most = x.dims[dim].saturating_sub(part.dims[dim]);
+            let most = x.dims[dim].saturating_sub(dims[dim]);
             first.push(usize::try_from(start).unwrap_or(0).min(most));
         }
-        Ok(Slice::new(&x.dims, &part.dims, &first, x.element.size()))
+        Ok(Slice::new(&x.dims, dims, &first, x.element.size()))
     }
 
     /// Number of elements of a row.
@@ -339,38 +315,6 @@ impl Values<'_> {
         Ok(self.words(base)?.iter().map(integer).collect())
     }
 
-    /// The memory of a value for a result of the same type: its own where nothing else reads it.
-    fn owned(&mut self, base: Base) -> Result<Storage> {
-        if !self.is_needed[base]
-            && let Some(value) = self.values[base].take()
-        {
-            match Arc::try_unwrap(value) {
-                Ok(storage) => return Ok(storage),
-                Err(shared) => self.values[base] = Some(shared),
-            }
-        }
-        self.copy(base)
-    }
-
-    /// The words of a value that nothing else reads.
-    fn take_words(&mut self, base: Base) -> Option<Vec<u32>> {
-        if self.is_needed[base] {
-            return None;
-        }
-        match Arc::try_unwrap(self.values[base].take()?) {
-            Ok(Storage::Words(words)) => return Some(words),
-            Ok(bytes) => self.values[base] = Some(Arc::new(bytes)),
-            Err(shared) => self.values[base] = Some(shared),
-        }
-        None
-    }
-
-    fn copy(&mut self, base: Base) -> Result<Storage> {
-        let mut copy = self.take(base)?;
-        copy.bytes_mut().copy_from_slice(self.get(base)?);
-        Ok(copy)
-    }
-
     fn run_loop(
         &mut self,
         regions: &Loop,
@@ -380,7 +324,7 @@ impl Values<'_> {
     ) -> Result<()> {
         let mut state = Vec::with_capacity(operands.len());
         for &base in operands {
-            state.push(self.tensor(base)?);
+            state.push(self.whole(base)?);
         }
         let captures = state.split_off(results.len());
         // Nothing else holds what only the loop reads, so that its body can reuse the memory.
@@ -411,13 +355,6 @@ impl Values<'_> {
             self.values[base] = Some(tensor.bytes);
         }
         Ok(())
-    }
-
-    fn tensor(&self, base: Base) -> Result<Tensor> {
-        Ok(Tensor {
-            ty: self.plan.types[base].clone(),
-            bytes: self.get(base)?.clone(),
-        })
     }
 
     fn oracle(

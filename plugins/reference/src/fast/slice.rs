@@ -1,5 +1,7 @@
 //! Slices at starts that a program computes.
 
+use std::ops::Range;
+
 /// A rectangular part of a row-major tensor, in bytes.
 #[derive(Debug)]
 pub(super) struct Slice {
@@ -38,6 +40,14 @@ impl Slice {
         Slice { row, rows }
     }
 
+    /// The bytes of the part, if they are neighbors.
+    pub(super) fn range(&self) -> Option<Range<usize>> {
+        match self.rows[..] {
+            [first] => Some(first..first + self.row),
+            _ => None,
+        }
+    }
+
     /// Copies the part out of a tensor.
     pub(super) fn read(&self, whole: &[u8], part: &mut [u8]) {
         for (part, &at) in part.chunks_exact_mut(self.row.max(1)).zip(&self.rows) {
@@ -68,6 +78,11 @@ mod tests {
             [4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23]
         );
         assert_eq!(slice.rows, [4, 16]);
+        assert_eq!(slice.range(), None);
+        assert_eq!(
+            Slice::new(&[3, 4], &[1, 4], &[2, 0], 4).range(),
+            Some(32..48)
+        );
         let mut other = [0; 24];
         slice.write(&part, &mut other);
         assert_eq!(other[4..12], whole[4..12]);

@@ -34,7 +34,7 @@ pub(super) fn tensor_types<'t>(types: &[&'t Type]) -> Result<Vec<&'t RankedType>
 }
 
 /// Computes an operation on tensors. `None` if it is of another family.
-pub(super) fn compute(
+pub(crate) fn compute(
     kind: &OpKind,
     operands: &[Value],
     types: &[&Type],

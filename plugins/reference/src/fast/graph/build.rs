@@ -1,6 +1,6 @@
 //! The nodes of functions and regions, calls inlined.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{Dense, Function, Module, OpKind, Operation, RankedType, Region, ValueId};
@@ -12,6 +12,7 @@ use super::{
         plan::Plan,
     },
     BaseInfo, Graph, Kind, Loop, Node, OracleCall,
+    capture::captures,
 };
 use crate::oracle::Tensor;
 
@@ -55,7 +56,7 @@ impl Graph {
     }
 }
 
-fn tensor(function: &Function, id: ValueId) -> &RankedType {
+pub(super) fn tensor(function: &Function, id: ValueId) -> &RankedType {
     function
         .ty(id)
         .as_tensor()
@@ -163,6 +164,18 @@ impl<'m> Builder<'m> {
         );
         self.dense.insert(place, copy.base);
         copy.base
+    }
+
+    /// The same elements as all of a buffer, which may have other dimensions.
+    pub(super) fn in_order(&mut self, place: &Place) -> Place {
+        let ty = &self.graph.bases[place.base].ty;
+        let is_whole = place.view.is_contiguous()
+            && place.elements() == ty.elements()
+            && place.element == ty.element;
+        if is_whole {
+            return Place::whole(place.base, ty);
+        }
+        self.whole(place)
     }
 
     /// The same value as all of a buffer.
@@ -316,9 +329,16 @@ impl<'m> Builder<'m> {
         for &id in &captures {
             operands.push(self.value(values, id)?);
         }
-        let operands = operands.iter().map(|place| self.whole(place)).collect();
+        let operands: Vec<_> = operands.iter().map(|place| self.whole(place)).collect();
         let of = &self.module.functions[function];
         let types: Vec<_> = operation.results.iter().map(|&id| tensor(of, id)).collect();
+        if let Some(tensors) = self.folded(of, operation, &operands)? {
+            let constant = |tensor: Tensor| {
+                let ty = tensor.ty.clone();
+                Place::whole(self.base(&ty, Some(tensor)), &ty)
+            };
+            return Ok(tensors.into_iter().map(constant).collect());
+        }
         let results: Vec<_> = types.iter().map(|ty| self.base(ty, None)).collect();
         let call = OracleCall {
             function,
@@ -332,29 +352,4 @@ impl<'m> Builder<'m> {
             .map(|(base, ty)| Place::whole(base, ty))
             .collect())
     }
-}
-
-/// The values of enclosing regions that the regions of an operation use.
-fn captures(operation: &Operation) -> Vec<ValueId> {
-    let mut captures = BTreeSet::new();
-    operation
-        .regions
-        .iter()
-        .for_each(|region| capture(region, &mut captures));
-    captures.into_iter().collect()
-}
-
-/// Adds the values that a region uses and does not compute.
-fn capture(region: &Region, captured: &mut BTreeSet<ValueId>) {
-    let mut used = BTreeSet::from_iter(region.results.iter().copied());
-    let mut computed = BTreeSet::from_iter(region.arguments.iter().copied());
-    for operation in &region.operations {
-        used.extend(&operation.operands);
-        operation
-            .regions
-            .iter()
-            .for_each(|inner| capture(inner, &mut used));
-        computed.extend(&operation.results);
-    }
-    captured.extend(used.difference(&computed));
 }

@@ -111,9 +111,11 @@ impl Builder<'_> {
                 let operands = operands.iter().map(|place| self.whole(place)).collect();
                 Some(self.node(Kind::DynamicSlice, operands, ty))
             }
-            (OpKind::DynamicUpdateSlice, _) => {
-                let operands = operands.iter().map(|place| self.whole(place)).collect();
-                Some(self.node(Kind::DynamicUpdate, operands, ty))
+            (OpKind::DynamicUpdateSlice, [x, part, starts @ ..]) => {
+                let dims = part.ty().dims.to_vec();
+                let mut operands = vec![self.whole(x), self.in_order(part)];
+                operands.extend(starts.iter().map(|place| self.whole(place)));
+                Some(self.node(Kind::DynamicUpdate { dims }, operands, ty))
             }
             (_, [first, ..]) => {
                 let from = if *kind == OpKind::Select {

@@ -1,0 +1,49 @@
+//! Operations on constants, which are computed once.
+
+use halite_core::Result;
+use halite_stablehlo::{Function, Operation, ValueId};
+
+use super::{
+    super::place::Place,
+    build::{Builder, tensor},
+};
+use crate::oracle::{Tensor, Value, compute};
+
+/// Most elements of a result that is computed once, with the plan.
+const LARGEST_FOLDED: usize = 1 << 18;
+
+impl Builder<'_> {
+    /// The results of an operation on small constants.
+    pub(super) fn folded(
+        &self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+    ) -> Result<Option<Vec<Tensor>>> {
+        let types: Vec<_> = operation
+            .results
+            .iter()
+            .map(|&id| function.ty(id))
+            .collect();
+        let fits = |&id: &ValueId| tensor(function, id).elements() <= LARGEST_FOLDED;
+        if !operation.regions.is_empty() || !operation.results.iter().all(fits) {
+            return Ok(None);
+        }
+        let constant = |place: &Place| self.graph.bases[place.base].constant.clone();
+        let constants = operands
+            .iter()
+            .map(|place| constant(place).map(Value::Tensor));
+        let Some(constants) = constants.collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        // What fails does so in a launch, and only if it is used.
+        let Ok(Some(values)) = compute(&operation.kind, &constants, &types) else {
+            return Ok(None);
+        };
+        values
+            .iter()
+            .map(|value| value.tensor().cloned())
+            .collect::<Result<_>>()
+            .map(Some)
+    }
+}
