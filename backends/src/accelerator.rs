@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Client, Error, ErrorKind, Result};
+use halite_core::{Client, Error, ErrorKind, Result, warning};
 use halite_fetch::{Bar, Progress};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 use halite_telemetry::TelemetryOptions;
@@ -20,7 +20,7 @@ use crate::{
     cuda::CudaOptions,
     embedded,
     environment::{Environment, OPEN, PLATFORM},
-    locate::{Located, Search, Source},
+    locate::{Failure, Located, Search, Source},
     tpu,
     tpu::TpuOptions,
 };
@@ -38,7 +38,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accelerator {
-    /// The first that works of TPU, CUDA and CPU: `auto`.
+    /// The first that works of TPU, CUDA and CPU, or the embedded executor: `auto`.
     #[default]
     Auto,
     /// The CPU of this machine: `cpu`, or as virtual devices: `cpu:8`.
@@ -170,8 +170,10 @@ impl Accelerator {
     /// Opens the accelerator. A plugin that is missing is installed, which is reported on stderr.
     ///
     /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that
-    /// `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does. It never takes
-    /// [`Embedded`](Self::Embedded): where a plugin is damaged, a run would get other numbers.
+    /// `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does. Where no plugin for the CPU
+    /// is installed and none can be (no package for this machine, no pip, no network), it takes
+    /// [`Embedded`](Self::Embedded), and warns. A plugin that is installed and does not work is an
+    /// error, because a run on another backend gets other numbers.
     ///
     /// # Errors
     /// If the machine has no such accelerator, with the reason for each candidate.
@@ -194,7 +196,9 @@ impl Accelerator {
             .map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
             Self::Auto => auto(environment.platform.as_deref(), options, progress),
-            Self::Cpu { devices } => cpu::open(devices.unwrap_or(1), options, progress),
+            Self::Cpu { devices } => {
+                cpu::open(devices.unwrap_or(1), options, progress).map_err(Error::from)
+            }
             Self::Plugin(path) => by_path(path.clone(), options),
             Self::Embedded { devices } => embedded::open(devices.unwrap_or(1)),
             Self::Cuda { devices } => cuda::open(devices, options, progress),
@@ -247,7 +251,12 @@ fn auto(
         let opened = match candidate {
             Accelerator::Tpu { chips } => tpu::open(chips, options, progress),
             Accelerator::Cuda { devices } => cuda::open(devices, options, progress),
-            _ => cpu::open(1, options, progress),
+            _ => match cpu::open(1, options, progress) {
+                Err(Failure::Absent(reason)) if platform.is_none() => {
+                    return instead_of_cpu(reason, refused);
+                }
+                other => other.map_err(Error::from),
+            },
         };
         match opened {
             Ok(opened) => return Ok(Opened { refused, ..opened }),
@@ -259,11 +268,25 @@ fn auto(
         }
     }
     let because = platform.map_or(String::new(), |name| format!("{PLATFORM}={name}; "));
-    Err(Error::new(
-        kind,
-        OPEN,
-        format!("{because}{}", refused.join("; ")),
-    ))
+    let message = format!("{because}{}", refused.join("; "));
+    Err(Error::new(kind, OPEN, message))
+}
+
+/// Opens the embedded executor where no plugin for the CPU can be had, for this reason.
+///
+/// # Errors
+/// The reason, if this build has no embedded executor.
+fn instead_of_cpu(reason: Error, mut refused: Vec<String>) -> Result<Opened> {
+    refused.push(format!("cpu: {}", words(&reason)));
+    let opened =
+        embedded::open(1).map_err(|_| Error::new(reason.kind(), OPEN, refused.join("; ")))?;
+    let first_line = words(&reason);
+    let first_line = first_line.lines().next().unwrap_or_default();
+    warning!(
+        "accelerator auto is `embedded`, the executor that is part of halite, because XLA's plugin \
+         for the CPU, which is faster, cannot be had: {first_line}"
+    );
+    Ok(Opened { refused, ..opened })
 }
 
 /// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.

@@ -6,7 +6,7 @@ use halite_pjrt::OptionValue;
 
 use crate::{
     accelerator::{OpenOptions, Opened, load},
-    locate::{Located, Search},
+    locate::{Failure, Located, Search},
 };
 
 /// Maximum number of threads, more than any machine has processors. XLA's plugin takes 15 s to
@@ -18,9 +18,9 @@ pub(crate) fn open(
     devices: u32,
     options: &OpenOptions,
     progress: &mut dyn Progress,
-) -> Result<Opened> {
+) -> Result<Opened, Failure> {
     check_threads()?;
-    let cache = Cache::open(options.cache.as_deref())?;
+    let cache = Cache::open(options.cache.as_deref()).map_err(Error::from)?;
     let search = Search::cpu(&cache);
     // The libraries found are tried in turn: one may need something that this system lacks.
     let open = |located: Located| {

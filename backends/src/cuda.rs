@@ -244,11 +244,12 @@ pub(crate) fn open(
             options.deadline,
         )
     };
-    if options.offline {
+    let opened = if options.offline {
         search.find_that(open)
     } else {
         search.ensure_that(progress, open)
-    }
+    };
+    Ok(opened?)
 }
 
 #[cfg(test)]

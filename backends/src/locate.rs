@@ -4,15 +4,15 @@
 //! Python environment. The first two are explicit choices of the user and are not checked; a library
 //! that is found elsewhere must have a digest of [`PLUGINS`].
 
+mod python;
+
 use std::{
-    env, fmt, io,
+    env, fmt,
     path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
 };
 
 use halite_core::{Error, ErrorKind, Result};
-use halite_fetch::{Cache, Check, Progress, State, Step, sha256_of_file, stdout_of};
+use halite_fetch::{Cache, Check, Progress, State, Step};
 
 use crate::plugins::{KnownPlugin, PLUGINS};
 
@@ -72,12 +72,45 @@ pub struct Search<'a> {
     pub cache: &'a Cache,
 }
 
+/// Failure of a search.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No library is there, and none can be installed: the platform has no package for this
+    /// machine, or the client that downloads it is missing or failed.
+    Absent(Error),
+    /// Any other failure: a library is there, but it is damaged or does not work.
+    Other(Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let (Failure::Absent(error) | Failure::Other(error)) = failure;
+        error
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Other(error)
+    }
+}
+
 /// Reasons why no library was accepted.
 struct Missed {
     /// Each place that was searched, with the reason.
     refused: Vec<String>,
     /// Names of the known plugins that were found.
     tried: Vec<&'static str>,
+    /// True if a library is there, whether or not it is known.
+    found: bool,
+}
+
+impl Missed {
+    /// Adds a library that is there, and the reason why it is not used.
+    fn found(&mut self, refused: String) {
+        self.refused.push(refused);
+        self.found = true;
+    }
 }
 
 impl<'a> Search<'a> {
@@ -127,7 +160,7 @@ impl<'a> Search<'a> {
     /// [`ErrorKind::Unavailable`] if there is none, with the reason for each place that was searched.
     /// An error too if the user's path is not a file: other places are not searched then.
     pub fn find(&self) -> Result<Located> {
-        self.find_that(Ok)
+        Ok(self.find_that(Ok)?)
     }
 
     /// Finds the library, or installs the platform's default.
@@ -136,11 +169,14 @@ impl<'a> Search<'a> {
     /// As [`find`](Self::find), if the platform has no default on this system, or if it cannot be
     /// installed.
     pub fn ensure(&self, progress: &mut dyn Progress) -> Result<Located> {
-        self.ensure_that(progress, Ok)
+        Ok(self.ensure_that(progress, Ok)?)
     }
 
     /// Returns the result of the first library that `take` accepts, as [`find`](Self::find).
-    pub(crate) fn find_that<T>(&self, mut take: impl FnMut(Located) -> Result<T>) -> Result<T> {
+    pub(crate) fn find_that<T>(
+        &self,
+        mut take: impl FnMut(Located) -> Result<T>,
+    ) -> Result<T, Failure> {
         self.in_order(&mut take)?
             .map_err(|missed| self.nothing(missed))
     }
@@ -151,13 +187,22 @@ impl<'a> Search<'a> {
         &self,
         progress: &mut dyn Progress,
         mut take: impl FnMut(Located) -> Result<T>,
-    ) -> Result<T> {
-        match (self.in_order(&mut take)?, self.default_here()) {
-            (Ok(taken), _) => Ok(taken),
-            (Err(missed), Some(default)) if !missed.tried.contains(&default.name) => {
-                take(install(default, self.cache, progress)?)
+    ) -> Result<T, Failure> {
+        let missed = match self.in_order(&mut take)? {
+            Ok(taken) => return Ok(taken),
+            Err(missed) => missed,
+        };
+        match self.default_here() {
+            Some(default) if !missed.tried.contains(&default.name) => {
+                match install(default, self.cache, progress) {
+                    Ok(located) => Ok(take(located)?),
+                    Err(error) if error.kind() == ErrorKind::Unavailable && !missed.found => {
+                        Err(Failure::Absent(error))
+                    }
+                    Err(error) => Err(Failure::Other(error)),
+                }
             }
-            (Err(missed), _) => Err(self.nothing(missed)),
+            _ => Err(self.nothing(missed)),
         }
     }
 
@@ -173,10 +218,11 @@ impl<'a> Search<'a> {
         let mut missed = Missed {
             refused: vec![format!("{} is not set", self.variable)],
             tried: Vec::new(),
+            found: false,
         };
         // Python is last, because it takes a while to start.
         for place in [Search::in_cache, Search::in_python] {
-            for located in place(self, &mut missed.refused) {
+            for located in place(self, &mut missed) {
                 let description = located.to_string();
                 missed
                     .tried
@@ -191,14 +237,19 @@ impl<'a> Search<'a> {
                     {
                         return Err(error);
                     }
-                    Err(error) => missed.refused.push(format!("{description}: {error}")),
+                    Err(error) => missed.found(format!("{description}: {error}")),
                 }
             }
         }
         Ok(Err(missed))
     }
 
-    fn nothing(&self, Missed { refused, tried }: Missed) -> Error {
+    fn nothing(&self, missed: Missed) -> Failure {
+        let Missed {
+            refused,
+            tried,
+            found,
+        } = missed;
         let by_path = format!("name another plugin with plugin:PATH or {}", self.variable);
         let advice = match self.default_here() {
             Some(default) if tried.contains(&default.name) => by_path,
@@ -210,7 +261,12 @@ impl<'a> Search<'a> {
             ),
         };
         let message = format!("no working plugin: {}; {advice}", refused.join("; "));
-        Error::new(ErrorKind::Unavailable, self.platform, message)
+        let error = Error::new(ErrorKind::Unavailable, self.platform, message);
+        if found {
+            Failure::Other(error)
+        } else {
+            Failure::Absent(error)
+        }
     }
 
     /// Returns the plugin that is installed if there is none.
@@ -260,8 +316,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the libraries in the cache, and adds to `refused` why others are not used.
-    fn in_cache(&self, refused: &mut Vec<String>) -> Vec<Located> {
+    /// Returns the libraries in the cache, and adds to `missed` why others are not used.
+    fn in_cache(&self, missed: &mut Missed) -> Vec<Located> {
         let mut found = Vec::new();
         for plugin in self.known() {
             match self.cache.state(&plugin.package, Check::Quick) {
@@ -269,61 +325,19 @@ impl<'a> Search<'a> {
                     let path = installed.path(plugin.library.name);
                     found.push(Located { path, source: Source::Cache, plugin: Some(plugin) });
                 }
-                Ok(State::Damaged(reason)) => refused.push(format!(
+                Ok(State::Damaged(reason)) => missed.found(format!(
                     "{} is damaged and not used: {reason}; `halite plugins install {}` fetches it again",
                     self.cache.directory(&plugin.package).display(),
                     plugin.name
                 )),
                 Ok(State::Absent) => {}
-                Err(error) => refused.push(error.to_string()),
+                Err(error) => missed.found(error.to_string()),
             }
         }
         if found.is_empty() {
-            refused.push(format!("not installed in {}", self.cache.root().display()));
-        }
-        found
-    }
-
-    /// Returns the libraries of known digest in the Python environment, and adds to `refused` why
-    /// others are not used.
-    fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
-        let modules: Vec<_> = self.known().map(|plugin| plugin.in_python().0).collect();
-        let places = match python_modules(&modules) {
-            Ok(places) => places,
-            Err(reason) => {
-                refused.push(reason);
-                return Vec::new();
-            }
-        };
-        if places.is_empty() {
-            refused.push(format!(
-                "not installed as a Python package ({})",
-                modules.join(", ")
-            ));
-        }
-        let mut found = Vec::new();
-        for (module, directory) in places {
-            let Some(plugin) = self.known().find(|plugin| plugin.in_python().0 == module) else {
-                continue;
-            };
-            let path = directory.join(plugin.in_python().1);
-            match sha256_of_file(&path) {
-                Ok((digest, _)) if digest == plugin.library.sha256 => {
-                    found.push(Located {
-                        path,
-                        source: Source::Python,
-                        plugin: Some(plugin),
-                    });
-                }
-                Ok((digest, _)) => refused.push(format!(
-                    "{} has SHA-256 {digest}; expected {}, of {} {}",
-                    path.display(),
-                    plugin.library.sha256,
-                    plugin.package.name,
-                    plugin.package.version
-                )),
-                Err(error) => refused.push(format!("{}: {error}", path.display())),
-            }
+            missed
+                .refused
+                .push(format!("not installed in {}", self.cache.root().display()));
         }
         found
     }
@@ -365,46 +379,4 @@ pub fn install(
         source,
         plugin: Some(plugin),
     })
-}
-
-/// Returns the directories of these modules in the Python environment, without importing them.
-fn python_modules(modules: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
-    const DEADLINE: Duration = Duration::from_secs(20);
-    const QUERY: &str = "
-import importlib.util, sys
-for name in sys.argv[1:]:
-    try:
-        spec = importlib.util.find_spec(name)
-    except Exception:
-        continue
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        print('halite', name, place, sep='|')
-";
-    let mut reasons = Vec::new();
-    for python in ["python3", "python"] {
-        let mut command = Command::new(python);
-        command.arg("-c").arg(QUERY).args(modules);
-        // `-c` looks for modules in the current directory first, which may be anybody's.
-        if cfg!(unix) {
-            command.current_dir("/");
-        }
-        match stdout_of(&mut command, DEADLINE) {
-            Ok(Some(text)) => {
-                let place = |line: &str| {
-                    let (module, directory) = line.strip_prefix("halite|")?.split_once('|')?;
-                    Some((module.to_string(), PathBuf::from(directory)))
-                };
-                return Ok(text.lines().filter_map(place).collect());
-            }
-            Ok(None) => reasons.push(format!("{python} failed")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                reasons.push(format!("no {python}"))
-            }
-            Err(error) => reasons.push(error.to_string()),
-        }
-    }
-    Err(format!(
-        "no Python environment to look in ({})",
-        reasons.join(", ")
-    ))
 }

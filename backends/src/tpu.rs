@@ -149,7 +149,7 @@ pub(crate) fn open(
     } else {
         search.ensure_that(progress, open)
     };
-    opened.map_err(|error| Machine::real().explain(&found, error))
+    opened.map_err(|failure| Machine::real().explain(&found, failure.into()))
 }
 
 #[cfg(test)]

@@ -171,14 +171,12 @@ fn offline_error_lists_every_searched_place() {
         offline: true,
         ..OpenOptions::default()
     };
-    let error = Accelerator::auto()
+    let error = Accelerator::cpu()
         .open_with(&options, &mut Quiet)
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let words = [
-        "accelerator auto: tpu: no TPU devices",
-        "cuda: no NVIDIA driver",
-        "cpu: no working plugin",
+        "accelerator cpu: no working plugin",
         "not installed in",
         "halite plugins install cpu",
     ];
@@ -187,6 +185,26 @@ fn offline_error_lists_every_searched_place() {
         "{error}"
     );
     assert!(!directory.path().join("cache").exists());
+}
+
+#[test]
+fn auto_is_embedded_where_no_plugin_can_be_had() {
+    if std::env::var_os("HALITE_CPU_PLUGIN").is_some() {
+        println!("skipped: HALITE_CPU_PLUGIN is set");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions {
+        cache: Some(directory.path().join("cache")),
+        offline: true,
+        ..OpenOptions::default()
+    };
+    let opened = Accelerator::auto().open_with(&options, &mut Quiet).unwrap();
+    assert!(matches!(opened.driver, Driver::Embedded), "{opened:?}");
+    let starts = ["tpu: no TPU devices", "cuda: no NVIDIA driver", "cpu: no"];
+    for (reason, start) in opened.refused.iter().zip(starts) {
+        assert!(reason.starts_with(start), "{reason}");
+    }
 }
 
 #[test]

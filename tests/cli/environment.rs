@@ -136,11 +136,11 @@ fn missing_python_is_an_error_with_advice() {
             .env("PATH", dir.path());
         command
     };
-    let error = fails(alone(&format!("{RUN} --out")).arg(&out));
+    let error = fails(alone(&format!("{RUN} --accelerator cpu --out")).arg(&out));
     assert_contains(
         &error,
         &[
-            "accelerator auto: ",
+            "accelerator cpu: ",
             "python3 was not found",
             "apt-get install python3-pip",
         ],

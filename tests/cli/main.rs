@@ -5,6 +5,7 @@ mod caches;
 mod compile_cache;
 #[cfg(target_os = "linux")]
 mod disks;
+mod embedded;
 mod environment;
 mod help;
 mod numbers;

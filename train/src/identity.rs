@@ -2,7 +2,8 @@
 //!
 //! A checkpoint has the identity of the run that wrote it. A resume compares it with its own:
 //! differences that change the result are rejected, all in one error, unless they are allowed by
-//! name; differences that change only the rounding, or the length of the run, are warnings.
+//! name; differences that change only the rounding, or the length of the run, are warnings. Another
+//! platform is rejected too, because `auto` may open another one than it did for the saved run.
 //! Nothing here reads a file.
 
 mod comparison;
@@ -31,6 +32,8 @@ enum Effect {
     Mathematics,
     /// The same computation, rounded in another order.
     Rounding,
+    /// Another platform: rejected unless allowed. Another version of it: rounded in another order.
+    Platform,
     /// A longer or shorter run: the usual way to extend one.
     Length,
     /// Another program for the same values: the settings or the code of the model changed.
@@ -120,7 +123,7 @@ const KNOWN: [Known; 14] = [
     Known {
         name: "plugin",
         options: &["--accelerator"],
-        effect: Effect::Rounding,
+        effect: Effect::Platform,
     },
     Known {
         name: STEP,
@@ -142,6 +145,7 @@ pub(crate) struct Values<'a> {
     pub(crate) epochs: u64,
     pub(crate) mesh: String,
     pub(crate) strategy: String,
+    /// Name and version of the platform.
     pub(crate) plugin: String,
     /// The program of the training step, as MLIR text.
     pub(crate) step: &'a [u8],
@@ -221,7 +225,7 @@ impl Identity {
         let mut names: BTreeSet<String> = properties.map(|name| normalized(name)).collect();
         for known in KNOWN
             .iter()
-            .filter(|known| known.effect == Effect::Mathematics)
+            .filter(|known| matches!(known.effect, Effect::Mathematics | Effect::Platform))
         {
             names.insert(normalized(known.name));
             names.extend(known.options.iter().map(|option| normalized(option)));
@@ -272,7 +276,10 @@ impl Identity {
             };
             match known.effect {
                 Effect::Mathematics => mathematics.push(difference),
-                Effect::Rounding => comparison.rounding.push(difference),
+                Effect::Platform if platform_of(then) != platform_of(now) => {
+                    mathematics.push(difference);
+                }
+                Effect::Rounding | Effect::Platform => comparison.rounding.push(difference),
                 Effect::Length => comparison.length = Some((difference.clone(), difference)),
                 // Another version of halite prints another program.
                 Effect::Code => other_program = version_of(then) == version_of(now),
@@ -309,6 +316,11 @@ impl Identity {
         };
         names.into_iter().filter_map(difference).collect()
     }
+}
+
+/// Returns the name of the platform at the start of the property `plugin`.
+fn platform_of(plugin: &str) -> &str {
+    plugin.split(' ').next().unwrap_or(plugin)
 }
 
 /// Returns true if the optimizers differ only in integers: the lengths of schedules, because rates

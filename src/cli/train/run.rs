@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Accelerator, OpenOptions, Opened},
+    backends::{Accelerator, Driver, OpenOptions, Opened},
     fetch,
     models::TrainingStep,
     train::{
@@ -26,9 +26,9 @@ use crate::cli::{STOPPED, give_up, profile, step::ShardingArgs};
 /// Options of every training run.
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// Accelerator: `auto` (the best of TPU, CUDA and CPU), `cpu`, `cpu:N` for N virtual devices,
-    /// `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, `embedded`, `embedded:N`, or `plugin:PATH` of a
-    /// PJRT plugin
+    /// Accelerator: `auto` (the best of TPU, CUDA and CPU; `embedded` where no plugin for the CPU
+    /// can be had), `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`,
+    /// `embedded`, `embedded:N`, or `plugin:PATH` of a PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Number of devices to train on, or `all`; with `--accelerator cpu` or `embedded` they are
@@ -119,9 +119,13 @@ impl Run {
         for reason in &opened.refused {
             message.push_str(&format!("; {reason}"));
         }
-        let is_cpu = *opened.client.platform().name == *"cpu";
-        let virtual_devices = format!("cpu:{count}").parse::<Accelerator>();
-        if let (Accelerator::Auto, true, Ok(named)) = (accelerator, is_cpu, virtual_devices) {
+        let name = match opened.driver {
+            Driver::Embedded => Some("embedded"),
+            _ if *opened.client.platform().name == *"cpu" => Some("cpu"),
+            _ => None,
+        };
+        let named = name.and_then(|name| format!("{name}:{count}").parse::<Accelerator>().ok());
+        if let (Accelerator::Auto, Some(named)) = (accelerator, named) {
             message.push_str(&format!(
                 "; use --accelerator {named} for virtual CPU devices"
             ));

@@ -154,12 +154,27 @@ fn sharding_changes_the_rounding_only() {
     let saved = identity(&[], |_| ());
     let other = identity(&[], |values| {
         (values.mesh, values.strategy, values.plugin) =
-            ("mesh(data=8)".into(), "fsdp".into(), "tpu".into());
+            ("mesh(data=8)".into(), "fsdp".into(), "cpu 2".into());
     });
     let comparison = other.compare(&saved, &[]);
     comparison.check("step-1", &[]).unwrap();
     assert_eq!(comparison.rounding.len(), 3);
     assert_eq!(comparison.warnings().len(), 1);
+}
+
+#[test]
+fn other_platform_is_refused_unless_allowed() {
+    let saved = identity(&[], |_| ());
+    let other = identity(&[], |values| values.plugin = "halite 1".into());
+    assert_eq!(
+        lines(&other.compare(&saved, &[]).refused),
+        ["plugin (--accelerator): saved cpu 1, given halite 1"]
+    );
+    let allowed = ["plugin".to_owned()];
+    other.check_allowed(&saved, &allowed).unwrap();
+    let comparison = other.compare(&saved, &allowed);
+    comparison.check("step-1", &[]).unwrap();
+    assert_eq!(lines(&comparison.accepted).len(), 1);
 }
 
 #[test]
