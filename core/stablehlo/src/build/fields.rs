@@ -236,10 +236,24 @@ impl Take<'_> {
             config: self.config()?,
             api_version: self.api_version()?,
             functions: self.texts("called_computations")?,
-            aliases: self.optional("output_operand_aliases").filter(has_elements),
+            aliases: self.aliases()?,
             operand_layouts,
             result_layouts,
         })
+    }
+
+    /// `output_operand_aliases`. An empty list is the same as none.
+    fn aliases(&mut self) -> Result<Option<Attribute>> {
+        let aliases = self.optional("output_operand_aliases");
+        match &aliases {
+            Some(Attribute::Array(items)) if !items.iter().all(is_alias) => Err(self.error(
+                "attribute `output_operand_aliases` is not a list of \
+                 `#stablehlo.output_operand_alias` with the fields output_tuple_indices, \
+                 operand_index and operand_tuple_indices",
+            )),
+            None | Some(Attribute::Array(_)) => Ok(aliases.filter(has_elements)),
+            Some(_) => Err(self.error("attribute `output_operand_aliases` is not a list")),
+        }
     }
 
     /// `backend_config`. An empty one is the same as none.
@@ -363,6 +377,22 @@ pub(super) fn erf_call() -> CustomCallAttributes {
         api_version: DEFAULT_API_VERSION,
         ..CustomCallAttributes::default()
     }
+}
+
+/// Returns true for an attribute with the fields of `#stablehlo.output_operand_alias`, and no other.
+fn is_alias(attribute: &Attribute) -> bool {
+    let is_int = |value: &Attribute| matches!(value, Attribute::Int(..));
+    let is_list = |value: Option<&Attribute>| match value {
+        Some(Attribute::Array(values)) => values.iter().all(is_int),
+        _ => false,
+    };
+    let Attribute::Dict(fields) = attribute else {
+        return false;
+    };
+    fields.0.len() == 3
+        && fields.get("operand_index").is_some_and(is_int)
+        && is_list(fields.get("output_tuple_indices"))
+        && is_list(fields.get("operand_tuple_indices"))
 }
 
 fn has_elements(attribute: &Attribute) -> bool {

@@ -159,6 +159,13 @@ fn what_is_not_supported_is_named() {
         ]],
     );
     check_body(
+        "stablehlo.custom_call @f() {output_operand_aliases = \
+         [#stablehlo.output_operand_alias<b = \"\\0A\">]} : () -> ()",
+        expect![[
+            r#"program: line 2, column 1: `custom_call`: attribute `output_operand_aliases` is not a list of `#stablehlo.output_operand_alias` with the fields output_tuple_indices, operand_index and operand_tuple_indices"#
+        ]],
+    );
+    check_body(
         "%0 = chlo.square %x : tensor<2x3xf32> -> tensor<2x3xf32>",
         expect![[
             r#"program: line 2, column 6: the operation `chlo.square` is not supported; lower the dialect chlo to StableHLO first"#
