@@ -45,8 +45,9 @@ on!(cpu_alternative_with_eight_devices, || open(
     8
 ));
 on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
+
 /// Only the two cases fail whose signatures have other arguments than the program: the C API
-/// reports the types of arguments only in an optimized HLO program, which the executor has not.
+/// reports the types of arguments only in an optimized HLO program, which this plugin lacks.
 #[test]
 fn embedded_as_a_plugin_conforms() {
     let subject = Subject::opened_by(|| embedded::open_plugin(8, false)).unwrap();
