@@ -16,7 +16,7 @@ use crate::{Accumulate, View};
 
 /// Number of a register, which holds 32-bit words for a tile: floats, integers, booleans as 0 and
 /// 1, and narrow integers extended to 32 bits.
-pub type Register = u16;
+pub type Register = u32;
 
 /// Words of a register.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

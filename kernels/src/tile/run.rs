@@ -194,10 +194,10 @@ impl WithSimd for Tiles<'_, '_> {
 impl<'p, 't> Tiles<'p, 't> {
     fn new(item: Item<'p, 't>, mut registers: Vec<&'t mut [u32]>) -> Self {
         for &(register, bits) in &item.program.constants {
-            registers[usize::from(register)].fill(bits);
+            registers[register as usize].fill(bits);
         }
         for &(register, source, at) in &item.program.uniform {
-            registers[usize::from(register)].fill(item.sources[source].word(at));
+            registers[register as usize].fill(item.sources[source].word(at));
         }
         let borrowed = vec![None; registers.len()];
         Tiles {
@@ -209,7 +209,7 @@ impl<'p, 't> Tiles<'p, 't> {
 
     #[inline(always)]
     fn get(&self, register: Register, count: usize) -> &[u32] {
-        let register = usize::from(register);
+        let register = register as usize;
         self.borrowed[register].unwrap_or_else(|| &self.registers[register][..count])
     }
 
@@ -220,7 +220,7 @@ impl<'p, 't> Tiles<'p, 't> {
             Output::Of(extent) => extent,
             Output::Columns { .. } => Extent::Elements,
         };
-        let (register, count) = (usize::from(x), tile.len(extent));
+        let (register, count) = (x as usize, tile.len(extent));
         let words = self.borrowed[register].unwrap_or_else(|| &self.registers[register][..count]);
         match (output, &mut self.item.targets[target]) {
             (Output::Of(_), target) => target.write(tile.offset(extent), words),
@@ -242,7 +242,7 @@ impl<'p, 't> Tiles<'p, 't> {
             ..
         } = self.item;
         let (source, view) = &program.views[view];
-        let into = usize::from(into);
+        let into = into as usize;
         let extent = program.registers[into];
         let range = tile.range(extent);
         let out = &mut self.registers[into][..range.len()];
@@ -274,7 +274,7 @@ impl<'p, 't> Tiles<'p, 't> {
             | Instruction::Binary { into, .. }
             | Instruction::Select { into, .. }
             | Instruction::Broadcast { into, .. }
-            | Instruction::Reduce { into, .. } => usize::from(into),
+            | Instruction::Reduce { into, .. } => into as usize,
             Instruction::Load { .. } | Instruction::Store { .. } => return,
         };
         self.borrowed[into] = None;

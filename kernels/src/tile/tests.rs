@@ -206,3 +206,21 @@ fn rows_are_reduced_within_a_pass() {
 fn bits_of_reductions_do_not_depend_on_threads() {
     assert_eq!(run_softmax(1, 500, 100), run_softmax(3, 500, 100));
 }
+
+#[test]
+fn registers_exceed_16_bits() {
+    let last = 1 << 16;
+    let program = Program {
+        rows: 1,
+        columns: 1,
+        registers: vec![Extent::Elements; last as usize + 1],
+        outputs: vec![Output::Of(Extent::Elements)],
+        constants: vec![(0, 1), (last, 2)],
+        uniform: Vec::new(),
+        views: Vec::new(),
+        code: vec![Instruction::Store { x: last, target: 0 }],
+    };
+    let (threads, mut out) = (Threads::new(1).expect("threads start"), [0]);
+    program.run(&threads, &[], vec![Target::Words(&mut out)]);
+    assert_eq!(out, [2]);
+}

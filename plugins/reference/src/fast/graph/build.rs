@@ -21,7 +21,7 @@ const DEEPEST_CALL: usize = 64;
 
 /// Number of operations, calls inlined, beyond which a program is left to the oracle: each call may
 /// double it.
-const MOST_OPERATIONS: usize = 1 << 20;
+const MOST_OPERATIONS: usize = 1 << 18;
 
 impl Graph {
     /// The graph of a module. `None` if it has values that are not tensors.
@@ -71,14 +71,18 @@ fn region_graph(
     region: &Region,
     captures: &[ValueId],
     depth: usize,
+    operations: &mut usize,
 ) -> Result<Option<Graph>> {
     let mut builder = Builder::new(module);
+    builder.operations = *operations;
     let of = &module.functions[function];
     let ids = || region.arguments.iter().chain(captures);
     let inputs: Vec<_> = ids().map(|&id| builder.input(tensor(of, id))).collect();
     builder.graph.inputs = inputs.iter().map(|place| place.base).collect();
     let values = ids().copied().zip(inputs).collect();
-    let Some(outputs) = builder.region(function, region, values, depth)? else {
+    let outputs = builder.region(function, region, values, depth)?;
+    *operations = builder.operations;
+    let Some(outputs) = outputs else {
         return Ok(None);
     };
     builder.graph.outputs = outputs
@@ -98,7 +102,7 @@ pub(super) struct Builder<'m> {
     pub(super) graph: Graph,
     /// Copies of views.
     dense: HashMap<Place, Base>,
-    /// Number of operations so far.
+    /// Number of operations so far, with those of all regions.
     operations: usize,
 }
 
@@ -293,8 +297,9 @@ impl<'m> Builder<'m> {
             return Ok(None);
         };
         let captures = captures(operation);
-        let plan = |region| -> Result<Option<Plan>> {
-            let graph = region_graph(self.module, function, region, &captures, depth + 1)?;
+        let (module, operations) = (self.module, &mut self.operations);
+        let mut plan = |region| -> Result<Option<Plan>> {
+            let graph = region_graph(module, function, region, &captures, depth + 1, operations)?;
             Ok(graph.map(Plan::of))
         };
         let (Some(condition), Some(body)) = (plan(condition)?, plan(body)?) else {
