@@ -5,7 +5,7 @@ use std::{
     num::NonZero,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::Sender,
     },
     thread,
@@ -86,6 +86,7 @@ impl Reference {
                 .collect::<Result<_>>()?,
             callbacks: start_queue("halite-callback".to_owned())?,
             launching: Mutex::new(()),
+            launches: AtomicU64::new(0),
             cancelled: Arc::default(),
             threads: match options.mode {
                 Mode::Fast => Some(Arc::new(start_threads(options.threads)?)),
@@ -177,8 +178,10 @@ pub(crate) struct Client {
     platform: Platform,
     pub(crate) devices: Vec<ReferenceDevice>,
     callbacks: Sender<Job>,
-    /// Held while a launch is queued on its devices, so that all of them have one order.
+    /// Held while a launch or a copy is queued, so that they have one order on all devices.
     launching: Mutex<()>,
+    /// Number of launches so far.
+    pub(crate) launches: AtomicU64,
     pub(crate) cancelled: Arc<AtomicBool>,
     /// The threads of [`Mode::Fast`].
     pub(crate) threads: Option<Arc<Threads>>,
@@ -214,7 +217,7 @@ impl Client {
         self.devices.iter().map(Device::id)
     }
 
-    /// Holds other launches back.
+    /// Holds other launches and copies back.
     pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
         self.launching
             .lock()

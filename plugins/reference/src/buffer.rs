@@ -62,6 +62,8 @@ impl Buffer for ReferenceBuffer {
         let device = self.client.device("copy", place)?;
         let (copy, promise) = ReferenceBuffer::pending(&self.client, &self.ty, place);
         let (source, memory) = (self.slot.clone(), device.memory.clone());
+        // A copy waits for the launch of its source, so both have one order on all devices.
+        let _order = self.client.launching();
         // Bytes are never written to, so that two buffers can share them.
         device.enqueue(move || {
             promise.fulfill(source.wait().map_err(Failure::from), |bytes| {

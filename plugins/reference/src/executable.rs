@@ -1,13 +1,16 @@
 //! Executables: launches on the queues of their devices.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use halite_core::{
     Arg, DeviceId, Error, Executable, HloSharding, Launch, Launched, ProgramMemory, Result,
-    Signature,
+    Signature, TensorType,
 };
 use halite_kernels::Threads;
-use halite_stablehlo::{Attribute, Module, Type};
+use halite_stablehlo::{Attribute, Module, RankedType, Type};
 
 use crate::{
     Reference, ReferenceBuffer,
@@ -15,9 +18,7 @@ use crate::{
     compile::Source,
     failure::Failure,
     fast::{self, Plan},
-    oracle::{
-        Partitioning, ProcessId, Tensor, Value, World, cost, guarded, run_main, run_partition,
-    },
+    oracle::{LAUNCH, Partitioning, Tensor, Value, World, cost, guarded, run_main, run_partition},
     serialized,
     slot::{Promise, Slot},
 };
@@ -59,6 +60,7 @@ impl Executable<Reference> for ReferenceExecutable {
         let world = Arc::new(World::new(
             replicas,
             partitions,
+            self.client.launches.fetch_add(1, Relaxed),
             self.client.cancelled.clone(),
         ));
         let _order = self.client.launching();
@@ -104,10 +106,10 @@ impl Executable<Reference> for ReferenceExecutable {
     /// `main`, an upper bound of those that exist at a time.
     fn memory(&self) -> Result<ProgramMemory> {
         let main = self.module.main()?;
-        let bytes = |ty: &Type| ty.as_tensor().map_or(0, |ty| ty.bytes() as u64);
+        let bytes = |ty: &Type| ty.as_tensor().map_or(0, RankedType::bytes);
         let ends = main.body.arguments.iter().chain(&main.body.results);
-        let ends: u64 = ends.map(|&id| bytes(main.ty(id))).sum();
-        let all: u64 = main.types.iter().map(bytes).sum();
+        let ends = total(ends.map(|&id| bytes(main.ty(id))));
+        let all = total(main.types.iter().map(bytes));
         let aliased = main.input_attributes.iter().filter_map(|attributes| {
             match attributes.get("tf.aliasing_output") {
                 Some(&Attribute::Int(output, _)) => usize::try_from(output).ok(),
@@ -116,17 +118,13 @@ impl Executable<Reference> for ReferenceExecutable {
         });
         let outputs = &self.signature.outputs;
         Ok(ProgramMemory {
-            arguments: self
-                .signature
-                .inputs
-                .iter()
-                .map(|ty| ty.bytes() as u64)
-                .sum(),
-            outputs: outputs.iter().map(|ty| ty.bytes() as u64).sum(),
-            aliased: aliased
-                .filter_map(|at| outputs.get(at))
-                .map(|ty| ty.bytes() as u64)
-                .sum(),
+            arguments: total(self.signature.inputs.iter().map(TensorType::bytes)),
+            outputs: total(outputs.iter().map(TensorType::bytes)),
+            aliased: total(
+                aliased
+                    .filter_map(|at| outputs.get(at))
+                    .map(TensorType::bytes),
+            ),
             temporary: all.saturating_sub(ends),
             code: self.source.code.len() as u64,
             peak: None,
@@ -148,6 +146,11 @@ impl Executable<Reference> for ReferenceExecutable {
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         Ok(cost(&self.module))
     }
+}
+
+/// The sum of sizes in bytes, or the largest number if it overflows.
+fn total(sizes: impl Iterator<Item = usize>) -> u64 {
+    sizes.fold(0, |sum, size| sum.saturating_add(size as u64))
 }
 
 impl ReferenceExecutable {
@@ -235,10 +238,8 @@ impl Run {
     fn run(self, promises: Vec<Promise>, deliver: impl Fn(Promise, Result<Tensor, Failure>)) {
         let (world, process) = (self.world.clone(), self.process);
         let result = guarded(|| self.evaluate()).map_err(Failure::from);
-        world.end(
-            ProcessId::new(process),
-            result.as_ref().map(|_| ()).map_err(Clone::clone),
-        );
+        let ended = result.as_ref().map(|_| ()).map_err(Clone::clone);
+        world.end(&LAUNCH, process, ended);
         match result {
             Ok(tensors) => {
                 promises

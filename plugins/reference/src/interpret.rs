@@ -20,6 +20,14 @@ pub fn interpret(module: &Module, inputs: &[Dense]) -> Result<Vec<Dense>> {
     const OP: &str = "interpret";
     module.verify()?;
     check_custom_calls(module)?;
+    let (replicas, partitions) = (module.replicas(), module.partitions());
+    if replicas * partitions != 1 {
+        let message = format!(
+            "the program runs on {replicas} replicas of {partitions} partitions; programs over \
+             several devices need a `Reference` with as many"
+        );
+        return Err(Error::invalid(OP, message));
+    }
     let arguments = &module.main()?.body.arguments;
     if inputs.len() != arguments.len() {
         let (given, wanted) = (inputs.len(), arguments.len());
@@ -47,7 +55,7 @@ pub fn interpret(module: &Module, inputs: &[Dense]) -> Result<Vec<Dense>> {
         let inputs = inputs
             .iter()
             .map(|input| Ok(Value::Tensor(Tensor::constant(input)?)));
-        let world = World::new(1, 1, Arc::default());
+        let world = World::new(1, 1, 0, Arc::default());
         run_main(module, &world, [0, 0], inputs.collect::<Result<_>>()?)
     };
     // Regions and calls nest deeper than the stack of any thread allows.

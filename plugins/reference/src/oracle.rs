@@ -1,7 +1,7 @@
 //! The interpreter: every operation in plain loops, on one thread for each process.
 //!
-//! It is the measure for faster executors, so it shares nothing with them, and prefers what is
-//! obviously right to what is fast: values are bytes, numbers are computed in the widest type of
+//! Numerical reference for faster executors: it shares no code with them and prefers what is
+//! obviously right to what is fast. Values are bytes, numbers are computed in the widest type of
 //! their class and rounded once, sums of floats are in `f64`.
 
 mod binary;
@@ -35,4 +35,4 @@ pub(crate) use interpret::{Single, run_main, run_operation};
 pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
 pub(crate) use operation::compute;
 pub(crate) use tensor::{Tensor, Value, allocate};
-pub(crate) use world::{ProcessId, World};
+pub(crate) use world::{LAUNCH, World};

@@ -42,7 +42,7 @@ pub(crate) fn write(source: &Source) -> Vec<u8> {
 pub(crate) fn read(bytes: &[u8], name: &Arc<str>) -> Result<Source> {
     let corrupt = |what: &str| {
         let message = format!(
-            "`{name}`: {} bytes are no serialized executable: {what}",
+            "`{name}`: {} bytes do not contain a serialized executable: {what}",
             bytes.len()
         );
         Error::new(ErrorKind::Corrupt, "load", message)

@@ -144,7 +144,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// The duty to fill a slot. If it is dropped, the slot has the error of cancelled work.
+/// Write half of a slot. If it is dropped, the slot has the error of cancelled work.
 #[derive(Debug)]
 pub(crate) struct Promise(Arc<Slot>);
 

@@ -1,87 +1,11 @@
-//! Programs over several devices: collectives that fail, manual computations, cancellation.
+//! Programs over several devices: collectives that fail, copies, cancellation.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod common;
 
-use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, Error, HostArray, HostBytes, Launch, Program,
-    Result, Signature, TensorType,
-};
-use halite_reference::{Options, Reference};
+use std::time::{Duration, Instant};
 
-fn client(devices: u32) -> Client {
-    let options = Options {
-        devices,
-        ..Options::default()
-    };
-    Client::new(Reference::new(&options).unwrap())
-}
-
-/// A program of one input and one output of these dimensions of `f32`, on each device.
-fn program(code: &str, input: &[usize], output: &[usize]) -> Program {
-    let ty = |dims| TensorType::new(DType::F32, dims);
-    Program {
-        name: Arc::from("test"),
-        code: Arc::from(code.as_bytes()),
-        signature: Signature {
-            inputs: vec![ty(input)],
-            outputs: vec![ty(output)],
-            donated: Vec::new(),
-        },
-        partitions: 1,
-        replicas: 1,
-        facts: None,
-    }
-}
-
-/// Launches on all devices with these arguments, one for each.
-fn launch(client: &Client, program: &Program, args: &[HostArray]) -> Result<Vec<DeviceBuffer>> {
-    let loaded = client.compile(program, &CompileOptions::default())?;
-    let devices = client.local_devices();
-    let upload = |(host, &device): (&HostArray, _)| {
-        client.upload(
-            HostBytes::Borrowed(host.bytes()),
-            host.ty(),
-            halite_core::Placement::from(device),
-        )
-    };
-    let buffers: Vec<_> = args
-        .iter()
-        .zip(&devices)
-        .map(upload)
-        .collect::<Result<_>>()?;
-    let args = buffers
-        .iter()
-        .map(|buffer| vec![Arg::Borrow(buffer)])
-        .collect();
-    Ok(loaded
-        .launch(Launch { args })?
-        .outputs
-        .into_iter()
-        .flatten()
-        .collect())
-}
-
-fn read(buffer: &DeviceBuffer) -> Result<Vec<f32>> {
-    let mut host = HostArray::zeros(buffer.tensor_type().clone());
-    buffer.read(host.bytes_mut())?;
-    Ok(host.as_slice()?.to_vec())
-}
-
-fn scalars(values: &[f32]) -> Vec<HostArray> {
-    values
-        .iter()
-        .map(|&value| HostArray::scalar(value))
-        .collect()
-}
-
-const SUM: &str = "({
-      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-        %s = stablehlo.add %a, %b : tensor<f32>
-        stablehlo.return %s : tensor<f32>
-    })";
+use common::devices::{SUM, client, launch, program, read, scalars};
+use halite_core::{Arg, CompileOptions, Error, HostArray, HostBytes, Launch, Program};
 
 #[test]
 fn missing_process_fails_the_collective() {
@@ -150,44 +74,6 @@ fn failure_of_a_process_reaches_the_others() {
 }
 
 #[test]
-fn manual_computation_runs_on_each_shard() {
-    let code = r#"
-      module @test attributes {mhlo.num_partitions = 4 : i32} {
-        sdy.mesh @mesh = <["x"=2, "y"=2]>
-        func.func public @main(
-            %x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>})
-            -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>}) {
-          %0 = sdy.manual_computation(%x)
-              in_shardings=[<@mesh, [{"x", "y"}]>] out_shardings=[<@mesh, [{"x", "y"}]>]
-              manual_axes={"x", "y"} (%a: tensor<1xf32>) {
-            %1 = "stablehlo.all_reduce"(%a) ({
-              ^bb0(%p: tensor<f32>, %q: tensor<f32>):
-                %s = stablehlo.add %p, %q : tensor<f32>
-                stablehlo.return %s : tensor<f32>
-            }) {channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
-                replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>,
-                use_global_device_ids} : (tensor<1xf32>) -> tensor<1xf32>
-            sdy.return %1 : tensor<1xf32>
-          } : (tensor<4xf32>) -> tensor<4xf32>
-          return %0 : tensor<4xf32>
-        }
-      }"#;
-    let program = Program {
-        partitions: 4,
-        ..program(code, &[1], &[1])
-    };
-    let args: Vec<_> = [1.0f32, 2.0, 10.0, 20.0]
-        .map(|value| HostArray::from_slice(&[value], [1]).unwrap())
-        .into();
-    let outputs = launch(&client(4), &program, &args).unwrap();
-    let sums: Vec<_> = outputs
-        .iter()
-        .map(|buffer| read(buffer).unwrap()[0])
-        .collect();
-    assert_eq!(sums, [3.0, 3.0, 30.0, 30.0]);
-}
-
-#[test]
 fn endless_loop_ends_with_its_client() {
     let code = "func.func public @main(%x: tensor<f32>) -> tensor<f32> {
       %0 = stablehlo.while(%v = %x) : tensor<f32>
@@ -222,4 +108,82 @@ fn endless_loop_ends_with_its_client() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn reduction_of_replicas_rounds_once() {
+    let code = r#"func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+      %n = stablehlo.convert %x : (tensor<f32>) -> tensor<bf16>
+      %0 = "stablehlo.all_reduce"(%n) ({
+        ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
+          %s = stablehlo.add %a, %b : tensor<bf16>
+          stablehlo.return %s : tensor<bf16>
+      }) {replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>}
+        : (tensor<bf16>) -> tensor<bf16>
+      %1 = stablehlo.convert %0 : (tensor<bf16>) -> tensor<f32>
+      return %1 : tensor<f32>
+    }"#;
+    let program = Program {
+        replicas: 3,
+        ..program(code, &[], &[])
+    };
+    // 128 + 0.5 is 128 in bf16, whose neighbors are 1 apart there.
+    let sums = launch(&client(3), &program, &scalars(&[128.0, 0.5, 0.5])).unwrap();
+    assert_eq!(read(&sums[0]).unwrap(), [129.0]);
+}
+
+#[test]
+fn copies_do_not_block_launches() {
+    let code = format!(
+        r#"func.func public @main(%x: tensor<f32>) -> tensor<f32> {{
+          %0 = "stablehlo.all_reduce"(%x) {SUM}
+            {{replica_groups = dense<[[0, 1, 2, 3, 4, 5, 6, 7]]> : tensor<1x8xi64>}}
+            : (tensor<f32>) -> tensor<f32>
+          return %0 : tensor<f32>
+        }}"#
+    );
+    let client = client(8);
+    let program = Program {
+        replicas: 8,
+        ..program(&code, &[], &[])
+    };
+    let loaded = client
+        .compile(&program, &CompileOptions::default())
+        .unwrap();
+    let devices = client.local_devices();
+    let place = |at: usize| halite_core::Placement::from(devices[at]);
+    let upload = |at| {
+        let host = HostArray::scalar(1f32);
+        let bytes = HostBytes::Borrowed(host.bytes());
+        client.upload(bytes, host.ty(), place(at)).unwrap()
+    };
+    let buffers: Vec<_> = (0..8).map(upload).collect();
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let copies = scope.spawn(|| {
+            let mut last = buffers[0].copy_to(place(0)).unwrap();
+            for _ in 0..2000 {
+                last = last.copy_to(place(0)).unwrap().copy_to(place(7)).unwrap();
+            }
+            last.ready().unwrap().wait()
+        });
+        let launches = scope.spawn(|| {
+            let mut last = None;
+            for _ in 0..300 {
+                let args = buffers.iter().map(|it| vec![Arg::Borrow(it)]).collect();
+                last = Some(loaded.launch(Launch { args }).unwrap());
+            }
+            last.unwrap().outputs[7][0].ready().unwrap().wait()
+        });
+        let waiter = done.clone();
+        scope.spawn(move || {
+            copies.join().unwrap().unwrap();
+            launches.join().unwrap().unwrap();
+            waiter.send(()).unwrap();
+        });
+        if wait.recv_timeout(Duration::from_secs(120)).is_err() {
+            eprintln!("copies and launches wait for each other");
+            std::process::abort();
+        }
+    });
 }

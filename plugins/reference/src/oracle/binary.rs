@@ -58,7 +58,7 @@ pub(super) fn binary_int(op: BinaryOp, element: ElementType, x: i128, y: i128) -
         BinaryOp::Add => x + y,
         BinaryOp::Subtract => x - y,
         BinaryOp::Multiply => x.wrapping_mul(y),
-        // As XLA has it: all bits are 1.
+        // Same as XLA: all bits are 1.
         BinaryOp::Divide if y == 0 => -1,
         BinaryOp::Divide => x / y,
         BinaryOp::Remainder if y == 0 => x,
@@ -178,8 +178,10 @@ pub(super) fn compare(
             x.into_iter().zip(y).map(|(x, y)| holds(direction, x, y)),
         )?,
         (Wide::Complex(x), Wide::Complex(y)) => {
-            let equal = |(x, y)| (x == y) == (direction == ComparisonDirection::Eq);
-            collect(count, x.into_iter().zip(y).map(|pair| equal(pair).into()))?
+            // Lexicographic.
+            let parts = |x: Complex| (x.re, x.im);
+            let holds = |(x, y)| holds(direction, parts(x), parts(y));
+            collect(count, x.into_iter().zip(y).map(holds))?
         }
         _ => return Err(unexpected(&x.ty.to_string(), &y.ty.to_string())),
     };

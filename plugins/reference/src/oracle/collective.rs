@@ -97,10 +97,16 @@ impl<'r> Frame<'r> {
         operands: Vec<Value>,
         types: &[&Type],
     ) -> Result<Vec<Value>> {
+        let Process { world, scope, .. } = self.process;
         let results = match &op.kind {
             OpKind::ShardingConstraint(_) => return Ok(operands),
             OpKind::ManualComputation(attributes) => {
                 return self.manual_computation(op, attributes, operands, types);
+            }
+            OpKind::PartitionId if !scope.is_manual() && world.partitions > 1 => {
+                let message = "`partition_id` outside of `sdy.manual_computation`: the program \
+                               runs once for all partitions there";
+                return Err(Error::new(ErrorKind::Unsupported, "run", message));
             }
             OpKind::PartitionId => vec![self.number(self.process.partition, types)?],
             OpKind::ReplicaId => vec![self.number(self.process.replica, types)?],
@@ -165,11 +171,20 @@ impl<'r> Frame<'r> {
         members: &[usize],
         values: Vec<Value>,
     ) -> Result<Vec<Vec<Value>>> {
+        let Process { world, scope, .. } = self.process;
+        let partitions = scope.partitions();
+        let absent = |&&number: &&usize| !partitions.contains(&(number % world.partitions));
+        if let Some(absent) = members.iter().find(absent) {
+            let message = format!(
+                "`{name}` of processes {members:?} waits for process {absent}, which does not run \
+                 it; only partitions {partitions:?} do: collectives between partitions must be in \
+                 an `sdy.manual_computation` over the axes that they differ in"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "run", message));
+        }
         // All processes run one module, so that the address identifies the operation.
-        let operation = address(op);
-        self.process
-            .world
-            .exchange(name, operation, members, self.process.id(), values)
+        let (operation, number) = (address(op), self.process.number());
+        world.exchange(name, operation, members, scope, number, values)
     }
 
     fn receive(
@@ -234,18 +249,24 @@ impl<'r> Frame<'r> {
     }
 }
 
-/// The combinations of the values of all members, in their order.
+/// The combinations of the values of all members, in their order, each rounded once.
 fn sums(reducer: &mut Reducer<'_>, values: &[Vec<Value>]) -> Result<Vec<Tensor>> {
     let mut sums = Vec::new();
     for number in 0..values[0].len() {
-        let mut sum = vec![values[0][number].tensor()?.clone()];
-        for values in &values[1..] {
-            let x = values[number].tensor()?;
-            sum = reducer.accumulate(sum, &[x], |visit| {
-                (0..x.ty.elements()).try_for_each(|at| visit(at, at))
-            })?;
-        }
-        sums.append(&mut sum);
+        let first = values[0][number].tensor()?;
+        let rest: Vec<_> = values[1..]
+            .iter()
+            .map(|values| values[number].tensor())
+            .collect::<Result<_>>()?;
+        let rows = RankedType::new(first.ty.element, [&[rest.len()], &*first.ty.dims].concat());
+        let mut bytes = allocate(rows.bytes())?;
+        rest.iter().for_each(|x| bytes.extend_from_slice(&x.bytes));
+        let (rows, elements) = (Tensor::new(rows, bytes), first.ty.elements());
+        sums.append(
+            &mut reducer.accumulate(vec![first.clone()], &[&rows], |visit| {
+                (0..rest.len() * elements).try_for_each(|from| visit(from % elements, from))
+            })?,
+        );
     }
     Ok(sums)
 }

@@ -1,31 +1,49 @@
 //! Estimates of what a program costs, by simple counts. Loops are counted once.
 
+use std::collections::HashMap;
+
 use halite_stablehlo::{Function, Module, OpKind, Operation, Region, Type};
 
 /// `flops` and `bytes accessed` of one run of `main`.
 pub(crate) fn cost(module: &Module) -> Vec<(String, f64)> {
-    let mut cost = Cost {
-        module,
-        flops: 0.0,
-        bytes: 0.0,
+    let mut known = HashMap::new();
+    let cost = match module.main() {
+        Ok(main) => Cost::of_function(module, main, &mut known),
+        Err(_) => Cost::default(),
     };
-    if let Ok(main) = module.main() {
-        cost.add_region(main, &main.body);
-    }
     vec![
         ("flops".to_owned(), cost.flops),
         ("bytes accessed".to_owned(), cost.bytes),
     ]
 }
 
-struct Cost<'m> {
-    module: &'m Module,
+#[derive(Clone, Copy, Default)]
+struct Cost {
     flops: f64,
     bytes: f64,
 }
 
-impl Cost<'_> {
-    fn add_region(&mut self, function: &Function, region: &Region) {
+/// Costs of functions by name, so that each is computed once however often it is called.
+type Known<'m> = HashMap<&'m str, Cost>;
+
+impl Cost {
+    fn of_function<'m>(module: &'m Module, function: &'m Function, known: &mut Known<'m>) -> Self {
+        if let Some(&cost) = known.get(&*function.name) {
+            return cost;
+        }
+        let mut cost = Cost::default();
+        cost.add_region(module, function, &function.body, known);
+        known.insert(&function.name, cost);
+        cost
+    }
+
+    fn add_region<'m>(
+        &mut self,
+        module: &'m Module,
+        function: &'m Function,
+        region: &'m Region,
+        known: &mut Known<'m>,
+    ) {
         for op in &region.operations {
             match &op.kind {
                 OpKind::Call { function }
@@ -33,14 +51,16 @@ impl Cost<'_> {
                     decomposition: function,
                     ..
                 } => {
-                    if let Some(called) = self.module.function(function) {
-                        self.add_region(called, &called.body);
+                    if let Some(called) = module.function(function) {
+                        let called = Cost::of_function(module, called, known);
+                        self.flops += called.flops;
+                        self.bytes += called.bytes;
                     }
                 }
                 OpKind::While | OpKind::If | OpKind::Case | OpKind::ManualComputation(_) => {
-                    op.regions
-                        .iter()
-                        .for_each(|region| self.add_region(function, region));
+                    for region in &op.regions {
+                        self.add_region(module, function, region, known);
+                    }
                 }
                 _ => self.add(function, op),
             }

@@ -3,7 +3,8 @@
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{
-    Attribute, CustomCallAttributes, Module, OpKind, Operation, RankedType, Region, Type,
+    Attribute, CustomCallAttributes, ElementClass, Function, Module, OpKind, Operation, RankedType,
+    Region, Type, ValueId,
 };
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     operation::{exactly, tensor_types, tensors},
     shape::slice,
     sort::sort,
-    tensor::{Tensor, Value, Wide, unexpected},
+    tensor::{Tensor, Value, Wide, allocate, unexpected},
 };
 
 /// Targets that return their operands: annotations for partitioners and memory spaces.
@@ -44,28 +45,121 @@ const FUNCTIONS: &[&str] = &[
     "check.expect_almost_eq",
 ];
 
-/// Checks that all custom calls of a program are known.
+/// Checks that all custom calls of a program are known, and have operands and results of the types
+/// that their targets need.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] with the target and the place of the first that is not.
+/// [`ErrorKind::Unsupported`] with the target and the place of the first that is not known;
+/// [`ErrorKind::InvalidArgument`] for types.
 pub(crate) fn check_custom_calls(module: &Module) -> Result<()> {
     module
         .functions
         .iter()
-        .try_for_each(|function| check_region(&function.body))
+        .try_for_each(|function| check_region(function, &function.body))
 }
 
-fn check_region(region: &Region) -> Result<()> {
+fn check_region(function: &Function, region: &Region) -> Result<()> {
     for op in &region.operations {
-        if let OpKind::CustomCall(CustomCallAttributes { target, .. }) = &op.kind
-            && !ANNOTATIONS.contains(&&**target)
-            && !FUNCTIONS.contains(&&**target)
-        {
-            return Err(locate(unknown(target), op));
+        if let OpKind::CustomCall(CustomCallAttributes { target, .. }) = &op.kind {
+            let types = |ids: &[ValueId]| ids.iter().map(|&id| function.ty(id)).collect::<Vec<_>>();
+            let (operands, results) = (types(&op.operands), types(&op.results));
+            if FUNCTIONS.contains(&&**target) {
+                if !has_types(target, &operands, &results) {
+                    return Err(locate(wrong_types(target, &operands, &results), op));
+                }
+            } else if !ANNOTATIONS.contains(&&**target) {
+                return Err(locate(unknown(target), op));
+            }
         }
-        op.regions.iter().try_for_each(check_region)?;
+        (op.regions.iter()).try_for_each(|region| check_region(function, region))?;
     }
     Ok(())
+}
+
+/// Returns true if a target of [`FUNCTIONS`] takes and returns these types.
+fn has_types(target: &str, operands: &[&Type], results: &[&Type]) -> bool {
+    if target.starts_with("check.") {
+        return results.iter().all(|ty| ty.as_tensor().is_none());
+    }
+    let (Ok(x), Ok(y)) = (tensor_types(operands), tensor_types(results)) else {
+        return false;
+    };
+    let is_inexact = |ty: &RankedType| {
+        matches!(
+            ty.element.class(),
+            ElementClass::Float | ElementClass::Complex
+        )
+    };
+    match (target, &x[..], &y[..]) {
+        ("mhlo.erf", [x], [y]) => x == y && x.element.class() == ElementClass::Float,
+        ("Qr", [x], [packed, taus]) => {
+            let &[ref batch @ .., rows, columns] = &x.dims[..] else {
+                return false;
+            };
+            let factors = [batch, &[rows.min(columns)]].concat();
+            is_inexact(x) && x == packed && **taus == RankedType::new(x.element, factors)
+        }
+        ("ProductOfElementaryHouseholderReflectors", [x, taus], [y]) => {
+            let &[ref batch @ .., rows, columns] = &x.dims[..] else {
+                return false;
+            };
+            let Some((&count, of_taus)) = taus.dims.split_last() else {
+                return false;
+            };
+            let fits = of_taus == batch && count <= rows.min(columns);
+            is_inexact(x) && x == y && taus.element == x.element && fits
+        }
+        ("ApproxTopK" | "PartialReduce", x, y) => {
+            let first = x.first().map(|x| &x.dims);
+            let is_part = |(x, y): (&&RankedType, &&RankedType)| {
+                let fits = x.dims.iter().zip(&y.dims).all(|(all, part)| part <= all);
+                x.element == y.element && x.rank() == y.rank() && fits && Some(&x.dims) == first
+            };
+            !y.is_empty() && x.len() == 2 * y.len() && x.iter().zip(y).all(is_part)
+        }
+        ("TopK" | "mhlo.topk", [x], [values, indices]) => {
+            let (Some((length, batch)), Some((count, of_values))) =
+                (x.dims.split_last(), values.dims.split_last())
+            else {
+                return false;
+            };
+            let has_indices = matches!(
+                indices.element.class(),
+                ElementClass::Signed | ElementClass::Unsigned
+            );
+            let fits = count <= length && batch == of_values && values.dims == indices.dims;
+            x.element == values.element && has_indices && fits
+        }
+        _ => false,
+    }
+}
+
+fn wrong_types(target: &str, operands: &[&Type], results: &[&Type]) -> Error {
+    let list = |types: &[&Type]| {
+        let names: Vec<_> = types.iter().map(ToString::to_string).collect();
+        names.join(", ")
+    };
+    let needed = match target {
+        "mhlo.erf" => "tensor<..xf32> -> tensor<..xf32>, or of another float type",
+        "Qr" => "tensor<..xMxNxf32> -> tensor<..xMxNxf32>, tensor<..xmin(M,N)xf32>",
+        "ProductOfElementaryHouseholderReflectors" => {
+            "tensor<..xMxNxf32>, tensor<..xKxf32> -> tensor<..xMxNxf32>, K at most M and N"
+        }
+        "ApproxTopK" | "PartialReduce" => {
+            "operands of one shape and as many initial values -> parts of the operands"
+        }
+        "TopK" | "mhlo.topk" => {
+            "tensor<..xNxf32> -> tensor<..xKxf32>, tensor<..xKxi32>, K at most N, or of another \
+             element type"
+        }
+        _ => "two tensors -> no tensors",
+    };
+    let message = format!(
+        "the custom call `{target}` has types {} -> {}; it needs {needed}",
+        list(operands),
+        list(results)
+    );
+    Error::invalid("program", message)
 }
 
 fn unknown(target: &str) -> Error {
@@ -144,6 +238,11 @@ fn annotation(target: &str, operands: Vec<Value>, types: &[&Type]) -> Result<Vec
             return Err(Error::new(ErrorKind::Unsupported, "run", message));
         }
     }
+    if operands.len() < types.len() {
+        let (given, wanted) = (operands.len(), types.len());
+        let message = format!("`{target}` of {given} values has {wanted} results");
+        return Err(Error::invalid("run", message));
+    }
     Ok(operands.into_iter().take(types.len()).collect())
 }
 
@@ -203,22 +302,16 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
         }
         _ => true,
     };
-    let (length, count) = match (x.ty.dims.last(), values_type.dims.last()) {
-        (Some(&length), Some(&count)) => (length, count),
-        _ => {
-            return Err(Error::invalid(
-                "run",
-                "TopK of a scalar; it needs a dimension",
-            ));
-        }
-    };
+    let last = |ty: &RankedType| ty.dims.last().copied().unwrap_or(1);
+    let (length, count) = (last(&x.ty), last(values_type));
     let wide = x.wide()?;
     let compare = |a: usize, b: usize| match &wide {
         Wide::Int(values) => values[a].cmp(&values[b]),
         Wide::Float(values) => values[a].total_cmp(&values[b]),
         Wide::Complex(values) => values[a].re.total_cmp(&values[b].re),
     };
-    let (mut bytes, mut indices) = (Vec::new(), Vec::new());
+    let mut bytes = allocate(values_type.bytes())?;
+    let mut indices = allocate(values_type.elements())?;
     for line in 0..x.ty.elements() / length.max(1) {
         let mut order: Vec<_> = (line * length..(line + 1) * length).collect();
         order.sort_by(|&a, &b| {
@@ -228,7 +321,7 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
                 compare(a, b)
             }
         });
-        for &at in &order[..count.min(length)] {
+        for &at in &order[..count] {
             bytes.extend_from_slice(x.element(at));
             indices.push((at % length) as i128);
         }

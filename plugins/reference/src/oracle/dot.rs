@@ -1,22 +1,29 @@
 //! Contractions: `dot_general` and `convolution`. Sums are in `f64`, or exact for integers.
 
 use halite_core::Result;
-use halite_stablehlo::{ConvolutionAttributes, DotAttributes, RankedType};
+use halite_stablehlo::{ConvolutionAttributes, DotAttributes, ElementClass, RankedType};
 
 use super::{
     complex::Complex,
     index::{for_each_index, strides},
     shape::transpose,
-    tensor::{Tensor, Wide, allocate, unexpected},
+    tensor::{Tensor, Wide, allocate, collect, unexpected},
 };
 
 /// A sum of products over elements of two operands, for any class of numbers.
 trait Contraction {
     /// The elements of the result, row-major. `add(sum, x, y)` is `sum + x y`.
-    fn sums<T: Copy>(&self, x: &[T], y: &[T], zero: T, add: fn(T, T, T) -> T) -> Result<Vec<T>>;
+    fn sums<T: Copy + PartialEq>(
+        &self,
+        x: &[T],
+        y: &[T],
+        zero: T,
+        add: fn(T, T, T) -> T,
+    ) -> Result<Vec<T>>;
 
     fn run(&self, x: &Tensor, y: &Tensor, ty: &RankedType) -> Result<Tensor> {
-        let wide = match (x.wide()?, y.wide()?) {
+        let class = ty.element.class();
+        let wide = match (lifted(x.wide()?, class)?, lifted(y.wide()?, class)?) {
             (Wide::Int(x), Wide::Int(y)) => {
                 let add = |sum: i128, x: i128, y: i128| sum.wrapping_add(x.wrapping_mul(y));
                 Wide::Int(self.sums(&x, &y, 0, add)?)
@@ -31,6 +38,23 @@ trait Contraction {
         };
         Tensor::encode(ty, wide)
     }
+}
+
+/// The elements as numbers of a class that can hold them.
+fn lifted(x: Wide, class: ElementClass) -> Result<Wide> {
+    Ok(match (x, class) {
+        (Wide::Int(x), ElementClass::Float) => {
+            Wide::Float(collect(x.len(), x.into_iter().map(|x| x as f64))?)
+        }
+        (Wide::Int(x), ElementClass::Complex) => {
+            let each = x.into_iter().map(|x| Complex::from(x as f64));
+            Wide::Complex(collect(each.len(), each)?)
+        }
+        (Wide::Float(x), ElementClass::Complex) => {
+            Wide::Complex(collect(x.len(), x.into_iter().map(Complex::from))?)
+        }
+        (x, _) => x,
+    })
 }
 
 /// The sums of products over the contracting dimensions. The result has the batching dimensions,
@@ -71,7 +95,13 @@ struct MatrixProduct {
 }
 
 impl Contraction for MatrixProduct {
-    fn sums<T: Copy>(&self, x: &[T], y: &[T], zero: T, add: fn(T, T, T) -> T) -> Result<Vec<T>> {
+    fn sums<T: Copy + PartialEq>(
+        &self,
+        x: &[T],
+        y: &[T],
+        zero: T,
+        add: fn(T, T, T) -> T,
+    ) -> Result<Vec<T>> {
         let &MatrixProduct {
             rows,
             inner,
@@ -121,7 +151,13 @@ struct Convolution<'a> {
 }
 
 impl Contraction for Convolution<'_> {
-    fn sums<T: Copy>(&self, x: &[T], y: &[T], zero: T, add: fn(T, T, T) -> T) -> Result<Vec<T>> {
+    fn sums<T: Copy + PartialEq>(
+        &self,
+        x: &[T],
+        y: &[T],
+        zero: T,
+        add: fn(T, T, T) -> T,
+    ) -> Result<Vec<T>> {
         let attributes = self.attributes;
         let (of_input, of_kernel) = (&attributes.input, &attributes.kernel);
         let (x_strides, y_strides) = (strides(self.input), strides(self.kernel));
@@ -133,6 +169,8 @@ impl Contraction for Convolution<'_> {
         let channels = self.kernel[of_kernel.feature];
         let features = self.output[attributes.output.feature];
         let batches = self.input[of_input.batch];
+        // Padding and gaps are zeros: their products matter if they are not zero (0 times infinity).
+        let skips_zeros = y.iter().all(|&y| add(zero, zero, y) == zero);
         let mut sums = allocate(self.output.iter().product())?;
         for_each_index(self.output, |index| {
             let feature = index[attributes.output.feature];
@@ -146,16 +184,17 @@ impl Contraction for Convolution<'_> {
             let y_start = feature * y_strides[of_kernel.batch];
             let mut sum = zero;
             for_each_index(&window, |tap| {
-                let Some(at) = self.input_offset(index, tap, &x_strides) else {
+                let at = self.input_offset(index, tap, &x_strides);
+                if at.is_none() && skips_zeros {
                     return Ok(());
-                };
-                let (mut x_at, mut y_at) = (x_start + at, y_start);
+                }
+                let (mut x_at, mut y_at) = (at.map(|at| x_start + at), y_start);
                 for (&dim, &tap) in of_kernel.spatial.iter().zip(tap) {
                     y_at += tap * y_strides[dim];
                 }
                 for _ in 0..channels {
-                    sum = add(sum, x[x_at], y[y_at]);
-                    x_at += x_strides[of_input.feature];
+                    sum = add(sum, x_at.map_or(zero, |at| x[at]), y[y_at]);
+                    x_at = x_at.map(|at| at + x_strides[of_input.feature]);
                     y_at += y_strides[of_kernel.feature];
                 }
                 Ok(())

@@ -30,7 +30,7 @@ enum Specials {
 
 impl Format {
     /// The format of IEEE 754 with these numbers of bits.
-    pub(super) fn ieee(exponent: u32, mantissa: u32) -> Self {
+    fn ieee(exponent: u32, mantissa: u32) -> Self {
         Format {
             exponent,
             mantissa,
@@ -62,11 +62,6 @@ impl Format {
             ElementType::F6E3M2Fn => format(3, 2, 3, Specials::None),
             _ => return None,
         })
-    }
-
-    /// The smallest positive number whose exponent is not that of subnormal numbers.
-    pub(super) fn smallest_normal(self) -> f64 {
-        power_of_two(1 - self.bias)
     }
 
     fn sign_bit(self) -> u64 {
@@ -163,16 +158,15 @@ pub(super) fn decode_e8m0(bits: u8) -> f64 {
     }
 }
 
-/// The nearest power of two, ties to the even exponent code; NaN for what is not positive.
+/// The nearest power of two, ties up; NaN for what is not positive. Same as XLA; constants of the
+/// text differ, where MLIR reads the magnitude.
 pub(super) fn encode_e8m0(value: f64) -> u8 {
     if !(value > 0.0 && value.is_finite()) {
         return 0xff;
     }
     let exponent = exponent_of(value);
     let ratio = value / power_of_two(exponent);
-    let code = exponent + 127;
-    let up = ratio > 1.5 || (ratio == 1.5 && code % 2 != 0);
-    (code + i32::from(up)).clamp(0, 0xff) as u8
+    (exponent + 127 + i32::from(ratio >= 1.5)).clamp(0, 0xff) as u8
 }
 
 /// The exponent of a finite number, that of the smallest normal `f64` if it is smaller.

@@ -125,8 +125,8 @@ impl<'a> ScatterIndices<'a> {
         })
     }
 
-    /// The position for the update at `index`. `None` if its window is not inside: as XLA has it,
-    /// such a window is skipped as a whole.
+    /// The position for the update at `index`. `None` if its window is not inside: same as
+    /// XLA, such a window is skipped as a whole.
     pub(super) fn position(&self, index: &[usize]) -> Option<usize> {
         let attributes = self.attributes;
         let batch: Vec<_> = others(index.len(), &attributes.update_window_dims)

@@ -14,7 +14,7 @@ use super::{
     reduce::{self, Reducer, operator},
     sort::sort,
     tensor::{Tensor, Value, unexpected},
-    world::{ProcessId, World},
+    world::{LAUNCH, Scope, World},
 };
 
 /// A process: one replica's run of one partition.
@@ -24,22 +24,13 @@ pub(crate) struct Process<'r> {
     pub(super) world: &'r World,
     pub(super) replica: usize,
     pub(super) partition: usize,
-    /// That of its [`ProcessId`].
-    pub(super) scope: usize,
+    pub(super) scope: &'r Scope<'r>,
 }
 
 impl Process<'_> {
     /// Its number among all processes.
     pub(super) fn number(&self) -> usize {
         self.replica * self.world.partitions + self.partition
-    }
-
-    /// Its identity in exchanges.
-    pub(super) fn id(&self) -> ProcessId {
-        ProcessId {
-            scope: self.scope,
-            number: self.number(),
-        }
     }
 }
 
@@ -56,7 +47,7 @@ pub(crate) fn run_main(
         world,
         replica,
         partition,
-        scope: 0,
+        scope: &LAUNCH,
     };
     let main = module.main()?;
     Frame::new(process, main).body(inputs)
@@ -89,7 +80,7 @@ pub(crate) fn run_operation(single: &Single<'_>, mut operands: Vec<Tensor>) -> R
         world,
         replica,
         partition: 0,
-        scope: 0,
+        scope: &LAUNCH,
     };
     let mut frame = Frame::new(process, function);
     let captured = operands
@@ -112,8 +103,7 @@ pub(super) struct Frame<'r> {
     pub(super) process: Process<'r>,
     pub(super) function: &'r Function,
     values: HashMap<ValueId, Value>,
-    /// Values that no operation after this one uses, by the address of the operation.
-    last_uses: HashMap<usize, Vec<ValueId>>,
+    last_uses: LastUses,
 }
 
 impl<'r> Frame<'r> {
@@ -122,15 +112,25 @@ impl<'r> Frame<'r> {
             process,
             function,
             values: HashMap::new(),
-            last_uses: HashMap::new(),
+            last_uses: LastUses::default(),
         }
     }
 
-    /// Evaluates the body of the function, and returns its results. Values are dropped after their
-    /// last use.
-    fn body(mut self, arguments: Vec<Value>) -> Result<Vec<Value>> {
-        self.last_uses = last_uses(&self.function.body);
-        self.region(&self.function.body, arguments)
+    /// Evaluates the body of the function, and returns its results.
+    fn body(self, arguments: Vec<Value>) -> Result<Vec<Value>> {
+        let function = self.function;
+        self.outermost(&function.body, arguments)
+    }
+
+    /// Evaluates a region of which nothing else runs in this frame, and returns its results. Values
+    /// are dropped after their last use.
+    pub(super) fn outermost(
+        mut self,
+        region: &'r Region,
+        arguments: Vec<Value>,
+    ) -> Result<Vec<Value>> {
+        self.last_uses.add(region);
+        self.region(region, arguments)
     }
 
     /// Evaluates a region of the function, and returns its results.
@@ -149,16 +149,18 @@ impl<'r> Frame<'r> {
                 .map_err(|e| locate(e, operation))?;
             self.values
                 .extend(operation.results.iter().copied().zip(results));
-            for id in self
-                .last_uses
-                .get(&address(operation))
-                .into_iter()
-                .flatten()
-            {
-                self.values.remove(id);
-            }
+            self.drop_values(address(operation));
         }
-        self.values_of(&region.results)
+        let results = self.values_of(&region.results);
+        self.drop_values(address(region));
+        results
+    }
+
+    /// Drops the values whose last use is at this address.
+    fn drop_values(&mut self, at: usize) {
+        for id in self.last_uses.0.get(&at).into_iter().flatten() {
+            self.values.remove(id);
+        }
     }
 
     fn values_of(&self, ids: &[ValueId]) -> Result<Vec<Value>> {
@@ -190,7 +192,7 @@ impl<'r> Frame<'r> {
                 _ => Err(unexpected("a tuple", "another value")),
             },
             OpKind::AfterAll => Ok(vec![Value::Token]),
-            OpKind::Rng { distribution } => self.rng(*distribution, op, &operands, &types),
+            OpKind::Rng { distribution } => self.rng(*distribution, &operands, &types),
             OpKind::Reduce { .. }
             | OpKind::ReduceWindow(_)
             | OpKind::SelectAndScatter(_)
@@ -235,14 +237,11 @@ impl<'r> Frame<'r> {
     fn rng(
         &mut self,
         distribution: RngDistribution,
-        op: &Operation,
         operands: &[Value],
         types: &[&Type],
     ) -> Result<Vec<Value>> {
         let [a, b, _] = exactly(&tensors(operands)?)?;
-        // Each operation has numbers of its own, and so has each replica.
-        let id = op.results[0].0;
-        let seed = u64::from(id) << 32 | self.process.replica as u64;
+        let seed = self.process.world.draw(self.process.number());
         let ty = tensor_types(types)?[0];
         Ok(vec![Value::Tensor(random::rng(
             distribution,
@@ -320,33 +319,41 @@ impl<'r> Frame<'r> {
     }
 }
 
-/// Identifies an operation among those of a module that does not move.
-pub(super) fn address(op: &Operation) -> usize {
-    std::ptr::from_ref(op).addr()
+/// Identifies an operation or a region among those of a module that does not move.
+pub(super) fn address<T>(of: &T) -> usize {
+    std::ptr::from_ref(of).addr()
 }
 
-/// Values that are not used after each operation of a region, by the operation's address.
-fn last_uses(region: &Region) -> HashMap<usize, Vec<ValueId>> {
-    let mut used_later: HashSet<ValueId> = region.results.iter().copied().collect();
-    let mut last_uses = HashMap::new();
-    for operation in region.operations.iter().rev() {
-        let mut values = operation.results.clone();
-        add_uses(operation, &mut values);
-        values.retain(|&id| used_later.insert(id));
-        last_uses.insert(address(operation), values);
-    }
-    last_uses
-}
+/// Values that nothing uses after an operation, by the address of the operation; those that nothing
+/// uses after a region, by the address of the region. A value ends in the region that defines it.
+#[derive(Debug, Default)]
+struct LastUses(HashMap<usize, Vec<ValueId>>);
 
-/// Adds the operands of an operation, and all values that its regions use.
-fn add_uses(operation: &Operation, uses: &mut Vec<ValueId>) {
-    uses.extend(&operation.operands);
-    for region in &operation.regions {
-        region
-            .operations
+impl LastUses {
+    /// Adds those of a region and of the regions in it. Returns the values of enclosing regions that
+    /// it uses.
+    fn add(&mut self, region: &Region) -> HashSet<ValueId> {
+        let of_operations = region.operations.iter().flat_map(|op| &op.results);
+        let own: HashSet<_> = region
+            .arguments
             .iter()
-            .for_each(|operation| add_uses(operation, uses));
-        uses.extend(&region.results);
+            .chain(of_operations)
+            .copied()
+            .collect();
+        let results: HashSet<_> = region.results.iter().copied().collect();
+        let mut used_later = results.clone();
+        for operation in region.operations.iter().rev() {
+            let mut values = [&operation.results[..], &operation.operands].concat();
+            for region in &operation.regions {
+                values.extend(self.add(region));
+            }
+            values.retain(|&id| used_later.insert(id) && own.contains(&id));
+            self.0.insert(address(operation), values);
+        }
+        let is_left = |id: &ValueId| results.contains(id) || !used_later.contains(id);
+        let left = own.iter().copied().filter(is_left).collect();
+        self.0.insert(address(region), left);
+        used_later.difference(&own).copied().collect()
     }
 }
 

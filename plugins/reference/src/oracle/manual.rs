@@ -3,13 +3,15 @@
 //! runs its region once for each shard, on a thread each.
 
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
 };
 
 use halite_core::{Error, ErrorKind, HloSharding, Result};
 use halite_stablehlo::{
-    ManualAttributes, Module, Operation, RankedType, ShardyAxis, ShardySharding, Type,
+    ManualAttributes, Module, Operation, RankedType, Region, ShardyAxis, ShardyMesh,
+    ShardySharding, Type,
 };
 
 use super::{
@@ -17,7 +19,7 @@ use super::{
     operation::tensor_types,
     sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
     tensor::{Value, tensor_type, unexpected},
-    world::{ProcessId, World},
+    world::{LAUNCH, Scope, World},
 };
 use crate::failure::Failure;
 
@@ -45,13 +47,8 @@ pub(crate) fn run_partition(
     let (first, count) = (replica * world.partitions, world.partitions);
     let members: Vec<_> = (first..first + count).collect();
     let exchange = |name, operation, values| {
-        world.exchange(
-            name,
-            operation,
-            &members,
-            ProcessId::new(first + partition),
-            values,
-        )
+        let number = first + partition;
+        world.exchange(name, operation, &members, &LAUNCH, number, values)
     };
     // Operations have addresses, so that these numbers are free.
     let all = exchange("arguments", 0, inputs)?;
@@ -86,8 +83,10 @@ pub(crate) fn run_partition(
 struct Shards {
     inputs: Vec<HloSharding>,
     outputs: Vec<HloSharding>,
-    /// A partition for each shard.
+    /// The partitions of this process, one for each shard.
     partitions: Vec<usize>,
+    /// All partitions that run the region, with the partition that starts each.
+    starters: BTreeMap<usize, usize>,
 }
 
 impl Shards {
@@ -104,20 +103,19 @@ impl Shards {
             };
             shardings.iter().zip(ranks).map(read).collect()
         };
-        let mut partitions = vec![process.partition];
-        if let Some(sharding) = attributes.inputs.iter().chain(&attributes.outputs).next() {
-            let mesh = mesh(module, &sharding.mesh)?;
-            for axis in &attributes.axes {
-                let axis = MeshAxis::find(mesh, axis)?;
-                let along = |&partition: &usize| {
-                    let place = place_of(mesh, partition);
-                    let start = place - axis.coordinate(place) * axis.stride;
-                    let at = move |number| partition_at(mesh, start + number * axis.stride);
-                    (0..axis.size).map(at).collect::<Vec<_>>()
-                };
-                partitions = partitions.iter().flat_map(along).collect();
-            }
+        let sharding = attributes.inputs.iter().chain(&attributes.outputs).next();
+        let mesh = sharding
+            .map(|sharding| mesh(module, &sharding.mesh))
+            .transpose()?;
+        let shards_of = |partition| match mesh {
+            Some(mesh) => neighbors(mesh, &attributes.axes, partition),
+            None => Ok(vec![partition]),
+        };
+        let mut starters = BTreeMap::new();
+        for starter in process.scope.partitions() {
+            starters.extend(shards_of(starter)?.into_iter().map(|own| (own, starter)));
         }
+        let partitions = shards_of(process.partition)?;
         if let Some(outside) = partitions.iter().find(|&&it| it >= world.partitions) {
             let message = format!(
                 "a manual computation needs partition {outside}, the program has {}; compile it \
@@ -130,8 +128,25 @@ impl Shards {
             inputs: read(&attributes.inputs, &ranks[0])?,
             outputs: read(&attributes.outputs, &ranks[1])?,
             partitions,
+            starters,
         })
     }
+}
+
+/// The partitions that differ from `partition` in their places along these axes only, and itself.
+fn neighbors(mesh: &ShardyMesh, axes: &[ShardyAxis], partition: usize) -> Result<Vec<usize>> {
+    let mut partitions = vec![partition];
+    for axis in axes {
+        let axis = MeshAxis::find(mesh, axis)?;
+        let along = |&partition: &usize| {
+            let place = place_of(mesh, partition);
+            let start = place - axis.coordinate(place) * axis.stride;
+            let at = move |number| partition_at(mesh, start + number * axis.stride);
+            (0..axis.size).map(at).collect::<Vec<_>>()
+        };
+        partitions = partitions.iter().flat_map(along).collect();
+    }
+    Ok(partitions)
 }
 
 impl<'r> Frame<'r> {
@@ -158,7 +173,9 @@ impl<'r> Frame<'r> {
             let own: Result<Vec<_>> = operands.iter().zip(&shards.inputs).map(own).collect();
             inputs.push((partition, own?));
         }
-        let results = self.run_shards(op, inputs)?;
+        let (world, number) = (self.process.world, self.process.number());
+        let scope = world.enter(self.process.scope, address(op), number, shards.starters);
+        let results = self.run_shards(&op.regions[0], &scope, inputs)?;
         let whole = |(number, ty): (usize, &RankedType)| {
             let parts: Vec<_> = (shards.partitions.iter().zip(&results))
                 .map(|(&partition, values)| Ok((partition, values[number].tensor()?)))
@@ -168,46 +185,47 @@ impl<'r> Frame<'r> {
         types.into_iter().enumerate().map(whole).collect()
     }
 
-    /// Runs the region of `op` as each of these partitions, on a thread each.
+    /// Runs a region as each of these partitions, on a thread each.
     fn run_shards(
         &self,
-        op: &'r Operation,
+        region: &Region,
+        scope: &Scope<'_>,
         inputs: Vec<(usize, Vec<Value>)>,
     ) -> Result<Vec<Vec<Value>>> {
         let world = self.process.world;
-        let processes: Vec<_> = (inputs.iter())
-            .map(|&(partition, _)| Process {
-                partition,
-                scope: address(op),
-                ..self.process
-            })
-            .collect();
-        processes
-            .iter()
-            .for_each(|process| world.start(process.id()));
-        thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(inputs.len());
-            for (&process, (_, inputs)) in processes.iter().zip(inputs) {
-                let mut frame = Frame::new(process, self.function);
+        thread::scope(|threads| {
+            let mut shards = Vec::with_capacity(inputs.len());
+            for (partition, inputs) in inputs {
+                let process = Process {
+                    partition,
+                    scope,
+                    ..self.process
+                };
+                let number = process.number();
+                let frame = Frame::new(process, self.function);
                 let run = move || {
-                    let ran = guarded(|| frame.region(&op.regions[0], inputs));
+                    let ran = guarded(|| frame.outermost(region, inputs));
                     let ran = ran.map_err(Failure::from);
-                    world.end(process.id(), ran.as_ref().map(|_| ()).map_err(Clone::clone));
+                    world.end(
+                        scope,
+                        number,
+                        ran.as_ref().map(|_| ()).map_err(Clone::clone),
+                    );
                     ran.map_err(|failure| failure.error())
                 };
-                let name = format!("halite-shard-{}", process.number());
+                let name = format!("halite-shard-{number}");
                 let thread = thread::Builder::new().name(name).stack_size(STACK);
-                let spawned = thread.spawn_scoped(scope, run).map_err(|error| {
+                let spawned = thread.spawn_scoped(threads, run).map_err(|error| {
                     let failure = Failure::from(no_thread(error));
-                    world.end(process.id(), Err(failure.clone()));
+                    world.end(scope, number, Err(failure.clone()));
                     failure.error()
                 });
-                threads.push(spawned);
+                shards.push(spawned);
             }
             let join = |thread: Result<thread::ScopedJoinHandle<'_, _>>| {
                 thread?.join().expect("panics are caught on the thread")
             };
-            let results: Vec<_> = threads.into_iter().map(join).collect();
+            let results: Vec<_> = shards.into_iter().map(join).collect();
             results.into_iter().collect()
         })
     }

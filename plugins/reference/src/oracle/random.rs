@@ -4,7 +4,10 @@
 use halite_core::Result;
 use halite_stablehlo::{ElementClass, RankedType, RngAlgorithm, RngDistribution};
 
-use super::tensor::{Tensor, Wide, collect, unexpected};
+use super::{
+    tensor::{Tensor, Wide, allocate, collect, rounded, unexpected},
+    unary::push_bits,
+};
 
 /// The next state, and bits of type `ty`. The state has words of 64 bits: key, counter, and for
 /// Philox maybe the higher word of the counter.
@@ -15,7 +18,7 @@ pub(super) fn bit_generator(
 ) -> Result<[Tensor; 2]> {
     let mut words = words_of(state)?;
     let (key, counter) = match words[..] {
-        // As XLA has it: the key is the higher word of the counter, too.
+        // Same as XLA: the key is the higher word of the counter, too.
         [key, low] => (key, u128::from(low) | u128::from(key) << 64),
         [key, low, high] => (key, u128::from(low) | u128::from(high) << 64),
         _ => {
@@ -23,8 +26,8 @@ pub(super) fn bit_generator(
         }
     };
     let (bits, used) = match algorithm {
-        RngAlgorithm::ThreeFry => threefry_bits(key, counter as u64, ty),
-        RngAlgorithm::Philox | RngAlgorithm::Default => philox_bits(key, counter, ty),
+        RngAlgorithm::ThreeFry => threefry_bits(key, counter as u64, ty)?,
+        RngAlgorithm::Philox | RngAlgorithm::Default => philox_bits(key, counter, ty)?,
     };
     let next = counter.wrapping_add(used.into());
     words[1] = next as u64;
@@ -32,11 +35,11 @@ pub(super) fn bit_generator(
         *high = (next >> 64) as u64;
     }
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let size = ty.element.size();
-    let mut random = Vec::with_capacity(ty.bytes());
+    let mask = (1 << ty.element.bits()) - 1;
+    let mut random = allocate(ty.bytes())?;
     bits.iter()
         .take(ty.elements())
-        .for_each(|bits| random.extend(&bits.to_le_bytes()[..size]));
+        .for_each(|&bits| push_bits(ty.element, u128::from(bits) & mask, &mut random));
     Ok([
         Tensor::new(state_type.clone(), bytes),
         Tensor::new(ty.clone(), random),
@@ -59,10 +62,10 @@ fn joined([low, high]: [u32; 2]) -> u64 {
 
 /// Words for the elements of `ty`, and the number of counters used. Elements of fewer than 32 bits
 /// have the low bits of a word of 32 each.
-fn philox_bits(key: u64, counter: u128, ty: &RankedType) -> (Vec<u64>, u64) {
+fn philox_bits(key: u64, counter: u128, ty: &RankedType) -> Result<(Vec<u64>, u64)> {
     let wide = ty.element.size() == 8;
     let blocks = ty.elements().div_ceil(if wide { 2 } else { 4 }) as u64;
-    let mut words = Vec::with_capacity(4 * blocks as usize);
+    let mut words = allocate(if wide { 2 } else { 4 } * blocks as usize)?;
     for block in 0..blocks {
         let counter = counter.wrapping_add(block.into());
         let [a, b] = halves(counter as u64);
@@ -74,7 +77,7 @@ fn philox_bits(key: u64, counter: u128, ty: &RankedType) -> (Vec<u64>, u64) {
             words.extend([a, b, c, d].map(u64::from));
         }
     }
-    (words, blocks)
+    Ok((words, blocks))
 }
 
 fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
@@ -92,17 +95,17 @@ fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 
 /// As [`philox_bits`]. A counter gives two words of 32 bits, for elements that are neighbors along
 /// the first even dimension, else the largest.
-fn threefry_bits(key: u64, counter: u64, ty: &RankedType) -> (Vec<u64>, u64) {
+fn threefry_bits(key: u64, counter: u64, ty: &RankedType) -> Result<(Vec<u64>, u64)> {
     let block = |number: usize| threefry(halves(counter.wrapping_add(number as u64)), halves(key));
     let elements = ty.elements();
     if ty.element.size() == 8 {
-        let words = (0..elements).map(|number| joined(block(number))).collect();
-        return (words, elements as u64);
+        let words = (0..elements).map(|number| joined(block(number)));
+        return Ok((collect(elements, words)?, elements as u64));
     }
     let even = ty.dims.iter().position(|dim| dim % 2 == 0);
     let largest = (0..ty.rank()).max_by_key(|&dim| (ty.dims[dim], usize::MAX - dim));
     let Some(split) = even.or(largest) else {
-        return (vec![block(0)[0].into()], 1);
+        return Ok((vec![block(0)[0].into()], 1));
     };
     let inner: usize = ty.dims[split + 1..].iter().product();
     let (size, half) = (ty.dims[split], ty.dims[split].div_ceil(2));
@@ -115,7 +118,7 @@ fn threefry_bits(key: u64, counter: u64, ty: &RankedType) -> (Vec<u64>, u64) {
         u64::from(block((outer * half + at / 2) * inner + rest)[at % 2])
     };
     let used = elements.checked_div(size).unwrap_or(0) * half;
-    ((0..elements).map(word).collect(), used as u64)
+    Ok((collect(elements, (0..elements).map(word))?, used as u64))
 }
 
 fn threefry(x: [u32; 2], key: [u32; 2]) -> [u32; 2] {
@@ -135,34 +138,43 @@ fn threefry(x: [u32; 2], key: [u32; 2]) -> [u32; 2] {
     x
 }
 
+/// Number of draws of a uniform float that round to the excluded end of their interval.
+const MOST_DRAWS: u32 = 64;
+
 /// Random numbers of type `ty`, uniform in `[a, b)` or normal of mean `a` and deviation `b`. They
 /// depend on `seed` alone.
 pub(super) fn rng(
     distribution: RngDistribution,
     a: &Tensor,
     b: &Tensor,
-    seed: u64,
+    seed: [u64; 2],
     ty: &RankedType,
 ) -> Result<Tensor> {
-    let block = |at: usize| {
+    let [key, number] = seed;
+    let block = |at: usize, draw: u32| {
         let [c0, c1] = halves(at as u64);
-        let [w0, w1, w2, w3] = philox([c0, c1, 0, 0], halves(seed));
+        let [w0, w1, w2, w3] = philox([c0, c1, number as u32, draw], halves(key));
         [joined([w0, w1]), joined([w2, w3])]
     };
     let count = ty.elements();
     if ty.element.class() != ElementClass::Float {
         let (low, high) = (a.int()?, b.int()?);
         let range = (high - low).max(1);
-        let value = |at| low + i128::from(block(at)[0]) % range;
+        let value = |at| low + i128::from(block(at, 0)[0]) % range;
         return Tensor::encode(ty, Wide::Int(collect(count, (0..count).map(value))?));
     }
     let (a, b) = (a.floats()?[0], b.floats()?[0]);
     // 53 bits in [0, 1).
     let unit = |word: u64| (word >> 11) as f64 / (1u64 << 53) as f64;
-    let value = |at: usize| match (distribution, block(at).map(unit)) {
-        (RngDistribution::Uniform, [u, _]) => a + (b - a) * u,
+    let value = |at: usize| match distribution {
+        // What rounds to the excluded end is drawn again.
+        RngDistribution::Uniform => (0..MOST_DRAWS)
+            .map(|draw| rounded(ty.element, a + (b - a) * unit(block(at, draw)[0])))
+            .find(|&value| value < b)
+            .unwrap_or(a),
         // Box and Muller's transform.
-        (RngDistribution::Normal, [u, v]) => {
+        RngDistribution::Normal => {
+            let [u, v] = block(at, 0).map(unit);
             let radius = (-2.0 * (1.0 - u).ln()).sqrt();
             a + b * radius * (std::f64::consts::TAU * v).cos()
         }

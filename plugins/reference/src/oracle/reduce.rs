@@ -209,26 +209,36 @@ impl Windows<'_> {
     /// Calls `visit` with the positions of the elements in the window that is `window`-th along
     /// each dimension. Padding, and gaps of a dilated operand, are skipped.
     fn for_each(&self, window: &[usize], mut visit: impl FnMut(usize) -> Result<()>) -> Result<()> {
-        let WindowAttributes {
-            sizes,
-            strides: steps,
-            ..
-        } = self.attributes;
+        let inside: Vec<_> = (window.iter().enumerate())
+            .map(|(dim, &number)| self.inside(dim, number))
+            .collect();
+        let counts: Vec<_> = inside.iter().map(Vec::len).collect();
         let strides = strides(self.dims);
-        for_each_index(sizes, |within| {
-            let mut at = 0;
-            for dim in 0..self.dims.len() {
-                let inside = within[dim] * self.attributes.window_dilations[dim];
-                let dilated =
-                    (window[dim] * steps[dim] + inside) as i64 - self.attributes.padding[dim].0;
-                let gap = self.attributes.base_dilations[dim] as i64;
-                if dilated < 0 || dilated % gap != 0 || dilated / gap >= self.dims[dim] as i64 {
-                    return Ok(());
-                }
-                at += (dilated / gap) as usize * strides[dim];
-            }
-            visit(at)
+        for_each_index(&counts, |within| {
+            let at = within
+                .iter()
+                .zip(&inside)
+                .map(|(&number, inside)| inside[number]);
+            visit(at.zip(&strides).map(|(at, stride)| at * stride).sum())
         })
+    }
+
+    /// The indices along a dimension that are in its window `number`. The loop is over elements of
+    /// the operand, which are in memory: a window may be far larger.
+    fn inside(&self, dim: usize, number: usize) -> Vec<usize> {
+        let attributes = self.attributes;
+        let gap = attributes.base_dilations[dim] as i64;
+        let step = attributes.window_dilations[dim] as i64;
+        let (low, _) = attributes.padding[dim];
+        let first = (number * attributes.strides[dim]) as i64 - low;
+        let last = first + (attributes.sizes[dim] as i64 - 1) * step;
+        let from = (first.max(0) as u64).div_ceil(gap as u64) as i64;
+        let to = (last.div_euclid(gap) + 1).min(self.dims[dim] as i64);
+        let is_inside = |&index: &i64| (index * gap - first) % step == 0;
+        (from..to)
+            .filter(is_inside)
+            .map(|index| index as usize)
+            .collect()
     }
 }
 
@@ -262,14 +272,8 @@ pub(super) fn select(
     source: &Tensor,
     attributes: &WindowAttributes,
 ) -> Result<Vec<(usize, usize)>> {
-    // Its windows have no dilations, and readers may leave their lists empty.
-    let attributes = WindowAttributes {
-        base_dilations: vec![1; x.ty.rank()],
-        window_dilations: vec![1; x.ty.rank()],
-        ..attributes.clone()
-    };
     let windows = Windows {
-        attributes: &attributes,
+        attributes,
         dims: &x.ty.dims,
     };
     let mut pairs = allocate(source.ty.elements())?;

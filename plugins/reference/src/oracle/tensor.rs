@@ -62,7 +62,11 @@ impl Tensor {
     }
 
     pub(crate) fn new(ty: RankedType, bytes: Vec<u8>) -> Self {
-        debug_assert_eq!(ty.bytes(), bytes.len());
+        assert_eq!(
+            ty.bytes(),
+            bytes.len(),
+            "a tensor has the bytes of its type"
+        );
         let bytes = Arc::new(Storage::Bytes(bytes));
         Tensor { ty, bytes }
     }
@@ -283,6 +287,13 @@ pub(super) fn push_float(element: ElementType, value: f64, bytes: &mut Vec<u8>) 
             bytes.extend_from_slice(&format.encode(value).to_le_bytes()[..element.size()]);
         }
     }
+}
+
+/// `value` as an element of a float type.
+pub(super) fn rounded(element: ElementType, value: f64) -> f64 {
+    let mut bytes = Vec::with_capacity(element.size());
+    push_float(element, value, &mut bytes);
+    float_of(element, &bytes)
 }
 
 /// `value` modulo the range of an integer type; 0 or 1 for booleans.

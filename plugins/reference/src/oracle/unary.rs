@@ -1,11 +1,10 @@
 //! Elementwise operations on one operand, and conversions of elements.
 
-use halite_core::{Error, Result};
+use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{ElementClass, ElementType, RankedType, UnaryOp};
 
 use super::{
     complex::Complex,
-    float::Format,
     tensor::{Tensor, Wide, allocate, collect, unexpected, wrap},
 };
 
@@ -52,12 +51,10 @@ fn collect_results<T>(
     Ok(all)
 }
 
-/// The error of an operation on elements for which the specification does not define it.
+/// The error of an operation on elements for which this executor does not define it.
 pub(super) fn undefined(op: &str, element: ElementType) -> Error {
-    unexpected(
-        &format!("elements for which `{op}` is defined"),
-        element.name(),
-    )
+    let message = format!("`{op}` of elements of type {element} is not supported");
+    Error::new(ErrorKind::Unsupported, "run", message)
 }
 
 fn unary_int(op: UnaryOp, element: ElementType, x: i128) -> Option<i128> {
@@ -163,9 +160,7 @@ pub(super) fn convert(x: &Tensor, ty: &RankedType) -> Result<Tensor> {
         }
         (Wide::Complex(values), ElementClass::Float) => Wide::Float(real(values)?),
         (Wide::Complex(values), ElementClass::Bool) => {
-            let each = values
-                .into_iter()
-                .map(|value| (value != Complex::default()).into());
+            let each = values.into_iter().map(|value| (value.re != 0.0).into());
             Wide::Int(collect(count, each)?)
         }
         (Wide::Complex(values), ElementClass::Signed | ElementClass::Unsigned) => {
@@ -212,8 +207,8 @@ fn int_of(value: f64, to: ElementType) -> i128 {
     (value as i128).clamp(low, high)
 }
 
-/// Rounds floats to the exponent and mantissa of another format. Numbers below its normal range
-/// become zeros, as XLA has it.
+/// Rounds floats to the exponent and mantissa of another format. Numbers that are below its normal
+/// range once the mantissa is rounded become zeros.
 pub(super) fn reduce_precision(
     x: &Tensor,
     exponent: u32,
@@ -227,21 +222,55 @@ pub(super) fn reduce_precision(
         ElementType::F16 => (5, 10),
         other => return Err(undefined("reduce_precision", other)),
     };
-    let format = Format::ieee(exponent.min(own_exponent), mantissa.min(own_mantissa));
-    let reduce = |value: f64| {
-        let reduced = format.decode(format.encode(value));
-        let is_subnormal = exponent < own_exponent && reduced.abs() < format.smallest_normal();
-        if is_subnormal {
-            0f64.copysign(reduced)
-        } else {
-            reduced
-        }
+    let rounding = Rounding {
+        own: [own_exponent, own_mantissa],
+        to: [exponent.min(own_exponent), mantissa.min(own_mantissa)],
     };
-    let values = x.floats()?;
-    Tensor::encode(
-        ty,
-        Wide::Float(collect(values.len(), values.into_iter().map(reduce))?),
-    )
+    let size = x.ty.element.size();
+    let mut bytes = allocate(x.bytes.len())?;
+    for element in x.bytes.chunks_exact(size) {
+        let mut bits = [0; 8];
+        bits[..size].copy_from_slice(element);
+        let reduced = rounding.of_bits(u64::from_le_bytes(bits));
+        bytes.extend_from_slice(&reduced.to_le_bytes()[..size]);
+    }
+    Ok(Tensor::new(ty.clone(), bytes))
+}
+
+/// Rounding from one format of IEEE 754 to a smaller one. Formats are `[exponent, mantissa]` bits.
+struct Rounding {
+    own: [u32; 2],
+    to: [u32; 2],
+}
+
+impl Rounding {
+    /// The rounded number, in the bits of the own format.
+    fn of_bits(&self, bits: u64) -> u64 {
+        let ([own_exponent, own_mantissa], [exponent, mantissa]) = (self.own, self.to);
+        let sign = bits & 1 << (own_exponent + own_mantissa);
+        let infinity = ((1u64 << own_exponent) - 1) << own_mantissa;
+        let mut magnitude = bits - sign;
+        if magnitude >= infinity {
+            return bits;
+        }
+        let dropped = own_mantissa - mantissa;
+        if dropped > 0 {
+            // To nearest, ties to even; a carry moves on to the exponent.
+            let odd = magnitude >> dropped & 1;
+            magnitude += (1 << (dropped - 1)) - 1 + odd;
+            magnitude &= !((1 << dropped) - 1);
+        }
+        if exponent < own_exponent {
+            let bias = |exponent: u32| (1u64 << (exponent - 1)) - 1;
+            let code = magnitude >> own_mantissa;
+            if code > bias(own_exponent) + bias(exponent) {
+                magnitude = infinity;
+            } else if code <= bias(own_exponent) - bias(exponent) {
+                magnitude = 0;
+            }
+        }
+        sign | magnitude
+    }
 }
 
 /// Reinterprets the bits of the elements: a trailing dimension becomes one element or the reverse.
@@ -280,7 +309,7 @@ pub(super) fn bitcast_convert(x: &Tensor, ty: &RankedType) -> Result<Tensor> {
 }
 
 /// Appends an element given by its bits; integers are extended to the byte.
-fn push_bits(element: ElementType, bits: u128, bytes: &mut Vec<u8>) {
+pub(super) fn push_bits(element: ElementType, bits: u128, bytes: &mut Vec<u8>) {
     let extended = match element.class() {
         ElementClass::Signed => wrap(element, bits as i128),
         _ => bits as i128,

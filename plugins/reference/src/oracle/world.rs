@@ -6,7 +6,7 @@
 //! process that it needs has failed or ended.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -26,24 +26,46 @@ use crate::failure::{Failure, cancelled};
 pub(crate) struct World {
     pub(super) replicas: usize,
     pub(super) partitions: usize,
+    /// Number of the launch, of which random numbers depend.
+    launch: u64,
     cancelled: Arc<AtomicBool>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// Identity of a process.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct ProcessId {
-    /// The manual computation that runs it, by its address; 0 for the processes of the launch.
-    pub(crate) scope: usize,
-    /// Its number: `replica * partitions + partition`.
-    pub(crate) number: usize,
+/// One run of the launch's program or of a manual computation: the processes that run it.
+#[derive(Debug)]
+pub(crate) struct Scope<'s> {
+    /// The manual computation and those around it, numbered by [`World::enter`]; 0 for the launch.
+    path: usize,
+    /// Number of the run on each of its processes, from 1.
+    run: u64,
+    /// `None` for the launch.
+    outer: Option<&'s Scope<'s>>,
+    /// The partitions that run it, with the partition of `outer` that started each.
+    partitions: BTreeMap<usize, usize>,
 }
 
-impl ProcessId {
-    /// A process of the launch.
-    pub(crate) fn new(number: usize) -> Self {
-        ProcessId { scope: 0, number }
+/// The launch. In each replica, partition 0 runs the program.
+pub(crate) static LAUNCH: Scope<'static> = Scope {
+    path: 0,
+    run: 1,
+    outer: None,
+    partitions: BTreeMap::new(),
+};
+
+impl Scope<'_> {
+    /// Returns true for a run of a manual computation.
+    pub(super) fn is_manual(&self) -> bool {
+        self.outer.is_some()
+    }
+
+    /// The partitions that run it.
+    pub(super) fn partitions(&self) -> Vec<usize> {
+        match self.outer {
+            None => vec![0],
+            Some(_) => self.partitions.keys().copied().collect(),
+        }
     }
 }
 
@@ -51,7 +73,8 @@ impl ProcessId {
 /// run it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Key {
-    scope: usize,
+    path: usize,
+    run: u64,
     operation: usize,
     members: Vec<usize>,
     round: u64,
@@ -60,10 +83,23 @@ struct Key {
 #[derive(Debug, Default)]
 struct State {
     exchanges: HashMap<Key, Exchange>,
-    /// Number of exchanges by operation and process.
-    rounds: HashMap<(usize, usize), u64>,
-    ended: HashSet<ProcessId>,
+    /// Numbers of paths of manual computations, by the outer path and the operation.
+    paths: HashMap<(usize, usize), usize>,
+    /// Number of runs started by path and process.
+    runs: HashMap<(usize, usize), u64>,
+    /// Number of exchanges in the current run, by path, operation and process.
+    rounds: HashMap<(usize, usize, usize), Round>,
+    /// Number of runs ended by path and process.
+    ended: HashMap<(usize, usize), u64>,
+    /// Number of draws of random numbers by process.
+    draws: HashMap<usize, u64>,
     failure: Option<Failure>,
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    run: u64,
+    round: u64,
 }
 
 #[derive(Debug, Default)]
@@ -73,11 +109,17 @@ struct Exchange {
 }
 
 impl World {
-    /// Processes that stop when `cancelled` is set.
-    pub(crate) fn new(replicas: usize, partitions: usize, cancelled: Arc<AtomicBool>) -> Self {
+    /// Processes of launch number `launch` that stop when `cancelled` is set.
+    pub(crate) fn new(
+        replicas: usize,
+        partitions: usize,
+        launch: u64,
+        cancelled: Arc<AtomicBool>,
+    ) -> Self {
         World {
             replicas,
             partitions,
+            launch,
             cancelled,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -97,16 +139,33 @@ impl World {
         }
     }
 
-    /// Marks a process as running again, after it ended.
-    pub(super) fn start(&self, process: ProcessId) {
-        self.lock().ended.remove(&process);
+    /// Starts a run of the manual computation `operation` inside of `outer`, by process `number`
+    /// of it. `partitions` are those of [`Scope`].
+    pub(super) fn enter<'s>(
+        &self,
+        outer: &'s Scope<'s>,
+        operation: usize,
+        number: usize,
+        partitions: BTreeMap<usize, usize>,
+    ) -> Scope<'s> {
+        let mut state = self.lock();
+        let next = state.paths.len() + 1;
+        let path = *state.paths.entry((outer.path, operation)).or_insert(next);
+        let run = state.runs.entry((path, number)).or_default();
+        *run += 1;
+        Scope {
+            path,
+            run: *run,
+            outer: Some(outer),
+            partitions,
+        }
     }
 
-    /// Marks a process as ended. Exchanges that wait for it return an error, that of the process
-    /// if it failed.
-    pub(crate) fn end(&self, process: ProcessId, result: Result<(), Failure>) {
+    /// Marks the run of process `number` as ended. Exchanges that wait for it return an error, that
+    /// of the process if it failed.
+    pub(crate) fn end(&self, scope: &Scope<'_>, number: usize, result: Result<(), Failure>) {
         let mut state = self.lock();
-        state.ended.insert(process);
+        state.ended.insert((scope.path, number), scope.run);
         if let Err(failure) = result {
             state.failure.get_or_insert(failure);
         }
@@ -114,41 +173,55 @@ impl World {
         self.changed.notify_all();
     }
 
+    /// A seed for random numbers, another one for each call in this launch.
+    pub(super) fn draw(&self, number: usize) -> [u64; 2] {
+        let mut state = self.lock();
+        let draws = state.draws.entry(number).or_default();
+        *draws += 1;
+        [self.launch << 32 | number as u64, *draws]
+    }
+
     /// Contributes `values` to the exchange of `operation` between `members`, and returns those of
-    /// all members, in their order.
-    pub(crate) fn exchange(
+    /// all members, in their order. `number` is that of the process in `scope`.
+    pub(super) fn exchange(
         &self,
         name: &str,
         operation: usize,
         members: &[usize],
-        process: ProcessId,
+        scope: &Scope<'_>,
+        number: usize,
         values: Vec<Value>,
     ) -> Result<Vec<Vec<Value>>> {
         let mut state = self.lock();
-        let round = state.rounds.entry((operation, process.number)).or_default();
-        *round += 1;
+        let rounds = state
+            .rounds
+            .entry((scope.path, operation, number))
+            .or_default();
+        if rounds.run != scope.run {
+            *rounds = Round {
+                run: scope.run,
+                round: 0,
+            };
+        }
+        rounds.round += 1;
         let key = Key {
-            scope: process.scope,
+            path: scope.path,
+            run: scope.run,
             operation,
             members: members.to_vec(),
-            round: *round,
+            round: rounds.round,
         };
         let exchange = state.exchanges.entry(key.clone()).or_default();
-        exchange.contributions.insert(process.number, values);
+        exchange.contributions.insert(number, values);
         drop(state);
         self.changed.notify_all();
-        let describe = || {
-            format!(
-                "`{name}` of process {} with processes {members:?}",
-                process.number
-            )
-        };
+        let describe = || format!("`{name}` of process {number} with processes {members:?}");
         let poll = |slice| {
             let state = self.lock();
-            let waits = |state: &mut State| outcome(state, &key, name).is_none();
+            let waits = |state: &mut State| self.outcome(state, scope, &key, name).is_none();
             let waited = self.changed.wait_timeout_while(state, slice, waits);
             let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            let result = outcome(&state, &key, name);
+            let result = self.outcome(&state, scope, &key, name);
             if matches!(result, Some(Ok(_)))
                 && let Some(exchange) = state.exchanges.get_mut(&key)
             {
@@ -163,29 +236,43 @@ impl World {
         wait_until(describe, default_limit(), is_cancelled, poll)?
             .unwrap_or_else(|| Err(cancelled()))
     }
-}
 
-/// The contributions to an exchange if they are complete, or the reason why they never will be.
-fn outcome(state: &State, key: &Key, name: &str) -> Option<Result<Vec<Vec<Value>>>> {
-    let exchange = state.exchanges.get(key)?;
-    let of = |member| exchange.contributions.get(member).cloned();
-    if let Some(all) = key.members.iter().map(of).collect() {
-        return Some(Ok(all));
+    /// The contributions to an exchange if they are complete, or the reason why they never will be.
+    fn outcome(
+        &self,
+        state: &State,
+        scope: &Scope<'_>,
+        key: &Key,
+        name: &str,
+    ) -> Option<Result<Vec<Vec<Value>>>> {
+        let exchange = state.exchanges.get(key)?;
+        let of = |member| exchange.contributions.get(member).cloned();
+        if let Some(all) = key.members.iter().map(of).collect() {
+            return Some(Ok(all));
+        }
+        if let Some(failure) = &state.failure {
+            return Some(Err(failure.error()));
+        }
+        let ended = key.members.iter().find(|&&number| {
+            !exchange.contributions.contains_key(&number) && self.has_ended(state, scope, number)
+        })?;
+        let message = format!(
+            "process {ended} ended without its `{name}`, for which processes {:?} wait; every \
+             process of a group must run the same collectives",
+            key.members
+        );
+        Some(Err(Error::invalid("run", message)))
     }
-    if let Some(failure) = &state.failure {
-        return Some(Err(failure.error()));
-    }
-    let ended = key.members.iter().find(|&&number| {
-        let process = ProcessId {
-            scope: key.scope,
-            number,
+
+    /// Returns true if a process, or one that would start it, has ended its run of `scope`.
+    fn has_ended(&self, state: &State, scope: &Scope<'_>, number: usize) -> bool {
+        if (state.ended.get(&(scope.path, number))).is_some_and(|&run| run >= scope.run) {
+            return true;
+        }
+        let (Some(outer), partition) = (scope.outer, number % self.partitions) else {
+            return false;
         };
-        !exchange.contributions.contains_key(&number) && state.ended.contains(&process)
-    })?;
-    let message = format!(
-        "process {ended} ended without its `{name}`, for which processes {:?} wait; every \
-         process of a group must run the same collectives",
-        key.members
-    );
-    Some(Err(Error::invalid("run", message)))
+        let starter = scope.partitions.get(&partition).unwrap_or(&partition);
+        self.has_ended(state, outer, number - partition + starter)
+    }
 }

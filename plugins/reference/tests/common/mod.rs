@@ -1,6 +1,9 @@
 //! Programs of text, and their runs.
 #![allow(dead_code, reason = "not every user of this file needs all of it")]
 
+pub(crate) mod devices;
+pub(crate) mod interpreted;
+
 use std::sync::Arc;
 
 use halite_core::{
