@@ -65,7 +65,10 @@ impl Literal {
         ty.checked_bytes()?;
         let needed = ty.dtype().size();
         if element.len() != needed {
-            let message = format!("{} bytes given, an element of {ty} needs {needed}", element.len());
+            let message = format!(
+                "{} bytes given, an element of {ty} needs {needed}",
+                element.len()
+            );
             return Err(Error::invalid("constant", message));
         }
         let bytes = Arc::from(element);

@@ -98,3 +98,22 @@ impl Executable<Null> for Zeros {
         Ok(vec![("flops".to_owned(), 0.0)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use halite_core::{DType, ErrorKind};
+    use halite_plugin::Options;
+
+    use super::*;
+
+    #[test]
+    fn results_without_memory_are_an_error() {
+        let null = Null::open(&mut Options::default()).unwrap();
+        let signature = Signature {
+            outputs: vec![TensorType::new(DType::U8, [1 << 60])],
+            ..Signature::default()
+        };
+        let zeros = Zeros::new(&null.devices, &"huge".into(), &signature, &[DeviceId(0)]);
+        assert_eq!(zeros.unwrap_err().kind(), ErrorKind::OutOfMemory);
+    }
+}

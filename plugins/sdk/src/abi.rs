@@ -1,9 +1,11 @@
 //! The boundary to C: structs of arguments, lists, callbacks and memory of the caller.
 //!
-//! All `unsafe` code of the crate is in this module. It turns what the header promises about
-//! pointers into Rust types: [`Given`] is a copy of the caller's struct, [`list!`] a slice that
-//! lives as long as the call. Handles (`PJRT_Buffer *` and the like) are not pointers at all: see
-//! [`crate::handle`].
+//! The `unsafe` code of the crate is in this module, in `table.rs`, and in the expansions of
+//! [`list!`], `text!`, [`nested!`], [`room!`] and [`named_values!`]. It turns what the header
+//! promises about pointers into Rust types: [`Given`] is a copy of the caller's struct, [`list!`] a
+//! slice that lives as long as the call. The compiler does not check that the fields that these
+//! macros name belong together: each use asserts it, by the header's description of the struct.
+//! Handles (`PJRT_Buffer *` and the like) are not pointers at all: see [`crate::handle`].
 #![allow(unsafe_code)]
 
 mod callback;
@@ -13,7 +15,10 @@ mod memory;
 
 use std::{ffi::c_int, mem::MaybeUninit, ops::Deref};
 
-use halite_pjrt_sys::{CStruct, error::PJRT_Error};
+use halite_pjrt_sys::{
+    CStruct, PJRT_Api, base::PJRT_NamedValue, error::PJRT_Error,
+    extension::PJRT_Shardings_Extension,
+};
 
 pub(crate) use self::{
     callback::{ErrorCallback, visit_payloads},
@@ -34,8 +39,12 @@ const OLDEST_MINOR: u32 = 81;
 
 /// A function of the table or of an extension, by its struct of arguments.
 ///
-/// The default implementation is that of a function that the SDK does not have.
+/// The default implementation is that of an unimplemented function.
 pub(crate) trait Function: CStruct {
+    /// False if no field of the caller's struct is a result. The struct is not written then: a
+    /// callback of the caller, which the call ran, may have freed it.
+    const HAS_RESULTS: bool = true;
+
     /// Handles a call. `out` starts as a copy of the arguments; on success it is copied back to the
     /// caller.
     fn call(_args: &Given<Self>, _out: &mut Self) -> Outcome {
@@ -68,21 +77,22 @@ pub(crate) use getters;
 /// * `args` is null or a struct of arguments that fulfils the header's conditions.
 pub(crate) unsafe extern "C-unwind" fn entry<T: Function>(args: *mut T) -> *mut PJRT_Error {
     // SAFETY: this function's condition.
-    unsafe { run(args, T::call) }
+    unsafe { run(args, T::HAS_RESULTS, T::call) }
 }
 
-/// Runs `call` with a copy of the caller's struct, and copies its results back. Errors and panics
-/// become a new `PJRT_Error`.
+/// Runs `call` with a copy of the caller's struct, and copies its results back if it has any.
+/// Errors and panics become a new `PJRT_Error`.
 ///
 /// # Safety
 ///
 /// * As for [`entry`].
 pub(crate) unsafe fn run<T: CStruct>(
     args: *mut T,
+    has_results: bool,
     call: impl FnOnce(&Given<T>, &mut T) -> Outcome,
 ) -> *mut PJRT_Error {
     // SAFETY: this function's condition.
-    match unsafe { on_copy(args, call) } {
+    match unsafe { on_copy(args, has_results, call) } {
         Ok(()) => std::ptr::null_mut(),
         Err(status) => {
             let function = T::LAYOUT.name.trim_end_matches("_Args");
@@ -98,11 +108,12 @@ pub(crate) unsafe fn run<T: CStruct>(
 /// * As for [`entry`].
 pub(crate) unsafe fn run_infallible<T: CStruct>(
     args: *mut T,
+    has_results: bool,
     call: impl FnOnce(&Given<T>, &mut T),
 ) {
     // SAFETY: this function's condition.
     _ = unsafe {
-        on_copy(args, |given, out| {
+        on_copy(args, has_results, |given, out| {
             call(given, out);
             Ok(())
         })
@@ -111,6 +122,7 @@ pub(crate) unsafe fn run_infallible<T: CStruct>(
 
 unsafe fn on_copy<T: CStruct>(
     args: *mut T,
+    has_results: bool,
     call: impl FnOnce(&Given<T>, &mut T) -> Outcome,
 ) -> Outcome {
     guard(|| {
@@ -118,9 +130,11 @@ unsafe fn on_copy<T: CStruct>(
         let given = unsafe { Given::read(args) }?;
         let mut out = given.fields;
         call(&given, &mut out)?;
-        let from = (&raw const out).cast::<u8>();
-        // SAFETY: the caller's struct has `given.size` bytes, which only this call uses.
-        unsafe { std::ptr::copy_nonoverlapping(from, args.cast(), given.size) };
+        if has_results {
+            let from = (&raw const out).cast::<u8>();
+            // SAFETY: the caller's struct has `given.size` bytes, which only this call uses.
+            unsafe { std::ptr::copy_nonoverlapping(from, args.cast(), given.size) };
+        }
         Ok(())
     })
 }
@@ -167,7 +181,8 @@ impl<T: CStruct> Given<T> {
                 layout.name
             )));
         }
-        let size = given.min(size_of::<T>());
+        // Without the padding at the end, where a newer struct may have a field.
+        let size = given.min(T::STRUCT_SIZE);
         let mut fields = MaybeUninit::<T>::zeroed();
         let bytes = fields.as_mut_ptr().cast::<u8>();
         // SAFETY: the caller's struct has `given` bytes, and `fields` has room for `size`.
@@ -188,14 +203,37 @@ impl<T: CStruct> Given<T> {
     }
 }
 
-/// Pointers at constant data that lives as long as the process or an object with a handle.
+/// Pointers for callers, at constant data that lives as long as the process or an object with a
+/// handle.
 #[derive(Debug)]
-pub(crate) struct Shared<T>(pub(crate) T);
+pub(crate) struct Shared<T: Plain>(pub(crate) T);
 
-// SAFETY: what it wraps are numbers and pointers at constant data.
-unsafe impl<T> Send for Shared<T> {}
+// SAFETY: what it wraps are numbers and raw pointers, through which the SDK does not read.
+unsafe impl<T: Plain> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Shared<T> {}
+unsafe impl<T: Plain> Sync for Shared<T> {}
+
+/// Types made of numbers and raw pointers. Only this module implements it.
+///
+/// # Safety
+///
+/// * The safe methods of a type read nothing through its pointers.
+pub(crate) unsafe trait Plain {}
+
+// SAFETY: reading through a raw pointer is unsafe.
+unsafe impl<T> Plain for *const T {}
+// SAFETY: as above.
+unsafe impl<T> Plain for *mut T {}
+// SAFETY: the elements are owned, and plain.
+unsafe impl<T: Plain> Plain for Box<[T]> {}
+// SAFETY: as above.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+// SAFETY: its fields are numbers, raw pointers and a union of them.
+unsafe impl Plain for PJRT_NamedValue {}
+// SAFETY: its fields are numbers, raw pointers and unsafe functions.
+unsafe impl Plain for PJRT_Api {}
+// SAFETY: as above.
+unsafe impl Plain for PJRT_Shardings_Extension {}
 
 /// A length or an index as C's `int`.
 pub(crate) fn int(number: usize) -> c_int {

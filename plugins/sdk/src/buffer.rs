@@ -11,8 +11,9 @@ use crate::{
     abi::{Function, Given, getters},
     client::Client,
     dtype::{buffer_type, dims_of},
-    event::{Completion, Event},
+    event::Event,
     handle::{find, objects, publish, take},
+    promise::Completion,
     status::{Outcome, Status, drop_logged, guard},
 };
 
@@ -193,6 +194,8 @@ pub(crate) fn deleted(buffer: &Buffer) -> Status {
 }
 
 impl Function for PJRT_Buffer_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         if let Some(buffer) = take::<Buffer>(args.buffer)? {
             // A transfer manager may hold the buffer as well.
@@ -204,6 +207,8 @@ impl Function for PJRT_Buffer_Destroy_Args {
 }
 
 impl Function for PJRT_Buffer_Delete_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         find::<Buffer>(args.buffer)?.delete();
         Ok(())

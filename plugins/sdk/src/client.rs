@@ -32,17 +32,17 @@ pub(crate) struct Client {
     process: u32,
     devices: Vec<Arc<Device>>,
     memories: Vec<Arc<Memory>>,
-    handles: Shared<Handles>,
+    handles: Handles,
 }
 
 objects!(Client => PJRT_Client);
 
 /// The lists that callers get.
 struct Handles {
-    devices: Box<[*mut PJRT_Device]>,
-    local: Box<[*mut PJRT_Device]>,
-    memories: Box<[*mut PJRT_Memory]>,
-    topology: *mut PJRT_TopologyDescription,
+    devices: Shared<Box<[*mut PJRT_Device]>>,
+    local: Shared<Box<[*mut PJRT_Device]>>,
+    memories: Shared<Box<[*mut PJRT_Memory]>>,
+    topology: Shared<*mut PJRT_TopologyDescription>,
 }
 
 impl Client {
@@ -57,10 +57,10 @@ impl Client {
         let local = devices.iter().filter(|device| device.local);
         let process = local.clone().next().map_or(0, |device| device.process);
         let handles = Handles {
-            devices: devices.iter().map(|device| device.handle()).collect(),
-            local: local.map(|device| device.handle()).collect(),
-            memories: memories.iter().map(|memory| memory.handle()).collect(),
-            topology: publish(topology.clone()),
+            devices: Shared(devices.iter().map(|device| device.handle()).collect()),
+            local: Shared(local.map(|device| device.handle()).collect()),
+            memories: Shared(memories.iter().map(|memory| memory.handle()).collect()),
+            topology: Shared(publish(topology.clone())),
         };
         for device in &devices {
             publish_as(device.number, device.clone());
@@ -75,7 +75,7 @@ impl Client {
             process,
             devices,
             memories,
-            handles: Shared(handles),
+            handles,
         });
         topology.set_client(&client);
         Ok(client)
@@ -166,13 +166,13 @@ fn foreign(what: &str, id: DeviceId) -> Status {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        for &device in &self.handles.0.devices {
+        for &device in &self.handles.devices.0 {
             _ = take::<Device>(device);
         }
-        for &memory in &self.handles.0.memories {
+        for &memory in &self.handles.memories.0 {
             _ = take::<Memory>(memory);
         }
-        _ = take::<Topology>(self.handles.0.topology);
+        _ = take::<Topology>(self.handles.topology.0);
     }
 }
 
@@ -239,6 +239,8 @@ pub(crate) fn create<P: Plugin>(
 }
 
 impl Function for PJRT_Plugin_Initialize_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(_: &Given<Self>, _: &mut Self) -> Outcome {
         Ok(())
     }
@@ -273,6 +275,8 @@ impl Function for PJRT_Plugin_Attributes_Args {
 }
 
 impl Function for PJRT_Client_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         drop_logged(take::<Client>(args.client)?);
         Ok(())
@@ -287,17 +291,17 @@ getters! {
     PJRT_Client_ProcessIndex_Args(client: Client) =>
         |out| out.process_index = int(client.process as usize);
     PJRT_Client_TopologyDescription_Args(client: Client) =>
-        |out| out.topology = client.handles.0.topology;
+        |out| out.topology = client.handles.topology.0;
     PJRT_Client_Devices_Args(client: Client) => |out| {
-        let devices = &client.handles.0.devices;
+        let devices = &client.handles.devices.0;
         (out.devices, out.num_devices) = (devices.as_ptr(), devices.len());
     };
     PJRT_Client_AddressableDevices_Args(client: Client) => |out| {
-        let local = &client.handles.0.local;
+        let local = &client.handles.local.0;
         (out.addressable_devices, out.num_addressable_devices) = (local.as_ptr(), local.len());
     };
     PJRT_Client_AddressableMemories_Args(client: Client) => |out| {
-        let memories = &client.handles.0.memories;
+        let memories = &client.handles.memories.0;
         out.addressable_memories = memories.as_ptr();
         out.num_addressable_memories = memories.len();
     };
@@ -334,6 +338,8 @@ impl Client {
 }
 
 impl Function for PJRT_Client_DefaultDeviceAssignment_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let client = find::<Client>(args.client)?;
         let devices = client.local_devices();

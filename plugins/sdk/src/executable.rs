@@ -48,8 +48,8 @@ pub(crate) struct Compiled {
 /// Lists that callers get.
 struct Lists {
     devices: Shared<Box<[*mut PJRT_Device]>>,
-    logical_ids: Shared<Box<[PJRT_LogicalDeviceIds]>>,
-    output_types: Shared<Box<[PJRT_Buffer_Type]>>,
+    logical_ids: Box<[PJRT_LogicalDeviceIds]>,
+    output_types: Box<[PJRT_Buffer_Type]>,
     /// The dimensions of all results, one after the other, and how many each has.
     output_dims: Box<[i64]>,
     output_ranks: Box<[usize]>,
@@ -308,8 +308,8 @@ impl Lists {
         let outputs = &signature.outputs;
         Lists {
             devices: Shared(devices.into()),
-            logical_ids: Shared(logical_ids.into()),
-            output_types: Shared(outputs.iter().map(|ty| buffer_type(ty.dtype())).collect()),
+            logical_ids: logical_ids.into(),
+            output_types: outputs.iter().map(|ty| buffer_type(ty.dtype())).collect(),
             output_dims: outputs.iter().flat_map(dims_of).collect(),
             output_ranks: outputs.iter().map(TensorType::rank).collect(),
             output_kinds: Kinds::new(outputs.len()),

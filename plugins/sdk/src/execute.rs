@@ -28,6 +28,8 @@ impl Function for PJRT_ExecuteContext_Create_Args {
 }
 
 impl Function for PJRT_ExecuteContext_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         drop_logged(take::<Context>(args.context)?);
         Ok(())
@@ -35,6 +37,8 @@ impl Function for PJRT_ExecuteContext_Destroy_Args {
 }
 
 impl Function for PJRT_LoadedExecutable_Execute_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let program = loaded(args.executable)?;
         check_counts(args, &program)?;

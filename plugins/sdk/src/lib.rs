@@ -27,21 +27,20 @@
 //!
 //! # What the SDK does
 //!
-//! * It fills the whole table of PJRT 0.114. A function that it does not have returns
-//!   UNIMPLEMENTED.
+//! * It fills the whole table of PJRT 0.114. Unimplemented functions return UNIMPLEMENTED.
 //! * It reads the structs of older and newer callers by their `struct_size`.
 //! * Handles are numbers: null, a destroyed handle, and one of another type are errors.
-//! * A panic of the backend, also in a destructor or a callback, becomes an INTERNAL error. This
-//!   needs `panic = "unwind"`, the default. A panic while another one unwinds ends the process, as
-//!   everywhere in Rust.
+//! * A panic of the backend, also in a callback, becomes an INTERNAL error, and is logged in a
+//!   destructor. This needs `panic = "unwind"`, the default. A panic while another one unwinds ends
+//!   the process, as everywhere in Rust.
 //! * Results of the backend are checked against the contract: the error names the method and the
 //!   rule.
 //! * [`parse`] reads and verifies a program, and [`check`] has the checks that the contract asks of
 //!   every backend.
 //! * It has the extension Shardings, from which JAX takes the sharding of results that a program
 //!   leaves open.
-//! * Donation, deletion, external references, chunked transfers, events, contexts and serialized
-//!   executables are its own; the backend has only the verbs of the contract.
+//! * Donation, deletion, chunked transfers, events, contexts and serialized executables are its
+//!   own; the backend has only the verbs of the contract.
 
 mod abi;
 mod buffer;
@@ -57,6 +56,7 @@ mod handle;
 mod layout;
 mod options;
 mod program;
+mod promise;
 mod queue;
 mod serialized;
 mod shardings;
@@ -98,6 +98,11 @@ pub trait Plugin: 'static {
 macro_rules! export_plugin {
     ($open:path) => {
         const _: () = {
+            #[cfg(panic = "abort")]
+            compile_error!(
+                "a plugin needs `panic = \"unwind\"`: panics of the backend become errors"
+            );
+
             struct Exported;
 
             impl $crate::Plugin for Exported {
@@ -117,7 +122,8 @@ macro_rules! export_plugin {
     };
 }
 
-/// A text as C has it. It must stay in place while the caller may read it.
+/// Pointer and length of a string, as C takes it. It must stay in place while the caller may read
+/// it.
 pub(crate) fn text(text: &str) -> (*const c_char, usize) {
     (text.as_ptr().cast(), text.len())
 }

@@ -98,8 +98,8 @@ impl Options {
     }
 
     getters! {
-        /// Takes the text of this name.
-        text: Text => String, "a text";
+        /// Takes the string of this name.
+        text: Text => String, "a string";
         /// Takes the integer of this name.
         int: Int => i64, "an integer";
         /// Takes the list of integers of this name.

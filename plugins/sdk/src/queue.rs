@@ -13,7 +13,7 @@ use std::{
 use halite_core::{Error, ErrorKind, Event, OnReady, Result};
 
 use crate::{
-    event::{Completion, Promise},
+    promise::{Completion, Promise},
     status::{Status, panic_text},
 };
 

@@ -184,6 +184,8 @@ impl Function for PJRT_Error_GetCode_Args {
 }
 
 impl Function for PJRT_Error_ForEachPayload_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         find::<Status>(args.error.cast_mut())?;
         abi::visit_payloads(args)

@@ -221,7 +221,7 @@ unsafe extern "C-unwind" fn client_create<P: Plugin>(
     args: *mut PJRT_Client_Create_Args,
 ) -> *mut PJRT_Error {
     // SAFETY: this function's condition.
-    unsafe { run(args, create::<P>) }
+    unsafe { run(args, true, create::<P>) }
 }
 
 /// # Safety
@@ -229,7 +229,7 @@ unsafe extern "C-unwind" fn client_create<P: Plugin>(
 /// * As for [`entry`].
 unsafe extern "C-unwind" fn error_destroy(args: *mut PJRT_Error_Destroy_Args) {
     // SAFETY: this function's condition.
-    unsafe { run_infallible(args, |args, _| destroy(args)) }
+    unsafe { run_infallible(args, false, |args, _| destroy(args)) }
 }
 
 /// # Safety
@@ -237,5 +237,5 @@ unsafe extern "C-unwind" fn error_destroy(args: *mut PJRT_Error_Destroy_Args) {
 /// * As for [`entry`].
 unsafe extern "C-unwind" fn error_message(args: *mut PJRT_Error_Message_Args) {
     // SAFETY: this function's condition.
-    unsafe { run_infallible(args, |_, out| message(out)) }
+    unsafe { run_infallible(args, true, |_, out| message(out)) }
 }

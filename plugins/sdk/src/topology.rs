@@ -20,7 +20,7 @@ use crate::{
     text,
 };
 
-/// The devices of a client, or of a machine that is not here.
+/// The devices of a client, or a deserialized topology.
 pub(crate) struct Topology {
     facts: TopologyProto,
     attributes: NamedValues,
@@ -142,6 +142,8 @@ impl Description {
 }
 
 impl Function for PJRT_TopologyDescription_Create_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(_: &Given<Self>, _: &mut Self) -> Outcome {
         Err(Status::unimplemented(
             "this plugin describes only the devices of a client",
@@ -150,6 +152,8 @@ impl Function for PJRT_TopologyDescription_Create_Args {
 }
 
 impl Function for PJRT_TopologyDescription_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         if args.topology.is_null() {
             return Ok(());

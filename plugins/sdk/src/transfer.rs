@@ -10,9 +10,10 @@ use crate::{
     buffer::{Buffer, Content},
     client::Client,
     dtype::tensor_type,
-    event::{Event, Promise},
+    event::Event,
     handle::{Reserved, find},
     layout::Strides,
+    promise::Promise,
     status::{Outcome, Status, guard},
 };
 

@@ -10,8 +10,9 @@ use crate::{
     buffer::{Buffer, Content},
     client::Client,
     dtype::tensor_type,
-    event::{Event, Promise},
+    event::Event,
     handle::{find, objects, publish, take},
+    promise::Promise,
     status::{Outcome, Status, drop_logged, guard},
     transfer::{byte_range, check_layout, upload},
 };
@@ -121,6 +122,8 @@ impl Function for PJRT_Client_CreateBuffersForAsyncHostToDevice_Args {
 }
 
 impl Function for PJRT_AsyncHostToDeviceTransferManager_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         drop_logged(take::<Manager>(args.transfer_manager)?);
         Ok(())
@@ -183,6 +186,8 @@ impl Function for PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args {
 }
 
 impl Function for PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let manager = find::<Manager>(args.transfer_manager)?;
         let pending = manager.pending(args.buffer_index)?;
@@ -201,6 +206,8 @@ fn ended() -> Status {
 }
 
 impl Function for PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         find::<Manager>(args.transfer_manager)?;
         // Metadata is used only by profilers, which the SDK does not support.

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use halite_pjrt_sys::{
-    CStruct, SLOTS, buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*,
+    SLOTS, buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*,
     executable::*, topology::*, transfer::*,
 };
 
@@ -20,82 +20,6 @@ fn every_slot_is_filled() {
     // SAFETY: the table begins with its size.
     let size = unsafe { table.cast::<usize>().read() };
     assert_eq!(size, SLOTS[SLOTS.len() - 1].offset + size_of::<usize>());
-}
-
-#[test]
-fn null_struct_is_an_error() {
-    // SAFETY: null is allowed.
-    let failure = unsafe { call_at::<PJRT_Client_Create_Args>(std::ptr::null_mut()) }.unwrap_err();
-    failure.expect(Code::INVALID_ARGUMENT, "PJRT_Client_Create_Args is null");
-}
-
-/// Structs of every length up to the whole, each in memory of exactly this length.
-#[test]
-fn truncated_structs_are_errors() {
-    fn check<A: halite_pjrt_sys::Call<Return = *mut halite_pjrt_sys::error::PJRT_Error>>(args: A) {
-        let needed = A::LAYOUT.end_at(81);
-        for size in size_of::<usize>()..needed {
-            let mut memory = vec![0u64; size.div_ceil(8)];
-            // SAFETY: the memory has `size` bytes, and the struct at least as many.
-            let failure = unsafe {
-                std::ptr::copy_nonoverlapping(
-                    (&raw const args).cast::<u8>(),
-                    memory.as_mut_ptr().cast(),
-                    size,
-                );
-                memory[0] = size as u64;
-                call_at(memory.as_mut_ptr().cast::<A>()).unwrap_err()
-            };
-            failure.expect(Code::INVALID_ARGUMENT, &format!("a struct_size of {size}"));
-        }
-    }
-    check(PJRT_Client_Create_Args::new());
-    check(PJRT_Client_Compile_Args::new());
-    check(PJRT_LoadedExecutable_Execute_Args::new());
-    check(PJRT_Client_BufferFromHostBuffer_Args::new());
-    check(PJRT_Buffer_ToHostBuffer_Args::new());
-    check(PJRT_Event_IsReady_Args::new());
-    check(PJRT_Device_MemoryStats_Args::new());
-}
-
-/// A caller of a newer version passes a longer struct, whose end stays untouched.
-#[test]
-fn longer_structs_are_accepted() {
-    let device = first_device(client("").unwrap());
-    let mut memory = [0x55u64; 40];
-    let size = PJRT_Device_MemoryStats_Args::STRUCT_SIZE;
-    let args = PJRT_Device_MemoryStats_Args {
-        struct_size: 320,
-        device,
-        ..PJRT_Device_MemoryStats_Args::new()
-    };
-    // SAFETY: the memory is larger than the struct.
-    let stats = unsafe {
-        let start = memory.as_mut_ptr().cast::<PJRT_Device_MemoryStats_Args>();
-        start.write(args);
-        call_at(start).unwrap();
-        start.read()
-    };
-    assert_eq!((stats.bytes_in_use, stats.peak_bytes_in_use), (3, 4));
-    assert!(stats.peak_bytes_in_use_is_set && !stats.bytes_limit_is_set);
-    assert!(
-        memory[size.div_ceil(8)..]
-            .iter()
-            .all(|&word| word == 0x5555_5555_5555_5555 || word == 0x55)
-    );
-}
-
-/// Result fields are not initialized by callers, booleans among them.
-#[test]
-fn results_may_be_uninitialized() {
-    let buffer = upload(client("").unwrap(), &[0.0; 4]).unwrap();
-    let mut memory = [u64::MAX; 4];
-    memory[0] = PJRT_Buffer_IsDeleted_Args::STRUCT_SIZE as u64;
-    memory[1] = 0;
-    memory[2] = buffer.addr() as u64;
-    // SAFETY: the memory is larger than the struct.
-    unsafe { call_at(memory.as_mut_ptr().cast::<PJRT_Buffer_IsDeleted_Args>()) }.unwrap();
-    assert_eq!(memory[3].to_ne_bytes()[0], 0, "not deleted");
 }
 
 #[test]
@@ -282,87 +206,79 @@ fn missing_functions_are_unimplemented() {
 }
 
 #[test]
-fn chunked_upload_arrives_in_pieces() {
-    let client = client("").unwrap();
-    let device = first_device(client);
-    let mut memory = PJRT_Device_DefaultMemory_Args {
-        device,
-        ..PJRT_Device_DefaultMemory_Args::new()
+fn handle_of_another_client_is_an_error() {
+    let ours = client("").unwrap();
+    let (theirs, values) = (client("").unwrap(), [1.0f32]);
+    let mut args = PJRT_Client_BufferFromHostBuffer_Args {
+        client: ours,
+        data: values.as_ptr().cast(),
+        r#type: PJRT_Buffer_Type::F32,
+        device: first_device(theirs),
+        ..PJRT_Client_BufferFromHostBuffer_Args::new()
     };
-    call(&mut memory).unwrap();
-    let dims = [4i64];
-    let mut spec = PJRT_ShapeSpec {
-        dims: dims.as_ptr(),
-        num_dims: 1,
-        element_type: PJRT_Buffer_Type::F32,
-        ..PJRT_ShapeSpec::new()
-    };
-    let mut create = PJRT_Client_CreateBuffersForAsyncHostToDevice_Args {
-        client,
-        shape_specs: &mut spec,
-        num_shape_specs: 1,
-        memory: memory.memory,
-        ..PJRT_Client_CreateBuffersForAsyncHostToDevice_Args::new()
-    };
-    call(&mut create).unwrap();
-    let transfer_manager = create.transfer_manager;
-    let mut retrieve = PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args {
-        transfer_manager,
-        ..PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args::new()
-    };
-    call(&mut retrieve).unwrap();
-    let values = [1.0f32, 2.0, 3.0, 4.0];
-    let piece =
-        |offset: i64, is_last_transfer| PJRT_AsyncHostToDeviceTransferManager_TransferData_Args {
-            transfer_manager,
-            data: values[offset as usize / 4..].as_ptr().cast(),
-            offset,
-            transfer_size: 8,
-            is_last_transfer,
-            ..PJRT_AsyncHostToDeviceTransferManager_TransferData_Args::new()
-        };
-    let outside = call(&mut piece(12, false)).unwrap_err();
-    outside.expect(
+    call(&mut args).unwrap_err().expect(
         Code::INVALID_ARGUMENT,
-        "8 bytes from offset 12 are not in a buffer of 16",
+        "device 0 of another client or process was passed",
     );
-    call(&mut piece(8, false)).unwrap();
-    call(&mut piece(0, true)).unwrap();
-    assert_eq!(read(retrieve.buffer_out).unwrap(), values);
-    call(&mut piece(0, true))
+    args.memory = first_memory(theirs);
+    call(&mut args).unwrap_err().expect(
+        Code::INVALID_ARGUMENT,
+        "a memory of device 0 of another client or process was passed",
+    );
+    let mut copy = PJRT_Buffer_CopyToMemory_Args {
+        buffer: upload(ours, &[1.0; 4]).unwrap(),
+        dst_memory: first_memory(theirs),
+        ..PJRT_Buffer_CopyToMemory_Args::new()
+    };
+    call(&mut copy)
         .unwrap_err()
-        .expect(Code::INVALID_ARGUMENT, "the last piece");
+        .expect(Code::INVALID_ARGUMENT, "of another client");
+    let mut copy = PJRT_Buffer_CopyToDevice_Args {
+        buffer: copy.buffer,
+        ..PJRT_Buffer_CopyToDevice_Args::new()
+    };
+    call(&mut copy)
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "null was passed");
+}
+
+/// JAX ends the process if the function that returns the event fails.
+#[test]
+fn deleted_buffer_has_a_failed_event() {
+    let buffer = upload(client("").unwrap(), &[0.0; 4]).unwrap();
+    call(&mut PJRT_Buffer_Delete_Args {
+        buffer,
+        ..PJRT_Buffer_Delete_Args::new()
+    })
+    .unwrap();
+    wait(ready(buffer))
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "was deleted or donated");
 }
 
 #[test]
-fn strided_upload_is_transposed() {
+fn buffer_cannot_be_donated_twice() {
     let client = client("").unwrap();
-    let values = [1.0f32, 3.0, 2.0, 4.0];
-    let (dims, strides) = ([2i64, 2], [4i64, 8]);
-    let mut args = PJRT_Client_BufferFromHostBuffer_Args {
-        client,
-        data: values.as_ptr().cast(),
-        r#type: PJRT_Buffer_Type::F32,
-        dims: dims.as_ptr(),
-        num_dims: 2,
-        byte_strides: strides.as_ptr(),
-        num_byte_strides: 2,
-        ..PJRT_Client_BufferFromHostBuffer_Args::new()
-    };
-    call(&mut args).unwrap();
-    assert_eq!(read(args.buffer).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    let both = PROGRAM.replace(
+        "%b: tensor<4xf32>",
+        "%b: tensor<4xf32> {jax.buffer_donor = true}",
+    );
+    let loaded = compile(client, &both).unwrap();
+    let a = upload(client, &[1.0; 4]).unwrap();
+    launch(loaded, &[a, a])
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "deleted or donated");
+    assert_eq!(
+        read(a).unwrap(),
+        [1.0; 4],
+        "a refused launch donates nothing"
+    );
 }
 
 #[test]
 fn failed_argument_fails_the_results() {
     let client = client("").unwrap();
     let loaded = compile(client, PROGRAM).unwrap();
-    let device = first_device(client);
-    let mut memory = PJRT_Device_DefaultMemory_Args {
-        device,
-        ..PJRT_Device_DefaultMemory_Args::new()
-    };
-    call(&mut memory).unwrap();
     let dims = [4i64];
     let mut failed = PJRT_Client_CreateErrorBuffer_Args {
         client,
@@ -372,7 +288,7 @@ fn failed_argument_fails_the_results() {
         shape_dims: dims.as_ptr(),
         shape_num_dims: 1,
         shape_element_type: PJRT_Buffer_Type::F32,
-        memory: memory.memory,
+        memory: first_memory(client),
         ..PJRT_Client_CreateErrorBuffer_Args::new()
     };
     call(&mut failed).unwrap();

@@ -185,8 +185,8 @@ fn error_of_work_is_that_of_the_event() {
     assert!(failure.message.starts_with("compute"), "{failure:?}");
 }
 
-#[test]
-fn dropped_callback_is_called_with_an_error() {
+/// Registers a callback with the event of a buffer, and returns the errors it was called with.
+fn on_ready(fault: &'static str) -> Vec<Failure> {
     extern "C" fn record(
         error: *mut halite_pjrt_sys::error::PJRT_Error,
         to: *mut std::ffi::c_void,
@@ -194,21 +194,77 @@ fn dropped_callback_is_called_with_an_error() {
         // SAFETY: the argument is the test's list.
         unsafe { &mut *to.cast::<Vec<Failure>>() }.push(take(error));
     }
-    let client = client("event drops its callback").unwrap();
-    let buffer = upload(client, &[0.0; 4]).unwrap();
-    let mut ready = PJRT_Buffer_ReadyEvent_Args {
-        buffer,
-        ..PJRT_Buffer_ReadyEvent_Args::new()
-    };
-    call(&mut ready).unwrap();
+    let buffer = upload(client(fault).unwrap(), &[0.0; 4]).unwrap();
     let mut called: Vec<Failure> = Vec::new();
     call(&mut PJRT_Event_OnReady_Args {
-        event: ready.event,
+        event: ready(buffer),
         callback: Some(record),
         user_arg: (&raw mut called).cast(),
         ..PJRT_Event_OnReady_Args::new()
     })
     .unwrap();
+    called
+}
+
+#[test]
+fn dropped_callback_is_called_with_an_error() {
+    let called = on_ready("event drops its callback");
     assert_eq!(called.len(), 1);
     called[0].expect(Code::INTERNAL, "dropped a callback of `Event::on_ready`");
+}
+
+#[test]
+fn panic_in_on_ready_is_reported_once() {
+    let called = on_ready("Event::on_ready");
+    assert_eq!(called.len(), 1);
+    called[0].expect(Code::INTERNAL, "the backend panicked in `Event::on_ready`");
+}
+
+#[test]
+fn dropped_callback_fails_the_launch_event() {
+    let client = client("event drops its callback").unwrap();
+    let pair = "func.func public @main(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+        return %a, %a : tensor<4xf32>, tensor<4xf32> }";
+    let loaded = compile(client, pair).unwrap();
+    let arguments = [upload(client, &[1.0; 4]).unwrap()];
+    let (mut outputs, mut event) = ([std::ptr::null_mut(); 2], std::ptr::null_mut());
+    let (rows, room) = ([arguments.as_ptr()], [outputs.as_mut_ptr()]);
+    let mut args = PJRT_LoadedExecutable_Execute_Args {
+        executable: loaded,
+        argument_lists: rows.as_ptr(),
+        num_devices: 1,
+        num_args: 1,
+        output_lists: room.as_ptr(),
+        device_complete_events: &mut event,
+        ..PJRT_LoadedExecutable_Execute_Args::new()
+    };
+    call(&mut args).unwrap();
+    wait(event)
+        .unwrap_err()
+        .expect(Code::INTERNAL, "dropped a callback of `Event::on_ready`");
+}
+
+#[test]
+fn loaded_program_has_its_name_in_errors() {
+    let client = client("").unwrap();
+    let mut executable = PJRT_LoadedExecutable_GetExecutable_Args {
+        loaded_executable: compile(client, PROGRAM).unwrap(),
+        ..PJRT_LoadedExecutable_GetExecutable_Args::new()
+    };
+    call(&mut executable).unwrap();
+    let mut saved = PJRT_Executable_Serialize_Args {
+        executable: executable.executable,
+        ..PJRT_Executable_Serialize_Args::new()
+    };
+    call(&mut saved).unwrap();
+    let mut again = PJRT_Executable_DeserializeAndLoad_Args {
+        client,
+        serialized_executable: saved.serialized_bytes,
+        serialized_executable_size: saved.serialized_bytes_size,
+        ..PJRT_Executable_DeserializeAndLoad_Args::new()
+    };
+    call(&mut again).unwrap();
+    launch(again.loaded_executable, &[])
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "`first`: 0 arguments on 1 devices");
 }

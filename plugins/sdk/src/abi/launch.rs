@@ -1,5 +1,7 @@
 //! Lists of a launch, and memory of the caller for results.
 
+use std::marker::PhantomData;
+
 use halite_pjrt_sys::{
     buffer::PJRT_Buffer,
     event::PJRT_Event,
@@ -10,12 +12,13 @@ use super::{Given, list_at, nested, rows};
 use crate::status::{Outcome, Status};
 
 /// Memory of the caller for `count` results.
-pub(crate) struct Room<T> {
+pub(crate) struct Room<'a, T> {
     start: *mut T,
     count: usize,
+    call: PhantomData<&'a mut [T]>,
 }
 
-impl<T: Copy> Room<T> {
+impl<'a, T: Copy> Room<'a, T> {
     /// The room that a field of the caller's struct points at.
     ///
     /// # Errors
@@ -23,14 +26,23 @@ impl<T: Copy> Room<T> {
     ///
     /// # Safety
     ///
-    /// * `start` is null or has room for `count` values until the result is dropped.
-    pub(crate) unsafe fn new(name: &str, start: *mut T, count: usize) -> Result<Self, Status> {
+    /// * `start` is a field of `args`, null or with room for `count` values during the call.
+    pub(crate) unsafe fn new<A>(
+        _args: &'a Given<A>,
+        name: &str,
+        start: *mut T,
+        count: usize,
+    ) -> Result<Self, Status> {
         if count > 0 && (start.is_null() || !start.is_aligned()) {
             return Err(Status::invalid(format!(
                 "`{name}` is {start:p}; expected room for {count} values"
             )));
         }
-        Ok(Room { start, count })
+        Ok(Room {
+            start,
+            count,
+            call: PhantomData,
+        })
     }
 
     /// Writes values, at most as many as there is room for.
@@ -49,7 +61,7 @@ macro_rules! room {
         // SAFETY: the caller's struct points at this much memory (header).
         #[allow(unsafe_code)]
         unsafe {
-            $crate::abi::Room::new(stringify!($start), args.$start, $count)
+            $crate::abi::Room::new(args, stringify!($start), args.$start, $count)
         }
     }};
 }
@@ -88,9 +100,9 @@ pub(crate) fn write_program(
 /// The arguments of a launch by device, and the room for its results.
 pub(crate) struct LaunchRows<'a> {
     pub(crate) arguments: Vec<&'a [*mut PJRT_Buffer]>,
-    pub(crate) results: Vec<Room<*mut PJRT_Buffer>>,
+    pub(crate) results: Vec<Room<'a, *mut PJRT_Buffer>>,
     /// No room if the caller wants no events.
-    pub(crate) events: Room<*mut PJRT_Event>,
+    pub(crate) events: Room<'a, *mut PJRT_Event>,
 }
 
 /// The lists of a launch with this number of results per device.
@@ -121,11 +133,12 @@ pub(crate) fn launch_rows(
             )?,
         };
         let starts = list_at(args, "output_lists", args.output_lists, with_results)?;
-        let room = |&start: &*mut *mut PJRT_Buffer| Room::new("output_lists", start, results);
+        let room = |&start: &*mut *mut PJRT_Buffer| Room::new(args, "output_lists", start, results);
         Ok(LaunchRows {
             arguments,
             results: starts.iter().map(room).collect::<Result<_, _>>()?,
             events: Room::new(
+                args,
                 "device_complete_events",
                 args.device_complete_events,
                 events,

@@ -10,7 +10,7 @@ use halite_pjrt_sys::transfer::{
 };
 
 use super::{Given, list_at};
-use crate::{event::Promise, layout::Strides, status::Status};
+use crate::{layout::Strides, promise::Promise, status::Status};
 
 /// Bytes of the caller for an upload without a copy. The caller keeps them until the promise is
 /// fulfilled, which dropping does: a call that passes them to a backend must return its event.

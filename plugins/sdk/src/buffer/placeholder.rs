@@ -9,8 +9,9 @@ use crate::{
     abi::{Function, Given, list, text},
     client::Client,
     dtype::tensor_type,
-    event::{Event, Promise},
+    event::Event,
     handle::{find, objects, publish, take},
+    promise::Promise,
     status::{Outcome, Status},
     transfer::{check_layout, zeros},
 };
@@ -74,6 +75,8 @@ impl Function for PJRT_Client_CreateAliasBuffer_Args {
 
 /// An error of this function fails the alias as well, whose promise is dropped.
 impl Function for PJRT_Client_FulfillAliasBuffer_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let message = text!(args, error_message, error_message_size)?;
         let Fulfillment {

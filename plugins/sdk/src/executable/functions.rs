@@ -115,6 +115,8 @@ getters! {
 }
 
 impl Function for PJRT_Executable_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         drop_logged(take::<Executable>(args.executable)?);
         Ok(())
@@ -122,6 +124,8 @@ impl Function for PJRT_Executable_Destroy_Args {
 }
 
 impl Function for PJRT_LoadedExecutable_Destroy_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         drop_logged(take::<LoadedExecutable>(args.executable)?);
         Ok(())
@@ -129,6 +133,8 @@ impl Function for PJRT_LoadedExecutable_Destroy_Args {
 }
 
 impl Function for PJRT_LoadedExecutable_Delete_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let executable = find::<LoadedExecutable>(args.executable)?;
         executable.deleted.store(true, Relaxed);
@@ -149,7 +155,7 @@ getters! {
         out.num_addressable_devices = devices.len();
     };
     PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args(executable: LoadedExecutable) => |out| {
-        let ids = &executable.compiled.lists.logical_ids.0;
+        let ids = &executable.compiled.lists.logical_ids;
         out.addressable_device_logical_ids = ids.as_ptr();
         out.num_addressable_device_logical_ids = ids.len();
     };
@@ -170,7 +176,7 @@ getters! {
     PJRT_Executable_NumOutputs_Args(executable: Executable) =>
         |out| out.num_outputs = executable.signature.outputs.len();
     PJRT_Executable_OutputElementTypes_Args(executable: Executable) => |out| {
-        let types = &executable.lists.output_types.0;
+        let types = &executable.lists.output_types;
         (out.output_types, out.num_output_types) = (types.as_ptr().cast_mut(), types.len());
     };
     PJRT_Executable_OutputDimensions_Args(executable: Executable) => |out| {
@@ -229,6 +235,8 @@ impl Function for PJRT_Executable_GetCompiledMemoryStats_Args {
 }
 
 impl Function for PJRT_Executable_OptimizedProgram_Args {
+    const HAS_RESULTS: bool = false;
+
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
         let compiled = find::<Executable>(args.executable)?;
         let optimized = compiled

@@ -1,7 +1,7 @@
 //! A backend on host memory whose programs return their first argument, with a fault in the method
 //! that the option `fault` names: a panic, or a broken rule.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use halite_core::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable,
@@ -25,6 +25,24 @@ impl Fault {
             panic!("fault in {method}");
         }
     }
+}
+
+static RELEASED: Mutex<usize> = Mutex::new(0);
+static CHANGED: Condvar = Condvar::new();
+
+/// Lets one thread of a fault that waits continue.
+pub(crate) fn release() {
+    *RELEASED.lock().unwrap() += 1;
+    CHANGED.notify_all();
+}
+
+/// Runs `work` on another thread after the next [`release`].
+fn when_released(work: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(move || {
+        let released = RELEASED.lock().unwrap();
+        *CHANGED.wait_while(released, |count| *count == 0).unwrap() -= 1;
+        work();
+    });
 }
 
 #[derive(Debug)]
@@ -85,6 +103,19 @@ impl Backend for Faulty {
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Bytes> {
         self.fault.panic_in("Backend::upload");
         let wrong = self.fault.is("upload to another type");
+        if let (true, HostBytes::Shared(bytes)) =
+            (self.fault.is("upload keeps the bytes and fails"), &bytes)
+        {
+            let bytes = bytes.clone();
+            when_released(move || {
+                assert_eq!((*bytes).as_ref()[..4], 1f32.to_ne_bytes());
+            });
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                "upload",
+                "no memory left",
+            ));
+        }
         Ok(Bytes {
             ty: if wrong {
                 TensorType::scalar(ty.dtype())
@@ -217,6 +248,11 @@ impl Buffer for Bytes {
         match &*self.fault.0 {
             "fetch drops its callback" => drop(then),
             "fetch returns too few bytes" => then(Ok(vec![0])),
+            "fetch panics after it is queued" => {
+                let bytes = self.bytes.to_vec();
+                when_released(move || then(Ok(bytes)));
+                panic!("the copy is queued");
+            }
             _ => then(Ok(self.bytes.to_vec())),
         }
     }
@@ -228,7 +264,7 @@ pub(crate) struct Done(Fault);
 impl Event for Done {
     fn is_ready(&self) -> bool {
         self.0.panic_in("Event::is_ready");
-        !(self.0.is("event drops its callback") || self.0.is("Event::wait"))
+        !["event drops its callback", "Event::on_ready", "Event::wait"].contains(&&*self.0.0)
     }
     fn wait(&self) -> Result<()> {
         self.0.panic_in("Event::wait");
@@ -285,10 +321,16 @@ impl Executable<Faulty> for First {
                 fault: self.fault.clone(),
             })
         };
+        let results = |row| {
+            self.signature
+                .outputs
+                .iter()
+                .filter_map(move |_| first(row))
+        };
         let mut outputs: Vec<Vec<Bytes>> = launch
             .args
             .iter()
-            .map(|row| first(row).into_iter().collect())
+            .map(|row| results(row).collect())
             .collect();
         match &*self.fault.0 {
             "too few results" => outputs[0].clear(),

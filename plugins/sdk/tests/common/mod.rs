@@ -11,10 +11,11 @@ use halite_pjrt_sys::{
     base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedValue_Value},
     buffer::*,
     client::*,
-    device::PJRT_Device,
+    device::*,
     error::*,
     event::*,
     executable::*,
+    memory::PJRT_Memory,
 };
 use halite_plugin::{Options, Plugin};
 
@@ -139,6 +140,16 @@ pub(crate) fn first_device(client: *mut PJRT_Client) -> *mut PJRT_Device {
     args.device
 }
 
+/// The memory of the first device of a client.
+pub(crate) fn first_memory(client: *mut PJRT_Client) -> *mut PJRT_Memory {
+    let mut args = PJRT_Device_DefaultMemory_Args {
+        device: first_device(client),
+        ..PJRT_Device_DefaultMemory_Args::new()
+    };
+    call(&mut args).unwrap();
+    args.memory
+}
+
 /// Uploads four floats.
 pub(crate) fn upload(
     client: *mut PJRT_Client,
@@ -158,19 +169,47 @@ pub(crate) fn upload(
     Ok(args.buffer)
 }
 
-/// Reads four floats.
-pub(crate) fn read(src: *mut PJRT_Buffer) -> Result<[f32; 4], Failure> {
-    let mut values = [f32::NAN; 4];
+/// Starts to read four floats.
+pub(crate) fn start_read(
+    src: *mut PJRT_Buffer,
+    into: &mut [f32; 4],
+) -> Result<*mut PJRT_Event, Failure> {
     let mut args = PJRT_Buffer_ToHostBuffer_Args {
         src,
-        dst: values.as_mut_ptr().cast(),
+        dst: into.as_mut_ptr().cast(),
         dst_size: 16,
         ..PJRT_Buffer_ToHostBuffer_Args::new()
     };
     call(&mut args)?;
-    let outcome = wait(args.event);
-    destroy_event(args.event);
+    Ok(args.event)
+}
+
+/// Reads four floats.
+pub(crate) fn read(src: *mut PJRT_Buffer) -> Result<[f32; 4], Failure> {
+    let mut values = [f32::NAN; 4];
+    let event = start_read(src, &mut values)?;
+    let outcome = wait(event);
+    destroy_event(event);
     outcome.map(|()| values)
+}
+
+/// The event of the contents of a buffer.
+pub(crate) fn ready(buffer: *mut PJRT_Buffer) -> *mut PJRT_Event {
+    let mut args = PJRT_Buffer_ReadyEvent_Args {
+        buffer,
+        ..PJRT_Buffer_ReadyEvent_Args::new()
+    };
+    call(&mut args).unwrap();
+    args.event
+}
+
+pub(crate) fn is_ready(event: *mut PJRT_Event) -> bool {
+    let mut args = PJRT_Event_IsReady_Args {
+        event,
+        ..PJRT_Event_IsReady_Args::new()
+    };
+    call(&mut args).unwrap();
+    args.is_ready
 }
 
 pub(crate) fn wait(event: *mut PJRT_Event) -> Result<(), Failure> {
