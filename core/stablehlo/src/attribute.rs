@@ -76,6 +76,19 @@ pub struct Dense {
 }
 
 impl Dense {
+    /// A constant of these elements, or of one that stands for all. Equal elements become one.
+    pub(crate) fn new(ty: RankedType, mut bytes: Vec<u8>) -> Self {
+        let size = ty.element.size();
+        let equal = bytes.len() > size && bytes[size..] == bytes[..bytes.len() - size];
+        if equal {
+            bytes.truncate(size);
+        }
+        Dense {
+            ty,
+            bytes: bytes.into(),
+        }
+    }
+
     /// Returns whether [`bytes`](Self::bytes) is one element that stands for all.
     pub fn is_splat(&self) -> bool {
         self.bytes.len() == self.ty.element.size() && self.ty.elements() != 1

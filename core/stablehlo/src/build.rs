@@ -20,7 +20,7 @@ mod to;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use from::refusal;
+pub(crate) use from::{check_broadcast, refusal};
 
 /// Fields of the algorithm of `dot_general`, in the order of the specification.
 pub(crate) const ALGORITHM_FIELDS: [&str; 7] = [

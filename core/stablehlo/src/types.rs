@@ -208,6 +208,16 @@ impl ElementType {
             _ => return None,
         })
     }
+
+    /// The form in a [`Dense`](crate::Dense) of an element of less than a byte: integers are extended
+    /// with their sign, floats are in the low bits. Bytes of wider elements are the same.
+    pub(crate) fn canonical(self, byte: u8) -> u8 {
+        let unused = 8_u32.saturating_sub(self.bits() as u32);
+        match self.class() {
+            ElementClass::Signed => ((byte << unused) as i8 >> unused) as u8,
+            _ => byte << unused >> unused,
+        }
+    }
 }
 
 impl From<DType> for ElementType {

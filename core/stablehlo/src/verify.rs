@@ -54,6 +54,11 @@ impl Module {
     ///   element types, as JAX emits them (`i32` times `f32`); the result's can hold the operands'.
     /// - The element types of a reduction's operands, initial values and region are the same.
     /// - `gather` takes no elements from an empty operand.
+    /// - `scatter` skips an update whose window is partly outside of the operand as a whole, as XLA
+    ///   does; the specification skips the elements that are outside.
+    /// - Groups of replicas with all of their partitions, those of a reduction with a channel and
+    ///   without `use_global_device_ids`, have replicas outermost, as in XLA.
+    /// - The region of a manual computation uses no values of enclosing regions.
     /// - The dimensions of `rng` are those of its result; the operand `shape` is not read.
     /// - Operands and results of `custom_call` have any types: an executor that knows the target
     ///   checks them.
@@ -174,7 +179,8 @@ fn known_type(function: &Function, value: ValueId) -> Check<&Type> {
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Undefined,
-    Visible,
+    /// Defined in a region within this number of manual computations.
+    Visible(usize),
     /// Defined in a region that has ended.
     OutOfScope,
 }
@@ -188,6 +194,8 @@ struct Walk<'a> {
     states: Vec<State>,
     /// Values that are visible, in the order of their definitions.
     visible: Vec<ValueId>,
+    /// Number of manual computations around the current region.
+    manual: usize,
     calls: Vec<CallSite<'a>>,
 }
 
@@ -199,6 +207,7 @@ impl<'a> Walk<'a> {
             function,
             states: vec![State::Undefined; function.types.len()],
             visible: Vec::new(),
+            manual: 0,
             calls: Vec::new(),
         }
     }
@@ -236,9 +245,12 @@ impl<'a> Walk<'a> {
         if !op.regions.is_empty() && nesting >= Module::MAX_NESTING {
             return Err(place.invalid(too_deep()));
         }
+        let is_manual = usize::from(matches!(op.kind, OpKind::ManualComputation(_)));
+        self.manual += is_manual;
         for region in &op.regions {
             self.region(region, place, nesting + 1)?;
         }
+        self.manual -= is_manual;
         for &result in &op.results {
             self.define(result).map_err(invalid)?;
         }
@@ -258,7 +270,7 @@ impl<'a> Walk<'a> {
             "value {} is defined twice",
             value.0
         );
-        *state = State::Visible;
+        *state = State::Visible(self.manual);
         self.visible.push(value);
         Ok(())
     }
@@ -266,7 +278,12 @@ impl<'a> Walk<'a> {
     fn check_visible(&self, value: ValueId) -> Check {
         known_type(self.function, value)?;
         match self.states[value.0 as usize] {
-            State::Visible => Ok(()),
+            State::Visible(manual) if manual == self.manual => Ok(()),
+            State::Visible(_) => Err(format!(
+                "value {} is defined outside of the manual computation that uses it; it must be \
+                 an operand of it",
+                value.0
+            )),
             State::Undefined => Err(format!("value {} is used before its definition", value.0)),
             State::OutOfScope => Err(format!(
                 "value {} is used outside of the region that defines it",

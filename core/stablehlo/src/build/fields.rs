@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Take<'_> {
-    /// Removes an accuracy that asks for nothing.
+    /// Removes a default `result_accuracy`.
     pub(super) fn default_accuracy(&mut self) {
         if let Some(Attribute::Dict(fields)) = self.attributes.get("result_accuracy")
             && matches!(fields.get("mode"), Some(Attribute::Str(mode)) if mode == "DEFAULT")

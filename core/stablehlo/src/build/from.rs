@@ -38,6 +38,36 @@ impl OpKind {
     }
 }
 
+/// Checks that the result of `broadcast` has the added dimensions and then those of the operand, as
+/// [`OpKind::BroadcastInDim`] does not have `broadcast_sizes`. Other operations are right.
+pub(crate) fn check_broadcast(
+    name: &str,
+    attributes: &Attributes,
+    operand: Option<&Type>,
+    results: &[Type],
+) -> Result<()> {
+    let (Some(Type::Tensor(x)), [Type::Tensor(y)]) = (operand, results) else {
+        return Ok(());
+    };
+    if name != "broadcast" {
+        return Ok(());
+    }
+    let mut take = Take {
+        op: name,
+        attributes: &mut attributes.clone(),
+        operand,
+    };
+    let sizes = take.sizes("broadcast_sizes")?;
+    if sizes.iter().chain(&x.dims).eq(&y.dims) {
+        return Ok(());
+    }
+    let message = format!(
+        "`broadcast` of {x} by `broadcast_sizes` {sizes:?} is {y}; its dimensions must be the \
+         sizes and then those of the operand"
+    );
+    Err(Error::invalid("program", message))
+}
+
 impl Take<'_> {
     fn kind(&mut self) -> Result<OpKind> {
         Ok(match self.op {

@@ -1,5 +1,7 @@
 //! Decoding of attributes.
 
+use std::collections::HashSet;
+
 use half::{bf16, f16};
 use halite_core::Result;
 
@@ -229,9 +231,13 @@ impl<'a> Table<'a> {
 
     fn dictionary(&mut self, cursor: &mut Cursor<'a>, depth: u32) -> Result<Attribute> {
         let count = cursor.count("attributes")?;
-        let mut fields = Attributes::default();
+        let (mut fields, mut names) = (Attributes::default(), HashSet::new());
         for _ in 0..count {
+            let position = cursor.position();
             let name = self.next_text(cursor, depth)?;
+            if !names.insert(name.clone()) {
+                return Err(corrupt(position, format_args!("two attributes `{name}`")));
+            }
             // Before version 5, the attributes of functions contain their type.
             if let AttributeEntry::Value(value) = self.next_attribute(cursor, depth)? {
                 fields.push(name, value);

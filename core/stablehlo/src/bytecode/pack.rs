@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::{Dense, ElementClass, ElementType, RankedType};
+use crate::{Dense, ElementType, RankedType};
 
 /// The byte that stands for a splat of `true`.
 const ALL_TRUE: u8 = 0xff;
@@ -22,7 +22,7 @@ pub(super) fn unpack(ty: RankedType, blob: &[u8]) -> Result<Dense, String> {
                 return Err(wrong_length(&ty, blob, all));
             }
             match element.bits() {
-                2..8 => blob.iter().map(|byte| extend(*byte, element)).collect(),
+                2..8 => blob.iter().map(|byte| element.canonical(*byte)).collect(),
                 _ => Arc::from(blob),
             }
         }
@@ -33,7 +33,7 @@ pub(super) fn unpack(ty: RankedType, blob: &[u8]) -> Result<Dense, String> {
     } else {
         bytes
     };
-    Ok(Dense { ty, bytes })
+    Ok(Dense::new(ty, bytes.to_vec()))
 }
 
 fn unpack_booleans(ty: &RankedType, blob: &[u8]) -> Result<Arc<[u8]>, String> {
@@ -75,15 +75,6 @@ fn pack_booleans(dense: &Dense) -> Vec<u8> {
     bytes.collect()
 }
 
-/// The form in a [`Dense`] of an element of less than a byte.
-fn extend(byte: u8, element: ElementType) -> u8 {
-    let unused = 8 - element.bits();
-    match element.class() {
-        ElementClass::Signed => ((byte << unused) as i8 >> unused) as u8,
-        _ => byte << unused >> unused,
-    }
-}
-
 fn wrong_length(ty: &RankedType, blob: &[u8], expected: usize) -> String {
     let found = blob.len();
     format!("{found} bytes of elements; {ty} needs {expected}, or those of one element")
@@ -121,6 +112,16 @@ mod tests {
     fn one_boolean_is_its_low_bit() {
         check(ElementType::Bool, 1, &[1], &[1]);
         check(ElementType::Bool, 1, &[0], &[0]);
+    }
+
+    #[test]
+    fn equal_elements_become_one() {
+        let unpacked = |element, blob: &[u8]| unpack(RankedType::new(element, [3]), blob).unwrap();
+        assert_eq!(*unpacked(ElementType::Bool, &[0]).bytes, [0]);
+        assert_eq!(
+            *unpacked(ElementType::S16, &[1, 0, 1, 0, 1, 0]).bytes,
+            [1, 0]
+        );
     }
 
     #[test]

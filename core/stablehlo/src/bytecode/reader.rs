@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Attribute, Attributes, Function, Module, OpKind, Operation, Position, Region, ShardyMesh, Type,
-    ValueId, vhlo::VhloOp,
+    ValueId, build::check_broadcast, vhlo::VhloOp,
 };
 
 /// Greatest depth of regions in each other.
@@ -334,7 +334,9 @@ impl<'a> Reader<'a> {
             .operands
             .first()
             .map(|operand| &self.types[operand.0 as usize]);
-        let kind = OpKind::from_attributes(&stablehlo, &mut operation.attributes, operand)
+        let (attributes, results) = (&mut operation.attributes, &operation.results);
+        let kind = check_broadcast(&stablehlo, attributes, operand, results)
+            .and_then(|()| OpKind::from_attributes(&stablehlo, attributes, operand))
             .map_err(|problem| error(problem.kind(), position, problem.message()))?;
         if matches!(kind, OpKind::Composite { .. }) && !regions.is_empty() {
             return Err(unsupported(position, "a composite with regions"));

@@ -1,5 +1,7 @@
 //! Attributes.
 
+use std::collections::HashSet;
+
 use halite_core::Result;
 
 use super::{lexer::Token, parser::Parser, types::ElementNames};
@@ -34,11 +36,15 @@ impl<'a> Parser<'a> {
     /// `{name = value, ..}`.
     pub(super) fn attributes(&mut self) -> Result<Attributes> {
         let mut attributes = Attributes::default();
+        let mut names = HashSet::new();
         self.list('{', '}', |this| {
-            let name = match this.token {
+            let name: String = match this.token {
                 Token::Quoted(_) => this.string()?,
                 _ => this.word("the name of an attribute")?.into(),
             };
+            if !names.insert(name.clone()) {
+                return Err(this.invalid(&format!("there are two attributes `{name}`")));
+            }
             let value = match this.eat('=') {
                 true => this.attribute(Form::Typed)?,
                 false => Attribute::Unit,

@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
         }
         if size == 1 {
             for byte in &mut bytes {
-                *byte = canonical(ty.element, *byte);
+                *byte = ty.element.canonical(*byte);
             }
         }
         Ok(bytes)
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
             if size == 1
                 && let Some(byte) = bytes.last_mut()
             {
-                *byte = canonical(element, *byte);
+                *byte = element.canonical(*byte);
             }
             return Ok(());
         }
@@ -184,30 +184,5 @@ impl<'a> Parser<'a> {
             _ => bytes.push(narrow::encode(element, value)),
         }
         Ok(())
-    }
-}
-
-/// The byte of a narrow element: integers are extended with their sign, floats are in the low bits.
-fn canonical(element: ElementType, byte: u8) -> u8 {
-    let unused = 8_u32.saturating_sub(element.bits() as u32);
-    match element.class() {
-        _ if element.size() > 1 => byte,
-        ElementClass::Signed => ((byte << unused) as i8 >> unused) as u8,
-        _ => byte << unused >> unused,
-    }
-}
-
-impl Dense {
-    /// A constant of these elements, or of one that stands for all. Equal elements become one.
-    pub(crate) fn new(ty: RankedType, mut bytes: Vec<u8>) -> Self {
-        let size = ty.element.size();
-        let equal = bytes.len() > size && bytes[size..] == bytes[..bytes.len() - size];
-        if equal {
-            bytes.truncate(size);
-        }
-        Dense {
-            ty,
-            bytes: bytes.into(),
-        }
     }
 }

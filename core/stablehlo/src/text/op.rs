@@ -6,7 +6,8 @@ use halite_core::{Error, Result};
 
 use super::{lexer::Token, parser::Parser};
 use crate::{
-    Attributes, OpKind, Operation, Position, Region, SourceLine, Type, ValueId, build::refusal,
+    Attributes, OpKind, Operation, Position, Region, SourceLine, Type, ValueId,
+    build::{check_broadcast, refusal},
 };
 
 /// An operation of a region, or its terminator.
@@ -159,7 +160,8 @@ impl<'a> Parser<'a> {
         let operand = operands
             .first()
             .map(|value| &self.scope.types[value.0 as usize]);
-        let kind = OpKind::from_attributes(name, &mut attributes, operand)
+        let kind = check_broadcast(name, &attributes, operand, &results)
+            .and_then(|()| OpKind::from_attributes(name, &mut attributes, operand))
             .map_err(|error| at_position(position, &error))?;
         let named: u64 = names.iter().map(|name| u64::from(name.count)).sum();
         if !names.is_empty() && named != results.len() as u64 {

@@ -297,18 +297,17 @@ impl Parser<'_> {
             parts.results = vec![self.ty()?];
             return Ok(());
         }
-        let same = |ty: &Type| vec![ty.clone(); operands.len()];
-        let (inputs, results) = match (op, &types[..]) {
-            ("optimization_barrier", _) => (types.clone(), types),
-            ("check.expect_close", _) => (types, Vec::new()),
-            ("select", [predicate, ty]) => (
-                vec![predicate.clone(), ty.clone(), ty.clone()],
-                vec![ty.clone()],
-            ),
-            ("tuple", [Type::Tuple(elements)]) => (elements.clone(), types),
-            ("complex", [ty]) => (same(&part(ty)), types),
+        let part = part(&types[0]);
+        let all = || types.iter().collect();
+        let same = |ty| vec![ty; operands.len()];
+        let (inputs, results): (Vec<&Type>, _) = match (op, &types[..]) {
+            ("optimization_barrier", _) => (all(), types.clone()),
+            ("check.expect_close", _) => (all(), Vec::new()),
+            ("select", [predicate, ty]) => (vec![predicate, ty, ty], vec![ty.clone()]),
+            ("tuple", [Type::Tuple(elements)]) => (elements.iter().collect(), types.clone()),
+            ("complex", [_]) => (same(&part), types.clone()),
             (check, [ty]) if check.starts_with("check.") => (same(ty), Vec::new()),
-            (_, [ty]) => (same(ty), types),
+            (_, [ty]) => (same(ty), types.clone()),
             (_, _) => {
                 let message = format!("`{op}` has {} types; expected one", types.len());
                 return Err(self.invalid(&message));

@@ -1,12 +1,14 @@
 //! Types.
 
+use std::borrow::Borrow;
+
 use halite_core::Result;
 
 use super::{
     lexer::Token,
     parser::{Parser, invalid_at},
 };
-use crate::{ElementType, Position, RankedType, Type};
+use crate::{ElementType, Module, Position, RankedType, Type};
 
 /// Types of operands and results: `(tensor<2xf32>) -> tensor<f32>`.
 pub(super) struct Signature {
@@ -63,7 +65,7 @@ impl Parser<'_> {
         Ok(Signature { operands, results })
     }
 
-    /// `tensor<2x3xf32>`. The dimensions are no tokens: `0x3xf32` has the number `0`.
+    /// `tensor<2x3xf32>`. The dimensions are read by character: `0x3xf32` would be the number `0x3`.
     pub(super) fn tensor(&mut self, names: ElementNames) -> Result<RankedType> {
         self.end.skip_blank(self.text);
         self.advance();
@@ -87,6 +89,11 @@ impl Parser<'_> {
             let dim = digits.parse().map_err(|_| {
                 self.unsupported(&format!("the dimension {digits} is not supported"))
             })?;
+            if dims.len() == Module::MAX_RANK {
+                let most = Module::MAX_RANK;
+                let message = format!("a tensor of more than {most} dimensions is not supported");
+                return Err(self.unsupported(&message));
+            }
             dims.push(dim);
             self.end.offset += length;
             self.end.skip_blank(self.text);
@@ -157,7 +164,7 @@ impl Parser<'_> {
         &self,
         op: &str,
         operands: &[crate::ValueId],
-        types: &[Type],
+        types: &[impl Borrow<Type>],
         position: Position,
     ) -> Result<()> {
         if operands.len() != types.len() {
@@ -166,7 +173,8 @@ impl Parser<'_> {
             return Err(invalid_at(position, &message));
         }
         for (index, (value, given)) in operands.iter().zip(types).enumerate() {
-            let defined = &self.scope.types[value.0 as usize];
+            let (defined, given): (_, &Type) =
+                (&self.scope.types[value.0 as usize], given.borrow());
             if defined != given {
                 let message = format!(
                     "`{op}`: operand {index} has the type {given} here; it is defined with the \

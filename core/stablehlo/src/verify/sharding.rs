@@ -196,8 +196,15 @@ fn check_manual_mesh(module: &Module, manual: &ManualAttributes, mesh: &ShardyMe
         mesh.name,
         module.partitions()
     );
-    for axis in &manual.axes {
+    for (index, axis) in manual.axes.iter().enumerate() {
         check_axis(mesh, axis)?;
+        ensure!(
+            !manual.axes[..index]
+                .iter()
+                .any(|other| other.name == axis.name),
+            "`manual_axes` has axis `{}` twice",
+            axis.name
+        );
         ensure!(
             axis.part.is_none(),
             "axis `{}` of `manual_axes` must be whole",
@@ -215,6 +222,12 @@ fn manual_parts(mesh: &ShardyMesh, manual: &ManualAttributes, dim: &ShardyDim) -
         !dim.axes[count..].iter().any(|axis| is_manual(&axis)),
         "a manual axis splits a dimension after other axes; it must come before them"
     );
+    if let Some(axis) = dim.axes[..count].iter().find(|axis| axis.part.is_some()) {
+        return Err(format!(
+            "a dimension has a part of the manual axis `{}`",
+            axis.name
+        ));
+    }
     Ok(dim.axes[..count]
         .iter()
         .map(|axis| mesh.parts(axis))

@@ -299,3 +299,34 @@ fn manual_computations_take_shards() {
         expect!["mesh `mesh` has 4 devices; the module has 8 partitions"],
     );
 }
+
+#[test]
+fn manual_axes_are_whole() {
+    let manual = |edit: fn(&mut halite_stablehlo::ManualAttributes)| {
+        let program = valid::manual_computation();
+        attribute!(program, OpKind::ManualComputation(attributes) => edit(attributes))
+    };
+    refused(
+        manual(|m| m.axes.push(valid::axis("x"))),
+        expect!["`manual_axes` has axis `x` twice"],
+    );
+    refused(
+        manual(|m| m.inputs[0].dims[0].axes[0].part = Some((1, 2))),
+        expect!["a dimension has a part of the manual axis `x`"],
+    );
+}
+
+#[test]
+fn manual_computations_capture_nothing() {
+    let mut program = valid::manual_computation();
+    let main = program.main_mut();
+    let outer = main.body.arguments[0];
+    let manual = &mut main.body.operations[0];
+    manual.regions[0].operations[0].operands = vec![outer];
+    refused(
+        program,
+        expect![[r#"
+            value 0 is defined outside of the manual computation that uses it; it must be
+            an operand of it"#]],
+    );
+}

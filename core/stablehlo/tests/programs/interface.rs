@@ -65,10 +65,10 @@ fn interface_has_the_types_of_main() {
 #[test]
 fn types_without_arrays_are_refused() {
     refused(
-        &program(OpKind::Convert, "2xf8E4M3FN", "2xf32"),
+        &program(OpKind::Convert, "2xf6E2M3FN", "2xf32"),
         ErrorKind::Unsupported,
         expect![[r#"
-            program: input 0 of `main`: tensor<2xf8E4M3FN> is not a type of arrays of a
+            program: input 0 of `main`: tensor<2xf6E2M3FN> is not a type of arrays of a
             client; convert it inside of the program"#]],
     );
     refused(

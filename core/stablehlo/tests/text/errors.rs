@@ -194,3 +194,25 @@ fn attribute_errors_have_a_position() {
         ]],
     );
 }
+
+#[test]
+fn attributes_are_unique() {
+    let text = function("%0 = stablehlo.abs %x {a = 1 : i32, a = 2 : i32} : tensor<2x3xf32>");
+    let error = Module::parse(&text).unwrap_err().to_string();
+    assert!(error.contains("there are two attributes `a`"), "{error}");
+}
+
+#[test]
+fn sizes_of_broadcast_match_its_result() {
+    let broadcast = |result: &str| {
+        let body = format!(
+            "%0 = stablehlo.broadcast %x, sizes = [4] : (tensor<2x3xf32>) -> {result}\nreturn"
+        );
+        Module::parse(&function(&body))
+    };
+    broadcast("tensor<4x2x3xf32>").unwrap();
+    for wrong in ["tensor<7x2x3xf32>", "tensor<4x2x3x1xf32>"] {
+        let error = broadcast(wrong).unwrap_err().to_string();
+        assert!(error.contains("`broadcast_sizes` [4]"), "{error}");
+    }
+}

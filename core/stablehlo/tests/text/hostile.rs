@@ -28,12 +28,6 @@ fn nesting_is_bounded() {
         "[".repeat(100_000)
     );
     Module::parse(&function(&lists)).unwrap_err();
-    let dims = format!("tensor<{}f32>", "1x".repeat(100_000));
-    let constant = format!(
-        "%0 = stablehlo.constant dense<{}> : {dims}",
-        "[".repeat(100_000)
-    );
-    assert!(error(&function(&constant)).contains("100 levels of nesting"));
     Module::parse(&deep("loc(")).unwrap_err();
 }
 
@@ -71,6 +65,17 @@ fn sizes_do_not_allocate() {
     let list = "%0 = \"stablehlo.reverse\"(%x) {dimensions = dense<0> : tensor<9999999999xi64>} : \
                 (tensor<2x3xf32>) -> tensor<2x3xf32>\nreturn";
     assert!(error(&function(list)).contains("at most 256"));
+}
+
+#[test]
+fn rank_is_bounded() {
+    let of_rank = |rank: usize| {
+        let ty = format!("tensor<{}f32>", "1x".repeat(rank));
+        function(&format!("%0 = stablehlo.iota dim = 0 : {ty}\nreturn"))
+    };
+    Module::parse(&of_rank(Module::MAX_RANK)).unwrap();
+    let error = error(&of_rank(Module::MAX_RANK + 1));
+    assert!(error.contains("more than 64 dimensions"), "{error}");
 }
 
 #[test]
