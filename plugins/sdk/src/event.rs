@@ -216,7 +216,39 @@ impl Function for PJRT_Event_Set_Args {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+
+    #[test]
+    fn callback_runs_once_on_set() {
+        let (send, ran) = mpsc::channel();
+        let (promise, event) = Promise::new("dropped");
+        let before = send.clone();
+        event.on_ready(move |outcome| before.send(outcome).unwrap());
+        promise.set(Err(Status::internal("no")));
+        event.on_ready(move |outcome| send.send(outcome).unwrap());
+        let outcomes: Vec<_> = ran.iter().collect();
+        assert_eq!(outcomes, vec![Err(Status::internal("no")); 2]);
+        assert_eq!(event.wait(), Err(Status::internal("no")));
+    }
+
+    #[test]
+    fn dropped_promise_is_an_error() {
+        let (promise, event) = Promise::new("dropped");
+        drop(promise);
+        assert_eq!(event.outcome(), Some(Err(Status::internal("dropped"))));
+    }
+
+    #[test]
+    fn panicking_callback_does_not_stop_others() {
+        let (send, ran) = mpsc::channel();
+        let (promise, event) = Promise::new("dropped");
+        event.on_ready(|_| panic!("in a callback"));
+        event.on_ready(move |_| send.send(()).unwrap());
+        promise.set(Ok(()));
+        assert_eq!(ran.recv(), Ok(()));
+    }
 
     #[test]
     fn joined_event_has_the_first_error() {

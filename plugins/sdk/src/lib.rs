@@ -61,6 +61,7 @@ mod queue;
 mod serialized;
 mod shardings;
 mod status;
+mod sync;
 mod table;
 mod topology;
 mod traced;

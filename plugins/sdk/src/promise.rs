@@ -1,13 +1,15 @@
 //! Promises: events that the SDK completes, and that fail if nobody does.
+//!
+//! `tests/interleavings.rs` compiles this file against loom, which runs every order of its threads.
 
-use std::{
-    fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::{fmt, sync::PoisonError};
 
 use halite_core::{Error, ErrorKind, wait};
 
-use crate::status::{Outcome, Status, guard};
+use crate::{
+    status::{Outcome, Status, guard},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+};
 
 /// Completes a [`Completion`], as `std::promise` does a future: with an error if it is dropped
 /// before.
@@ -22,7 +24,6 @@ pub(crate) struct Promise {
 #[derive(Clone)]
 pub(crate) struct Completion(Arc<State>);
 
-#[derive(Default)]
 struct State {
     progress: Mutex<Progress>,
     done: Condvar,
@@ -37,7 +38,10 @@ struct Progress {
 impl Promise {
     /// A promise, and what it completes. `broken` is the message of the error if it is dropped.
     pub(crate) fn new(broken: &'static str) -> (Promise, Completion) {
-        let completion = Completion(Arc::default());
+        let completion = Completion(Arc::new(State {
+            progress: Mutex::default(),
+            done: Condvar::new(),
+        }));
         let state = Some(completion.clone());
         (Promise { state, broken }, completion)
     }
@@ -150,42 +154,5 @@ impl Completion {
 impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Completion({:?})", self.outcome())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn callback_runs_once_on_set() {
-        let (send, ran) = mpsc::channel();
-        let (promise, event) = Promise::new("dropped");
-        let before = send.clone();
-        event.on_ready(move |outcome| before.send(outcome).unwrap());
-        promise.set(Err(Status::internal("no")));
-        event.on_ready(move |outcome| send.send(outcome).unwrap());
-        let outcomes: Vec<_> = ran.iter().collect();
-        assert_eq!(outcomes, vec![Err(Status::internal("no")); 2]);
-        assert_eq!(event.wait(), Err(Status::internal("no")));
-    }
-
-    #[test]
-    fn dropped_promise_is_an_error() {
-        let (promise, event) = Promise::new("dropped");
-        drop(promise);
-        assert_eq!(event.outcome(), Some(Err(Status::internal("dropped"))));
-    }
-
-    #[test]
-    fn panicking_callback_does_not_stop_others() {
-        let (send, ran) = mpsc::channel();
-        let (promise, event) = Promise::new("dropped");
-        event.on_ready(|_| panic!("in a callback"));
-        event.on_ready(move |_| send.send(()).unwrap());
-        promise.set(Ok(()));
-        assert_eq!(ran.recv(), Ok(()));
     }
 }
