@@ -21,7 +21,7 @@ use crate::{Artifact, ArtifactInput, ArtifactOutput};
 
 /// Bound on the operations of an imported program: functions that call functions twice, and so on,
 /// could otherwise describe a graph that is exponentially larger than the file.
-const MOST_OPERATIONS: usize = 1_000_000;
+const MOST_OPERATIONS: usize = 250_000;
 
 /// Bound on the nesting of calls and regions.
 const MOST_LEVELS: usize = 100;

@@ -20,7 +20,7 @@ struct Mlp<L> {
 impl<'t> Mlp<Tensor<'t>> {
     /// `x: f32[batch, 4]` to logits `f32[batch, 3]`.
     fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        let hidden = |x, layer: &Linear<Tensor<'t>>| layer.forward(x).gelu();
+        let hidden = |x, layer: &Linear<Tensor<'t>>| layer.forward(x).relu();
         self.out.forward(self.hidden.iter().fold(x, hidden))
     }
 }

@@ -46,7 +46,9 @@ impl<'t> Step<'_, 't> {
         let others: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
         let along =
             gather.operand_batching_dims == others && gather.indices_batching_dims == others;
+        // Indices with a dimension for their one component are scattered to.
         if !along
+            || indices.rank() != x.rank()
             || gather.index_vector_dim != x.rank()
             || indices.dims()[dim] != 1
             || !gather.offset_dims.is_empty()
