@@ -151,10 +151,7 @@ fn calls_that_double_are_refused() {
         .unwrap()
         .function()
         .unwrap_err();
-    assert!(
-        error.to_string().contains("250,000 operations"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("250,000 operations"), "{error}");
 }
 
 #[test]
