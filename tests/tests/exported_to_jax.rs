@@ -1,11 +1,12 @@
-//! Functions of halite, exported and read again, and run by JAX where there is a Python with it.
+//! Functions of halite, exported, read again, and run by JAX.
 
-use std::{collections::BTreeMap, env, path::Path, process::Command, sync::LazyLock};
+use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use halite_core::{Array, Client, DType, HostArray, TensorType, Tree, tree};
 use halite_exchange::{Artifact, Exported, PyTree, export, export_step};
 use halite_nn::{Jit, Linear, Param, Tensor, cross_entropy, grad, init, jit_like, jit_step, rng};
 use halite_reference::{Options, Reference};
+use halite_tests::python::python;
 use safetensors::{SafeTensors, tensor::TensorView};
 
 static CLIENT: LazyLock<Client> =
@@ -65,21 +66,11 @@ fn run(exported: &Exported, arguments: &BTreeMap<String, HostArray>) -> Vec<Host
         .collect()
 }
 
-/// Runs an artifact in JAX, if `HALITE_TEST_PYTHON` is a Python that has it, `flatbuffers` and
-/// `safetensors`.
-fn run_in_jax(
-    exported: &Exported,
-    arguments: &BTreeMap<String, HostArray>,
-) -> Option<Vec<HostArray>> {
-    let python = env::var_os("HALITE_TEST_PYTHON")?;
-    let dir = env::temp_dir().join(format!(
-        "halite-jax-{}-{}",
-        std::process::id(),
-        exported.name
-    ));
-    std::fs::create_dir_all(&dir).unwrap();
+/// Runs an artifact in JAX.
+fn run_in_jax(exported: &Exported, arguments: &BTreeMap<String, HostArray>) -> Vec<HostArray> {
+    let dir = tempfile::tempdir().unwrap();
     let [artifact, given, results] =
-        ["f.jax", "arguments.safetensors", "results.safetensors"].map(|name| dir.join(name));
+        ["f.jax", "arguments.safetensors", "results.safetensors"].map(|name| dir.path().join(name));
     exported.save(&artifact).unwrap();
     let views = arguments.iter().map(|(name, array)| {
         let dtype = match array.ty().dtype() {
@@ -94,8 +85,8 @@ fn run_in_jax(
         )
     });
     std::fs::write(&given, safetensors::serialize(views, None).unwrap()).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/jax/run_exported.py");
-    let output = Command::new(python)
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("jax/run_exported.py");
+    let output = python()
         .env("JAX_PLATFORMS", "cpu")
         .arg(script)
         .args([&artifact, &given, &results])
@@ -105,7 +96,6 @@ fn run_in_jax(
     assert!(output.status.success(), "{}: {stderr}", exported.name);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     let bytes = std::fs::read(&results).unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let result = |index: usize| {
         let tensor = file.tensor(&index.to_string()).unwrap();
@@ -117,7 +107,7 @@ fn run_in_jax(
         let ty = TensorType::new(DType::from_name(&name).unwrap(), tensor.shape());
         HostArray::from_bytes(tensor.data(), ty).unwrap()
     };
-    Some((0..file.len()).map(result).collect())
+    (0..file.len()).map(result).collect()
 }
 
 #[track_caller]
@@ -149,9 +139,7 @@ fn check(exported: &Exported, arguments: &[(String, HostArray)], expected: &[Hos
     assert_eq!(read, *exported);
     let arguments = arguments.iter().cloned().collect();
     assert_close("halite", &run(&read, &arguments), expected);
-    if let Some(found) = run_in_jax(&read, &arguments) {
-        assert_close("JAX", &found, expected);
-    }
+    assert_close("JAX", &run_in_jax(&read, &arguments), expected);
 }
 
 /// Values of a tree by path, below argument `index`.
