@@ -16,6 +16,7 @@ mod float;
 mod gather;
 mod index;
 mod interpret;
+mod last_uses;
 mod linalg;
 mod manual;
 mod norm;

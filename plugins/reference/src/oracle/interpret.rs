@@ -1,6 +1,6 @@
 //! Evaluation of regions, and control flow.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{
@@ -9,6 +9,7 @@ use halite_stablehlo::{
 
 use super::{
     custom,
+    last_uses::LastUses,
     operation::{compute, exactly, tensor_types, tensors},
     random,
     reduce::{self, Reducer, operator},
@@ -158,7 +159,7 @@ impl<'r> Frame<'r> {
 
     /// Drops the values whose last use is at this address.
     fn drop_values(&mut self, at: usize) {
-        for id in self.last_uses.0.get(&at).into_iter().flatten() {
+        for id in self.last_uses.at(at) {
             self.values.remove(id);
         }
     }
@@ -322,39 +323,6 @@ impl<'r> Frame<'r> {
 /// Identifies an operation or a region among those of a module that does not move.
 pub(super) fn address<T>(of: &T) -> usize {
     std::ptr::from_ref(of).addr()
-}
-
-/// Values that nothing uses after an operation, by the address of the operation; those that nothing
-/// uses after a region, by the address of the region. A value ends in the region that defines it.
-#[derive(Debug, Default)]
-struct LastUses(HashMap<usize, Vec<ValueId>>);
-
-impl LastUses {
-    /// Adds those of a region and of the regions in it. Returns the values of enclosing regions that
-    /// it uses.
-    fn add(&mut self, region: &Region) -> HashSet<ValueId> {
-        let of_operations = region.operations.iter().flat_map(|op| &op.results);
-        let own: HashSet<_> = region
-            .arguments
-            .iter()
-            .chain(of_operations)
-            .copied()
-            .collect();
-        let results: HashSet<_> = region.results.iter().copied().collect();
-        let mut used_later = results.clone();
-        for operation in region.operations.iter().rev() {
-            let mut values = [&operation.results[..], &operation.operands].concat();
-            for region in &operation.regions {
-                values.extend(self.add(region));
-            }
-            values.retain(|&id| used_later.insert(id) && own.contains(&id));
-            self.0.insert(address(operation), values);
-        }
-        let is_left = |id: &ValueId| results.contains(id) || !used_later.contains(id);
-        let left = own.iter().copied().filter(is_left).collect();
-        self.0.insert(address(region), left);
-        used_later.difference(&own).copied().collect()
-    }
 }
 
 /// Adds the place in the program to the error of an operation, unless an inner one has done so.
