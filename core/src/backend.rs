@@ -198,8 +198,9 @@ pub trait Event: Send + Sync + 'static {
     /// wait that takes longer than the backend allows.
     fn wait(&self) -> Result<()>;
 
-    /// Runs `then` once, on any thread; at once if the work is done. `then` may launch; if it
-    /// blocks it delays later callbacks. The event may be dropped before.
+    /// Runs `then` once, on any thread; at once if the work is done. `then` may launch, but must not
+    /// wait for other work, which may need the thread that it runs on. The event may be dropped
+    /// before.
     fn on_ready(&self, then: OnReady);
 
     /// Like [`on_ready`](Self::on_ready), for a callback that only signals and neither blocks,
