@@ -198,8 +198,8 @@ pub trait Event: Send + Sync + 'static {
     /// wait that takes longer than the backend allows.
     fn wait(&self) -> Result<()>;
 
-    /// Runs `then` once, on any thread; at once if the work is done. `then` may launch, but must not
-    /// wait for other work, which may need the thread that it runs on. The event may be dropped
+    /// Runs `then` once, on any thread; at once if the work is done. `then` may launch, but must
+    /// not wait for other work, which may need the thread that it runs on. The event may be dropped
     /// before.
     fn on_ready(&self, then: OnReady);
 

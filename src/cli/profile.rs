@@ -29,6 +29,7 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     let Some(path) = path else {
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
+            .with_ansi(false)
             .with_writer(std::io::stderr);
         // A log line that cannot be written is dropped; reporting it on stderr would panic.
         log.without_time()
@@ -39,6 +40,7 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     };
     let trace = ChromeTrace::create(&path)?;
     let log = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false);

@@ -283,6 +283,9 @@ impl<'a> Harness<'a> {
                 .join(found.expect("the cache has the plugin"));
             command.args(["--devices", "1", "--accelerator"]);
             command.arg(format!("plugin:{}", plugin.display()));
+        } else {
+            // `auto` runs on the embedded executor, with a warning, if the plugin is gone.
+            command.args(["--accelerator", "cpu"]);
         }
         command
             .args(["--quiet", "--out"])

@@ -41,7 +41,7 @@ fn name(package: &Value) -> &str {
 
 #[test]
 fn published_packages_have_complete_metadata() {
-    assert_eq!(published().len(), 16);
+    assert_eq!(published().len(), 17);
     for package in published() {
         for field in [
             "description",

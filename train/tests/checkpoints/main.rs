@@ -361,9 +361,9 @@ fn invalid_header_is_rejected_with_the_reason() {
             "its arrays have 8000 bytes, the file has 8 for them",
         ),
         (
-            r#"{"steps":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}}"#,
+            r#"{"steps":{"dtype":"F4","shape":[16],"data_offsets":[0,8]}}"#,
             8,
-            "elements of type F8_E4M3, which halite has not",
+            "elements of type F4, which halite has not",
         ),
         (
             r#"{"steps":{"dtype":"I64","shape":[],"data_offsets":[0,8]}}"#,

@@ -44,6 +44,8 @@ fn damaged_file_is_replaced() {
         assert_eq!(cache.find(&SIX).unwrap(), None);
         let mut steps = Recorder::default();
         assert!(cache.ensure(&SIX, &mut steps).unwrap().fresh);
+        // Another test that starts a process holds the lock for a moment.
+        steps.0.retain(|step| step != "waiting");
         assert!(steps.0[0].contains(reason), "{:?}", steps.0);
         assert!(matches!(
             cache.state(&SIX, Check::Full).unwrap(),

@@ -153,7 +153,7 @@ fn all() -> Vec<OpKind> {
             config: Some(Attribute::Str("x".into())),
             api_version: 4,
             functions: vec!["f".into()],
-            aliases: Some(Attribute::Array(vec![Attribute::Unit])),
+            aliases: Some(Attribute::Array(vec![alias()])),
             operand_layouts: None,
             result_layouts: None,
         }),
@@ -226,6 +226,16 @@ fn all() -> Vec<OpKind> {
 
 fn matrix() -> Type {
     Type::Tensor(RankedType::new(ElementType::F32, [2, 3]))
+}
+
+/// `#stablehlo.output_operand_alias<output_tuple_indices = [], operand_index = 1, ..>`.
+fn alias() -> Attribute {
+    let indices = || Attribute::Array(vec![Attribute::Int(0, ElementType::S64)]);
+    Attribute::Dict(Attributes(vec![
+        ("output_tuple_indices".into(), indices()),
+        ("operand_index".into(), Attribute::Int(1, ElementType::S64)),
+        ("operand_tuple_indices".into(), indices()),
+    ]))
 }
 
 #[test]
