@@ -170,8 +170,8 @@ pub(crate) fn byte_range(offset: i64, length: i64, size: usize) -> Outcome<std::
 }
 
 /// Queues a copy of the row-major bytes to the host, and passes them to `write`. The event is ready
-/// when `write` has run or was dropped: until then it may write to the memory of the caller, so that
-/// errors and panics are those of the event.
+/// when `write` has run or was dropped: until then it may write to the memory of the caller. Errors
+/// and panics are those of the event.
 fn read_then(buffer: &Arc<Buffer>, write: impl FnOnce(&[u8]) -> Outcome + Send + 'static) -> Event {
     let (promise, done) =
         Promise::new("the backend dropped a callback of `Buffer::fetch` without calling it");

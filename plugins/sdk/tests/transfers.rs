@@ -1,4 +1,4 @@
-//! Transfers: chunked uploads, aliases, layouts, and memory of the caller that is used after a call.
+//! Transfers: chunked uploads, aliases, layouts, and memory that is used after a call.
 #![allow(unsafe_code)]
 
 mod common;
