@@ -15,6 +15,9 @@ from jax import lax
 from jax import export
 from safetensors.numpy import save_file
 
+# No paths of this machine in the programs.
+jax.config.update("jax_traceback_in_locations_limit", 0)
+
 STEPS = 12
 random = np.random.default_rng(0)
 tensors = {}
