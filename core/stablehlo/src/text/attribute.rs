@@ -4,8 +4,12 @@ use std::collections::HashSet;
 
 use halite_core::Result;
 
-use super::{lexer::Token, parser::Parser, types::ElementNames};
-use crate::{Attribute, Attributes, Dense, ElementType, RankedType, Type};
+use super::{
+    lexer::Token,
+    parser::{Parser, invalid_at},
+    types::ElementNames,
+};
+use crate::{Attribute, Attributes, Dense, ElementType, Position, RankedType, Type};
 
 /// How the value of an attribute is written.
 #[derive(Clone, Copy, PartialEq)]
@@ -35,16 +39,13 @@ impl<'a> Parser<'a> {
 
     /// `{name = value, ..}`.
     pub(super) fn attributes(&mut self) -> Result<Attributes> {
+        let start = self.position();
         let mut attributes = Attributes::default();
-        let mut names = HashSet::new();
         self.list('{', '}', |this| {
             let name: String = match this.token {
                 Token::Quoted(_) => this.string()?,
                 _ => this.word("the name of an attribute")?.into(),
             };
-            if !names.insert(name.clone()) {
-                return Err(this.invalid(&format!("there are two attributes `{name}`")));
-            }
             let value = match this.eat('=') {
                 true => this.attribute(Form::Typed)?,
                 false => Attribute::Unit,
@@ -52,6 +53,7 @@ impl<'a> Parser<'a> {
             attributes.push_flat(name, value);
             Ok(())
         })?;
+        attributes.check_unique(start)?;
         Ok(attributes)
     }
 
@@ -232,6 +234,7 @@ impl<'a> Parser<'a> {
     }
 
     fn fields_until(&mut self, close: char) -> Result<Attributes> {
+        let start = self.position();
         let mut fields = Attributes::default();
         while !self.eat(close) {
             let name = self.word("the name of a field")?;
@@ -242,6 +245,7 @@ impl<'a> Parser<'a> {
                 return Err(self.expected(&format!("`,` or `{close}`")));
             }
         }
+        fields.check_unique(start)?;
         Ok(fields)
     }
 
@@ -322,6 +326,18 @@ impl Attributes {
             }
             _ if name == "sdy.sharding_rule" => {}
             value => self.push(name, value),
+        }
+    }
+
+    /// Checks that no two attributes of the operation or structure at `position` have one name.
+    pub(super) fn check_unique(&self, position: Position) -> Result<()> {
+        let mut names = HashSet::new();
+        match self.0.iter().find(|(name, _)| !names.insert(name)) {
+            Some((name, _)) => {
+                let message = format!("there are two attributes `{name}`");
+                Err(invalid_at(position, &message))
+            }
+            None => Ok(()),
         }
     }
 }

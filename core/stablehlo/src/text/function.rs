@@ -83,6 +83,7 @@ impl<'a> Parser<'a> {
         let body = self.region(Vec::new())?;
         self.expect(')')?;
         attributes.0.extend(self.optional_attributes()?.0);
+        attributes.check_unique(position)?;
         self.expect(':')?;
         self.signature()?;
         self.optional_location()?;

@@ -160,6 +160,7 @@ impl<'a> Parser<'a> {
         let operand = operands
             .first()
             .map(|value| &self.scope.types[value.0 as usize]);
+        attributes.check_unique(position)?;
         let kind = check_broadcast(name, &attributes, operand, &results)
             .and_then(|()| OpKind::from_attributes(name, &mut attributes, operand))
             .map_err(|error| at_position(position, &error))?;

@@ -197,9 +197,17 @@ fn attribute_errors_have_a_position() {
 
 #[test]
 fn attributes_are_unique() {
-    let text = function("%0 = stablehlo.abs %x {a = 1 : i32, a = 2 : i32} : tensor<2x3xf32>");
-    let error = Module::parse(&text).unwrap_err().to_string();
-    assert!(error.contains("there are two attributes `a`"), "{error}");
+    let gather = "\"stablehlo.gather\"(%x, %x) <{dimension_numbers = #stablehlo.gather<a = 1, a = 1>}> \
+                   : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>";
+    for operation in [
+        "stablehlo.abs %x {a = 1 : i32, a = 2 : i32} : tensor<2x3xf32>",
+        "\"stablehlo.abs\"(%x) <{a = 1}> {a = 1} : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+        gather,
+    ] {
+        let text = function(&format!("%0 = {operation}"));
+        let error = Module::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("there are two attributes"), "{error}");
+    }
 }
 
 #[test]
