@@ -134,13 +134,13 @@ impl Function for PJRT_AsyncHostToDeviceTransferManager_TransferData_Args {
     fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
         let manager = find::<Manager>(args.transfer_manager)?;
         let pending = manager.pending(args.buffer_index)?;
-        let piece = transfer_bytes(args)?;
         let complete = {
             let mut transfer = pending.lock();
             let into = &mut transfer.as_mut().ok_or_else(ended)?.bytes;
             let size = into.as_ref().len();
+            // Before the caller's bytes: a size that is refused may be larger than what `data` has.
             let range = byte_range(args.offset, args.transfer_size, size)?;
-            into.as_mut()[range].copy_from_slice(piece);
+            into.as_mut()[range].copy_from_slice(transfer_bytes(args)?);
             if args.is_last_transfer {
                 transfer.take()
             } else {
