@@ -33,6 +33,7 @@ mod backend;
 mod client;
 mod collective;
 mod compile_cause;
+pub mod custom_call;
 mod display;
 mod dtype;
 mod erased;

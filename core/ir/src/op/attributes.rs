@@ -142,31 +142,6 @@ pub struct CustomCall {
     pub side_effect: bool,
 }
 
-/// Value of an attribute of a [`CustomCall`]. Floats are equal if their bits are.
-#[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the types of attributes")]
-pub enum Attribute {
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Str(String),
-}
-
-impl PartialEq for Attribute {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Attribute::Bool(a), Attribute::Bool(b)) => a == b,
-            (Attribute::Int(a), Attribute::Int(b)) => a == b,
-            (Attribute::Float(a), Attribute::Float(b)) => a.to_bits() == b.to_bits(),
-            (Attribute::Str(a), Attribute::Str(b)) => a == b,
-            (
-                Attribute::Bool(_) | Attribute::Int(_) | Attribute::Float(_) | Attribute::Str(_),
-                _,
-            ) => false,
-        }
-    }
-}
-
 /// Axes of a mesh with their sizes, slowest first.
 pub type Axes = Vec<(Arc<str>, usize)>;
 
