@@ -219,7 +219,8 @@ impl Trace {
         }
     }
 
-    /// Calls a function that the backend knows by name.
+    /// Calls a function that the backend knows by name. [`CustomOp`](crate::CustomOp) adds shape
+    /// inference and a gradient.
     #[track_caller]
     pub fn custom_call<'t>(&'t self, call: CustomCall, operands: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
         let count = call.results.len();

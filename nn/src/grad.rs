@@ -11,6 +11,7 @@
 
 mod across;
 mod backward;
+mod custom;
 mod elementwise;
 mod index;
 mod linearize;
@@ -28,6 +29,7 @@ use halite_core::tree::Tree;
 
 use crate::{Tensor, Trace};
 use backward::{Back, Step, Tape, pull_back, pull_back_through};
+pub(crate) use custom::GradientRule;
 
 /// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is
 /// zero for a leaf that the loss does not depend on, and [`optim::update`](crate::optim::update)

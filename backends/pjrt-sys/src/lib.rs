@@ -43,6 +43,7 @@ pub mod error;
 pub mod event;
 pub mod executable;
 pub mod extension;
+pub mod ffi;
 pub mod memory;
 pub mod topology;
 pub mod transfer;

@@ -12,7 +12,7 @@ use crate::{
     at_exit::Compiling,
     check::{assign, check_donated, check_program},
     client::Shared,
-    frame,
+    custom_call, frame,
     handle::Handle,
     isolate::{self, Isolation},
     loaded::Loaded,
@@ -39,6 +39,7 @@ pub(crate) fn compile(
         );
         return Err(Error::new(ErrorKind::Unsupported, OP, message).on(client.platform_name()));
     }
+    custom_call::prepare(client, program)?;
     let options = options_for(client, &facts, options, &devices);
     let compiled = compile_code(client, OP, program.code.to_vec(), options);
     let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
@@ -103,6 +104,7 @@ pub(crate) fn load(
     let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized)
         .map_err(|error| error.on(platform))?;
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;
+    custom_call::register_targets(client)?;
     let loaded = deserialize(client, serialized, None)?;
     let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
     if wanted.is_empty()

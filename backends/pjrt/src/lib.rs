@@ -58,11 +58,13 @@ mod check;
 mod client;
 mod collectives;
 mod compile;
+mod custom_call;
 mod device;
 mod environment;
 mod error;
 mod event;
 mod executable;
+mod extension;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;

@@ -42,6 +42,8 @@ pub struct Plugin {
     gate: Gate,
     /// Deadline for creating or destroying a client.
     deadline: Duration,
+    /// Number of targets of custom calls that are registered with it.
+    targets: Mutex<usize>,
 }
 
 /// The versions of StableHLO that a plugin accepts.
@@ -224,6 +226,7 @@ impl Plugin {
             environment_flags,
             gate,
             deadline,
+            targets: Mutex::new(0),
         };
         Ok(Box::leak(Box::new(plugin)))
     }
@@ -364,6 +367,10 @@ impl Plugin {
     /// The path, for messages.
     pub(crate) fn shown(&self) -> &'static str {
         self.shown
+    }
+
+    pub(crate) fn targets(&self) -> &Mutex<usize> {
+        &self.targets
     }
 
     pub(crate) fn gate(&self) -> &Gate {

@@ -15,13 +15,13 @@ use crate::{
     buffer::dtype_of,
     client::Shared,
     collectives::Collectives,
+    extension::ExtensionTable,
     frame,
     handle::Handle,
     hlo::{Computations, ModuleWithConfig},
-    isolate::Boundary,
     plugin::Plugin,
     signature::CompiledSignature,
-    table::{ExtensionTable, Table},
+    table::Table,
     value::{bytes_of, code_of, from_named, slice_of, text_of, zeroed},
 };
 
@@ -428,37 +428,16 @@ impl CompiledProgram {
 
     /// # Safety
     ///
-    /// * The entry of `X` at `offset` takes these arguments, and they are valid for it.
+    /// * As for [`Table::call_extension`].
     unsafe fn call_extension<X: ExtensionTable, A>(
         &self,
         op: &'static str,
         offset: usize,
         args: &mut A,
     ) -> Result<()> {
-        let Some(entry) = self.table().extension_entry::<X>(offset) else {
-            let message = format!(
-                "{:?} has no such entry in a {:?} extension",
-                self.plugin,
-                X::TYPE
-            );
-            return Err(Error::new(ErrorKind::Unsupported, op, message).on(&self.platform));
-        };
         // SAFETY: the caller's condition.
-        unsafe {
-            let entry = std::mem::transmute::<
-                std::ptr::NonNull<()>,
-                unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error,
-            >(entry);
-            let boundary = Boundary {
-                plugin: self.table().name(),
-                function: "a function of an extension",
-            };
-            let error = entry(args);
-            std::mem::forget(boundary);
-            self.table()
-                .check(op, error)
-                .map_err(|error| error.on(&self.platform))
-        }
+        unsafe { self.table().call_extension::<X, A>(op, offset, args) }
+            .map_err(|error| error.on(&self.platform))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The table of functions of a plugin, its extensions, and calls of them.
+//! The table of functions of a plugin, and calls of them.
 
 use std::{
     ffi::c_int,
@@ -10,18 +10,8 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::{
-    API_MINOR, Call, GET_PJRT_API, GetPjrtApi, PJRT_Api,
-    base::*,
-    buffer::*,
-    client::*,
-    device::*,
-    error::*,
-    event::*,
-    executable::*,
-    extension::{
-        PJRT_FFI_Extension, PJRT_Layouts_Extension, PJRT_Profiler_Extension,
-        PJRT_Shardings_Extension,
-    },
+    API_MINOR, Call, GET_PJRT_API, GetPjrtApi, PJRT_Api, base::*, buffer::*, client::*, device::*,
+    error::*, event::*, executable::*,
 };
 #[cfg(not(unix))]
 use libloading::Library;
@@ -78,7 +68,7 @@ unsafe fn size_and_version(table: NonNull<PJRT_Api>) -> Result<(usize, (i32, i32
 
 /// The functions of a plugin, each read only if the table is long enough to have it.
 pub(crate) struct Table {
-    start: NonNull<PJRT_Api>,
+    pub(crate) start: NonNull<PJRT_Api>,
     size: usize,
     pub(crate) version: (i32, i32),
     /// The file's name, for errors.
@@ -296,43 +286,6 @@ impl Table {
         Error::new(ErrorKind::Unsupported, op, message)
     }
 
-    /// The plugin's extensions: number, start, size.
-    pub(crate) fn extensions(
-        &self,
-    ) -> impl Iterator<Item = (u32, NonNull<PJRT_Extension_Base>, usize)> {
-        // SAFETY: the table has this field, and so have the entries of the list, which ends with
-        // null.
-        let first = unsafe {
-            let field = self
-                .start
-                .cast::<u8>()
-                .add(offset_of!(PJRT_Api, extension_start));
-            field.cast::<*mut PJRT_Extension_Base>().read()
-        };
-        let mut next = NonNull::new(first);
-        std::iter::from_fn(move || {
-            let entry = next?;
-            // SAFETY: as above.
-            let base = unsafe { entry.read() };
-            next = NonNull::new(base.next);
-            Some((base.r#type.0, entry, base.struct_size))
-        })
-        // A list that closes in on itself would never end.
-        .take(256)
-    }
-
-    /// An entry of an extension, if the plugin has the extension and it is long enough.
-    pub(crate) fn extension_entry<X: ExtensionTable>(&self, offset: usize) -> Option<NonNull<()>> {
-        let (_, start, size) = self
-            .extensions()
-            .find(|(number, ..)| *number == X::TYPE.0)?;
-        if offset + size_of::<usize>() > size {
-            return None;
-        }
-        // SAFETY: the extension is `size` bytes long.
-        NonNull::new(unsafe { start.cast::<u8>().add(offset).cast::<*mut ()>().read() })
-    }
-
     pub(crate) fn attributes(&self) -> Result<Options> {
         let mut args = PJRT_Plugin_Attributes_Args::new();
         // SAFETY: the plugin is initialised, and the list lives as long as the process. A plugin
@@ -344,24 +297,6 @@ impl Table {
             }
         }
     }
-}
-
-/// An extension's struct, by its type.
-pub(crate) trait ExtensionTable {
-    const TYPE: PJRT_Extension_Type;
-}
-
-impl ExtensionTable for PJRT_Layouts_Extension {
-    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Layouts;
-}
-impl ExtensionTable for PJRT_Shardings_Extension {
-    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Shardings;
-}
-impl ExtensionTable for PJRT_Profiler_Extension {
-    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Profiler;
-}
-impl ExtensionTable for PJRT_FFI_Extension {
-    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::FFI;
 }
 
 #[cfg(unix)]

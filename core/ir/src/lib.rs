@@ -63,9 +63,10 @@ mod verify;
 
 pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
+pub use halite_core::custom_call::Attribute;
 pub use infer::infer;
 pub use op::{
-    Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Family,
+    Attachment, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Family,
     Gather, Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
 };
 pub use passes::{

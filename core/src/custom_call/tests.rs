@@ -15,11 +15,7 @@ fn call(
     register(name, function).unwrap();
     let x = AlignedBytes::copy_of(bytemuck::bytes_of(&[1.0f32, 2.0]));
     let mut y = AlignedBytes::zeroed(8);
-    let arguments = Arguments::new(
-        [(f32s(2), x.as_ref())],
-        [(f32s(2), y.as_mut())],
-        attributes,
-    )?;
+    let arguments = Arguments::new([(f32s(2), x.as_ref())], [(f32s(2), y.as_mut())], attributes)?;
     target(name).unwrap().run(arguments)?;
     Ok(bytemuck::cast_slice(y.as_ref()).to_vec())
 }
@@ -76,7 +72,10 @@ fn wrong_number_of_buffers_is_an_error() {
 
 #[test]
 fn unknown_attribute_is_an_error() {
-    let attributes = [("mode".to_owned(), "fast".into()), ("n".to_owned(), 3.into())];
+    let attributes = [
+        ("mode".to_owned(), "fast".into()),
+        ("n".to_owned(), 3.into()),
+    ];
     let result = call("core.attribute", &attributes, |call| {
         call.attributes().int("count").map(|_| ())
     });
@@ -149,5 +148,10 @@ fn invalid_bool_is_an_error() {
     let ty = TensorType::new(DType::Bool, [2]);
     let arguments = Arguments::new([(ty, &[1, 2][..])], [], &[]).unwrap();
     let error = target("core.bool").unwrap().run(arguments).unwrap_err();
-    assert!(error.to_string().contains("input 0 are not a valid bool[2]"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("input 0 are not a valid bool[2]"),
+        "{error}"
+    );
 }

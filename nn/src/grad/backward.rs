@@ -249,11 +249,7 @@ impl<'t> Step<'_, 't> {
             Op::Case { branches } => self.case(branches),
             Op::StopGradient => self.nothing(),
             Op::OptimizationBarrier => self.optimization_barrier(),
-            Op::CustomCall(call) => self.none(&format!(
-                "the derivative of `{}` is unknown; give it to `vjp` in two parts, with its own \
-                 backward call between them",
-                call.target
-            )),
+            Op::CustomCall(call) => self.custom_call(call),
 
             Op::AllReduce { kind, groups } => self.all_reduce(*kind, groups),
             Op::AllGather { dim, groups } => self.all_gather(*dim, groups),

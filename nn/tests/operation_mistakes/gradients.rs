@@ -25,6 +25,7 @@ fn missing_gradients_are_explained() {
                 attributes: vec![],
                 results: vec![x.ty()],
                 side_effect: false,
+                attachment: None,
             };
             let called = cx.custom_call(call, &[x])[0];
             let _ = grad(called.sum_all(), &Leaf(x));
@@ -53,10 +54,10 @@ fn missing_gradients_are_explained() {
             +5: grad: the output is f32[2], its cotangent f32[]; the types must be equal
             +6: grad: 1 outputs and 0 cotangents; there must be one for each
             +8: grad: `while` has no gradient here: it has a dynamic trip count and cannot be differentiated in reverse mode; use `scan` or `repeat`, or take the gradient inside its body; or apply `stop_gradient`
-            +17: grad: `custom_call` has no gradient here: the derivative of `magic` is unknown; give it to `vjp` in two parts, with its own backward call between them; or apply `stop_gradient`
-            +19: grad: the loss, computed at nn/tests/operation_mistakes/gradients.rs:32:59, depends on none of `x` (f32[2]): every path is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
-            +25: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to keep the value; or apply `stop_gradient`
-            +31: grad: `all_reduce` has no gradient here: products over devices are not supported; sum logarithms instead; or apply `stop_gradient`
+            +18: grad: `custom_call` has no gradient here: the derivative of `magic` is unknown; call it as a `CustomOp` with a rule (`CustomOp::gradient`); or apply `stop_gradient`
+            +20: grad: the loss, computed at nn/tests/operation_mistakes/gradients.rs:33:59, depends on none of `x` (f32[2]): every path is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
+            +26: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to keep the value; or apply `stop_gradient`
+            +32: grad: `all_reduce` has no gradient here: products over devices are not supported; sum logarithms instead; or apply `stop_gradient`
         "#]],
     );
 }

@@ -23,6 +23,7 @@ mod norm;
 mod operation;
 mod random;
 mod reduce;
+mod registered;
 mod shape;
 mod sharding;
 mod sort;

@@ -1,8 +1,8 @@
 //! Attributes of operations with several fields: dimensions, groups of devices.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{any::Any, collections::HashSet, fmt, sync::Arc};
 
-use halite_core::{DType, PartitionSpec, TensorType};
+use halite_core::{DType, PartitionSpec, TensorType, custom_call::Attribute};
 
 use crate::{Graph, Reduction};
 
@@ -140,6 +140,36 @@ pub struct CustomCall {
     pub results: Vec<TensorType>,
     /// Whether it must not be dropped or merged even if its results are not used.
     pub side_effect: bool,
+    /// Data of whoever recorded it, such as a gradient rule. Programs do not depend on it.
+    pub attachment: Option<Attachment>,
+}
+
+/// Data of any type, which this crate never reads. Equal to its clones only.
+#[derive(Clone)]
+pub struct Attachment(Arc<dyn Any + Send + Sync>);
+
+impl Attachment {
+    /// Attaches `data`.
+    pub fn new<T: Any + Send + Sync>(data: T) -> Self {
+        Attachment(Arc::new(data))
+    }
+
+    /// The data, if it is of this type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for Attachment {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attachment")
+    }
 }
 
 /// Axes of a mesh with their sizes, slowest first.

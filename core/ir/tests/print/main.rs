@@ -170,6 +170,7 @@ fn custom_call_attributes_are_typed() {
             TensorType::scalar(DType::S8),
         ],
         side_effect: false,
+        attachment: None,
     };
     let called = graph([TensorType::scalar(DType::F32)], |graph, [x]| {
         graph
@@ -197,6 +198,7 @@ fn custom_call_attributes_are_typed() {
         ],
         results: vec![],
         side_effect: false,
+        attachment: None,
     };
     let called = graph([], |graph, []| {
         graph

@@ -1,7 +1,7 @@
-//! Custom calls: those that JAX emits for every platform that it does not know, annotations, and
-//! the checks of StableHLO's test programs.
+//! Custom calls: those that JAX emits for every platform that it does not know, annotations, the
+//! checks of StableHLO's test programs, and functions that are registered in this process.
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, custom_call};
 use halite_stablehlo::{
     Attribute, CustomCallAttributes, ElementClass, Function, Module, OpKind, Operation, RankedType,
     Region, Type, ValueId,
@@ -12,6 +12,7 @@ use super::{
     interpret::{Frame, locate},
     linalg,
     operation::{exactly, tensor_types, tensors},
+    registered,
     shape::slice,
     sort::sort,
     tensor::{Tensor, Value, Wide, allocate, unexpected},
@@ -67,7 +68,7 @@ fn check_region(function: &Function, region: &Region) -> Result<()> {
                 if !has_types(target, &operands, &results) {
                     return Err(locate(wrong_types(target, &operands, &results), op));
                 }
-            } else if !ANNOTATIONS.contains(&&**target) {
+            } else if !ANNOTATIONS.contains(&&**target) && custom_call::target(target).is_none() {
                 return Err(locate(unknown(target), op));
             }
         }
@@ -164,7 +165,8 @@ fn wrong_types(target: &str, operands: &[&Type], results: &[&Type]) -> Error {
 
 fn unknown(target: &str) -> Error {
     let message = format!(
-        "this backend has no custom call `{target}`; it has {}, and annotations: {}",
+        "this backend has no custom call `{target}`, and it is not registered in this process \
+         (`custom_call::register`); it has {}, and annotations: {}",
         FUNCTIONS.join(", "),
         ANNOTATIONS.join(", ")
     );
@@ -212,7 +214,11 @@ pub(super) fn call<'r>(
             approximate_top_k(frame, op, attributes, &operands, types)?
         }
         "TopK" | "mhlo.topk" => top_k(&tensors(&operands)?, &tensor_types(types)?, op)?,
-        _ => return Err(unknown(target)),
+        _ => {
+            let registered = custom_call::target(target).ok_or_else(|| unknown(target))?;
+            let config = attributes.config.as_ref();
+            registered::call(&registered, config, &tensors(&operands)?, &tensor_types(types)?)?
+        }
     };
     Ok(results.into_iter().map(Value::Tensor).collect())
 }
