@@ -19,6 +19,7 @@
 //! programs that a backend does not support
 //! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) are skipped.
 
+mod custom_calls;
 mod devices;
 mod donation;
 mod errors;
@@ -95,6 +96,7 @@ pub fn cases() -> Vec<Case> {
         errors::CASES,
         threads::CASES,
         devices::CASES,
+        custom_calls::CASES,
     ];
     groups.concat()
 }

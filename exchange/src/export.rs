@@ -7,7 +7,9 @@ use halite_core::{
     tree::{Empty, Family, Tree},
 };
 use halite_nn::{ArraySpec, Inputs, Jit, Lowered};
-use halite_stablehlo::{Attributes, ElementType, Function, Module, RankedType, Type};
+use halite_stablehlo::{
+    Attributes, ElementType, Function, Module, OpKind, RankedType, Region, Type,
+};
 
 use crate::{
     Exported, PyTree,
@@ -207,6 +209,7 @@ fn exported<O>(
     let (inputs, input_order) = PyTree::of_paths(arguments)?;
     let (outputs, output_order) = PyTree::of_paths(results)?;
     let mut module = Module::read(&program.code)?;
+    refuse_custom_calls(name, &module)?;
     for (index, (_, values)) in lowered.hyperparameters.iter().enumerate().rev() {
         fix_input(&mut module, arguments.len() + index, dense(values))?;
     }
@@ -239,6 +242,28 @@ fn exported<O>(
         devices: 1,
         program: portable(&module)?.into(),
     })
+}
+
+/// Checks that a module calls no function of a process: those of XLA's FFI, API version 4.
+fn refuse_custom_calls(name: &str, module: &Module) -> Result<()> {
+    fn target(region: &Region) -> Option<&str> {
+        region.operations.iter().find_map(|op| match &op.kind {
+            OpKind::CustomCall(call) if call.api_version == 4 => Some(&*call.target),
+            _ => op.regions.iter().find_map(target),
+        })
+    }
+    let called = module
+        .functions
+        .iter()
+        .find_map(|function| target(&function.body));
+    let Some(target) = called else {
+        return Ok(());
+    };
+    let message = format!(
+        "`{name}` calls `{target}`, a function that only this process has; write it in tensor \
+         operations to export it"
+    );
+    Err(Error::new(ErrorKind::Unsupported, OP, message))
 }
 
 /// Orders arguments and results, and adds the argument for the index of the platform. Attributes of

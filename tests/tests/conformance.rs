@@ -18,7 +18,7 @@ macro_rules! on {
         mod $module {
             use super::*;
 
-            on!(@groups $subject; transfers programs donation events errors threads devices);
+            on!(@groups $subject; transfers programs donation events errors threads devices custom_calls);
         }
     };
     (@groups $subject:expr; $($group:ident)*) => {

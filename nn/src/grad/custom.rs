@@ -27,7 +27,7 @@ impl GradientRule {
     pub(crate) fn new<const I: usize, const O: usize>(
         rule: impl for<'t> Fn(CustomVjp<'t, I, O>) -> [Option<Tensor<'t>>; I] + Send + Sync + 'static,
     ) -> Self {
-        let erased = move |call: Call<'_, '_>| {
+        let erased = as_rule(move |call| {
             let vjp = CustomVjp {
                 cx: call.trace,
                 operands: call.operands.try_into().ok()?,
@@ -35,13 +35,18 @@ impl GradientRule {
                 cotangents: call.cotangents.try_into().ok()?,
             };
             Some(rule(vjp).into())
-        };
+        });
         GradientRule {
             operands: I,
             results: O,
             rule: Box::new(erased),
         }
     }
+}
+
+/// Makes the compiler infer the lifetimes of a closure as those of a [`Rule`].
+fn as_rule<F: for<'t> Fn(Call<'_, 't>) -> Option<Back<'t>>>(rule: F) -> F {
+    rule
 }
 
 impl<'t> Step<'_, 't> {

@@ -46,4 +46,4 @@ macro_rules! groups {
     };
 }
 
-groups!(transfers programs donation events errors threads devices);
+groups!(transfers programs donation events errors threads devices custom_calls);

@@ -217,7 +217,12 @@ pub(super) fn call<'r>(
         _ => {
             let registered = custom_call::target(target).ok_or_else(|| unknown(target))?;
             let config = attributes.config.as_ref();
-            registered::call(&registered, config, &tensors(&operands)?, &tensor_types(types)?)?
+            registered::call(
+                &registered,
+                config,
+                &tensors(&operands)?,
+                &tensor_types(types)?,
+            )?
         }
     };
     Ok(results.into_iter().map(Value::Tensor).collect())

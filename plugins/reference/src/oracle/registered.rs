@@ -33,8 +33,9 @@ pub(super) fn call(
         .map(|(ty, bytes)| Ok((element_type(target, ty)?, bytes.as_mut())))
         .collect::<Result<_>>()?;
     target.run(Arguments::new(inputs, outputs, &attributes)?)?;
-    let tensor =
-        |(ty, bytes): (&&RankedType, AlignedBytes)| Tensor::new((*ty).clone(), bytes.as_ref().to_vec());
+    let tensor = |(ty, bytes): (&&RankedType, AlignedBytes)| {
+        Tensor::new((*ty).clone(), bytes.as_ref().to_vec())
+    };
     Ok(types.iter().zip(results).map(tensor).collect())
 }
 
@@ -49,7 +50,10 @@ fn aligned(tensor: &Tensor) -> Result<Option<AlignedBytes>> {
 
 fn element_type(target: &Target, ty: &RankedType) -> Result<TensorType> {
     ty.tensor_type().ok_or_else(|| {
-        let message = format!("`{}` of {ty}, whose elements have no host type", target.name());
+        let message = format!(
+            "`{}` of {ty}, whose elements have no host type",
+            target.name()
+        );
         Error::new(ErrorKind::Unsupported, OP, message)
     })
 }
