@@ -5,18 +5,8 @@ use std::sync::Arc;
 use halite_core::{
     Arg, Array, Client, CompileOptions, Error, ErrorKind, Launch, Loaded, Result, Sharding,
 };
-use halite_stablehlo::{Module, Version};
 
-use crate::{Artifact, ArtifactInput, ArtifactOutput};
-
-/// Versions to write a program in: the first that has everything in the program is the one that
-/// most plugins read.
-const VERSIONS: [Version; 4] = [
-    Version::new(1, 0, 0),
-    Version::new(1, 9, 0),
-    Version::new(1, 13, 0),
-    Version::new(1, 17, 0),
-];
+use crate::{Artifact, ArtifactInput, ArtifactOutput, portable};
 
 /// An [`Artifact`] that is compiled for a device: a function of arrays.
 #[derive(Debug)]
@@ -39,7 +29,7 @@ impl Artifact {
             return Err(Error::new(ErrorKind::Unavailable, "compile", message));
         };
         let module = self.module_for(&client.platform().name)?;
-        let program = module.interface()?.program(portable(&module)?.into());
+        let program = module.interface()?.program(portable(&module, None)?.into());
         let options = CompileOptions {
             devices: vec![device],
             ..CompileOptions::default()
@@ -154,19 +144,6 @@ impl CompiledArtifact {
         }
         Ok(())
     }
-}
-
-/// Writes a program as bytecode in the oldest of some versions (1.0.0, 1.9.0, 1.13.0, 1.17.0) that
-/// has what it uses, so that most consumers read it.
-///
-/// # Errors
-/// As [`Module::to_bytecode`] of the newest.
-pub fn portable(module: &Module) -> Result<Vec<u8>> {
-    let (last, older) = VERSIONS.split_last().expect("there are versions");
-    let written = older
-        .iter()
-        .find_map(|&version| module.to_bytecode(version).ok());
-    written.map_or_else(|| module.to_bytecode(*last), Ok)
 }
 
 const OP: &str = "run";

@@ -13,8 +13,8 @@ use halite_stablehlo::{
 
 use crate::{
     Exported, PyTree,
-    compiled::portable,
     constant::{dense, fix_input},
+    portable,
 };
 
 /// Platforms of the artifacts that are written. The program is the same on all of them.
@@ -163,7 +163,7 @@ impl Exported {
             .filter(|&&leaf| !gone(leaf))
             .map(|&leaf| leaf - before(leaf))
             .collect();
-        next.program = portable(&module)?.into();
+        next.program = portable(&module, None)?.into();
         Ok(next)
     }
 }
@@ -240,7 +240,7 @@ fn exported<O>(
         platforms: PLATFORMS.map(str::to_owned).to_vec(),
         used_inputs: (0..arguments.len()).collect(),
         devices: 1,
-        program: portable(&module)?.into(),
+        program: portable(&module, None)?.into(),
     })
 }
 

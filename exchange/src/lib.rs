@@ -38,9 +38,11 @@ pub mod fuzz;
 mod import;
 mod jax;
 pub mod npy;
+mod portable;
 
 pub use artifact::{Artifact, ArtifactInput, ArtifactOutput};
-pub use compiled::{CompiledArtifact, portable};
+pub use compiled::CompiledArtifact;
 pub use export::{export, export_step};
 pub use import::ImportedFunction;
 pub use jax::{Exported, PyTree};
+pub use portable::portable;

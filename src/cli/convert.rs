@@ -41,8 +41,7 @@ impl Convert {
         let module = artifact.module();
         let extension = self.to.extension().and_then(OsStr::to_str);
         let bytes = match (extension, self.target_version) {
-            (Some("mlirbc" | "bc"), None) => portable(module)?,
-            (Some("mlirbc" | "bc"), Some(version)) => module.to_bytecode(version)?,
+            (Some("mlirbc" | "bc"), version) => portable(module, version)?,
             (Some("mlir"), None) => module.to_string().into_bytes(),
             (None, None) if self.to.as_os_str() == "-" => {
                 say!("{}", module.to_string().trim_end());

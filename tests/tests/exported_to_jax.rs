@@ -179,6 +179,25 @@ fn model_with_parameters_inside() {
     check(&exported, &named(0, &x), &[logits.read().unwrap()]);
 }
 
+#[test]
+fn network_with_gelu() {
+    let (model, (x, _)) = (parameters(), batch());
+    let predict = jit_like(&CLIENT, (&model, &x), |_cx, (model, x)| {
+        let hidden = |x, layer: &Linear<_>| layer.forward(x).gelu();
+        let narrow = (x * 2.0).convert(DType::Bf16).gelu().convert(DType::F32);
+        [
+            model.out.forward(model.hidden.iter().fold(x, hidden)),
+            narrow,
+        ]
+    })
+    .named("gelu");
+    let outputs = predict.run((&model, &x)).unwrap();
+    let expected = outputs.map(|output| output.read().unwrap());
+    let exported = export(&predict, (&model, &x)).unwrap();
+    let arguments = [named(0, &model), named(1, &x)].concat();
+    check(&exported, &arguments, &expected);
+}
+
 #[derive(Tree, Clone, Debug)]
 struct Training<L> {
     model: Mlp<L>,
