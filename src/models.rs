@@ -1,12 +1,14 @@
 //! Built-in models and their tasks: image classification (`halite train mnist`) and language
 //! modeling (`halite train text`).
 
+mod export;
 mod step;
 mod text;
 
 use std::{fmt, marker::PhantomData};
 
 pub use self::{
+    export::export_run,
     step::{TrainingOptions, TrainingStep},
     text::{LanguageModel, Sampling, TokenBatch, generate},
 };

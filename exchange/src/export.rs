@@ -8,11 +8,11 @@ use halite_core::{
 };
 use halite_nn::{ArraySpec, Inputs, Jit, Lowered};
 use halite_stablehlo::{
-    Attributes, ElementType, Function, Module, OpKind, RankedType, Region, Type,
+    Attributes, ElementType, Function, Module, OpKind, Operation, RankedType, Region, Type, ValueId,
 };
 
 use crate::{
-    Exported, PyTree,
+    Exported, HostValues, PyTree,
     constant::{dense, fix_input},
     portable,
 };
@@ -108,7 +108,11 @@ impl Exported {
     ///
     /// # Errors
     /// If there is no such argument, `values` has other names or types, or cannot be read.
-    pub fn with_constant(&self, argument: usize, values: &impl Tree<Leaf = Array>) -> Result<Self> {
+    pub fn with_constant(
+        &self,
+        argument: usize,
+        values: &impl Tree<Leaf: HostValues>,
+    ) -> Result<Self> {
         self.check()?;
         let mut next = self.clone();
         let (PyTree::Tuple(sides), all) = (&mut next.inputs, self.inputs.paths()) else {
@@ -140,7 +144,7 @@ impl Exported {
                 let message = format!("argument {argument} has no array `{path}`");
                 return Err(Error::invalid(OP, message));
             };
-            let value = array.read()?;
+            let value = array.to_host()?;
             if self.input_types[leaf].as_ref() != Some(value.ty()) {
                 let expected = &self.input_types[leaf];
                 let message = format!("`{path}` is {expected:?}, {} given", value.ty());
@@ -168,6 +172,63 @@ impl Exported {
     }
 }
 
+impl Exported {
+    /// The same function for these platforms, by the names of their PJRT plugins in lower case:
+    /// `cpu`, `cuda`, `tpu`, or that of another plugin. JAX refuses to call it on others.
+    ///
+    /// # Errors
+    /// If there are none, or one is named twice; if the program depends on the platform, as those
+    /// of JAX for several platforms may.
+    pub fn with_platforms(&self, platforms: &[impl AsRef<str>]) -> Result<Self> {
+        self.check()?;
+        let platforms: Vec<String> = platforms
+            .iter()
+            .map(|name| name.as_ref().to_owned())
+            .collect();
+        let is_distinct = |(index, name): (usize, &String)| {
+            !name.is_empty() && !platforms[..index].contains(name)
+        };
+        if platforms.is_empty() || !platforms.iter().enumerate().all(is_distinct) {
+            let message = format!("platforms {platforms:?}; expected distinct names, such as cpu");
+            return Err(Error::invalid(OP, message));
+        }
+        let mut module = Module::read(&self.program)?;
+        let main = (module.functions.iter_mut())
+            .find(|function| function.name == "main")
+            .ok_or_else(|| Error::invalid(OP, "the program has no function `main`"))?;
+        if self.platforms.len() > 1 {
+            let index = main.body.arguments.first();
+            if index.is_none_or(|&index| uses(&main.body, index)) {
+                let message = format!(
+                    "`{}` depends on the platform, one of {}",
+                    self.name,
+                    self.platforms.join(", ")
+                );
+                return Err(Error::new(ErrorKind::Unsupported, OP, message));
+            }
+            main.body.arguments.remove(0);
+            main.input_attributes = vec![Attributes::default(); main.body.arguments.len()];
+        }
+        if platforms.len() > 1 {
+            add_platform_index(main);
+        }
+        Ok(Exported {
+            platforms,
+            program: portable(&module, None)?.into(),
+            ..self.clone()
+        })
+    }
+}
+
+/// Returns true if a region uses a value.
+fn uses(region: &Region, value: ValueId) -> bool {
+    let uses_in = |operation: &Operation| {
+        operation.operands.contains(&value)
+            || operation.regions.iter().any(|region| uses(region, value))
+    };
+    region.results.contains(&value) || region.operations.iter().any(uses_in)
+}
+
 /// Paths of inputs as positional arguments from `first` on: their own indices if they have any,
 /// otherwise one argument.
 fn positional(paths: Vec<String>, first: usize) -> Vec<String> {
@@ -192,7 +253,7 @@ fn child(index: usize, path: &str) -> String {
 }
 
 /// Makes an artifact of a program whose arguments and results have these paths.
-fn exported<O>(
+pub(crate) fn exported<O>(
     name: &str,
     lowered: &Lowered<O>,
     arguments: &[String],
@@ -269,14 +330,20 @@ fn refuse_custom_calls(name: &str, module: &Module) -> Result<()> {
 /// Orders arguments and results, and adds the argument for the index of the platform. Attributes of
 /// both are dropped: whoever calls the function decides about donation and shardings.
 fn reorder(main: &mut Function, inputs: &[usize], outputs: &[usize]) {
-    let index = main.value(Type::Tensor(RankedType::new(ElementType::S32, [])));
     let arguments = inputs.iter().map(|&input| main.body.arguments[input]);
-    main.body.arguments = [index].into_iter().chain(arguments).collect();
+    main.body.arguments = arguments.collect();
     main.body.results = (outputs.iter())
         .map(|&output| main.body.results[output])
         .collect();
-    main.input_attributes = vec![Attributes::default(); main.body.arguments.len()];
     main.output_attributes = vec![Attributes::default(); main.body.results.len()];
+    add_platform_index(main);
+}
+
+/// Adds the first argument of a program for several platforms: the platform's index.
+fn add_platform_index(main: &mut Function) {
+    let index = main.value(Type::Tensor(RankedType::new(ElementType::S32, [])));
+    main.body.arguments.insert(0, index);
+    main.input_attributes = vec![Attributes::default(); main.body.arguments.len()];
 }
 
 fn file_error(verb: &str, path: &Path, error: std::io::Error) -> Error {

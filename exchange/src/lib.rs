@@ -37,6 +37,7 @@ mod flatbuffer;
 pub mod fuzz;
 mod import;
 mod jax;
+mod model;
 pub mod npy;
 mod portable;
 
@@ -45,4 +46,5 @@ pub use compiled::CompiledArtifact;
 pub use export::{export, export_step};
 pub use import::ImportedFunction;
 pub use jax::{Exported, PyTree};
+pub use model::{HostValues, Parameters, export_model};
 pub use portable::portable;

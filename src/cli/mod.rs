@@ -16,6 +16,7 @@ mod cache;
 mod convert;
 mod data;
 mod devices;
+mod export;
 mod plan;
 mod plugins;
 mod process;
@@ -47,6 +48,7 @@ Examples:
   halite train mnist --resume              continue an interrupted run
   halite devices                           list the available devices
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
+  halite export runs/mnist-cnn -o cnn.jax  write a trained model for JAX
   halite run step.jax -i zeros             run a program that JAX exported
   halite plugins check PATH                test a PJRT plugin
 
@@ -71,6 +73,7 @@ enum Command {
     Train(train::Train),
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
+    Export(export::Export),
     Run(run::Run),
     Convert(convert::Convert),
     Plan(Box<plan::PlanCommand>),
@@ -137,6 +140,7 @@ impl Command {
         match self {
             Command::Train(train) => train.run(),
             Command::Devices(devices) => devices.run(),
+            Command::Export(export) => export.run(),
             Command::Run(run) => run.run(),
             Command::Convert(convert) => convert.run(),
             Command::Plan(plan) => plan.run(profiled),

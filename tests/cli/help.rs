@@ -9,7 +9,7 @@ use crate::support::{assert_contains, halite_alone, run, succeeds};
 #[test]
 fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(16).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(17).collect();
     expect![[r#"
         Train models on every accelerator that has a PJRT plugin
 
@@ -18,6 +18,7 @@ fn no_arguments_prints_help() {
         Commands:
           train    Train a model
           devices  Show the devices, their memory, and the plugin behind them
+          export   Export a trained model to an artifact that JAX reads
           run      Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
           convert  Convert a StableHLO program between MLIR text and portable bytecode
           plan     Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them

@@ -7,6 +7,7 @@ mod compile_cache;
 mod disks;
 mod embedded;
 mod environment;
+mod export;
 mod help;
 mod numbers;
 mod plan;

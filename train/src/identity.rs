@@ -194,6 +194,11 @@ impl Identity {
         }
     }
 
+    /// Properties that the caller gave, by name.
+    pub(crate) fn into_properties(self) -> BTreeMap<String, String> {
+        self.properties
+    }
+
     /// Adds the digests of the training data and the validation data, where they are known.
     fn add_data(&mut self, digests: Digests) {
         for (name, digest) in [TRAINING_DATA, VALIDATION_DATA].into_iter().zip(digests) {

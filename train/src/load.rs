@@ -1,6 +1,6 @@
 //! Parameters from checkpoints, and training from given parameters.
 
-use std::{panic::Location, path::Path, sync::Arc};
+use std::{collections::BTreeMap, panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
     Array, Client, Error, ErrorKind, HostArray, Result, Sharding, Tree,
@@ -11,8 +11,9 @@ use halite_nn::{ArraySpec, Optimizer, Param};
 
 use crate::{
     Fitted, Task, Trainer,
-    checkpoint::CheckpointStore,
+    checkpoint::{CheckpointStore, Saved},
     programs::{ModelArrays, ModelParams},
+    resume::Metadata,
 };
 
 impl Trainer {
@@ -40,22 +41,7 @@ impl Trainer {
         net: &M,
         dir: impl AsRef<Path>,
     ) -> Result<Of<M, Array>> {
-        let dir = dir.as_ref();
-        let inside = dir.join("checkpoints");
-        let store = CheckpointStore::open_read_only(if inside.is_dir() { &inside } else { dir })?;
-        let saved = match store.load_best()? {
-            Some(best) => Some(best),
-            None => store.latest()?,
-        };
-        let mut saved = saved.ok_or_else(|| {
-            let message = format!("no checkpoint in {}", dir.display());
-            Error::new(ErrorKind::Unavailable, "load", message)
-        })?;
-        let types = net
-            .named()
-            .into_iter()
-            .map(|(path, param)| (format!("model.{path}"), param.ty.clone()));
-        let hosts = saved.take_some(&types.collect::<Vec<_>>())?;
+        let hosts = Saved::of_run(dir)?.take_model(net)?.into_leaves();
         let specs = self.model_specs(net)?;
         let upload = |(host, spec): (HostArray, &ArraySpec)| {
             Array::upload_as(&self.client, &Arc::new(host), &spec.sharding, spec.stored)
@@ -120,6 +106,45 @@ impl Trainer {
         )?
         .start_from(values)
         .fit()
+    }
+}
+
+impl Saved {
+    /// Reads the best checkpoint of the run in `dir`, or the newest if none is marked as best.
+    ///
+    /// # Errors
+    /// If there is no checkpoint, or it cannot be read.
+    pub fn of_run(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        let inside = dir.join("checkpoints");
+        let store = CheckpointStore::open_read_only(if inside.is_dir() { &inside } else { dir })?;
+        let saved = match store.load_best()? {
+            Some(best) => Some(best),
+            None => store.latest()?,
+        };
+        saved.ok_or_else(|| {
+            let message = format!("no checkpoint in {}", dir.display());
+            Error::new(ErrorKind::Unavailable, "load", message)
+        })
+    }
+
+    /// The properties of the run, by name: [`TrainerBuilder::property`](crate::TrainerBuilder::property).
+    ///
+    /// # Errors
+    /// If a trainer did not write the checkpoint.
+    pub fn properties(&self) -> Result<BTreeMap<String, String>> {
+        Ok(Metadata::of(self)?.identity.into_properties())
+    }
+
+    /// Takes the parameters of `net` out.
+    ///
+    /// # Errors
+    /// If they differ from those of `net`: one error lists all differences.
+    pub fn take_model<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
+        let types = net.named().into_iter();
+        let types = types.map(|(path, param)| (format!("model.{path}"), param.ty.clone()));
+        let hosts = self.take_some(&types.collect::<Vec<_>>())?;
+        Ok(net.rebuild(hosts))
     }
 }
 

@@ -1,0 +1,121 @@
+//! `halite export`: a trained model in JAX.
+
+use std::{fs, path::Path};
+
+use halite::{
+    Array, DType, HostArray, Result, Sharding, backends::Accelerator, exchange::npy, models::Cnn,
+    nn::jit_like, train::Trainer,
+};
+use halite_tests::python::python;
+
+use crate::support::{assert_contains, fails, halite_alone, succeeds};
+
+const EMBEDDED: &str = "--accelerator embedded";
+
+/// Trains a CNN on digits for an epoch, into `run`, and writes `images.npy`, a batch of four.
+fn trained() -> (tempfile::TempDir, HostArray) {
+    let dir = tempfile::tempdir().unwrap();
+    let train = format!("train digits --epochs 1 --out run {EMBEDDED}");
+    succeeds(halite_alone(&train).current_dir(&dir));
+    let pixels: Vec<u8> = (0..4 * 64).map(|i| (i * 37 % 17) as u8).collect();
+    let images = HostArray::from_slice(&pixels, [4, 8, 8]).unwrap();
+    fs::write(dir.path().join("images.npy"), npy::write(&images)).unwrap();
+    (dir, images)
+}
+
+/// Logits of the run's model by the library.
+fn logits(dir: &Path, images: &HostArray) -> Result<HostArray> {
+    let client = "embedded".parse::<Accelerator>()?.open()?;
+    let trainer = Trainer::builder(&client).build()?;
+    let model = trainer.load(&Cnn::new(8, 10), dir.join("run"))?;
+    let images = Array::upload(&client, images, &Sharding::replicated(trainer.mesh()))?;
+    let forward = jit_like(&client, (&model, &images), |_cx, (model, images)| {
+        let pixels = images.convert(DType::F32) / 255.0;
+        [model.forward(pixels.unsqueeze(3))]
+    });
+    let [logits] = forward.run((&model, &images))?;
+    logits.read()
+}
+
+fn read(path: &Path) -> HostArray {
+    npy::read(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Result of a Python program that has an artifact as `model`, the images, and the parameters by
+/// path; it saves `logits`.
+fn in_jax(dir: &Path, artifact: &str, call: &str) -> HostArray {
+    let script = format!(
+        "import jax, jax.export, numpy
+from safetensors.numpy import load_file
+model = jax.export.deserialize(bytearray(open('{artifact}', 'rb').read()))
+images = numpy.load('images.npy')
+{call}
+numpy.save('logits.npy', logits)"
+    );
+    let mut command = python();
+    command.env("JAX_PLATFORMS", "cpu").current_dir(dir);
+    let output = command.args(["-c", &script]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{artifact}: {stderr}");
+    read(&dir.join("logits.npy"))
+}
+
+#[track_caller]
+fn assert_close(name: &str, found: &HostArray, expected: &HostArray) {
+    assert_eq!(found.ty(), expected.ty(), "{name}");
+    let (found, expected) = (found.as_slice::<f32>(), expected.as_slice::<f32>());
+    for (found, expected) in found.unwrap().iter().zip(expected.unwrap()) {
+        let error = (found - expected).abs();
+        assert!(
+            error < 2e-5 * expected.abs().max(1.0),
+            "{name}: {found} != {expected}"
+        );
+    }
+}
+
+#[test]
+fn exported_model_has_the_same_logits_in_jax() {
+    let (dir, images) = trained();
+    let dir = dir.path();
+    let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
+    let expected = logits(dir, &images).unwrap();
+
+    halite("export run --output model.jax --batch-size 4");
+    halite(&format!(
+        "run model.jax -i images.npy --output results {EMBEDDED}"
+    ));
+    assert_close("halite run", &read(&dir.join("results/0.npy")), &expected);
+    let found = in_jax(dir, "model.jax", "logits, = model.call(images)");
+    assert_close("JAX", &found, &expected);
+
+    halite("export run -o open.jax --batch-size 4 --parameters arguments --platforms cpu");
+    let described = halite("run open.jax --describe");
+    let lines = [
+        "platforms  cpu\n",
+        "argument   0.conv1.bias: f32[32]",
+        "argument   1: u8[4, 8, 8]",
+        "result     0: f32[4, 10]",
+    ];
+    assert_contains(&described.stdout, &lines);
+    let call = "
+from pathlib import Path
+saved = load_file(next(Path('run/checkpoints').glob('step-*/arrays.safetensors')))
+parameters = {layer: {name: saved[f'model.{layer}.{name}'] for name in ['weight', 'bias']}
+              for layer in ['conv1', 'conv2', 'hidden', 'out']}
+logits, = model.call(parameters, images)";
+    let found = in_jax(dir, "open.jax", call);
+    assert_close("parameters as arguments", &found, &expected);
+}
+
+#[test]
+fn exporting_what_is_not_a_run_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    let export = |run: &str| {
+        let command = format!("export {run} --output model.jax");
+        fails(halite_alone(&command).current_dir(&dir))
+    };
+    assert_contains(&export("empty"), &["no checkpoint in empty"]);
+    assert_contains(&export("missing"), &["missing"]);
+    assert!(!dir.path().join("model.jax").exists());
+}
