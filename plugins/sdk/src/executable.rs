@@ -5,15 +5,14 @@ mod functions;
 use std::{
     ffi::c_char,
     ops::Deref,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-use halite_core::{DType, Loaded, Signature, TensorType};
+use halite_core::{DType, DeviceId, Loaded, Signature, TensorType};
 use halite_pjrt_sys::{buffer::PJRT_Buffer_Type, device::PJRT_Device, executable::*};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::functions::loaded;
 use crate::{
     abi::{Given, Shared, as_bytes, int, list, text as text_of},
     client::Client,
@@ -24,14 +23,15 @@ use crate::{
     options::NamedValues,
     program,
     shardings::Shardings,
-    status::{Outcome, Status},
+    status::{Outcome, Status, drop_logged},
     text,
 };
 
 /// A compiled program. The handles of executables share it.
 pub(crate) struct Compiled {
-    pub(crate) loaded: Loaded,
     pub(crate) signature: Signature,
+    /// The local devices that it runs on.
+    pub(crate) devices: Box<[DeviceId]>,
     compilation: Compilation,
     /// The serialized options that it was compiled with.
     options: Vec<u8>,
@@ -63,19 +63,38 @@ struct Kinds {
     sizes: Box<[usize]>,
 }
 
-/// A program that is not bound to devices, for a caller.
-pub(crate) struct Executable(Arc<Compiled>);
-
-/// A program on its devices, for a caller.
-pub(crate) struct LoadedExecutable {
+/// A compiled program with the backend's executable, until a caller deletes it.
+pub(crate) struct Instance {
     compiled: Arc<Compiled>,
-    deleted: AtomicBool,
+    loaded: RwLock<Option<Arc<Loaded>>>,
 }
 
-impl Deref for Executable {
+/// A program that is not bound to devices, for a caller.
+pub(crate) struct Executable(Arc<Instance>);
+
+/// A program on its devices, for a caller.
+pub(crate) struct LoadedExecutable(Arc<Instance>);
+
+impl Deref for Instance {
     type Target = Compiled;
 
     fn deref(&self) -> &Compiled {
+        &self.compiled
+    }
+}
+
+impl Deref for Executable {
+    type Target = Instance;
+
+    fn deref(&self) -> &Instance {
+        &self.0
+    }
+}
+
+impl Deref for LoadedExecutable {
+    type Target = Instance;
+
+    fn deref(&self) -> &Instance {
         &self.0
     }
 }
@@ -143,7 +162,7 @@ impl Compiled {
         client: &Arc<Client>,
         given: &Given<PJRT_Program>,
         options: &[u8],
-    ) -> Outcome<Arc<Self>> {
+    ) -> Outcome<Arc<Instance>> {
         let format = text_of!(given, format, format_size)?;
         if format != "mlir" {
             return Err(Status::unimplemented(format!(
@@ -166,8 +185,8 @@ impl Compiled {
             digest.update(part);
         }
         let loaded = client.core.compile(&program, &compilation.options)?;
-        let mut compiled = Compiled {
-            loaded,
+        let compiled = Compiled {
+            devices: loaded.devices().into(),
             lists: Lists::new(client, &program.signature, &compilation),
             parameter_shardings: Shardings::of(&interface.inputs),
             output_shardings: Shardings::of(&interface.outputs),
@@ -180,12 +199,12 @@ impl Compiled {
             optimized: OnceLock::new(),
             client: client.clone(),
         };
-        compiled.check("Backend::compile")?;
-        Ok(Arc::new(compiled))
+        compiled.check("Backend::compile", loaded.signature())?;
+        Ok(Instance::new(Arc::new(compiled), Arc::new(loaded)))
     }
 
-    /// Loads what [`serialize`](Self::serialize) returned, with other options where they are given.
-    fn load(client: &Arc<Client>, bytes: &[u8], overriding: &[u8]) -> Outcome<Arc<Self>> {
+    /// Loads what [`Instance::serialize`] returned, with other options where they are given.
+    fn load(client: &Arc<Client>, bytes: &[u8], overriding: &[u8]) -> Outcome<Arc<Instance>> {
         let not_one = || Status::invalid("the bytes are not a serialized executable");
         let saved = ExecutableProto::decode(bytes).map_err(|_| not_one())?;
         if saved.platform.is_empty() {
@@ -226,8 +245,8 @@ impl Compiled {
         let loaded = client
             .core
             .load(&saved.program, &signature, &compilation.options)?;
-        let mut compiled = Compiled {
-            loaded,
+        let compiled = Compiled {
+            devices: loaded.devices().into(),
             lists: Lists::new(client, &signature, &compilation),
             parameter_shardings: Shardings::new(saved.parameter_shardings.into()),
             output_shardings: Shardings::new(saved.output_shardings.into()),
@@ -240,8 +259,61 @@ impl Compiled {
             optimized: OnceLock::new(),
             client: client.clone(),
         };
-        compiled.check("Backend::load")?;
-        Ok(Arc::new(compiled))
+        compiled.check("Backend::load", loaded.signature())?;
+        Ok(Instance::new(Arc::new(compiled), Arc::new(loaded)))
+    }
+
+    /// Checks what the backend says of the executable that `method` returned.
+    fn check(&self, method: &str, real: &Signature) -> Outcome {
+        let wanted = &self.signature;
+        if real.inputs != wanted.inputs || real.outputs != wanted.outputs {
+            return Err(Status::internal(format!(
+                "`Executable::signature` after `{method}` is {real:?}, the program has {wanted:?}"
+            )));
+        }
+        let (real, wanted) = (&self.devices, &self.compilation.options.devices);
+        let local = wanted
+            .iter()
+            .filter(|id| self.client.device(**id).is_some_and(|it| it.local));
+        if !real.iter().eq(local) {
+            return Err(Status::internal(format!(
+                "`Executable::devices` after `{method}` is {real:?}, `CompileOptions::devices` has \
+                 {wanted:?}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Instance {
+    fn new(compiled: Arc<Compiled>, loaded: Arc<Loaded>) -> Arc<Self> {
+        Arc::new(Instance {
+            compiled,
+            loaded: RwLock::new(Some(loaded)),
+        })
+    }
+
+    /// The backend's executable.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT after [`delete`](Self::delete).
+    pub(crate) fn loaded(&self) -> Outcome<Arc<Loaded>> {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        let deleted = || Status::invalid(format!("`{}`: the executable was deleted", self.name));
+        loaded.clone().ok_or_else(deleted)
+    }
+
+    /// Frees the backend's executable after the launches that are being queued.
+    fn delete(&self) {
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let taken = loaded.take();
+        drop(loaded);
+        drop_logged(taken);
+    }
+
+    fn is_deleted(&self) -> bool {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        loaded.is_none()
     }
 
     fn serialize(&self) -> Outcome<Vec<u8>> {
@@ -260,32 +332,11 @@ impl Compiled {
                 .collect(),
             options: self.options.clone(),
             fingerprint: self.fingerprint.clone(),
-            program: self.loaded.serialize()?,
+            program: self.loaded()?.serialize()?,
             parameter_shardings: self.parameter_shardings.serialized.to_vec(),
             output_shardings: self.output_shardings.serialized.to_vec(),
         };
         Ok(saved.encode_to_vec())
-    }
-
-    /// Checks what the backend says of the executable that `method` returned.
-    fn check(&mut self, method: &str) -> Outcome {
-        let (real, wanted) = (self.loaded.signature(), &self.signature);
-        if real.inputs != wanted.inputs || real.outputs != wanted.outputs {
-            return Err(Status::internal(format!(
-                "`Executable::signature` after `{method}` is {real:?}, the program has {wanted:?}"
-            )));
-        }
-        let (real, wanted) = (self.loaded.devices(), &self.compilation.options.devices);
-        let local = wanted
-            .iter()
-            .filter(|id| self.client.device(**id).is_some_and(|it| it.local));
-        if !real.iter().eq(local) {
-            return Err(Status::internal(format!(
-                "`Executable::devices` after `{method}` is {real:?}, `CompileOptions::devices` has \
-                 {wanted:?}"
-            )));
-        }
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{Arg, DeviceBuffer, DeviceId, Launch, Launched, Placement, TensorType};
+use halite_core::{Arg, DeviceBuffer, DeviceId, Launch, Launched, Loaded, Placement, TensorType};
 use halite_pjrt_sys::{buffer::PJRT_Buffer, executable::*};
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     buffer::{Buffer, Content},
     device::Device,
     event::Event,
-    executable::{Compiled, loaded},
+    executable::{Compiled, LoadedExecutable},
     handle::{find, objects, publish, take},
     status::{Outcome, Status, drop_logged},
 };
@@ -40,12 +40,13 @@ impl Function for PJRT_LoadedExecutable_Execute_Args {
     const HAS_RESULTS: bool = false;
 
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let program = loaded(args.executable)?;
+        let program = find::<LoadedExecutable>(args.executable)?;
+        let loaded = program.loaded()?;
         check_counts(args, &program)?;
         let rows = launch_rows(args, program.signature.outputs.len())?;
         let kept = options(args)?;
         let outputs = match find_arguments(&program, &rows, &kept)? {
-            Ok(arguments) => launch(&program, arguments)?,
+            Ok(arguments) => launch(&program, &loaded, arguments)?,
             Err(status) => failed_outputs(&program, &status),
         };
         let events = match args.device_complete_events.is_null() {
@@ -65,7 +66,7 @@ impl Function for PJRT_LoadedExecutable_Execute_Args {
 }
 
 fn check_counts(args: &Given<PJRT_LoadedExecutable_Execute_Args>, program: &Compiled) -> Outcome {
-    let (devices, inputs) = (program.loaded.devices(), program.signature.inputs.len());
+    let (devices, inputs) = (&*program.devices, program.signature.inputs.len());
     if (args.num_devices, args.num_args) != (devices.len(), inputs) {
         return Err(Status::invalid(format!(
             "`{}`: {} arguments on {} devices given, expected {inputs} on {}",
@@ -143,7 +144,7 @@ fn find_arguments(
     }
     let (mut failed, mut donated) = (None, Vec::new());
     let mut held = Vec::with_capacity(rows.arguments.len());
-    let devices = rows.arguments.iter().zip(program.loaded.devices());
+    let devices = rows.arguments.iter().zip(&program.devices);
     for (row, (handles, &device)) in devices.enumerate() {
         let mut contents = Vec::with_capacity(handles.len());
         for (index, &handle) in handles.iter().enumerate() {
@@ -200,12 +201,16 @@ fn failed_outputs(program: &Compiled, status: &Status) -> Vec<Vec<Arc<Buffer>>> 
             |ty: &TensorType| Buffer::new(&program.client, ty.clone(), device.into(), content());
         program.signature.outputs.iter().map(buffer).collect()
     };
-    program.loaded.devices().iter().map(outputs).collect()
+    program.devices.iter().map(outputs).collect()
 }
 
 /// Launches, after marking the donated arguments as deleted. Nothing is donated if an argument is
 /// refused.
-fn launch(program: &Compiled, arguments: Arguments) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
+fn launch(
+    program: &Compiled,
+    loaded: &Loaded,
+    arguments: Arguments,
+) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
     Buffer::delete_all(arguments.donated.iter().map(|it| &*it.buffer).collect())?;
     let mut held = arguments.held;
     for Donated { row, index, .. } in arguments.donated {
@@ -215,7 +220,7 @@ fn launch(program: &Compiled, arguments: Arguments) -> Outcome<Vec<Vec<Arc<Buffe
         .iter_mut()
         .map(|row| row.iter_mut().map(Held::arg).collect())
         .collect();
-    let launched = program.loaded.launch(Launch { args });
+    let launched = loaded.launch(Launch { args });
     held.into_iter().flatten().for_each(drop_logged);
     check_outputs(program, launched?)
 }
@@ -256,7 +261,7 @@ fn check_outputs(
     launched: Launched<DeviceBuffer>,
 ) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
     const METHOD: &str = "Executable::launch";
-    let (types, devices) = (&program.signature.outputs, program.loaded.devices());
+    let (types, devices) = (&program.signature.outputs, &*program.devices);
     let given: Vec<_> = launched.outputs.iter().map(Vec::len).collect();
     if given.len() != devices.len() || given.iter().any(|&count| count != types.len()) {
         return Err(Status::internal(format!(

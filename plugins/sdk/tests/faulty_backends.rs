@@ -268,3 +268,60 @@ fn loaded_program_has_its_name_in_errors() {
         .unwrap_err()
         .expect(Code::INVALID_ARGUMENT, "`first`: 0 arguments on 1 devices");
 }
+
+#[test]
+fn deleted_executable_is_freed() {
+    let dropped = || faulty::DROPPED.load(std::sync::atomic::Ordering::Relaxed);
+    let client = client("drops are counted").unwrap();
+    let deleted = compile(client, PROGRAM).unwrap();
+    let mut executable = PJRT_LoadedExecutable_GetExecutable_Args {
+        loaded_executable: deleted,
+        ..PJRT_LoadedExecutable_GetExecutable_Args::new()
+    };
+    call(&mut executable).unwrap();
+    let executable = executable.executable;
+    let mut other = PJRT_Client_Load_Args {
+        client,
+        executable,
+        ..PJRT_Client_Load_Args::new()
+    };
+    call(&mut other).unwrap();
+    let delete = |executable| {
+        call(&mut PJRT_LoadedExecutable_Delete_Args {
+            executable,
+            ..PJRT_LoadedExecutable_Delete_Args::new()
+        })
+    };
+    let arguments = [1.0, 2.0].map(|value| upload(client, &[value; 4]).unwrap());
+
+    delete(deleted).unwrap();
+    delete(deleted).unwrap();
+    assert_eq!(dropped(), 0, "another loaded executable has it");
+    launch(deleted, &arguments).unwrap_err().expect(
+        Code::INVALID_ARGUMENT,
+        "`first`: the executable was deleted",
+    );
+    launch(other.loaded_executable, &arguments).unwrap();
+
+    delete(other.loaded_executable).unwrap();
+    assert_eq!(dropped(), 1);
+    let mut is_deleted = PJRT_LoadedExecutable_IsDeleted_Args {
+        executable: deleted,
+        ..PJRT_LoadedExecutable_IsDeleted_Args::new()
+    };
+    call(&mut is_deleted).unwrap();
+    assert!(is_deleted.is_deleted);
+    // Metadata outlives the program, its contents do not.
+    let mut name = PJRT_Executable_Name_Args {
+        executable,
+        ..PJRT_Executable_Name_Args::new()
+    };
+    call(&mut name).unwrap();
+    assert_eq!(name.executable_name_size, "first".len());
+    call(&mut PJRT_Executable_Serialize_Args {
+        executable,
+        ..PJRT_Executable_Serialize_Args::new()
+    })
+    .unwrap_err()
+    .expect(Code::INVALID_ARGUMENT, "was deleted");
+}

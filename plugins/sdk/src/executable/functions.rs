@@ -1,13 +1,10 @@
 //! What callers ask of executables.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use halite_pjrt_sys::executable::*;
 
-use super::{Compiled, Executable, Kinds, LoadedExecutable};
+use super::{Compiled, Executable, Instance, Kinds, LoadedExecutable};
 use crate::{
     abi::{Function, Given, as_bytes, getters, list, nested, write_program},
     client::Client,
@@ -19,20 +16,8 @@ use crate::{
     topology::Topology,
 };
 
-/// The program behind a handle of a loaded executable that is not deleted.
-pub(crate) fn loaded(handle: *mut PJRT_LoadedExecutable) -> Outcome<Arc<Compiled>> {
-    let executable = find::<LoadedExecutable>(handle)?;
-    match executable.deleted.load(Relaxed) {
-        true => Err(Status::invalid("the executable was deleted")),
-        false => Ok(executable.compiled.clone()),
-    }
-}
-
-fn publish_loaded(compiled: Arc<Compiled>) -> *mut PJRT_LoadedExecutable {
-    publish(Arc::new(LoadedExecutable {
-        compiled,
-        deleted: AtomicBool::new(false),
-    }))
+fn publish_loaded(instance: Arc<Instance>) -> *mut PJRT_LoadedExecutable {
+    publish(Arc::new(LoadedExecutable(instance)))
 }
 
 impl Function for PJRT_Client_Compile_Args {
@@ -66,13 +51,14 @@ impl Function for PJRT_Compile_Args {
 impl Function for PJRT_Client_Load_Args {
     fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
         let client = find::<Client>(args.client)?;
-        let compiled = find::<Executable>(args.executable)?.0.clone();
+        let instance = find::<Executable>(args.executable)?.0.clone();
         let options = as_bytes(list!(args, compile_options, compile_options_size)?);
-        let same = Arc::ptr_eq(&client, &compiled.client)
-            && (options.is_empty() || options == compiled.options);
+        let same = Arc::ptr_eq(&client, &instance.client)
+            && (options.is_empty() || options == instance.options);
+        // Each loaded executable is deleted alone.
         out.loaded_executable = publish_loaded(match same {
-            true => compiled,
-            false => Compiled::load(&client, &compiled.serialize()?, options)?,
+            true => Instance::new(instance.compiled.clone(), instance.loaded()?),
+            false => Compiled::load(&client, &instance.serialize()?, options)?,
         });
         Ok(())
     }
@@ -107,7 +93,7 @@ getters! {
         out.serialized_compile_options_deleter = bytes.deleter;
     };
     PJRT_LoadedExecutable_GetDeviceAssignment_Args(executable: LoadedExecutable) => |out| {
-        let bytes = Bytes::publish(executable.compiled.compilation.device_assignment());
+        let bytes = Bytes::publish(executable.compilation.device_assignment());
         (out.serialized_bytes, out.serialized_bytes_size) = (bytes.start, bytes.length);
         out.serialized_device_assignment = bytes.handle;
         out.serialized_device_assignment_deleter = bytes.deleter;
@@ -136,31 +122,30 @@ impl Function for PJRT_LoadedExecutable_Delete_Args {
     const HAS_RESULTS: bool = false;
 
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let executable = find::<LoadedExecutable>(args.executable)?;
-        executable.deleted.store(true, Relaxed);
+        find::<LoadedExecutable>(args.executable)?.delete();
         Ok(())
     }
 }
 
 getters! {
     PJRT_LoadedExecutable_IsDeleted_Args(executable: LoadedExecutable) =>
-        |out| out.is_deleted = executable.deleted.load(Relaxed);
+        |out| out.is_deleted = executable.is_deleted();
     PJRT_LoadedExecutable_GetExecutable_Args(loaded_executable: LoadedExecutable) => |out| {
-        let compiled = loaded_executable.compiled.clone();
-        out.executable = publish(Arc::new(Executable(compiled)));
+        let instance = loaded_executable.0.clone();
+        out.executable = publish(Arc::new(Executable(instance)));
     };
     PJRT_LoadedExecutable_AddressableDevices_Args(executable: LoadedExecutable) => |out| {
-        let devices = &executable.compiled.lists.devices.0;
+        let devices = &executable.lists.devices.0;
         out.addressable_devices = devices.as_ptr();
         out.num_addressable_devices = devices.len();
     };
     PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args(executable: LoadedExecutable) => |out| {
-        let ids = &executable.compiled.lists.logical_ids;
+        let ids = &executable.lists.logical_ids;
         out.addressable_device_logical_ids = ids.as_ptr();
         out.num_addressable_device_logical_ids = ids.len();
     };
     PJRT_LoadedExecutable_Fingerprint_Args(executable: LoadedExecutable) => |out| {
-        let fingerprint = text(&executable.compiled.fingerprint);
+        let fingerprint = text(&executable.fingerprint);
         (out.executable_fingerprint, out.executable_fingerprint_size) = fingerprint;
     };
     PJRT_Executable_Fingerprint_Args(executable: Executable) => |out| {
@@ -195,10 +180,10 @@ getters! {
         (out.memory_kinds, out.memory_kind_sizes) = (names.0.as_ptr(), sizes.as_ptr());
     };
     PJRT_Executable_SizeOfGeneratedCodeInBytes_Args(executable: Executable) =>
-        |out| out.size_in_bytes = bytes(executable.loaded.memory()?.code);
+        |out| out.size_in_bytes = bytes(executable.loaded()?.memory()?.code);
     PJRT_Executable_GetCostAnalysis_Args(executable: Executable) => |out| {
         let cost = executable.cost.get_or_init(|| {
-            let cost = executable.loaded.cost()?;
+            let cost = executable.loaded()?.cost()?;
             let value = |(name, value): (String, f64)| (name, Value::Float(value as f32));
             Ok(NamedValues::new(cost.into_iter().map(value)))
         });
@@ -212,7 +197,7 @@ fn bytes(bytes: u64) -> i64 {
 
 impl Function for PJRT_Executable_GetCompiledMemoryStats_Args {
     fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        let memory = find::<Executable>(args.executable)?.loaded.memory()?;
+        let memory = find::<Executable>(args.executable)?.loaded()?.memory()?;
         let peak = memory.peak.unwrap_or_else(|| {
             let sizes = [memory.arguments, memory.outputs, memory.temporary];
             sizes.into_iter().fold(0, u64::saturating_add)
@@ -238,10 +223,10 @@ impl Function for PJRT_Executable_OptimizedProgram_Args {
     const HAS_RESULTS: bool = false;
 
     fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        let compiled = find::<Executable>(args.executable)?;
-        let optimized = compiled
+        let executable = find::<Executable>(args.executable)?;
+        let optimized = executable
             .optimized
-            .get_or_init(|| Ok(compiled.loaded.optimized()?));
+            .get_or_init(|| Ok(executable.loaded()?.optimized()?));
         let (format, code) = optimized.as_ref().map_err(Clone::clone)?;
         write_program(args, format, code)
     }

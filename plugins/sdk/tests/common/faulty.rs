@@ -1,7 +1,10 @@
 //! A backend on host memory whose programs return their first argument, with a fault in the method
 //! that the option `fault` names: a panic, or a broken rule.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{
+    Arc, Condvar, Mutex,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use halite_core::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable,
@@ -29,6 +32,9 @@ impl Fault {
 
 static RELEASED: Mutex<usize> = Mutex::new(0);
 static CHANGED: Condvar = Condvar::new();
+
+/// Executables that were dropped under `drops are counted`, which one test uses.
+pub(crate) static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Lets one thread of a fault that waits continue.
 pub(crate) fn release() {
@@ -296,6 +302,9 @@ pub(crate) struct First {
 impl Drop for First {
     fn drop(&mut self) {
         self.fault.panic_in("Executable::drop");
+        if self.fault.is("drops are counted") {
+            DROPPED.fetch_add(1, Relaxed);
+        }
     }
 }
 
