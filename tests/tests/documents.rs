@@ -90,13 +90,7 @@ fn guide_has_the_files_of_the_template() {
         );
         files.push(name.to_owned());
     }
-    let expected = [
-        "src/lib.rs",
-        "src/device.rs",
-        "src/buffer.rs",
-        "src/backend.rs",
-        "src/program.rs",
-    ];
+    let expected = ["src/lib.rs", "src/driver.rs", "src/program.rs"];
     assert_eq!(files, expected);
 }
 

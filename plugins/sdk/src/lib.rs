@@ -35,6 +35,8 @@
 //!   the process, as everywhere in Rust.
 //! * Results of the backend are checked against the contract: the error names the method and the
 //!   rule.
+//! * [`QueuedBackend`] makes a backend of a [`Driver`]: six functions that allocate, copy, compile
+//!   and run. Devices, buffers, executables, events and queues are its own.
 //! * [`parse`] reads and verifies a program, and [`check`] has the checks that the contract asks of
 //!   every backend.
 //! * It has the extension Shardings, from which JAX takes the sharding of results that a program
@@ -48,6 +50,7 @@ pub mod check;
 mod client;
 mod compile;
 mod device;
+mod driver;
 mod dtype;
 mod event;
 mod executable;
@@ -72,6 +75,7 @@ use std::ffi::c_char;
 
 use halite_core::{Client, Result};
 
+pub use driver::{Driver, QueuedBackend, QueuedBuffer, QueuedDevice, QueuedExecutable};
 #[doc(hidden)]
 pub use halite_core;
 #[doc(hidden)]
