@@ -20,6 +20,10 @@ const REGISTERS: usize = 6 << 10;
 /// Least and most elements of a tile, unless a row has more.
 const TILE: Range<usize> = 256..2048;
 
+/// Elements of an iteration of a vectorized loop, of which tiles are a multiple: what remains would
+/// be computed one by one.
+const UNROLLED: usize = 64;
+
 /// Elements of one item of work for a thread.
 const ITEM: usize = 1 << 14;
 
@@ -110,7 +114,8 @@ impl Program {
 
     fn tile_rows(&self) -> usize {
         let tile = REGISTERS / self.registers.len().max(1);
-        (tile.clamp(TILE.start, TILE.end) / self.columns.max(1)).max(1)
+        let tile = tile.clamp(TILE.start, TILE.end) / UNROLLED * UNROLLED;
+        (tile / self.columns.max(1)).max(1)
     }
 }
 
