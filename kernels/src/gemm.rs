@@ -1,9 +1,10 @@
 //! Products of matrices, in blocks that fit the caches.
 //!
 //! The algorithm is that of Goto and van de Geijn, "Anatomy of high-performance matrix
-//! multiplication" (2008): the right matrix is packed into panels as wide as the accumulators of
-//! the innermost kernel. The left one is read where it is if its rows are contiguous, and is packed
-//! by groups of rows otherwise.
+//! multiplication" (2008), with the roles of both matrices exchanged: the right matrix is packed
+//! into panels as wide as the accumulators of the innermost kernel, which stream through the caches
+//! while a block of the left one stays there. The left matrix is read where it is if its rows are
+//! contiguous, and is packed by groups of rows otherwise.
 //!
 //! Matrices are given by positions of their rows and columns, so that transposed matrices, and the
 //! patches of a convolution, are matrices without a copy.
@@ -14,15 +15,24 @@ use std::ops::Range;
 
 use pulp::Arch;
 
-use self::block::{Block, PanelWidth, ROWS, pack_panel};
+use self::block::{Block, PanelWidth, ROWS, pack_panel, packed_rows};
 use crate::Threads;
 
-/// Terms of a sum between two updates of the result.
-const DEPTH: usize = 256;
-/// Columns of a packed block: with [`DEPTH`], half a megabyte.
-const COLUMNS: usize = 512;
-/// Parts into which the sums of a small result are cut, for more threads and less rounding.
+/// Most terms of a sum between two updates of the result.
+const DEPTH: usize = 384;
+/// Most columns of a packed block.
+const COLUMNS: usize = 2048;
+/// Most elements of the right matrix that are packed at a time: two megabytes. One thread packs
+/// what the second-level cache holds; several share the packed elements, and wait for each other
+/// once for each block.
+const SERIAL_PACKED: usize = 1 << 17;
+const SHARED_PACKED: usize = 1 << 19;
+/// Parts into which long sums of a small result are cut, for more threads and less rounding.
 const PARTS: usize = 8;
+/// Least number of terms of long sums.
+const LONG: usize = 4096;
+/// Most elements of a small result.
+const SMALL: usize = 1 << 16;
 
 /// Positions of the rows or columns of a matrix.
 #[derive(Clone, Debug, Default)]
@@ -121,16 +131,16 @@ pub fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_>, out: &mut [f3
         return;
     }
     // The parts depend on nothing but the sizes: every number of threads adds in the same order.
-    if k < 16 * DEPTH || out.len() > 1 << 14 {
+    if k < LONG || out.len() > SMALL {
         let work = Work { a, b, depth: 0..k };
         return work.run(threads, out);
     }
-    let part = k.div_ceil(PARTS).next_multiple_of(DEPTH);
+    let part = k.div_ceil(PARTS);
     threads.with_scratch(out.len() * PARTS, |sums| {
         let items = sums.chunks_exact_mut(out.len()).enumerate();
+        let serial = threads.serial();
         threads.for_each(nanoseconds(m, k, n), items, |(number, sum)| {
             let depth = (number * part).min(k)..((number + 1) * part).min(k);
-            let serial = Threads::serial();
             Work { a, b, depth }.run(&serial, sum);
         });
         let (first, rest) = sums.split_at(out.len());
@@ -177,9 +187,8 @@ pub fn multiply_all(
         return items.for_each(|(offsets, out)| product(threads, offsets, out));
     }
     let cost = nanoseconds(m, k, n).saturating_mul(batches.len());
-    threads.for_each(cost, items, |(offsets, out)| {
-        product(&Threads::serial(), offsets, out);
-    });
+    let serial = threads.serial();
+    threads.for_each(cost, items, |(offsets, out)| product(&serial, offsets, out));
 }
 
 /// An estimate of the time of a product.
@@ -188,7 +197,6 @@ fn nanoseconds(m: usize, k: usize, n: usize) -> usize {
 }
 
 /// The sums over a range of the columns of `a`.
-#[derive(Clone)]
 struct Work<'a> {
     a: Operand<'a>,
     b: Operand<'a>,
@@ -197,13 +205,88 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn run(self, threads: &Threads, out: &mut [f32]) {
-        let Work { a, b, depth: all } = self;
-        if all.is_empty() {
+        if self.depth.is_empty() {
             return out.fill(0.0);
         }
+        let width = Arch::new().dispatch(PanelWidth);
+        let n = self.b.columns.len();
+        // Blocks of equal depth: one of few terms would update the whole result for little work.
+        // They depend on nothing but the sizes.
+        let blocks = self.depth.len().div_ceil(DEPTH);
+        let depth = self.depth.len().div_ceil(blocks);
+        let most = if threads.count() > 1 {
+            SHARED_PACKED
+        } else {
+            SERIAL_PACKED
+        };
+        for first in (0..n).step_by(COLUMNS) {
+            let columns = first..(first + COLUMNS).min(n);
+            let packed_columns = columns.len().next_multiple_of(width);
+            let chunk = (most / (packed_columns * depth)).clamp(1, blocks) * depth;
+            threads.with_scratch(packed_columns * chunk, |packed| {
+                for start in self.depth.clone().step_by(chunk) {
+                    let part = Part {
+                        work: &self,
+                        columns: columns.clone(),
+                        terms: start..(start + chunk).min(self.depth.end),
+                        depth,
+                        width,
+                        packed_columns,
+                    };
+                    let packed = &mut packed[..packed_columns * part.terms.len()];
+                    part.pack(threads, packed);
+                    part.multiply(threads, packed, out);
+                }
+            });
+        }
+    }
+}
+
+/// The terms that are packed at a time, in blocks of a depth.
+struct Part<'w, 'a> {
+    work: &'w Work<'a>,
+    columns: Range<usize>,
+    terms: Range<usize>,
+    depth: usize,
+    /// Columns of a panel.
+    width: usize,
+    /// Columns of all panels.
+    packed_columns: usize,
+}
+
+impl Part<'_, '_> {
+    /// The ranges of terms of the blocks.
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
+        let (end, depth) = (self.terms.end, self.depth);
+        let starts = self.terms.clone().step_by(depth);
+        starts.map(move |start| start..(start + depth).min(end))
+    }
+
+    /// Packs the panels of all blocks.
+    fn pack(&self, threads: &Threads, packed: &mut [f32]) {
+        let cost = packed.len() / 2;
+        let mut rest = packed;
+        let panels = self.blocks().flat_map(|terms| {
+            let size = self.packed_columns * terms.len();
+            let (block, next) = std::mem::take(&mut rest).split_at_mut(size);
+            rest = next;
+            let panels = block.chunks_exact_mut(self.width * terms.len());
+            let first_columns = self.columns.clone().step_by(self.width);
+            panels
+                .zip(first_columns)
+                .map(move |(panel, first)| (panel, first, terms.clone()))
+        });
+        threads.for_each(cost, panels, |(panel, first, terms)| {
+            let columns = first..(first + self.width).min(self.columns.end);
+            pack_panel(self.work.b, terms, columns, self.width, panel);
+        });
+    }
+
+    /// Adds the products with the packed panels to the result.
+    fn multiply(&self, threads: &Threads, packed: &[f32], out: &mut [f32]) {
         let arch = Arch::new();
+        let Work { a, ref b, .. } = *self.work;
         let (m, n) = (a.rows.len(), b.columns.len());
-        let width = arch.dispatch(PanelWidth);
         // Any number of rows gives the same bits. With few, all panels pass by for little work.
         let parts = if threads.count() > 1 {
             4 * threads.count()
@@ -211,36 +294,27 @@ impl Work<'_> {
             1
         };
         let rows = m.div_ceil(parts).max(4 * ROWS).next_multiple_of(ROWS);
-        let most = DEPTH.min(all.len()) * COLUMNS.min(n).next_multiple_of(width);
-        threads.with_scratch(most, |packed| {
-            for first_column in (0..n).step_by(COLUMNS) {
-                let columns = first_column..(first_column + COLUMNS).min(n);
-                for start in all.clone().step_by(DEPTH) {
-                    let depth = start..(start + DEPTH).min(all.end);
-                    let panels = columns.clone().step_by(width);
-                    let packed = &mut packed[..panels.len() * width * depth.len()];
-                    let cost = packed.len() / 2;
-                    let parts = packed.chunks_exact_mut(width * depth.len()).zip(panels);
-                    threads.for_each(cost, parts, |(panel, first)| {
-                        let columns = first..(first + width).min(columns.end);
-                        pack_panel(b, depth.clone(), columns, width, panel);
-                    });
-                    let cost = nanoseconds(m, depth.len(), columns.len());
-                    let blocks = out.chunks_mut(rows * n).enumerate();
-                    threads.for_each(cost, blocks, |(number, out)| {
-                        arch.dispatch(Block {
-                            a,
-                            first_row: number * rows,
-                            columns: columns.clone(),
-                            depth: depth.clone(),
-                            is_first: depth.start == all.start,
-                            packed,
-                            out,
-                            row_length: n,
-                        });
+        let cost = nanoseconds(m, self.terms.len(), self.columns.len());
+        let blocks = out.chunks_mut(rows * n).enumerate();
+        threads.for_each(cost, blocks, |(number, out)| {
+            threads.with_scratch(packed_rows(a, out.len() / n, self.depth), |groups| {
+                let mut rest = packed;
+                for depth in self.blocks() {
+                    let (packed, next) = rest.split_at(self.packed_columns * depth.len());
+                    rest = next;
+                    arch.dispatch(Block {
+                        a,
+                        first_row: number * rows,
+                        columns: self.columns.clone(),
+                        is_first: depth.start == self.work.depth.start,
+                        depth,
+                        packed,
+                        groups: &mut *groups,
+                        out: &mut *out,
+                        row_length: n,
                     });
                 }
-            }
+            });
         });
     }
 }

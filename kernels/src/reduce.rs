@@ -340,7 +340,8 @@ mod tests {
             op: Accumulate::AddF,
         };
         let mut out = [0];
-        reduce(&Threads::serial(), sizes, (-0.0f32).to_bits(), &x, &mut out);
+        let threads = Threads::new(1).expect("one thread is the caller's");
+        reduce(&threads, sizes, (-0.0f32).to_bits(), &x, &mut out);
         assert_eq!(out[0], x[0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rayon::{
@@ -17,7 +17,7 @@ const WORTHWHILE: usize = 40_000;
 pub struct Threads {
     /// `None` for one thread: the caller's.
     pool: Option<ThreadPool>,
-    scratch: Mutex<Vec<Vec<f32>>>,
+    scratch: Arc<Mutex<Vec<Vec<f32>>>>,
 }
 
 impl Threads {
@@ -26,25 +26,46 @@ impl Threads {
     /// # Errors
     /// If the system cannot create a thread.
     pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
+        Threads::with_stack(count, 2 << 20)
+    }
+
+    /// Starts threads as [`new`](Self::new) does, each with a stack of this size in bytes.
+    ///
+    /// # Errors
+    /// If the system cannot create a thread.
+    pub fn with_stack(count: usize, stack: usize) -> Result<Self, ThreadPoolBuildError> {
         let name = |index| format!("halite-kernel-{index}");
         let start = || {
             ThreadPoolBuilder::new()
                 .num_threads(count)
                 .thread_name(name)
+                .stack_size(stack)
                 .build()
         };
         let pool = if count > 1 { Some(start()?) } else { None };
         Ok(Threads {
             pool,
-            scratch: Mutex::default(),
+            scratch: Arc::default(),
         })
     }
 
-    /// The calling thread alone.
-    pub(crate) fn serial() -> Self {
+    /// The calling thread alone, with the same scratch memory.
+    pub(crate) fn serial(&self) -> Self {
         Threads {
             pool: None,
-            scratch: Mutex::default(),
+            scratch: self.scratch.clone(),
+        }
+    }
+
+    /// Calls `work` on one of the threads, and waits for it.
+    ///
+    /// Kernels that `work` calls share their work with the other threads without waking this one:
+    /// a sequence of kernels runs faster inside than one by one. `work` must not wait for work of
+    /// other threads that call this method, because all threads may be busy.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
         }
     }
 

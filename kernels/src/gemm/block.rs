@@ -9,8 +9,8 @@ use super::Operand;
 
 /// Rows of the innermost kernel.
 pub(super) const ROWS: usize = 8;
-/// Groups of rows that one panel is multiplied with before the next: 128 kilobytes of the left
-/// matrix.
+/// Groups of rows that one panel is multiplied with before the next: at most 192 kilobytes of the
+/// left matrix.
 const GROUPS: usize = 16;
 
 /// Copies columns of a matrix to a panel of `width` columns, the last of which may be unused.
@@ -25,21 +25,76 @@ pub(super) fn pack_panel(
     let first = b.offset + b.columns.at(columns.start);
     let is_run = b.columns.runs(columns.clone()).count() == 1;
     if is_run {
-        for (row, packed) in depth.zip(panel.chunks_exact_mut(width)) {
-            let at = first + b.rows.at(row);
-            packed[..count].copy_from_slice(&b.data[at..at + count]);
-            packed[count..].fill(0.0);
+        let starts = depth.map(|row| first + b.rows.at(row));
+        return match count {
+            32 if width == 32 => copy_rows::<32>(b.data, starts, panel),
+            16 if width == 16 => copy_rows::<16>(b.data, starts, panel),
+            8 if width == 8 => copy_rows::<8>(b.data, starts, panel),
+            _ => {
+                for (at, packed) in starts.zip(panel.chunks_exact_mut(width)) {
+                    packed[..count].copy_from_slice(&b.data[at..at + count]);
+                    packed[count..].fill(0.0);
+                }
+            }
+        };
+    }
+    if !count.is_multiple_of(TOGETHER) {
+        panel.fill(0.0);
+    }
+    // Each run of rows of some columns, so that the panel is written line by line.
+    for number in (0..count).step_by(TOGETHER) {
+        let lines = TOGETHER.min(count - number);
+        let mut starts = [0; TOGETHER];
+        for (line, start) in starts[..lines].iter_mut().enumerate() {
+            *start = b.offset + b.columns.at(columns.start + number + line);
+        }
+        for (start, position, length) in b.rows.runs(depth.clone()) {
+            let lines = starts[..lines]
+                .iter()
+                .map(|at| &b.data[at + position..][..length]);
+            transpose(lines, &mut panel[start * width + number..], width);
+        }
+    }
+}
+
+/// Copies rows of a width that the compiler knows.
+fn copy_rows<const WIDTH: usize>(
+    data: &[f32],
+    starts: impl Iterator<Item = usize>,
+    panel: &mut [f32],
+) {
+    let (panel, _) = panel.as_chunks_mut::<WIDTH>();
+    for (at, packed) in starts.zip(panel) {
+        packed.copy_from_slice(&data[at..at + WIDTH]);
+    }
+}
+
+/// Columns that are packed at a time where their elements are not neighbors.
+const TOGETHER: usize = 8;
+
+/// Writes lines, at most [`TOGETHER`] of one length, to neighboring columns of rows of `width`.
+#[inline(always)]
+fn transpose<'l>(lines: impl Iterator<Item = &'l [f32]>, out: &mut [f32], width: usize) {
+    let mut all: [&[f32]; TOGETHER] = [&[]; TOGETHER];
+    let mut count = 0;
+    for line in lines {
+        all[count] = line;
+        count += 1;
+    }
+    let length = all[0].len();
+    if count < TOGETHER {
+        for (number, line) in all[..count].iter().enumerate() {
+            for (row, &value) in line.iter().enumerate() {
+                out[row * width + number] = value;
+            }
         }
         return;
     }
-    panel.fill(0.0);
-    for (number, column) in columns.enumerate() {
-        let at = b.offset + b.columns.at(column);
-        for (start, position, length) in b.rows.runs(depth.clone()) {
-            let source = &b.data[at + position..][..length];
-            for (row, &value) in source.iter().enumerate() {
-                panel[(start + row) * width + number] = value;
-            }
+    let all = all.map(|line| &line[..length]);
+    for (row, out) in (0..length).zip(out.chunks_mut(width)) {
+        let out = &mut out[..TOGETHER];
+        for (out, line) in out.iter_mut().zip(all) {
+            *out = line[row];
         }
     }
 }
@@ -62,6 +117,14 @@ impl WithSimd for PanelWidth {
     }
 }
 
+/// Number of elements of the groups that [`Block`] packs for `rows` rows and `depth` terms.
+pub(super) fn packed_rows(a: Operand<'_>, rows: usize, depth: usize) -> usize {
+    if a.columns.is_dense() {
+        return 0;
+    }
+    rows.next_multiple_of(ROWS).min(GROUPS * ROWS) * depth
+}
+
 /// Some rows of the result, some of its columns, and some terms of their sums.
 pub(super) struct Block<'a> {
     pub(super) a: Operand<'a>,
@@ -71,6 +134,9 @@ pub(super) struct Block<'a> {
     /// Whether these are the first terms.
     pub(super) is_first: bool,
     pub(super) packed: &'a [f32],
+    /// Memory of [`packed_rows`] for groups of rows of the left matrix; empty if it is read where
+    /// it is.
+    pub(super) groups: &'a mut [f32],
     /// The rows of the result.
     pub(super) out: &'a mut [f32],
     pub(super) row_length: usize,
@@ -103,16 +169,12 @@ impl Block<'_> {
             is_first,
             packed,
             out,
+            groups,
             row_length,
         } = self;
         let width = S::F32_LANES * VECTORS;
         let size = ROWS * depth.len();
-        let is_direct = a.columns.is_dense();
-        let mut groups = if is_direct {
-            Vec::new()
-        } else {
-            vec![0.0; GROUPS * size]
-        };
+        let is_direct = groups.is_empty();
         for (number, out) in out.chunks_mut(GROUPS * ROWS * row_length).enumerate() {
             let first = first_row + number * GROUPS * ROWS;
             let rows = |group: usize, out: &[f32]| {
@@ -124,7 +186,7 @@ impl Block<'_> {
                     pack_group(a, depth.clone(), &rows(group, out), packed);
                 }
             }
-            // A panel stays in the first-level cache, while all groups of rows pass by.
+            // All groups of rows pass by a panel, which stays in the nearest caches meanwhile.
             let panels = packed.chunks_exact(width * depth.len());
             for (panel, column) in panels.zip(columns.clone().step_by(width)) {
                 let panel: &[S::f32s] = cast_slice(panel);
