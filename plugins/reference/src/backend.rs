@@ -22,7 +22,7 @@ use crate::{
     ReferenceBuffer, ReferenceDevice, ReferenceEvent, ReferenceExecutable,
     compile::{Source, program_key},
     device::{Job, start_queue},
-    oracle::{Tensor, allocate},
+    oracle::{STACK, Tensor, allocate},
     serialized,
     slot::Slot,
 };
@@ -98,7 +98,8 @@ impl Reference {
 
 fn start_threads(count: usize) -> Result<Threads> {
     let cores = || thread::available_parallelism().map_or(1, NonZero::get);
-    Threads::new(if count == 0 { cores() } else { count }).map_err(|error| {
+    let count = if count == 0 { cores() } else { count };
+    Threads::with_stack(count, STACK).map_err(|error| {
         let message = format!("the system cannot start {count} threads: {error}");
         Error::new(ErrorKind::Unavailable, "open", message)
     })

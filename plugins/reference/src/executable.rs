@@ -76,11 +76,13 @@ impl Executable<Reference> for ReferenceExecutable {
                 world: world.clone(),
                 process: number,
                 partitions,
+                is_short: self.is_short(),
+                is_alone: self.devices.len() == 1,
                 inputs: args.into_iter().map(slot).collect(),
             };
             let device = self.client.device("launch", device.into())?;
             let memory = device.memory.clone();
-            let is_short = self.is_short() && device.is_idle() && run.has_inputs();
+            let is_short = run.is_short && device.is_idle() && run.has_inputs();
             let job = move || {
                 run.run(promises, |promise, result| {
                     promise.fulfill(result, |bytes| memory.charge(bytes));
@@ -230,6 +232,10 @@ struct Run {
     /// Number of the process, replicas outermost.
     process: usize,
     partitions: usize,
+    /// Whether it takes less time than to wake another thread.
+    is_short: bool,
+    /// Whether it is all of the launch, and so never waits for other devices.
+    is_alone: bool,
     inputs: Vec<Arc<Slot>>,
 }
 
@@ -267,15 +273,18 @@ impl Run {
         drop(self.inputs);
         if let Some((plan, threads)) = &self.fast {
             let (module, world, replica) = (&self.module, &self.world, self.process);
-            return plan.run(
-                &fast::Launch {
-                    module,
-                    world,
-                    replica,
-                    threads,
-                },
-                inputs,
-            );
+            let launch = fast::Launch {
+                module,
+                world,
+                replica,
+                threads,
+            };
+            // The kernels' threads are woken once, unless one would wait for another launch.
+            return if self.is_alone && !self.is_short {
+                threads.run(|| plan.run(&launch, inputs))
+            } else {
+                plan.run(&launch, inputs)
+            };
         }
         let inputs = inputs.into_iter().map(Value::Tensor).collect();
         let process = [
