@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use halite_kernels::{Extent, Instruction, Output, Program, Register, View};
-use halite_stablehlo::RankedType;
 
 use super::{
     super::{
@@ -15,12 +14,17 @@ use super::{
     Group,
 };
 
+/// Most sources whose memory is considered for a target: the ones that are loaded last. An optimizer
+/// with hundreds of parameters of one size has thousands.
+const CANDIDATES: usize = 16;
+
 /// Writes a program with an unlimited number of registers, each written once.
 pub(super) struct Writer<'g> {
     graph: &'g Graph,
     shapes: &'g Shapes,
     is_stored: &'g [bool],
     sources: Vec<Base>,
+    source_numbers: HashMap<Base, usize>,
     targets: Vec<Base>,
     outputs: Vec<Output>,
     views: Vec<(usize, View)>,
@@ -49,6 +53,7 @@ impl<'g> Writer<'g> {
             shapes,
             is_stored,
             sources: Vec::new(),
+            source_numbers: HashMap::new(),
             targets: Vec::new(),
             outputs: Vec::new(),
             views: Vec::new(),
@@ -136,11 +141,12 @@ impl<'g> Writer<'g> {
     }
 
     fn source(&mut self, base: Base) -> usize {
-        let known = self.sources.iter().position(|&source| source == base);
-        known.unwrap_or_else(|| {
+        let next = self.sources.len();
+        let number = *self.source_numbers.entry(base).or_insert(next);
+        if number == next {
             self.sources.push(base);
-            self.sources.len() - 1
-        })
+        }
+        number
     }
 
     /// The register that has an operand of a node.
@@ -250,13 +256,10 @@ impl<'g> Writer<'g> {
             assigned[register] = Some(number);
             uniform.push((number, self.source(base), at));
         }
-        let held = |register| {
-            self.constants
-                .values()
-                .chain(self.uniform.values())
-                .any(|&it| it == register)
-        };
-        let is_held: Vec<bool> = (0..count).map(held).collect();
+        let mut is_held = vec![false; count];
+        for &register in self.constants.values().chain(self.uniform.values()) {
+            is_held[register] = true;
+        }
         let mut free: HashMap<Extent, Vec<Register>> = HashMap::new();
         let mut code = Vec::with_capacity(self.code.len());
         for (at, step) in self.code.iter().enumerate() {
@@ -304,14 +307,7 @@ impl<'g> Writer<'g> {
             views: std::mem::take(&mut self.views),
             code,
         };
-        let in_place = (0..self.targets.len())
-            .map(|target| {
-                let sources = 0..self.sources.len();
-                sources
-                    .filter(|&source| self.can_replace(&program, source, target))
-                    .collect()
-            })
-            .collect();
+        let in_place = self.in_place(&program);
         let is_zero = |instruction: &Instruction| match *instruction {
             Instruction::Store { x, target } => {
                 program.constants.contains(&(x, 0))
@@ -328,31 +324,46 @@ impl<'g> Writer<'g> {
         }
     }
 
-    /// Returns whether a target can have the memory of a source.
-    fn can_replace(&self, program: &Program, source: usize, target: usize) -> bool {
-        let [from, to] =
-            [self.sources[source], self.targets[target]].map(|base| &self.graph.bases[base].ty);
+    /// For each target the sources whose memory it can have, at most [`CANDIDATES`].
+    fn in_place(&self, program: &Program) -> Vec<Vec<usize>> {
         let elements = program.rows * program.columns;
-        let has_words = |ty: &RankedType| is_word(ty.element) && ty.elements() == elements;
-        let position = |wanted: &dyn Fn(Instruction) -> bool| {
-            program
-                .code
-                .iter()
-                .rposition(|&instruction| wanted(instruction))
+        let has_words = |base: &Base| {
+            let ty = &self.graph.bases[*base].ty;
+            is_word(ty.element) && ty.elements() == elements
         };
-        let stored =
-            position(&|it| matches!(it, Instruction::Store { target: of, .. } if of == target));
-        let is_of_source = |view: usize| program.views[view].0 == source;
-        let loaded =
-            position(&|it| matches!(it, Instruction::Load { view, .. } if is_of_source(view)));
-        let mut views = program.views.iter().filter(|(of, _)| *of == source);
-        has_words(from)
-            && has_words(to)
-            && program.outputs[target] == Output::Of(Extent::Elements)
-            && loaded.is_some()
-            && loaded < stored
-            && views.all(|(_, view)| view.is_contiguous() && view.elements() == elements)
-            && program.uniform.iter().all(|&(_, of, _)| of != source)
+        let mut fits: Vec<bool> = self.sources.iter().map(has_words).collect();
+        for (source, view) in &program.views {
+            fits[*source] &= view.is_contiguous() && view.elements() == elements;
+        }
+        for &(_, source, _) in &program.uniform {
+            fits[source] = false;
+        }
+        let mut last_load = vec![None; self.sources.len()];
+        for (at, instruction) in program.code.iter().enumerate() {
+            if let Instruction::Load { view, .. } = *instruction {
+                last_load[program.views[view].0] = Some(at);
+            }
+        }
+        let mut in_place = vec![Vec::new(); self.targets.len()];
+        let mut loaded = Vec::new();
+        for (at, instruction) in program.code.iter().enumerate() {
+            match *instruction {
+                Instruction::Load { view, .. } => {
+                    let source = program.views[view].0;
+                    if fits[source] && last_load[source] == Some(at) {
+                        loaded.push(source);
+                    }
+                }
+                Instruction::Store { target, .. }
+                    if has_words(&self.targets[target])
+                        && program.outputs[target] == Output::Of(Extent::Elements) =>
+                {
+                    in_place[target] = loaded.iter().rev().take(CANDIDATES).copied().collect();
+                }
+                _ => {}
+            }
+        }
+        in_place
     }
 }
 
