@@ -112,3 +112,20 @@ fn launches_draw_other_random_numbers() {
         assert_ne!(numbers(), numbers());
     }
 }
+
+#[test]
+fn unused_constants_are_not_expanded() {
+    let mut text = "func.func public @main(%x: tensor<f32>) -> tensor<f32> {\n".to_owned();
+    for index in 0..100 {
+        let iota = "stablehlo.iota dim = 0 : tensor<1000000000xui8>";
+        let splat = "stablehlo.constant dense<1.0> : tensor<1000000000xf64>";
+        writeln!(text, "%{index} = {iota}\n%s{index} = {splat}").unwrap();
+    }
+    text += "return %x : tensor<f32> }";
+    let outputs = run(
+        &open(Mode::Fast, 1),
+        &program(&text),
+        &[2f32.to_le_bytes().to_vec()],
+    );
+    assert_eq!(floats(&outputs.unwrap()[0]), [2.0]);
+}

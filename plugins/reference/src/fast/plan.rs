@@ -163,10 +163,20 @@ impl Plan {
     /// The plan of a graph.
     pub(super) fn of(mut graph: Graph) -> Self {
         let units = units(&mut graph);
+        // Only constants that a unit reads or the program returns: views of others, and scalars in
+        // registers, have no buffer.
+        let mut is_read = vec![false; graph.bases.len()];
+        let read = units.iter().flat_map(Unit::reads);
+        read.chain(graph.outputs.iter().copied())
+            .for_each(|base| is_read[base] = true);
         let constant =
             |(base, tensor): (Base, Option<Tensor>)| Some((base, tensor?.bytes.aligned()));
         let tensors = graph.bases.iter_mut().map(|info| info.constant.take());
-        let constants = tensors.enumerate().filter_map(constant).collect();
+        let constants = tensors
+            .enumerate()
+            .filter(|&(base, _)| is_read[base])
+            .filter_map(constant)
+            .collect();
         let last_uses = last_uses(&graph, &units);
         let types: Vec<_> = graph.bases.into_iter().map(|info| info.ty).collect();
         Plan {

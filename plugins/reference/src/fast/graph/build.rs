@@ -23,6 +23,10 @@ const DEEPEST_CALL: usize = 64;
 /// double it.
 const MOST_OPERATIONS: usize = 1 << 18;
 
+/// Most bytes of constants that a plan computes: those that the program spells out are not counted.
+/// What exceeds it is computed in each launch that uses it.
+const MOST_CONSTANT_BYTES: usize = 1 << 28;
+
 impl Graph {
     /// The graph of a module. `None` if it has values that are not tensors.
     pub(in super::super) fn new(module: &Module) -> Result<Option<Self>> {
@@ -71,17 +75,17 @@ fn region_graph(
     region: &Region,
     captures: &[ValueId],
     depth: usize,
-    operations: &mut usize,
+    budget: &mut Budget,
 ) -> Result<Option<Graph>> {
     let mut builder = Builder::new(module);
-    builder.operations = *operations;
+    builder.budget = std::mem::take(budget);
     let of = &module.functions[function];
     let ids = || region.arguments.iter().chain(captures);
     let inputs: Vec<_> = ids().map(|&id| builder.input(tensor(of, id))).collect();
     builder.graph.inputs = inputs.iter().map(|place| place.base).collect();
     let values = ids().copied().zip(inputs).collect();
     let outputs = builder.region(function, region, values, depth)?;
-    *operations = builder.operations;
+    *budget = std::mem::take(&mut builder.budget);
     let Some(outputs) = outputs else {
         return Ok(None);
     };
@@ -96,14 +100,22 @@ fn region_graph(
 /// Values of a function by their ids.
 type Values = HashMap<ValueId, Place>;
 
+/// What a plan has used of its limits, with all regions.
+#[derive(Default)]
+struct Budget {
+    /// Number of operations, against [`MOST_OPERATIONS`].
+    operations: usize,
+    /// Bytes of computed constants, against [`MOST_CONSTANT_BYTES`].
+    constant_bytes: usize,
+}
+
 /// A graph that grows by the nodes of operations.
 pub(super) struct Builder<'m> {
     module: &'m Module,
     pub(super) graph: Graph,
     /// Copies of views.
     dense: HashMap<Place, Base>,
-    /// Number of operations so far, with those of all regions.
-    operations: usize,
+    budget: Budget,
 }
 
 impl<'m> Builder<'m> {
@@ -112,8 +124,20 @@ impl<'m> Builder<'m> {
             module,
             graph: Graph::default(),
             dense: HashMap::new(),
-            operations: 0,
+            budget: Budget::default(),
         }
+    }
+
+    /// Accounts for a constant of this type. Returns false if the plan has no room for it.
+    pub(super) fn has_room(&mut self, ty: &RankedType) -> bool {
+        let sizes = ty.dims.iter().copied().chain([ty.element.size()]);
+        let bytes = sizes.fold(1, usize::saturating_mul);
+        let all = self.budget.constant_bytes.saturating_add(bytes);
+        if all > MOST_CONSTANT_BYTES {
+            return false;
+        }
+        self.budget.constant_bytes = all;
+        true
     }
 
     pub(super) fn base(&mut self, ty: &RankedType, constant: Option<Tensor>) -> Base {
@@ -213,8 +237,8 @@ impl<'m> Builder<'m> {
             return Ok(None);
         }
         for operation in &body.operations {
-            self.operations += 1;
-            if self.operations > MOST_OPERATIONS {
+            self.budget.operations += 1;
+            if self.budget.operations > MOST_OPERATIONS {
                 return Ok(None);
             }
             let Some(results) = self.operation(function, operation, &values, depth)? else {
@@ -255,7 +279,11 @@ impl<'m> Builder<'m> {
                     None => Ok(None),
                 };
             }
-            OpKind::Constant(dense) => return Ok(Some(vec![self.constant(dense)?])),
+            OpKind::Constant(dense) => {
+                if let Some(place) = self.constant(dense)? {
+                    return Ok(Some(vec![place]));
+                }
+            }
             OpKind::While => {
                 let results = self.run_loop(function, operation, &operands, values, depth)?;
                 if let Some(results) = results {
@@ -273,15 +301,20 @@ impl<'m> Builder<'m> {
         self.oracle(function, operation, operands, values).map(Some)
     }
 
-    fn constant(&mut self, dense: &Dense) -> Result<Place> {
+    /// A constant. `None` if it would be expanded beyond the limits.
+    fn constant(&mut self, dense: &Dense) -> Result<Option<Place>> {
         if dense.is_splat() && fits_register(dense.ty.element) {
             let ty = RankedType::new(dense.ty.element, []);
             let tensor = Tensor::new(ty.clone(), dense.bytes.to_vec());
             let base = self.base(&ty, Some(tensor));
-            return Ok(Place::splat(base, &dense.ty));
+            return Ok(Some(Place::splat(base, &dense.ty)));
+        }
+        if dense.is_splat() && !self.has_room(&dense.ty) {
+            return Ok(None);
         }
         let tensor = Tensor::constant(dense)?;
-        Ok(Place::whole(self.base(&dense.ty, Some(tensor)), &dense.ty))
+        let place = Place::whole(self.base(&dense.ty, Some(tensor)), &dense.ty);
+        Ok(Some(place))
     }
 
     /// A loop. `None` if its regions cannot be plans.
@@ -297,9 +330,9 @@ impl<'m> Builder<'m> {
             return Ok(None);
         };
         let captures = captures(operation);
-        let (module, operations) = (self.module, &mut self.operations);
+        let (module, budget) = (self.module, &mut self.budget);
         let mut plan = |region| -> Result<Option<Plan>> {
-            let graph = region_graph(module, function, region, &captures, depth + 1, operations)?;
+            let graph = region_graph(module, function, region, &captures, depth + 1, budget)?;
             Ok(graph.map(Plan::of))
         };
         let (Some(condition), Some(body)) = (plan(condition)?, plan(body)?) else {

@@ -15,7 +15,7 @@ const LARGEST_FOLDED: usize = 1 << 18;
 impl Builder<'_> {
     /// The results of an operation on small constants.
     pub(super) fn folded(
-        &self,
+        &mut self,
         function: &Function,
         operation: &Operation,
         operands: &[Place],
@@ -36,6 +36,10 @@ impl Builder<'_> {
         let Some(constants) = constants.collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
+        let has_room = |&id: &ValueId| self.has_room(tensor(function, id));
+        if !operation.results.iter().all(has_room) {
+            return Ok(None);
+        }
         // What fails does so in a launch, and only if it is used.
         let Ok(Some(values)) = compute(&operation.kind, &constants, &types) else {
             return Ok(None);

@@ -37,7 +37,7 @@ impl Builder<'_> {
             return Ok(None);
         }
         Ok(match (kind, operands) {
-            (OpKind::Iota { dim }, []) => Some(self.iota(*dim, ty)?),
+            (OpKind::Iota { dim }, []) => self.iota(*dim, ty)?,
             (OpKind::Pad { .. }, [x, value]) => {
                 let fill = self.scalar(value);
                 Place::moved(x, kind, ty, fill).or_else(|| {
@@ -166,10 +166,13 @@ impl Builder<'_> {
         }
     }
 
-    /// Counts along one dimension, as a view of a line.
-    fn iota(&mut self, dim: usize, ty: &RankedType) -> Result<Place> {
+    /// Counts along one dimension, as a view of a line. `None` if the plan has no room for it.
+    fn iota(&mut self, dim: usize, ty: &RankedType) -> Result<Option<Place>> {
         let size = ty.dims.get(dim).copied().unwrap_or(0);
         let line = RankedType::new(ty.element, [size]);
+        if !self.has_room(&line) {
+            return Ok(None);
+        }
         let mut bytes = allocate(line.bytes())?;
         for at in 0..size {
             match ty.element {
@@ -182,7 +185,7 @@ impl Builder<'_> {
         for (at, of) in place.view.dims.iter_mut().enumerate() {
             of.stride = isize::from(at == dim);
         }
-        Ok(place)
+        Ok(Some(place))
     }
 
     fn concatenate(&mut self, parts: &[Place], dim: usize, ty: &RankedType) -> Place {
