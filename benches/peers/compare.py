@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """halite beside its peers on the same work: builds them, runs them in turns, prints one table of ratios.
 
-    python3 compare.py [--rounds 7] [--seconds 1.5] [--workloads w1,w2,w4,w6] [--peers halite,jax,..] [--no-build] [--json FILE]
+    python3 compare.py [--rounds 7] [--seconds 1.5] [--workloads w1,w2,..] [--peers halite,jax,..] [--no-build] [--json FILE]
 
 Every peer of a workload is started, one after the other, so that they do not compile at the same time. Then they are timed
 in rounds, A B C A B C ..., each for about SECONDS a round, and wait idle between their turns: what else the machine does
@@ -20,33 +20,49 @@ ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS=THREADS, MKL_NUM_THREADS=THREADS,
 WORK = {
     "w1": "MLP 784-512-512-10, batch 128, Adam",
     "w2": "CNN 28x28, batch 128, SGD with momentum",
+    "w3": "ResNet-18, 32x32, batch 64, SGD with momentum",
     "w4": "GPT 6x384, 256 tokens, batch 16, Adam",
+    "w5": "ResNet-50, 224x224, batch 8, SGD with momentum",
     "w6": "MLP 32-32-32, batch 8, SGD",
+    "w3-bf16": "w3 in bf16, parameters in f32",
+    "w4-bf16": "w4 in bf16, parameters in f32",
 }
 # A round in which a peer's threads waited for a core longer than this part of the time is not counted, where enough others are.
 DISTURBED = 0.04
 
 
+def python(script, *options):
+    return lambda work, bf16: [PYTHON, str(HERE / script), work, *(["bf16"] if bf16 else []), *options]
+
+
 def jax(*options):
-    return lambda work: [PYTHON, str(HERE / "jax_peer.py"), work, *options]
+    return python("jax_peer.py", *options)
 
 
 def torch(*options):
-    return lambda work: [PYTHON, str(HERE / "torch_peer.py"), work, *options]
+    return python("torch_peer.py", *options)
 
 
-def rust(path, *options):
-    return lambda work: [str(path), work, *options]
+def halite_command(binary, *accelerator):
+    return lambda work, bf16: [str(binary), work, "bf16-mixed" if bf16 else "f32", *accelerator]
+
+
+def halite(*accelerator):
+    return halite_command(TARGET / "release" / "peer", *accelerator)
+
+
+def rust(path):
+    return lambda work, bf16: [str(path), work]
 
 
 PEERS = [
     # name, command by workload, workloads that it is worth a row in
-    ("halite", rust(TARGET / "release" / "peer"), "w1 w2 w4 w6"),
-    ("embedded", rust(TARGET / "release" / "peer", "f32", "embedded"), "w1 w2 w4 w6"),
-    ("jax", jax(), "w1 w2 w4 w6"),
+    ("halite", halite(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
+    ("embedded", halite("embedded"), "w1 w2 w3 w4 w5 w6"),
+    ("jax", jax(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
     ("jax, pool as reshape", jax("reshape_pool"), "w2"),
-    ("torch", torch(), "w1 w2 w4 w6"),
-    ("torch, channels last", torch("channels_last"), "w2"),
+    ("torch", torch(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
+    ("torch, channels last", torch("channels_last"), "w2 w3 w5 w3-bf16"),
     ("torch, one thread", torch("one_thread"), "w6"),
     ("torch, compiled", torch("compile"), "w1 w2 w4 w6"),
     ("burn", rust(TARGET / "peers" / "burn" / "release" / "burn-peer"), "w1 w2 w6"),
@@ -130,9 +146,10 @@ def compare(work, wanted, rounds, seconds):
         if work not in workloads.split() or name.split(",")[0] not in wanted:
             continue
         try:
-            if not shutil.which(command(work)[0]):
-                raise RuntimeError(f"{command(work)[0]} is not there")
-            peer = Peer(name, command(work))
+            arguments = command(work.removesuffix("-bf16"), work.endswith("-bf16"))
+            if not shutil.which(arguments[0]):
+                raise RuntimeError(f"{arguments[0]} is not there")
+            peer = Peer(name, arguments)
             peer.calibrate(seconds)
             peers.append(peer)
         except Exception as error:
@@ -186,7 +203,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--workloads", default="w1,w2,w4,w6")
+    parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w3-bf16,w4-bf16")
     parser.add_argument("--peers", default="halite,embedded,jax,torch,burn,candle")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", help="a file to append the results to, one line for each run")

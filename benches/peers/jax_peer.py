@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""JAX: one jitted step with donated state. `jax_peer.py w1|w2|w4|w6 [reshape_pool]`; see README.md for the work."""
+"""JAX: one jitted step with donated state. `jax_peer.py w1|w2|..|w6 [bf16] [reshape_pool]`; see README.md for the work.
+
+`bf16`: parameters in f32, cast in the step; statistics, softmax and loss in f32. A model is its parameters, its other
+state (running statistics) and a function from both and the inputs to logits and the next state.
+"""
 import sys
 
 import jax, numpy as np
@@ -30,12 +34,12 @@ def dense(p, x):
 
 
 def mlp(sizes):
-    def forward(params, x):
+    def forward(params, state, x):
         for layer in params[:-1]:
             x = jax.nn.relu(dense(layer, x))
-        return dense(params[-1], x)
+        return dense(params[-1], x), state
 
-    return [dense_params(a, b) for a, b in zip(sizes, sizes[1:])], forward
+    return [dense_params(a, b) for a, b in zip(sizes, sizes[1:])], (), forward
 
 
 def conv_params(inputs, outputs):
@@ -56,12 +60,73 @@ def pool(x):
 def cnn():
     params = dict(c1=conv_params(1, 32), c2=conv_params(32, 64), d1=dense_params(64 * 14 * 14, 128), d2=dense_params(128, 10))
 
-    def forward(p, x):
+    def forward(p, state, x):
         x = jax.nn.relu(conv(p["c1"], x))
         x = pool(jax.nn.relu(conv(p["c2"], x)))
-        return dense(p["d2"], jax.nn.relu(dense(p["d1"], x.reshape(x.shape[0], -1))))
+        return dense(p["d2"], jax.nn.relu(dense(p["d1"], x.reshape(x.shape[0], -1)))), state
 
-    return params, forward
+    return params, (), forward
+
+
+def conv_norm_params(inputs, outputs, window):
+    weight = normal(window, window, inputs, outputs, scale=(2 / (window * window * outputs)) ** 0.5)
+    return {"w": weight, "g": np.ones(outputs, np.float32), "b": np.zeros(outputs, np.float32)}
+
+
+def conv_norm(p, statistics, x, stride=1):
+    """A convolution and batch norm in training; gives the next running statistics too."""
+    edge = p["w"].shape[0] // 2
+    x = lax.conv_general_dilated(x, p["w"], (stride, stride), [(edge, edge)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    wide = x.astype(jnp.float32)
+    mean = wide.mean((0, 1, 2))
+    variance = (wide**2).mean((0, 1, 2)) - mean**2
+    count = x.size // x.shape[-1]
+    running = tree_map(lambda old, new: 0.9 * old + 0.1 * new, statistics, {"m": mean, "v": variance * (count / (count - 1))})
+    scale = p["g"].astype(jnp.float32) * lax.rsqrt(variance + 1e-5)
+    return ((wide - mean) * scale + p["b"].astype(jnp.float32)).astype(x.dtype), running
+
+
+def resnet(stem_window, stages, bottleneck, classes):
+    """He et al. 2015 in the form of torchvision, the stride of a bottleneck in its 3x3 convolution."""
+    params, strides, inputs = {"stem": conv_norm_params(3, 64, stem_window)}, {}, 64
+    for stage, count in enumerate(stages):
+        for block in range(count):
+            width, name, stride = 64 << stage, f"{stage}.{block}", 2 if block == 0 and stage else 1
+            outputs = 4 * width if bottleneck else width
+            windows = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)] if bottleneck else [
+                (inputs, width, 3, stride), (width, width, 3, 1)]
+            if stride != 1 or inputs != outputs:
+                windows.append((inputs, outputs, 1, stride))
+            for index, (*features, window, stride) in enumerate(windows):
+                params[f"{name}.{index}"], strides[f"{name}.{index}"] = conv_norm_params(*features, window), stride
+            inputs = outputs
+    state = {name: {"m": np.zeros_like(p["b"]), "v": np.ones_like(p["b"])} for name, p in params.items()}
+    params["head"] = dense_params(inputs, classes)
+    blocks = [(f"{stage}.{block}", 3 if bottleneck else 2) for stage, count in enumerate(stages) for block in range(count)]
+    relu = jax.nn.relu
+
+    def forward(p, state, x):
+        following = {}
+
+        def run(name, x, stride):
+            x, following[name] = conv_norm(p[name], state[name], x, stride)
+            return x
+
+        if stem_window == 7:
+            x = relu(run("stem", x, 2))
+            x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)])
+        else:
+            x = relu(run("stem", x, 1))
+        for name, parts in blocks:
+            projection = f"{name}.{parts}"
+            shortcut = run(projection, x, strides[projection]) if projection in strides else x
+            x = run(f"{name}.0", x, strides[f"{name}.0"])
+            for index in range(1, parts):
+                x = run(f"{name}.{index}", relu(x), strides[f"{name}.{index}"])
+            x = relu(x + shortcut)
+        return dense(p["head"], x.mean((1, 2))), following
+
+    return params, state, forward
 
 
 def gpt(layers, width, heads, time, vocabulary):
@@ -75,24 +140,27 @@ def gpt(layers, width, heads, time, vocabulary):
     mask = np.tril(np.ones((time, time), bool))
 
     def norm(p, x):
-        centred = x - x.mean(-1, keepdims=True)
-        return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p["g"] + p["b"]
+        wide = x.astype(jnp.float32)
+        centred = wide - wide.mean(-1, keepdims=True)
+        return (centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p["g"] + p["b"]).astype(x.dtype)
 
-    def forward(p, ids):
+    def forward(p, state, ids):
         x = p["tokens"][ids] + p["positions"]
         for b in p["blocks"]:
             q, k, v = (part.reshape(*ids.shape, heads, width // heads) for part in jnp.split(dense(b["qkv"], norm(b["n1"], x)), 3, -1))
-            scores = jnp.einsum("bthw,bshw->bhts", q, k) * (width // heads) ** -0.5
-            y = jnp.einsum("bhts,bshw->bthw", jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)), v)
+            scores = jnp.einsum("bthw,bshw->bhts", q, k).astype(jnp.float32) * (width // heads) ** -0.5
+            y = jnp.einsum("bhts,bshw->bthw", jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(x.dtype), v)
             x = x + dense(b["o"], y.reshape(x.shape))
             x = x + dense(b["down"], jax.nn.gelu(dense(b["up"], norm(b["n2"], x)), approximate=True))
-        return norm(p["norm"], x) @ p["head"]
+        return norm(p["norm"], x) @ p["head"], state
 
-    return params, forward
+    return params, (), forward
 
 
-def sgd(rate, momentum=0.0):
+def sgd(rate, momentum=0.0, weight_decay=0.0):
     def update(params, grads, velocity):
+        if weight_decay:
+            grads = tree_map(lambda p, g: g + weight_decay * p, params, grads)
         if momentum:
             grads = velocity = tree_map(lambda v, g: momentum * v + g, velocity, grads)
         return tree_map(lambda p, g: p - rate * g, params, grads), velocity
@@ -115,24 +183,33 @@ def adam(rate, b1=0.9, b2=0.999, eps=1e-8):
 WORK = {
     "w1": lambda: (mlp([784, 512, 512, 10]), adam(1e-3), (normal(128, 784), labels(128, 10))),
     "w2": lambda: (cnn(), sgd(0.01, 0.9), (normal(128, 28, 28, 1), labels(128, 10))),
+    "w3": lambda: (resnet(3, [2, 2, 2, 2], False, 10), sgd(0.01, 0.9, 5e-4), (normal(64, 32, 32, 3), labels(64, 10))),
     "w4": lambda: (gpt(6, 384, 6, 256, 65), adam(3e-4), (labels((16, 256), 65),) * 2),
+    "w5": lambda: (resnet(7, [3, 4, 6, 3], True, 1000), sgd(0.01, 0.9, 1e-4), (normal(8, 224, 224, 3), labels(8, 1000))),
     "w6": lambda: (mlp([32, 32, 32]), sgd(0.01), (normal(8, 32), labels(8, 32))),
 }
-(params, forward), (first_slots, update), batch = WORK[WORKLOAD]()
+(params, statistics, forward), (first_slots, update), batch = WORK[WORKLOAD]()
 
 
-def loss_of(params, x, y):
-    return -jnp.take_along_axis(jax.nn.log_softmax(forward(params, x)), y[..., None], -1).mean()
+def narrow(array):
+    return array.astype(jnp.bfloat16) if array.dtype == jnp.float32 else array
 
 
-def step(params, slots, x, y):
-    loss, grads = jax.value_and_grad(loss_of)(params, x, y)
+def loss_of(params, statistics, x, y):
+    if "bf16" in OPTIONS:
+        params, x = tree_map(narrow, (params, x))
+    logits, statistics = forward(params, statistics, x)
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits.astype(jnp.float32)), y[..., None], -1).mean(), statistics
+
+
+def step(params, statistics, slots, x, y):
+    (loss, statistics), grads = jax.value_and_grad(loss_of, has_aux=True)(params, statistics, x, y)
     params, slots = update(params, grads, slots)
-    return params, slots, loss
+    return params, statistics, slots, loss
 
 
-step = jax.jit(step, donate_argnums=(0, 1))
-state, batch = jax.block_until_ready(jax.device_put(((params, first_slots(params)), batch)))
+step = jax.jit(step, donate_argnums=(0, 1, 2))
+state, batch = jax.block_until_ready(jax.device_put(((params, statistics, first_slots(params)), batch)))
 
 
 def run(steps):

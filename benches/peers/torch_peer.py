@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch. `torch_peer.py w1|w2|w4|w6 [compile] [channels_last] [one_thread]`; see README.md for the work.
+"""PyTorch. `torch_peer.py w1|w2|..|w6 [bf16] [compile] [channels_last] [one_thread]`; see README.md for the work.
 
-`compile`: forward and backward by torch.compile. Optimizers are the fused ones.
+`compile`: forward and backward by torch.compile. `bf16`: autocast, parameters in f32. Optimizers are the fused ones.
 """
 import math, os, sys
 
@@ -29,6 +29,49 @@ def cnn():
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
         nn.Linear(64 * 14 * 14, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def conv_norm(inputs, outputs, window, stride=1):
+    conv = nn.Conv2d(inputs, outputs, window, stride, window // 2, bias=False)
+    nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs))
+
+
+class Residual(nn.Module):
+    """A basic block of two 3x3 convolutions, or a bottleneck of 1x1, 3x3 and 1x1."""
+
+    def __init__(self, bottleneck, inputs, width, stride):
+        super().__init__()
+        if bottleneck:
+            outputs, parts = 4 * width, [conv_norm(inputs, width, 1), conv_norm(width, width, 3, stride), conv_norm(width, 4 * width, 1)]
+        else:
+            outputs, parts = width, [conv_norm(inputs, width, 3, stride), conv_norm(width, width, 3)]
+        self.parts = nn.ModuleList(parts)
+        self.projection = conv_norm(inputs, outputs, 1, stride) if stride != 1 or inputs != outputs else nn.Identity()
+
+    def forward(self, x):
+        y = self.parts[0](x)
+        for part in self.parts[1:]:
+            y = part(F.relu(y))
+        return F.relu(y + self.projection(x))
+
+
+def resnet(stem, stages, bottleneck, classes):
+    """He et al. 2015 in the form of torchvision, the stride of a bottleneck in its 3x3 convolution."""
+    layers, inputs = list(stem), 64
+    for stage, count in enumerate(stages):
+        for block in range(count):
+            layers.append(Residual(bottleneck, inputs, 64 << stage, 2 if block == 0 and stage else 1))
+            inputs = (256 if bottleneck else 64) << stage
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def resnet18_small():
+    return resnet([conv_norm(3, 64, 3), nn.ReLU()], [2, 2, 2, 2], False, 10)
+
+
+def resnet50():
+    return resnet([conv_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], [3, 4, 6, 3], True, 1000)
 
 
 class Block(nn.Module):
@@ -73,7 +116,9 @@ def sgd(**options):
 WORK = {
     "w1": lambda: (mlp([784, 512, 512, 10]), lambda params: torch.optim.Adam(params, 1e-3, fused=True), torch.randn(128, 784), labels((128,), 10)),
     "w2": lambda: (cnn(), sgd(lr=0.01, momentum=0.9), torch.randn(128, 1, 28, 28), labels((128,), 10)),
+    "w3": lambda: (resnet18_small(), sgd(lr=0.01, momentum=0.9, weight_decay=5e-4), torch.randn(64, 3, 32, 32), labels((64,), 10)),
     "w4": lambda: (Gpt(6, 384, 6, 256, 65), lambda params: torch.optim.Adam(params, 3e-4, fused=True), labels((16, 256), 65), labels((16 * 256,), 65)),
+    "w5": lambda: (resnet50(), sgd(lr=0.01, momentum=0.9, weight_decay=1e-4), torch.randn(8, 3, 224, 224), labels((8,), 1000)),
     "w6": lambda: (mlp([32, 32, 32]), sgd(lr=0.01), torch.randn(8, 32), labels((8,), 32)),
 }
 model, optimizer, x, y = WORK[WORKLOAD]()
@@ -83,7 +128,8 @@ optimizer = optimizer(model.parameters())
 
 
 def loss_of(x, y):
-    return F.cross_entropy(model(x), y)
+    with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in OPTIONS):
+        return F.cross_entropy(model(x).float(), y)
 
 
 if "compile" in OPTIONS:

@@ -2,6 +2,8 @@
 //! trainer. `peers/` has the same workloads for other frameworks.
 #![forbid(unsafe_code)]
 
+mod resnet;
+
 use std::{collections::HashMap, sync::Arc};
 
 use halite::{
@@ -15,6 +17,8 @@ use halite::{
     train::{State, Strategy},
     tree::{Empty, Family, Leaf},
 };
+
+pub use resnet::ResNet;
 
 /// A family of models that return logits.
 pub trait Forward: Family {
@@ -159,24 +163,10 @@ where
     Step::<M, O>::new(
         client,
         move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
-            let State {
-                model: params,
-                slots,
-                step,
-                key,
-                scale,
-            } = state;
-            let loss = cross_entropy(M::logits(&params, x), y).value();
-            let gradients = grad(loss, &params);
-            let (params, slots) =
-                optim::update(&optimizer, cx, step, &model, params, gradients, slots);
-            let next = State {
-                model: params,
-                slots,
-                step: step + 1,
-                key,
-                scale,
-            };
+            state.set_training_mode(cx);
+            let loss = cross_entropy(M::logits(&state.model, x), y).value();
+            let gradients = grad(loss, &state.model);
+            let next = state.update(cx, &optimizer, &model, gradients);
             (next, Leaf(loss))
         },
     )
@@ -190,6 +180,7 @@ pub struct Bare<M: Forward, O: Optimizer> {
     state: Option<State<M, O::Slot, Array>>,
     batch: (Leaf<Array>, Leaf<Array>),
     loss: Option<Array>,
+    parameters: usize,
 }
 
 impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
@@ -251,6 +242,8 @@ where
             },
         )
         .output_specs(move |path, _| specs[path].clone());
+        let trained = model.leaves().into_iter().filter(|param| param.trainable);
+        let parameters = trained.map(|param| param.ty.elements()).sum();
         let step = step::<M, O>(client, model, optimizer).axis_roles(strategy.axis_roles(mesh));
         let key = Array::upload(
             client,
@@ -266,6 +259,7 @@ where
                 Leaf(Array::upload(client, y, &by_samples)?),
             ),
             loss: None,
+            parameters,
         })
     }
 
@@ -289,18 +283,9 @@ where
         self
     }
 
-    /// Number of parameters of the model.
+    /// Number of trained parameters of the model.
     pub fn parameters(&self) -> usize {
-        let state = self
-            .state
-            .as_ref()
-            .expect("a step that failed ends the benchmark");
-        state
-            .model
-            .leaves()
-            .into_iter()
-            .map(|array| array.ty().elements())
-            .sum()
+        self.parameters
     }
 
     /// Queues `steps` steps.

@@ -1,8 +1,8 @@
 //! The halite peer: trains one workload in the protocol of `peers/README.md`.
 //!
 //! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum),
-//! `peer w4` (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD); and
-//! for comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width
+//! `peer w3` (ResNet-18 for 32x32 images, batch 64), `peer w4` (GPT 6x384, 256 tokens, batch 16,
+//! Adam), `peer w5` (ResNet-50, batch 8), `peer w6` (MLP 32-32-32, batch 8, SGD); and for comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width
 //! 384, 6 heads, 8 x 128, Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a
 //! third the accelerator: `peer w1 f32 embedded`.
 #![forbid(unsafe_code)]
@@ -15,7 +15,7 @@ use halite::{
     models::Mlp,
     nn::{Adam, Optimizer, Sgd, Transformer, TransformerConfig},
 };
-use halite_benches::{Bare, Forward, GptBlock, WideCnn, data, labels};
+use halite_benches::{Bare, Forward, GptBlock, ResNet, WideCnn, data, labels};
 
 /// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
 /// that was more than half of the time of a tiny step. `override` makes the plugin use it too.
@@ -58,6 +58,22 @@ fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Res
                     .precision(precision),
             )
         }
+        "w3" => {
+            let (x, y) = (data(&[64, 32, 32, 3]), labels([64], 10));
+            let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(5e-4);
+            let model = ResNet::resnet18_small(10);
+            serve(
+                Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision),
+            )
+        }
+        "w5" => {
+            let (x, y) = (data(&[8, 224, 224, 3]), labels([8], 1000));
+            let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(1e-4);
+            let model = ResNet::resnet50(1000);
+            serve(
+                Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision),
+            )
+        }
         "block" => {
             let (x, y) = (data(&[8, 128, 384]), labels([8 * 128], 256));
             let block = GptBlock::new(384, 6, 256);
@@ -89,7 +105,7 @@ fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Res
         }
         other => Err(halite::Error::invalid(
             "peer",
-            format!("unknown workload `{other}`; expected one of w1, w2, w4, w6, mlp256 or block"),
+            format!("unknown workload `{other}`; expected w1 to w6, mlp256 or block"),
         )),
     }
 }
