@@ -1,7 +1,7 @@
 //! Networks as traced programs.
 
 use halite_core::{DType, Result, TensorType, tree::Leaf};
-use halite_ir::{Extreme, Graph, Op, Remat};
+use halite_ir::{Binary, Extreme, Graph, Literal, Node, Op, Reduction, Remat, Value};
 use halite_nn::{
     BatchNorm, ConvOptions, Dropout, GroupNorm, LayerNorm, Mask, Padding, RmsNorm, Tensor, Trace,
     attention, grad,
@@ -111,6 +111,99 @@ pub(crate) fn build(network: &Network, dtype: DType) -> Result<Built> {
 
 /// The same graph with the results of each operation behind an optimization barrier, in bodies too.
 pub(crate) fn barriered(graph: &Graph) -> Graph {
+    rebuilt(graph, &mut |graph, node, values, place| {
+        let alone = matches!(
+            node.op,
+            Op::Constant(_) | Op::Iota { .. } | Op::Broadcast { .. }
+        );
+        if place == Place::Results && !alone {
+            push(graph, Op::OptimizationBarrier, &values, node)
+        } else {
+            values
+        }
+    })
+}
+
+/// Sizes of rounding errors, relative to what is rounded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rounding {
+    /// Of a result.
+    pub(crate) result: f64,
+    /// Of a sum, for each of its terms: bound of the error of adding them one after the other.
+    pub(crate) term: f64,
+}
+
+impl Rounding {
+    /// Of a program in `f32`.
+    pub(crate) const F32: Rounding = Rounding {
+        result: f32::EPSILON as f64,
+        term: f32::EPSILON as f64 / 2.0,
+    };
+
+    /// Of a program in mixed precision, which adds in `f32`: the distance of 1 from the next number
+    /// in bf16.
+    pub(crate) const BF16: Rounding = Rounding {
+        result: 1.0 / 128.0,
+        term: 0.0,
+    };
+}
+
+/// The same graph in `f64` with each operand of arithmetic multiplied by a number near 1, in bodies
+/// too: another one for each use, as where a compiler computes a value again with other rounding.
+pub(crate) fn perturbed(graph: &Graph, rounding: Rounding, seed: u64) -> Graph {
+    let mut uses = 0;
+    rebuilt(graph, &mut |graph, node, mut values, place| {
+        let terms = match place {
+            Place::Operands => terms(graph, &node.op, &values),
+            Place::Results => None,
+        };
+        let Some(terms) = terms else { return values };
+        for value in &mut values {
+            let dims = graph.ty(*value).dims().to_vec();
+            if graph.ty(*value).dtype() != DType::F64 {
+                continue;
+            }
+            uses += 1;
+            let unit = units(mix(seed) ^ uses, 1).next().expect("one number");
+            let size = rounding.result + rounding.term * terms as f64;
+            let factor = Literal::splat(1.0 + size * (2.0 * unit - 1.0), dims);
+            let factor = push(graph, Op::Constant(factor), &[], node)[0];
+            *value = push(graph, Op::Binary(Binary::Multiply), &[*value, factor], node)[0];
+        }
+        values
+    })
+}
+
+/// Number of terms that an operation adds for each element of its results; none for one that
+/// compares or moves its operands.
+fn terms(graph: &Graph, op: &Op, operands: &[Value]) -> Option<usize> {
+    let size = |operand: usize, dims: &[usize]| -> usize {
+        let ty = graph.ty(operands[operand]);
+        dims.iter().map(|&dim| ty.dims()[dim]).product()
+    };
+    match op {
+        Op::Unary(_) => Some(1),
+        Op::Binary(op) => (!matches!(op, Binary::Maximum | Binary::Minimum)).then_some(1),
+        Op::Reduce { kind, dims } => (*kind == Reduction::Sum).then(|| size(0, dims)),
+        Op::Dot(dot) => Some(size(0, &dot.left_contract)),
+        Op::Convolution(_) => Some(graph.ty(operands[1]).elements()),
+        _ => None,
+    }
+}
+
+/// What [`rebuilt`] changes.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Operands,
+    Results,
+}
+
+/// The graph, with `change` applied to the operands and to the results of each operation, in bodies
+/// too.
+fn rebuilt(
+    graph: &Graph,
+    change: &mut dyn FnMut(&mut Graph, &Node, Vec<Value>, Place) -> Vec<Value>,
+) -> Graph {
     let mut new = Graph::new();
     let mut map = vec![None; graph.value_count()];
     for &input in graph.inputs() {
@@ -131,33 +224,26 @@ pub(crate) fn barriered(graph: &Graph) -> Graph {
                 length,
                 reverse,
                 residuals,
-                body: Box::new(barriered(body)),
+                body: Box::new(rebuilt(body, change)),
             },
             Op::Checkpoint { body, remat } => Op::Checkpoint {
-                body: Box::new(barriered(body)),
+                body: Box::new(rebuilt(body, change)),
                 remat: *remat,
             },
             Op::Case { branches } => Op::Case {
-                branches: branches.iter().map(barriered).collect(),
+                branches: branches
+                    .iter()
+                    .map(|branch| rebuilt(branch, change))
+                    .collect(),
             },
             other => other.clone(),
         };
-        let alone = matches!(op, Op::Constant(_) | Op::Iota { .. } | Op::Broadcast { .. });
-        let operands: Vec<_> = node
-            .operands
-            .iter()
+        let operands = (node.operands.iter())
             .map(|value| map[value.index()].expect("made before"))
             .collect();
-        let mut results = new
-            .push(op, &operands, node.origin)
-            .expect("the same types as before")
-            .to_vec();
-        if !alone {
-            results = new
-                .push(Op::OptimizationBarrier, &results, node.origin)
-                .expect("any types")
-                .to_vec();
-        }
+        let operands = change(&mut new, node, operands, Place::Operands);
+        let results = push(&mut new, op, &operands, node);
+        let results = change(&mut new, node, results, Place::Results);
         for (old, value) in node.results.iter().zip(results) {
             map[old.index()] = Some(value);
         }
@@ -170,6 +256,12 @@ pub(crate) fn barriered(graph: &Graph) -> Graph {
             .collect(),
     );
     new
+}
+
+/// Appends an operation in the place of `node`.
+fn push(graph: &mut Graph, op: Op, operands: &[Value], node: &Node) -> Vec<Value> {
+    let results = graph.push(op, operands, node.origin);
+    results.expect("types that fit").to_vec()
 }
 
 /// Applies blocks to tensors, and makes the inputs that they need.

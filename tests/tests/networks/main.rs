@@ -49,8 +49,10 @@ fn random_networks_have_right_gradients() {
     // Compilers use one thread for a part of their time.
     let outcomes = parallel::map(2, first..first + count, |seed| {
         let outcome = check(&Network::draw(seed), variants(seed));
-        if let Err(reason) = &outcome {
-            eprintln!("seed {seed}: {reason}");
+        match &outcome {
+            Err(reason) => eprintln!("seed {seed}: {reason}"),
+            Ok(passed) if passed.ill_conditioned => eprintln!("seed {seed}: ill-conditioned"),
+            Ok(_) => {}
         }
         outcome
     });
@@ -74,7 +76,7 @@ fn random_networks_have_right_gradients() {
     );
     assert!(
         ill_conditioned * 50 <= outcomes.len().max(50),
-        "{ill_conditioned} of {count} networks are not exact in f32 without a compiler either"
+        "rounding errors explain the differences of {ill_conditioned} of {count} networks"
     );
     if let Some((seed, reason)) = (first..)
         .zip(&outcomes)
