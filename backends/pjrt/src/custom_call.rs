@@ -78,11 +78,7 @@ pub(crate) fn register_targets(client: &Shared) -> Result<()> {
 
 /// The reason why a plugin cannot call functions of this process, if it cannot.
 fn obstacle(client: &Shared) -> Option<String> {
-    let platform = client.platform_name();
-    if **platform != *HOST {
-        return Some(format!("the memory of {platform} is not the host's"));
-    }
-    let table = client.table();
+    let (table, platform) = (client.table(), client.platform_name());
     if table
         .extension_entry::<PJRT_FFI_Extension>(REGISTER)
         .is_none()
@@ -93,7 +89,7 @@ fn obstacle(client: &Shared) -> Option<String> {
             table.name()
         ));
     }
-    None
+    (**platform != *HOST).then(|| format!("the buffers of {platform} are not in host memory"))
 }
 
 /// Returns whether a program calls a target, in text or bytecode.

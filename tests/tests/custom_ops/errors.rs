@@ -6,7 +6,7 @@ use halite_core::{
 };
 use halite_exchange::export;
 use halite_nn::{CustomOp, jit};
-use halite_tests::eval::{client, eval, host, try_eval};
+use halite_tests::eval::{Function, client, eval, host, try_eval};
 
 /// The error of a program that calls `function` on `f32[2]`. Later launches of other programs work.
 #[track_caller]
@@ -17,15 +17,14 @@ fn error_of(
     custom_call::register(target, function).unwrap();
     let op = CustomOp::new(target, |x| Ok(vec![x[0].clone()])).attribute("n", 3);
     let x = host(&[1.0f32, 2.0], &[2]);
-    let call = move |cx: &_, x: &[_]| op.call::<1>(cx, x).to_vec();
-    let error = try_eval(traced(call), std::slice::from_ref(&x)).unwrap_err();
+    let error = try_eval(move |cx, x| op.call::<1>(cx, x).to_vec(), std::slice::from_ref(&x)).unwrap_err();
     let doubled = eval(|_, x| vec![x[0] + x[0]], &[x]);
     assert_eq!(doubled[0], host(&[2.0f32, 4.0], &[2]));
     error
 }
 
 /// Makes the compiler infer the lifetimes of a closure as those of a function.
-fn traced<F: halite_tests::eval::Function>(function: F) -> F {
+fn traced<F: Function>(function: F) -> F {
     function
 }
 
@@ -91,8 +90,7 @@ fn wrong_number_of_buffers_is_an_error() {
 #[test]
 fn unregistered_target_is_an_error() {
     let op = CustomOp::new("test.nobody_registered_this", |x| Ok(vec![x[0].clone()]));
-    let call = move |cx: &_, x: &[_]| op.call::<1>(cx, x).to_vec();
-    let error = try_eval(traced(call), &[host(&[1.0f32], &[1])]).unwrap_err();
+    let error = try_eval(move |cx, x| op.call::<1>(cx, x).to_vec(), &[host(&[1.0f32], &[1])]).unwrap_err();
     check(&error, &["test.nobody_registered_this"]);
     assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
 }
@@ -100,8 +98,7 @@ fn unregistered_target_is_an_error() {
 #[test]
 fn target_may_be_registered_after_a_failed_compile() {
     let op = CustomOp::new("test.late", |x| Ok(vec![x[0].clone()]));
-    let call = move |cx: &_, x: &[_]| op.call::<1>(cx, x).to_vec();
-    let call = traced(call);
+    let call = traced(move |cx, x| op.call::<1>(cx, x).to_vec());
     let x = [host(&[1.0f32], &[1])];
     assert!(try_eval(call.clone(), &x).is_err());
     custom_call::register("test.late", |call| {
@@ -126,7 +123,6 @@ fn export_refuses_a_function_of_this_process() {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }
 
-/// A backend without custom calls names what it lacks.
 #[test]
 fn plugin_without_the_extension_names_it() {
     custom_call::register("test.extension", |_| Ok(())).unwrap();

@@ -75,7 +75,7 @@ fn gradient_in_checkpoint_matches_differences() {
 #[test]
 fn gradient_in_shard_map_matches_differences() {
     let mesh = mesh(8);
-    let over = Manual::from(&**mesh);
+    let over = Manual::over(&mesh);
     check("a call in shard_map", &mesh, move |cx, x| {
         let rows = [PartitionSpec::first("data")];
         cx.shard_map(over.clone(), x, &rows, &rows, |parts| {

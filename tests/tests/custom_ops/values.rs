@@ -165,7 +165,7 @@ fn each_device_calls_the_function_on_its_shard() {
     use std::sync::{Arc, Mutex};
 
     use halite_core::{Array, Mesh, PartitionSpec, Sharding};
-    use halite_nn::jit;
+    use halite_nn::{Manual, jit};
     use halite_tests::eval::client;
 
     static SHAPES: Mutex<Vec<Vec<usize>>> = Mutex::new(Vec::new());
@@ -190,7 +190,7 @@ fn each_device_calls_the_function_on_its_shard() {
     let over = mesh.clone();
     let negate = jit(client(), move |cx, [x]| {
         let specs = [rows.clone()];
-        let y = cx.shard_map(&**over, &[x], &specs, &specs, |parts| {
+        let y = cx.shard_map(Manual::over(&over), &[x], &specs, &specs, |parts| {
             op.call::<1>(cx, parts).to_vec()
         });
         [y[0]]
