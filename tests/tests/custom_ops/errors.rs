@@ -17,7 +17,11 @@ fn error_of(
     custom_call::register(target, function).unwrap();
     let op = CustomOp::new(target, |x| Ok(vec![x[0].clone()])).attribute("n", 3);
     let x = host(&[1.0f32, 2.0], &[2]);
-    let error = try_eval(move |cx, x| op.call::<1>(cx, x).to_vec(), std::slice::from_ref(&x)).unwrap_err();
+    let error = try_eval(
+        move |cx, x| op.call::<1>(cx, x).to_vec(),
+        std::slice::from_ref(&x),
+    )
+    .unwrap_err();
     let doubled = eval(|_, x| vec![x[0] + x[0]], &[x]);
     assert_eq!(doubled[0], host(&[2.0f32, 4.0], &[2]));
     error
@@ -90,7 +94,11 @@ fn wrong_number_of_buffers_is_an_error() {
 #[test]
 fn unregistered_target_is_an_error() {
     let op = CustomOp::new("test.nobody_registered_this", |x| Ok(vec![x[0].clone()]));
-    let error = try_eval(move |cx, x| op.call::<1>(cx, x).to_vec(), &[host(&[1.0f32], &[1])]).unwrap_err();
+    let error = try_eval(
+        move |cx, x| op.call::<1>(cx, x).to_vec(),
+        &[host(&[1.0f32], &[1])],
+    )
+    .unwrap_err();
     check(&error, &["test.nobody_registered_this"]);
     assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
 }

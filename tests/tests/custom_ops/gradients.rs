@@ -111,7 +111,10 @@ fn call_without_a_rule_has_no_gradient() {
             let [y] = same("test.no_rule").call(cx, &[x]);
             let _ = grad(y.sum_all(), &Leaf(x));
         },
-        &[""],
+        &[
+            "+2: grad: `custom_call` has no gradient here: the derivative of `test.no_rule` is unknown; \
+           call it as a `CustomOp` with a rule (`CustomOp::gradient`); or apply `stop_gradient`",
+        ],
     );
 }
 
@@ -124,7 +127,7 @@ fn rule_for_other_numbers_is_a_mistake() {
             let [y] = op.call(cx, &[x]);
             let _ = grad(y.sum_all(), &Leaf(x));
         },
-        &[""],
+        &["+4: grad: the rule of `test.two` is for 2 operands and 1 results; the call has 1 and 1"],
     );
 }
 
@@ -137,7 +140,7 @@ fn rule_of_another_type_is_a_mistake() {
             let [y] = op.call(cx, &[x]);
             let _ = grad(y.sum_all(), &Leaf(x));
         },
-        &[""],
+        &["+4: grad: the rule of `test.sum` returns f32[] for operand 0, which is f32[2]"],
     );
 }
 
@@ -157,6 +160,9 @@ fn refused_operands_are_a_mistake() {
             assert!(z.is_error());
             let [_, _] = op.call(cx, &[x.reshape([2, 1])]);
         },
-        &[""],
+        &[
+            "+2: test.matrices: takes a matrix, f32[2] given (operand 0 is `x`)",
+            "+5: test.matrices: has 1 results, 2 are used",
+        ],
     );
 }
