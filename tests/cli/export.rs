@@ -12,14 +12,14 @@ use crate::support::{assert_contains, fails, halite_alone, succeeds};
 
 const EMBEDDED: &str = "--accelerator embedded";
 
-/// Trains a CNN on digits for an epoch, into `run`, and writes `images.npy`, a batch of four.
+/// Trains a CNN on digits for an epoch, into `run`, and writes `inputs.npy`, a batch of four.
 fn trained() -> (tempfile::TempDir, HostArray) {
     let dir = tempfile::tempdir().unwrap();
     let train = format!("train digits --epochs 1 --out run {EMBEDDED}");
     succeeds(halite_alone(&train).current_dir(&dir));
     let pixels: Vec<u8> = (0..4 * 64).map(|i| (i * 37 % 17) as u8).collect();
     let images = HostArray::from_slice(&pixels, [4, 8, 8]).unwrap();
-    fs::write(dir.path().join("images.npy"), npy::write(&images)).unwrap();
+    fs::write(dir.path().join("inputs.npy"), npy::write(&images)).unwrap();
     (dir, images)
 }
 
@@ -41,14 +41,13 @@ fn read(path: &Path) -> HostArray {
     npy::read(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Result of a Python program that has an artifact as `model`, the images, and the parameters by
-/// path; it saves `logits`.
+/// The `logits` of a Python program that has an artifact as `model`, and `inputs`.
 fn in_jax(dir: &Path, artifact: &str, call: &str) -> HostArray {
     let script = format!(
         "import jax, jax.export, numpy
 from safetensors.numpy import load_file
 model = jax.export.deserialize(bytearray(open('{artifact}', 'rb').read()))
-images = numpy.load('images.npy')
+inputs = numpy.load('inputs.npy')
 {call}
 numpy.save('logits.npy', logits)"
     );
@@ -82,10 +81,10 @@ fn exported_model_has_the_same_logits_in_jax() {
 
     halite("export run --output model.jax --batch-size 4");
     halite(&format!(
-        "run model.jax -i images.npy --output results {EMBEDDED}"
+        "run model.jax -i inputs.npy --output results {EMBEDDED}"
     ));
     assert_close("halite run", &read(&dir.join("results/0.npy")), &expected);
-    let found = in_jax(dir, "model.jax", "logits, = model.call(images)");
+    let found = in_jax(dir, "model.jax", "logits, = model.call(inputs)");
     assert_close("JAX", &found, &expected);
 
     halite("export run -o open.jax --batch-size 4 --parameters arguments --platforms cpu");
@@ -102,7 +101,7 @@ from pathlib import Path
 saved = load_file(next(Path('run/checkpoints').glob('step-*/arrays.safetensors')))
 parameters = {layer: {name: saved[f'model.{layer}.{name}'] for name in ['weight', 'bias']}
               for layer in ['conv1', 'conv2', 'hidden', 'out']}
-logits, = model.call(parameters, images)";
+logits, = model.call(parameters, inputs)";
     let found = in_jax(dir, "open.jax", call);
     assert_close("parameters as arguments", &found, &expected);
 }
@@ -118,4 +117,32 @@ fn exporting_what_is_not_a_run_is_an_error() {
     assert_contains(&export("empty"), &["no checkpoint in empty"]);
     assert_contains(&export("missing"), &["missing"]);
     assert!(!dir.path().join("model.jax").exists());
+}
+
+#[test]
+fn language_model_is_exported() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(
+        dir.join("song.txt"),
+        "row, row, row your boat\n".repeat(150),
+    )
+    .unwrap();
+    let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
+    let train = "train text --model tiny --data song.txt --tokenizer bytes --context 8 --steps 2";
+    halite(&format!(
+        "{train} --epochs 1 --sample 0 --out run {EMBEDDED}"
+    ));
+
+    halite("export run --output text.jax --batch-size 2");
+    let described = halite("run text.jax --describe");
+    let lines = ["argument   0: s32[2, 8]", "result     0: f32[2, 8, 256]"];
+    assert_contains(&described.stdout, &lines);
+    halite(&format!(
+        "run text.jax -i zeros --output results {EMBEDDED}"
+    ));
+    let tokens = HostArray::zeros(halite::TensorType::new(DType::S32, [2, 8]));
+    fs::write(dir.join("inputs.npy"), npy::write(&tokens)).unwrap();
+    let found = in_jax(dir, "text.jax", "logits, = model.call(inputs)");
+    assert_close("JAX", &found, &read(&dir.join("results/0.npy")));
 }
