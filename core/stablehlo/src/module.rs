@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use halite_core::{Error, Result};
 
-use crate::{Attribute, Attributes, ElementType, OpKind, ShardyMesh, Type};
+use crate::{Attribute, Attributes, BinaryOp, ElementType, OpKind, ShardyMesh, Type};
 
 /// A program: functions, of which `main` is the one that runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,6 +139,22 @@ pub struct Operation {
     pub position: Position,
     /// Line of the user's source, if the program names one.
     pub location: Option<Arc<SourceLine>>,
+}
+
+impl Operation {
+    /// The binary operation that the region of a reduction applies to its two arguments, if it does
+    /// nothing else: `add` of `(a, b) -> add(a, b)`.
+    pub fn reduction(&self) -> Option<BinaryOp> {
+        let region = self.regions.first()?;
+        let [operation] = &region.operations[..] else {
+            return None;
+        };
+        let applies = operation.operands == region.arguments && operation.results == region.results;
+        match operation.kind {
+            OpKind::Binary(op) if applies => Some(op),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Operation {

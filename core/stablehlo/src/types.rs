@@ -284,6 +284,16 @@ impl RankedType {
         (self.dims.iter()).fold(1, |elements: usize, &dim| elements.saturating_mul(dim))
     }
 
+    /// Row-major strides, in elements.
+    pub fn strides(&self) -> Vec<usize> {
+        let inner = |dim| {
+            self.dims[dim..]
+                .iter()
+                .fold(1, |product: usize, &size| product.saturating_mul(size))
+        };
+        (1..=self.rank()).map(inner).collect()
+    }
+
     /// Number of bytes, row-major. Saturates, which no type that a reader accepts does.
     pub fn bytes(&self) -> usize {
         self.elements().saturating_mul(self.element.size())

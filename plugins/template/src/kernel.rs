@@ -72,13 +72,6 @@ impl View {
     }
 }
 
-/// The strides of a row-major tensor.
-fn row_major(dims: &[usize]) -> Vec<usize> {
-    (1..=dims.len())
-        .map(|dim| dims[dim..].iter().product())
-        .collect()
-}
-
 impl Kernel {
     /// The kernel of an operation; `None` if the accelerator has none.
     pub(crate) fn new(function: &Function, operation: &Operation) -> Option<Self> {
@@ -88,13 +81,13 @@ impl Kernel {
             .iter()
             .map(tensor)
             .collect::<Option<_>>()?;
-        let dims = &tensor(operation.results.first()?)?.dims;
+        let result = tensor(operation.results.first()?)?;
+        let dims = &result.dims;
         Some(match (&operation.kind, &operands[..]) {
             (OpKind::Constant(value), _) => {
-                let strides = if value.is_splat() {
-                    vec![0; dims.len()]
-                } else {
-                    row_major(dims)
+                let strides = match value.is_splat() {
+                    true => vec![0; dims.len()],
+                    false => result.strides(),
                 };
                 let view = View {
                     dims: dims.clone(),
@@ -105,13 +98,13 @@ impl Kernel {
             (OpKind::Iota { dim }, _) => Kernel::Iota(View::along(dims, &[*dim], &[1])),
             (OpKind::Convert | OpKind::Reshape, _) => Kernel::Convert,
             (OpKind::BroadcastInDim { mapping }, [x]) => {
-                let mut strides = row_major(&x.dims);
+                let mut strides = x.strides();
                 // A dimension of size 1 is repeated.
                 zip(&mut strides, &x.dims).for_each(|(it, &size)| *it *= usize::from(size != 1));
                 Kernel::Move(View::along(dims, mapping, &strides))
             }
             (OpKind::Transpose { permutation }, [x]) => {
-                let strides = row_major(&x.dims);
+                let strides = x.strides();
                 let strides = permutation.iter().map(|&dim| strides[dim]).collect();
                 Kernel::Move(View {
                     dims: dims.clone(),
@@ -131,8 +124,8 @@ impl Kernel {
             (OpKind::Select, _) => Kernel::Select,
             (OpKind::Reduce { dims: reduced }, [x, _]) => {
                 let left: Vec<_> = (0..x.rank()).filter(|dim| !reduced.contains(dim)).collect();
-                let into = View::along(&x.dims, &left, &row_major(dims));
-                let combine = binary(combiner(operation)?, x.element)?;
+                let into = View::along(&x.dims, &left, &result.strides());
+                let combine = binary(operation.reduction()?, x.element)?;
                 Kernel::Reduce {
                     into,
                     size: dims.iter().product(),
@@ -193,7 +186,7 @@ impl Kernel {
 
 impl Side {
     fn new(ty: &RankedType, batch: &[usize], contracted: &[usize]) -> Self {
-        let strides = row_major(&ty.dims);
+        let strides = ty.strides();
         let positions = |dims: &[usize]| {
             let sizes = dims.iter().map(|&dim| ty.dims[dim]).collect();
             let strides = dims.iter().map(|&dim| strides[dim]).collect();
@@ -227,20 +220,6 @@ fn dot(lhs: &Side, rhs: &Side, x: &[f64], y: &[f64]) -> Vec<f64> {
         }
     }
     result
-}
-
-/// The operation of a region `(a, b) -> a op b`.
-fn combiner(operation: &Operation) -> Option<BinaryOp> {
-    match &operation.regions.first()?.operations[..] {
-        [
-            Operation {
-                kind: OpKind::Binary(op),
-                operands,
-                ..
-            },
-        ] if *operands == operation.regions[0].arguments => Some(*op),
-        _ => None,
-    }
 }
 
 fn unary(op: UnaryOp, element: ElementType) -> Option<fn(f64) -> f64> {
