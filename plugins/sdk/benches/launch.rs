@@ -1,10 +1,10 @@
 //! Cost of a launch through the C table, over the backend directly: `cargo bench -p halite-plugin`.
 //!
 //! The backend does nothing, so that all the time is the SDK's. Prints nanoseconds per launch, the
-//! smallest of several runs.
+//! median of several runs with the smallest and the largest.
 #![allow(unsafe_code)]
 
-use std::{hint::black_box, time::Instant};
+use std::{fmt, hint::black_box, time::Instant};
 
 use halite_core::{
     Arg, Backend, Buffer, Client, CompileOptions, DType, Device, Executable, HostBytes, Launch,
@@ -26,25 +26,42 @@ const LAUNCHES: usize = 20_000;
 
 fn main() {
     for inputs in [1, 8] {
-        let direct = best(direct(inputs));
-        let table = best(through_table(inputs, false));
-        let events = best(through_table(inputs, true));
+        let direct = measure(direct(inputs));
+        let table = measure(through_table(inputs, false));
+        let events = measure(through_table(inputs, true));
         println!(
-            "{inputs} arguments, 1 result: {direct:.0} ns directly, {table:.0} ns through the C \
-             table, {events:.0} ns with an event: {:.0} ns more",
-            events - direct
+            "{inputs} arguments, 1 result: {direct} ns directly, {table} ns through the C table, \
+             {events} ns with an event: {:.0} ns more",
+            events.median - direct.median
         );
     }
 }
 
-/// Nanoseconds per call, the smallest of several runs.
-fn best(mut call: impl FnMut()) -> f64 {
+/// Nanoseconds per call: the median of several runs, and the smallest and largest.
+struct Nanoseconds {
+    median: f64,
+    range: (f64, f64),
+}
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (smallest, largest) = self.range;
+        write!(f, "{:.0} ({smallest:.0} to {largest:.0})", self.median)
+    }
+}
+
+fn measure(mut call: impl FnMut()) -> Nanoseconds {
     let round = |_| {
         let started = Instant::now();
         (0..LAUNCHES).for_each(|_| call());
         started.elapsed().as_nanos() as f64 / LAUNCHES as f64
     };
-    (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(round).collect();
+    rounds.sort_by(f64::total_cmp);
+    Nanoseconds {
+        median: rounds[ROUNDS / 2],
+        range: (rounds[0], rounds[ROUNDS - 1]),
+    }
 }
 
 fn program(inputs: usize) -> Program {
