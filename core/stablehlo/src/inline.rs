@@ -29,7 +29,7 @@ impl Module {
     /// let main = module.inlined(100)?;
     /// assert_eq!(main.body.operations.len(), 2);
     /// assert!(module.inlined(3).is_err());
-    /// # halite_core::Result::Ok(())
+    /// # halite_core::Result::<()>::Ok(())
     /// ```
     ///
     /// # Errors

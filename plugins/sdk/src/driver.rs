@@ -56,7 +56,7 @@ use crate::{DeviceQueue, SignalEvent, check, parse};
 /// let platform = Platform { name: "first".into(), version: "1".into() };
 /// let client = Client::new(QueuedBackend::new(platform, "first", 2, First)?);
 /// assert_eq!(client.devices().len(), 2);
-/// # Result::Ok(())
+/// # Result::<()>::Ok(())
 /// ```
 pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// A block of device memory. Dropping it frees the memory.
