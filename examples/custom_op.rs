@@ -67,7 +67,7 @@ fn rms_norm() -> CustomOp {
     })
 }
 
-#[derive(Tree)]
+#[derive(Clone, Tree)]
 struct Net<L> {
     hidden: Linear<L>,
     out: Linear<L>,
