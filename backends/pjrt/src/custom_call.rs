@@ -5,6 +5,7 @@
 //! given slices of the buffers, which must be host memory.
 
 mod call_frame;
+mod values;
 
 use std::{ffi::c_void, mem::offset_of, sync::PoisonError};
 

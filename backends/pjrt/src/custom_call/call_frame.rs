@@ -1,7 +1,7 @@
 //! One call of a handler: XLA's frame, checked and read as [`Arguments`].
 
 use std::{
-    ffi::{CString, c_void},
+    ffi::CString,
     mem::offset_of,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr::{self, NonNull},
@@ -9,12 +9,15 @@ use std::{
 };
 
 use halite_core::{
-    DType, Error, ErrorKind, Result, TensorType,
-    custom_call::{self, Arguments, Attribute},
+    Error, ErrorKind, Result,
+    custom_call::{self, Arguments},
 };
 use halite_pjrt_sys::{CStruct, ffi::*};
 
-use super::OP;
+use super::{
+    OP,
+    values::{attributes, buffers, check_overlap},
+};
 
 /// The version of the FFI that handlers report. XLA ignores handlers of 0.0, and of versions newer
 /// than its own.
@@ -73,214 +76,15 @@ unsafe fn execute(index: usize, frame: &XLA_FFI_CallFrame) -> Result<()> {
         let outputs = buffers("output", rets.size, rets.types, rets.rets)?;
         check_overlap(&inputs, &outputs)?;
         let inputs: Vec<_> = (inputs.into_iter())
-            .map(|buffer| buffer.as_input())
+            .map(|buffer| buffer.into_input())
             .collect();
         let outputs: Vec<_> = (outputs.into_iter())
-            .map(|buffer| buffer.as_output())
+            .map(|buffer| buffer.into_output())
             .collect();
         (inputs, outputs, attributes(attrs)?)
     };
     let (inputs, outputs, attributes) = arguments;
     target.run(Arguments::new(inputs, outputs, &attributes)?)
-}
-
-/// A buffer of a frame: `bytes` bytes at `data`, which is null only if there are none.
-struct Buffer {
-    ty: TensorType,
-    data: *mut u8,
-    bytes: usize,
-}
-
-impl Buffer {
-    /// # Safety
-    ///
-    /// * The memory is alive, and not written to, for `'a`.
-    unsafe fn as_input<'a>(self) -> (TensorType, &'a [u8]) {
-        let bytes = match self.bytes {
-            0 => &[],
-            // SAFETY: `data` is not null, and the buffer has this many bytes.
-            bytes => unsafe { slice::from_raw_parts(self.data, bytes) },
-        };
-        (self.ty, bytes)
-    }
-
-    /// # Safety
-    ///
-    /// * The memory is alive, and accessed by nobody else, for `'a`.
-    unsafe fn as_output<'a>(self) -> (TensorType, &'a mut [u8]) {
-        let bytes = match self.bytes {
-            0 => &mut [],
-            // SAFETY: `data` is not null, and the buffer has this many bytes.
-            bytes => unsafe { slice::from_raw_parts_mut(self.data, bytes) },
-        };
-        (self.ty, bytes)
-    }
-
-    fn overlaps(&self, other: &Buffer) -> bool {
-        let (start, other_start) = (self.data.addr(), other.data.addr());
-        self.bytes > 0
-            && other.bytes > 0
-            && start < other_start.saturating_add(other.bytes)
-            && other_start < start.saturating_add(self.bytes)
-    }
-}
-
-/// # Safety
-///
-/// * `types` and `values` have `count` entries, which point at what the types say.
-unsafe fn buffers(
-    role: &str,
-    count: i64,
-    types: *const XLA_FFI_ArgType,
-    values: *const *mut c_void,
-) -> Result<Vec<Buffer>> {
-    // SAFETY: this function's condition.
-    let (types, values) = unsafe { (list(types, count, role)?, list(values, count, role)?) };
-    let one = |(index, (ty, value)): (usize, (&XLA_FFI_ArgType, &*mut c_void))| {
-        if *ty != XLA_FFI_ArgType::BUFFER {
-            return Err(garbage(format!(
-                "{role} {index} is of type {ty:?}, not a buffer"
-            )));
-        }
-        // SAFETY: this function's condition.
-        unsafe { buffer(&format!("{role} {index}"), value.cast()) }
-    };
-    types.iter().zip(values).enumerate().map(one).collect()
-}
-
-/// # Safety
-///
-/// * `buffer` is null, or a buffer.
-unsafe fn buffer(what: &str, buffer: *mut XLA_FFI_Buffer) -> Result<Buffer> {
-    // SAFETY: this function's condition.
-    let buffer = unsafe { read(buffer, what)? };
-    // SAFETY: this function's condition.
-    let dims = unsafe { list(buffer.dims, buffer.rank, what)? };
-    let dims: Vec<usize> = (dims.iter())
-        .map(|&dim| usize::try_from(dim))
-        .collect::<Result<_, _>>()
-        .map_err(|_| garbage(format!("{what} has the dimensions {dims:?}")))?;
-    let dtype = dtype_of(buffer.dtype).ok_or_else(|| {
-        let message = format!(
-            "{what} has elements of {:?}, which halite cannot read",
-            buffer.dtype
-        );
-        Error::new(ErrorKind::Unsupported, OP, message)
-    })?;
-    let ty = TensorType::new(dtype, dims);
-    let bytes = ty.checked_bytes()?;
-    if bytes > 0 && buffer.data.is_null() {
-        return Err(garbage(format!("{what} is {ty} at address 0")));
-    }
-    Ok(Buffer {
-        ty,
-        data: buffer.data.cast(),
-        bytes,
-    })
-}
-
-fn check_overlap(inputs: &[Buffer], outputs: &[Buffer]) -> Result<()> {
-    for (index, output) in outputs.iter().enumerate() {
-        let mut others = inputs.iter().chain(&outputs[..index]);
-        if others.any(|other| output.overlaps(other)) {
-            let message = format!(
-                "output {index} is in the memory of another argument; calls with \
-                 `output_operand_aliases` are not supported"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, OP, message));
-        }
-    }
-    Ok(())
-}
-
-/// # Safety
-///
-/// * The lists have `size` entries, which point at what the types say.
-unsafe fn attributes(attrs: &XLA_FFI_Attrs) -> Result<Vec<(String, Attribute)>> {
-    const WHAT: &str = "attributes";
-    // SAFETY: this function's condition.
-    let (types, names, values) = unsafe {
-        (
-            list(attrs.types, attrs.size, WHAT)?,
-            list(attrs.names, attrs.size, WHAT)?,
-            list(attrs.attrs, attrs.size, WHAT)?,
-        )
-    };
-    let each = types.iter().zip(names).zip(values);
-    each.map(|((ty, name), value)| {
-        // SAFETY: this function's condition.
-        unsafe {
-            let name = text(*name, "the name of an attribute")?;
-            let value = attribute(&name, *ty, *value)?;
-            Ok((name, value))
-        }
-    })
-    .collect()
-}
-
-/// # Safety
-///
-/// * `value` is null, or points at what the type says.
-unsafe fn attribute(name: &str, ty: XLA_FFI_AttrType, value: *const c_void) -> Result<Attribute> {
-    let what = format!("the attribute `{name}`");
-    match ty {
-        // SAFETY: this function's condition.
-        XLA_FFI_AttrType::STRING => unsafe { text(value.cast(), &what).map(Attribute::Str) },
-        // SAFETY: this function's condition.
-        XLA_FFI_AttrType::SCALAR => unsafe { scalar(&what, value.cast()) },
-        _ => {
-            let message = format!(
-                "{what} is of type {ty:?}; a Rust function takes booleans, numbers and strings"
-            );
-            Err(Error::new(ErrorKind::Unsupported, OP, message))
-        }
-    }
-}
-
-/// # Safety
-///
-/// * `scalar` is null, or a scalar.
-unsafe fn scalar(what: &str, scalar: *const XLA_FFI_Scalar) -> Result<Attribute> {
-    // SAFETY: this function's condition.
-    let scalar = unsafe { checked(scalar, what)?.read() };
-    let value: *const u8 = scalar.value.cast();
-    if value.is_null() {
-        return Err(garbage(format!("{what} is at address 0")));
-    }
-    macro_rules! number {
-        // SAFETY: the value has the type that the scalar names.
-        ($ty:ty) => {
-            unsafe { value.cast::<$ty>().read_unaligned() }
-        };
-    }
-    Ok(match scalar.dtype {
-        XLA_FFI_DataType::PRED => Attribute::Bool(number!(u8) != 0),
-        XLA_FFI_DataType::S8 => Attribute::Int(number!(i8).into()),
-        XLA_FFI_DataType::S16 => Attribute::Int(number!(i16).into()),
-        XLA_FFI_DataType::S32 => Attribute::Int(number!(i32).into()),
-        XLA_FFI_DataType::S64 => Attribute::Int(number!(i64)),
-        XLA_FFI_DataType::U8 => Attribute::Int(number!(u8).into()),
-        XLA_FFI_DataType::U16 => Attribute::Int(number!(u16).into()),
-        XLA_FFI_DataType::U32 => Attribute::Int(number!(u32).into()),
-        XLA_FFI_DataType::F32 => Attribute::Float(number!(f32).into()),
-        XLA_FFI_DataType::F64 => Attribute::Float(number!(f64)),
-        other => {
-            let message = format!("{what} is a number of type {other:?}, which is not supported");
-            return Err(Error::new(ErrorKind::Unsupported, OP, message));
-        }
-    })
-}
-
-/// # Safety
-///
-/// * `span` is null, or a string.
-unsafe fn text(span: *const XLA_FFI_ByteSpan, what: &str) -> Result<String> {
-    // SAFETY: this function's condition.
-    let span = unsafe { checked(span, what)?.read() };
-    let length = i64::try_from(span.len).unwrap_or(i64::MAX);
-    // SAFETY: as above.
-    let bytes = unsafe { list(span.ptr.cast::<u8>(), length, what)? };
-    Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// Answers the request for metadata, if this is one. Returns whether it is.
@@ -362,7 +166,7 @@ unsafe fn error_create(frame: *mut XLA_FFI_CallFrame) -> Option<XLA_FFI_Error_Cr
 /// # Safety
 ///
 /// * `start` is null, or a struct that is as long as its size says.
-unsafe fn read<T: CStruct>(start: *mut T, what: &str) -> Result<T> {
+pub(super) unsafe fn read<T: CStruct>(start: *mut T, what: &str) -> Result<T> {
     const {
         assert!(
             T::STRUCT_SIZE == size_of::<T>(),
@@ -397,7 +201,7 @@ unsafe fn read_size<T: CStruct>(start: *mut T) -> usize {
 /// # Safety
 ///
 /// * `start` is null, or has `count` entries that live as long as the result is used.
-unsafe fn list<'a, T>(start: *const T, count: i64, what: &str) -> Result<&'a [T]> {
+pub(super) unsafe fn list<'a, T>(start: *const T, count: i64, what: &str) -> Result<&'a [T]> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(len) if count <= MOST && !start.is_null() && start.is_aligned() => {
@@ -408,7 +212,7 @@ unsafe fn list<'a, T>(start: *const T, count: i64, what: &str) -> Result<&'a [T]
     }
 }
 
-fn checked<T>(start: *const T, what: &str) -> Result<*const T> {
+pub(super) fn checked<T>(start: *const T, what: &str) -> Result<*const T> {
     if start.is_null() || !start.is_aligned() {
         return Err(garbage(format!("{what} at {start:p}")));
     }
@@ -416,38 +220,9 @@ fn checked<T>(start: *const T, what: &str) -> Result<*const T> {
 }
 
 /// An error of a plugin that passes what XLA's FFI does not allow.
-fn garbage(message: String) -> Error {
+pub(super) fn garbage(message: String) -> Error {
     let message = format!("the plugin passed {message}");
     Error::new(ErrorKind::Internal, OP, message)
-}
-
-fn dtype_of(ty: XLA_FFI_DataType) -> Option<DType> {
-    Some(match ty {
-        XLA_FFI_DataType::PRED => DType::Bool,
-        XLA_FFI_DataType::S8 => DType::S8,
-        XLA_FFI_DataType::S16 => DType::S16,
-        XLA_FFI_DataType::S32 => DType::S32,
-        XLA_FFI_DataType::S64 => DType::S64,
-        XLA_FFI_DataType::U8 => DType::U8,
-        XLA_FFI_DataType::U16 => DType::U16,
-        XLA_FFI_DataType::U32 => DType::U32,
-        XLA_FFI_DataType::U64 => DType::U64,
-        XLA_FFI_DataType::F16 => DType::F16,
-        XLA_FFI_DataType::BF16 => DType::Bf16,
-        XLA_FFI_DataType::F32 => DType::F32,
-        XLA_FFI_DataType::F64 => DType::F64,
-        XLA_FFI_DataType::F8E3M4 => DType::F8E3M4,
-        XLA_FFI_DataType::F8E4M3 => DType::F8E4M3,
-        XLA_FFI_DataType::F8E4M3FN => DType::F8E4M3Fn,
-        XLA_FFI_DataType::F8E4M3FNUZ => DType::F8E4M3Fnuz,
-        XLA_FFI_DataType::F8E4M3B11FNUZ => DType::F8E4M3B11Fnuz,
-        XLA_FFI_DataType::F8E5M2 => DType::F8E5M2,
-        XLA_FFI_DataType::F8E5M2FNUZ => DType::F8E5M2Fnuz,
-        XLA_FFI_DataType::F8E8M0FNU => DType::F8E8M0Fnu,
-        XLA_FFI_DataType::C64 => DType::C64,
-        XLA_FFI_DataType::C128 => DType::C128,
-        _ => return None,
-    })
 }
 
 fn code_of(kind: ErrorKind) -> XLA_FFI_Error_Code {
