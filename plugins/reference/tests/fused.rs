@@ -109,3 +109,23 @@ fn slices_of_updated_tensors_are_copies() {
 fn operations_on_constants_are_folded() {
     check(MASK);
 }
+
+#[test]
+fn windows_of_negative_zeros_add_to_zero() {
+    let text = "
+func.func public @main(%x: tensor<4xf32>) -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = \"stablehlo.reduce_window\"(%x, %zero) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+  }) {window_dimensions = array<i64: 2>} : (tensor<4xf32>, tensor<f32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}";
+    let program = program(text);
+    let input = vec![[-0.0f32; 4].map(f32::to_le_bytes).concat()];
+    for mode in [Mode::Fast, Mode::Oracle] {
+        let results = run(&open(mode, 1), &program, &input).expect("it runs");
+        assert_eq!(results[0], [0; 12], "{mode:?}");
+    }
+}

@@ -300,7 +300,9 @@ impl Builder<'_> {
             let padded = source.padded(&low, &interior, &dims?, fill);
             source = self.whole(&padded);
         }
-        let mut result: Option<Place> = None;
+        // A sum of -0 alone is 0, since it starts with 0.
+        let has_signed_zero = op == BinaryOp::Add && ty.element == ElementType::F32;
+        let mut result = has_signed_zero.then(|| Place::splat(initial.base, ty));
         for number in 0..count {
             let mut slice = source.clone();
             let mut rest = number;
