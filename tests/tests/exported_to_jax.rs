@@ -266,3 +266,18 @@ fn wrong_constants_are_errors() {
         "{error}"
     );
 }
+
+#[test]
+fn platforms_are_replaced() {
+    let double = halite_nn::jit(&CLIENT, |_cx, [x]| [x * 2.0]);
+    let scalar = Array::scalar(&CLIENT, 1.5f32).unwrap();
+    let exported = export(&double, [&scalar]).unwrap();
+    let one = exported.with_platforms(&["toy"]).unwrap();
+    assert_eq!(one.platforms, ["toy"]);
+    let three = one.with_platforms(&["cpu", "cuda", "tpu"]).unwrap();
+    check(&three, &named(0, &scalar), &[HostArray::scalar(3.0f32)]);
+    for wrong in [&["cpu", "cpu"][..], &[""], &[]] {
+        let error = exported.with_platforms(wrong).unwrap_err().to_string();
+        assert!(error.contains("expected distinct names"), "{error}");
+    }
+}
