@@ -425,7 +425,7 @@ fn difference(program: &Compiled, at: &[Vec<f64>], slope: &Evaluated, seed: u64)
     let given = slope.along(&direction);
     let size = slope.norm() / 3f64.sqrt();
     let mut least = f64::INFINITY;
-    for step in [1e-6, 1e-7, 1e-5, 1e-8] {
+    for step in [1e-6, 1e-7, 1e-5, 1e-8, 1e-4] {
         let loss = |step: f64| -> Result<f64> {
             let mut moved = at.to_vec();
             for (values, along) in moved.iter_mut().zip(&direction) {
