@@ -28,7 +28,7 @@ fn check(name: &str, mesh: &Arc<Mesh>, function: impl Function) {
     let results = jit.on(mesh).run(&inputs.into_iter().collect::<Vec<_>>());
     let results = results.unwrap_or_else(|error| panic!("{name}: {error}"));
     let values: Vec<f64> = (results.iter())
-        .map(|Leaf(result)| result.item::<f64>().unwrap())
+        .map(|result| result.item::<f64>().unwrap())
         .collect();
     check_differences(name, &values, 1e-6);
 }

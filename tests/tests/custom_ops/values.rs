@@ -119,11 +119,10 @@ fn scan_calls_the_function_in_each_iteration() {
                 length: Some(3),
                 ..ScanOptions::default()
             };
-            let (Leaf(y), Empty(..)) =
-                cx.scan_with(options, Leaf(x[0]), Empty::new(), |Leaf(x), _| {
-                    let [y] = CUBE.call(cx, &[x]);
-                    (Leaf(y), Empty::new())
-                });
+            let (Leaf(y), _) = cx.scan_with(options, Leaf(x[0]), Empty::new(), |Leaf(x), _| {
+                let [y] = CUBE.call(cx, &[x]);
+                (Leaf(y), Empty::new())
+            });
             vec![y]
         },
         std::slice::from_ref(&x),
