@@ -98,12 +98,24 @@ pub struct ResNet<L> {
 impl ResNet<Param> {
     /// Creates a ResNet-18 for images of 32x32: a 3x3 stem of stride 1 without pooling.
     pub fn resnet18_small(classes: usize) -> Self {
-        Self::new(ConvNorm::new(3, 64, 3, 1), false, [2, 2, 2, 2], false, classes)
+        Self::new(
+            ConvNorm::new(3, 64, 3, 1),
+            false,
+            [2, 2, 2, 2],
+            false,
+            classes,
+        )
     }
 
     /// Creates a ResNet-50 for images of 224x224.
     pub fn resnet50(classes: usize) -> Self {
-        Self::new(ConvNorm::new(3, 64, 7, 2), true, [3, 4, 6, 3], true, classes)
+        Self::new(
+            ConvNorm::new(3, 64, 7, 2),
+            true,
+            [3, 4, 6, 3],
+            true,
+            classes,
+        )
     }
 
     fn new(

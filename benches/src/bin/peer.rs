@@ -62,17 +62,13 @@ fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Res
             let (x, y) = (data(&[64, 32, 32, 3]), labels([64], 10));
             let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(5e-4);
             let model = ResNet::resnet18_small(10);
-            serve(
-                Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision),
-            )
+            serve(Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision))
         }
         "w5" => {
             let (x, y) = (data(&[8, 224, 224, 3]), labels([8], 1000));
             let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(1e-4);
             let model = ResNet::resnet50(1000);
-            serve(
-                Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision),
-            )
+            serve(Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision))
         }
         "block" => {
             let (x, y) = (data(&[8, 128, 384]), labels([8 * 128], 256));

@@ -198,12 +198,12 @@ enum Place {
     Results,
 }
 
+/// Operands or results of a node, which are in the new graph, to what replaces them.
+type Change<'a> = dyn FnMut(&mut Graph, &Node, Vec<Value>, Place) -> Vec<Value> + 'a;
+
 /// The graph, with `change` applied to the operands and to the results of each operation, in bodies
 /// too.
-fn rebuilt(
-    graph: &Graph,
-    change: &mut dyn FnMut(&mut Graph, &Node, Vec<Value>, Place) -> Vec<Value>,
-) -> Graph {
+fn rebuilt(graph: &Graph, change: &mut Change<'_>) -> Graph {
     let mut new = Graph::new();
     let mut map = vec![None; graph.value_count()];
     for &input in graph.inputs() {

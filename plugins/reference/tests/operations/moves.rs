@@ -87,7 +87,7 @@ fn reshape(draft: &mut Draft<'_>, element: ElementType) -> Option<Tolerance> {
     let result = match draft.random.below(4) {
         0 => vec![elements],
         1 => vec![1, elements, 1],
-        2 if elements % 2 == 0 => vec![2, elements / 2],
+        2 if elements.is_multiple_of(2) => vec![2, elements / 2],
         _ => dims.into_iter().rev().collect(),
     };
     moved(draft, "reshape".into(), &[&x], result)

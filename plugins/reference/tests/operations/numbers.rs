@@ -186,7 +186,7 @@ fn draw_special(random: &mut Random, element: ElementType) -> u64 {
         5 => 1 << mantissa,
         6 => any & ((1 << mantissa) - 1),
         7 => half,
-        8 => half + (random.below(4) as u64 + 1 << mantissa),
+        8 => half + ((random.below(4) as u64 + 1) << mantissa),
         // Numbers with a fraction of 1/2.
         9 => half + (2 << mantissa) + (1 << (mantissa - 1)),
         _ => any & (sign - 1),
