@@ -148,8 +148,9 @@ impl Rounding {
     };
 }
 
-/// The same graph in `f64` with each operand of arithmetic multiplied by a number near 1, in bodies
-/// too: another one for each use, as where a compiler computes a value again with other rounding.
+/// The same graph in `f64` with each operand of arithmetic multiplied by numbers near 1, in bodies
+/// too: one for the whole use, as where a compiler computes a value again with other rounding, and
+/// one for each element.
 pub(crate) fn perturbed(graph: &Graph, rounding: Rounding, seed: u64) -> Graph {
     let mut uses = 0;
     rebuilt(graph, &mut |graph, node, mut values, place| {
@@ -164,9 +165,12 @@ pub(crate) fn perturbed(graph: &Graph, rounding: Rounding, seed: u64) -> Graph {
                 continue;
             }
             uses += 1;
-            let unit = units(mix(seed) ^ uses, 1).next().expect("one number");
             let size = rounding.result + rounding.term * terms as f64;
-            let factor = Literal::splat(1.0 + size * (2.0 * unit - 1.0), dims);
+            let mut factors = units(mix(seed) ^ uses, 1 + dims.iter().product::<usize>())
+                .map(|unit| 1.0 + size * (2.0 * unit - 1.0));
+            let whole = factors.next().expect("one number more than elements");
+            let factors: Vec<f64> = factors.map(|factor| whole * factor).collect();
+            let factor = Literal::new(&factors, dims).expect("a number for each element");
             let factor = push(graph, Op::Constant(factor), &[], node)[0];
             *value = push(graph, Op::Binary(Binary::Multiply), &[*value, factor], node)[0];
         }
