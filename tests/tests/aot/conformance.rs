@@ -1,12 +1,14 @@
 //! Conformance cases run on the CPU, with their programs also compiled for the targets.
 
-use halite_backends::conformance::{Outcome, Subject, cases};
+use halite_backends::conformance::{Case, Outcome, Subject, cases};
 
 #[test]
 fn conformance_programs_compile_for_every_target() {
     let subject = Subject::opened_by(crate::also::open).unwrap();
     let mut outcome = Outcome::default();
-    for case in cases() {
+    // Functions of this process run on the host only.
+    let compiled = |case: &Case| !case.name.starts_with("custom_calls::");
+    for case in cases().into_iter().filter(compiled) {
         let started = std::time::Instant::now();
         let verdict = case.run(&subject);
         outcome.add(&case, verdict, started.elapsed());
