@@ -43,6 +43,7 @@ const DEVIATIONS: &[Deviation] = &[
             "count_leading_zeros",
             "divide",
             "dot_general",
+            "iota",
             "multiply",
             "negate",
             "not",
@@ -67,6 +68,16 @@ const DEVIATIONS: &[Deviation] = &[
         why: "the plugin refuses to sort these with elements of another type",
     },
     Deviation {
+        operations: &["sort"],
+        elements: &["i2", "ui2"],
+        why: "the plugin returns these unsorted",
+    },
+    Deviation {
+        operations: &["maximum", "minimum"],
+        elements: &["complex<f32>", "complex<f64>"],
+        why: "the plugin does not compare imaginary parts where real parts are equal",
+    },
+    Deviation {
         operations: &["cbrt"],
         elements: &["complex<f32>", "complex<f64>"],
         why: "XLA has no cube root of complex numbers",
@@ -80,8 +91,8 @@ const DEVIATIONS: &[Deviation] = &[
 
 /// The reason why a case is not compared with XLA.
 pub(crate) fn of(case: &Case) -> Option<&'static str> {
-    if case.has_denormals {
-        return Some("the plugin flushes denormals to 0");
+    if case.incomparable.is_some() {
+        return case.incomparable;
     }
     let variant = format!("{} {}", case.operation, case.variant);
     let element = case.element.name();

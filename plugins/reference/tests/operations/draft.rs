@@ -1,6 +1,9 @@
 //! Cases: programs of one operation, or few, with their inputs.
 
-use std::fmt::{Display, Write};
+use std::{
+    collections::HashSet,
+    fmt::{Display, Write},
+};
 
 use crate::random::Random;
 use halite_core::TensorType;
@@ -25,8 +28,8 @@ pub(crate) struct Case {
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<RankedType>,
     pub(crate) tolerance: Tolerance,
-    /// Whether it computes with numbers that XLA flushes to 0.
-    pub(crate) has_denormals: bool,
+    /// The reason why results of XLA can differ.
+    pub(crate) incomparable: Option<&'static str>,
 }
 
 /// An argument of a case.
@@ -109,7 +112,7 @@ pub(crate) struct Draft<'r> {
     values: usize,
     inputs: Vec<Input>,
     outputs: Vec<Value>,
-    has_denormals: bool,
+    pub(crate) incomparable: Option<&'static str>,
 }
 
 impl<'r> Draft<'r> {
@@ -121,7 +124,7 @@ impl<'r> Draft<'r> {
             values: 0,
             inputs,
             outputs,
-            has_denormals: false,
+            incomparable: None,
         }
     }
 
@@ -155,7 +158,9 @@ impl<'r> Draft<'r> {
     /// An argument. Types that clients have no arrays of are converted from wider ones.
     pub(crate) fn input(&mut self, element: ElementType, dims: &[usize], range: Range) -> Value {
         let with_denormals = range == Range::Any && self.random.percent(10);
-        self.has_denormals |= with_denormals && numbers::has_flushed(element);
+        if with_denormals && numbers::has_flushed(element) {
+            self.incomparable = Some("the plugin flushes denormals to 0");
+        }
         let range = if with_denormals {
             Range::WithDenormals
         } else {
@@ -191,6 +196,20 @@ impl<'r> Draft<'r> {
             bytes,
         });
         self.convert(Value { name, ty }, element)
+    }
+
+    /// Whether the last argument has equal elements.
+    pub(crate) fn has_equal_elements(&self) -> bool {
+        let Some(Input { ty, bytes }) = self.inputs.last() else {
+            return false;
+        };
+        let mut seen = HashSet::new();
+        let mut elements = bytes.chunks_exact(ty.element.size());
+        elements.any(|element| {
+            // Both zeros are equal.
+            let is_zero = numbers::is_zero(ty.element, element);
+            !seen.insert(if is_zero { &[] } else { element })
+        })
     }
 
     /// A random scalar, as [`scalar_of`](Self::scalar_of).
@@ -326,7 +345,7 @@ impl<'r> Draft<'r> {
             inputs: self.inputs,
             outputs: types,
             tolerance,
-            has_denormals: self.has_denormals && tolerance != Tolerance::Bits,
+            incomparable: self.incomparable.filter(|_| tolerance != Tolerance::Bits),
         }
     }
 }

@@ -62,6 +62,7 @@ fn approximate(element: ElementType) -> Tolerance {
     Tolerance::Ulps(match element {
         ElementType::F64 | ElementType::F32 => 8,
         _ if is_complex(element) => 32,
+        ElementType::F16 => 2,
         _ => 1,
     })
 }

@@ -38,7 +38,7 @@ pub(crate) fn has_flushed(element: ElementType) -> bool {
     let part = element.part().unwrap_or(element);
     matches!(
         part,
-        ElementType::Bf16 | ElementType::F32 | ElementType::F64
+        ElementType::Bf16 | ElementType::F32 | ElementType::F64 | ElementType::F8E8M0Fnu
     )
 }
 
@@ -47,11 +47,23 @@ pub(crate) fn has_flushed(element: ElementType) -> bool {
 pub(crate) fn is_flushed(element: ElementType, bits: u64) -> bool {
     let smallest = match element {
         ElementType::F64 => f64::MIN_POSITIVE,
-        ElementType::F32 | ElementType::Bf16 => f32::MIN_POSITIVE.into(),
+        ElementType::F32 | ElementType::Bf16 | ElementType::F8E8M0Fnu => f32::MIN_POSITIVE.into(),
         _ => return false,
     };
     let value = float(element, bits);
     value != 0.0 && value.abs() < smallest
+}
+
+/// Whether an element is 0, of either sign.
+pub(crate) fn is_zero(element: ElementType, bytes: &[u8]) -> bool {
+    let bits = bytes
+        .iter()
+        .rev()
+        .fold(0, |bits, &byte| bits << 8 | u64::from(byte));
+    match element.class() {
+        ElementClass::Float => float(element, bits) == 0.0,
+        _ => bits == 0,
+    }
 }
 
 /// Distance between 1 and the next number.
