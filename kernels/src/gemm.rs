@@ -10,12 +10,12 @@
 //! patches of a convolution, are matrices without a copy.
 
 mod block;
+mod panels;
 
 use std::ops::Range;
 
-use pulp::Arch;
-
-use self::block::{Block, PanelWidth, ROWS, pack_panel, packed_rows};
+pub(crate) use self::panels::{Panels, Rows};
+use self::{block::ROWS, panels::block_depth};
 use crate::Threads;
 
 /// Most terms of a sum between two updates of the result.
@@ -196,7 +196,7 @@ fn nanoseconds(m: usize, k: usize, n: usize) -> usize {
     m.saturating_mul(k).saturating_mul(n) / 64
 }
 
-/// The sums over a range of the columns of `a`.
+/// Sums over a range of the columns of `a`.
 struct Work<'a> {
     a: Operand<'a>,
     b: Operand<'a>,
@@ -208,12 +208,11 @@ impl Work<'_> {
         if self.depth.is_empty() {
             return out.fill(0.0);
         }
-        let width = Arch::new().dispatch(PanelWidth);
-        let n = self.b.columns.len();
-        // Blocks of equal depth: one of few terms would update the whole result for little work.
-        // They depend on nothing but the sizes.
-        let blocks = self.depth.len().div_ceil(DEPTH);
-        let depth = self.depth.len().div_ceil(blocks);
+        let Work { a, b, depth } = self;
+        let n = b.columns.len();
+        // Blocks depend on nothing but the sizes.
+        let block = block_depth(depth.len());
+        let blocks = depth.len().div_ceil(block);
         let most = if threads.count() > 1 {
             SHARED_PACKED
         } else {
@@ -221,102 +220,51 @@ impl Work<'_> {
         };
         for first in (0..n).step_by(COLUMNS) {
             let columns = first..(first + COLUMNS).min(n);
-            let packed_columns = columns.len().next_multiple_of(width);
-            let chunk = (most / (packed_columns * depth)).clamp(1, blocks) * depth;
-            threads.with_scratch(packed_columns * chunk, |packed| {
-                for start in self.depth.clone().step_by(chunk) {
-                    let part = Part {
-                        work: &self,
-                        columns: columns.clone(),
-                        terms: start..(start + chunk).min(self.depth.end),
-                        depth,
-                        width,
-                        packed_columns,
-                    };
-                    let packed = &mut packed[..packed_columns * part.terms.len()];
-                    part.pack(threads, packed);
-                    part.multiply(threads, packed, out);
-                }
-            });
+            let chunk = (most / (columns.len() * block)).clamp(1, blocks) * block;
+            for start in depth.clone().step_by(chunk) {
+                let panels = Panels {
+                    terms: start..(start + chunk).min(depth.end),
+                    columns: columns.clone(),
+                    depth: block,
+                };
+                threads.with_scratch(panels.len(), |packed| {
+                    panels.pack(threads, b, packed);
+                    let accumulate = start != depth.start;
+                    multiply_rows(threads, a, (&panels, packed), accumulate, out);
+                });
+            }
         }
     }
 }
 
-/// The terms that are packed at a time, in blocks of a depth.
-struct Part<'w, 'a> {
-    work: &'w Work<'a>,
-    columns: Range<usize>,
-    terms: Range<usize>,
-    depth: usize,
-    /// Columns of a panel.
-    width: usize,
-    /// Columns of all panels.
-    packed_columns: usize,
-}
-
-impl Part<'_, '_> {
-    /// The ranges of terms of the blocks.
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
-        let (end, depth) = (self.terms.end, self.depth);
-        let starts = self.terms.clone().step_by(depth);
-        starts.map(move |start| start..(start + depth).min(end))
-    }
-
-    /// Packs the panels of all blocks.
-    fn pack(&self, threads: &Threads, packed: &mut [f32]) {
-        let cost = packed.len() / 2;
-        let mut rest = packed;
-        let panels = self.blocks().flat_map(|terms| {
-            let size = self.packed_columns * terms.len();
-            let (block, next) = std::mem::take(&mut rest).split_at_mut(size);
-            rest = next;
-            let panels = block.chunks_exact_mut(self.width * terms.len());
-            let first_columns = self.columns.clone().step_by(self.width);
-            panels
-                .zip(first_columns)
-                .map(move |(panel, first)| (panel, first, terms.clone()))
-        });
-        threads.for_each(cost, panels, |(panel, first, terms)| {
-            let columns = first..(first + self.width).min(self.columns.end);
-            pack_panel(self.work.b, terms, columns, self.width, panel);
-        });
-    }
-
-    /// Adds the products with the packed panels to the result.
-    fn multiply(&self, threads: &Threads, packed: &[f32], out: &mut [f32]) {
-        let arch = Arch::new();
-        let Work { a, ref b, .. } = *self.work;
-        let (m, n) = (a.rows.len(), b.columns.len());
-        // Any number of rows gives the same bits. With few, all panels pass by for little work.
-        let parts = if threads.count() > 1 {
-            4 * threads.count()
-        } else {
-            1
+/// Computes columns of a result of `a.rows.len()` rows, or adds to them.
+fn multiply_rows(
+    threads: &Threads,
+    a: Operand<'_>,
+    (panels, packed): (&Panels, &[f32]),
+    accumulate: bool,
+    out: &mut [f32],
+) {
+    let m = a.rows.len();
+    let length = out.len() / m;
+    // Any number of rows gives the same bits. With few, all panels pass by for little work.
+    let parts = if threads.count() > 1 {
+        4 * threads.count()
+    } else {
+        1
+    };
+    let rows = m.div_ceil(parts).max(4 * ROWS).next_multiple_of(ROWS);
+    let cost = nanoseconds(m, panels.terms.len(), panels.columns.len());
+    let blocks = out.chunks_mut(rows * length).enumerate();
+    threads.for_each(cost, blocks, |(number, out)| {
+        let rows = Rows {
+            out,
+            length,
+            first: number * rows,
+            accumulate,
         };
-        let rows = m.div_ceil(parts).max(4 * ROWS).next_multiple_of(ROWS);
-        let cost = nanoseconds(m, self.terms.len(), self.columns.len());
-        let blocks = out.chunks_mut(rows * n).enumerate();
-        threads.for_each(cost, blocks, |(number, out)| {
-            threads.with_scratch(packed_rows(a, out.len() / n, self.depth), |groups| {
-                let mut rest = packed;
-                for depth in self.blocks() {
-                    let (packed, next) = rest.split_at(self.packed_columns * depth.len());
-                    rest = next;
-                    arch.dispatch(Block {
-                        a,
-                        first_row: number * rows,
-                        columns: self.columns.clone(),
-                        is_first: depth.start == self.work.depth.start,
-                        depth,
-                        packed,
-                        groups: &mut *groups,
-                        out: &mut *out,
-                        row_length: n,
-                    });
-                }
-            });
-        });
-    }
+        panels.multiply(threads, a, packed, rows);
+    });
 }
 
 #[cfg(test)]

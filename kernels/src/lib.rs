@@ -1,8 +1,9 @@
 //! Numeric kernels on the host: slices in, slices out.
 //!
-//! [`multiply`] is a matrix product over any strides, [`Program`] a fused elementwise computation
-//! with reductions of rows and columns, [`reduce`] a reduction along one axis. Nothing here knows a
-//! program, a device or an allocator of tensors.
+//! [`multiply`] is a matrix product over any strides, [`Convolution`] a convolution with its
+//! gradients, [`Program`] a fused elementwise computation with reductions of rows and columns,
+//! [`reduce`] a reduction along one axis. Nothing here knows a program, a device or an allocator of
+//! tensors.
 //!
 //! Every result has the same bits for every number of [`Threads`]: work is split between threads
 //! only where no sum is. Vector instructions are chosen at run time (AVX-512, AVX2, NEON), so that
@@ -23,6 +24,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod conv;
+mod element;
 mod gemm;
 mod math;
 mod reduce;
@@ -30,6 +33,8 @@ mod threads;
 mod tile;
 mod view;
 
+pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
+pub use element::Element;
 pub use gemm::{Axis, Operand, multiply, multiply_all};
 pub use reduce::{Accumulate, Reduction, reduce};
 pub use threads::Threads;
