@@ -33,7 +33,7 @@ mod text;
 
 use std::time::{Duration, Instant};
 
-use halite_core::{Narrowing, ProgramMemory};
+use halite_core::{Capabilities, ProgramMemory};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -249,7 +249,7 @@ impl Plan {
 
 /// Lowers the training step of `task` for `model` with `optimizer` as [`lower_step`] does, with the
 /// capabilities of `target`: the program that a trainer compiles on such devices with these
-/// options.
+/// options. For the CPU, whose programs may call kernels of their process, it calls none.
 ///
 /// # Errors
 /// As [`lower_step`].
@@ -265,7 +265,7 @@ where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
     let options = LowerOptions {
-        capabilities: Narrowing::on(target.target().platform()),
+        capabilities: Capabilities::on(target.target().platform()),
         ..options.clone()
     };
     lower_step(task, model, optimizer, batch, &options)

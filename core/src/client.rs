@@ -12,9 +12,9 @@ use std::{
 };
 
 use crate::{
-    Backend, CachedProgram, Compilation, CompileCause, CompileOptions, Compiled, Device, DeviceId,
-    Error, ExecutableSource, HostBytes, Observer, Placement, Platform, Program, ProgramCache,
-    ProgramKey, Result, Signature, TensorType, Transfer,
+    Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions, Compiled,
+    Device, DeviceId, Error, ExecutableSource, HostBytes, Observer, Placement, Platform, Program,
+    ProgramCache, ProgramKey, Result, Signature, TensorType, Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -47,6 +47,8 @@ pub struct Client {
     backend: Arc<dyn AnyBackend>,
     session: Arc<Session>,
     programs: Option<Arc<dyn ProgramCache>>,
+    /// Programs call halite's kernels.
+    kernels: bool,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
 }
@@ -90,6 +92,7 @@ impl Client {
                 blocking_launches: false,
             }),
             programs: None,
+            kernels: false,
             unattributed: false,
         }
     }
@@ -122,6 +125,21 @@ impl Client {
         Client {
             programs: Some(cache),
             ..self
+        }
+    }
+
+    /// Returns the same client whose programs call halite's convolution kernels, or do not:
+    /// [`Capabilities::kernels`]. By default they do not. The backend must run custom calls, and the
+    /// kernels must be registered, as `halite_backends::Accelerator` does.
+    pub fn with_kernels(self, kernels: bool) -> Self {
+        Client { kernels, ..self }
+    }
+
+    /// Properties of its devices that decide how programs for them are lowered.
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            kernels: self.kernels,
+            ..Capabilities::on(&self.platform().name)
         }
     }
 

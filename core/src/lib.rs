@@ -76,7 +76,7 @@ pub use observer::{
     Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer,
 };
 pub use pending::Pending;
-pub use policy::{DTypePolicy, LossScale, Narrowing};
+pub use policy::{Capabilities, DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;
 pub use sharding::{HloSharding, Mesh, MeshShape, PartitionSpec, Sharding, list_axes};

@@ -62,6 +62,16 @@ pub struct LossScale {
     pub growth_interval: u32,
 }
 
+/// Properties of the devices of a program that decide how it is lowered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Capabilities {
+    /// Values for which casting to the compute dtype pays.
+    pub narrowing: Narrowing,
+    /// True if programs may call halite's convolution kernels in this process, which computes some
+    /// convolutions faster than XLA's code for CPUs.
+    pub kernels: bool,
+}
+
 /// Values for which casting to the compute dtype pays on a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Narrowing {
@@ -71,16 +81,35 @@ pub enum Narrowing {
     Contractions,
 }
 
-impl Narrowing {
-    /// Where it was measured to pay on the devices of a [`Platform::name`](crate::Platform).
+impl Capabilities {
+    /// Capabilities that a program for any target may use: it casts wherever the policy allows, and
+    /// calls no function of this process.
+    pub const PORTABLE: Self = Capabilities {
+        narrowing: Narrowing::Everywhere,
+        kernels: false,
+    };
+
+    /// Measured capabilities of the devices of a [`Platform::name`](crate::Platform), for programs
+    /// that call no function of this process. Those of a client are
+    /// [`Client::capabilities`](crate::Client::capabilities).
     pub fn on(platform: &str) -> Self {
-        Capabilities::of(platform).narrowing
+        Capabilities {
+            narrowing: Narrowing::on(platform),
+            ..Self::PORTABLE
+        }
     }
 }
 
-/// Capabilities of a platform's devices that policies depend on.
+impl Narrowing {
+    /// Where it was measured to pay on the devices of a [`Platform::name`](crate::Platform).
+    pub fn on(platform: &str) -> Self {
+        Measured::of(platform).narrowing
+    }
+}
+
+/// Measured properties of a platform's devices that policies depend on.
 #[derive(Clone, Copy)]
-struct Capabilities {
+struct Measured {
     /// The devices that multiply bf16 faster than f32.
     bf16: Bf16Units,
     narrowing: Narrowing,
@@ -97,7 +126,7 @@ enum Bf16Units {
     },
 }
 
-impl Capabilities {
+impl Measured {
     /// The table of platforms.
     fn of(platform: &str) -> Self {
         let (bf16, narrowing) = match platform {
@@ -112,7 +141,7 @@ impl Capabilities {
             "tpu" => (Bf16Units::All, Narrowing::Everywhere),
             _ => (Bf16Units::None, Narrowing::Everywhere),
         };
-        Capabilities { bf16, narrowing }
+        Measured { bf16, narrowing }
     }
 }
 
@@ -176,7 +205,7 @@ impl DTypePolicy {
     /// The CPU stays at `f32`, so that comparisons with other frameworks there compare equal
     /// arithmetic.
     pub fn auto(platform: &str, attributes: &[(String, String)]) -> Self {
-        let has_units = match Capabilities::of(platform).bf16 {
+        let has_units = match Measured::of(platform).bf16 {
             Bf16Units::None => false,
             Bf16Units::All => true,
             Bf16Units::Since { compute_capability } => {

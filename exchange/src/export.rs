@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use halite_core::{
-    Array, Error, ErrorKind, Result, TensorType,
+    Array, Capabilities, Client, Error, ErrorKind, Result, TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_nn::{ArraySpec, Inputs, Jit, Lowered};
@@ -51,7 +51,8 @@ pub fn export<'a, I: Inputs<'a>, O: Family>(
     let inputs = inputs
         .into_refs()
         .map_leaves(|_, array| ArraySpec::of(array));
-    let lowered = function.lower(&Empty::new(), &inputs)?;
+    let lowered =
+        function.lower_for(&without_kernels(function.client()), &Empty::new(), &inputs)?;
     let arguments = positional(inputs.paths(), 0);
     let results = lowered.shape.paths();
     exported(function.name(), &lowered, &arguments, &results)
@@ -73,13 +74,21 @@ pub fn export_step<'a, S: Tree<Leaf = Array>, I: Inputs<'a>, O: Family>(
     let inputs = inputs
         .into_refs()
         .map_leaves(|_, array| ArraySpec::of(array));
-    let lowered = step.lower(&state, &inputs)?;
+    let lowered = step.lower_for(&without_kernels(step.client()), &state, &inputs)?;
     let below = |index: usize, paths: Vec<String>| -> Vec<String> {
         paths.iter().map(|path| child(index, path)).collect()
     };
     let arguments = [below(0, state.paths()), positional(inputs.paths(), 1)].concat();
     let results = [below(0, state.paths()), below(1, lowered.shape.paths())].concat();
     exported(step.name(), &lowered, &arguments, &results)
+}
+
+/// Capabilities of the devices of a client, without calls of functions of this process.
+fn without_kernels(client: &Client) -> Capabilities {
+    Capabilities {
+        kernels: false,
+        ..client.capabilities()
+    }
 }
 
 impl Exported {

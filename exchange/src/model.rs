@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use halite_core::{
-    Array, HostArray, MeshShape, Narrowing, Result, TensorType,
+    Array, Capabilities, HostArray, MeshShape, Result, TensorType,
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{Function, ShardedType, Tensor, Trace, lower};
@@ -126,7 +126,7 @@ pub fn export_model<M: Tree<Leaf: HostValues>, const N: usize, const K: usize>(
         &Empty::new(),
         &(types, inputs),
         &one,
-        &Narrowing::Everywhere,
+        &Capabilities::PORTABLE,
     )?;
     let results = lowered.shape.paths();
     let exported = exported("forward", &lowered, &paths, &results)?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use halite_core::{
-    DType, Error, ErrorKind, MeshShape, Narrowing, Result, TensorType,
+    Capabilities, DType, Error, ErrorKind, MeshShape, Result, TensorType,
     tree::{Empty, Leaf},
 };
 use halite_nn::{Function, ShardedType, Tensor, lower};
@@ -124,7 +124,7 @@ fn decomposition(name: &str, ty: TensorType) -> Result<Callee> {
         &Empty::new(),
         &input,
         &mesh,
-        &Narrowing::Everywhere,
+        &Capabilities::PORTABLE,
     )?;
     let mut main = Module::read(&lowered.program.code)?.main()?.clone();
     main.name = name.to_owned();

@@ -125,6 +125,11 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
+    /// The client that compiles it.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The function's name. With [`origin`](Self::origin) it identifies the function in telemetry.
     pub fn name(&self) -> &str {
         &self.function.name

@@ -13,10 +13,10 @@ use std::{
 };
 
 use halite_core::{
-    HostArray, MeshShape, Narrowing, Program, Result, Stages,
+    Capabilities, HostArray, MeshShape, Program, Result, Stages,
     tree::{Family, Path, Tree},
 };
-use halite_ir::{Graph, Interface, Op, Port};
+use halite_ir::{Graph, Interface, Op, Port, with_kernels};
 
 pub use self::{
     function::{Function, Traced},
@@ -27,7 +27,7 @@ use crate::{Mistake, Tensor, Trace};
 /// A lowered [`Function`]: its program, with the types of inputs and outputs.
 #[derive(Debug)]
 pub struct Lowered<O> {
-    /// The optimized graph that the text of the program was printed from.
+    /// The optimized graph of the program, with convolutions as such where the program calls kernels.
     pub graph: Graph,
     /// The program: StableHLO, and the types that one device sees.
     pub program: Program,
@@ -49,11 +49,12 @@ pub struct Lowered<O> {
 /// of this shape.
 ///
 /// `capabilities` are those of the devices that will run it: they decide where the narrower types
-/// of the function's [precision policy](Function::precision) are used.
+/// of the function's [precision policy](Function::precision) are used, and whether convolutions are
+/// calls of halite's kernels ([`with_kernels`]).
 ///
 /// ```
 /// use halite_core::{
-///     DType, MeshShape, Narrowing, PartitionSpec, TensorType,
+///     Capabilities, DType, MeshShape, PartitionSpec, TensorType,
 ///     tree::{Empty, Leaf},
 /// };
 /// use halite_nn::{Function, ShardedType, lower};
@@ -62,7 +63,7 @@ pub struct Lowered<O> {
 /// let mesh = MeshShape::new([("data", 8)])?;
 /// let double = Function::<_, Leaf<()>, Leaf<()>>::stateless(|_cx, Leaf(x)| Leaf(x * 2.0));
 /// let x = ShardedType::new(TensorType::new(DType::F32, [32, 4]), PartitionSpec::first("data"));
-/// let lowered = lower(&double, &Empty::new(), &Leaf(x), &mesh, &Narrowing::Everywhere)?;
+/// let lowered = lower(&double, &Empty::new(), &Leaf(x), &mesh, &Capabilities::PORTABLE)?;
 /// assert_eq!(lowered.program.partitions, 8);
 /// assert_eq!(lowered.program.signature.inputs[0].to_string(), "f32[4, 4]");
 /// # Ok(())
@@ -77,7 +78,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
     state: &S::Of<ShardedType>,
     inputs: &I::Of<ShardedType>,
     mesh: &MeshShape,
-    capabilities: &Narrowing,
+    capabilities: &Capabilities,
 ) -> Result<Lowered<O::Of<()>>> {
     let started = Instant::now();
     let traced = {
@@ -96,7 +97,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
         &stored(&traced.inputs),
         &stored(&traced.outputs),
     );
-    let graph = halite_ir::with_precision(graph, &function.precision, capabilities);
+    let graph = halite_ir::with_precision(graph, &function.precision, &capabilities.narrowing);
     let graph = halite_ir::optimize(graph);
     note_missing_axes(&function.name, &graph, mesh);
     let states = state.leaves().len();
@@ -112,7 +113,12 @@ pub fn lower<S: Family, I: Family, O: Family>(
         aliases: (0..states).map(|index| (index, index)).collect(),
         ..Interface::default()
     };
-    let program = halite_ir::program(&graph, &interface)?;
+    let program = if capabilities.kernels {
+        let graph = with_kernels(graph.clone(), mesh.size());
+        halite_ir::program(&graph, &interface)?
+    } else {
+        halite_ir::program(&graph, &interface)?
+    };
     Ok(Lowered {
         graph,
         program,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{
-    DType, DTypePolicy, Error, MeshShape, Narrowing, Program, Result, TensorType,
+    Capabilities, DType, DTypePolicy, Error, MeshShape, Program, Result, TensorType,
     tree::{Family, Leaf, Tree},
 };
 use halite_ir::Graph;
@@ -26,8 +26,8 @@ pub struct LowerOptions {
     /// Compute and parameter dtypes.
     pub precision: DTypePolicy,
     /// Capabilities of the devices, which decide where the narrower types of
-    /// [`precision`](Self::precision) are used.
-    pub capabilities: Narrowing,
+    /// [`precision`](Self::precision) are used, and whether the program calls halite's kernels.
+    pub capabilities: Capabilities,
 }
 
 impl LowerOptions {
@@ -39,7 +39,7 @@ impl LowerOptions {
             strategy,
             clip_norm: None,
             precision: DTypePolicy::F32,
-            capabilities: Narrowing::Everywhere,
+            capabilities: Capabilities::PORTABLE,
         }
     }
 }

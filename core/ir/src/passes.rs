@@ -1,10 +1,11 @@
 //! Passes over graphs. Each returns a graph with the same inputs and outputs; except for the
-//! precision pass it computes the same bits.
+//! precision pass and calls of kernels it computes the same bits.
 //!
 //! Compilers simplify too; here it reduces the text that is printed, hashed and compiled.
 
 mod dead_code;
 mod identities;
+mod kernels;
 mod precision;
 
 use std::{
@@ -20,6 +21,7 @@ use crate::{Graph, Node, Op, Value};
 
 pub use dead_code::dead_code;
 pub use identities::identities;
+pub use kernels::with_kernels;
 pub use precision::{with_precision, with_signature};
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].

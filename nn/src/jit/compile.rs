@@ -7,7 +7,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, CompileCause, Error, Loaded, Mesh, Narrowing, Reason, Result, Stages,
+    Array, Capabilities, CompileCause, Error, Loaded, Mesh, Reason, Result, Stages,
     tree::{Family, Tree},
 };
 
@@ -38,13 +38,27 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Lowered<O::Of<()>>> {
+        self.lower_for(&self.client.capabilities(), state, inputs)
+    }
+
+    /// Lowers the function for arrays of these specs and devices of these capabilities.
+    ///
+    /// # Errors
+    /// As [`lower`]; arguments on several meshes.
+    pub fn lower_for(
+        &self,
+        capabilities: &Capabilities,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Result<Lowered<O::Of<()>>> {
         let mesh = self.mesh_of(state, inputs)?;
-        self.lower_on(&mesh, state, inputs)
+        self.lower_on(&mesh, capabilities, state, inputs)
     }
 
     fn lower_on(
         &self,
         mesh: &Mesh,
+        capabilities: &Capabilities,
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Lowered<O::Of<()>>> {
@@ -53,7 +67,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             &Tree::leaf_refs(state).map_leaves(|_, spec| ShardedType::from(spec)),
             &Tree::leaf_refs(inputs).map_leaves(|_, spec| ShardedType::from(spec)),
             mesh,
-            &Narrowing::on(&self.client.platform().name),
+            capabilities,
         )?;
         self.log_warnings(&lowered.warnings);
         Ok(lowered)
@@ -146,7 +160,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             }
         };
         let mesh = self.mesh_of(state, inputs)?;
-        let lowered = self.lower_on(&mesh, state, inputs)?;
+        let lowered = self.lower_on(&mesh, &self.client.capabilities(), state, inputs)?;
         let paths = state.paths().into_iter().chain(inputs.paths());
         let cause = CompileCause {
             origin: Some(self.origin),

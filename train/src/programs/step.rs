@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{
-    DTypePolicy, MeshShape, Narrowing, Result,
+    Capabilities, DTypePolicy, MeshShape, Result,
     tree::{Family, Leaf, Tree},
 };
 use halite_nn::{
@@ -83,7 +83,7 @@ where
         &self,
         mesh: &MeshShape,
         batch: &BatchTypes<K>,
-        capabilities: &Narrowing,
+        capabilities: &Capabilities,
     ) -> Result<Lowered<Leaf<()>>> {
         let batch: BatchTypes<K> =
             Tree::leaf_refs(batch).map_leaves(|_, ty: &ShardedType| ty.clone());

@@ -1,0 +1,158 @@
+//! Convolutions as calls of halite's kernels: which ones, and with which attributes.
+
+use expect_test::{Expect, expect};
+use halite_core::{
+    Capabilities, DType, DeviceId, Mesh, MeshShape, PartitionSpec, TensorType,
+    tree::{Empty, Leaf},
+};
+use halite_ir::Reduction;
+use halite_nn::{ConvOptions, Function, Padding, ShardedType, Tensor, Trace, grad, lower};
+
+type Pair<T> = (Leaf<T>, Leaf<T>);
+/// A function of images and a kernel.
+type Body = for<'t> fn(&'t Trace, Tensor<'t>, Tensor<'t>) -> Pair<Tensor<'t>>;
+
+const COMPILER: Capabilities = Capabilities::PORTABLE;
+const KERNELS: Capabilities = Capabilities {
+    kernels: true,
+    ..COMPILER
+};
+
+fn spec(text: &str) -> PartitionSpec {
+    text.parse().unwrap()
+}
+
+/// Text of the program of `body` on a mesh of `devices` that splits the images.
+fn text(capabilities: &Capabilities, devices: usize, body: Body) -> String {
+    let function = Function::<_, Pair<()>, Pair<()>>::stateless(move |cx, inputs| {
+        let (Leaf(x), Leaf(kernel)) = inputs;
+        body(cx, x, kernel)
+    });
+    let ty = |dims: [usize; 4]| TensorType::new(DType::F32, dims);
+    let inputs = (
+        Leaf(ShardedType::new(ty([8, 16, 16, 32]), spec("(data)"))),
+        Leaf(ShardedType::replicated(ty([3, 3, 32, 64]))),
+    );
+    let mesh = MeshShape::new([("data", devices)]).unwrap();
+    let lowered = lower(&function, &Empty::new(), &inputs, &mesh, capabilities).unwrap();
+    String::from_utf8(lowered.program.code.to_vec()).unwrap()
+}
+
+/// Checks the calls and convolutions of the program of `body` on one device, without types.
+fn check(body: Body, expected: Expect) {
+    let text = text(&KERNELS, 1, body);
+    let lines = text.lines().filter_map(|line| {
+        let start = line
+            .find("stablehlo.custom_call")
+            .or(line.find("stablehlo.convolution"))?;
+        let end = line.rfind(" : (")?;
+        Some(line[start..end].to_owned() + "\n")
+    });
+    expected.assert_eq(&lines.collect::<String>());
+}
+
+fn gradients<'t>(x: Tensor<'t>, kernel: Tensor<'t>, options: &ConvOptions) -> Pair<Tensor<'t>> {
+    let loss = x.conv(kernel, options).square().sum_all();
+    grad(loss, &(Leaf(x), Leaf(kernel)))
+}
+
+fn same<'t>(_: &'t Trace, x: Tensor<'t>, kernel: Tensor<'t>) -> Pair<Tensor<'t>> {
+    let options = ConvOptions {
+        padding: Padding::Same,
+        ..ConvOptions::default()
+    };
+    gradients(x, kernel, &options)
+}
+
+#[test]
+fn kernel_gradient_is_a_call() {
+    check(
+        same,
+        expect![[r#"
+        stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[1, 1], [1, 1]], lhs_dilate = [1, 1], rhs_dilate = [1, 1], reverse = [false, false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        stablehlo.convolution(%1, %2) dim_numbers = [b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[1, 1], [1, 1]], lhs_dilate = [1, 1], rhs_dilate = [1, 1], reverse = [false, false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        stablehlo.custom_call @"halite_convolution_kernel_gradient"(%arg0, %1) {api_version = 4 : i32, has_side_effect = false, backend_config = {"batch" = 8 : i64, "features" = 32 : i64, "outputs" = 64 : i64, "groups" = 1 : i64, "input0" = 16 : i64, "kernel0" = 3 : i64, "stride0" = 1 : i64, "dilation0" = 1 : i64, "low0" = 1 : i64, "high0" = 1 : i64, "input1" = 16 : i64, "kernel1" = 3 : i64, "stride1" = 1 : i64, "dilation1" = 1 : i64, "low1" = 1 : i64, "high1" = 1 : i64}}
+    "#]],
+    );
+}
+
+#[test]
+fn strides_of_a_gradient_are_those_of_the_forward_pass() {
+    let strided: Body = |_, x, kernel| {
+        let options = ConvOptions {
+            strides: vec![2, 3],
+            padding: Padding::Explicit(vec![(1, 0), (2, 1)]),
+            kernel_dilation: vec![1, 2],
+            ..ConvOptions::default()
+        };
+        gradients(x, kernel, &options)
+    };
+    check(
+        strided,
+        expect![[r#"
+        stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [2, 3], pad = [[1, 0], [2, 1]], lhs_dilate = [1, 1], rhs_dilate = [1, 2], reverse = [false, false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        stablehlo.convolution(%1, %2) dim_numbers = [b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[1, 2], [2, 5]], lhs_dilate = [2, 3], rhs_dilate = [1, 2], reverse = [false, false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        stablehlo.custom_call @"halite_convolution_kernel_gradient"(%arg0, %1) {api_version = 4 : i32, has_side_effect = false, backend_config = {"batch" = 8 : i64, "features" = 32 : i64, "outputs" = 64 : i64, "groups" = 1 : i64, "input0" = 16 : i64, "kernel0" = 3 : i64, "stride0" = 2 : i64, "dilation0" = 1 : i64, "low0" = 1 : i64, "high0" = 0 : i64, "input1" = 16 : i64, "kernel1" = 3 : i64, "stride1" = 3 : i64, "dilation1" = 2 : i64, "low1" = 2 : i64, "high1" = 0 : i64}}
+    "#]],
+    );
+}
+
+#[test]
+fn programs_of_several_devices_have_no_calls() {
+    let compiler = text(&COMPILER, 8, same);
+    assert_eq!(text(&KERNELS, 8, same), compiler);
+    assert!(!compiler.contains("custom_call"), "{compiler}");
+}
+
+#[test]
+fn bodies_of_shard_maps_have_calls() {
+    let by_device: Body = |cx, x, kernel| {
+        let mesh = Mesh::new([("data", 8)], (0..8).map(DeviceId)).unwrap();
+        let inputs = [spec("(data)"), spec("()")];
+        let outputs = inputs.clone();
+        let results = cx.shard_map(&mesh, &[x, kernel], &inputs, &outputs, |shards| {
+            let (Leaf(dx), Leaf(dk)) = same(cx, shards[0], shards[1]);
+            vec![dx, dk.all_reduce(Reduction::Sum, "data")]
+        });
+        (Leaf(results[0]), Leaf(results[1]))
+    };
+    let text = text(&KERNELS, 8, by_device);
+    assert!(
+        text.contains("custom_call @\"halite_convolution_kernel_gradient\""),
+        "{text}"
+    );
+    assert!(text.contains("batch\" = 1 : i64"), "{text}");
+}
+
+#[test]
+fn bodies_of_loops_have_calls() {
+    let steps: Body = |cx, x, kernel| {
+        cx.repeat(3, (Leaf(x), Leaf(kernel)), |_, (Leaf(x), Leaf(kernel))| {
+            same(cx, x, kernel)
+        })
+    };
+    let text = text(&KERNELS, 1, steps);
+    assert!(
+        text.contains("custom_call @\"halite_convolution_kernel_gradient\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn small_or_wide_convolutions_stay() {
+    let small: Body = |_, x, kernel| {
+        let pixel = x.slice_dim(1, ..3).slice_dim(2, ..3).slice_dim(0, ..1);
+        gradients(pixel, kernel, &ConvOptions::default())
+    };
+    let narrow: Body = |_, x, kernel| {
+        let (Leaf(dx), Leaf(dk)) = gradients(
+            x.convert(DType::Bf16),
+            kernel.convert(DType::Bf16),
+            &ConvOptions::default(),
+        );
+        (Leaf(dx), Leaf(dk))
+    };
+    for body in [small, narrow] {
+        assert_eq!(text(&KERNELS, 1, body), text(&COMPILER, 1, body));
+    }
+}
