@@ -20,6 +20,7 @@ use crate::{
     cuda::CudaOptions,
     embedded,
     environment::{Environment, OPEN, PLATFORM},
+    kernels,
     locate::{Failure, Located, Search, Source},
     tpu,
     tpu::TpuOptions,
@@ -337,8 +338,10 @@ pub(crate) fn load(
         &load_options(&located, environment, deadline),
     )?;
     let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
+    let wanted = Environment::read()?.kernels.unwrap_or(true);
+    let kernels = wanted && client.runs_custom_calls() && kernels::register();
     Ok(Opened {
-        client: Client::new(client),
+        client: Client::new(client).with_kernels(kernels),
         driver: Driver::Plugin { plugin, located },
         refused: Vec::new(),
     })

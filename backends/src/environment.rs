@@ -12,6 +12,7 @@ pub(crate) const OPEN: &str = "open";
 
 /// The variable by which users of PyTorch/XLA choose a platform.
 pub(crate) const PLATFORM: &str = "PJRT_DEVICE";
+const KERNELS: &str = "HALITE_KERNELS";
 const PLUGIN_DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
 const WAIT_LIMIT: &str = "HALITE_WAIT_LIMIT";
 const WARNINGS: &str = "HALITE_LOG";
@@ -24,6 +25,8 @@ pub(crate) struct Environment {
     pub(crate) platform: Option<String>,
     /// Deadline for loading a plugin and finding its devices (`HALITE_PLUGIN_DEADLINE`).
     pub(crate) plugin_deadline: Option<Duration>,
+    /// Whether programs may call halite's kernels (`HALITE_KERNELS`).
+    pub(crate) kernels: Option<bool>,
     /// Default limit of waits for a device (`HALITE_WAIT_LIMIT`).
     wait_limit: Option<Duration>,
     /// Warnings that a program without a `tracing` subscriber prints (`HALITE_LOG`).
@@ -34,7 +37,7 @@ impl Environment {
     /// Reads the variables of this process.
     ///
     /// # Errors
-    /// If a time is not a positive number of seconds.
+    /// If a time is not a positive number of seconds, or the use of kernels neither `on` nor `off`.
     pub(crate) fn read() -> Result<Self> {
         Self::from_variables(|name| std::env::var_os(name))
     }
@@ -47,6 +50,7 @@ impl Environment {
             plugin_deadline: value(PLUGIN_DEADLINE)
                 .map(|value| plugin_deadline(&value))
                 .transpose()?,
+            kernels: value(KERNELS).map(|value| kernels(&value)).transpose()?,
             wait_limit: value(WAIT_LIMIT)
                 .map(|value| wait_limit(&value))
                 .transpose()?,
@@ -61,6 +65,18 @@ impl Environment {
         }
         if let Some(filter) = &self.warnings {
             set_warning_filter(filter.clone());
+        }
+    }
+}
+
+fn kernels(value: &OsStr) -> Result<bool> {
+    match value.to_str() {
+        Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        _ => {
+            let value = value.display();
+            let message = format!("{KERNELS} is `{value}`; expected on or off");
+            Err(Error::invalid(OPEN, message))
         }
     }
 }
@@ -109,10 +125,12 @@ mod tests {
             (PLUGIN_DEADLINE, "30"),
             (WAIT_LIMIT, " 0.5 "),
             (WARNINGS, "off"),
+            (KERNELS, "off"),
         ]);
         let expected = Environment {
             platform: Some("TPU".to_string()),
             plugin_deadline: Some(Duration::from_secs(30)),
+            kernels: Some(false),
             wait_limit: Some(Duration::from_millis(500)),
             warnings: Some(WarningFilter::parse("off")),
         };
@@ -121,8 +139,18 @@ mod tests {
 
     #[test]
     fn empty_variables_are_ignored() {
-        let empty = [PLATFORM, PLUGIN_DEADLINE, WAIT_LIMIT, WARNINGS].map(|name| (name, ""));
+        let empty =
+            [PLATFORM, PLUGIN_DEADLINE, WAIT_LIMIT, WARNINGS, KERNELS].map(|name| (name, ""));
         assert_eq!(read(&empty).unwrap(), Environment::default());
+    }
+
+    #[test]
+    fn kernels_are_on_or_off() {
+        let error = read(&[(KERNELS, "no")]).unwrap_err().to_string();
+        assert!(
+            error.contains("HALITE_KERNELS is `no`; expected on or off"),
+            "{error}"
+        );
     }
 
     #[test]

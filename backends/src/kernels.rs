@@ -1,8 +1,9 @@
-//! halite's convolution kernels as functions of the process, which programs call: the targets of
+//! halite's convolution kernels as functions that programs call: the targets of
 //! [`Capabilities::kernels`](halite_core::Capabilities::kernels).
 
 use std::{
     collections::HashMap,
+    env,
     num::NonZero,
     sync::{Arc, LazyLock, Mutex, PoisonError},
     thread,
@@ -17,66 +18,138 @@ use halite_kernels::{ConvDim, ConvGeometry, Convolution, Threads};
 
 const OP: &str = "convolution";
 
-/// Most convolutions whose positions are cached.
-const MOST_CACHED: usize = 512;
+/// Most prepared convolutions.
+const MOST_PREPARED: usize = 256;
 
-/// A kernel of convolutions, as a function of two operands.
+/// A kernel of convolutions, as a function of two tensors.
 struct Kernel {
     target: &'static str,
     run: fn(&Convolution, &Threads, &[f32], &[f32], &mut [f32]),
-    /// The tensors that the operands and the result are.
-    tensors: [Tensor; 3],
-}
-
-/// A tensor of the convolution of a forward pass, or its gradient.
-#[derive(Clone, Copy)]
-enum Tensor {
-    Input,
-    Kernel,
-    Output,
+    /// Numbers of elements of the operands and the result.
+    lengths: fn(&ConvGeometry) -> [usize; 3],
 }
 
 const KERNELS: [Kernel; 3] = [
     Kernel {
         target: "halite_convolution",
         run: Convolution::forward,
-        tensors: [Tensor::Input, Tensor::Kernel, Tensor::Output],
+        lengths: |of| [of.input_len(), of.kernel_len(), of.output_len()],
     },
     Kernel {
         target: "halite_convolution_input_gradient",
         run: Convolution::input_gradient,
-        tensors: [Tensor::Kernel, Tensor::Output, Tensor::Input],
+        lengths: |of| [of.kernel_len(), of.output_len(), of.input_len()],
     },
     Kernel {
         target: "halite_convolution_kernel_gradient",
         run: Convolution::kernel_gradient,
-        tensors: [Tensor::Input, Tensor::Output, Tensor::Kernel],
+        lengths: |of| [of.input_len(), of.output_len(), of.kernel_len()],
     },
 ];
 
-/// Registers the kernels, once in a process. Returns false, after a warning, if that failed.
+/// Registers the kernels, once in a process. If that fails, it warns and returns false.
 pub(crate) fn register() -> bool {
     static REGISTERED: LazyLock<bool> = LazyLock::new(|| {
-        let registered = (KERNELS.into_iter()).try_for_each(|kernel| {
+        let registered = KERNELS.into_iter().try_for_each(|kernel| {
             custom_call::register(kernel.target, move |call| kernel.call(call))
         });
-        registered.is_ok_and_warned()
+        registered
+            .inspect_err(|error| warning!("programs do not call halite's kernels: {error}"))
+            .is_ok()
     });
     *REGISTERED
 }
 
 impl Kernel {
-    /// Runs one call.
+    /// Computes the result of a call.
     fn call(&self, call: &mut Arguments<'_>) -> Result<()> {
-        let geometry = geometry(call.attributes())?;
+        let convolution = prepared(geometry(call.attributes())?)?;
         let ([left, right], [out]) = call.buffers()?;
         let (left, right) = (left.as_slice::<f32>()?, right.as_slice::<f32>()?);
         let out = out.as_mut_slice::<f32>()?;
-        for (tensor, found) in self.tensors.into_iter().zip([left.len(), right.len(), out.len()]) {
-            tensor.check(&geometry, found)?;
+        let needed = (self.lengths)(convolution.geometry());
+        let found = [left.len(), right.len(), out.len()];
+        if found != needed {
+            let message = format!(
+                "operands and result have {found:?} elements, {:?} needs {needed:?}",
+                convolution.geometry()
+            );
+            return Err(Error::invalid(OP, message));
         }
-        let threads = THREADS.as_ref().map_err(Clone::clone)?;
-        (self.run)(&cached(geometry), threads, left, right, out);
+        (self.run)(&convolution, threads()?, left, right, out);
         Ok(())
     }
+}
+
+/// The convolution that the attributes of a call describe.
+fn geometry(attributes: Attributes<'_>) -> Result<ConvGeometry> {
+    let padding = |name: String| {
+        let value = attributes.int(&name)?;
+        isize::try_from(value).map_err(|_| out_of_range(&name, value))
+    };
+    let size = |name: &str| {
+        let value = attributes.int(name)?;
+        usize::try_from(value).map_err(|_| out_of_range(name, value))
+    };
+    let dim = |index: usize| {
+        Ok(ConvDim {
+            input: size(&format!("input{index}"))?,
+            kernel: size(&format!("kernel{index}"))?,
+            stride: size(&format!("stride{index}"))?,
+            dilation: size(&format!("dilation{index}"))?,
+            low: padding(format!("low{index}"))?,
+            high: padding(format!("high{index}"))?,
+        })
+    };
+    let count = (0..)
+        .take_while(|index| attributes.get(&format!("input{index}")).is_some())
+        .count();
+    Ok(ConvGeometry {
+        batch: size("batch")?,
+        features: size("features")?,
+        outputs: size("outputs")?,
+        groups: size("groups")?,
+        spatial: (0..count).map(dim).collect::<Result<_>>()?,
+    })
+}
+
+fn out_of_range(name: &str, value: i64) -> Error {
+    Error::invalid(
+        OP,
+        format!("the attribute `{name}` is {value}, out of range"),
+    )
+}
+
+/// Prepares a convolution, or returns the one that was prepared before.
+fn prepared(geometry: ConvGeometry) -> Result<Arc<Convolution>> {
+    static PREPARED: LazyLock<Mutex<HashMap<ConvGeometry, Arc<Convolution>>>> =
+        LazyLock::new(Mutex::default);
+    let lock = || PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get(&geometry) {
+        return Ok(known.clone());
+    }
+    let new = Convolution::new(geometry.clone());
+    let new = Arc::new(new.map_err(|error| Error::invalid(OP, error.to_string()))?);
+    let mut all = lock();
+    if all.len() == MOST_PREPARED {
+        all.clear();
+    }
+    all.insert(geometry, new.clone());
+    Ok(new)
+}
+
+/// The threads of all kernels of the process, whatever the number of its devices: as many as XLA's
+/// plugin starts for its own code.
+fn threads() -> Result<&'static Threads> {
+    static THREADS: LazyLock<Result<Threads, String>> = LazyLock::new(|| {
+        let chosen = ["PJRT_NPROC", "NPROC"].map(|name| env::var(name).ok()?.trim().parse().ok());
+        let available = || thread::available_parallelism().map_or(1, NonZero::get);
+        let count = chosen.into_iter().flatten().find(|&count| count > 0);
+        let count = count.unwrap_or_else(available);
+        Threads::new(count)
+            .map_err(|error| format!("the system cannot start {count} threads: {error}"))
+    });
+    THREADS
+        .as_ref()
+        .map_err(|message| Error::new(ErrorKind::Unavailable, OP, message))
 }

@@ -24,6 +24,7 @@ use crate::{
     buffer::{failed, upload},
     callbacks::Callbacks,
     compile::{compile, load},
+    custom_call,
     device::list_devices,
     environment,
     gate::Gate,
@@ -132,6 +133,12 @@ impl Pjrt {
         message: &str,
     ) -> Result<PjrtBuffer> {
         failed(&self.shared, ty, to, message)
+    }
+
+    /// Returns whether its programs may call registered functions
+    /// ([`custom_call`](halite_core::custom_call)).
+    pub fn runs_custom_calls(&self) -> bool {
+        custom_call::is_supported(&self.shared)
     }
 
     /// The devices that the client runs on, described.

@@ -53,6 +53,11 @@ pub(crate) fn prepare(client: &Shared, program: &Program) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, "compile", message).on(client.platform_name()))
 }
 
+/// Returns whether programs of this client may call registered functions.
+pub(crate) fn is_supported(client: &Shared) -> bool {
+    obstacle(client).is_none()
+}
+
 /// Registers the targets of the process that the plugin of a client does not have yet. Programs
 /// find them when they are compiled or loaded. Nothing is registered with a plugin that cannot run
 /// them.
