@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Client, Error, ErrorKind, Result, warning};
+use halite_core::{Client, Error, ErrorKind, Kernels, Result, warning};
 use halite_fetch::{Bar, Progress};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 use halite_telemetry::TelemetryOptions;
@@ -338,8 +338,9 @@ pub(crate) fn load(
         &load_options(&located, environment, deadline),
     )?;
     let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
-    let wanted = Environment::read()?.kernels.unwrap_or(true);
-    let kernels = wanted && client.runs_custom_calls() && kernels::register();
+    let wanted = Environment::read()?.kernels.unwrap_or(Kernels::On);
+    let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
+    let kernels = if callable { wanted } else { Kernels::Off };
     Ok(Opened {
         client: Client::new(client).with_kernels(kernels),
         driver: Driver::Plugin { plugin, located },

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Error, Result, WarningFilter, set_warning_filter, wait::set_default_limit};
+use halite_core::{
+    Error, Kernels, Result, WarningFilter, set_warning_filter, wait::set_default_limit,
+};
 
 /// Operation of errors whose message alone says why an accelerator cannot be opened.
 pub(crate) const OPEN: &str = "open";
@@ -25,8 +27,8 @@ pub(crate) struct Environment {
     pub(crate) platform: Option<String>,
     /// Deadline for loading a plugin and finding its devices (`HALITE_PLUGIN_DEADLINE`).
     pub(crate) plugin_deadline: Option<Duration>,
-    /// Whether programs may call halite's kernels (`HALITE_KERNELS`).
-    pub(crate) kernels: Option<bool>,
+    /// Convolutions that call halite's kernels (`HALITE_KERNELS`).
+    pub(crate) kernels: Option<Kernels>,
     /// Default limit of waits for a device (`HALITE_WAIT_LIMIT`).
     wait_limit: Option<Duration>,
     /// Warnings that a program without a `tracing` subscriber prints (`HALITE_LOG`).
@@ -37,7 +39,7 @@ impl Environment {
     /// Reads the variables of this process.
     ///
     /// # Errors
-    /// If a time is not a positive number of seconds, or the use of kernels neither `on` nor `off`.
+    /// If a time is not a positive number of seconds, or the use of kernels is unknown.
     pub(crate) fn read() -> Result<Self> {
         Self::from_variables(|name| std::env::var_os(name))
     }
@@ -50,7 +52,10 @@ impl Environment {
             plugin_deadline: value(PLUGIN_DEADLINE)
                 .map(|value| plugin_deadline(&value))
                 .transpose()?,
-            kernels: value(KERNELS).map(|value| kernels(&value)).transpose()?,
+            kernels: value(KERNELS)
+                .map(|value| value.to_string_lossy().parse())
+                .transpose()
+                .map_err(|error: Error| error.with_note(&format!("in {KERNELS}")))?,
             wait_limit: value(WAIT_LIMIT)
                 .map(|value| wait_limit(&value))
                 .transpose()?,
@@ -65,18 +70,6 @@ impl Environment {
         }
         if let Some(filter) = &self.warnings {
             set_warning_filter(filter.clone());
-        }
-    }
-}
-
-fn kernels(value: &OsStr) -> Result<bool> {
-    match value.to_str() {
-        Some("on") => Ok(true),
-        Some("off") => Ok(false),
-        _ => {
-            let value = value.display();
-            let message = format!("{KERNELS} is `{value}`; expected on or off");
-            Err(Error::invalid(OPEN, message))
         }
     }
 }
@@ -130,7 +123,7 @@ mod tests {
         let expected = Environment {
             platform: Some("TPU".to_string()),
             plugin_deadline: Some(Duration::from_secs(30)),
-            kernels: Some(false),
+            kernels: Some(Kernels::Off),
             wait_limit: Some(Duration::from_millis(500)),
             warnings: Some(WarningFilter::parse("off")),
         };
@@ -145,12 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_on_or_off() {
+    fn unknown_use_of_kernels_is_an_error() {
         let error = read(&[(KERNELS, "no")]).unwrap_err().to_string();
-        assert!(
-            error.contains("HALITE_KERNELS is `no`; expected on or off"),
-            "{error}"
-        );
+        let expected = "`no` is unknown; expected on, off or all; in HALITE_KERNELS";
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::{
 
 use crate::{
     Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions, Compiled,
-    Device, DeviceId, Error, ExecutableSource, HostBytes, Observer, Placement, Platform, Program,
-    ProgramCache, ProgramKey, Result, Signature, TensorType, Transfer,
+    Device, DeviceId, Error, ExecutableSource, HostBytes, Kernels, Observer, Placement, Platform,
+    Program, ProgramCache, ProgramKey, Result, Signature, TensorType, Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -47,8 +47,8 @@ pub struct Client {
     backend: Arc<dyn AnyBackend>,
     session: Arc<Session>,
     programs: Option<Arc<dyn ProgramCache>>,
-    /// Programs call halite's kernels.
-    kernels: bool,
+    /// Convolutions of its programs that call halite's kernels.
+    kernels: Kernels,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
 }
@@ -92,7 +92,7 @@ impl Client {
                 blocking_launches: false,
             }),
             programs: None,
-            kernels: false,
+            kernels: Kernels::Off,
             unattributed: false,
         }
     }
@@ -128,10 +128,10 @@ impl Client {
         }
     }
 
-    /// Returns the same client whose programs call halite's convolution kernels, or do not:
-    /// [`Capabilities::kernels`]. By default they do not. The backend must run custom calls, and the
-    /// kernels must be registered, as `halite_backends::Accelerator` does.
-    pub fn with_kernels(self, kernels: bool) -> Self {
+    /// Returns the same client, in whose programs these convolutions call halite's kernels; by
+    /// default none does. The backend must run custom calls, and the kernels must be registered, as
+    /// `halite_backends::Accelerator` does.
+    pub fn with_kernels(self, kernels: Kernels) -> Self {
         Client { kernels, ..self }
     }
 

@@ -30,6 +30,7 @@ extern crate self as halite_core;
 
 mod array;
 mod backend;
+mod capabilities;
 mod client;
 mod collective;
 mod compile_cause;
@@ -59,6 +60,7 @@ pub use backend::{
     Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
     ProgramMemory, Signature,
 };
+pub use capabilities::{Capabilities, Kernels};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceEvent, Loaded};
 pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
 #[doc(hidden)]
@@ -76,7 +78,7 @@ pub use observer::{
     Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer,
 };
 pub use pending::Pending;
-pub use policy::{Capabilities, DTypePolicy, LossScale, Narrowing};
+pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;
 pub use sharding::{HloSharding, Mesh, MeshShape, PartitionSpec, Sharding, list_axes};

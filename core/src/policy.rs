@@ -62,16 +62,6 @@ pub struct LossScale {
     pub growth_interval: u32,
 }
 
-/// Properties of the devices of a program that decide how it is lowered.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Capabilities {
-    /// Values for which casting to the compute dtype pays.
-    pub narrowing: Narrowing,
-    /// True if programs may call halite's convolution kernels in this process, which computes some
-    /// convolutions faster than XLA's code for CPUs.
-    pub kernels: bool,
-}
-
 /// Values for which casting to the compute dtype pays on a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Narrowing {
@@ -79,25 +69,6 @@ pub enum Narrowing {
     Everywhere,
     /// Operands of contractions.
     Contractions,
-}
-
-impl Capabilities {
-    /// Capabilities that a program for any target may use: it casts wherever the policy allows, and
-    /// calls no function of this process.
-    pub const PORTABLE: Self = Capabilities {
-        narrowing: Narrowing::Everywhere,
-        kernels: false,
-    };
-
-    /// Measured capabilities of the devices of a [`Platform::name`](crate::Platform), for programs
-    /// that call no function of this process. Those of a client are
-    /// [`Client::capabilities`](crate::Client::capabilities).
-    pub fn on(platform: &str) -> Self {
-        Capabilities {
-            narrowing: Narrowing::on(platform),
-            ..Self::PORTABLE
-        }
-    }
 }
 
 impl Narrowing {

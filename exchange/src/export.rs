@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use halite_core::{
-    Array, Capabilities, Client, Error, ErrorKind, Result, TensorType,
+    Array, Capabilities, Client, Error, ErrorKind, Kernels, Result, TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_nn::{ArraySpec, Inputs, Jit, Lowered};
@@ -86,7 +86,7 @@ pub fn export_step<'a, S: Tree<Leaf = Array>, I: Inputs<'a>, O: Family>(
 /// Capabilities of the devices of a client, without calls of functions of this process.
 fn without_kernels(client: &Client) -> Capabilities {
     Capabilities {
-        kernels: false,
+        kernels: Kernels::Off,
         ..client.capabilities()
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use halite_core::{
-    Capabilities, HostArray, MeshShape, Program, Result, Stages,
+    Capabilities, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Path, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port, with_kernels};
@@ -113,11 +113,12 @@ pub fn lower<S: Family, I: Family, O: Family>(
         aliases: (0..states).map(|index| (index, index)).collect(),
         ..Interface::default()
     };
-    let program = if capabilities.kernels {
-        let graph = with_kernels(graph.clone(), mesh.size());
-        halite_ir::program(&graph, &interface)?
-    } else {
-        halite_ir::program(&graph, &interface)?
+    let program = match capabilities.kernels {
+        Kernels::Off => halite_ir::program(&graph, &interface)?,
+        kernels => {
+            let graph = with_kernels(graph.clone(), kernels, mesh.size());
+            halite_ir::program(&graph, &interface)?
+        }
     };
     Ok(Lowered {
         graph,

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use halite_core::{
-    Capabilities, DType, DeviceId, Mesh, MeshShape, PartitionSpec, TensorType,
+    Capabilities, DType, DeviceId, Kernels, Mesh, MeshShape, PartitionSpec, TensorType,
     tree::{Empty, Leaf},
 };
 use halite_ir::Reduction;
@@ -14,7 +14,7 @@ type Body = for<'t> fn(&'t Trace, Tensor<'t>, Tensor<'t>) -> Pair<Tensor<'t>>;
 
 const COMPILER: Capabilities = Capabilities::PORTABLE;
 const KERNELS: Capabilities = Capabilities {
-    kernels: true,
+    kernels: Kernels::On,
     ..COMPILER
 };
 

@@ -8,13 +8,12 @@
 
 use std::collections::HashMap;
 
-use halite_core::{DType, TensorType};
+use halite_core::{DType, Kernels, TensorType};
 
 use super::{Rewriter, dead_code, map_regions};
 use crate::{Attribute, ConvDims, Convolution, CustomCall, Graph, Node, Op, Value};
 
-/// Replaces `f32` convolutions by calls of halite's kernels, where these are faster than XLA's code
-/// for CPUs.
+/// Replaces `f32` convolutions by calls of halite's kernels.
 ///
 /// | target | operands | result |
 /// |---|---|---|
@@ -32,34 +31,36 @@ use crate::{Attribute, ConvDims, Convolution, CustomCall, Graph, Node, Op, Value
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn with_kernels(graph: Graph, devices: usize) -> Graph {
+pub fn with_kernels(graph: Graph, kernels: Kernels, devices: usize) -> Graph {
     // Calls do not use the reversed kernels of input gradients.
-    dead_code(replaced(graph, devices == 1))
+    dead_code(replaced(graph, kernels, devices == 1))
 }
 
 /// The graph with calls, in all of it if its values are those of one device.
-fn replaced(graph: Graph, one_device: bool) -> Graph {
+fn replaced(graph: Graph, kernels: Kernels, one_device: bool) -> Graph {
     let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
     let mut reversals = HashMap::new();
     for mut node in nodes {
         rewriter.map_operands(&mut node);
         let inside = one_device
             || matches!(&node.op, Op::ShardMap(map) if map.manual.len() == map.mesh.len());
-        map_regions(&mut node.op, |body| replaced(body, inside));
-        if one_device && let Some((call, operands)) = call(&rewriter, &node, &reversals) {
-            node.op = Op::CustomCall(call);
+        map_regions(&mut node.op, |body| replaced(body, kernels, inside));
+        if one_device
+            && let Some((product, operands)) = product(&rewriter, &node, &reversals)
+            && product.is_called(kernels)
+        {
+            let result = rewriter.types[node.results[0].index()].clone();
+            node.op = Op::CustomCall(product.call(result));
             node.operands = operands;
         }
         let reversal = match &node.op {
-            Op::Reverse { dims } => Some(Reversal {
-                operand: node.operands[0],
-                dims: dims.clone(),
-            }),
+            Op::Reverse { dims } => Some((node.results[0], node.operands[0], dims.clone())),
             _ => None,
         };
-        let result = node.results[0];
         rewriter.keep(node);
-        reversals.extend(reversal.map(|reversal| (rewriter.value(result), reversal)));
+        if let Some((result, operand, dims)) = reversal {
+            reversals.insert(rewriter.value(result), Reversal { operand, dims });
+        }
     }
     rewriter.finish(outputs)
 }
@@ -70,12 +71,12 @@ struct Reversal {
     dims: Vec<usize>,
 }
 
-/// The call that replaces a convolution, with its operands.
-fn call(
+/// The product that a convolution computes, and the operands of its kernel.
+fn product(
     rewriter: &Rewriter,
     node: &Node,
     reversals: &HashMap<Value, Reversal>,
-) -> Option<(CustomCall, Vec<Value>)> {
+) -> Option<(Product, Vec<Value>)> {
     let Op::Convolution(conv) = &node.op else {
         return None;
     };
@@ -92,14 +93,7 @@ fn call(
         Kind::Result | Kind::KernelGradient => vec![left, right],
         Kind::InputGradient => vec![unreversed(right, types.right, reversals)?, left],
     };
-    let call = CustomCall {
-        target: product.kind.target().to_owned(),
-        attributes: product.attributes(),
-        results: vec![types.result.clone()],
-        side_effect: false,
-        attachment: None,
-    };
-    product.pays().then_some((call, operands))
+    Some((product, operands))
 }
 
 /// The tensor that was reversed along the spatial dimensions to this kernel.
@@ -159,24 +153,26 @@ struct Spatial {
     output: usize,
     stride: usize,
     dilation: usize,
-    low: usize,
+    low: i64,
     high: usize,
 }
 
 impl Spatial {
-    /// A dimension of these sizes, with the least padding after the input; `None` if the kernels do
-    /// not have it.
+    /// A dimension of these sizes, with the least padding after the input; `None` if it has other
+    /// sizes with that padding.
     fn new(sizes: [usize; 3], stride: usize, dilation: usize, low: i64) -> Option<Self> {
         let [input, kernel, output] = sizes;
-        if sizes.contains(&0) {
-            return None;
-        }
-        let extent = (kernel - 1).checked_mul(dilation)?.checked_add(1)?;
-        let low = usize::try_from(low).ok()?;
-        let reach = (output - 1).checked_mul(stride)?.checked_add(extent)?;
-        let before = input.checked_add(low)?;
+        let extent = kernel
+            .checked_sub(1)?
+            .checked_mul(dilation)?
+            .checked_add(1)?;
+        let reach = output
+            .checked_sub(1)?
+            .checked_mul(stride)?
+            .checked_add(extent)?;
+        let before = usize::try_from(low.checked_add(i64::try_from(input).ok()?)?).ok()?;
         let high = reach.saturating_sub(before);
-        let positions = (before + high).checked_sub(extent)? / stride + 1;
+        let positions = (before + high - extent) / stride + 1;
         (positions == output).then_some(Spatial {
             input,
             kernel,
@@ -198,7 +194,10 @@ impl Product {
             result,
         } = types;
         let f32s = [left, right, result].map(|ty| ty.dtype() == DType::F32);
-        if f32s.contains(&false) || conv.reversal.contains(&true) {
+        let is_empty = [left, right, result]
+            .map(|ty| ty.dims().contains(&0))
+            .contains(&true);
+        if is_empty || f32s.contains(&false) || conv.reversal.contains(&true) {
             return None;
         }
         let rank = left.rank();
@@ -214,34 +213,20 @@ impl Product {
         } else {
             return None;
         };
-        let is_one = |steps: &[usize]| steps.iter().all(|&step| step == 1);
-        let (fits, input, kernel, output, groups) = match kind {
-            Kind::Result => (
-                is_one(&conv.input_dilation) && conv.batch_groups == 1,
-                left,
-                right,
-                result,
-                conv.feature_groups,
-            ),
-            // The kernel of an input gradient in groups is regrouped first.
-            Kind::InputGradient => (
-                is_one(&conv.strides) && conv.batch_groups == 1 && conv.feature_groups == 1,
-                result,
-                right,
-                left,
-                1,
-            ),
-            Kind::KernelGradient => (
-                is_one(&conv.input_dilation) && conv.feature_groups == 1,
-                left,
-                result,
-                right,
-                conv.batch_groups,
-            ),
+        let (ones, groups, other_groups) = match kind {
+            Kind::Result => (&conv.input_dilation, conv.feature_groups, conv.batch_groups),
+            // The kernel of an input gradient in groups is regrouped first, and stays.
+            Kind::InputGradient => (&conv.strides, 1, conv.feature_groups * conv.batch_groups),
+            Kind::KernelGradient => (&conv.input_dilation, conv.batch_groups, conv.feature_groups),
         };
-        if !fits {
+        if other_groups != 1 || ones.iter().any(|&step| step != 1) {
             return None;
         }
+        let [input, kernel, output] = match kind {
+            Kind::Result => [left, right, result],
+            Kind::InputGradient => [result, right, left],
+            Kind::KernelGradient => [left, result, right],
+        };
         let dims = (0..spatial).map(|dim| {
             let sizes = [
                 input.dims()[1 + dim],
@@ -270,12 +255,48 @@ impl Product {
         })
     }
 
+    /// Returns whether the program calls a kernel for it.
+    fn is_called(&self, kernels: Kernels) -> bool {
+        match kernels {
+            Kernels::Off => false,
+            Kernels::On => self.is_bounded() && self.pays(),
+            Kernels::All => self.is_bounded(),
+        }
+    }
+
+    /// Returns whether an image and the kernel are of a size that the kernels take.
+    fn is_bounded(&self) -> bool {
+        let count = |features: usize, size: fn(&Spatial) -> usize| {
+            let sizes = self.spatial.iter().map(size);
+            sizes.fold(features as f64, |all, here| all * here as f64)
+        };
+        let elements = [
+            count(self.features, |dim| {
+                dim.input + dim.low.unsigned_abs() as usize + dim.high
+            }),
+            count(self.features * self.outputs, |dim| dim.kernel),
+            count(self.outputs, |dim| dim.output),
+        ];
+        elements.into_iter().all(|count| count <= MOST_ELEMENTS)
+    }
+
     /// Returns whether the kernel is faster than XLA's code.
     fn pays(&self) -> bool {
         let work = self.multiplications();
         match self.kind {
             Kind::KernelGradient => work >= LEAST_WORK,
             Kind::Result | Kind::InputGradient => false,
+        }
+    }
+
+    /// The call of the kernel, with a result of this type.
+    fn call(&self, result: TensorType) -> CustomCall {
+        CustomCall {
+            target: self.kind.target().to_owned(),
+            attributes: self.attributes(),
+            results: vec![result],
+            side_effect: false,
+            attachment: None,
         }
     }
 
@@ -287,29 +308,34 @@ impl Product {
     }
 
     fn attributes(&self) -> Vec<(String, Attribute)> {
-        let int = |name: String, value: usize| (name, Attribute::Int(value as i64));
         let sizes = [
             ("batch", self.batch),
             ("features", self.features),
             ("outputs", self.outputs),
             ("groups", self.groups),
         ];
-        let sizes = sizes.map(|(name, value)| int(name.to_owned(), value));
+        let sizes = sizes.map(|(name, size)| (name.to_owned(), int(size)));
         let spatial = self.spatial.iter().enumerate().flat_map(|(index, dim)| {
             [
-                ("input", dim.input),
-                ("kernel", dim.kernel),
-                ("stride", dim.stride),
-                ("dilation", dim.dilation),
-                ("low", dim.low),
-                ("high", dim.high),
+                ("input", int(dim.input)),
+                ("kernel", int(dim.kernel)),
+                ("stride", int(dim.stride)),
+                ("dilation", int(dim.dilation)),
+                ("low", Attribute::Int(dim.low)),
+                ("high", int(dim.high)),
             ]
-            .map(|(name, value)| int(format!("{name}{index}"), value))
+            .map(|(name, value)| (format!("{name}{index}"), value))
         });
         sizes.into_iter().chain(spatial).collect()
     }
 }
 
+fn int(size: usize) -> Attribute {
+    Attribute::Int(size as i64)
+}
+
+/// Most elements of an image or a kernel.
+const MOST_ELEMENTS: f64 = (1 << 24) as f64;
 /// Least number of multiplications of a call: below it, calling takes longer than it saves.
 const LEAST_WORK: f64 = 1e6;
 
