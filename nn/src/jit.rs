@@ -182,6 +182,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
+    /// Makes it a function of `length` iterations of the body, in one launch: see
+    /// [`Function::scanned`].
+    pub fn scanned(mut self, length: usize) -> Self {
+        self.function = self.function.scanned(length);
+        self
+    }
+
     /// Sets the partition spec of each output, by path and type. Without this, outputs are
     /// replicated. The next state always has the sharding of the state.
     pub fn output_specs(

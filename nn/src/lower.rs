@@ -13,7 +13,7 @@ use std::{
 };
 
 use halite_core::{
-    Capabilities, HostArray, Kernels, MeshShape, Program, Result, Stages,
+    Capabilities, Error, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Path, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port, with_kernels};
@@ -81,9 +81,16 @@ pub fn lower<S: Family, I: Family, O: Family>(
     capabilities: &Capabilities,
 ) -> Result<Lowered<O::Of<()>>> {
     let started = Instant::now();
-    let traced = {
+    let mut traced = {
         let _span = tracing::trace_span!("trace", program = function.name).entered();
-        trace(function, state, inputs, mesh)?
+        match function.iterations {
+            None => trace(function, state, inputs, mesh)?,
+            Some(length) => {
+                check_stacked(&function.name, length, inputs)?;
+                let slices = Tree::leaf_refs(inputs).map_leaves(|_, ty| ty.slice());
+                trace(function, state, &slices, mesh)?
+            }
+        }
     };
     let trace = started.elapsed();
 
@@ -98,9 +105,17 @@ pub fn lower<S: Family, I: Family, O: Family>(
         &stored(&traced.outputs),
     );
     let graph = halite_ir::with_precision(graph, &function.precision, &capabilities.narrowing);
-    let graph = halite_ir::optimize(graph);
+    let mut graph = halite_ir::optimize(graph);
     note_missing_axes(&function.name, &graph, mesh);
     let states = state.leaves().len();
+    if let Some(length) = function.iterations {
+        let scanned = inputs.leaves().len();
+        graph = halite_ir::scanned(graph, states, scanned, length)?;
+        let inputs = &mut traced.inputs[states..states + scanned];
+        for (_, ty) in inputs.iter_mut().chain(&mut traced.outputs[states..]) {
+            *ty = ty.stacked(length);
+        }
+    }
     let outputs = traced.outputs[states..]
         .iter()
         .map(|(_, ty)| ty.clone())
@@ -207,6 +222,20 @@ fn ports(types: Vec<(Option<String>, ShardedType)>) -> Vec<Port> {
         spec: Some(ty.spec),
     };
     types.into_iter().map(port).collect()
+}
+
+/// Checks that each input has `length` slices along a first dimension that is not sharded.
+fn check_stacked<I: Tree<Leaf = ShardedType>>(name: &str, length: usize, inputs: &I) -> Result<()> {
+    for (path, input) in inputs.named() {
+        if input.ty.dims().first() != Some(&length) || !input.spec.axes(0).is_empty() {
+            let message = format!(
+                "`{name}` runs {length} iterations: input `{path}` is {input}; its first dimension \
+                 must be {length}, and not be sharded"
+            );
+            return Err(Error::invalid("lower", message));
+        }
+    }
+    Ok(())
 }
 
 /// Records a mistake if the next state differs from the state in its tree or types.

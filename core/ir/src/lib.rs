@@ -58,6 +58,7 @@ mod literal;
 mod op;
 mod passes;
 mod print;
+mod scanned;
 mod varying;
 mod verify;
 
@@ -74,5 +75,6 @@ pub use passes::{
     with_signature,
 };
 pub use print::{Interface, Port, program, text};
+pub use scanned::scanned;
 pub use varying::{Stuck, Varying, varying};
 pub use verify::verify;

@@ -89,6 +89,16 @@ impl PartitionSpec {
         self
     }
 
+    /// The spec of such tensors stacked along a new first dimension, which is not split.
+    pub fn stacked(&self) -> Self {
+        PartitionSpec([&[Vec::new()], &self.0[..]].concat())
+    }
+
+    /// The spec of a slice of such a tensor along its first dimension.
+    pub fn slice(&self) -> Self {
+        PartitionSpec(self.0.get(1..).unwrap_or_default().to_vec())
+    }
+
     /// True if no dimension is split.
     pub fn is_replicated(&self) -> bool {
         self.0.iter().all(Vec::is_empty)

@@ -30,6 +30,8 @@ pub struct Function<S: Family, I: Family, O: Family> {
     pub(super) body: Box<Body<S, I, O>>,
     pub(super) precision: DTypePolicy,
     pub(super) axis_roles: Option<AxisRoles>,
+    /// Iterations of the body in the program; `None` is one, of inputs that are not stacked.
+    pub(super) iterations: Option<usize>,
     output_spec: Box<OutputSpec>,
     output_stored: Box<OutputStored>,
 }
@@ -48,6 +50,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
             body: Box::new(body),
             precision: DTypePolicy::F32,
             axis_roles: None,
+            iterations: None,
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
             output_stored: Box::new(|_, ty| ty.dtype()),
         }
@@ -68,6 +71,36 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// Binds the axis roles that its layers name: see [`Jit::axis_roles`].
     pub fn axis_roles(mut self, roles: AxisRoles) -> Self {
         self.axis_roles = Some(roles);
+        self
+    }
+
+    /// Makes it a function of several iterations, in one program and one launch: `length` times the
+    /// body, each with the state of the iteration before, as JAX's `lax.scan` of a step. Inputs and
+    /// outputs have a new first dimension `length`, which is not sharded: iteration `i` gets slice
+    /// `i` of each input, and its outputs are slice `i` of the outputs.
+    ///
+    /// It computes what `length` calls compute, without the cost of all launches but one: for steps
+    /// of microseconds.
+    ///
+    /// ```
+    /// use halite_core::{Array, Client, Null, tree::Leaf};
+    /// use halite_nn::Function;
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// # let client = Client::new(Null::new(1));
+    /// let sums = Function::<Leaf<()>, Leaf<()>, Leaf<()>>::new(|_cx, Leaf(sum), Leaf(x)| {
+    ///     (Leaf(sum + x), Leaf(sum + x))
+    /// });
+    /// let sums = sums.scanned(16).jit(&client);
+    /// let xs = Array::from_slice(&client, &[1.0f32; 32], [16, 2])?;
+    /// let (sum, partial) = sums.call(Array::from_slice(&client, &[0.0f32; 2], [2])?, &xs)?;
+    /// assert_eq!(sum.ty().dims(), [2]);
+    /// assert_eq!(partial.ty().dims(), [16, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scanned(mut self, length: usize) -> Self {
+        self.iterations = Some(length);
         self
     }
 

@@ -39,6 +39,24 @@ impl ShardedType {
         self
     }
 
+    /// Type of `length` such arrays stacked along a new first dimension, which is not sharded.
+    pub fn stacked(&self, length: usize) -> Self {
+        ShardedType {
+            ty: self.ty.with_dims([&[length], self.ty.dims()].concat()),
+            spec: self.spec.stacked(),
+            stored: self.stored,
+        }
+    }
+
+    /// Type of a slice along the first dimension.
+    pub(super) fn slice(&self) -> Self {
+        ShardedType {
+            ty: (self.ty).with_dims(self.ty.dims().get(1..).unwrap_or_default()),
+            spec: self.spec.slice(),
+            stored: self.stored,
+        }
+    }
+
     /// Type of the shard that one device of `mesh` holds.
     ///
     /// # Errors
