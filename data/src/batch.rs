@@ -50,15 +50,18 @@ pub struct HostBatch {
     pub position: Position,
 }
 
-/// One batch on the devices.
+/// One batch on the devices, or several stacked along a new first dimension.
 #[derive(Debug)]
 pub struct DeviceBatch {
     /// The fields in the dataset's order, `[batch, ..]` each, and last the weights, `f32[batch]`.
+    /// With more than one of [`batches`](Self::batches), `[batches, batch, ..]`.
     pub arrays: Vec<Array>,
     /// Number of rows that are not padding: the sum of the weights.
     pub count: usize,
-    /// Position of the batch.
+    /// Position of the first batch.
     pub position: Position,
+    /// Number of batches.
+    pub batches: usize,
 }
 
 impl HostBatch {
@@ -120,6 +123,35 @@ pub(crate) fn batch_types(fields: &[Field], batch: usize) -> Vec<TensorType> {
 }
 
 impl HostBatch {
+    /// Stacks successive batches along a new first dimension.
+    ///
+    /// # Errors
+    /// If the memory is exhausted.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn stacked(batches: &[HostBatch]) -> Result<Self> {
+        let stack = |index: usize| {
+            let slices = batches.iter().map(|batch| &batch.arrays[index]);
+            let ty = batches[0].arrays[index].ty();
+            let ty = ty.with_dims([&[batches.len()], ty.dims()].concat());
+            let mut stacked = HostArray::try_zeros(ty)?;
+            let size = stacked.bytes().len() / batches.len();
+            // A size of 0 has no chunks, and nothing to copy.
+            for (to, slice) in stacked.bytes_mut().chunks_mut(size.max(1)).zip(slices) {
+                to.copy_from_slice(slice.bytes());
+            }
+            Ok(Arc::new(stacked))
+        };
+        Ok(HostBatch {
+            arrays: (0..batches[0].arrays.len())
+                .map(stack)
+                .collect::<Result<_>>()?,
+            count: batches.iter().map(|batch| batch.count).sum(),
+            position: batches[0].position,
+        })
+    }
+
     pub(crate) fn new(rows: Rows, weights: &[f32], position: Position) -> Self {
         let count = weights.iter().filter(|&&weight| weight > 0.0).count();
         let weights = HostArray::from_slice(weights, [weights.len()])

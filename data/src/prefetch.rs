@@ -76,6 +76,23 @@ impl Prefetch {
         shardings: Vec<Arc<Sharding>>,
         depth: usize,
     ) -> Result<Self> {
+        Self::stacked(batches, client, shardings, depth, std::iter::repeat(1))
+    }
+
+    /// Like [`new`](Self::new), with groups of successive batches stacked along a new first
+    /// dimension, which is not sharded, for programs of several steps. `sizes` are the numbers of
+    /// batches of the groups; 1, and the groups after the last of `sizes`, are single batches that
+    /// are not stacked.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn stacked(
+        mut batches: Batches,
+        client: &Client,
+        shardings: Vec<Arc<Sharding>>,
+        depth: usize,
+        sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
+    ) -> Result<Self> {
         let types = batches.loader().batch_types();
         let shardings = match shardings.len() {
             1 => vec![shardings[0].clone(); types.len()],
@@ -99,9 +116,15 @@ impl Prefetch {
         });
         let (sender, receiver) = bounded(depth.max(1));
         let client = client.unattributed();
+        let mut sizes = sizes.into_iter();
         let work = move || {
-            for batch in batches {
-                let uploaded = batch.and_then(|batch| upload(&client, batch, &shardings));
+            loop {
+                let size = sizes.next().unwrap_or(1).max(1);
+                let group: Result<Vec<_>> = batches.by_ref().take(size).collect();
+                if group.as_ref().is_ok_and(Vec::is_empty) {
+                    return;
+                }
+                let uploaded = group.and_then(|group| upload_group(&client, group, &shardings));
                 // The consumer has ended.
                 if sender.send(uploaded).is_err() {
                     return;
@@ -139,20 +162,31 @@ impl Prefetch {
     }
 }
 
-fn upload(client: &Client, batch: HostBatch, shardings: &[Arc<Sharding>]) -> Result<DeviceBatch> {
-    let HostBatch {
-        arrays,
-        count,
-        position,
-    } = batch;
-    let arrays = arrays
-        .iter()
-        .zip(shardings)
+/// Uploads a batch, or several as one.
+fn upload_group(
+    client: &Client,
+    group: Vec<HostBatch>,
+    shardings: &[Arc<Sharding>],
+) -> Result<DeviceBatch> {
+    let (batches, stacked);
+    let (batch, shardings) = match &group[..] {
+        [batch] => (batch, shardings),
+        group => {
+            batches = HostBatch::stacked(group)?;
+            let stack = |sharding: &Arc<Sharding>| {
+                Sharding::new(sharding.mesh(), sharding.spec().stacked())
+            };
+            stacked = shardings.iter().map(stack).collect::<Result<Vec<_>>>()?;
+            (&batches, &stacked[..])
+        }
+    };
+    let arrays = (batch.arrays.iter().zip(shardings))
         .map(|(array, sharding)| Array::upload_shared(client, array, sharding));
     Ok(DeviceBatch {
         arrays: arrays.collect::<Result<_>>()?,
-        count,
-        position,
+        count: batch.count,
+        position: batch.position,
+        batches: group.len(),
     })
 }
 
@@ -185,6 +219,9 @@ impl Prefetch {
                 Err(Error::new(ErrorKind::Internal, "prefetch", message))
             }
         };
+        // The first batch of a group is taken above.
+        let further = batch.as_ref().map_or(0, |batch| batch.batches - 1);
+        schedule.by_ref().take(further).for_each(drop);
         self.schedule = schedule;
         let waited = std::mem::take(&mut self.waited_for_next);
         let first = std::mem::take(&mut self.first);

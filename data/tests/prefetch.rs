@@ -45,3 +45,37 @@ fn batches_on_devices_equal_those_of_the_loader() {
         }
     }
 }
+
+#[test]
+fn stacked_batches_are_slices_in_order() {
+    let samples: Vec<i32> = (0..70).collect();
+    let samples = HostArray::from_slice(&samples, [70]).unwrap();
+    let options = LoaderOptions {
+        last: LastBatch::Pad,
+        ..LoaderOptions::shuffled(8, 3)
+    };
+    let loader = Loader::new(InMemory::new([("sample", samples)]).unwrap(), options).unwrap();
+    let client = Accelerator::Cpu { devices: Some(2) }.open().unwrap();
+    let mesh = Arc::new(Mesh::new([("data", 2)], client.local_devices()).unwrap());
+    let by_samples = vec![Sharding::new(&mesh, PartitionSpec::first("data")).unwrap()];
+    let mut prefetch =
+        Prefetch::stacked(loader.epoch(5), &client, by_samples, 2, [4, 1, 3]).unwrap();
+
+    let mut single = loader.epoch(5).map(Result::unwrap);
+    for (batches, dims) in [(4, &[4, 8][..]), (1, &[8]), (3, &[3, 8]), (1, &[8])] {
+        let stacked = prefetch.next().unwrap().unwrap();
+        assert_eq!(stacked.batches, batches);
+        let group: Vec<_> = single.by_ref().take(batches).collect();
+        assert_eq!(stacked.position, group[0].position);
+        assert_eq!(stacked.count, group.iter().map(|batch| batch.count).sum());
+        let values = |array: &HostArray| array.as_slice::<i32>().unwrap().to_vec();
+        let expected: Vec<i32> = group
+            .iter()
+            .flat_map(|batch| values(&batch.arrays[0]))
+            .collect();
+        let read = stacked.arrays[0].read().unwrap();
+        assert_eq!(read.ty().dims(), dims);
+        assert_eq!(values(&read), expected);
+    }
+    assert!(prefetch.next().is_none());
+}
