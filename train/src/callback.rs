@@ -27,7 +27,9 @@ use crate::{MetricValues, Report, checkpoint::RunPosition, format::type_name, lo
 /// * [`on_epoch_start`](Self::on_epoch_start): before the first step of an epoch, or of the rest of
 ///   an epoch after a resume.
 /// * [`on_step_end`](Self::on_step_end): after a step was queued. It may not have run yet, and none
-///   of its results are known.
+///   of its results are known. With several
+///   [`steps_per_execution`](crate::TrainerOptions::steps_per_execution), it is called for each step
+///   of a launch after the launch was queued; a stop or checkpoint that it requests follows the last.
 /// * [`on_train_metrics`](Self::on_train_metrics): when the metrics of `log_every` steps have
 ///   arrived on the host. Later steps are queued already.
 /// * [`on_validation_start`](Self::on_validation_start): when the steps of an epoch are done.

@@ -5,6 +5,7 @@
 //! begins. Everything else - progress, tables, checkpoints, the NaN check - is a
 //! [callback](crate::callback::Callback).
 
+mod launches;
 mod meter;
 mod save;
 mod start;
@@ -20,12 +21,12 @@ use halite_core::{
     Array, Error, ErrorKind, Result,
     tree::{Empty, Leaf, Tree},
 };
-use halite_data::{Loader, Position, Prefetch};
+use halite_data::{DeviceBatch, Loader, Position, Prefetch};
 use halite_nn::{ArraySpec, Optimizer};
 use halite_telemetry::{Activity, ClientMetrics};
 
-use self::meter::Meter;
 pub(crate) use self::start::FitInputs;
+use self::{launches::Launches, meter::Meter};
 use crate::{
     MetricValues, Report, Task, Trainer,
     callback::{Callback, Run},
@@ -35,7 +36,7 @@ use crate::{
     in_flight::InFlight,
     loggers::{Row, Split},
     measured::Measured,
-    programs::{BatchArrays, ModelArrays, ModelParams, Programs, RunState},
+    programs::{ModelArrays, ModelParams, Programs, RunState},
     signals::{Interrupts, StopFlag, StopReason},
     since_start::since_start,
     waits::{Limits, NextBatch, next_batch},
@@ -150,6 +151,9 @@ where
             ) {
                 self.programs.init.abandon_background();
                 self.programs.step.abandon_background();
+                if let Some(steps) = &self.programs.steps {
+                    steps.program().abandon_background();
+                }
             }
         })?;
         let result = self.epochs(&mut now);
@@ -265,7 +269,9 @@ where
                 epoch: now.run.epoch,
                 batch: now.run.batch,
             };
-            prefetch = Some(self.trainer.prefetch(&self.train, start)?);
+            let left = now.run.batches_per_epoch - now.run.batch;
+            let sizes = Launches::new(&self.trainer.options, now.run.step, left);
+            prefetch = Some(self.trainer.prefetch(&self.train, start, sizes)?);
         }
         let mut limits = Limits::new(self.trainer.options.wait_limit);
         let mut ended = Ended::Complete;
@@ -275,7 +281,7 @@ where
                 break;
             }
             self.save_if_requested(now)?;
-            match self.next_batch(prefetch, &mut limits) {
+            match next_batch("training", prefetch, &mut limits, &|| self.stop.is_set()) {
                 Ok(NextBatch::Batch(batch)) => self.step(now, batch)?,
                 Ok(NextBatch::End) => break,
                 Ok(NextBatch::Stopped) => ended = Ended::Stopped,
@@ -297,36 +303,28 @@ where
         Ok(ended)
     }
 
-    /// The next batch of the training data as a tree.
-    fn next_batch(
-        &self,
-        prefetch: &mut Prefetch,
-        limits: &mut Limits,
-    ) -> Result<NextBatch<BatchArrays<K>>> {
-        Ok(
-            match next_batch("training", prefetch, limits, &|| self.stop.is_set())? {
-                NextBatch::Batch(batch) => NextBatch::Batch(self.trainer.batch_tree::<K>(batch)?),
-                NextBatch::End => NextBatch::End,
-                NextBatch::Stopped => NextBatch::Stopped,
-            },
-        )
-    }
-
     /// Returns whether a signal, the stop flag or a callback requested a stop.
     fn is_asked_to_stop(&self, now: &LoopState<K, O>) -> bool {
         self.interrupts.reason().is_some() || now.run.stop_requested
     }
 
     fn compile_time(&self) -> Duration {
-        self.programs.step.stages().total()
+        let steps = self.programs.steps.as_ref();
+        let steps = steps.map_or(Duration::ZERO, |steps| steps.program().stages().total());
+        self.programs.step.stages().total() + steps
     }
 
-    /// Queues one step, and takes the metrics that have arrived.
-    fn step(&mut self, now: &mut LoopState<K, O>, batch: BatchArrays<K>) -> Result<()> {
+    /// Queues a step with each batch as one launch, and takes the metrics that have arrived.
+    fn step(&mut self, now: &mut LoopState<K, O>, batch: DeviceBatch) -> Result<()> {
         let _span = tracing::trace_span!("step", step = now.run.step + 1).entered();
+        let count = batch.batches;
+        let batch = self.trainer.batch_tree::<K>(batch)?;
         let (state, window) = now.live.take().ok_or_else(lost)?;
-        let (state, window) = self.programs.step.call(state, (&batch, &window))?;
-        let (_, window) = now.live.insert((state, window));
+        let next = match &self.programs.steps {
+            Some(steps) if count > 1 => steps.call(state, window, &batch)?,
+            _ => self.programs.step.call(state, (&batch, &window))?,
+        };
+        let (_, window) = now.live.insert(next);
         if now.run.step == now.first
             && let Some(shard) = window.shards().first()
         {
@@ -335,12 +333,20 @@ where
                 _ = time.set((started.elapsed(), since_start()))
             }));
         }
-        now.run.step += 1;
-        now.run.batch += 1;
-        self.trainer.client.metrics().step();
-        now.in_flight
-            .push(now.run.step, window, &|| self.stop.is_set())?;
-        self.notify(now, |callback, run| callback.on_step_end(run))?;
+        let last = now.run.step + count as u64;
+        now.in_flight.push(last, window, &|| self.stop.is_set())?;
+        let mut called = Ok(());
+        for _ in 0..count {
+            now.run.step += 1;
+            now.run.batch += 1;
+            self.trainer.client.metrics().step();
+            if called.is_ok() {
+                called = self
+                    .callbacks
+                    .call(|callback| callback.on_step_end(&mut now.run));
+            }
+        }
+        self.check_called(now, called)?;
         if now.run.step.is_multiple_of(self.trainer.options.log_every) {
             self.send_window(now)?;
         }
@@ -380,8 +386,7 @@ where
         self.notify(now, |callback, run| callback.on_train_metrics(run, &window))
     }
 
-    /// Calls `event` of each callback. After an error the steps so far are saved, unless they have
-    /// diverged.
+    /// Calls `event` of each callback.
     fn notify(
         &mut self,
         now: &mut LoopState<K, O>,
@@ -390,6 +395,12 @@ where
         let called = self
             .callbacks
             .call(|callback| event(callback, &mut now.run));
+        self.check_called(now, called)
+    }
+
+    /// Returns the error of a callback, if there is one. The steps so far are saved before, unless
+    /// they have diverged.
+    fn check_called(&mut self, now: &mut LoopState<K, O>, called: Result<()>) -> Result<()> {
         let Err(error) = called else { return Ok(()) };
         if error.kind() == ErrorKind::Diverged {
             return Err(error);

@@ -30,6 +30,15 @@ pub struct TrainerOptions {
             value_parser = positive::<usize>, allow_negative_numbers = true)
     )]
     pub batch_size: usize,
+    /// Steps in one launch of a program, for models whose steps take microseconds
+    // The steps are the same. Launches do not pass a step at which metrics are copied or a checkpoint
+    // is saved; steps that do not fill one are launched singly.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.steps_per_execution,
+            value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
+    pub steps_per_execution: usize,
     /// Seed of all random numbers: initialization, order of samples, dropout, sampling
     #[cfg_attr(
         feature = "clap",
@@ -126,6 +135,7 @@ pub struct Property {
 const DEFAULT: TrainerOptions = TrainerOptions {
     epochs: 1,
     batch_size: 128,
+    steps_per_execution: 1,
     seed: 0,
     numerics: NumericsOptions {
         precision: None,
@@ -160,6 +170,7 @@ impl TrainerOptions {
         let numbers = [
             ("epochs", self.epochs),
             ("batch_size", self.batch_size as u64),
+            ("steps_per_execution", self.steps_per_execution as u64),
             ("log_every", self.log_every),
         ];
         if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
@@ -168,6 +179,7 @@ impl TrainerOptions {
         if self.checkpoint_every == Some(0) {
             return invalid("`checkpoint_every` is 0; it must be at least 1, or not set".into());
         }
+        self.check_steps_per_execution()?;
         if let Some(norm) = self.numerics.clip_norm
             && !(norm >= 0.0 && norm.is_finite())
         {
@@ -195,6 +207,26 @@ impl TrainerOptions {
             return invalid(
                 "`checkpoint_every` needs `out`: the directory to write checkpoints to".into(),
             );
+        }
+        Ok(())
+    }
+
+    /// Checks that a launch fits between two steps at which metrics are copied or a checkpoint is
+    /// saved.
+    fn check_steps_per_execution(&self) -> Result<()> {
+        let steps = self.steps_per_execution;
+        let intervals = [
+            ("log_every", Some(self.log_every)),
+            ("checkpoint_every", self.checkpoint_every),
+        ];
+        for (name, every) in intervals {
+            if let Some(every) = every.filter(|every| *every < steps as u64) {
+                let message = format!(
+                    "`steps_per_execution` is {steps} and `{name}` is {every}, so that no launch \
+                     has {steps} steps; use at most {every}, or a `{name}` of at least {steps}"
+                );
+                return Err(Error::invalid("trainer", message));
+            }
         }
         Ok(())
     }
@@ -227,13 +259,14 @@ mod tests {
 
     #[test]
     fn every_flag_sets_its_option() {
-        let flags = "train --epochs 3 --batch-size 8 --seed 5 --out dir --resume --from 40 \
+        let flags = "train --epochs 3 --batch-size 8 --steps-per-execution 4 --seed 5 --out dir --resume --from 40 \
                      --allow-changes seed,batch-size --log-every 7 --checkpoint-every 9 \
                      --clip-norm 0.5 --precision bf16-mixed --workers 2 --wait-limit 60 --quiet";
         let options = Command::try_parse_from(flags.split(' ').filter(|flag| !flag.is_empty()));
         let expected = TrainerOptions {
             epochs: 3,
             batch_size: 8,
+            steps_per_execution: 4,
             seed: 5,
             numerics: NumericsOptions {
                 precision: Some("bf16-mixed".parse().unwrap()),
@@ -265,6 +298,17 @@ mod tests {
             let error = Command::try_parse_from(words).err().unwrap().to_string();
             assert!(error.contains(expected), "{flag}: {error}");
         }
+    }
+
+    #[test]
+    fn launches_are_not_longer_than_log_every() {
+        let flags = ["train", "--steps-per-execution=64"];
+        let options = Command::try_parse_from(flags).unwrap().options;
+        let error = options.check().unwrap_err().to_string();
+        assert!(
+            error.contains("`steps_per_execution` is 64 and `log_every` is 50"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod state;
 mod step;
+mod steps;
 mod window;
 
 use std::{collections::HashMap, panic::Location, sync::Arc};
@@ -18,6 +19,7 @@ use crate::{Predict, State, Strategy, Task};
 pub(crate) use self::{
     state::{check_sizes, state_specs},
     step::{Step, StepInputs, StepOptions, StepParts},
+    steps::Steps,
     window::{WINDOW, Window, WindowMetric, discover},
 };
 
@@ -45,6 +47,8 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     pub(crate) init: Jit<Empty<()>, Leaf<()>, RunState<K, O, ()>>,
     /// From a state, a batch and the metrics' window to the next state and window.
     pub(crate) step: Jit<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>,
+    /// Several steps as one program, if the options have more than one.
+    pub(crate) steps: Option<Steps<K, O>>,
     /// From a model, a batch and the window to the next window.
     pub(crate) evaluate: Evaluate<K>,
     /// Metrics of a training step, in the order of its window.
@@ -67,6 +71,7 @@ where
         parts: &StepParts<'_, K, O>,
         batch: &<K::Batch as Family>::Of<ArraySpec>,
         validation: &<K::Batch as Family>::Of<ArraySpec>,
+        steps_per_execution: usize,
     ) -> Result<Self> {
         let params = parts.params;
         if !params.leaves().into_iter().any(|param| param.trainable) {
@@ -74,13 +79,19 @@ where
                            so there is nothing to learn; evaluate it with `validate`";
             return Err(Error::invalid("fit", message));
         }
+        let batch_types = batch_types::<K>;
+        let step = Step::new(parts, mesh, &batch_types(batch))?;
+        let steps = (steps_per_execution > 1).then(|| {
+            let types = batch_types(batch);
+            Steps::new(client, mesh, parts, &step, &types, steps_per_execution)
+        });
         let Step {
             function,
             state,
             metrics: train_metrics,
-        } = Step::new(parts, mesh, &batch_types::<K>(batch))?;
+        } = step;
         let types = Tree::leaf_refs(&**params).map_leaves(|_, param| param.ty.clone());
-        let validation_types = batch_types::<K>(validation);
+        let validation_types = batch_types(validation);
         let evaluate_metrics =
             discover(&**parts.task, &types, &validation_types, false).map_err(|error| {
                 // The training batch was accepted, so the difference is the likely cause.
@@ -95,6 +106,7 @@ where
         Ok(Programs {
             init: init_function(parts, &state).jit(client).on(mesh),
             step: function.jit(client).on(mesh),
+            steps: steps.transpose()?,
             evaluate: evaluate_program(client, mesh, parts.strategy, parts.task, &evaluate_metrics)
                 .precision(precision),
             train_metrics,
@@ -108,12 +120,14 @@ where
         let Programs {
             init,
             step,
+            steps,
             evaluate,
             ..
         } = self;
         Programs {
             init: init.of_line(line),
             step: step.of_line(line),
+            steps: steps.map(|steps| steps.of_line(line)),
             evaluate: evaluate.of_line(line),
             ..self
         }

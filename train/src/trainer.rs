@@ -2,13 +2,13 @@
 
 mod builder;
 
-use std::{panic::Location, sync::Arc};
+use std::{iter::repeat, panic::Location, sync::Arc};
 
 use halite_core::{
     Client, DTypePolicy, Error, HostArray, Mesh, Result, Sharding,
     tree::{Family, Leaf, Tree},
 };
-use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
+use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Position, Prefetch};
 use halite_nn::{ArraySpec, Optimizer};
 use halite_telemetry::ClientMetrics;
 
@@ -178,7 +178,7 @@ impl Trainer {
         let limit = self.options.wait_limit;
         let (mut in_flight, mut limits) =
             (InFlight::new("validation step", limit), Limits::new(limit));
-        let mut prefetch = self.prefetch(loader, halite_data::Position::default())?;
+        let mut prefetch = self.prefetch(loader, Position::default(), repeat(1))?;
         for number in 1.. {
             let batch = match next_batch("validation", &mut prefetch, &mut limits, stop)? {
                 NextBatch::Batch(batch) => self.batch_tree::<K>(batch)?,
@@ -224,7 +224,7 @@ impl Trainer {
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;
-        for batch in self.prefetch(&loader, halite_data::Position::default())? {
+        for batch in self.prefetch(&loader, Position::default(), repeat(1))? {
             let batch = batch?;
             let count = batch.count;
             let batch = self.batch_tree::<K>(batch)?;
@@ -287,13 +287,15 @@ impl Trainer {
     pub(crate) fn prefetch(
         &self,
         loader: &Loader,
-        start: halite_data::Position,
+        start: Position,
+        sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
     ) -> Result<Prefetch> {
-        Prefetch::new(
+        Prefetch::stacked(
             loader.epoch_from(start),
             &self.client,
             vec![self.batch_sharding()?],
             PREFETCH,
+            sizes,
         )
     }
 

@@ -4,6 +4,7 @@ mod cause;
 mod custom;
 mod exact;
 mod finite;
+mod launches;
 mod layouts;
 mod learns;
 mod mistakes;

@@ -81,8 +81,20 @@ where
             },
             strategy: &trainer.strategy,
         };
-        let programs =
-            Programs::new(&trainer.client, mesh, &parts, &batch, &validation_batch)?.of_line(line);
+        let steps = match options.steps_per_execution {
+            steps if steps > train.batches_per_epoch() => {
+                halite_core::warning!(
+                    "`steps_per_execution` is {steps}, and an epoch has {} steps: each is launched \
+                     singly",
+                    train.batches_per_epoch()
+                );
+                1
+            }
+            steps => steps,
+        };
+        let client = &trainer.client;
+        let programs = Programs::new(client, mesh, &parts, &batch, &validation_batch, steps)?;
+        let programs = programs.of_line(line);
         let window = Leaf(programs.train_metrics.spec(mesh));
         let lowered = programs.step.lower(&programs.state, &(batch, window))?;
         let mut identity =
@@ -172,6 +184,9 @@ where
             self.programs
                 .step
                 .prepare_in_background(&self.programs.state, &inputs)?;
+            if let Some(steps) = &self.programs.steps {
+                steps.prepare_in_background()?;
+            }
         }
         let progress = &self.callbacks.progress_bar.0;
         let options = &self.trainer.options;
@@ -191,6 +206,12 @@ where
             // Collects the compiled step: errors of the compiler come before the state is donated,
             // and compile time is not part of an epoch's.
             self.programs.step.prepare(&self.programs.state, &inputs)?;
+            if let Some(steps) = &self.programs.steps {
+                if !self.wait_until_compiled(steps.program(), "train steps")? {
+                    return Err(self.stopped_before("while the program `train steps` was compiled"));
+                }
+                steps.prepare()?;
+            }
         }
         self.callbacks.progress_bar.0.done_waiting();
         Ok(now)

@@ -1,12 +1,14 @@
 //! Measurements of a run, and its report.
 
 use halite_nn::Optimizer;
-use halite_telemetry::{ClientMetrics, FunctionActivity};
+use halite_telemetry::ClientMetrics;
 
 use super::{Fit, LoopState};
 use crate::{
-    MetricValues, Report, Task, Trainer, checkpoint::Exact, measured::Measured,
-    programs::ModelParams,
+    MetricValues, Report, Task, Trainer,
+    checkpoint::Exact,
+    measured::Measured,
+    programs::{ModelParams, Programs, Steps},
 };
 
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
@@ -28,10 +30,17 @@ where
         }
         let activity = self.trainer.client.metrics().activity().since(&self.before);
         let queued = (now.run.step - now.first) as f64;
-        let step = &self.programs.step;
-        let step = activity.function(step.name(), Some(step.origin()));
-        let busy = step.and_then(FunctionActivity::execute_mean);
-        let busy = busy.map(|mean| mean.as_secs_f64() * queued);
+        let device_time = |name: &str, origin| {
+            let program = activity.function(name, Some(origin))?;
+            Some(program.execute_mean()?.as_secs_f64() * program.launches as f64)
+        };
+        let Programs { step, steps, .. } = &self.programs;
+        let steps = steps.as_ref().map(Steps::program);
+        let busy = [
+            device_time(step.name(), step.origin()),
+            steps.and_then(|steps| device_time(steps.name(), steps.origin())),
+        ];
+        let busy = busy.into_iter().flatten().reduce(|one, other| one + other);
         let training = now.training.as_secs_f64();
         let samples = queued * self.trainer.options.batch_size as f64;
         let (first_step, of_process) = now.time_to_first_step.get().copied().unwrap_or_default();
@@ -89,7 +98,8 @@ where
             compiles: counted.compiles,
             cache_hits: counted.cache_hits,
             compile_seconds_saved: counted.compile_time_saved.as_secs_f64(),
-            step_compiles: self.programs.step.compiles(),
+            step_compiles: self.programs.step.compiles()
+                + (self.programs.steps.as_ref()).map_or(0, |steps| steps.program().compiles()),
             blocking_reads: counted.blocking_reads,
             uploads: counted.uploads,
             training_seconds: measured.training_seconds.0,

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use halite_core::{
     Capabilities, DTypePolicy, MeshShape, Result,
-    tree::{Family, Leaf, Tree},
+    tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
     Function, Lowered, Mean, Optimizer, ShardedType, Tensor, Trace, grad, lower,
     optim::clip_global_norm,
 };
 
-use super::{BatchTypes, ModelParams, RunState, Window, discover, state_specs};
+use super::{
+    BatchTypes, ModelParams, RunState, Window, discover, state_specs, steps::StateAndWindow,
+};
 use crate::{
     Scaling, State, Strategy, Task,
     loss_scale::{LOSS_SCALE, all_finite},
@@ -78,6 +80,26 @@ where
         })
     }
 
+    /// A loop of `length` steps, over stacked batches.
+    pub(super) fn repeated(
+        &self,
+        parts: &StepParts<'_, K, O>,
+        mesh: &MeshShape,
+        length: usize,
+    ) -> Function<StateAndWindow<K, O>, K::Batch, Empty<()>> {
+        let body = StepBody::new(parts, &self.metrics);
+        Function::new(
+            move |cx: &Trace, (state, Leaf(window)): (RunState<K, O, Tensor<'_>>, _), batch| {
+                let (next, window) = body.trace(cx, state, &batch, window);
+                ((next, Leaf(window)), Empty::new())
+            },
+        )
+        .named("train steps")
+        .precision(parts.options.precision)
+        .axis_roles(parts.strategy.axis_roles(mesh))
+        .scanned(length)
+    }
+
     /// Lowers the step for batches of these types.
     pub(crate) fn lower(
         &self,
@@ -99,17 +121,7 @@ fn step_function<K: Task, O: Optimizer>(
 where
     ModelParams<K>: Send + Sync,
 {
-    // Frozen parameters and state need no gradient, and state may be of integers.
-    let trained = (parts.params.leaves().into_iter())
-        .map(|param| param.trainable && param.ty.dtype().is_float());
-    let body = StepBody {
-        task: Arc::clone(parts.task),
-        params: Arc::clone(parts.params),
-        optimizer: Arc::clone(parts.optimizer),
-        options: parts.options,
-        metrics: metrics.clone(),
-        trained: trained.collect(),
-    };
+    let body = StepBody::new(parts, metrics);
     Function::new(
         move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
             let (next, window) = body.trace(cx, state, &batch, window);
@@ -132,6 +144,20 @@ struct StepBody<K: Task, O> {
 }
 
 impl<K: Task, O: Optimizer> StepBody<K, O> {
+    fn new(parts: &StepParts<'_, K, O>, metrics: &Window) -> Self {
+        // Frozen parameters and state need no gradient, and state may be of integers.
+        let trained = (parts.params.leaves().into_iter())
+            .map(|param| param.trainable && param.ty.dtype().is_float());
+        StepBody {
+            task: Arc::clone(parts.task),
+            params: Arc::clone(parts.params),
+            optimizer: Arc::clone(parts.optimizer),
+            options: parts.options,
+            metrics: metrics.clone(),
+            trained: trained.collect(),
+        }
+    }
+
     /// Returns the next state, and the window of metrics with those of this step.
     fn trace<'t>(
         &self,

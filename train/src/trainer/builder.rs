@@ -56,6 +56,7 @@ impl TrainerBuilder {
     setters! {
         epochs: u64 => epochs;
         batch_size: usize => batch_size;
+        steps_per_execution: usize => steps_per_execution;
         seed: u64 => seed;
         out: impl Into<PathBuf> => Some(out.into());
         resume: bool => resume;
