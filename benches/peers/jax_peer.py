@@ -208,13 +208,27 @@ def step(params, statistics, slots, x, y):
     return params, statistics, slots, loss
 
 
+STEPS_PER_LAUNCH = 16 if "scan16" in OPTIONS else 1
+if STEPS_PER_LAUNCH > 1:
+    one_step = step
+
+    def step(params, statistics, slots, *batches):
+        def body(carry, batch):
+            *carry, loss = one_step(*carry, *batch)
+            return tuple(carry), loss
+
+        carry, losses = lax.scan(body, (params, statistics, slots), batches)
+        return *carry, losses[-1]
+
+    batch = tuple(np.stack([field] * STEPS_PER_LAUNCH) for field in batch)
+
 step = jax.jit(step, donate_argnums=(0, 1, 2))
 state, batch = jax.block_until_ready(jax.device_put(((params, statistics, first_slots(params)), batch)))
 
 
 def run(steps):
     global state
-    for _ in range(steps):
+    for _ in range(-(-steps // STEPS_PER_LAUNCH)):
         *state, loss = step(*state, *batch)
     jax.block_until_ready(state)
     return float(loss)

@@ -181,6 +181,7 @@ pub struct Bare<M: Forward, O: Optimizer> {
     batch: (Leaf<Array>, Leaf<Array>),
     loss: Option<Array>,
     parameters: usize,
+    steps_per_launch: usize,
 }
 
 impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
@@ -260,6 +261,7 @@ where
             ),
             loss: None,
             parameters,
+            steps_per_launch: 1,
         })
     }
 
@@ -283,17 +285,38 @@ where
         self
     }
 
+    /// Makes each launch a loop of `steps` steps, before the first one; each on the same batch, of
+    /// which there is a copy for each step.
+    ///
+    /// # Errors
+    /// On errors of the device.
+    pub fn steps_per_launch(mut self, steps: usize) -> Result<Self> {
+        let stacked = |array: &Array| {
+            let (batch, ty) = (array.read()?, array.ty());
+            let ty = ty.with_dims([&[steps], ty.dims()].concat());
+            let stacked = HostArray::from_bytes(&batch.bytes().repeat(steps), ty)?;
+            let sharding = array.sharding();
+            let sharding = Sharding::new(sharding.mesh(), sharding.spec().stacked())?;
+            Array::upload(self.step.client(), &stacked, &sharding)
+        };
+        let (Leaf(x), Leaf(y)) = &self.batch;
+        self.batch = (Leaf(stacked(x)?), Leaf(stacked(y)?));
+        self.step = self.step.scanned(steps);
+        self.steps_per_launch = steps;
+        Ok(self)
+    }
+
     /// Number of trained parameters of the model.
     pub fn parameters(&self) -> usize {
         self.parameters
     }
 
-    /// Queues `steps` steps.
+    /// Queues `steps` steps, rounded up to whole launches.
     ///
     /// # Errors
     /// If a step cannot be compiled or launched.
     pub fn run(&mut self, steps: usize) -> Result<()> {
-        for _ in 0..steps {
+        for _ in 0..steps.div_ceil(self.steps_per_launch) {
             let state = self
                 .state
                 .take()
@@ -312,11 +335,10 @@ where
         if let Some(state) = &self.state {
             state.leaves().into_iter().try_for_each(Array::wait)?;
         }
-        self.loss
-            .as_ref()
-            .expect("at least one step was run")
-            .read()?
-            .item()
+        let loss = self.loss.as_ref().expect("at least one step was run");
+        let losses = loss.read()?;
+        let losses = losses.as_slice::<f32>()?;
+        Ok(*losses.last().expect("a launch has a step or more"))
     }
 }
 

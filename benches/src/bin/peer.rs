@@ -4,7 +4,7 @@
 //! `peer w3` (ResNet-18 for 32x32 images, batch 64), `peer w4` (GPT 6x384, 256 tokens, batch 16,
 //! Adam), `peer w5` (ResNet-50, batch 8), `peer w6` (MLP 32-32-32, batch 8, SGD); and for comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width
 //! 384, 6 heads, 8 x 128, Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a
-//! third the accelerator: `peer w1 f32 embedded`.
+//! third the accelerator: `peer w1 f32 embedded`. `peer w6x16` has 16 steps a launch.
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
@@ -46,6 +46,12 @@ fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Res
         let (x, y) = (data(&[batch, 784]), labels([batch], 10));
         let model = Mlp::new(&[784, 512, 512, 10]);
         Bare::<Mlp<()>, _>::new(&client, model, Adam::new(1e-3), &x, &y)
+    };
+    let w6 = || {
+        let (x, y) = (data(&[8, 32]), labels([8], 32));
+        let model = Mlp::new(&[32, 32, 32]);
+        Bare::<Mlp<()>, _>::new(&client, model, Sgd::new(0.01), &x, &y)
+            .map(|bare| bare.precision(precision))
     };
     match workload {
         "w1" => serve(mlp(128)?.precision(precision)),
@@ -92,13 +98,8 @@ fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Res
                     .precision(precision),
             )
         }
-        "w6" => {
-            let (x, y) = (data(&[8, 32]), labels([8], 32));
-            serve(
-                Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &x, &y)?
-                    .precision(precision),
-            )
-        }
+        "w6" => serve(w6()?),
+        "w6x16" => serve(w6()?.steps_per_launch(16)?),
         other => Err(halite::Error::invalid(
             "peer",
             format!("unknown workload `{other}`; expected w1 to w6, mlp256 or block"),
