@@ -67,7 +67,10 @@ fn stacked_batches_are_slices_in_order() {
         assert_eq!(stacked.batches, batches);
         let group: Vec<_> = single.by_ref().take(batches).collect();
         assert_eq!(stacked.position, group[0].position);
-        assert_eq!(stacked.count, group.iter().map(|batch| batch.count).sum());
+        assert_eq!(
+            stacked.count,
+            group.iter().map(|batch| batch.count).sum::<usize>()
+        );
         let values = |array: &HostArray| array.as_slice::<i32>().unwrap().to_vec();
         let expected: Vec<i32> = group
             .iter()
