@@ -78,6 +78,11 @@ const DEVIATIONS: &[Deviation] = &[
         why: "the plugin does not compare imaginary parts where real parts are equal",
     },
     Deviation {
+        operations: &["dot_general to a wider type"],
+        elements: &["f4E2M1FN"],
+        why: "the plugin refuses some of these",
+    },
+    Deviation {
         operations: &["cbrt"],
         elements: &["complex<f32>", "complex<f64>"],
         why: "XLA has no cube root of complex numbers",
