@@ -280,13 +280,13 @@ impl Product {
         elements.into_iter().all(|count| count <= MOST_ELEMENTS)
     }
 
-    /// Returns whether the kernel is faster than XLA's code.
+    /// Returns whether the kernel is faster than XLA's code (measured: decision 0046).
     fn pays(&self) -> bool {
-        let work = self.multiplications();
-        match self.kind {
-            Kind::KernelGradient => work >= LEAST_WORK,
-            Kind::Result | Kind::InputGradient => false,
-        }
+        let is_wide = match self.kind {
+            Kind::KernelGradient => true,
+            Kind::Result | Kind::InputGradient => self.features.min(self.outputs) >= LEAST_FEATURES,
+        };
+        is_wide && self.groups == 1 && self.multiplications() >= LEAST_WORK
     }
 
     /// The call of the kernel, with a result of this type.
@@ -336,6 +336,8 @@ fn int(size: usize) -> Attribute {
 
 /// Most elements of an image or a kernel.
 const MOST_ELEMENTS: f64 = (1 << 24) as f64;
+/// Least number of features of results and input gradients: vectors of the kernels are that wide.
+const LEAST_FEATURES: usize = 16;
 /// Least number of multiplications of a call: below it, calling takes longer than it saves.
 const LEAST_WORK: f64 = 1e6;
 
