@@ -280,7 +280,7 @@ impl Product {
         elements.into_iter().all(|count| count <= MOST_ELEMENTS)
     }
 
-    /// Returns whether the kernel is faster than XLA's code (measured: decision 0046).
+    /// Returns whether the kernel is likely faster than XLA's code: decision 0046 has what was measured.
     fn pays(&self) -> bool {
         let is_wide = match self.kind {
             Kind::KernelGradient => true,
@@ -336,9 +336,11 @@ fn int(size: usize) -> Attribute {
 
 /// Most elements of an image or a kernel.
 const MOST_ELEMENTS: f64 = (1 << 24) as f64;
-/// Least number of features of results and input gradients: vectors of the kernels are that wide.
+/// Least number of features of results and input gradients, an estimate: vectors of the kernels are
+/// that wide.
 const LEAST_FEATURES: usize = 16;
-/// Least number of multiplications of a call: below it, calling takes longer than it saves.
+/// Least number of multiplications of a call, an estimate: for fewer, calling takes longer than it
+/// saves.
 const LEAST_WORK: f64 = 1e6;
 
 /// Dimension numbers of inputs and results: `[batch, spatial.., features]`.
