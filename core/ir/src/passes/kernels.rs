@@ -280,7 +280,7 @@ impl Product {
         elements.into_iter().all(|count| count <= MOST_ELEMENTS)
     }
 
-    /// Returns whether the kernel is likely faster than XLA's code: decision 0046 has what was measured.
+    /// Returns whether the kernel is likely faster than XLA's code: decision 0046 has measurements.
     fn pays(&self) -> bool {
         let is_wide = match self.kind {
             Kind::KernelGradient => true,
