@@ -13,11 +13,16 @@ mod geometry;
 mod kernel_gradient;
 mod pass;
 mod phase;
+mod positions;
+mod right;
+mod source;
 
 pub use self::geometry::{ConvDim, ConvGeometry, GeometryError};
 use self::{
-    pass::{KernelPositions, Pass, axis, spread},
+    geometry::elements,
+    pass::{ITEM_WINDOWS, KernelPositions, Pass, item_windows},
     phase::Windows,
+    positions::{axis, spread},
 };
 use crate::{Axis, Element, Threads};
 
@@ -46,6 +51,8 @@ pub struct Convolution {
     geometry: ConvGeometry,
     forward: Pass,
     input_gradient: Pass,
+    /// The forward pass in larger items, over which the kernel gradient sums.
+    positions: Pass,
     /// Positions of the rows and columns of a part of the result.
     result_rows: Axis,
     result_columns: Axis,
@@ -65,26 +72,19 @@ impl Convolution {
             groups,
             ..
         } = geometry;
-        let mut spatial = geometry.spatial.clone();
-        if spatial.is_empty() {
-            spatial.push(ConvDim {
-                input: 1,
-                kernel: 1,
-                stride: 1,
-                dilation: 1,
-                low: 0,
-                high: 0,
-            });
-        }
+        let sizes = simplified(&geometry);
         let (features, outputs_of_group) = (features / groups, outputs / groups);
-        let windows = spatial.iter().map(Windows::forward).collect();
-        let kernel = KernelPositions {
-            tap: features * outputs,
-            terms: spread(features, outputs),
-            columns: spread(outputs, 1),
+        let forward = |most_windows: usize| {
+            let windows = sizes.spatial.iter().map(Windows::forward).collect();
+            let kernel = KernelPositions {
+                tap: features * outputs,
+                terms: spread(features, outputs),
+                columns: spread(outputs, 1),
+            };
+            Pass::new(&sizes, windows, kernel, most_windows)
         };
-        let forward = Pass::new(&geometry, windows, kernel)?;
-        let windows = spatial.iter().map(Windows::backward).collect();
+        let windows = sizes.spatial.iter().map(Windows::backward);
+        let windows: Vec<_> = windows.collect();
         let column =
             |feature: usize| feature % features * outputs + feature / features * outputs_of_group;
         let kernel = KernelPositions {
@@ -92,17 +92,19 @@ impl Convolution {
             terms: spread(outputs_of_group, 1),
             columns: (0..geometry.features).map(column).collect(),
         };
-        let input_gradient = Pass::new(&geometry, windows, kernel)?;
-        let rows = forward
-            .products
-            .first()
-            .map_or(0, |product| product.rows.len());
+        let counts = windows.iter().map(Windows::count);
+        let most_windows = item_windows(counts.fold(sizes.batch, usize::saturating_mul));
+        let input_gradient = Pass::new(&sizes, windows, kernel, most_windows)?;
+        let positions = forward(ITEM_WINDOWS)?;
+        let rows = positions.products.first();
+        let rows = rows.map_or(0, |product| product.rows.len());
         let too_large = || GeometryError::too_large(&geometry);
         Ok(Convolution {
+            forward: forward(item_windows(geometry.output_len() / outputs.max(1)))?,
+            input_gradient,
             result_rows: axis(&[spread(rows, outputs)]).ok_or_else(too_large)?,
             result_columns: axis(&[spread(outputs, 1)]).ok_or_else(too_large)?,
-            forward,
-            input_gradient,
+            positions,
             geometry,
         })
     }
@@ -160,6 +162,38 @@ impl Convolution {
             lengths, expected,
             "input, kernel and result have the sizes of the geometry"
         );
+    }
+}
+
+/// The same convolution with at least one spatial dimension, and with one for all positions of all
+/// images if a window is one element.
+fn simplified(geometry: &ConvGeometry) -> ConvGeometry {
+    let is_pointwise = |dim: &ConvDim| {
+        let ConvDim {
+            kernel,
+            stride,
+            low,
+            high,
+            ..
+        } = *dim;
+        (kernel, stride, low, high) == (1, 1, 0, 0)
+    };
+    if !geometry.spatial.iter().all(is_pointwise) {
+        return geometry.clone();
+    }
+    let inputs = geometry.spatial.iter().map(|dim| dim.input);
+    let dim = ConvDim {
+        input: elements(inputs.chain([geometry.batch])),
+        kernel: 1,
+        stride: 1,
+        dilation: 1,
+        low: 0,
+        high: 0,
+    };
+    ConvGeometry {
+        batch: 1,
+        spatial: vec![dim],
+        ..geometry.clone()
     }
 }
 

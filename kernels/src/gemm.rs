@@ -64,7 +64,7 @@ impl Axis {
         self.positions.is_empty()
     }
 
-    fn at(&self, index: usize) -> usize {
+    pub(crate) fn at(&self, index: usize) -> usize {
         self.positions[index] as usize
     }
 

@@ -2,9 +2,12 @@
 
 use std::{error, fmt};
 
-/// Most elements of a tensor, and most rows or terms of a product.
-const MOST_ELEMENTS: usize = 1 << 40;
-pub(super) const MOST_POSITIONS: usize = 1 << 24;
+/// Most elements of a tensor or of the part of it that a thread reads at a time.
+pub(super) const MOST_ELEMENTS: usize = 1 << 40;
+/// Most rows, columns or terms of all products of a pass.
+pub(super) const MOST_POSITIONS: usize = 1 << 20;
+/// Most elements along a dimension.
+const MOST_ALONG: usize = 1 << 31;
 
 /// Sizes of a convolution.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -54,7 +57,8 @@ impl error::Error for GeometryError {}
 impl GeometryError {
     pub(super) fn too_large(geometry: &ConvGeometry) -> Self {
         GeometryError(format!(
-            "{geometry:?} is too large: tensors have at most 2^40 elements, rows and windows 2^24"
+            "{geometry:?} is too large: a tensor has at most 2^40 elements, a dimension 2^31, and \
+             a window, a row of windows and the features 2^20"
         ))
     }
 }
@@ -75,9 +79,10 @@ impl ConvDim {
 
     /// Returns whether no size overflows.
     fn is_bounded(&self) -> bool {
-        let sizes = [self.input, self.kernel, self.stride, self.dilation];
+        let sizes = [self.input, self.stride, self.dilation];
         let padding = [self.low, self.high].map(isize::unsigned_abs);
-        sizes.iter().chain(&padding).all(|&size| size <= 1 << 31)
+        let mut sizes = sizes.iter().chain(&padding);
+        self.kernel <= MOST_POSITIONS && sizes.all(|&size| size <= MOST_ALONG)
     }
 }
 
@@ -126,6 +131,8 @@ impl ConvGeometry {
             }
         }
         let is_small = self.spatial.iter().all(ConvDim::is_bounded)
+            && self.batch <= MOST_ALONG
+            && features.max(outputs) <= MOST_POSITIONS
             && [self.input_len(), self.kernel_len(), self.output_len()]
                 .iter()
                 .all(|&len| len <= MOST_ELEMENTS);
@@ -135,8 +142,8 @@ impl ConvGeometry {
     }
 }
 
-/// The product of sizes, `usize::MAX` if it is larger.
-fn elements(sizes: impl Iterator<Item = usize> + Clone) -> usize {
+/// The product of sizes; `usize::MAX` if it is larger.
+pub(super) fn elements(sizes: impl Iterator<Item = usize> + Clone) -> usize {
     if sizes.clone().any(|size| size == 0) {
         return 0;
     }

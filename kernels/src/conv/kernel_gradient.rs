@@ -3,6 +3,7 @@
 use super::{
     Convolution,
     pass::{Item, Product},
+    right::Right,
 };
 use crate::{
     Element, Operand, Threads,
@@ -30,19 +31,19 @@ impl Convolution {
         g: &[T],
         out: &mut [f32],
     ) {
+        let [product] = &self.positions.products[..] else {
+            return out.fill(0.0);
+        };
+        if g.is_empty() || out.is_empty() {
+            return out.fill(0.0);
+        }
         let mut position = 0;
-        let items = self.forward.items().into_iter().map(|item| {
+        let items = self.positions.items().into_iter().map(|item| {
             let start = position;
-            position += self.forward.target_len(item);
+            position += self.positions.target_len(item);
             (item, start)
         });
         let items: Vec<_> = items.collect();
-        let [product] = &self.forward.products[..] else {
-            return out.fill(0.0);
-        };
-        if items.is_empty() || out.is_empty() {
-            return out.fill(0.0);
-        }
         // The parts depend on nothing but the sizes: every number of threads adds in the same
         // order.
         let (length, outputs) = (out.len(), self.geometry.outputs);
@@ -54,7 +55,6 @@ impl Convolution {
             count => (2 * count).div_ceil(parts),
         };
         let rows = product.terms.len().div_ceil(blocks).next_multiple_of(8);
-        let cost = (g.len() / outputs).saturating_mul(length) / 64;
         let serial = threads.serial();
         threads.with_scratch(length * (parts - 1), |others| {
             let others_of_parts = others.chunks_exact_mut(length);
@@ -68,7 +68,7 @@ impl Convolution {
                     out,
                 })
             });
-            threads.for_each(cost, sums, |sums| {
+            threads.for_each(self.positions.nanoseconds(), sums, |sums| {
                 self.sum_part(&serial, product, (x, g), sums);
             });
             for part in others.chunks_exact(length) {
@@ -90,8 +90,8 @@ impl Convolution {
             out,
         } = sums;
         for (number, &(item, start)) in items.iter().enumerate() {
-            let g = &g[start..][..self.forward.target_len(item)];
-            self.forward.with_source(threads, item, x, |x, first| {
+            let g = &g[start..][..self.positions.target_len(item)];
+            self.positions.with_source(threads, item, x, |x, first| {
                 T::with_f32(threads, g, |g| {
                     let rows = Rows {
                         out: &mut *out,
@@ -114,30 +114,25 @@ impl Convolution {
         g: &[f32],
         rows: Rows<'_>,
     ) {
-        let (groups, outputs) = (self.geometry.groups, self.geometry.outputs);
-        let width = outputs / groups;
-        for group in 0..groups {
-            let panels = Panels::new(g.len() / outputs, group * width..(group + 1) * width);
-            let patches = Operand {
-                data: x,
-                offset: first + product.offset + group * (self.geometry.features / groups),
-                rows: &product.terms,
-                columns: &product.rows,
-            };
-            let right = Operand {
-                data: g,
-                offset: 0,
-                rows: &self.result_rows,
-                columns: &self.result_columns,
-            };
-            threads.with_scratch(panels.len(), |packed| {
-                panels.pack(threads, right, packed);
-                let rows = Rows {
-                    out: &mut *rows.out,
-                    ..rows
-                };
-                panels.multiply(threads, patches, packed, rows);
-            });
-        }
+        let pass = &self.positions;
+        let windows = g.len() / self.geometry.outputs;
+        let panels = pass.panels(windows);
+        let patches = Operand {
+            data: x,
+            offset: first + product.offset,
+            rows: &product.terms,
+            columns: &product.rows,
+        };
+        let g = Operand {
+            data: g,
+            offset: 0,
+            rows: &self.result_rows,
+            columns: &self.result_columns,
+        };
+        let packed_len = panels.iter().map(Panels::len).sum();
+        threads.with_scratch(packed_len, |packed| {
+            let (right, _) = Right::pack(threads, g, windows, panels, packed);
+            right.multiply(threads, patches, pass.source_features / pass.groups, rows);
+        });
     }
 }

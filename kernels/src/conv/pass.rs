@@ -2,16 +2,23 @@
 
 use super::{
     ConvGeometry, GeometryError,
-    geometry::MOST_POSITIONS,
+    geometry::{MOST_ELEMENTS, MOST_POSITIONS, elements},
     phase::{Phase, Windows},
+    positions::{axis, positions, spread, strides},
+    right::Right,
 };
 use crate::{
     Axis, Element, Operand, Threads,
     gemm::{Panels, Rows},
 };
 
-/// Windows of each phase of an item: enough rows of a product to use a packed panel many times.
-const ITEM_WINDOWS: usize = 384;
+/// Most windows of each phase of an item: enough rows of a product to use a packed panel many
+/// times.
+pub(super) const ITEM_WINDOWS: usize = 384;
+/// Least number of windows of an item.
+const LEAST_WINDOWS: usize = 32;
+/// Number of items that share the work of threads evenly.
+const ITEMS: usize = 16;
 /// Most elements of the source of an item of several images: one megabyte.
 const ITEM_SOURCE: usize = 1 << 18;
 
@@ -24,15 +31,15 @@ const ITEM_SOURCE: usize = 1 << 18;
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) batch: usize,
-    groups: usize,
-    source_features: usize,
-    pub(super) target_features: usize,
-    dims: Vec<Windows>,
+    pub(super) groups: usize,
+    pub(super) source_features: usize,
+    target_features: usize,
+    pub(super) dims: Vec<Windows>,
     /// Position in the source of the box of an item whose first window is 0, and size of the box.
-    origin: Vec<isize>,
-    extent: Vec<usize>,
+    pub(super) origin: Vec<isize>,
+    pub(super) extent: Vec<usize>,
     /// Whether no window reads beyond the source.
-    is_inside: bool,
+    pub(super) is_inside: bool,
     /// Images and windows along the first dimension of an item.
     images: usize,
     windows: usize,
@@ -61,9 +68,9 @@ pub(super) struct Product {
 /// Windows `first..end` along the first dimension, of some images.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    image: usize,
-    images: usize,
-    first: usize,
+    pub(super) image: usize,
+    pub(super) images: usize,
+    pub(super) first: usize,
     end: usize,
 }
 
@@ -80,6 +87,7 @@ impl Pass {
         geometry: &ConvGeometry,
         dims: Vec<Windows>,
         kernel: KernelPositions,
+        most_windows: usize,
     ) -> Result<Self, GeometryError> {
         let too_large = || GeometryError::too_large(geometry);
         let groups = geometry.groups;
@@ -88,9 +96,14 @@ impl Pass {
         let counts: Vec<usize> = dims.iter().map(Windows::count).collect();
         let inner = product(&counts[1..]);
         let image = inner.saturating_mul(counts[0]);
-        let windows = match image {
-            0..=ITEM_WINDOWS => counts[0],
-            _ => counts[0].div_ceil(image.div_ceil(ITEM_WINDOWS)),
+        // Whole groups of rows of a product, where a part of an image can have them.
+        let step = 8 / greatest_common_divisor(inner, 8);
+        let windows = match image.div_ceil(most_windows) {
+            0 | 1 => counts[0],
+            parts => counts[0]
+                .div_ceil(parts)
+                .next_multiple_of(step)
+                .min(counts[0]),
         };
         let sizes = dims.iter().enumerate().map(|(number, dim)| match number {
             0 => dim.extent(windows),
@@ -101,7 +114,7 @@ impl Pass {
         let images = match image {
             0 => 1,
             _ if windows < counts[0] => 1,
-            _ => (ITEM_WINDOWS / image).min(ITEM_SOURCE / box_size.max(1)),
+            _ => (most_windows / image).min(ITEM_SOURCE / box_size.max(1)),
         };
         let mut pass = Pass {
             batch: geometry.batch,
@@ -117,6 +130,17 @@ impl Pass {
             columns: axis(&[kernel.columns.clone()]).ok_or_else(too_large)?,
             dims,
         };
+        let phases = elements(pass.dims.iter().map(|dim| dim.phases.len()));
+        let taps = elements(pass.dims.iter().map(|dim| dim.kernel));
+        let strides = pass.source_strides();
+        let is_small = product(&[phases, pass.images, pass.windows, inner]) <= MOST_POSITIONS
+            && product(&[phases, kernel.terms.len()]) <= MOST_POSITIONS
+            && product(&[taps, kernel.terms.len()]) <= MOST_POSITIONS
+            && product(&[pass.images, strides[0]]) <= MOST_ELEMENTS;
+        if !is_small {
+            return Err(too_large());
+        }
+        // Phases of all dimensions.
         let combinations = pass.dims.iter().fold(vec![Vec::new()], |outer, dim| {
             let with = |dims: Vec<Phase>| {
                 let next = |phase: &Phase| [&dims[..], &[phase.clone()]].concat();
@@ -135,7 +159,7 @@ impl Pass {
 
     /// Strides of the batch and the spatial dimensions of a source of an item, for elements that
     /// are read where they are or for a box.
-    fn source_strides(&self) -> Vec<usize> {
+    pub(super) fn source_strides(&self) -> Vec<usize> {
         let sizes: Vec<usize> = if self.is_inside {
             self.dims.iter().map(|dim| dim.source).collect()
         } else {
@@ -145,12 +169,9 @@ impl Pass {
     }
 
     fn product(&self, phases: &[Phase], kernel: &KernelPositions) -> Option<Product> {
-        let strides_of = |sizes: Vec<usize>, inner: usize| strides(&sizes, inner);
         let source = self.source_strides();
-        let target = strides_of(
-            self.dims.iter().map(|dim| dim.target).collect(),
-            self.target_features,
-        );
+        let sizes: Vec<usize> = self.dims.iter().map(|dim| dim.target).collect();
+        let target = strides(&sizes, self.target_features);
         let mut offset = 0;
         let mut rows = vec![spread(self.images, source[0])];
         let mut targets = vec![spread(self.images, target[0])];
@@ -194,7 +215,8 @@ impl Pass {
     /// All items, in the order of their targets.
     pub(super) fn items(&self) -> Vec<Item> {
         let windows = self.dims[0].count();
-        let images = (0..self.batch).step_by(self.images);
+        let batch = if windows == 0 { 0 } else { self.batch };
+        let images = (0..batch).step_by(self.images);
         let of_images = |image: usize| {
             let firsts = (0..windows).step_by(self.windows);
             firsts.map(move |first| Item {
@@ -219,77 +241,6 @@ impl Pass {
         item.images * outer * inner.product::<usize>() * self.target_features
     }
 
-    /// Calls `work` with the source of an item, and the position of its first element there.
-    pub(super) fn with_source<T: Element>(
-        &self,
-        threads: &Threads,
-        item: Item,
-        source: &[T],
-        work: impl FnOnce(&[f32], usize),
-    ) {
-        if self.products.is_empty() {
-            return work(&[], 0);
-        }
-        if !self.is_inside {
-            let extents = self.extent.iter().product::<usize>() * self.source_features;
-            return threads.with_scratch(item.images * extents, |buffer| {
-                self.fill_box(item, source, buffer);
-                work(buffer, 0);
-            });
-        }
-        let strides = self.source_strides();
-        let origin = self.origin.iter().zip(&strides[1..]);
-        let first = item.image * strides[0]
-            + item.first * self.dims[0].source_step * strides[1]
-            + origin
-                .map(|(&at, stride)| at as usize * stride)
-                .sum::<usize>();
-        if T::IS_F32 {
-            return T::with_f32(threads, source, |source| work(source, first));
-        }
-        let end = (first + item.images * strides[0]).min(source.len());
-        T::with_f32(threads, &source[first..end], |source| work(source, 0));
-    }
-
-    /// Copies the elements of an item, and zeros around them.
-    fn fill_box<T: Element>(&self, item: Item, source: &[T], buffer: &mut [f32]) {
-        let (last, outer) = self.dims.split_last().expect("passes have dimensions");
-        let features = self.source_features;
-        let origin = |dim: usize| {
-            let first = item.first * self.dims[0].source_step;
-            self.origin[dim] + if dim == 0 { first as isize } else { 0 }
-        };
-        // A line is the last dimension.
-        let extent = self.extent[outer.len()];
-        let start = origin(outer.len());
-        let end = (start + extent as isize).clamp(0, last.source as isize) as usize;
-        let from = start.clamp(0, end as isize) as usize;
-        let before = (from as isize - start).clamp(0, extent as isize) as usize * features;
-        let lines = buffer.chunks_exact_mut((extent * features).max(1));
-        for (number, line) in lines.enumerate() {
-            let (mut rest, mut inner, mut position) = (number, 1, Some(0));
-            for (dim, windows) in outer.iter().enumerate().rev() {
-                let at = origin(dim) + (rest % self.extent[dim]) as isize;
-                let at = usize::try_from(at).ok().filter(|&at| at < windows.source);
-                position = position.zip(at).map(|(all, at)| all + at * inner);
-                rest /= self.extent[dim];
-                inner *= windows.source;
-            }
-            let Some(position) = position else {
-                line.fill(0.0);
-                continue;
-            };
-            let row = (item.image + rest) * inner + position;
-            let source =
-                &source[(row * last.source + from) * features..][..(end - from) * features];
-            let (low, line) = line.split_at_mut(before);
-            let (line, high) = line.split_at_mut(source.len());
-            low.fill(0.0);
-            T::widen(source, line);
-            high.fill(0.0);
-        }
-    }
-
     /// Computes the target.
     pub(super) fn run<T: Element>(
         &self,
@@ -301,50 +252,39 @@ impl Pass {
         if out.is_empty() {
             return;
         }
-        let products = self
-            .products
+        let products: Vec<_> = self.products.iter().collect();
+        let panels = products
             .iter()
-            .flat_map(|product| (0..self.groups).map(move |group| (product, group)));
-        let products: Vec<_> = products
-            .map(|(product, group)| {
-                let width = self.target_features / self.groups;
-                let columns = group * width..(group + 1) * width;
-                (product, group, Panels::new(product.terms.len(), columns))
-            })
-            .collect();
-        let packed_len = products.iter().map(|(.., panels)| panels.len()).sum();
-        let flops: usize = products
-            .iter()
-            .map(|(product, _, panels)| {
-                product.count * product.inner_count * panels.terms.len() * panels.columns.len()
-            })
-            .fold(0, usize::saturating_add);
+            .map(|product| self.panels(product.terms.len()));
+        let panels: Vec<_> = panels.collect();
+        let packed_len = panels.iter().flatten().map(Panels::len).sum();
         T::with_f32(threads, kernel, |kernel| {
             threads.with_scratch(packed_len, |packed| {
-                let mut rest = &mut packed[..];
-                for (product, _, panels) in &products {
-                    let (packed, next) = rest.split_at_mut(panels.len());
-                    rest = next;
+                let mut packed = &mut packed[..];
+                let mut steps = Vec::with_capacity(products.len());
+                for (&product, panels) in products.iter().zip(panels) {
                     let kernel = Operand {
                         data: kernel,
                         offset: 0,
                         rows: &product.kernel_terms,
                         columns: &self.columns,
                     };
-                    panels.pack(threads, kernel, packed);
+                    let (right, rest) =
+                        Right::pack(threads, kernel, product.terms.len(), panels, packed);
+                    packed = rest;
+                    steps.push((product, right));
                 }
-                let (serial, packed) = (threads.serial(), &packed[..]);
+                let serial = threads.serial();
                 let mut rest = out;
                 let items = self.items().into_iter().map(|item| {
                     let (out, next) = std::mem::take(&mut rest).split_at_mut(self.target_len(item));
                     rest = next;
                     (item, out)
                 });
-                let cost = flops.saturating_mul(self.batch) / 64;
-                threads.for_each(cost, items, |(item, out)| {
+                threads.for_each(self.nanoseconds(), items, |(item, out)| {
                     T::with_f32_mut(&serial, out, |out| {
                         self.with_source(&serial, item, source, |source, first| {
-                            self.run_item(&serial, item, &products, (source, first), packed, out);
+                            self.run_item(&serial, item, &steps, (source, first), out);
                         });
                     });
                 });
@@ -352,46 +292,66 @@ impl Pass {
         });
     }
 
+    /// Panels of each group for right matrices of `terms` rows and the columns of the target; none
+    /// for depthwise convolutions.
+    pub(super) fn panels(&self, terms: usize) -> Vec<Panels> {
+        if self.is_depthwise() {
+            return Vec::new();
+        }
+        let width = self.target_features / self.groups;
+        let columns = (0..self.groups).map(|group| group * width..(group + 1) * width);
+        columns.map(|columns| Panels::new(terms, columns)).collect()
+    }
+
+    fn is_depthwise(&self) -> bool {
+        let features = [self.source_features, self.target_features];
+        self.groups > 1 && features == [self.groups; 2]
+    }
+
+    /// An estimate of the time of all items.
+    pub(super) fn nanoseconds(&self) -> usize {
+        let terms = self.products.iter().map(|product| {
+            let windows = product.count.saturating_mul(product.inner_count);
+            windows.saturating_mul(product.terms.len())
+        });
+        let terms = terms.fold(0, usize::saturating_add);
+        let columns = self.batch.saturating_mul(self.target_features);
+        terms.saturating_mul(columns) / 64
+    }
+
     fn run_item(
         &self,
         threads: &Threads,
         item: Item,
-        products: &[(&Product, usize, Panels)],
+        steps: &[(&Product, Right<'_>)],
         (source, first): (&[f32], usize),
-        packed: &[f32],
         out: &mut [f32],
     ) {
         let length = self.target_features;
         let targets: usize = self.dims.iter().map(|dim| dim.target).product();
-        let computed: usize = self
-            .products
-            .iter()
-            .map(|product| product.count * product.inner_count)
-            .sum();
+        let counts = self.products.iter();
+        let computed: usize = counts.map(|it| it.count * it.inner_count).sum();
         if computed != targets {
             out.fill(0.0);
         }
         let is_whole = self.products.len() == 1 && computed == targets;
-        let mut rest = packed;
-        for (product, group, panels) in products {
-            let (packed, next) = rest.split_at(panels.len());
-            rest = next;
-            let a = Operand {
+        for (product, right) in steps {
+            let patches = Operand {
                 data: source,
-                offset: first + product.offset + group * (self.source_features / self.groups),
+                offset: first + product.offset,
                 rows: &product.rows,
                 columns: &product.terms,
             };
+            let group_step = self.source_features / self.groups;
             if is_whole {
-                panels.multiply(threads, a, packed, Rows::all(out, length));
+                right.multiply(threads, patches, group_step, Rows::all(out, length));
                 continue;
             }
             let count = product.rows_of(item);
             threads.with_scratch(count * length, |result| {
-                panels.multiply(threads, a, packed, Rows::all(result, length));
-                let columns = &panels.columns;
+                right.multiply(threads, patches, group_step, Rows::all(result, length));
                 for (row, &target) in result.chunks_exact(length).zip(&product.targets) {
-                    out[target..][columns.clone()].copy_from_slice(&row[columns.clone()]);
+                    out[target..][..length].copy_from_slice(row);
                 }
             });
         }
@@ -406,43 +366,19 @@ impl Product {
     }
 }
 
-/// The product of sizes, `usize::MAX` if it is larger.
+/// Most windows of an item for a number of windows of all images.
+pub(super) fn item_windows(windows: usize) -> usize {
+    let share = windows.div_ceil(ITEMS).next_multiple_of(8);
+    share.clamp(LEAST_WINDOWS, ITEM_WINDOWS)
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 {
+        return a;
+    }
+    greatest_common_divisor(b, a % b)
+}
+
 fn product(sizes: &[usize]) -> usize {
-    sizes.iter().copied().fold(1, usize::saturating_mul)
-}
-
-/// Strides of all dimensions but the innermost, which has `inner` elements.
-fn strides(sizes: &[usize], inner: usize) -> Vec<usize> {
-    let mut strides = vec![inner];
-    for &size in sizes.iter().rev() {
-        strides.push(strides[strides.len() - 1].saturating_mul(size));
-    }
-    strides.reverse();
-    strides
-}
-
-/// Positions of `count` elements.
-pub(super) fn spread(count: usize, stride: usize) -> Vec<usize> {
-    (0..count).map(|index| index * stride).collect()
-}
-
-/// Positions of all indices of some dimensions, row-major, given those of each. `None` if there are
-/// too many.
-fn positions(dims: &[Vec<usize>]) -> Option<Vec<usize>> {
-    let sizes: Vec<usize> = dims.iter().map(Vec::len).collect();
-    if product(&sizes) > MOST_POSITIONS {
-        return None;
-    }
-    let all = dims.iter().fold(vec![0], |outer, inner| {
-        let next = |&at: &usize| inner.iter().map(move |position| at + position);
-        outer.iter().flat_map(next).collect()
-    });
-    Some(all)
-}
-
-/// [`positions`] as an axis.
-pub(super) fn axis(dims: &[Vec<usize>]) -> Option<Axis> {
-    let all = positions(dims)?;
-    let narrow = all.into_iter().map(|at| u32::try_from(at).ok());
-    Some(Axis::new(narrow.collect::<Option<_>>()?))
+    elements(sizes.iter().copied())
 }

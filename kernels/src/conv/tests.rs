@@ -325,3 +325,41 @@ fn huge_sizes_are_errors() {
         assert!(message.contains("too large"), "{message}");
     }
 }
+
+#[test]
+fn extreme_sizes_do_not_panic() {
+    const SIZES: [usize; 9] = [0, 1, 2, 3, 1 << 16, 1 << 24, 1 << 31, 1 << 40, usize::MAX];
+    let mut random = Random(7);
+    let threads = threads(1);
+    for _ in 0..2000 {
+        let mut size = |most: usize| SIZES[random.below(most)];
+        let mut dim = || ConvDim {
+            input: size(9),
+            kernel: size(7),
+            stride: size(9),
+            dilation: size(9),
+            low: size(9) as isize,
+            high: -(size(7) as isize),
+        };
+        let spatial = vec![dim(), dim()];
+        let geometry = ConvGeometry {
+            batch: size(9),
+            features: size(7),
+            outputs: size(5),
+            groups: 1,
+            spatial,
+        };
+        let lengths = |geometry: &ConvGeometry| {
+            let (x, kernel) = (geometry.input_len(), geometry.kernel_len());
+            [x, kernel, geometry.output_len()]
+        };
+        let Ok(convolution) = Convolution::new(geometry) else {
+            continue;
+        };
+        let lengths = lengths(convolution.geometry());
+        if lengths.iter().all(|&len| len < 1 << 12) {
+            let tensors = lengths.map(|len| vec![1.0f32; len]);
+            run(&convolution, &threads, tensors.each_ref().map(|it| &it[..]));
+        }
+    }
+}
