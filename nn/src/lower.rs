@@ -105,6 +105,10 @@ pub fn lower<S: Family, I: Family, O: Family>(
         &stored(&traced.outputs),
     );
     let graph = halite_ir::with_precision(graph, &function.precision, &capabilities.narrowing);
+    let graph = match mesh.size() {
+        1 => halite_ir::matrix_products(graph),
+        _ => graph,
+    };
     let mut graph = halite_ir::optimize(graph);
     note_missing_axes(&function.name, &graph, mesh);
     let states = state.leaves().len();

@@ -1,11 +1,13 @@
-//! Passes over graphs. Each returns a graph with the same inputs and outputs; except for the
-//! precision pass and calls of kernels it computes the same bits.
+//! Passes over graphs. Each returns a graph with the same inputs and outputs, which computes the same
+//! bits; the precision pass changes element types, and [`matrix_products()`] and calls of kernels
+//! leave the order of summation to others.
 //!
 //! Compilers simplify too; here it reduces the text that is printed, hashed and compiled.
 
 mod dead_code;
 mod identities;
 mod kernels;
+mod matrix_products;
 mod precision;
 
 use std::{
@@ -22,6 +24,7 @@ use crate::{Graph, Node, Op, Value};
 pub use dead_code::dead_code;
 pub use identities::identities;
 pub use kernels::with_kernels;
+pub use matrix_products::matrix_products;
 pub use precision::{with_precision, with_signature};
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].

@@ -2,7 +2,7 @@
 //! change no value.
 
 use halite_core::{CompileOptions, DType, HostArray, TensorType};
-use halite_ir::{Graph, Interface, optimize, verify};
+use halite_ir::{Graph, Interface, matrix_products, optimize, verify};
 use halite_tests::eval::program;
 use proptest::{prelude::*, test_runner::RngSeed};
 
@@ -82,9 +82,12 @@ proptest! {
         verify(&optimized).unwrap();
         prop_assert!(optimized.nodes().len() <= graph.nodes().len());
         let inputs: Vec<&HostArray> = inputs.iter().collect();
-        let (before, after) = (run_graph(&graph, &inputs), run_graph(&optimized, &inputs));
-        for (i, (before, after)) in before.iter().zip(&after).enumerate() {
-            prop_assert!(before == after, "output {} of {:?}", i, graph);
+        let before = run_graph(&graph, &inputs);
+        for changed in [optimized, matrix_products(graph.clone())] {
+            let after = run_graph(&changed, &inputs);
+            for (i, (before, after)) in before.iter().zip(&after).enumerate() {
+                prop_assert!(before == after, "output {} of {:?}", i, graph);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Verification and passes.
 
 mod dead_code;
+mod matrix_products;
 mod simplify;
 
 use expect_test::Expect;
