@@ -19,7 +19,7 @@ mod stack;
 
 pub use self::{
     activation::Activation,
-    attention::{Attention, FromHeads, Mask, ToHeads, attention},
+    attention::{Attention, FromHeads, Mask, ToHeads, attention, attention_in_blocks},
     conv::{Conv, Conv1d, Conv2d, Conv3d, Each},
     dropout::Dropout,
     embedding::Embedding,

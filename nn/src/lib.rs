@@ -130,7 +130,7 @@ pub use jit::{ArraySpec, Jit, Stages};
 pub use layers::{
     Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding,
     FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, Rotation, Stack, ToHeads,
-    attention,
+    attention, attention_in_blocks,
 };
 pub use losses::{
     CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each,

@@ -3,13 +3,16 @@
 //! Heads are a separate dimension in weights and activations, and are never merged with another by
 //! a reshape, so that a partitioner can shard them: each device has whole heads.
 
+mod scaled_dot_product;
+
 use std::panic::Location;
 
-use halite_core::{DType, Tree};
-use halite_ir::Dot;
+use halite_core::Tree;
 
 use super::Rotation;
-use crate::{Dropout, Init, Param, Tensor, special::wide};
+use crate::{Dropout, Init, Param, Tensor};
+
+pub use scaled_dot_product::{attention, attention_in_blocks};
 
 /// Multi-head self-attention (Vaswani et al. 2017), with grouped-query attention as an option
 /// (Ainslie et al. 2023).
@@ -71,6 +74,15 @@ pub enum Mask<'t> {
     Where(Tensor<'t>),
     /// Bias that is added to the scores, broadcast to `[batch, heads, time, source]`; -inf masks.
     Add(Tensor<'t>),
+}
+
+impl<'t> Mask<'t> {
+    fn tensor(self) -> Option<Tensor<'t>> {
+        match self {
+            Mask::None | Mask::Causal => None,
+            Mask::Where(mask) | Mask::Add(mask) => Some(mask),
+        }
+    }
 }
 
 impl Attention<Param> {
@@ -207,192 +219,4 @@ fn contracted<'t>(layer: &str, x: Tensor<'t>, weight: Tensor<'t>, count: usize) 
     }
     let pairs: Vec<(usize, usize)> = (0..count).map(|place| (free + place, place)).collect();
     x.tensordot(weight, &pairs)
-}
-
-/// Scaled dot-product attention: `softmax(q · k / sqrt(width)) · v`, with the softmax over the
-/// source in `f32`.
-///
-/// `q: [batch, time, heads, width]`, `k: [batch, source, kv_heads, width]`,
-/// `v: [batch, source, kv_heads, any]`, to `[batch, time, heads, any]`. Query head `h` uses
-/// key head `h / (heads / kv_heads)`. `dropout` applies to the attention weights.
-#[track_caller]
-pub fn attention<'t>(
-    q: Tensor<'t>,
-    k: Tensor<'t>,
-    v: Tensor<'t>,
-    mask: Mask<'t>,
-    dropout: Dropout,
-) -> Tensor<'t> {
-    let cx = q.trace();
-    let _site = cx.called_from(Location::caller());
-    if q.is_error() || k.is_error() || v.is_error() {
-        return cx.error_like(Some(q.ty()));
-    }
-    let Some(sizes) = AttentionSizes::of(q, k, v) else {
-        let message = format!(
-            "queries {}, keys {}, values {}; expected floats [batch, time, heads, width], \
-             [batch, source, kv heads, width] and [batch, source, kv heads, any], with heads a \
-             multiple of kv heads",
-            q.ty(),
-            k.ty(),
-            v.ty()
-        );
-        return cx.fail("attention", message, Some(q.ty()));
-    };
-    let q = sizes.split_heads(q);
-    // [batch, kv heads, time, (groups,) source]: batch dimensions, then free dimensions of left and
-    // right.
-    let dot = Dot {
-        left_batch: vec![0, 2],
-        right_batch: vec![0, 2],
-        left_contract: vec![q.rank() - 1],
-        right_contract: vec![3],
-        result: wide(q.dtype()),
-    };
-    let scores = q.dot_general(k, dot) * (1.0 / (sizes.width as f64).sqrt());
-    let result = [sizes.batch, sizes.time, sizes.heads, v.dims()[3]];
-    let Ok(scores) = sizes.masked(scores, mask) else {
-        return cx.error_like(Some(v.ty().with_dims(result)));
-    };
-    let weights = dropout.forward(safe_softmax(scores)).convert(v.dtype());
-    // [batch, kv heads, time, (groups,) any], then time before heads again.
-    let dot = Dot {
-        left_batch: vec![0, 1],
-        right_batch: vec![0, 2],
-        left_contract: vec![q.rank() - 1],
-        right_contract: vec![1],
-        result: v.dtype(),
-    };
-    weights.dot_general(v, dot).swap_dims(1, 2).reshape(result)
-}
-
-/// Sizes of queries and keys that fit each other.
-#[derive(Clone, Copy)]
-struct AttentionSizes {
-    batch: usize,
-    time: usize,
-    source: usize,
-    /// Query heads.
-    heads: usize,
-    kv_heads: usize,
-    /// Features of a head.
-    width: usize,
-}
-
-impl AttentionSizes {
-    /// The sizes, if the tensors fit each other.
-    fn of(q: Tensor<'_>, k: Tensor<'_>, v: Tensor<'_>) -> Option<Self> {
-        let (qd, kd, vd) = (q.dims(), k.dims(), v.dims());
-        let fits = qd.len() == 4
-            && kd.len() == 4
-            && vd.len() == 4
-            && (qd[0], qd[3]) == (kd[0], kd[3])
-            && kd[..3] == vd[..3]
-            && kd[2] > 0
-            && qd[2].is_multiple_of(kd[2])
-            && q.dtype().is_float();
-        fits.then(|| AttentionSizes {
-            batch: qd[0],
-            time: qd[1],
-            source: kd[1],
-            heads: qd[2],
-            kv_heads: kd[2],
-            width: qd[3],
-        })
-    }
-
-    /// Number of query heads that share keys.
-    fn groups(self) -> usize {
-        self.heads / self.kv_heads
-    }
-
-    /// Splits the heads of the queries into kv heads and groups, if any share keys. Query heads
-    /// that share keys are adjacent, so groups are the inner dimension.
-    #[track_caller]
-    fn split_heads(self, q: Tensor<'_>) -> Tensor<'_> {
-        let AttentionSizes {
-            batch,
-            time,
-            kv_heads,
-            width,
-            ..
-        } = self;
-        match self.groups() {
-            1 => q,
-            groups => q.reshape([batch, time, kv_heads, groups, width]),
-        }
-    }
-
-    /// Sets masked scores `[batch, kv heads, time, (groups,) source]` to -inf.
-    fn masked<'t>(self, scores: Tensor<'t>, mask: Mask<'t>) -> Result<Tensor<'t>, Tensor<'t>> {
-        let (time, source) = (self.time, self.source);
-        match mask {
-            Mask::None => Ok(scores),
-            Mask::Causal => {
-                let offset = source as i64 - time as i64;
-                let allowed = scores.trace().lower_triangle(time, source, offset);
-                let allowed = allowed.broadcast_in_dim(scores.dims(), [2, scores.rank() - 1]);
-                Ok(allowed.select(scores, f64::NEG_INFINITY))
-            }
-            Mask::Where(allowed) => {
-                let allowed =
-                    self.like_scores(allowed, |dtype| dtype == DType::Bool, "bool", scores)?;
-                let allowed = allowed.broadcast_to(scores.dims());
-                Ok(allowed.select(scores, f64::NEG_INFINITY))
-            }
-            Mask::Add(bias) => {
-                let bias = self.like_scores(bias, DType::is_float, "floats", scores)?;
-                Ok(scores + bias.convert(scores.dtype()))
-            }
-        }
-    }
-
-    /// A mask with its heads split like those of the queries and dimensions in the order of the
-    /// scores. Its element type must satisfy `fits`, which messages call `expected`.
-    fn like_scores<'t>(
-        self,
-        mask: Tensor<'t>,
-        fits: fn(DType) -> bool,
-        expected: &str,
-        scores: Tensor<'t>,
-    ) -> Result<Tensor<'t>, Tensor<'t>> {
-        if mask.is_error() {
-            return Err(mask);
-        }
-        let ty = mask.ty();
-        let full = [self.batch, self.heads, self.time, self.source];
-        let mut sizes = ty.dims().iter().rev().zip(full.iter().rev());
-        let broadcasts = ty.rank() <= 4 && sizes.all(|(&size, &full)| size == 1 || size == full);
-        if !broadcasts || !fits(ty.dtype()) {
-            let message = format!(
-                "a mask of {ty}; expected {expected} that broadcast to {full:?}, which is \
-                 [batch, heads, time, source]"
-            );
-            let error = scores.trace().fail("attention", message, Some(scores.ty()));
-            return Err(error);
-        }
-        let mut shape = vec![1; 4 - ty.rank()];
-        shape.extend(ty.dims());
-        let mask = mask.reshape(&shape);
-        if self.groups() == 1 {
-            return Ok(mask);
-        }
-        let [kv_heads, groups] = match shape[1] {
-            1 => [1, 1],
-            _ => [self.kv_heads, self.groups()],
-        };
-        Ok(mask
-            .reshape([shape[0], kv_heads, groups, shape[2], shape[3]])
-            .swap_dims(2, 3))
-    }
-}
-
-/// Softmax over the last dimension, where rows of only -inf give 0 everywhere.
-fn safe_softmax(x: Tensor<'_>) -> Tensor<'_> {
-    let last = x.rank() - 1;
-    let max = x.max_keep([last]).stop_gradient();
-    let max = max.eq(f64::NEG_INFINITY).select(max.zeros_like(), max);
-    let unnormalized = (x - max).exp();
-    // The sum is at least 1, unless all positions are masked.
-    unnormalized / unnormalized.sum_keep([last]).maximum(1e-30)
 }
