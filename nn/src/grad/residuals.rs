@@ -161,10 +161,10 @@ impl<'a> Iterations<'a> {
                 .collect(),
             hoisted: vec![],
         };
-        // Forward: what is cheap to recompute from known values is recomputed.
+        // Forward: elementwise functions of known values are recomputed.
         let mut known: HashSet<Id> = given.iter().chain(&chosen.saved).copied().collect();
         for node in self.nodes {
-            if is_cheap(&node.op) && node.operands.iter().all(|id| known.contains(id)) {
+            if is_recomputed(&node.op) && node.operands.iter().all(|id| known.contains(id)) {
                 known.extend(&node.results);
                 continue;
             }
@@ -205,6 +205,13 @@ impl<'a> Iterations<'a> {
         }
         needed
     }
+}
+
+/// Returns whether the backward pass recomputes the one result from operands that it has: any
+/// elementwise function, transcendental ones included. The compiler fuses it with its users, which
+/// takes about as long as storing and loading the result on a CPU, and less on an accelerator.
+fn is_recomputed(op: &Op) -> bool {
+    is_cheap(op) || matches!(op, Op::Unary(_) | Op::Binary(_))
 }
 
 /// Whether recomputing the one result takes about as long as reading it: no transcendental
