@@ -12,7 +12,7 @@ use crate::{Dropout, Tensor, special::wide};
 const LONG: usize = 2048;
 
 /// Source positions of a block in [`attention`].
-const BLOCK: usize = 512;
+const BLOCK: usize = 256;
 
 /// Scaled dot-product attention: `softmax(q · k / sqrt(width)) · v`, with the softmax over the
 /// source in `f32`.
@@ -21,7 +21,7 @@ const BLOCK: usize = 512;
 /// `v: [batch, source, kv_heads, any]`, to `[batch, time, heads, any]`. Query head `h` uses
 /// key head `h / (heads / kv_heads)`. `dropout` applies to the attention weights.
 ///
-/// From 2048 queries and source positions on, it is [`attention_in_blocks`] of 512 positions.
+/// From 2048 queries and source positions on, it is [`attention_in_blocks`] of 256 positions.
 #[track_caller]
 pub fn attention<'t>(
     q: Tensor<'t>,
