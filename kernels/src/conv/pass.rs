@@ -127,7 +127,7 @@ impl Pass {
             images: images.clamp(1, geometry.batch.max(1)),
             windows: windows.max(1),
             products: Vec::new(),
-            columns: axis(&[kernel.columns.clone()]).ok_or_else(too_large)?,
+            columns: axis(std::slice::from_ref(&kernel.columns)).ok_or_else(too_large)?,
             dims,
         };
         let phases = elements(pass.dims.iter().map(|dim| dim.phases.len()));
@@ -143,7 +143,7 @@ impl Pass {
         // Phases of all dimensions.
         let combinations = pass.dims.iter().fold(vec![Vec::new()], |outer, dim| {
             let with = |dims: Vec<Phase>| {
-                let next = |phase: &Phase| [&dims[..], &[phase.clone()]].concat();
+                let next = |phase: &Phase| [&dims[..], std::slice::from_ref(phase)].concat();
                 dim.phases.iter().map(next).collect::<Vec<_>>()
             };
             outer.into_iter().flat_map(with).collect()
