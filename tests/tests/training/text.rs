@@ -38,7 +38,7 @@ fn small_transformer_memorizes_a_poem() {
         ..config
     };
     let windows = TokenWindows::split(&[tokenizer.encode(&text).unwrap()], 24, 0.1).unwrap();
-    let trainer = trainer().epochs(25).batch_size(8).build().unwrap();
+    let trainer = trainer().epochs(40).batch_size(8).build().unwrap();
     let fitted = fitted(&trainer, &config, 1e-2, windows);
     let report = &fitted.report;
     // Only the start of a window is unpredictable.
