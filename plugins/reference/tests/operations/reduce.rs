@@ -264,7 +264,7 @@ fn reduce_window(draft: &mut Draft<'_>, combiner: &str, element: ElementType) ->
 
 /// The gradient of max pooling.
 fn select_and_scatter(draft: &mut Draft<'_>, element: ElementType) -> Option<Tolerance> {
-    if element.class() == ElementClass::Complex {
+    if element.class() == ElementClass::Complex || !combines("add", element) {
         return None;
     }
     let rank = 1 + draft.random.below(3);
