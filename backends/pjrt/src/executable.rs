@@ -103,6 +103,10 @@ impl PjrtExecutable {
                 signature.outputs.len()
             )));
         }
+        let is_large = client
+            .quirks()
+            .large_temporary
+            .is_some_and(|large| (program.memory()).is_ok_and(|memory| memory.temporary >= large));
         let mut kinds = Kinds::new(&client);
         let input_kinds = kinds.of_all(&signature.inputs, program.parameter_memory_kinds());
         let inputs = input_kinds
@@ -123,6 +127,7 @@ impl PjrtExecutable {
             described: Arc::new(Described {
                 name: name.clone(),
                 devices,
+                is_large,
             }),
             signature: signature.clone(),
             serialized: None,

@@ -11,6 +11,10 @@ pub(crate) struct Quirks {
     /// The most launches over several devices in flight. XLA's CPU client has places for 32 per
     /// device and deadlocks when launches with collectives fill them; eight keep devices busy.
     pub(crate) max_launches: Option<usize>,
+    /// A launch allocates its temporary memory while the one before it still has its own, and the
+    /// system clears what it allocates: a program with at least this many bytes is launched when
+    /// the launch before it is done.
+    pub(crate) large_temporary: Option<u64>,
     /// The compiler may read `LIBTPU_INIT_ARGS`.
     pub(crate) reads_libtpu_args: bool,
     /// `minimum` and `maximum` drop NaN unless `xla_cpu_enable_fast_min_max` is off.
@@ -26,11 +30,16 @@ const FUSES_WITH_YNN: (i32, i32) = (0, 115);
 /// The oldest API version seen to read results in the requested order. 0.81 was seen not to.
 const READS_ROW_MAJOR: (i32, i32) = (0, 106);
 
+/// Bytes that take longer to clear (4 ms at 8 GB/s) than it takes to wait for a launch and queue the
+/// next one.
+const LARGE_TEMPORARY: u64 = 32 << 20;
+
 /// A platform without quirks whose programs run on a device.
 const DEVICE: Quirks = Quirks {
     runs_on_host: false,
     shares_host_memory: false,
     max_launches: None,
+    large_temporary: None,
     reads_libtpu_args: true,
     min_max_drops_nan: false,
     fuses_with_ynn: false,
@@ -44,6 +53,7 @@ const CPU: Quirks = Quirks {
     runs_on_host: true,
     shares_host_memory: true,
     max_launches: Some(8),
+    large_temporary: Some(LARGE_TEMPORARY),
     reads_libtpu_args: false,
     min_max_drops_nan: true,
     fuses_with_ynn: true,

@@ -158,7 +158,7 @@ impl PjrtExecutable {
         );
         scratch.list_rows(devices, inputs, outputs);
         // Held until the launch is queued.
-        let permit = if devices > 1 {
+        let permit = if self.described.needs_permit() {
             Some(self.client.launch_permit(&self.described)?)
         } else {
             None

@@ -1,6 +1,8 @@
 //! Arguments, donation by address, and launches over several devices.
 
-use halite_core::{Arg, Buffer, DeviceId, ErrorKind, Executable, Launch, MemoryKind, Placement};
+use halite_core::{
+    Arg, Buffer, DeviceId, ErrorKind, Event, Executable, Launch, MemoryKind, Placement,
+};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
 
 use crate::common::*;
@@ -33,6 +35,36 @@ fn borrowed_buffer_survives_undeclared_donation() {
     );
     run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&b)]).unwrap();
     assert_eq!(read::<f32>(&a), [1.0; 4]);
+}
+
+#[test]
+fn launch_with_much_temporary_memory_waits_for_the_one_before_it() {
+    let client = cpu(1);
+    let code = "module @large {
+  func.func public @main(%x: tensor<4096x16xf32>) -> tensor<4096x16xf32> {
+    %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+      : (tensor<4096x16xf32>, tensor<4096x16xf32>) -> tensor<4096x4096xf32>
+    %z = stablehlo.dot_general %y, %x, contracting_dims = [1] x [0]
+      : (tensor<4096x4096xf32>, tensor<4096x16xf32>) -> tensor<4096x16xf32>
+    return %z : tensor<4096x16xf32>
+  }
+}";
+    let ty = f32s(&[4096, 16]);
+    let large = compile(
+        &client,
+        &program(code, std::slice::from_ref(&ty), &[ty.clone()], &[]),
+    );
+    assert!(large.memory().unwrap().temporary >= 64 << 20);
+    let x = upload(&client, &[0.5f32; 4096 * 16], &[4096, 16], 0);
+    let launch = || run(&large, vec![Arg::Borrow(&x)]).unwrap().remove(0);
+    let mut before = launch();
+    for _ in 0..3 {
+        let next = launch();
+        assert!(before.ready().unwrap().is_ready());
+        before = next;
+    }
+    // Sums of 16 products, and of 4096 of these.
+    assert_eq!(read::<f32>(&before), [4.0 * 0.5 * 4096.0; 4096 * 16]);
 }
 
 /// Checks that a launch with these arguments is refused, and that the program still runs after it.
