@@ -49,11 +49,8 @@ fn launch_with_much_temporary_memory_waits_for_the_one_before_it() {
     return %z : tensor<4096x16xf32>
   }
 }";
-    let ty = f32s(&[4096, 16]);
-    let large = compile(
-        &client,
-        &program(code, std::slice::from_ref(&ty), &[ty.clone()], &[]),
-    );
+    let types = [f32s(&[4096, 16])];
+    let large = compile(&client, &program(code, &types, &types, &[]));
     assert!(large.memory().unwrap().temporary >= 64 << 20);
     let x = upload(&client, &[0.5f32; 4096 * 16], &[4096, 16], 0);
     let launch = || run(&large, vec![Arg::Borrow(&x)]).unwrap().remove(0);
