@@ -38,7 +38,7 @@ fn borrowed_buffer_survives_undeclared_donation() {
 }
 
 #[test]
-fn launch_with_much_temporary_memory_waits_for_the_one_before_it() {
+fn large_launches_run_one_by_one() {
     let client = cpu(1);
     let code = "module @large {
   func.func public @main(%x: tensor<4096x16xf32>) -> tensor<4096x16xf32> {
