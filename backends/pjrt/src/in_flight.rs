@@ -3,8 +3,7 @@
 //!
 //! All devices must receive launches with collectives in one order. Two host threads that launch at
 //! once could give two devices different orders, which deadlocks on every platform. So launches
-//! over more than one device are queued one after the other ([`InFlight::acquire`]); launches over
-//! one device do not come here.
+//! over more than one device are queued one after the other ([`InFlight::acquire`]).
 //!
 //! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads
 //! wait for a place. When launches of a program with collectives fill them, some devices of one
@@ -12,10 +11,11 @@
 //! limited there ([`Quirks::max_launches`](crate::quirks::Quirks)); four already keep the devices
 //! busy.
 //!
-//! That plugin allocates the temporary memory of a launch before that of the launch before it is
-//! free. Two launches of one program then use twice the memory, and its pages are new, which the
-//! system clears: 0.3 of the time of a step of ResNet-50. So a program with much of it waits until
-//! the launch before it is done ([`Quirks::large_temporary`](crate::quirks::Quirks)).
+//! In a queue of launches, that plugin allocates the temporary memory of one before that of the one
+//! before it is free: twice the memory, in new pages that the system clears. So a program with much
+//! of it waits until the launch before it is done, on whatever device of the client
+//! ([`Quirks::large_temporary`](crate::quirks::Quirks)). Other launches over one device do not come
+//! here.
 
 use std::{
     collections::VecDeque,

@@ -30,8 +30,8 @@ const FUSES_WITH_YNN: (i32, i32) = (0, 115);
 /// The oldest API version seen to read results in the requested order. 0.81 was seen not to.
 const READS_ROW_MAJOR: (i32, i32) = (0, 106);
 
-/// Bytes that take longer to clear (4 ms at 8 GB/s) than it takes to wait for a launch and queue the
-/// next one.
+/// An estimate of the bytes that take longer to clear, some milliseconds, than it takes to wait for a
+/// launch and queue the next one.
 const LARGE_TEMPORARY: u64 = 32 << 20;
 
 /// A platform without quirks whose programs run on a device.

@@ -167,12 +167,13 @@ impl Shared {
         }
     }
 
-    /// Blocks until a launch of this program over several devices may be queued.
+    /// Blocks until a launch of this program may be queued, over several devices or with much temporary
+    /// memory.
     pub(crate) fn launch_permit<'a>(&'a self, program: &'a Arc<Described>) -> Result<Permit<'a>> {
         self.in_flight.acquire(self, program)
     }
 
-    /// The launches over several devices that are not done, for messages.
+    /// The launches with a permit that are not done, for messages.
     pub(crate) fn unfinished(&self) -> String {
         self.in_flight.unfinished(self)
     }
