@@ -8,17 +8,16 @@
 //! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads
 //! wait for a place. When launches of a program with collectives fill them, some devices of one
 //! launch wait for a place while the others wait for them in the collective. So their number is
-//! limited there ([`Quirks::max_launches`](crate::quirks::Quirks)); four already keep the devices
-//! busy.
+//! limited there for each device ([`Quirks::max_launches`](crate::quirks::Quirks)); four already
+//! keep the devices busy.
 //!
 //! In a queue of launches, that plugin allocates the temporary memory of one before that of the one
 //! before it is free: twice the memory, in new pages that the system clears. So a program with much
-//! of it waits until the launch before it is done, on whatever device of the client
+//! of it waits until the launch before it on its devices is done
 //! ([`Quirks::large_temporary`](crate::quirks::Quirks)). Other launches over one device do not come
 //! here.
 
 use std::{
-    collections::VecDeque,
     fmt::Write,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
@@ -38,7 +37,7 @@ use crate::{
 /// Launches of one client over several devices, or with much temporary memory.
 pub(crate) struct InFlight {
     plugin: &'static Plugin,
-    /// The most launches in flight, if there is a limit.
+    /// The most launches in flight on a device, if there is a limit.
     limit: Option<usize>,
     state: Mutex<State>,
     released: Condvar,
@@ -49,7 +48,7 @@ struct State {
     /// The launch that is being queued, and since when.
     queuing: Option<(Arc<Described>, Instant)>,
     /// Launches that may not be done yet, oldest first. Empty where their number is not limited.
-    launches: VecDeque<Arc<Launched>>,
+    launches: Vec<Arc<Launched>>,
     /// The last launch, where their number is not limited: its completion is not observed.
     last: Option<(Arc<Described>, Instant)>,
     /// Number of threads that wait for a permit.
@@ -60,7 +59,7 @@ struct State {
 pub(crate) struct Described {
     pub(crate) name: Arc<str>,
     pub(crate) devices: Vec<DeviceId>,
-    /// It is launched when the launch before it is done.
+    /// It is launched when the launch before it on its devices is done.
     pub(crate) is_large: bool,
 }
 
@@ -68,6 +67,12 @@ impl Described {
     /// Returns whether its launches are queued one at a time.
     pub(crate) fn needs_permit(&self) -> bool {
         self.is_large || self.devices.len() > 1
+    }
+
+    fn shares_device_with(&self, other: &Described) -> bool {
+        self.devices
+            .iter()
+            .any(|device| other.devices.contains(device))
     }
 }
 
@@ -120,19 +125,17 @@ impl InFlight {
                 state.waiting -= 1;
                 continue;
             }
-            while state
-                .launches
-                .front()
-                .is_some_and(|oldest| oldest.is_done(client))
-            {
-                state.launches.pop_front();
-            }
+            state.launches.retain(|launch| !launch.is_done(client));
             let limit = if program.is_large {
                 Some(1)
             } else {
                 self.limit
             };
-            if limit.is_none_or(|limit| state.launches.len() < limit) {
+            let newest_first = state.launches.iter().rev();
+            let mut on_its_devices =
+                newest_first.filter(|launch| launch.program.shares_device_with(program));
+            let Some(last_with_place) = limit.and_then(|limit| on_its_devices.nth(limit - 1))
+            else {
                 state.queuing = Some((program.clone(), Instant::now()));
                 return Ok(Permit {
                     in_flight: self,
@@ -140,11 +143,11 @@ impl InFlight {
                     is_queued: false,
                     launched: None,
                 });
-            }
-            let oldest = state.launches[0].clone();
+            };
+            let awaited = last_with_place.clone();
             // Other threads may use the state meanwhile.
             drop(state);
-            oldest.wait(client).map_err(|error| {
+            awaited.wait(client).map_err(|error| {
                 error.with_note(&format!("`{}` waits for a place", program.name))
             })?;
             if program.is_large {

@@ -1,7 +1,13 @@
 //! Arguments, donation by address, and launches over several devices.
 
+use std::{
+    sync::{Condvar, Mutex},
+    time::Duration,
+};
+
 use halite_core::{
-    Arg, Buffer, DeviceId, ErrorKind, Event, Executable, Launch, MemoryKind, Placement,
+    Arg, Backend, Buffer, CompileOptions, DeviceId, Error, ErrorKind, Event, Executable, Launch,
+    MemoryKind, Placement, custom_call,
 };
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
 
@@ -37,21 +43,40 @@ fn borrowed_buffer_survives_undeclared_donation() {
     assert_eq!(read::<f32>(&a), [1.0; 4]);
 }
 
-#[test]
-fn large_launches_run_one_by_one() {
-    let client = cpu(1);
-    let code = "module @large {
-  func.func public @main(%x: tensor<4096x16xf32>) -> tensor<4096x16xf32> {
+/// `x [4096, 16] -> (x x^T) x`, with 64 MiB of temporary memory. `meet` is a statement before the
+/// second product.
+fn large(client: &Pjrt, device: u32, meet: &str) -> PjrtExecutable {
+    let code = format!(
+        "module @large {{
+  func.func public @main(%x: tensor<4096x16xf32>) -> tensor<4096x16xf32> {{
     %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
       : (tensor<4096x16xf32>, tensor<4096x16xf32>) -> tensor<4096x4096xf32>
+    {meet}
     %z = stablehlo.dot_general %y, %x, contracting_dims = [1] x [0]
       : (tensor<4096x4096xf32>, tensor<4096x16xf32>) -> tensor<4096x16xf32>
     return %z : tensor<4096x16xf32>
-  }
-}";
+  }}
+}}"
+    );
     let types = [f32s(&[4096, 16])];
-    let large = compile(&client, &program(code, &types, &types, &[]));
+    let options = CompileOptions {
+        devices: vec![DeviceId(device)],
+        ..CompileOptions::default()
+    };
+    let large = client
+        .compile(&program(&code, &types, &types, &[]), &options)
+        .unwrap();
     assert!(large.memory().unwrap().temporary >= 64 << 20);
+    large
+}
+
+/// Sums of 16 products of halves, and of 4096 of these.
+const RESULT: [f32; 4096 * 16] = [4.0 * 0.5 * 4096.0; 4096 * 16];
+
+#[test]
+fn large_launches_run_one_by_one() {
+    let client = cpu(1);
+    let large = large(&client, 0, "");
     let x = upload(&client, &[0.5f32; 4096 * 16], &[4096, 16], 0);
     let launch = || run(&large, vec![Arg::Borrow(&x)]).unwrap().remove(0);
     let mut before = launch();
@@ -60,8 +85,37 @@ fn large_launches_run_one_by_one() {
         assert!(before.ready().unwrap().is_ready());
         before = next;
     }
-    // Sums of 16 products, and of 4096 of these.
-    assert_eq!(read::<f32>(&before), [4.0 * 0.5 * 4096.0; 4096 * 16]);
+    assert_eq!(read::<f32>(&before), RESULT);
+}
+
+#[test]
+fn large_launches_on_two_devices_run_at_the_same_time() {
+    const DEADLINE: Duration = Duration::from_secs(60);
+    static ARRIVED: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    custom_call::register("halite.tests.meet", |_| {
+        let mut arrived = ARRIVED.0.lock().unwrap();
+        *arrived += 1;
+        ARRIVED.1.notify_all();
+        let is_alone = |arrived: &mut u32| *arrived < 2;
+        let waited = ARRIVED.1.wait_timeout_while(arrived, DEADLINE, is_alone);
+        if waited.unwrap().1.timed_out() {
+            return Err(Error::invalid("meet", "the other program does not run"));
+        }
+        Ok(())
+    })
+    .unwrap();
+    let meet = "stablehlo.custom_call @halite.tests.meet() {
+      api_version = 4 : i32, has_side_effect = true
+    } : () -> ()";
+    let client = cpu(2);
+    let launch = |device| {
+        let large = large(&client, device, meet);
+        let x = upload(&client, &[0.5f32; 4096 * 16], &[4096, 16], device);
+        run(&large, vec![Arg::Borrow(&x)]).unwrap().remove(0)
+    };
+    for z in [launch(0), launch(1)] {
+        assert_eq!(read::<f32>(&z), RESULT);
+    }
 }
 
 /// Checks that a launch with these arguments is refused, and that the program still runs after it.
