@@ -15,7 +15,7 @@ mod panels;
 use std::ops::Range;
 
 pub(crate) use self::panels::{Panels, Rows};
-use self::{block::ROWS, panels::block_depth};
+use self::{block::MOST_ROWS, panels::block_depth};
 use crate::Threads;
 
 /// Most terms of a sum between two updates of the result.
@@ -253,7 +253,10 @@ fn multiply_rows(
     } else {
         1
     };
-    let rows = m.div_ceil(parts).max(4 * ROWS).next_multiple_of(ROWS);
+    let rows = m
+        .div_ceil(parts)
+        .max(4 * MOST_ROWS)
+        .next_multiple_of(MOST_ROWS);
     let cost = nanoseconds(m, panels.terms.len(), panels.columns.len());
     let blocks = out.chunks_mut(rows * length).enumerate();
     threads.for_each(cost, blocks, |(number, out)| {

@@ -7,8 +7,8 @@ use pulp::{Simd, WithSimd};
 
 use super::Operand;
 
-/// Rows of the innermost kernel.
-pub(super) const ROWS: usize = 8;
+/// Most rows of the innermost kernel.
+pub(super) const MOST_ROWS: usize = 8;
 /// Groups of rows that one panel is multiplied with before the next: at most 192 kilobytes of the
 /// left matrix.
 const GROUPS: usize = 16;
@@ -99,21 +99,24 @@ fn transpose<'l>(lines: impl Iterator<Item = &'l [f32]>, out: &mut [f32], width:
     }
 }
 
-/// The accumulators of one row, in vectors: with eight rows they are half of the registers.
+/// Returns whether there are registers for the accumulators of eight rows of two vectors; else for
+/// those of six.
 #[inline(always)]
-fn has_wide_panels<S: Simd>() -> bool {
+fn has_many_registers<S: Simd>() -> bool {
     S::REGISTER_COUNT >= 32
 }
 
-/// The number of columns of a panel.
-pub(super) struct PanelWidth;
+/// The number of columns of a panel of a matrix with this number of columns: two vectors, or one
+/// where that has all of them.
+pub(super) struct PanelWidth(pub(super) usize);
 
 impl WithSimd for PanelWidth {
     type Output = usize;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
-        S::F32_LANES * if has_wide_panels::<S>() { 2 } else { 1 }
+        let lanes = S::F32_LANES;
+        if self.0 > lanes { 2 * lanes } else { lanes }
     }
 }
 
@@ -122,7 +125,7 @@ pub(super) fn packed_rows(a: Operand<'_>, rows: usize, depth: usize) -> usize {
     if a.columns.is_dense() {
         return 0;
     }
-    rows.next_multiple_of(ROWS).min(GROUPS * ROWS) * depth
+    (rows + MOST_ROWS).min(GROUPS * MOST_ROWS) * depth
 }
 
 /// Some rows of the result, some of its columns, and some terms of their sums.
@@ -147,20 +150,24 @@ impl WithSimd for Block<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if has_wide_panels::<S>() {
-            self.run::<S, 2>(simd)
+        // Six rows of two vectors load fewer elements for each product than eight rows of one, and
+        // more accumulators hide more of the latency of a sum.
+        if self.columns.len() <= S::F32_LANES {
+            self.run::<S, 8, 1>(simd)
+        } else if has_many_registers::<S>() {
+            self.run::<S, 8, 2>(simd)
         } else {
-            self.run::<S, 1>(simd)
+            self.run::<S, 6, 2>(simd)
         }
     }
 }
 
 /// Sums of the innermost kernel: rows of `VECTORS` vectors.
-type Sums<S, const VECTORS: usize> = [[<S as Simd>::f32s; VECTORS]; ROWS];
+type Sums<S, const ROWS: usize, const VECTORS: usize> = [[<S as Simd>::f32s; VECTORS]; ROWS];
 
 impl Block<'_> {
     #[inline(always)]
-    fn run<S: Simd, const VECTORS: usize>(self, simd: S) {
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Block {
             a,
             first_row,
@@ -194,14 +201,14 @@ impl Block<'_> {
                 for (group, out) in out.chunks_mut(ROWS * row_length).enumerate() {
                     let sums = if is_direct {
                         let rows = rows(group, out);
-                        sum_lines::<S, VECTORS>(simd, a, depth.clone(), &rows, panel)
+                        sum_lines::<S, ROWS, VECTORS>(simd, a, depth.clone(), &rows, panel)
                     } else {
                         let (group, _) = groups[group * size..][..size].as_chunks();
-                        sum_group::<S, VECTORS>(simd, group, panel)
+                        sum_group::<S, ROWS, VECTORS>(simd, group, panel)
                     };
                     let lines = out.chunks_exact_mut(row_length);
                     let lines = lines.map(|line| &mut line[column..][..valid]);
-                    write::<S, VECTORS>(simd, &sums, lines, is_first);
+                    write::<S, ROWS, VECTORS>(simd, &sums, lines, is_first);
                 }
             }
         }
@@ -210,7 +217,7 @@ impl Block<'_> {
 
 /// Positions of a group of rows. Those beyond the last of `count` repeat it, and are not written.
 #[inline(always)]
-fn group_rows(a: Operand<'_>, first: usize, count: usize) -> [usize; ROWS] {
+fn group_rows<const ROWS: usize>(a: Operand<'_>, first: usize, count: usize) -> [usize; ROWS] {
     let mut rows = [0; ROWS];
     for (row, at) in rows.iter_mut().enumerate() {
         *at = a.offset + a.rows.at(first + row.min(count - 1));
@@ -220,7 +227,12 @@ fn group_rows(a: Operand<'_>, first: usize, count: usize) -> [usize; ROWS] {
 
 /// Copies rows, so that the elements of one column are neighbors.
 #[inline(always)]
-fn pack_group(a: Operand<'_>, depth: Range<usize>, rows: &[usize; ROWS], group: &mut [f32]) {
+fn pack_group<const ROWS: usize>(
+    a: Operand<'_>,
+    depth: Range<usize>,
+    rows: &[usize; ROWS],
+    group: &mut [f32],
+) {
     let (group, _) = group.as_chunks_mut::<ROWS>();
     if rows.windows(2).all(|pair| pair[1] == pair[0] + 1) {
         for (column, packed) in depth.zip(group) {
@@ -238,13 +250,13 @@ fn pack_group(a: Operand<'_>, depth: Range<usize>, rows: &[usize; ROWS], group: 
 
 /// The product of rows, which are read where they are, and a panel.
 #[inline(always)]
-fn sum_lines<S: Simd, const VECTORS: usize>(
+fn sum_lines<S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
     a: Operand<'_>,
     depth: Range<usize>,
     rows: &[usize; ROWS],
     panel: &[S::f32s],
-) -> Sums<S, VECTORS> {
+) -> Sums<S, ROWS, VECTORS> {
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
     let (panel, _) = panel.as_chunks::<VECTORS>();
     for (start, position, length) in a.columns.runs(depth) {
@@ -265,11 +277,11 @@ fn sum_lines<S: Simd, const VECTORS: usize>(
 
 /// The product of a packed group of rows and a panel.
 #[inline(always)]
-fn sum_group<S: Simd, const VECTORS: usize>(
+fn sum_group<S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
     group: &[[f32; ROWS]],
     panel: &[S::f32s],
-) -> Sums<S, VECTORS> {
+) -> Sums<S, ROWS, VECTORS> {
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
     let (panel, _) = panel.as_chunks::<VECTORS>();
     for (values, vectors) in group.iter().zip(panel) {
@@ -295,9 +307,9 @@ fn add<S: Simd, const VECTORS: usize>(
 
 /// Adds the sums to rows of the result, or sets these.
 #[inline(always)]
-fn write<'o, S: Simd, const VECTORS: usize>(
+fn write<'o, S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
-    sums: &Sums<S, VECTORS>,
+    sums: &Sums<S, ROWS, VECTORS>,
     lines: impl Iterator<Item = &'o mut [f32]>,
     is_first: bool,
 ) {

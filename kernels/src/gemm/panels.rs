@@ -48,11 +48,6 @@ pub(crate) fn block_depth(terms: usize) -> usize {
     terms.div_ceil(terms.div_ceil(DEPTH).max(1))
 }
 
-/// Columns of a panel.
-fn width() -> usize {
-    Arch::new().dispatch(PanelWidth)
-}
-
 impl Panels {
     /// All terms, in blocks of equal depth.
     pub(crate) fn new(terms: usize, columns: Range<usize>) -> Self {
@@ -68,9 +63,14 @@ impl Panels {
         self.packed_columns() * self.terms.len()
     }
 
+    /// Columns of a panel.
+    fn width(&self) -> usize {
+        Arch::new().dispatch(PanelWidth(self.columns.len()))
+    }
+
     /// Columns of all panels, some of the last of which may be unused.
     fn packed_columns(&self) -> usize {
-        self.columns.len().next_multiple_of(width())
+        self.columns.len().next_multiple_of(self.width())
     }
 
     /// Ranges of terms of the blocks.
@@ -82,7 +82,7 @@ impl Panels {
 
     /// Packs the columns of a matrix.
     pub(crate) fn pack(&self, threads: &Threads, b: Operand<'_>, packed: &mut [f32]) {
-        let (cost, width, packed_columns) = (packed.len() / 2, width(), self.packed_columns());
+        let (cost, width, packed_columns) = (packed.len() / 2, self.width(), self.packed_columns());
         let mut rest = packed;
         let panels = self.blocks().flat_map(|terms| {
             let size = packed_columns * terms.len();
