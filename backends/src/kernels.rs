@@ -9,9 +9,10 @@ use std::{
     thread,
 };
 
+use half::bf16;
 use halite_core::{
-    Error, ErrorKind, Result,
-    custom_call::{self, Arguments, Attributes},
+    DType, Element, Error, ErrorKind, Result,
+    custom_call::{self, Arguments, Attributes, InputBuffer, OutputBuffer},
     warning,
 };
 use halite_kernels::{ConvDim, ConvGeometry, Convolution, Threads};
@@ -21,10 +22,15 @@ const OP: &str = "convolution";
 /// Most prepared convolutions.
 const MOST_PREPARED: usize = 256;
 
-/// A kernel of convolutions, as a function of two tensors.
+/// A function of two tensors, which computes a third.
+type Run<T, O> = fn(&Convolution, &Threads, &[T], &[T], &mut [O]);
+
+/// A kernel of convolutions, by the types of the elements of its operands and its result.
 struct Kernel {
     target: &'static str,
-    run: fn(&Convolution, &Threads, &[f32], &[f32], &mut [f32]),
+    f32: Run<f32, f32>,
+    bf16: Run<bf16, bf16>,
+    bf16_to_f32: Run<bf16, f32>,
     /// Numbers of elements of the operands and the result.
     lengths: fn(&ConvGeometry) -> [usize; 3],
 }
@@ -32,17 +38,23 @@ struct Kernel {
 const KERNELS: [Kernel; 3] = [
     Kernel {
         target: "halite_convolution",
-        run: Convolution::forward,
+        f32: Convolution::forward,
+        bf16: Convolution::forward,
+        bf16_to_f32: Convolution::forward,
         lengths: |of| [of.input_len(), of.kernel_len(), of.output_len()],
     },
     Kernel {
         target: "halite_convolution_input_gradient",
-        run: Convolution::input_gradient,
+        f32: Convolution::input_gradient,
+        bf16: Convolution::input_gradient,
+        bf16_to_f32: Convolution::input_gradient,
         lengths: |of| [of.kernel_len(), of.output_len(), of.input_len()],
     },
     Kernel {
         target: "halite_convolution_kernel_gradient",
-        run: Convolution::kernel_gradient,
+        f32: Convolution::kernel_gradient,
+        bf16: Convolution::kernel_gradient,
+        bf16_to_f32: Convolution::kernel_gradient,
         lengths: |of| [of.input_len(), of.output_len(), of.kernel_len()],
     },
 ];
@@ -65,8 +77,27 @@ impl Kernel {
     fn call(&self, call: &mut Arguments<'_>) -> Result<()> {
         let convolution = prepared(geometry(call.attributes())?)?;
         let ([left, right], [out]) = call.buffers()?;
-        let (left, right) = (left.as_slice::<f32>()?, right.as_slice::<f32>()?);
-        let out = out.as_mut_slice::<f32>()?;
+        let operands = [left, right];
+        match [left.ty().dtype(), out.ty().dtype()] {
+            [DType::Bf16, DType::Bf16] => self.run(self.bf16, &convolution, operands, out),
+            [DType::Bf16, _] => self.run(self.bf16_to_f32, &convolution, operands, out),
+            _ => self.run(self.f32, &convolution, operands, out),
+        }
+    }
+
+    fn run<T, O>(
+        &self,
+        run: Run<T, O>,
+        convolution: &Convolution,
+        [left, right]: [&InputBuffer<'_>; 2],
+        out: &mut OutputBuffer<'_>,
+    ) -> Result<()>
+    where
+        T: Element + halite_kernels::Element,
+        O: Element + halite_kernels::Element,
+    {
+        let (left, right) = (left.as_slice::<T>()?, right.as_slice::<T>()?);
+        let out = out.as_mut_slice::<O>()?;
         let needed = (self.lengths)(convolution.geometry());
         let found = [left.len(), right.len(), out.len()];
         if found != needed {
@@ -76,7 +107,7 @@ impl Kernel {
             );
             return Err(Error::invalid(OP, message));
         }
-        (self.run)(&convolution, threads()?, left, right, out);
+        run(convolution, threads()?, left, right, out);
         Ok(())
     }
 }

@@ -28,7 +28,8 @@ use crate::{Axis, Element, Threads};
 
 /// A convolution of one geometry, with the positions that its products read.
 ///
-/// Elements are `f32` or `bf16`; sums are in `f32`, and are rounded once.
+/// Elements of the operands, and those of the result, are `f32` or `bf16`; sums are in `f32`, and
+/// are rounded once.
 ///
 /// ```
 /// use halite_kernels::{ConvDim, ConvGeometry, Convolution, Threads};
@@ -119,8 +120,14 @@ impl Convolution {
     ///
     /// # Panics
     /// If a slice does not have the length of the geometry's tensor.
-    pub fn forward<T: Element>(&self, threads: &Threads, x: &[T], kernel: &[T], out: &mut [T]) {
-        self.check_lengths(x, kernel, out);
+    pub fn forward<T: Element, O: Element>(
+        &self,
+        threads: &Threads,
+        x: &[T],
+        kernel: &[T],
+        out: &mut [O],
+    ) {
+        self.check_lengths(x.len(), kernel.len(), out.len());
         self.forward.run(threads, x, kernel, out);
     }
 
@@ -128,14 +135,14 @@ impl Convolution {
     ///
     /// # Panics
     /// If a slice does not have the length of the geometry's tensor.
-    pub fn input_gradient<T: Element>(
+    pub fn input_gradient<T: Element, O: Element>(
         &self,
         threads: &Threads,
         kernel: &[T],
         g: &[T],
-        out: &mut [T],
+        out: &mut [O],
     ) {
-        self.check_lengths(out, kernel, g);
+        self.check_lengths(out.len(), kernel.len(), g.len());
         self.input_gradient.run(threads, g, kernel, out);
     }
 
@@ -143,16 +150,22 @@ impl Convolution {
     ///
     /// # Panics
     /// If a slice does not have the length of the geometry's tensor.
-    pub fn kernel_gradient<T: Element>(&self, threads: &Threads, x: &[T], g: &[T], out: &mut [T]) {
-        self.check_lengths(x, out, g);
-        T::with_f32_mut(threads, out, |out| {
+    pub fn kernel_gradient<T: Element, O: Element>(
+        &self,
+        threads: &Threads,
+        x: &[T],
+        g: &[T],
+        out: &mut [O],
+    ) {
+        self.check_lengths(x.len(), out.len(), g.len());
+        O::with_f32_mut(threads, out, |out| {
             self.sum_kernel_gradient(threads, x, g, out);
         });
     }
 
-    fn check_lengths<T>(&self, x: &[T], kernel: &[T], result: &[T]) {
+    fn check_lengths(&self, x: usize, kernel: usize, result: usize) {
         let geometry = &self.geometry;
-        let lengths = [x.len(), kernel.len(), result.len()];
+        let lengths = [x, kernel, result];
         let expected = [
             geometry.input_len(),
             geometry.kernel_len(),

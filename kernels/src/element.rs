@@ -1,6 +1,6 @@
 //! Types of elements that kernels compute with in `f32`.
 
-use half::{bf16, slice::HalfFloatSliceExt};
+use half::bf16;
 
 use crate::Threads;
 
@@ -11,7 +11,9 @@ impl Element for f32 {}
 impl Element for bf16 {}
 
 pub(crate) mod sealed {
-    use super::{HalfFloatSliceExt, Threads, bf16};
+    use pulp::Arch;
+
+    use super::{Threads, bf16, rounded, widened};
 
     pub trait Element: Copy + Send + Sync + 'static {
         /// Whether values are `f32` already.
@@ -52,9 +54,11 @@ pub(crate) mod sealed {
         const IS_F32: bool = false;
 
         fn widen(from: &[Self], to: &mut [f32]) {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = f32::from_bits(u32::from(from.to_bits()) << 16);
-            }
+            Arch::new().dispatch(|| {
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = widened(*from);
+                }
+            });
         }
 
         fn with_f32<T>(threads: &Threads, from: &[Self], work: impl FnOnce(&[f32]) -> T) -> T {
@@ -71,9 +75,47 @@ pub(crate) mod sealed {
         ) -> T {
             threads.with_scratch(to.len(), |wide| {
                 let result = work(wide);
-                to.convert_from_f32_slice(wide);
+                Arch::new().dispatch(|| {
+                    for (to, from) in to.iter_mut().zip(wide) {
+                        *to = rounded(*from);
+                    }
+                });
                 result
             })
+        }
+    }
+}
+
+#[inline(always)]
+fn widened(value: bf16) -> f32 {
+    f32::from_bits(u32::from(value.to_bits()) << 16)
+}
+
+/// The nearest value, the even one of two: `bf16::from_f32` without a branch, for vectors.
+#[inline(always)]
+fn rounded(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    let odd = bits >> 16 & 1;
+    let nearest = bits.wrapping_add(0x7fff + odd) >> 16;
+    let nan = bits >> 16 | 0x40;
+    bf16::from_bits(if value.is_nan() { nan } else { nearest } as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_that_of_half() {
+        // All exponents, both signs, NaNs and infinities; halves with even and odd neighbors.
+        for high in 0..=u32::from(u16::MAX) {
+            for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+                let value = f32::from_bits(high << 16 | low);
+                let [found, expected] = [rounded(value), bf16::from_f32(value)].map(bf16::to_bits);
+                assert_eq!(found, expected, "of {value} ({high:#x}, {low:#x})");
+            }
+            let value = bf16::from_bits(high as u16);
+            assert_eq!(widened(value).to_bits(), high << 16);
         }
     }
 }

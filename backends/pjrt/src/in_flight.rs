@@ -164,7 +164,7 @@ impl InFlight {
         if let Some((program, since)) = &state.last {
             return describe_last(program, since.elapsed());
         }
-        let launches: Vec<_> = state.launches.iter().cloned().collect();
+        let launches = state.launches.clone();
         drop(state);
         let mut unfinished = launches.iter().filter(|launch| !launch.is_done(client));
         let Some(oldest) = unfinished.next() else {

@@ -242,12 +242,12 @@ impl Pass {
     }
 
     /// Computes the target.
-    pub(super) fn run<T: Element>(
+    pub(super) fn run<T: Element, O: Element>(
         &self,
         threads: &Threads,
         source: &[T],
         kernel: &[T],
-        out: &mut [T],
+        out: &mut [O],
     ) {
         if out.is_empty() {
             return;
@@ -282,7 +282,7 @@ impl Pass {
                     (item, out)
                 });
                 threads.for_each(self.nanoseconds(), items, |(item, out)| {
-                    T::with_f32_mut(&serial, out, |out| {
+                    O::with_f32_mut(&serial, out, |out| {
                         self.with_source(&serial, item, source, |source, first| {
                             self.run_item(&serial, item, &steps, (source, first), out);
                         });

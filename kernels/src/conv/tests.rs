@@ -123,13 +123,22 @@ fn terms(geometry: &ConvGeometry, mut each: impl FnMut([usize; 3])) {
 }
 
 /// Result, input gradient and kernel gradient.
-fn run<T: Element>(
+fn run<T: Element + From<bf16>>(
+    convolution: &Convolution,
+    threads: &Threads,
+    operands: [&[T]; 3],
+) -> [Vec<T>; 3] {
+    run_to(convolution, threads, operands)
+}
+
+/// The same, with elements of another type.
+fn run_to<T: Element, O: Element + From<bf16>>(
     convolution: &Convolution,
     threads: &Threads,
     [x, kernel, g]: [&[T]; 3],
-) -> [Vec<T>; 3] {
+) -> [Vec<O>; 3] {
     // What was in the memory does not matter.
-    let mut all = [g.to_vec(), x.to_vec(), kernel.to_vec()];
+    let mut all = [g, x, kernel].map(|of| vec![O::from(bf16::NAN); of.len()]);
     convolution.forward(threads, x, kernel, &mut all[0]);
     convolution.input_gradient(threads, kernel, g, &mut all[1]);
     convolution.kernel_gradient(threads, x, g, &mut all[2]);
@@ -284,8 +293,11 @@ fn bf16_results_are_rounded_once() {
             wide.collect::<Vec<_>>()
         });
         let convolution = Convolution::new(geometry).expect("the geometry is valid");
-        let narrow = run(&convolution, &threads, narrow.each_ref().map(|it| &it[..]));
+        let narrow = narrow.each_ref().map(|it| &it[..]);
+        let sums: [Vec<f32>; 3] = run_to(&convolution, &threads, narrow);
+        let narrow = run(&convolution, &threads, narrow);
         let wide = run(&convolution, &threads, wide.each_ref().map(|it| &it[..]));
+        assert!(sums == wide, "{:?}", convolution.geometry());
         for (narrow, wide) in narrow.iter().zip(&wide) {
             let rounded: Vec<_> = wide.iter().map(|&value| bf16::from_f32(value)).collect();
             assert!(*narrow == rounded, "{:?}", convolution.geometry());

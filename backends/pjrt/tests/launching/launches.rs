@@ -71,7 +71,7 @@ fn large(client: &Pjrt, device: u32, meet: &str) -> PjrtExecutable {
 }
 
 /// Sums of 16 products of halves, and of 4096 of these.
-const RESULT: [f32; 4096 * 16] = [4.0 * 0.5 * 4096.0; 4096 * 16];
+static RESULT: [f32; 4096 * 16] = [4.0 * 0.5 * 4096.0; 4096 * 16];
 
 #[test]
 fn large_launches_run_one_by_one() {

@@ -13,7 +13,7 @@ use halite_core::{DType, Kernels, TensorType};
 use super::{Rewriter, dead_code, map_regions};
 use crate::{Attribute, ConvDims, Convolution, CustomCall, Graph, Node, Op, Value};
 
-/// Replaces `f32` convolutions by calls of halite's kernels.
+/// Replaces convolutions of `f32` and `bf16` by calls of halite's kernels.
 ///
 /// | target | operands | result |
 /// |---|---|---|
@@ -193,11 +193,11 @@ impl Product {
             right,
             result,
         } = types;
-        let f32s = [left, right, result].map(|ty| ty.dtype() == DType::F32);
+        let dtypes = [left, right, result].map(|ty| ty.dtype());
         let is_empty = [left, right, result]
             .map(|ty| ty.dims().contains(&0))
             .contains(&true);
-        if is_empty || f32s.contains(&false) || conv.reversal.contains(&true) {
+        if is_empty || !DTYPES.contains(&dtypes) || conv.reversal.contains(&true) {
             return None;
         }
         let rank = left.rank();
@@ -334,6 +334,12 @@ fn int(size: usize) -> Attribute {
     Attribute::Int(size as i64)
 }
 
+/// Types of the elements of the operands and of the result.
+const DTYPES: [[DType; 3]; 3] = [
+    [DType::F32; 3],
+    [DType::Bf16; 3],
+    [DType::Bf16, DType::Bf16, DType::F32],
+];
 /// Most elements of an image or a kernel.
 const MOST_ELEMENTS: f64 = (1 << 24) as f64;
 /// Least number of features of results and input gradients, an estimate: vectors of the kernels are
