@@ -99,13 +99,6 @@ fn transpose<'l>(lines: impl Iterator<Item = &'l [f32]>, out: &mut [f32], width:
     }
 }
 
-/// Returns whether there are registers for the accumulators of eight rows of two vectors; else for
-/// those of six.
-#[inline(always)]
-fn has_many_registers<S: Simd>() -> bool {
-    S::REGISTER_COUNT >= 32
-}
-
 /// The number of columns of a panel of a matrix with this number of columns: two vectors, or one
 /// where that has all of them.
 pub(super) struct PanelWidth(pub(super) usize);
@@ -150,12 +143,13 @@ impl WithSimd for Block<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // Six rows of two vectors load fewer elements for each product than eight rows of one, and
-        // more accumulators hide more of the latency of a sum.
+        // The accumulators fit the registers, with one for each vector of the panel and one for an
+        // element. Six rows of two vectors load less for each product than eight rows of one, and
+        // hide more of the latency of sums.
         if self.columns.len() <= S::F32_LANES {
-            self.run::<S, 8, 1>(simd)
-        } else if has_many_registers::<S>() {
-            self.run::<S, 8, 2>(simd)
+            self.run::<S, MOST_ROWS, 1>(simd)
+        } else if S::REGISTER_COUNT >= 32 {
+            self.run::<S, MOST_ROWS, 2>(simd)
         } else {
             self.run::<S, 6, 2>(simd)
         }
