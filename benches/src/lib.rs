@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod resnet;
+mod workloads;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,14 +12,15 @@ use halite::{
     Tree,
     models::{Cnn, Mlp},
     nn::{
-        ArraySpec, Conv2d, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace, Transformer,
-        cross_entropy, grad, init, optim, rng,
+        ArraySpec, Conv2d, Function, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace,
+        Transformer, cross_entropy, grad, init, optim, rng,
     },
     train::{State, Strategy},
     tree::{Empty, Family, Leaf},
 };
 
 pub use resnet::ResNet;
+pub use workloads::{Visitor, Workload, visit};
 
 /// A family of models that return logits.
 pub trait Forward: Family {
@@ -155,13 +157,15 @@ type Batch = (Leaf<()>, Leaf<()>);
 /// A training step as a compiled function from a state and a batch to the next state and the loss.
 pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
 
+/// [`Step`], for any device.
+type StepFunction<M, O> = Function<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
+
 /// The step of a model with the mean cross-entropy of a batch as its loss.
-fn step<M: Forward, O: Optimizer>(client: &Client, model: M::Of<Param>, optimizer: O) -> Step<M, O>
+fn step_function<M: Forward, O: Optimizer>(model: M::Of<Param>, optimizer: O) -> StepFunction<M, O>
 where
     M::Of<Param>: Send + Sync,
 {
-    Step::<M, O>::new(
-        client,
+    StepFunction::<M, O>::new(
         move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
             state.set_training_mode(cx);
             let loss = cross_entropy(M::logits(&state.model, x), y).value();
@@ -245,7 +249,9 @@ where
         .output_specs(move |path, _| specs[path].clone());
         let trained = model.leaves().into_iter().filter(|param| param.trainable);
         let parameters = trained.map(|param| param.ty.elements()).sum();
-        let step = step::<M, O>(client, model, optimizer).axis_roles(strategy.axis_roles(mesh));
+        let step = step_function::<M, O>(model, optimizer)
+            .axis_roles(strategy.axis_roles(mesh))
+            .jit(client);
         let key = Array::upload(
             client,
             &HostArray::from_slice(&rng::key(0), [2])?,

@@ -9,13 +9,8 @@
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
 
-use halite::{
-    DTypePolicy, Param, Result,
-    backends::Accelerator,
-    models::Mlp,
-    nn::{Adam, Optimizer, Sgd, Transformer, TransformerConfig},
-};
-use halite_benches::{Bare, Forward, GptBlock, ResNet, WideCnn, data, labels};
+use halite::{Client, DTypePolicy, Param, Result, backends::Accelerator, nn::Optimizer};
+use halite_benches::{Bare, Forward, Visitor, Workload, visit};
 
 /// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
 /// that was more than half of the time of a tiny step. `override` makes the plugin use it too.
@@ -41,69 +36,43 @@ fn main() -> ExitCode {
 }
 
 fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Result<()> {
-    let client = accelerator.open()?;
-    let mlp = |batch: usize| {
-        let (x, y) = (data(&[batch, 784]), labels([batch], 10));
-        let model = Mlp::new(&[784, 512, 512, 10]);
-        Bare::<Mlp<()>, _>::new(&client, model, Adam::new(1e-3), &x, &y)
+    let (workload, steps_per_launch) = match workload {
+        "w6x16" => ("w6", 16),
+        other => (other, 1),
     };
-    let w6 = || {
-        let (x, y) = (data(&[8, 32]), labels([8], 32));
-        let model = Mlp::new(&[32, 32, 32]);
-        Bare::<Mlp<()>, _>::new(&client, model, Sgd::new(0.01), &x, &y)
-            .map(|bare| bare.precision(precision))
+    let peer = Peer {
+        client: accelerator.open()?,
+        precision,
+        steps_per_launch,
     };
-    match workload {
-        "w1" => serve(mlp(128)?.precision(precision)),
-        "mlp256" => serve(mlp(256)?.precision(precision)),
-        "w2" => {
-            let (x, y) = (data(&[128, 28, 28, 1]), labels([128], 10));
-            let sgd = Sgd::new(0.01).momentum(0.9);
-            serve(
-                Bare::<WideCnn<()>, _>::new(&client, WideCnn::new(), sgd, &x, &y)?
-                    .precision(precision),
-            )
+    visit(workload, peer)
+}
+
+struct Peer {
+    client: Client,
+    precision: DTypePolicy,
+    steps_per_launch: usize,
+}
+
+impl Visitor for Peer {
+    type Output = ();
+
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let Workload {
+            model,
+            optimizer,
+            x,
+            y,
+        } = workload;
+        let bare = Bare::<M, O>::new(&self.client, model, optimizer, &x, &y)?;
+        let bare = bare.precision(self.precision);
+        match self.steps_per_launch {
+            1 => serve(bare),
+            steps => serve(bare.steps_per_launch(steps)?),
         }
-        "w3" => {
-            let (x, y) = (data(&[64, 32, 32, 3]), labels([64], 10));
-            let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(5e-4);
-            let model = ResNet::resnet18_small(10);
-            serve(Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision))
-        }
-        "w5" => {
-            let (x, y) = (data(&[8, 224, 224, 3]), labels([8], 1000));
-            let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(1e-4);
-            let model = ResNet::resnet50(1000);
-            serve(Bare::<ResNet<()>, _>::new(&client, model, sgd, &x, &y)?.precision(precision))
-        }
-        "block" => {
-            let (x, y) = (data(&[8, 128, 384]), labels([8 * 128], 256));
-            let block = GptBlock::new(384, 6, 256);
-            serve(
-                Bare::<GptBlock<()>, _>::new(&client, block, Adam::new(1e-3), &x, &y)?
-                    .precision(precision),
-            )
-        }
-        "w4" => {
-            let config = TransformerConfig {
-                tied: false,
-                ..TransformerConfig::gpt2(6, 384)
-            }
-            .vocab_size(65)
-            .context_length(256);
-            let (x, y) = (labels([16, 256], 65), labels([16, 256], 65));
-            let model = Transformer::new(&config)?;
-            serve(
-                Bare::<Transformer<()>, _>::new(&client, model, Adam::new(3e-4), &x, &y)?
-                    .precision(precision),
-            )
-        }
-        "w6" => serve(w6()?),
-        "w6x16" => serve(w6()?.steps_per_launch(16)?),
-        other => Err(halite::Error::invalid(
-            "peer",
-            format!("unknown workload `{other}`; expected w1 to w6, mlp256 or block"),
-        )),
     }
 }
 
