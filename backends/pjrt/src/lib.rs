@@ -103,6 +103,6 @@ pub use executable::PjrtExecutable;
 pub use frame::seal;
 pub use plugin::{Extension, LoadOptions, OLDEST_MINOR, Plugin, StableHloVersions};
 pub use profiler::{Profiler, Profiling};
-pub use program::{CompiledProgram, ShardingBytes};
+pub use program::{CompiledInstruction, CompiledProgram, ShardingBytes};
 pub use topology::Topology;
 pub use value::{OptionValue, Options, printable};

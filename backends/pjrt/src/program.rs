@@ -1,7 +1,7 @@
 //! Compiled programs: sizes, costs, serialized bytes, and signature. They may be loaded on devices
 //! or be compiled for absent ones.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, iter::repeat, sync::Arc};
 
 use halite_core::{Error, ErrorKind, ProgramMemory, Result, TensorType};
 use halite_pjrt_sys::{
@@ -18,7 +18,7 @@ use crate::{
     extension::ExtensionTable,
     frame,
     handle::Handle,
-    hlo::{Computations, ModuleWithConfig},
+    hlo::{Computations, Instruction, ModuleWithConfig, Shape},
     plugin::Plugin,
     signature::CompiledSignature,
     table::Table,
@@ -32,6 +32,17 @@ pub struct CompiledProgram {
     platform: Arc<str>,
     /// The client it is loaded on, which must outlive it.
     _client: Option<Arc<Shared>>,
+}
+
+/// An instruction of an optimized program.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CompiledInstruction {
+    /// Its name in HLO: `transpose`, `copy`, `fusion`.
+    pub opcode: String,
+    /// Bytes of its results, without padding; 0 of types that halite has no name for.
+    pub bytes: u64,
+    /// Whether it is part of a fusion, which may compute it without storing its result.
+    pub is_fused: bool,
 }
 
 /// Sharding of one parameter or result: a serialized `OpSharding`; empty if it is replicated.
@@ -203,7 +214,37 @@ impl CompiledProgram {
     /// [`ErrorKind::Unsupported`] where the plugin does not return its optimized program, or in an
     /// unknown format.
     pub fn collectives(&self) -> Result<Collectives> {
-        const OP: &str = "collectives";
+        let module = self.computations("collectives")?;
+        Ok(Collectives::of(
+            &module,
+            self.replicas()?.saturating_mul(self.partitions()?),
+        ))
+    }
+
+    /// The instructions of the optimized program, of all its computations. Those in a loop are there
+    /// once.
+    ///
+    /// # Errors
+    /// As [`collectives`](Self::collectives).
+    pub fn instructions(&self) -> Result<Vec<CompiledInstruction>> {
+        let module = self.computations("instructions")?;
+        let all = || {
+            (module.computations.iter()).flat_map(|it| it.instructions.iter().zip(repeat(it.id)))
+        };
+        let fused: HashSet<i64> = all()
+            .filter(|(one, _)| one.opcode == "fusion")
+            .flat_map(|(one, _)| one.called_computation_ids.iter().copied())
+            .collect();
+        let read = |(one, computation): (&Instruction, i64)| CompiledInstruction {
+            opcode: one.opcode.clone(),
+            bytes: one.shape.as_ref().map_or(0, Shape::bytes),
+            is_fused: fused.contains(&computation),
+        };
+        Ok(all().map(read).collect())
+    }
+
+    /// The computations of the optimized program, for `op`.
+    fn computations(&self, op: &'static str) -> Result<Computations> {
         let (format, bytes) = self.optimized()?;
         let module = match &*format {
             "hlo_with_config" => ModuleWithConfig::decode(&*bytes).map(|module| module.module),
@@ -213,23 +254,19 @@ impl CompiledProgram {
                     "the optimized program comes as `{format}`; halite reads hlo and \
                      hlo_with_config"
                 );
-                return Err(Error::new(ErrorKind::Unsupported, OP, message).on(&self.platform));
+                return Err(Error::new(ErrorKind::Unsupported, op, message).on(&self.platform));
             }
         };
         let corrupt = |why: String| {
             Error::new(
                 ErrorKind::Corrupt,
-                OP,
+                op,
                 format!("the optimized program cannot be read: {why}"),
             )
         };
-        let module = module
+        module
             .map_err(|error| corrupt(error.to_string()))?
-            .ok_or_else(|| corrupt("it is empty".into()))?;
-        Ok(Collectives::of(
-            &module,
-            self.replicas()?.saturating_mul(self.partitions()?),
-        ))
+            .ok_or_else(|| corrupt("it is empty".into()))
     }
 
     /// Number of results per device.

@@ -1,22 +1,19 @@
 //! Memory, transposes and copies of training steps as the vendors' compilers compile them, without
 //! devices.
 //!
-//! `plans [WORKLOAD..] [--target tpu:v5e:1x1] [--precision bf16-mixed] [--list]`. The workloads are
+//! `plans [WORKLOAD..] [--target tpu:v5e:1x1] [--precision bf16-mixed]`. The workloads are
 //! those of `peer`, by default w3 and w5; the targets are one chip of a TPU v5e and one H100, whose
 //! plugins are installed if they are missing. libtpu takes minutes for a residual network.
 //!
 //! Instructions in a loop are counted once. Bytes are those of their results, without padding. A
-//! transpose within a fusion may be no more than an order of reading. `--list` prints each
-//! transpose and copy of the optimized program, the largest first.
+//! transpose within a fusion may be no more than an order of reading.
 #![forbid(unsafe_code)]
 
-use std::{cmp::Reverse, collections::HashSet, iter::repeat, process::ExitCode};
-
-use prost::Message;
+use std::process::ExitCode;
 
 use halite::{
     DTypePolicy, Error, ErrorKind, Param, Result,
-    backends::{OpenOptions, OpenTarget, Target},
+    backends::{OpenOptions, OpenTarget, Target, pjrt::CompiledInstruction},
     fetch::Bar,
     nn::Optimizer,
     stablehlo::{Function, Module, OpKind, Region, Type},
@@ -38,7 +35,6 @@ struct Options {
     workloads: Vec<String>,
     targets: Vec<Target>,
     precision: DTypePolicy,
-    list: bool,
 }
 
 impl Options {
@@ -47,7 +43,6 @@ impl Options {
             workloads: vec![],
             targets: vec![],
             precision: DTypePolicy::F32,
-            list: false,
         };
         while let Some(argument) = arguments.next() {
             let mut value = || {
@@ -58,7 +53,6 @@ impl Options {
             match argument.as_str() {
                 "--target" => options.targets.push(value()?.parse()?),
                 "--precision" => options.precision = value()?.parse()?,
-                "--list" => options.list = true,
                 _ => options.workloads.push(argument),
             }
         }
@@ -105,16 +99,9 @@ fn plan(workload: &str, target: &OpenTarget, options: &Options) -> Result<()> {
     let peak = peak.map_or("unknown".to_owned(), |peak| peak.to_string());
     println!("  arguments {arguments} bytes, outputs {outputs} ({aliased} in place of arguments)");
     println!("  temporary {temporary} bytes, peak {peak}");
-    match compiled.optimized() {
-        Ok((format, code)) => {
-            let instructions = instructions(&format, &code)?;
-            for opcode in ["transpose", "copy"] {
-                print_instructions(opcode, &instructions, options.list);
-            }
-        }
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            println!("  the compiler does not return its optimized program");
-        }
+    match compiled.instructions() {
+        Ok(instructions) => print_instructions(&instructions),
+        Err(error) if error.kind() == ErrorKind::Unsupported => println!("  {error}"),
         Err(error) => return Err(error),
     }
     Ok(())
@@ -164,157 +151,16 @@ fn bytes_of(ty: &Type) -> usize {
     }
 }
 
-/// Prints number and bytes of the instructions `opcode`, and each of them if `list` is set.
-fn print_instructions(opcode: &str, all: &[Instruction], list: bool) {
-    let mut found: Vec<_> = all.iter().filter(|one| one.opcode == opcode).collect();
-    found.sort_by_key(|one| Reverse(one.bytes));
-    for (is_fused, place) in [(false, "outside fusions"), (true, "in fusions")] {
-        let some = || found.iter().filter(|one| one.is_fused == is_fused);
-        let (count, bytes) = (some().count(), some().map(|one| one.bytes).sum::<u64>());
-        println!("  optimized: {opcode} {place}: {count}, {bytes} bytes");
-        for one in some().filter(|_| list) {
-            println!("    {} bytes: {}", one.bytes, one.description);
-        }
-    }
-}
-
-/// An instruction of an optimized program.
-struct Instruction {
-    opcode: String,
-    /// Bytes of its result, without padding; 0 of tuples.
-    bytes: u64,
-    /// True within a fusion.
-    is_fused: bool,
-    /// Its name, the dimensions and layout of its result, and the line it comes from.
-    description: String,
-}
-
-/// Reads all instructions of an optimized program.
-fn instructions(format: &str, code: &[u8]) -> Result<Vec<Instruction>> {
-    let error = |kind, message| Error::new(kind, "optimized program", message);
-    let module = match format {
-        "hlo_with_config" => hlo::WithConfig::decode(code).map(|it| it.module.unwrap_or_default()),
-        "hlo" => hlo::Module::decode(code),
-        _ => {
-            let message = format!("unknown format `{format}`; expected hlo or hlo_with_config");
-            return Err(error(ErrorKind::Unsupported, message));
-        }
-    };
-    let module = module.map_err(|why| error(ErrorKind::Corrupt, why.to_string()))?;
-    let all = || (module.computations.iter()).flat_map(|it| it.instructions.iter().zip(repeat(it)));
-    let fused: HashSet<i64> = all()
-        .filter(|(one, _)| one.opcode == "fusion")
-        .flat_map(|(one, _)| one.called_computation_ids.iter().copied())
-        .collect();
-    let read = |(one, computation): (&hlo::Instruction, &hlo::Computation)| Instruction {
-        opcode: one.opcode.clone(),
-        bytes: one.shape.as_ref().map_or(0, hlo::Shape::bytes),
-        is_fused: fused.contains(&computation.id),
-        description: one.to_string(),
-    };
-    Ok(all().map(read).collect())
-}
-
-/// The messages of XLA's `hlo.proto` and `xla_data.proto`, with the fields that are read.
-mod hlo {
-    use std::fmt;
-
-    use prost::Message;
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct WithConfig {
-        #[prost(message, optional, tag = "1")]
-        pub(crate) module: Option<Module>,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Module {
-        #[prost(message, repeated, tag = "3")]
-        pub(crate) computations: Vec<Computation>,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Computation {
-        #[prost(message, repeated, tag = "2")]
-        pub(crate) instructions: Vec<Instruction>,
-        #[prost(int64, tag = "5")]
-        pub(crate) id: i64,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Instruction {
-        #[prost(string, tag = "1")]
-        pub(crate) name: String,
-        #[prost(string, tag = "2")]
-        pub(crate) opcode: String,
-        #[prost(message, optional, tag = "3")]
-        pub(crate) shape: Option<Shape>,
-        #[prost(message, optional, tag = "7")]
-        pub(crate) metadata: Option<Metadata>,
-        #[prost(int64, repeated, tag = "38")]
-        pub(crate) called_computation_ids: Vec<i64>,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Metadata {
-        #[prost(string, tag = "2")]
-        pub(crate) op_name: String,
-        #[prost(string, tag = "3")]
-        pub(crate) source_file: String,
-        #[prost(int32, tag = "4")]
-        pub(crate) source_line: i32,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Shape {
-        #[prost(int32, tag = "2")]
-        pub(crate) element_type: i32,
-        #[prost(int64, repeated, tag = "3")]
-        pub(crate) dimensions: Vec<i64>,
-        #[prost(message, optional, tag = "5")]
-        pub(crate) layout: Option<Layout>,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Layout {
-        #[prost(int64, repeated, tag = "1")]
-        pub(crate) minor_to_major: Vec<i64>,
-    }
-
-    impl Shape {
-        /// Bytes of its elements; 0 of tuples and of types that steps do not have.
-        pub(crate) fn bytes(&self) -> u64 {
-            let size = match self.element_type {
-                // pred, s8, u8
-                1 | 2 | 6 => 1,
-                // s16, u16, f16, bf16
-                3 | 7 | 10 | 16 => 2,
-                // s32, u32, f32
-                4 | 8 | 11 => 4,
-                // s64, u64, f64
-                5 | 9 | 12 => 8,
-                _ => 0,
-            };
-            self.dimensions.iter().product::<i64>() as u64 * size
-        }
-    }
-
-    impl fmt::Display for Instruction {
-        /// `transpose.3 [64, 10]{[1, 0]} model.head at layers.rs:12`
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", self.name)?;
-            if let Some(shape) = &self.shape {
-                let layout = shape.layout.clone().unwrap_or_default().minor_to_major;
-                write!(f, " {:?}{{{layout:?}}}", shape.dimensions)?;
-            }
-            match &self.metadata {
-                Some(from) if !from.source_file.is_empty() => {
-                    let (file, line) = (&from.source_file, from.source_line);
-                    write!(f, " {} at {file}:{line}", from.op_name)
-                }
-                Some(from) => write!(f, " {}", from.op_name),
-                None => Ok(()),
-            }
+/// Prints number and bytes of transposes and copies.
+fn print_instructions(all: &[CompiledInstruction]) {
+    for opcode in ["transpose", "copy"] {
+        for (is_fused, place) in [(false, "outside fusions"), (true, "in fusions")] {
+            let is_counted =
+                |one: &&CompiledInstruction| one.opcode == opcode && one.is_fused == is_fused;
+            let found = all.iter().filter(is_counted);
+            let (count, bytes) =
+                found.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.bytes));
+            println!("  optimized: {opcode} {place}: {count}, {bytes} bytes");
         }
     }
 }
