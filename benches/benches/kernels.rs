@@ -15,28 +15,12 @@ use std::{
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use half::bf16;
+use halite_benches::CONVOLUTIONS;
 use halite_kernels::{
     Accumulate, Axis, ConvDim, ConvGeometry, Convolution, Element, Operand, Reduction, Threads,
     multiply, reduce,
 };
 use pulp::{Arch, Simd, WithSimd};
-
-/// Layers of a small network, of ResNet-18 for images of 32x32, and of ResNet-50:
-/// `[batch, features, size, outputs, kernel, stride]`.
-const CONVOLUTIONS: [[usize; 6]; 12] = [
-    [128, 32, 28, 64, 3, 1],
-    [64, 3, 32, 64, 3, 1],
-    [64, 64, 32, 64, 3, 1],
-    [64, 64, 32, 128, 3, 2],
-    [64, 256, 8, 256, 3, 1],
-    [64, 512, 4, 512, 3, 1],
-    [8, 3, 224, 64, 7, 2],
-    [8, 64, 56, 256, 1, 1],
-    [8, 256, 56, 64, 1, 1],
-    [8, 128, 28, 128, 3, 1],
-    [8, 256, 14, 256, 3, 1],
-    [8, 512, 7, 512, 3, 1],
-];
 
 /// Products `[m, k] x [k, n]` of a multilayer perceptron and of a transformer, and which operands
 /// are transposed.
@@ -131,7 +115,8 @@ struct Bench<'c> {
 }
 
 impl Bench<'_> {
-    /// Measures a kernel of so many operations that reads and writes so many bytes.
+    /// Measures a kernel, given its floating-point operations and the bytes of its operands and
+    /// result.
     fn run(&mut self, name: &str, flops: f64, bytes: f64, mut work: impl FnMut(&Threads) + Send) {
         let (limit, by) = self.roofline.limit(flops, bytes);
         let mut is_told = false;
@@ -273,7 +258,7 @@ fn kernels(criterion: &mut Criterion) {
     for sizes in CONVOLUTIONS {
         bench.convolution::<f32>("f32", sizes);
     }
-    bench.convolution::<bf16>("bf16", CONVOLUTIONS[2]);
+    bench.convolution::<bf16>("bf16", [64, 64, 32, 64, 3, 1]);
     for (sizes, transposed) in PRODUCTS {
         bench.product(sizes, transposed);
     }

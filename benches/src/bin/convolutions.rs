@@ -16,6 +16,7 @@ use halite::{
     },
     nn::{ConvOptions, CustomOp, Jit, Padding, Tensor, grad},
 };
+use halite_benches::CONVOLUTIONS;
 
 /// As in `peer`: XLA's CPU plugin allocates for every launch, from several threads.
 #[global_allocator]
@@ -31,35 +32,6 @@ struct Shape {
     kernel: usize,
     stride: usize,
 }
-
-/// Layers of a small network, of ResNet-18 for images of 32x32, and of ResNet-50:
-/// `[batch, features, size, outputs, kernel, stride]`.
-const SHAPES: [[usize; 6]; 24] = [
-    [128, 1, 28, 32, 3, 1],
-    [128, 32, 28, 64, 3, 1],
-    [64, 3, 32, 64, 3, 1],
-    [64, 64, 32, 64, 3, 1],
-    [64, 64, 32, 128, 3, 2],
-    [64, 64, 32, 128, 1, 2],
-    [64, 128, 16, 128, 3, 1],
-    [64, 128, 16, 256, 3, 2],
-    [64, 256, 8, 256, 3, 1],
-    [64, 256, 8, 512, 3, 2],
-    [64, 512, 4, 512, 3, 1],
-    [8, 3, 224, 64, 7, 2],
-    [8, 64, 56, 64, 1, 1],
-    [8, 64, 56, 256, 1, 1],
-    [8, 256, 56, 64, 1, 1],
-    [8, 64, 56, 64, 3, 1],
-    [8, 256, 56, 512, 1, 2],
-    [8, 128, 28, 128, 3, 1],
-    [8, 512, 28, 128, 1, 1],
-    [8, 256, 14, 1024, 1, 1],
-    [8, 256, 14, 256, 3, 1],
-    [8, 512, 7, 512, 3, 1],
-    [4, 16, 8, 16, 3, 1],
-    [1, 16, 16, 16, 3, 1],
-];
 
 /// Two tensors, as the inputs of a program.
 type Pair<'t> = (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>);
@@ -80,7 +52,7 @@ fn main() -> ExitCode {
 fn run(filter: &str) -> Result<()> {
     let client = Accelerator::cpu().open()?.with_kernels(Kernels::Off);
     println!("GFLOP/s of XLA / of the kernel: result, input gradient, kernel gradient");
-    for [batch, features, size, outputs, kernel, stride] in SHAPES {
+    for [batch, features, size, outputs, kernel, stride] in CONVOLUTIONS {
         let shape = Shape {
             batch,
             features,
