@@ -8,12 +8,12 @@ pub(crate) struct Quirks {
     pub(crate) runs_on_host: bool,
     /// Device memory is host memory, so that an upload can use the caller's bytes in place.
     pub(crate) shares_host_memory: bool,
-    /// The most launches over several devices in flight. XLA's CPU client has places for 32 per
-    /// device and deadlocks when launches with collectives fill them; eight keep devices busy.
+    /// The most launches in flight on a device, of those over several. XLA's CPU client has places
+    /// for 32 per device and deadlocks when launches with collectives fill them; eight keep devices busy.
     pub(crate) max_launches: Option<usize>,
     /// A launch allocates its temporary memory while the one before it still has its own, and the
     /// system clears what it allocates: a program with at least this many bytes is launched when
-    /// the launch before it is done.
+    /// the launch before it on its devices is done.
     pub(crate) large_temporary: Option<u64>,
     /// The compiler may read `LIBTPU_INIT_ARGS`.
     pub(crate) reads_libtpu_args: bool,
