@@ -8,7 +8,7 @@
 //! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads
 //! wait for a place. When launches of a program with collectives fill them, some devices of one
 //! launch wait for a place while the others wait for them in the collective. So their number is
-//! limited there for each device ([`Quirks::max_launches`](crate::quirks::Quirks)); four already
+//! limited there for each device ([`Quirks::max_launches`](crate::quirks::Quirks)); fewer already
 //! keep the devices busy.
 //!
 //! In a queue of launches, that plugin allocates the temporary memory of one before that of the one

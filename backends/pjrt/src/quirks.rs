@@ -9,7 +9,8 @@ pub(crate) struct Quirks {
     /// Device memory is host memory, so that an upload can use the caller's bytes in place.
     pub(crate) shares_host_memory: bool,
     /// The most launches in flight on a device, of those over several. XLA's CPU client has places
-    /// for 32 per device and deadlocks when launches with collectives fill them; eight keep devices busy.
+    /// for 32 per device and deadlocks when launches with collectives fill them; eight keep devices
+    /// busy.
     pub(crate) max_launches: Option<usize>,
     /// A launch allocates its temporary memory while the one before it still has its own, and the
     /// system clears what it allocates: a program with at least this many bytes is launched when
