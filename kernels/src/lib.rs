@@ -1,7 +1,7 @@
 //! Numeric kernels on the host: slices in, slices out.
 //!
-//! [`multiply`] is a matrix product over any strides, [`Convolution`] a convolution with its
-//! gradients, [`Program`] a fused elementwise computation with reductions of rows and columns,
+//! [`multiply`] is a matrix product over any strides, [`Convolution`] a convolution and
+//! [`Attention`] an attention with their gradients, [`Program`] a fused elementwise computation with reductions of rows and columns,
 //! [`reduce`] a reduction along one axis. Nothing here knows a program, a device or an allocator of
 //! tensors.
 //!
@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attention;
 mod conv;
 mod element;
 mod gemm;
@@ -33,6 +34,7 @@ mod threads;
 mod tile;
 mod view;
 
+pub use attention::{Attention, AttentionBackward, AttentionError, AttentionGeometry};
 pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
 pub use element::Element;
 pub use gemm::{Axis, Operand, multiply, multiply_all};

@@ -53,6 +53,39 @@ pub(crate) fn exp(x: f32) -> f32 {
     exp_wide(x.into()) as f32
 }
 
+/// `exp(x)` of `x` that is not positive, computed in `f32`: within 2 units in the last place, and 0
+/// for results below the smallest normal number. A small positive `x`, as rounding gives, is as good.
+#[inline(always)]
+pub(crate) fn exp_of_negative(x: f32) -> f32 {
+    /// Adding it to an `f32` of at most 2^22 leaves the nearest integer in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    // ln(2^-126) and ln(2^127)
+    const LEAST: f32 = -87.336_54;
+    const MOST: f32 = 88.0;
+    let limited = if x < LEAST { LEAST } else { x };
+    let limited = if limited > MOST { MOST } else { limited };
+    let shifted = limited * std::f32::consts::LOG2_E + ROUND;
+    let power = shifted - ROUND;
+    // ln(2) in two parts, the first of few bits.
+    let r = (limited - power * 0.693_359_4) + power * 2.121_944_4e-4;
+    let mut sum = 1.0 / 5_040.0;
+    for coefficient in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        sum = sum * r + coefficient;
+    }
+    let scale = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
+    let result = sum * scale;
+    let result = if x > MOST { f32::INFINITY } else { result };
+    if x < LEAST { 0.0 } else { result }
+}
+
 #[inline(always)]
 pub(crate) fn exp_m1(x: f32) -> f32 {
     // Zeros keep their sign.
@@ -193,6 +226,23 @@ mod tests {
     #[test]
     fn exp_is_rounded_correctly_to_half_an_ulp() {
         check("exp", exp, f64::exp);
+    }
+
+    #[test]
+    fn exp_of_negative_is_within_two_ulps() {
+        // Every 997th bit pattern of a negative number, infinity and NaN included.
+        for bits in (1 << 31..=u32::MAX).step_by(997) {
+            let x = f32::from_bits(bits);
+            let (value, exact) = (exp_of_negative(x), f64::from(x).exp());
+            let is_zero = value == 0.0 && exact < 1.2e-38;
+            let error = ulps(value, exact);
+            assert!(
+                is_zero || error <= 2.0,
+                "exp({x:e}) = {value:e}: {error} ulp"
+            );
+        }
+        assert_eq!(exp_of_negative(0.0), 1.0);
+        assert_eq!(exp_of_negative(f32::INFINITY), f32::INFINITY);
     }
 
     #[test]

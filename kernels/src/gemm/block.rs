@@ -127,6 +127,9 @@ pub(super) struct Block<'a> {
     pub(super) first_row: usize,
     pub(super) columns: Range<usize>,
     pub(super) depth: Range<usize>,
+    /// Columns of a panel, and terms that are packed in it: at least those of `depth`.
+    pub(super) panel_columns: usize,
+    pub(super) packed_depth: usize,
     /// Whether these are the first terms.
     pub(super) is_first: bool,
     pub(super) packed: &'a [f32],
@@ -146,7 +149,7 @@ impl WithSimd for Block<'_> {
         // The accumulators fit the registers, with one for each vector of the panel and one for an
         // element. Six rows of two vectors load less for each product than eight rows of one, and
         // hide more of the latency of sums.
-        if self.columns.len() <= S::F32_LANES {
+        if self.panel_columns == S::F32_LANES {
             self.run::<S, MOST_ROWS, 1>(simd)
         } else if S::REGISTER_COUNT >= 32 {
             self.run::<S, MOST_ROWS, 2>(simd)
@@ -167,11 +170,13 @@ impl Block<'_> {
             first_row,
             columns,
             depth,
+            packed_depth,
             is_first,
             packed,
             out,
             groups,
             row_length,
+            ..
         } = self;
         let width = S::F32_LANES * VECTORS;
         let size = ROWS * depth.len();
@@ -188,7 +193,7 @@ impl Block<'_> {
                 }
             }
             // All groups of rows pass by a panel, which stays in the nearest caches meanwhile.
-            let panels = packed.chunks_exact(width * depth.len());
+            let panels = packed.chunks_exact(width * packed_depth);
             for (panel, column) in panels.zip(columns.clone().step_by(width)) {
                 let panel: &[S::f32s] = cast_slice(panel);
                 let valid = width.min(columns.end - column);

@@ -108,7 +108,20 @@ impl Panels {
         packed: &[f32],
         rows: Rows<'_>,
     ) {
+        self.multiply_first(threads, a, packed, rows, [self.terms.end, self.columns.end]);
+    }
+
+    /// Computes rows of the product of the terms and columns before these ends.
+    pub(crate) fn multiply_first(
+        &self,
+        threads: &Threads,
+        a: Operand<'_>,
+        packed: &[f32],
+        rows: Rows<'_>,
+        [last_term, last_column]: [usize; 2],
+    ) {
         let (arch, packed_columns) = (Arch::new(), self.packed_columns());
+        let columns = self.columns.start..self.columns.end.min(last_column);
         let Rows {
             out,
             length,
@@ -120,11 +133,18 @@ impl Panels {
             for depth in self.blocks() {
                 let (packed, next) = rest.split_at(packed_columns * depth.len());
                 rest = next;
+                let packed_depth = depth.len();
+                let depth = depth.start..depth.end.min(last_term);
+                if depth.is_empty() {
+                    break;
+                }
                 arch.dispatch(Block {
                     a,
                     first_row: first,
-                    columns: self.columns.clone(),
+                    columns: columns.clone(),
+                    panel_columns: self.width(),
                     is_first: depth.start == self.terms.start && !accumulate,
+                    packed_depth,
                     depth,
                     packed,
                     groups: &mut *groups,
