@@ -1,70 +1,33 @@
-//! halite's convolution kernels as functions that programs call: the targets of
+//! halite's kernels as functions that programs call: the targets of
 //! [`Capabilities::kernels`](halite_core::Capabilities::kernels).
+
+mod attention;
+mod convolution;
 
 use std::{
     collections::HashMap,
     env,
+    hash::Hash,
     num::NonZero,
     sync::{Arc, LazyLock, Mutex, PoisonError},
     thread,
 };
 
-use half::bf16;
-use halite_core::{
-    DType, Element, Error, ErrorKind, Result,
-    custom_call::{self, Arguments, Attributes, InputBuffer, OutputBuffer},
-    warning,
-};
-use halite_kernels::{ConvDim, ConvGeometry, Convolution, Threads};
+use halite_core::{Error, ErrorKind, Result, custom_call, warning};
+use halite_kernels::Threads;
 
-const OP: &str = "convolution";
-
-/// Most prepared convolutions.
+/// Most prepared kernels of a kind.
 const MOST_PREPARED: usize = 256;
-
-/// A function of two tensors, which computes a third.
-type Run<T, O> = fn(&Convolution, &Threads, &[T], &[T], &mut [O]);
-
-/// A kernel of convolutions, by the types of the elements of its operands and its result.
-struct Kernel {
-    target: &'static str,
-    f32: Run<f32, f32>,
-    bf16: Run<bf16, bf16>,
-    bf16_to_f32: Run<bf16, f32>,
-    /// Numbers of elements of the operands and the result.
-    lengths: fn(&ConvGeometry) -> [usize; 3],
-}
-
-const KERNELS: [Kernel; 3] = [
-    Kernel {
-        target: "halite_convolution",
-        f32: Convolution::forward,
-        bf16: Convolution::forward,
-        bf16_to_f32: Convolution::forward,
-        lengths: |of| [of.input_len(), of.kernel_len(), of.output_len()],
-    },
-    Kernel {
-        target: "halite_convolution_input_gradient",
-        f32: Convolution::input_gradient,
-        bf16: Convolution::input_gradient,
-        bf16_to_f32: Convolution::input_gradient,
-        lengths: |of| [of.kernel_len(), of.output_len(), of.input_len()],
-    },
-    Kernel {
-        target: "halite_convolution_kernel_gradient",
-        f32: Convolution::kernel_gradient,
-        bf16: Convolution::kernel_gradient,
-        bf16_to_f32: Convolution::kernel_gradient,
-        lengths: |of| [of.input_len(), of.output_len(), of.kernel_len()],
-    },
-];
 
 /// Registers the kernels, once in a process. If that fails, it warns and returns false.
 pub(crate) fn register() -> bool {
     static REGISTERED: LazyLock<bool> = LazyLock::new(|| {
-        let registered = KERNELS.into_iter().try_for_each(|kernel| {
+        let registered = convolution::KERNELS.into_iter().try_for_each(|kernel| {
             custom_call::register(kernel.target, move |call| kernel.call(call))
         });
+        let registered = registered
+            .and_then(|()| custom_call::register("halite_attention", attention::forward))
+            .and_then(|()| custom_call::register("halite_attention_gradient", attention::backward));
         registered
             .inspect_err(|error| warning!("programs do not call halite's kernels: {error}"))
             .is_ok()
@@ -72,101 +35,28 @@ pub(crate) fn register() -> bool {
     *REGISTERED
 }
 
-impl Kernel {
-    /// Computes the result of a call.
-    fn call(&self, call: &mut Arguments<'_>) -> Result<()> {
-        let convolution = prepared(geometry(call.attributes())?)?;
-        let ([left, right], [out]) = call.buffers()?;
-        let operands = [left, right];
-        match [left.ty().dtype(), out.ty().dtype()] {
-            [DType::Bf16, DType::Bf16] => self.run(self.bf16, &convolution, operands, out),
-            [DType::Bf16, _] => self.run(self.bf16_to_f32, &convolution, operands, out),
-            _ => self.run(self.f32, &convolution, operands, out),
+/// Kernels of one kind that were prepared before, by their sizes.
+struct Prepared<S, K>(LazyLock<Mutex<HashMap<S, Arc<K>>>>);
+
+impl<S: Clone + Eq + Hash, K> Prepared<S, K> {
+    const fn new() -> Self {
+        Prepared(LazyLock::new(Mutex::default))
+    }
+
+    /// The kernel of these sizes, which `prepare` makes if there is none.
+    fn get(&self, sizes: S, prepare: impl FnOnce(S) -> Result<K>) -> Result<Arc<K>> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&sizes) {
+            return Ok(known.clone());
         }
-    }
-
-    fn run<T, O>(
-        &self,
-        run: Run<T, O>,
-        convolution: &Convolution,
-        [left, right]: [&InputBuffer<'_>; 2],
-        out: &mut OutputBuffer<'_>,
-    ) -> Result<()>
-    where
-        T: Element + halite_kernels::Element,
-        O: Element + halite_kernels::Element,
-    {
-        let (left, right) = (left.as_slice::<T>()?, right.as_slice::<T>()?);
-        let out = out.as_mut_slice::<O>()?;
-        let needed = (self.lengths)(convolution.geometry());
-        let found = [left.len(), right.len(), out.len()];
-        if found != needed {
-            let message = format!(
-                "operands and result have {found:?} elements, {:?} needs {needed:?}",
-                convolution.geometry()
-            );
-            return Err(Error::invalid(OP, message));
+        let new = Arc::new(prepare(sizes.clone())?);
+        let mut all = lock();
+        if all.len() == MOST_PREPARED {
+            all.clear();
         }
-        run(convolution, threads()?, left, right, out);
-        Ok(())
+        all.insert(sizes, new.clone());
+        Ok(new)
     }
-}
-
-/// The convolution that the attributes of a call describe.
-fn geometry(attributes: Attributes<'_>) -> Result<ConvGeometry> {
-    let padding = |name: String| {
-        let value = attributes.int(&name)?;
-        isize::try_from(value).map_err(|_| out_of_range(&name, value))
-    };
-    let size = |name: &str| {
-        let value = attributes.int(name)?;
-        usize::try_from(value).map_err(|_| out_of_range(name, value))
-    };
-    let dim = |index: usize| {
-        Ok(ConvDim {
-            input: size(&format!("input{index}"))?,
-            kernel: size(&format!("kernel{index}"))?,
-            stride: size(&format!("stride{index}"))?,
-            dilation: size(&format!("dilation{index}"))?,
-            low: padding(format!("low{index}"))?,
-            high: padding(format!("high{index}"))?,
-        })
-    };
-    let count = (0..)
-        .take_while(|index| attributes.get(&format!("input{index}")).is_some())
-        .count();
-    Ok(ConvGeometry {
-        batch: size("batch")?,
-        features: size("features")?,
-        outputs: size("outputs")?,
-        groups: size("groups")?,
-        spatial: (0..count).map(dim).collect::<Result<_>>()?,
-    })
-}
-
-fn out_of_range(name: &str, value: i64) -> Error {
-    Error::invalid(
-        OP,
-        format!("the attribute `{name}` is {value}, out of range"),
-    )
-}
-
-/// Prepares a convolution, or returns the one that was prepared before.
-fn prepared(geometry: ConvGeometry) -> Result<Arc<Convolution>> {
-    static PREPARED: LazyLock<Mutex<HashMap<ConvGeometry, Arc<Convolution>>>> =
-        LazyLock::new(Mutex::default);
-    let lock = || PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get(&geometry) {
-        return Ok(known.clone());
-    }
-    let new = Convolution::new(geometry.clone());
-    let new = Arc::new(new.map_err(|error| Error::invalid(OP, error.to_string()))?);
-    let mut all = lock();
-    if all.len() == MOST_PREPARED {
-        all.clear();
-    }
-    all.insert(geometry, new.clone());
-    Ok(new)
 }
 
 /// The threads of all kernels of the process, whatever the number of its devices: as many as XLA's
@@ -182,5 +72,5 @@ fn threads() -> Result<&'static Threads> {
     });
     THREADS
         .as_ref()
-        .map_err(|message| Error::new(ErrorKind::Unavailable, OP, message))
+        .map_err(|message| Error::new(ErrorKind::Unavailable, "kernels", message))
 }

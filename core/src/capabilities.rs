@@ -9,12 +9,12 @@ use crate::{Error, Narrowing, Result};
 pub struct Capabilities {
     /// Values for which casting to the compute dtype pays.
     pub narrowing: Narrowing,
-    /// Convolutions that call halite's kernels.
+    /// Convolutions and attention that call halite's kernels.
     pub kernels: Kernels,
 }
 
-/// Convolutions that a program computes by calls of halite's kernels in this process, instead of by
-/// its compiler.
+/// Convolutions and attention that a program computes by calls of halite's kernels in this process,
+/// instead of by its compiler.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Kernels {
     /// None: `off`.

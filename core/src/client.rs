@@ -47,7 +47,7 @@ pub struct Client {
     backend: Arc<dyn AnyBackend>,
     session: Arc<Session>,
     programs: Option<Arc<dyn ProgramCache>>,
-    /// Convolutions of its programs that call halite's kernels.
+    /// Convolutions and attention of its programs that call halite's kernels.
     kernels: Kernels,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
@@ -128,9 +128,9 @@ impl Client {
         }
     }
 
-    /// Returns the same client, in whose programs these convolutions call halite's kernels; by
-    /// default none does. The backend must run custom calls, and the kernels must be registered, as
-    /// `halite_backends::Accelerator` does.
+    /// Returns the same client, in whose programs these convolutions and attention call halite's
+    /// kernels; by default none does. The backend must run custom calls, and the kernels must be
+    /// registered, as `halite_backends::Accelerator` does.
     pub fn with_kernels(self, kernels: Kernels) -> Self {
         Client { kernels, ..self }
     }

@@ -131,8 +131,41 @@ impl CustomOp {
             results,
             side_effect: self.side_effect,
             attachment: self.gradient.clone(),
+            decomposition: None,
         };
         let results = cx.push_many(Op::CustomCall(call), operands, N);
+        std::array::from_fn(|index| results[index])
+    }
+}
+
+impl Trace {
+    /// Records a call of what `body` computes from the operands. Programs have the operations of the
+    /// body, or call a kernel of the target's name ([`choose_kernels`](halite_ir::choose_kernels)).
+    /// Without a gradient rule in the attachment, the gradient is that of the body.
+    #[track_caller]
+    pub(crate) fn composite<'t, const I: usize, const O: usize>(
+        &'t self,
+        call: CustomCall,
+        operands: [Tensor<'t>; I],
+        body: impl FnOnce([Tensor<'t>; I]) -> [Tensor<'t>; O],
+    ) -> [Tensor<'t>; O] {
+        if operands.iter().any(|operand| operand.is_error()) {
+            return [(); O].map(|()| self.error_like(None));
+        }
+        let types = operands.map(|operand| operand.ty());
+        let (region, results) = self.region(&types, |inputs| {
+            body(std::array::from_fn(|index| inputs[index]))
+        });
+        if results.iter().any(|result| result.is_error()) {
+            return results.map(|result| self.error_like(Some(result.ty())));
+        }
+        let decomposition = self.region_graph(&region.giving(&results));
+        let call = CustomCall {
+            results: decomposition.output_types(),
+            decomposition: Some(Box::new(decomposition)),
+            ..call
+        };
+        let results = self.push_many(Op::CustomCall(call), &operands, O);
         std::array::from_fn(|index| results[index])
     }
 }

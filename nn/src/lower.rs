@@ -16,7 +16,7 @@ use halite_core::{
     Capabilities, Error, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Path, Tree},
 };
-use halite_ir::{Graph, Interface, Op, Port, with_kernels};
+use halite_ir::{Graph, Interface, Op, Port, choose_kernels, with_kernels};
 
 pub use self::{
     function::{Function, Traced},
@@ -27,7 +27,8 @@ use crate::{Mistake, Tensor, Trace};
 /// A lowered [`Function`]: its program, with the types of inputs and outputs.
 #[derive(Debug)]
 pub struct Lowered<O> {
-    /// The optimized graph of the program, with convolutions as such where the program calls kernels.
+    /// The optimized graph of the program. Convolutions are such where the program calls kernels for
+    /// them; attention is a custom call there.
     pub graph: Graph,
     /// The program: StableHLO, and the types that one device sees.
     pub program: Program,
@@ -49,8 +50,8 @@ pub struct Lowered<O> {
 /// of this shape.
 ///
 /// `capabilities` are those of the devices that will run it: they decide where the narrower types
-/// of the function's [precision policy](Function::precision) are used, and whether convolutions are
-/// calls of halite's kernels ([`with_kernels`]).
+/// of the function's [precision policy](Function::precision) are used, and whether convolutions and
+/// attention are calls of halite's kernels ([`with_kernels`], [`choose_kernels`]).
 ///
 /// ```
 /// use halite_core::{
@@ -99,11 +100,8 @@ pub fn lower<S: Family, I: Family, O: Family>(
     let stored = |ports: &[(Option<String>, ShardedType)]| -> Vec<_> {
         ports.iter().map(|(_, ty)| ty.stored).collect()
     };
-    let graph = halite_ir::with_signature(
-        traced.graph,
-        &stored(&traced.inputs),
-        &stored(&traced.outputs),
-    );
+    let graph = choose_kernels(traced.graph, capabilities.kernels, mesh.size());
+    let graph = halite_ir::with_signature(graph, &stored(&traced.inputs), &stored(&traced.outputs));
     let graph = halite_ir::with_precision(graph, &function.precision, &capabilities.narrowing);
     let graph = match mesh.size() {
         1 => halite_ir::matrix_products(graph),

@@ -1,4 +1,5 @@
-//! Attention in blocks of the source, beside attention over all of it at once.
+//! Attention in blocks of the source, beside attention over all of it at once, and attention as one
+//! operation beside operations with gradients of their own.
 
 use halite_core::{DType, HostArray, TensorType};
 use halite_ir::Graph;
@@ -108,6 +109,63 @@ fn blocks_equal_whole_attention() {
     ] {
         for kv_heads in [HEADS, 2] {
             check(masking, kv_heads);
+        }
+    }
+}
+
+/// Attention, its gradients and those of their squares, by queries, keys and values.
+fn derivatives<'t>(
+    given: &[Tensor<'t>],
+    is_one: bool,
+    is_causal: bool,
+    block: usize,
+) -> Vec<Tensor<'t>> {
+    let [q, k, v] = [given[0], given[1], given[2]];
+    let index = |dim| (q.trace()).iota(&TensorType::new(DType::S32, [TIME, SOURCE]), dim);
+    let offset = if is_causal {
+        (SOURCE - TIME) as f64
+    } else {
+        SOURCE as f64
+    };
+    let mask = match (is_one, is_causal) {
+        (true, true) => Mask::Causal,
+        (true, false) => Mask::None,
+        (false, _) => Mask::Where(index(1).le(index(0) + offset)),
+    };
+    let y = attention_in_blocks(q, k, v, mask, Dropout::new(0.0), block);
+    let first = vjp(&[y], &[y.sin()], &vec![q, k, v]);
+    let sum = first.iter().map(|slope| slope.square().sum_all());
+    let sum = sum.reduce(|a, b| a + b).expect("three gradients");
+    let second = vjp(&[sum], &[sum.ones_like()], &vec![q, k, v]);
+    [vec![y], first, second].concat()
+}
+
+/// Attention as one operation, with the gradient of its own, beside the same positions as a tensor
+/// of a mask, whose gradient is that of each operation. Both in first and second derivatives.
+#[test]
+fn gradients_equal_those_of_single_operations() {
+    for (is_causal, kv_heads, block) in [
+        (true, HEADS, usize::MAX),
+        (false, 2, usize::MAX),
+        (true, 2, 4),
+        (false, HEADS, 4),
+    ] {
+        let results = eval(
+            move |_, given| {
+                let both = [true, false].into_iter();
+                both.flat_map(|is_one| derivatives(given, is_one, is_causal, block))
+                    .collect()
+            },
+            &inputs(kv_heads),
+        );
+        let (ours, theirs) = results.split_at(results.len() / 2);
+        for (at, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+            let difference = largest_difference(ours, theirs);
+            assert!(
+                difference < 1e-5,
+                "causal: {is_causal}, {kv_heads} kv heads, blocks of {block}, output {at}: \
+                 {difference}"
+            );
         }
     }
 }

@@ -176,11 +176,12 @@ fn work(graph: &Graph, node: &Node) -> Work {
         Op::Convolution(convolution) => {
             Work::Convolution(2.0 * multiplications(convolution, operand(0), operand(1), result(0)))
         }
-        Op::CustomCall(call) => Work::Unknown(call.target.clone()),
+        Op::CustomCall(call) if call.decomposition.is_none() => Work::Unknown(call.target.clone()),
         Op::While { .. }
         | Op::Scan { .. }
         | Op::Checkpoint { .. }
         | Op::Case { .. }
+        | Op::CustomCall(_)
         | Op::ShardMap(_) => Work::Regions(of_regions(graph, node)),
     }
 }
@@ -226,7 +227,11 @@ fn of_regions(graph: &Graph, node: &Node) -> Cost {
             sum.add(cost(&map.body), devices);
         }
         Op::Checkpoint { body, .. } => sum.add(cost(body), 1.0),
-        local_op!() | marker_op!() | collective_op!() | device_index_op!() | Op::CustomCall(_) => {}
+        Op::CustomCall(call) => {
+            let decomposition = call.decomposition.iter();
+            decomposition.for_each(|graph| sum.add(cost(graph), 1.0));
+        }
+        local_op!() | marker_op!() | collective_op!() | device_index_op!() => {}
     }
     sum
 }

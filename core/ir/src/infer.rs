@@ -94,7 +94,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::Case { branches } => cx.case(branches),
         Op::StopGradient => cx.stop_gradient(),
         Op::OptimizationBarrier => cx.optimization_barrier(),
-        Op::CustomCall(call) => Ok(call.results.clone()),
+        Op::CustomCall(call) => cx.custom_call(call),
         Op::AllReduce { kind, groups } => cx.all_reduce(*kind, groups),
         Op::AllGather { dim, groups } => cx.all_gather(*dim, groups),
         Op::ReduceScatter { kind, dim, groups } => cx.reduce_scatter(*kind, *dim, groups),

@@ -355,11 +355,8 @@ impl Op {
             Op::Scan { body, .. } | Op::Checkpoint { body, .. } => vec![body],
             Op::Case { branches } => branches.iter().collect(),
             Op::ShardMap(map) => vec![&map.body],
-            local_op!()
-            | marker_op!()
-            | collective_op!()
-            | device_index_op!()
-            | Op::CustomCall(_) => vec![],
+            Op::CustomCall(call) => call.decomposition.iter().map(|graph| &**graph).collect(),
+            local_op!() | marker_op!() | collective_op!() | device_index_op!() => vec![],
         }
     }
 
@@ -372,11 +369,11 @@ impl Op {
             Op::Scan { body, .. } | Op::Checkpoint { body, .. } => vec![body],
             Op::Case { branches } => branches.iter_mut().collect(),
             Op::ShardMap(map) => vec![&mut map.body],
-            local_op!()
-            | marker_op!()
-            | collective_op!()
-            | device_index_op!()
-            | Op::CustomCall(_) => vec![],
+            Op::CustomCall(call) => {
+                let decomposition = call.decomposition.iter_mut();
+                decomposition.map(|graph| &mut **graph).collect()
+            }
+            local_op!() | marker_op!() | collective_op!() | device_index_op!() => vec![],
         }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Compilers simplify too; here it reduces the text that is printed, hashed and compiled.
 
+mod choose_kernels;
 mod dead_code;
 mod identities;
 mod kernels;
@@ -19,8 +20,9 @@ use std::{
 
 use halite_core::TensorType;
 
-use crate::{Graph, Node, Op, Value};
+use crate::{CustomCall, Graph, Node, Op, Value};
 
+pub use choose_kernels::{ATTENTION, ATTENTION_GRADIENT, choose_kernels};
 pub use dead_code::dead_code;
 pub use identities::identities;
 pub use kernels::with_kernels;
@@ -86,8 +88,8 @@ pub fn common_subexpressions(graph: Graph) -> Graph {
     rewriter.finish(outputs)
 }
 
-/// The same graph without the operations that only differentiation sees: checkpoints are replaced
-/// by their bodies, `stop_gradient` by its operand.
+/// The same graph without the operations that only differentiation sees: checkpoints and
+/// custom calls with a decomposition are replaced by their nodes, `stop_gradient` by its operand.
 fn without_checkpoints(graph: &Graph) -> Graph {
     let mut new = Graph::new();
     let inputs = graph
@@ -106,7 +108,11 @@ fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
     for node in graph.nodes() {
         let operands: Vec<Value> = node.operands.iter().map(|operand| map[operand]).collect();
         let results = match &node.op {
-            Op::Checkpoint { body, remat: _ } => put_nodes(new, body, operands),
+            Op::Checkpoint { body, remat: _ }
+            | Op::CustomCall(CustomCall {
+                decomposition: Some(body),
+                ..
+            }) => put_nodes(new, body, operands),
             Op::StopGradient => operands,
             op => {
                 let mut op = op.clone();

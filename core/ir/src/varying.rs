@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, panic::Location, sync::Arc};
 
 use crate::{
-    Axes, Graph, Groups, Op, ShardMap,
+    Axes, CustomCall, Graph, Groups, Op, ShardMap,
     op::{device_index_op, local_op, marker_op},
 };
 
@@ -161,6 +161,10 @@ impl Walk<'_> {
             Op::Case { branches } => self.case(operands, branches),
             local_op!() | Op::ReplicaId | Op::ShardMap(_) => vec![any; count],
             marker_op!() => operands,
+            Op::CustomCall(CustomCall {
+                decomposition: Some(graph),
+                ..
+            }) => self.masks(graph, operands),
             // A custom call is conservatively treated as varying over all devices.
             Op::CustomCall(_) => vec![all; count],
         }

@@ -1,6 +1,6 @@
 //! The gradient of a custom call: the rule of its [`CustomOp`](crate::CustomOp).
 
-use halite_ir::{Attachment, CustomCall};
+use halite_ir::{Attachment, CustomCall, Remat};
 
 use super::{Back, Step};
 use crate::{CustomVjp, Tensor, Trace};
@@ -60,6 +60,9 @@ impl<'t> Step<'_, 't> {
             rule,
         }) = rule
         else {
+            if let Some(decomposition) = &call.decomposition {
+                return self.checkpoint(decomposition, Remat::Full);
+            }
             return self.none(&format!(
                 "the derivative of `{}` is unknown; call it as a `CustomOp` with a rule \
                  (`CustomOp::gradient`)",

@@ -93,7 +93,7 @@ impl ResidualPolicy {
             }
             ResidualPolicy::Recompute(remat) => save_first(nodes, used, |node, _| match remat {
                 Remat::Full => false,
-                Remat::SaveDots => matches!(node.op, Op::Dot(_) | Op::Convolution(_)),
+                Remat::SaveDots => is_product(&node.op),
             }),
             ResidualPolicy::ShardMap { .. } => save_first(nodes, used, |node, wanted| {
                 let has_scalar = || wanted.iter().any(|&id| trace.type_of(id).rank() == 0);
@@ -127,6 +127,16 @@ fn save_first(
     Residuals {
         saved,
         hoisted: vec![],
+    }
+}
+
+/// Whether it is a product of matrices, a convolution, or a function of them with a gradient rule of
+/// its own, such as attention.
+fn is_product(op: &Op) -> bool {
+    match op {
+        Op::Dot(_) | Op::Convolution(_) => true,
+        Op::CustomCall(call) => call.decomposition.is_some(),
+        _ => false,
     }
 }
 

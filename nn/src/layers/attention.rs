@@ -3,6 +3,7 @@
 //! Heads are a separate dimension in weights and activations, and are never merged with another by
 //! a reshape, so that a partitioner can shard them: each device has whole heads.
 
+mod operation;
 mod scaled_dot_product;
 
 use std::panic::Location;

@@ -1,6 +1,6 @@
 use std::panic::Location;
 
-use crate::{Tensor, rng};
+use crate::{Tensor, Trace, rng};
 
 /// Inverted dropout (Srivastava et al. 2014): sets random elements to 0 in training, and divides
 /// the others by `1 - rate`. The identity in evaluation.
@@ -17,6 +17,12 @@ impl Dropout {
     /// Drops elements with this probability, from 0 to 1.
     pub const fn new(rate: f64) -> Self {
         Dropout { rate }
+    }
+
+    /// Whether it drops anything, or has a rate that [`forward`](Self::forward) refuses.
+    #[track_caller]
+    pub(crate) fn is_active(&self, cx: &Trace) -> bool {
+        self.rate != 0.0 && (!(0.0..=1.0).contains(&self.rate) || cx.training_for("dropout"))
     }
 
     /// Maps `x` of any dimensions to the same type. Uses a random key of the step:

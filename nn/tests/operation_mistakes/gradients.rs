@@ -24,8 +24,7 @@ fn missing_gradients_are_explained() {
                 target: "magic".into(),
                 attributes: vec![],
                 results: vec![x.ty()],
-                side_effect: false,
-                attachment: None,
+                ..CustomCall::default()
             };
             let called = cx.custom_call(call, &[x])[0];
             let _ = grad(called.sum_all(), &Leaf(x));

@@ -107,8 +107,8 @@ fn every_operation_is_in_a_case() {
 const OPERATIONS: &[&str] = &[
     "abs", "add", "and", "argmax", "argmin", "atan2", "bitcast_convert", "broadcast", "case", "cbrt", "ceil",
     "checkpoint", "clamp", "compare", "concatenate", "constant", "convert", "convolution", "cosine",
-    "count_leading_zeros", "divide", "dot", "dynamic_slice", "dynamic_update_slice", "erf", "exponential",
-    "exponential_minus_one", "floor", "gather", "iota", "is_finite", "log", "log_plus_one", "logistic", "maximum",
+    "count_leading_zeros", "custom_call", "divide", "dot", "dynamic_slice", "dynamic_update_slice", "erf",
+    "exponential", "exponential_minus_one", "floor", "gather", "iota", "is_finite", "log", "log_plus_one", "logistic", "maximum",
     "minimum", "multiply", "negate", "not", "optimization_barrier", "or", "pad", "population_count", "power",
     "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_product", "reduce_sum",
     "reduce_window", "remainder", "reshape", "reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scan",

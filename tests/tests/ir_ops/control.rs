@@ -214,7 +214,7 @@ fn unregistered_custom_call_is_an_error() {
         ],
         results: vec![TensorType::new(DType::F32, [2])],
         side_effect: true,
-        attachment: None,
+        ..CustomCall::default()
     };
     let graph = graph([TensorType::new(DType::F32, [3])], |graph, [x]| {
         vec![push(graph, Op::CustomCall(call), &[x])]

@@ -3,7 +3,7 @@
 use halite_core::{DType, Result, TensorType};
 
 use super::Infer;
-use crate::Graph;
+use crate::{CustomCall, Graph};
 
 impl Infer<'_> {
     pub(super) fn while_loop(
@@ -105,6 +105,21 @@ impl Infer<'_> {
             return self.fail("the body returns nothing; it must return one value or more");
         }
         Ok(body.output_types())
+    }
+
+    pub(super) fn custom_call(self, call: &CustomCall) -> Result<Vec<TensorType>> {
+        let Some(decomposition) = &call.decomposition else {
+            return Ok(call.results.clone());
+        };
+        self.takes("the decomposition", decomposition, self.operands)?;
+        let found = decomposition.output_types();
+        if found != call.results {
+            return self.fail(format!(
+                "the decomposition returns {found:?}, the call {:?}",
+                call.results
+            ));
+        }
+        Ok(found)
     }
 
     pub(super) fn stop_gradient(self) -> Result<Vec<TensorType>> {

@@ -130,7 +130,7 @@ pub struct Window {
 }
 
 /// Function that the backend knows by name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CustomCall {
     /// Its name.
     pub target: String,
@@ -142,6 +142,9 @@ pub struct CustomCall {
     pub side_effect: bool,
     /// Data of whoever recorded it, such as a gradient rule. Programs do not depend on it.
     pub attachment: Option<Attachment>,
+    /// What it computes, in operations. With it, the call is like StableHLO's `composite`: programs
+    /// have these nodes in its place, unless [`choose_kernels`](crate::choose_kernels) drops them.
+    pub decomposition: Option<Box<Graph>>,
 }
 
 /// Data of any type, which this crate never reads. Equal to its clones only.

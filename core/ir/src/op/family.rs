@@ -90,10 +90,11 @@ impl Op {
             marker_op!() => Family::Marker,
             collective_op!() => Family::Collective,
             device_index_op!() => Family::DeviceIndex,
-            Op::CustomCall(_) => Family::CustomCall,
+            Op::CustomCall(call) if call.decomposition.is_none() => Family::CustomCall,
             Op::While { .. }
             | Op::Scan { .. }
             | Op::Checkpoint { .. }
+            | Op::CustomCall(_)
             | Op::Case { .. }
             | Op::ShardMap(_) => Family::Region,
         }

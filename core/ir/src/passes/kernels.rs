@@ -42,8 +42,7 @@ fn replaced(graph: Graph, kernels: Kernels, one_device: bool) -> Graph {
     let mut reversals = HashMap::new();
     for mut node in nodes {
         rewriter.map_operands(&mut node);
-        let inside = one_device
-            || matches!(&node.op, Op::ShardMap(map) if map.manual.len() == map.mesh.len());
+        let inside = one_device || is_manual(&node.op);
         map_regions(&mut node.op, |body| replaced(body, kernels, inside));
         if one_device
             && let Some((product, operands)) = product(&rewriter, &node, &reversals)
@@ -63,6 +62,12 @@ fn replaced(graph: Graph, kernels: Kernels, one_device: bool) -> Graph {
         }
     }
     rewriter.finish(outputs)
+}
+
+/// Returns whether the values of its regions are those of one device: a [`ShardMap`](crate::ShardMap)
+/// over all axes of the mesh.
+pub(super) fn is_manual(op: &Op) -> bool {
+    matches!(op, Op::ShardMap(map) if map.manual.len() == map.mesh.len())
 }
 
 /// A reversed tensor.
@@ -295,8 +300,7 @@ impl Product {
             target: self.kind.target().to_owned(),
             attributes: self.attributes(),
             results: vec![result],
-            side_effect: false,
-            attachment: None,
+            ..CustomCall::default()
         }
     }
 

@@ -36,7 +36,7 @@ fn collect(graph: &Graph, facts: &mut ProgramFacts) -> bool {
     }
     graph.nodes().iter().all(|node| {
         facts.convolutions |= matches!(node.op, Op::Convolution(_));
-        !matches!(node.op, Op::CustomCall(_))
+        !matches!(&node.op, Op::CustomCall(call) if call.decomposition.is_none())
             && (node.op.regions().into_iter()).all(|region| collect(region, facts))
     })
 }

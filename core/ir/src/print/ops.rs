@@ -8,7 +8,7 @@ use super::{
     scan::Scan,
     writer::{Name, Writer},
 };
-use crate::{Comparison, Graph, Node, Op, Unary};
+use crate::{Comparison, CustomCall, Graph, Node, Op, Unary};
 
 /// The node being printed.
 #[derive(Clone, Copy)]
@@ -108,6 +108,12 @@ impl Printer<'_> {
             Op::Case { branches } => self.case(cx, branches)?,
             Op::StopGradient => return Ok(Printed::Same(cx.operands[0])),
             Op::OptimizationBarrier => self.line(cx, "optimization_barrier", cx.types, |_| ()),
+            Op::CustomCall(CustomCall {
+                decomposition: Some(graph),
+                ..
+            }) => {
+                return self.nodes(graph, cx.operands.to_vec()).map(Printed::Each);
+            }
             Op::CustomCall(call) => self.custom_call(cx, call)?,
             Op::AllReduce { kind, groups } => self.all_reduce(cx, *kind, groups)?,
             Op::AllGather { dim, groups } => self.all_gather(cx, *dim, groups)?,

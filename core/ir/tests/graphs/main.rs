@@ -60,7 +60,7 @@ fn call(side_effect: bool) -> Op {
         attributes: vec![],
         results: vec![],
         side_effect,
-        attachment: None,
+        ..CustomCall::default()
     })
 }
 

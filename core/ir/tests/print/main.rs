@@ -169,8 +169,7 @@ fn custom_call_attributes_are_typed() {
             TensorType::scalar(DType::F32),
             TensorType::scalar(DType::S8),
         ],
-        side_effect: false,
-        attachment: None,
+        ..CustomCall::default()
     };
     let called = graph([TensorType::scalar(DType::F32)], |graph, [x]| {
         graph
@@ -197,8 +196,7 @@ fn custom_call_attributes_are_typed() {
             ("a".to_string(), Attribute::Int(2)),
         ],
         results: vec![],
-        side_effect: false,
-        attachment: None,
+        ..CustomCall::default()
     };
     let called = graph([], |graph, []| {
         graph

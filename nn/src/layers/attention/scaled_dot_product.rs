@@ -5,7 +5,7 @@ use std::panic::Location;
 use halite_core::{DType, TensorType, Tree, tree::Empty};
 use halite_ir::{Dot, Literal};
 
-use super::Mask;
+use super::{Mask, operation::Attend};
 use crate::{Dropout, Tensor, special::wide};
 
 /// Least number of queries and of source positions that [`attention`] computes in blocks.
@@ -73,6 +73,16 @@ pub fn attention_in_blocks<'t>(
         let message = "blocks of 0 source positions; expected at least 1";
         return cx.fail("attention", message, Some(result));
     }
+    let q = q * (1.0 / (sizes.width as f64).sqrt());
+    if mask.tensor().is_none() && !dropout.is_active(cx) {
+        let is_causal = matches!(mask, Mask::Causal);
+        let operation = Attend {
+            sizes,
+            is_causal,
+            block,
+        };
+        return operation.call([q, k, v]);
+    }
     let mask = match sizes.like_scores(mask) {
         Ok(mask) => mask,
         Err(None) => return cx.error_like(Some(result)),
@@ -80,49 +90,44 @@ pub fn attention_in_blocks<'t>(
     };
     let queries = Queries {
         sizes,
-        q: sizes.split_heads(q * (1.0 / (sizes.width as f64).sqrt())),
+        q: sizes.split_heads(q),
         mask,
         dropout,
     };
-    let Sums { sum, values, .. } = queries.attend_to(k, v, block);
-    // 0 if all positions are masked.
-    let sum = sum.eq(0.0).select(sum.ones_like(), sum);
-    // [batch, kv heads, time, (groups,) any] to time before heads.
-    let mixed = (values / sum).convert(v.dtype());
-    mixed.swap_dims(1, 2).reshape(result.dims())
+    sizes.attended(queries.attend_to(k, v, block), v.dtype())
 }
 
 /// Queries, with what applies to all blocks of the source.
-struct Queries<'t> {
-    sizes: Sizes,
+pub(super) struct Queries<'t> {
+    pub(super) sizes: Sizes,
     /// `[batch, time, kv heads, (groups,) width]`, scaled.
-    q: Tensor<'t>,
+    pub(super) q: Tensor<'t>,
     /// With dimensions like those of the scores.
-    mask: Mask<'t>,
-    dropout: Dropout,
+    pub(super) mask: Mask<'t>,
+    pub(super) dropout: Dropout,
 }
 
 /// A block of source positions.
 #[derive(Tree)]
-struct Block<L> {
+pub(super) struct Block<L> {
     /// `[batch, positions, kv heads, width]`
-    k: L,
+    pub(super) k: L,
     /// `[batch, positions, kv heads, any]`
-    v: L,
+    pub(super) v: L,
     /// The block of a mask that is not the same for all positions.
-    mask: Option<L>,
+    pub(super) mask: Option<L>,
     /// Source position of the first: `s64[]`.
-    first: L,
+    pub(super) first: L,
 }
 
 /// Sums over the source positions so far; the dimensions before the last are those of the scores:
 /// `[batch, kv heads, time, (groups,)]`.
 #[derive(Tree)]
-struct Sums<L> {
+pub(super) struct Sums<L> {
     /// Largest score: `[.., 1]`.
-    max: L,
+    pub(super) max: L,
     /// Sum of the weights, the exponentials of the scores less `max`: `[.., 1]`.
-    sum: L,
+    pub(super) sum: L,
     /// Sum of the values times their weights: `[.., any]`.
     values: L,
 }
@@ -130,40 +135,28 @@ struct Sums<L> {
 impl<'t> Queries<'t> {
     /// The sums over all source positions.
     #[track_caller]
-    fn attend_to(&self, k: Tensor<'t>, v: Tensor<'t>, block: usize) -> Sums<Tensor<'t>> {
+    pub(super) fn attend_to(&self, k: Tensor<'t>, v: Tensor<'t>, block: usize) -> Sums<Tensor<'t>> {
         let (cx, source) = (k.trace(), self.sizes.source);
-        if source <= block {
-            let (mask, first) = (None, cx.scalar(0.0, DType::S64));
-            return self.add(None, &Block { k, v, mask, first });
+        let mask = self.mask.tensor();
+        let mask = mask.filter(|mask| mask.dims().last() == Some(&source));
+        let (blocks, rest) = Block {
+            k,
+            v,
+            mask,
+            first: cx.scalar(0.0, DType::S64),
         }
-        let mask = self
-            .mask
-            .tensor()
-            .filter(|mask| mask.dims().last() == Some(&source));
-        let in_blocks = source - source % block;
-        let blocks = Block {
-            k: stacked_blocks(k.slice_dim(1, ..in_blocks), 1, block),
-            v: stacked_blocks(v.slice_dim(1, ..in_blocks), 1, block),
-            mask: mask.map(|mask| {
-                let last = mask.rank() - 1;
-                stacked_blocks(mask.slice_dim(last, ..in_blocks), last, block)
-            }),
-            first: cx.arange(in_blocks / block, DType::S64) * block as f64,
+        .split(block);
+        let Some(blocks) = blocks else {
+            return self.add(None, &rest.expect("there are no other positions"));
         };
         // The backward pass recomputes the weights of a block from its keys and the largest scores.
         let (sums, Empty { .. }) = cx.scan(self.no_sums(v), blocks, |sums, block| {
             (cx.checkpoint(|| self.add(Some(sums), &block)), Empty::new())
         });
-        if in_blocks == source {
-            return sums;
+        match rest {
+            None => sums,
+            Some(rest) => self.add(Some(sums), &rest),
         }
-        let rest = Block {
-            k: k.slice_dim(1, in_blocks..),
-            v: v.slice_dim(1, in_blocks..),
-            mask: mask.map(|mask| mask.slice_dim(mask.rank() - 1, in_blocks..)),
-            first: cx.literal(Literal::splat(in_blocks as i64, [])),
-        };
-        self.add(Some(sums), &rest)
     }
 
     /// The sums over no source positions.
@@ -194,7 +187,7 @@ impl<'t> Queries<'t> {
         // The result does not depend on the maximum, which only prevents overflow.
         let max = max.stop_gradient();
         // Masked positions have score -inf and weight 0, also if there are no others.
-        let shift = max.eq(f64::NEG_INFINITY).select(max.zeros_like(), max);
+        let shift = finite_or_zero(max);
         // The weights are normalized after the product with the values: the backward pass then needs
         // no other array of their size. With `d` the cotangent of the result, divided by `sum`,
         // dscores = weights * (d · v - rowsum(d * result)).
@@ -222,15 +215,8 @@ impl<'t> Queries<'t> {
 
     /// The scores `[batch, kv heads, time, (groups,) positions]`; -inf where masked.
     #[track_caller]
-    fn scores(&self, block: &Block<Tensor<'t>>) -> Tensor<'t> {
-        let dot = Dot {
-            left_batch: vec![0, 2],
-            right_batch: vec![0, 2],
-            left_contract: vec![self.q.rank() - 1],
-            right_contract: vec![3],
-            result: wide(self.q.dtype()),
-        };
-        let scores = self.q.dot_general(block.k, dot);
+    pub(super) fn scores(&self, block: &Block<Tensor<'t>>) -> Tensor<'t> {
+        let scores = scores(self.q, block.k);
         match self.mask {
             Mask::None => scores,
             Mask::Causal => {
@@ -247,6 +233,55 @@ impl<'t> Queries<'t> {
     }
 }
 
+/// Products `[batch, kv heads, time, (groups,) positions]` of `q: [batch, time, kv heads, (groups,)
+/// width]` and `k: [batch, positions, kv heads, width]`.
+#[track_caller]
+pub(super) fn scores<'t>(q: Tensor<'t>, k: Tensor<'t>) -> Tensor<'t> {
+    let dot = Dot {
+        left_batch: vec![0, 2],
+        right_batch: vec![0, 2],
+        left_contract: vec![q.rank() - 1],
+        right_contract: vec![3],
+        result: wide(q.dtype()),
+    };
+    q.dot_general(k, dot)
+}
+
+/// 0 in place of -inf.
+#[track_caller]
+pub(super) fn finite_or_zero(x: Tensor<'_>) -> Tensor<'_> {
+    x.eq(f64::NEG_INFINITY).select(x.zeros_like(), x)
+}
+
+impl<'t> Block<Tensor<'t>> {
+    /// The whole source as blocks of `size` positions, stacked along a new first dimension, and the
+    /// positions after them. One block is not stacked.
+    #[track_caller]
+    pub(super) fn split(self, size: usize) -> (Option<Self>, Option<Self>) {
+        let (cx, source) = (self.k.trace(), self.k.dims()[1]);
+        if source <= size {
+            // The scores have the dimensions of the whole mask.
+            return (None, Some(Block { mask: None, ..self }));
+        }
+        let end = source - source % size;
+        let last = |mask: Tensor<'_>| mask.rank() - 1;
+        let stacked = |x: Tensor<'t>, dim| stacked_blocks(x.slice_dim(dim, ..end), dim, size);
+        let blocks = Block {
+            k: stacked(self.k, 1),
+            v: stacked(self.v, 1),
+            mask: self.mask.map(|mask| stacked(mask, last(mask))),
+            first: cx.arange(end / size, DType::S64) * size as f64,
+        };
+        let rest = (end < source).then(|| Block {
+            k: self.k.slice_dim(1, end..),
+            v: self.v.slice_dim(1, end..),
+            mask: self.mask.map(|mask| mask.slice_dim(last(mask), end..)),
+            first: cx.literal(Literal::splat(end as i64, [])),
+        });
+        (Some(blocks), rest)
+    }
+}
+
 /// Splits a dimension of a multiple of `block` elements; blocks are stacked along a new first
 /// dimension.
 #[track_caller]
@@ -258,7 +293,7 @@ fn stacked_blocks(x: Tensor<'_>, dim: usize, block: usize) -> Tensor<'_> {
 
 /// Sizes of queries and keys that fit each other.
 #[derive(Clone, Copy)]
-struct Sizes {
+pub(super) struct Sizes {
     batch: usize,
     time: usize,
     source: usize,
@@ -291,26 +326,66 @@ impl Sizes {
         })
     }
 
+    /// `[batch, kv heads, time, (groups,) 1]` to `[batch, heads, time]`.
+    #[track_caller]
+    pub(super) fn heads_first(self, x: Tensor<'_>) -> Tensor<'_> {
+        let x = match self.groups() {
+            1 => x,
+            _ => x.swap_dims(2, 3),
+        };
+        x.reshape([self.batch, self.heads, self.time])
+    }
+
+    /// `[batch, heads, time]` to the dimensions of the scores, with one position:
+    /// `[batch, kv heads, time, (groups,) 1]`.
+    #[track_caller]
+    pub(super) fn like_sums(self, x: Tensor<'_>) -> Tensor<'_> {
+        let (batch, time, kv_heads) = (self.batch, self.time, self.kv_heads);
+        match self.groups() {
+            1 => x.reshape([batch, kv_heads, time, 1]),
+            groups => {
+                let x = x.reshape([batch, kv_heads, groups, time, 1]);
+                x.swap_dims(2, 3)
+            }
+        }
+    }
+
     /// Number of query heads that share keys.
     fn groups(self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// Splits the heads of the queries into kv heads and groups, if any share keys. Query heads
-    /// that share keys are adjacent, so groups are the inner dimension.
+    /// Splits the heads of `[batch, time, heads, any]` into kv heads and groups, if any share keys.
+    /// Query heads that share keys are adjacent, so groups are the inner dimension.
     #[track_caller]
-    fn split_heads(self, q: Tensor<'_>) -> Tensor<'_> {
+    pub(super) fn split_heads(self, x: Tensor<'_>) -> Tensor<'_> {
         let Sizes {
             batch,
             time,
             kv_heads,
-            width,
             ..
         } = self;
         match self.groups() {
-            1 => q,
-            groups => q.reshape([batch, time, kv_heads, groups, width]),
+            1 => x,
+            groups => x.reshape([batch, time, kv_heads, groups, x.dims()[3]]),
         }
+    }
+
+    /// The result `[batch, time, heads, any]` from the sums over the whole source.
+    #[track_caller]
+    pub(super) fn attended<'t>(self, sums: Sums<Tensor<'t>>, dtype: DType) -> Tensor<'t> {
+        let Sums { sum, values, .. } = sums;
+        // 0 if all positions are masked.
+        let sum = sum.eq(0.0).select(sum.ones_like(), sum);
+        self.joined_heads((values / sum).convert(dtype))
+    }
+
+    /// `[batch, kv heads, time, (groups,) any]` to `[batch, time, heads, any]`.
+    #[track_caller]
+    pub(super) fn joined_heads(self, x: Tensor<'_>) -> Tensor<'_> {
+        let last = x.dims()[x.rank() - 1];
+        let dims = [self.batch, self.time, self.heads, last];
+        x.swap_dims(1, 2).reshape(dims)
     }
 
     /// Whether a query is at or after a position of a block, with the last positions of the source
