@@ -78,7 +78,10 @@ impl Attention {
     /// # Errors
     /// If the number of key heads is zero or does not divide that of heads, or a tensor is too large.
     pub fn new(geometry: AttentionGeometry) -> Result<Self, AttentionError> {
-        Attention::with_blocks(geometry, [QUERIES, POSITIONS])
+        // Smaller blocks of queries exclude more of the positions that a causal mask does.
+        let is_short = geometry.causal && geometry.source <= 2 * POSITIONS;
+        let queries = if is_short { QUERIES / 2 } else { QUERIES };
+        Attention::with_blocks(geometry, [queries, POSITIONS])
     }
 
     /// As [`new`](Self::new), with these most queries and source positions of a block.
