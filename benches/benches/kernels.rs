@@ -17,8 +17,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use half::bf16;
 use halite_benches::CONVOLUTIONS;
 use halite_kernels::{
-    Accumulate, Axis, ConvDim, ConvGeometry, Convolution, Element, Operand, Reduction, Threads,
-    multiply, reduce,
+    Accumulate, Attention, AttentionBackward, AttentionGeometry, Axis, ConvDim, ConvGeometry,
+    Convolution, Element, Operand, Reduction, Threads, multiply, reduce,
 };
 use pulp::{Arch, Simd, WithSimd};
 
@@ -189,6 +189,51 @@ impl Bench<'_> {
         );
     }
 
+    /// Causal attention of `[batch, time, heads, width]` on as many source positions.
+    fn attention(&mut self, [batch, time, heads, width]: [usize; 4]) {
+        let geometry = AttentionGeometry {
+            batch,
+            time,
+            source: time,
+            heads,
+            kv_heads: heads,
+            width,
+            value_width: width,
+            causal: true,
+        };
+        let values = |count: usize| -> Vec<f32> {
+            let value = |at: usize| (at * 7919 % 1009) as f32 / 504.5 - 1.0;
+            (0..count).map(value).collect()
+        };
+        let (count, sums) = (geometry.q_len(), geometry.log_sums_len());
+        let attention = Attention::new(geometry).expect("the sizes are valid");
+        let [q, k, v, g] = [(); 4].map(|()| values(count));
+        let row_sums = values(sums);
+        let (mut out, mut log_sums) = (values(count), values(sums));
+        // Half of the scores are masked.
+        let flops = (count * time) as f64;
+        let bytes = 4.0 * count as f64;
+        let shape = format!("{batch}x{time}x{heads}x{width} f32");
+        let name = format!("attention {shape}");
+        self.run(&name, 2.0 * flops, 4.0 * bytes, |threads| {
+            attention.forward(threads, &q, &k, &v, &mut out, &mut log_sums);
+        });
+        let mut gradients = [(); 3].map(|()| values(count));
+        let name = format!("attention gradient {shape}");
+        self.run(&name, 5.0 * flops, 7.0 * bytes, |threads| {
+            let [dq, dk, dv] = &mut gradients;
+            let operands = AttentionBackward {
+                q: &q,
+                k: &k,
+                v: &v,
+                log_sums: &log_sums,
+                g: &g,
+                row_sums: &row_sums,
+            };
+            attention.backward(threads, operands, dq, dk, dv);
+        });
+    }
+
     fn product(&mut self, [m, k, n]: [usize; 3], transposed: [bool; 2]) {
         let values = |count: usize| -> Vec<f32> {
             let value = |at: usize| (at * 7919 % 1009) as f32 / 504.5 - 1.0;
@@ -262,6 +307,8 @@ fn kernels(criterion: &mut Criterion) {
     for (sizes, transposed) in PRODUCTS {
         bench.product(sizes, transposed);
     }
+    bench.attention([16, 256, 6, 64]);
+    bench.attention([4, 1024, 12, 64]);
     // Larger than the caches.
     bench.sum([1, 1 << 20, 64]);
     bench.sum([1 << 16, 1024, 1]);

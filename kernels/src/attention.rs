@@ -2,9 +2,12 @@
 //!
 //! No more scores are held than those of a block: the forward pass keeps the largest score and the
 //! sum of exponentials of each query (Milakov and Gimelshein, "Online normalizer calculation for
-//! softmax", 2018), the backward pass recomputes the weights (Dao, "FlashAttention-2", 2023). Blocks
-//! that a causal mask excludes are skipped, and so are the positions after the last one that a block
-//! of queries attends to.
+//! softmax", 2018), the backward pass recomputes the weights (Dao, "FlashAttention-2", 2023).
+//! Blocks that a causal mask excludes are skipped, and so are the positions after the last one that
+//! a block of queries attends to.
+//!
+//! Other masked positions have weight 0. As in other implementations, a NaN or infinity there is
+//! multiplied by it, and may make results of its block NaN.
 
 mod backward;
 mod forward;
@@ -76,7 +79,8 @@ impl Attention {
     /// Prepares attention.
     ///
     /// # Errors
-    /// If the number of key heads is zero or does not divide that of heads, or a tensor is too large.
+    /// If the number of key heads is zero or does not divide that of heads, or a tensor is too
+    /// large.
     pub fn new(geometry: AttentionGeometry) -> Result<Self, AttentionError> {
         // Smaller blocks of queries exclude more of the positions that a causal mask does.
         let is_short = geometry.causal && geometry.source <= 2 * POSITIONS;

@@ -1,7 +1,7 @@
 //! Transcendental functions of `f32` that compilers vectorize.
 //!
-//! All compute in `f64` by polynomials whose error is far below the rounding of the result: it is
-//! within 0.51 units in the last place.
+//! All but [`exp_of_negative`] compute in `f64` by polynomials whose error is far below the
+//! rounding of the result: it is within 0.51 units in the last place.
 
 /// Taylor coefficients of `(exp(r) - 1) / r`, highest power first. For `|r| <= ln(2) / 2` the
 /// relative error is below 1e-11.
@@ -54,7 +54,8 @@ pub(crate) fn exp(x: f32) -> f32 {
 }
 
 /// `exp(x)` of `x` that is not positive, computed in `f32`: within 2 units in the last place, and 0
-/// for results below the smallest normal number. A small positive `x`, as rounding gives, is as good.
+/// for results below the smallest normal number. A small positive `x`, as rounding gives, is as
+/// good.
 #[inline(always)]
 pub(crate) fn exp_of_negative(x: f32) -> f32 {
     /// Adding it to an `f32` of at most 2^22 leaves the nearest integer in the low bits.

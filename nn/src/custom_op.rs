@@ -89,8 +89,8 @@ impl CustomOp {
     }
 
     /// Sets the gradient rule. It returns the cotangent of each operand, of the operand's type;
-    /// `None` is zero. Operations that it records belong to the line of the call, and have gradients
-    /// in turn.
+    /// `None` is zero. Operations that it records belong to the line of the call, and have
+    /// gradients in turn.
     pub fn gradient<const I: usize, const O: usize>(
         mut self,
         rule: impl for<'t> Fn(CustomVjp<'t, I, O>) -> [Option<Tensor<'t>>; I] + Send + Sync + 'static,
@@ -139,9 +139,10 @@ impl CustomOp {
 }
 
 impl Trace {
-    /// Records a call of what `body` computes from the operands. Programs have the operations of the
-    /// body, or call a kernel of the target's name ([`choose_kernels`](halite_ir::choose_kernels)).
-    /// Without a gradient rule in the attachment, the gradient is that of the body.
+    /// Records a call of what `body` computes from the operands. Programs have the operations of
+    /// the body, or call a kernel of the target's name
+    /// ([`choose_kernels`](halite_ir::choose_kernels)). Without a gradient rule in the attachment,
+    /// the gradient is that of the body.
     #[track_caller]
     pub(crate) fn composite<'t, const I: usize, const O: usize>(
         &'t self,

@@ -28,8 +28,8 @@ type Gradients<'a> = [&'a mut [f32]; 3];
 
 impl Attention {
     /// Computes the gradients of the queries, keys and values: with weights
-    /// `p = exp(q k^T - log_sums)` and `ds = p * (g v^T - row_sums)`, these are `ds k`, `ds^T q` and
-    /// `p^T g`.
+    /// `p = exp(q k^T - log_sums)` and `ds = p * (g v^T - row_sums)`, these are `ds k`, `ds^T q`
+    /// and `p^T g`.
     ///
     /// # Panics
     /// If a slice does not have the length of the geometry's tensor.

@@ -11,11 +11,11 @@ use crate::Threads;
 type Operands<'a> = [&'a [f32]; 3];
 
 impl Attention {
-    /// Computes the result `softmax(q k^T) v` for scaled queries `[batch, time, heads, width]`, keys
-    /// `[batch, source, kv_heads, width]` and values `[batch, source, kv_heads, value_width]` to
-    /// `[batch, time, heads, value_width]`, and the natural logarithms of the sums of the exponentials
-    /// of the scores, `[batch, heads, time]`. A query that attends to no position has the result 0
-    /// and the logarithm -inf.
+    /// Computes the result `softmax(q k^T) v` for scaled queries `[batch, time, heads, width]`,
+    /// keys `[batch, source, kv_heads, width]` and values `[batch, source, kv_heads, value_width]`
+    /// to `[batch, time, heads, value_width]`, and the natural logarithms of the sums of the
+    /// exponentials of the scores, `[batch, heads, time]`. A query that attends to no position has
+    /// the result 0 and the logarithm -inf.
     ///
     /// # Panics
     /// If a slice does not have the length of the geometry's tensor.

@@ -86,7 +86,12 @@ impl AttentionGeometry {
             self.out_len(),
             self.log_sums_len(),
         ];
-        let of_position = elements([1, 1, heads, self.width.max(self.value_width)]);
+        let of_position = elements([
+            1,
+            1,
+            heads.max(kv_heads),
+            self.width.max(self.value_width).max(1),
+        ]);
         if of_position > MOST_OF_POSITION || lengths.iter().any(|&length| length > MOST_ELEMENTS) {
             return Err(AttentionError(format!(
                 "{self:?} is too large: a tensor has at most 2^40 elements, a position 2^22"

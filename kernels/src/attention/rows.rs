@@ -21,8 +21,8 @@ impl Softmax<'_> {
         self.sums.fill(0.0);
     }
 
-    /// Replaces scores by weights, the exponentials less the largest score so far; 0 from the number
-    /// of positions on that `allowed` gives for a row.
+    /// Replaces scores by weights, the exponentials less the largest score so far; 0 from the
+    /// number of positions on that `allowed` gives for a row.
     pub(super) fn add(
         &mut self,
         scores: &mut [f32],
@@ -138,13 +138,17 @@ impl Slopes<'_> {
         let scores = self.scores.chunks_exact_mut(self.length);
         let rows = scores.zip(self.slopes.chunks_exact_mut(self.length));
         for (row, (scores, slopes)) in rows.enumerate() {
-            let count = allowed(row).min(self.positions);
+            // Of a query that attends to no position, all weights are 0.
+            let count = match self.log_sums[row] {
+                f32::NEG_INFINITY => 0,
+                _ => allowed(row).min(self.positions),
+            };
             scores[count..self.positions].fill(0.0);
             slopes[count..self.positions].fill(0.0);
             arch.dispatch(RowSlopes {
                 scores: &mut scores[..count],
                 slopes: &mut slopes[..count],
-                shift: finite_or_zero(self.log_sums[row]),
+                shift: self.log_sums[row],
                 sum: self.row_sums[row],
             });
         }

@@ -247,9 +247,11 @@ fn sized(time: usize, source: usize, causal: bool) -> AttentionGeometry {
 fn large_attention_equals_the_formulas() {
     for (time, source, causal) in [(300, 520, true), (300, 200, true), (97, 257, false)] {
         let operands = Operands::new(sized(time, source, causal), 5);
-        check(&operands, [super::QUERIES, super::POSITIONS], 1e-5);
-        let block = [super::QUERIES, super::POSITIONS];
-        assert_eq!(computed(&operands, block, 1), computed(&operands, block, 3));
+        for queries in [super::QUERIES, super::QUERIES / 2] {
+            let block = [queries, super::POSITIONS];
+            check(&operands, block, 1e-5);
+            assert_eq!(computed(&operands, block, 1), computed(&operands, block, 3));
+        }
     }
 }
 
@@ -286,6 +288,49 @@ fn nan_reaches_what_depends_on_it() {
     assert!(results.out.iter().all(|x| x.is_finite()));
 }
 
+/// The gradients of queries and keys are those that differences of the result give.
+#[test]
+fn gradients_are_slopes_of_the_result() {
+    const STEP: f64 = 1e-2;
+    let operands = Operands::new(sized(5, 7, true), 11);
+    let gradients = computed(&operands, [3, 2], 1);
+    let loss = |of: &Operands| -> f64 {
+        let pairs = expected(of).out.into_iter().zip(&of.g);
+        pairs.map(|(out, &g)| out * f64::from(g)).sum()
+    };
+    let slope = |moved: &dyn Fn(&mut Operands, f32)| {
+        let [up, down] = [STEP, -STEP].map(|step| {
+            let mut operands = operands.clone();
+            moved(&mut operands, step as f32);
+            loss(&operands)
+        });
+        (up - down) / (2.0 * STEP)
+    };
+    let check = |name: &str, at: usize, found: f32, expected: f64| {
+        let difference = (f64::from(found) - expected).abs();
+        assert!(
+            difference < 1e-3,
+            "{name} {at}: {found}, expected {expected}"
+        );
+    };
+    for at in (0..operands.q.len()).step_by(37) {
+        check(
+            "query",
+            at,
+            gradients.dq[at],
+            slope(&|of, step| of.q[at] += step),
+        );
+    }
+    for at in (0..operands.k.len()).step_by(37) {
+        check(
+            "key",
+            at,
+            gradients.dk[at],
+            slope(&|of, step| of.k[at] += step),
+        );
+    }
+}
+
 #[test]
 fn invalid_sizes_are_errors() {
     let valid = sized(3, 3, false);
@@ -307,6 +352,24 @@ fn invalid_sizes_are_errors() {
         (
             AttentionGeometry {
                 width: 1 << 30,
+                ..valid.clone()
+            },
+            "is too large",
+        ),
+        (
+            AttentionGeometry {
+                batch: 0,
+                heads: 0,
+                width: usize::MAX,
+                ..valid.clone()
+            },
+            "is too large",
+        ),
+        (
+            AttentionGeometry {
+                batch: 0,
+                heads: 0,
+                kv_heads: 1 << 40,
                 ..valid
             },
             "is too large",

@@ -15,8 +15,8 @@ pub const ATTENTION: &str = "halite_attention";
 
 /// Target of the gradient of attention. Operands: those of [`ATTENTION`]; the logarithms; the
 /// cotangent of the first result; the sums over its last dimension times the result, less the
-/// cotangent of the logarithms, `[batch, heads, time]`. Results: the cotangents of the queries, keys
-/// and values. Attribute: `causal`.
+/// cotangent of the logarithms, `[batch, heads, time]`. Results: the cotangents of the queries,
+/// keys and values. Attribute: `causal`.
 pub const ATTENTION_GRADIENT: &str = "halite_attention_gradient";
 
 /// Decides about each custom call with a decomposition. It becomes a call without one where one of

@@ -132,8 +132,8 @@ impl Attend {
     }
 }
 
-/// What the gradient computes for every block of the source; the dimensions before the last are those
-/// of the scores: `[batch, kv heads, time, (groups,)]`.
+/// What the gradient computes for every block of the source; the dimensions before the last are
+/// those of the scores: `[batch, kv heads, time, (groups,)]`.
 struct Backward<'t> {
     queries: Queries<'t>,
     /// Cotangent of the result, `[batch, time, kv heads, (groups,) any]`.
@@ -153,8 +153,8 @@ impl<'t> Backward<'t> {
         TensorType::new(wide(q.dtype()), &dims)
     }
 
-    /// The part of a block in the cotangents of the queries, `[.., width]`, and the cotangents of its
-    /// keys and values.
+    /// The part of a block in the cotangents of the queries, `[.., width]`, and the cotangents of
+    /// its keys and values.
     #[track_caller]
     fn block(&self, block: &Block<Tensor<'t>>) -> [Tensor<'t>; 3] {
         let q = self.queries.q;

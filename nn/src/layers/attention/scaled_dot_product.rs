@@ -37,10 +37,10 @@ pub fn attention<'t>(
     attention_in_blocks(q, k, v, mask, dropout, block)
 }
 
-/// [`attention`] that never holds all scores, `[batch, heads, time, source]`, in either pass: a scan
-/// over blocks of `block` source positions with an online softmax (Milakov and Gimelshein 2018),
-/// which the backward pass recomputes block by block (Dao et al. 2022). It equals [`attention`] but
-/// for rounding, and for the random numbers of dropout.
+/// [`attention`] that never holds all scores, `[batch, heads, time, source]`, in either pass: a
+/// scan over blocks of `block` source positions with an online softmax (Milakov and Gimelshein
+/// 2018), which the backward pass recomputes block by block (Dao et al. 2022). It equals
+/// [`attention`] but for rounding, and for the random numbers of dropout.
 #[track_caller]
 pub fn attention_in_blocks<'t>(
     q: Tensor<'t>,
