@@ -24,6 +24,7 @@ fn missing_gradients_are_explained() {
                 target: "magic".into(),
                 attributes: vec![],
                 results: vec![x.ty()],
+                side_effect: false,
                 ..CustomCall::default()
             };
             let called = cx.custom_call(call, &[x])[0];

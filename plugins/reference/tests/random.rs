@@ -483,6 +483,15 @@ fn same(value: &Value, fast: f32, oracle: f32) -> bool {
     !value.is_exact && f64::from((fast - oracle).abs()) <= tolerance
 }
 
+/// The numbers with the same bits for every NaN, whose sign IEEE 754 leaves open: it depends on the
+/// register of an element in the kernel of products.
+fn with_positive_nan(bytes: &[u8]) -> Vec<u8> {
+    let (numbers, _) = bytes.as_chunks();
+    let numbers = numbers.iter().map(|&bytes| f32::from_le_bytes(bytes));
+    let same = |x: f32| if x.is_nan() { f32::NAN } else { x };
+    numbers.flat_map(|x| same(x).to_le_bytes()).collect()
+}
+
 /// Checks one program, and returns its text.
 fn check(dims: &[usize], choices: &[u32], numbers: &[f32]) -> String {
     let (text, outputs) = write(dims, choices);
@@ -501,7 +510,14 @@ fn check(dims: &[usize], choices: &[u32], numbers: &[f32]) -> String {
         run(&open(mode, threads), &program, &inputs).unwrap_or_else(|e| panic!("{e}\n{text}"))
     };
     let (fast, oracle) = (on(Mode::Fast, 1), on(Mode::Oracle, 1));
-    assert_eq!(fast, on(Mode::Fast, 3), "bits depend on threads\n{text}");
+    let three = on(Mode::Fast, 3);
+    for ((one, three), ty) in fast.iter().zip(&three).zip(&program.signature.outputs) {
+        let [one, three] = [one, three].map(|bytes| match ty.dtype() {
+            DType::F32 => with_positive_nan(bytes),
+            _ => bytes.clone(),
+        });
+        assert!(one == three, "bits depend on threads\n{text}");
+    }
     for (number, value) in outputs.iter().enumerate() {
         let (fast, oracle) = (&fast[number], &oracle[number]);
         if program.signature.outputs[number].dtype() != DType::F32 {
