@@ -1,7 +1,7 @@
 //! Loops, branches and checkpoints: signatures of their regions.
 
 use expect_test::expect;
-use halite_ir::{Graph, Op, Remat, infer};
+use halite_ir::{CustomCall, Graph, Op, Remat, infer};
 
 use crate::{check, types};
 
@@ -170,6 +170,28 @@ fn checkpoint_signatures() {
         expect![[r#"
             checkpoint: the body takes [f32[2], f32[2]], the operands are [f32[2]]; they are 2 and 1
             checkpoint: the body returns nothing; it must return one value or more
+        "#]],
+    );
+}
+
+#[test]
+fn decomposition_signatures() {
+    let call = |body, results| {
+        Op::CustomCall(CustomCall {
+            target: "target".to_owned(),
+            results: types(results),
+            decomposition: Some(Box::new(body)),
+            ..CustomCall::default()
+        })
+    };
+    check(
+        [
+            (call(region("f32[2]", &[0]), "f32[2]"), "f32[3]"),
+            (call(region("f32[2]", &[0]), "f32[3]"), "f32[2]"),
+        ],
+        expect![[r#"
+            custom_call: the decomposition takes [f32[2]], the operands are [f32[3]]; number 0 is f32[2] and f32[3]
+            custom_call: the decomposition returns [f32[2]], the call [f32[3]]
         "#]],
     );
 }
