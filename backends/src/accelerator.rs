@@ -341,8 +341,11 @@ pub(crate) fn load(
     let wanted = Environment::read()?.kernels.unwrap_or(Kernels::On);
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
     let kernels = if callable { wanted } else { Kernels::Off };
+    let one_function = client.compiles_functions();
     Ok(Opened {
-        client: Client::new(client).with_kernels(kernels),
+        client: Client::new(client)
+            .with_kernels(kernels)
+            .with_one_function(one_function),
         driver: Driver::Plugin { plugin, located },
         refused: Vec::new(),
     })

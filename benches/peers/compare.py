@@ -51,8 +51,8 @@ def halite(*accelerator):
     return halite_command(TARGET / "release" / "peer", *accelerator)
 
 
-def halite_16_steps(work, bf16):
-    return [str(TARGET / "release" / "peer"), work + "x16", "f32"]
+def halite_steps(steps):
+    return lambda work, bf16: [str(TARGET / "release" / "peer"), f"{work}x{steps}", "f32"]
 
 
 def rust(path):
@@ -62,10 +62,12 @@ def rust(path):
 PEERS = [
     # name, command by workload, workloads that it is worth a row in
     ("halite", halite(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
-    ("halite, 16 steps a launch", halite_16_steps, "w6"),
+    ("halite, 16 steps a launch", halite_steps(16), "w6"),
+    ("halite, 128 steps a launch", halite_steps(128), "w6"),
     ("embedded", halite("embedded"), "w1 w2 w3 w4 w5 w6"),
     ("jax", jax(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
     ("jax, 16 steps a launch", jax("scan16"), "w6"),
+    ("jax, 128 steps a launch", jax("scan128"), "w6"),
     ("jax, pool as reshape", jax("reshape_pool"), "w2"),
     ("torch", torch(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
     ("torch, channels last", torch("channels_last"), "w2 w3 w5 w3-bf16"),

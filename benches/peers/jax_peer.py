@@ -208,7 +208,7 @@ def step(params, statistics, slots, x, y):
     return params, statistics, slots, loss
 
 
-STEPS_PER_LAUNCH = 16 if "scan16" in OPTIONS else 1
+STEPS_PER_LAUNCH = next((int(option[4:]) for option in OPTIONS if option.startswith("scan")), 1)
 if STEPS_PER_LAUNCH > 1:
     one_step = step
 

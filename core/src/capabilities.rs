@@ -11,18 +11,22 @@ pub struct Capabilities {
     pub narrowing: Narrowing,
     /// Convolutions and attention that call halite's kernels.
     pub kernels: Kernels,
+    /// The compiler makes one function of a small program that asks for it, as XLA's for CPUs does.
+    /// Not with [`Kernels::Off`].
+    pub one_function: bool,
 }
 
-/// Convolutions and attention that a program computes by calls of halite's kernels in this process,
-/// instead of by its compiler.
+/// What a program for a CPU leaves to halite instead of the compiler: convolutions and attention that
+/// call halite's kernels in this process, and loops that are asked to be
+/// [one function](Capabilities::one_function).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Kernels {
     /// None: `off`.
     #[default]
     Off,
-    /// Those that the kernels compute faster than XLA's code for CPUs: `on`.
+    /// What is faster than XLA's code for CPUs: `on`.
     On,
-    /// Every one that a kernel computes, for tests: `all`.
+    /// All that is possible, for tests: `all`.
     All,
 }
 
@@ -32,6 +36,7 @@ impl Capabilities {
     pub const PORTABLE: Self = Capabilities {
         narrowing: Narrowing::Everywhere,
         kernels: Kernels::Off,
+        one_function: false,
     };
 
     /// Measured capabilities of the devices of a [`Platform::name`](crate::Platform), for programs

@@ -49,6 +49,8 @@ pub struct Client {
     programs: Option<Arc<dyn ProgramCache>>,
     /// Convolutions and attention of its programs that call halite's kernels.
     kernels: Kernels,
+    /// Its compiler makes one function of a small program.
+    one_function: bool,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
 }
@@ -93,6 +95,7 @@ impl Client {
             }),
             programs: None,
             kernels: Kernels::Off,
+            one_function: false,
             unattributed: false,
         }
     }
@@ -135,10 +138,20 @@ impl Client {
         Client { kernels, ..self }
     }
 
+    /// Returns the same client, whose compiler makes one function of a small program where
+    /// `one_function` is set; by default it does not.
+    pub fn with_one_function(self, one_function: bool) -> Self {
+        Client {
+            one_function,
+            ..self
+        }
+    }
+
     /// Properties of its devices that decide how programs for them are lowered.
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             kernels: self.kernels,
+            one_function: self.one_function,
             ..Capabilities::on(&self.platform().name)
         }
     }

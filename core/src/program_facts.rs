@@ -20,6 +20,8 @@ pub struct ProgramFacts {
     pub convolutions: bool,
     /// Has a tensor of `bf16`.
     pub bf16: bool,
+    /// Asks XLA's CPU compiler to compile it as one function (`xla_cpu_small_call`).
+    pub one_function: bool,
 }
 
 impl ProgramFacts {

@@ -16,7 +16,7 @@ use halite_core::{
     Capabilities, Error, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Path, Tree},
 };
-use halite_ir::{Graph, Interface, Op, Port, choose_kernels, with_kernels};
+use halite_ir::{Graph, Interface, Op, Port, choose_kernels, one_function, with_kernels};
 
 pub use self::{
     function::{Function, Traced},
@@ -122,7 +122,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
         .iter()
         .map(|(_, ty)| ty.clone())
         .collect();
-    let interface = Interface {
+    let mut interface = Interface {
         name: function.name.clone(),
         mesh: Some(mesh.clone()),
         inputs: ports(traced.inputs),
@@ -133,7 +133,14 @@ pub fn lower<S: Family, I: Family, O: Family>(
     let program = match capabilities.kernels {
         Kernels::Off => halite_ir::program(&graph, &interface)?,
         kernels => {
-            let graph = with_kernels(graph.clone(), kernels, mesh.size());
+            let mut graph = with_kernels(graph.clone(), kernels, mesh.size());
+            if mesh.size() == 1
+                && capabilities.one_function
+                && let Some(small) = one_function(&graph, kernels)
+            {
+                graph = small;
+                interface.one_function = true;
+            }
             halite_ir::program(&graph, &interface)?
         }
     };

@@ -141,6 +141,12 @@ impl Pjrt {
         custom_call::is_supported(&self.shared)
     }
 
+    /// Returns whether its compiler makes one function of a program that asks for it
+    /// ([`Capabilities::one_function`](halite_core::Capabilities::one_function)).
+    pub fn compiles_functions(&self) -> bool {
+        self.shared.quirks().compiles_functions
+    }
+
     /// The devices that the client runs on, described.
     ///
     /// # Errors

@@ -22,12 +22,17 @@ pub(crate) struct Quirks {
     pub(crate) min_max_drops_nan: bool,
     /// Fuses dots of `bf16` with the YNN library, as `xla_cpu_experimental_ynn_fusion_type` sets.
     pub(crate) fuses_with_ynn: bool,
+    /// Compiles a call with the attribute `xla_cpu_small_call` as one function.
+    pub(crate) compiles_functions: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
 }
 
 /// The oldest API version whose CPU plugins have the flag for fusions with YNN.
 const FUSES_WITH_YNN: (i32, i32) = (0, 115);
+/// The oldest API version seen to compile functions. 0.106 was seen to put calls of libraries into
+/// them, and to fail.
+const COMPILES_FUNCTIONS: (i32, i32) = (0, 115);
 /// The oldest API version seen to read results in the requested order. 0.81 was seen not to.
 const READS_ROW_MAJOR: (i32, i32) = (0, 106);
 
@@ -44,6 +49,7 @@ const DEVICE: Quirks = Quirks {
     reads_libtpu_args: true,
     min_max_drops_nan: false,
     fuses_with_ynn: false,
+    compiles_functions: false,
     reads_row_major: true,
 };
 const GPU: Quirks = Quirks {
@@ -58,6 +64,7 @@ const CPU: Quirks = Quirks {
     reads_libtpu_args: false,
     min_max_drops_nan: true,
     fuses_with_ynn: true,
+    compiles_functions: true,
     ..DEVICE
 };
 /// An unknown platform may compile for the host.
@@ -83,6 +90,7 @@ impl Quirks {
         let newest = row.map_or(UNKNOWN, |(_, quirks)| *quirks);
         Quirks {
             fuses_with_ynn: newest.fuses_with_ynn && api_version >= FUSES_WITH_YNN,
+            compiles_functions: newest.compiles_functions && api_version >= COMPILES_FUNCTIONS,
             reads_row_major: newest.reads_row_major && api_version >= READS_ROW_MAJOR,
             ..newest
         }
@@ -109,6 +117,8 @@ mod tests {
         assert!(Quirks::of("cpu", (0, 115)).fuses_with_ynn);
         assert!(!Quirks::of("cpu", (0, 114)).fuses_with_ynn);
         assert!(!Quirks::of("tpu", (0, 116)).fuses_with_ynn);
+        assert!(Quirks::of("cpu", (0, 115)).compiles_functions);
+        assert!(!Quirks::of("cpu", (0, 114)).compiles_functions);
         assert!(!Quirks::of("tpu", (0, 105)).reads_row_major);
         assert!(Quirks::of("tpu", (0, 106)).reads_row_major);
     }

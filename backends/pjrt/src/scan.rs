@@ -27,6 +27,7 @@ pub(crate) fn scan(code: &[u8]) -> ProgramFacts {
         layout_modes: has_layout_mode(code),
         convolutions: has_convolution(code),
         bf16: has_bf16(code),
+        one_function: is_one_function(code),
     }
 }
 
@@ -98,6 +99,16 @@ fn has_bf16(code: &[u8]) -> bool {
         contains(code, PART)
     } else {
         has_name(code, |name| name.ends_with(PART))
+    }
+}
+
+/// Returns whether the code asks for one function.
+fn is_one_function(code: &[u8]) -> bool {
+    const ATTRIBUTE: &[u8] = b"xla_cpu_small_call";
+    if is_bytecode(code) {
+        has_string(code, ATTRIBUTE)
+    } else {
+        has_name(code, |name| name == ATTRIBUTE)
     }
 }
 

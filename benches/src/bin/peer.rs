@@ -4,7 +4,8 @@
 //! `peer w3` (ResNet-18 for 32x32 images, batch 64), `peer w4` (GPT 6x384, 256 tokens, batch 16,
 //! Adam), `peer w5` (ResNet-50, batch 8), `peer w6` (MLP 32-32-32, batch 8, SGD); and for comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width
 //! 384, 6 heads, 8 x 128, Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a
-//! third the accelerator: `peer w1 f32 embedded`. `peer w6x16` has 16 steps a launch.
+//! third the accelerator: `peer w1 f32 embedded`. `peer w6x16` has 16 steps a launch,
+//! `peer w6x128` 128.
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
@@ -36,9 +37,12 @@ fn main() -> ExitCode {
 }
 
 fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Result<()> {
-    let (workload, steps_per_launch) = match workload {
-        "w6x16" => ("w6", 16),
-        other => (other, 1),
+    let (workload, steps_per_launch) = match workload.split_once('x') {
+        Some((name, steps)) => match steps.parse() {
+            Ok(steps) => (name, steps),
+            Err(_) => (workload, 1), // not a workload, which is an error below
+        },
+        None => (workload, 1),
     };
     let peer = Peer {
         client: accelerator.open()?,

@@ -72,7 +72,7 @@ pub use op::{
 };
 pub use passes::{
     ATTENTION, ATTENTION_GRADIENT, choose_kernels, common_subexpressions, dead_code, identities,
-    matrix_products, optimize, with_kernels, with_precision, with_signature,
+    matrix_products, one_function, optimize, with_kernels, with_precision, with_signature,
 };
 pub use print::{Interface, Port, program, text};
 pub use scanned::scanned;

@@ -9,6 +9,7 @@ mod dead_code;
 mod identities;
 mod kernels;
 mod matrix_products;
+mod one_function;
 mod precision;
 
 use std::{
@@ -27,6 +28,7 @@ pub use dead_code::dead_code;
 pub use identities::identities;
 pub use kernels::with_kernels;
 pub use matrix_products::matrix_products;
+pub use one_function::one_function;
 pub use precision::{with_precision, with_signature};
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].

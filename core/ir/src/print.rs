@@ -18,7 +18,7 @@ use std::{panic::Location, sync::Arc};
 
 use halite_core::{Error, MeshShape, Program, Result, Signature, TensorType};
 
-use crate::{Graph, Node};
+use crate::{Graph, Node, Value};
 pub use interface::{Interface, Port};
 use interface::{check, shard};
 use writer::{Name, Writer};
@@ -42,10 +42,9 @@ use writer::{Name, Writer};
 /// [`Port::spec`], or one that does not divide it.
 pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     let code = text(graph, interface)?;
-    let shards = |values: &[crate::Value], ports: &[Port], what: &str| -> Result<Vec<TensorType>> {
-        let shard = |(i, &value): (usize, &crate::Value)| {
-            shard(interface, graph.ty(value), ports.get(i), what, i)
-        };
+    let shards = |values: &[Value], ports: &[Port], what: &str| -> Result<Vec<TensorType>> {
+        let shard =
+            |(i, &value): (usize, &Value)| shard(interface, graph.ty(value), ports.get(i), what, i);
         values.iter().enumerate().map(shard).collect()
     };
     let mut donated: Vec<usize> = interface.aliases.iter().map(|&(input, _)| input).collect();
@@ -61,7 +60,7 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
         },
         partitions,
         replicas: interface.replicas,
-        facts: facts::facts(graph, partitions),
+        facts: facts::facts(graph, partitions, interface.one_function),
     })
 }
 
@@ -113,9 +112,17 @@ impl<'a> Printer<'a> {
             self.w.text("]>");
         }
         let inputs = self.main_signature(graph, interface);
+        if interface.one_function {
+            self.call_of_function(graph, &inputs);
+        }
         self.w.indent();
-        let outputs = self.nodes(graph, inputs)?;
-        self.terminator("return", graph, &outputs);
+        let mut outputs = self.nodes(graph, &inputs)?;
+        let mut values = graph.outputs().to_vec();
+        if interface.one_function {
+            outputs.extend(inputs);
+            values.extend(graph.inputs());
+        }
+        self.terminator("return", graph, &values, &outputs);
         self.w.outdent();
         self.w.line().text("}");
         self.w.outdent();
@@ -149,11 +156,50 @@ impl<'a> Printer<'a> {
         inputs
     }
 
+    /// Writes the body of `@main`, which calls `@function`, and the beginning of that function.
+    ///
+    /// The attributes are XLA's: the function's operations do not take the place of the call, and
+    /// are compiled to one function of the processor. The function also returns its arguments,
+    /// because XLA aborts the process when one is not used, be it after optimization.
+    fn call_of_function(&mut self, graph: &Graph, inputs: &[Name]) {
+        let types = |values: &[Value]| -> Vec<&TensorType> {
+            values.iter().map(|&value| graph.ty(value)).collect()
+        };
+        let (given, returned) = (types(graph.inputs()), types(graph.outputs()));
+        let all = [&*returned, &*given].concat();
+        let number = self.w.fresh();
+        let results: Vec<Name> = match all.len() {
+            1 => vec![Name::Single(number)],
+            _ => (0..returned.len() as u32)
+                .map(|part| Name::Part(number, part))
+                .collect(),
+        };
+
+        self.w.indent();
+        self.w.line().results(number, all.len());
+        self.w.text("func.call @function(").names(inputs);
+        self.w
+            .text(") {mhlo.frontend_attributes = {inlineable = \"false\", ");
+        self.w
+            .text("xla_cpu_small_call = \"true\"}} : (")
+            .types(&given);
+        self.w.text(") -> (").types(&all).text(")");
+        self.w.line().text("return ").names(&results);
+        self.w.text(" : ").types(&returned);
+        self.w.outdent();
+        self.w.line().text("}");
+
+        let parameters: Vec<_> = inputs.iter().copied().zip(given).collect();
+        self.w.line().text("func.func private @function(");
+        self.w.parameters(&parameters).text(") -> (").types(&all);
+        self.w.text(") {");
+    }
+
     /// Prints the nodes of `graph`, whose inputs have the names `inputs`. Returns the names of its
     /// outputs.
-    fn nodes(&mut self, graph: &Graph, inputs: Vec<Name>) -> Result<Vec<Name>> {
+    fn nodes(&mut self, graph: &Graph, inputs: &[Name]) -> Result<Vec<Name>> {
         let mut names = vec![Name::Argument(u32::MAX); graph.value_count()];
-        for (&input, name) in graph.inputs().iter().zip(inputs) {
+        for (&input, &name) in graph.inputs().iter().zip(inputs) {
             names[input.index()] = name;
         }
         let mut operands = Vec::new();
@@ -174,15 +220,15 @@ impl<'a> Printer<'a> {
     }
 
     /// `return %1, %2 : t, t`
-    fn terminator(&mut self, keyword: &str, graph: &Graph, outputs: &[Name]) {
+    fn terminator(&mut self, keyword: &str, graph: &Graph, values: &[Value], names: &[Name]) {
         self.w.line().text(keyword);
-        for (i, &output) in outputs.iter().enumerate() {
-            self.w.text(if i == 0 { " " } else { ", " }).name(output);
+        for (i, &name) in names.iter().enumerate() {
+            self.w.text(if i == 0 { " " } else { ", " }).name(name);
         }
-        for (i, &output) in graph.outputs().iter().enumerate() {
+        for (i, &value) in values.iter().enumerate() {
             self.w
                 .text(if i == 0 { " : " } else { ", " })
-                .ty(graph.ty(output));
+                .ty(graph.ty(value));
         }
     }
 

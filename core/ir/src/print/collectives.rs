@@ -265,7 +265,7 @@ impl Printer<'_> {
         if self.partitioned() {
             self.manual_computation(cx, map).map(Printed::Group)
         } else {
-            let outputs = self.nodes(&map.body, cx.operands.to_vec());
+            let outputs = self.nodes(&map.body, cx.operands);
             outputs.map(Printed::Each)
         }
     }
@@ -311,9 +311,9 @@ impl Printer<'_> {
         self.w.text("} (").parameters(&parameters).text(") {");
         self.w.indent();
         self.manual = Some((map.manual.clone(), !open));
-        let outputs = self.nodes(&map.body, locals);
+        let outputs = self.nodes(&map.body, &locals);
         self.manual = None;
-        self.terminator("sdy.return", &map.body, &outputs?);
+        self.terminator("sdy.return", &map.body, map.body.outputs(), &outputs?);
         self.w.outdent();
         self.w.line().text("} : ");
         self.function_type(cx);

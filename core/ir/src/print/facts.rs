@@ -6,7 +6,7 @@ use crate::{Graph, Op};
 
 /// The facts of a printed graph. `None` for one with a custom call, whose attributes are not
 /// understood here, or a type that drivers may be unable to count: backends search its text.
-pub(super) fn facts(graph: &Graph, partitions: usize) -> Option<ProgramFacts> {
+pub(super) fn facts(graph: &Graph, partitions: usize, one_function: bool) -> Option<ProgramFacts> {
     let partitioned = partitions > 1;
     let mut facts = ProgramFacts {
         shardy: partitioned,
@@ -15,6 +15,7 @@ pub(super) fn facts(graph: &Graph, partitions: usize) -> Option<ProgramFacts> {
         } else {
             vec![]
         },
+        one_function,
         ..ProgramFacts::default()
     };
     collect(graph, &mut facts).then_some(facts)

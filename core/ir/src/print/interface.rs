@@ -22,6 +22,10 @@ pub struct Interface {
     pub replicas: usize,
     /// Writes the user's source line of each operation, for errors of the compiler and profiles.
     pub locations: bool,
+    /// Asks XLA's CPU compiler to compile the program as one function, without calls of libraries.
+    /// It must be of one device; [`one_function`](crate::one_function) returns graphs that the
+    /// compiler can compile so.
+    pub one_function: bool,
 }
 
 /// An input or output of a program.
@@ -53,6 +57,7 @@ impl Default for Interface {
             aliases: Vec::new(),
             replicas: 1,
             locations: true,
+            one_function: false,
         }
     }
 }

@@ -103,7 +103,7 @@ impl Printer<'_> {
                 return self.scan(cx, scan).map(Printed::Each);
             }
             Op::Checkpoint { body, remat: _ } => {
-                return self.nodes(body, cx.operands.to_vec()).map(Printed::Each);
+                return self.nodes(body, cx.operands).map(Printed::Each);
             }
             Op::Case { branches } => self.case(cx, branches)?,
             Op::StopGradient => return Ok(Printed::Same(cx.operands[0])),
@@ -112,7 +112,7 @@ impl Printer<'_> {
                 decomposition: Some(graph),
                 ..
             }) => {
-                return self.nodes(graph, cx.operands.to_vec()).map(Printed::Each);
+                return self.nodes(graph, cx.operands).map(Printed::Each);
             }
             Op::CustomCall(call) => self.custom_call(cx, call)?,
             Op::AllReduce { kind, groups } => self.all_reduce(cx, *kind, groups)?,

@@ -69,8 +69,8 @@ impl Printer<'_> {
 
     fn region(&mut self, graph: &Graph, inputs: Vec<Name>) -> Result<()> {
         self.w.indent();
-        let outputs = self.nodes(graph, inputs)?;
-        self.terminator("stablehlo.return", graph, &outputs);
+        let outputs = self.nodes(graph, &inputs)?;
+        self.terminator("stablehlo.return", graph, graph.outputs(), &outputs);
         self.w.outdent();
         Ok(())
     }

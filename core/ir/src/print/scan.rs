@@ -111,7 +111,7 @@ impl Printer<'_> {
         for (&x, &ty) in scanned.iter().zip(&cx.types[unscanned.len()..]) {
             inputs.push(self.read_row(cx, x, ty, row));
         }
-        let outputs = self.nodes(scan.body, inputs)?;
+        let outputs = self.nodes(scan.body, &inputs)?;
         let (carried, rows) = outputs.split_at(scan.carried);
         let one = self.count(cx, 1);
         let mut next = vec![self.elementwise("add", counter, one, "i32")];

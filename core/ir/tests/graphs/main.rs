@@ -2,6 +2,7 @@
 
 mod dead_code;
 mod matrix_products;
+mod one_function;
 mod simplify;
 
 use expect_test::Expect;

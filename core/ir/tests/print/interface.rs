@@ -40,6 +40,52 @@ fn train_step(origin: &'static Location<'static>) -> (Graph, Interface) {
 }
 
 #[test]
+fn one_function_is_called_once() {
+    let add = |outputs: usize| {
+        graph([TensorType::new(DType::F32, [2])], |graph, [x]| {
+            vec![push(graph, Op::Binary(Binary::Add), &[x, x]); outputs]
+        })
+    };
+    let interface = Interface {
+        one_function: true,
+        aliases: vec![(0, 0)],
+        ..plain()
+    };
+    check(
+        &add(2),
+        &interface,
+        expect![[r#"
+            module @test attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+              func.func public @main(%arg0: tensor<2xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<2xf32>, tensor<2xf32>) {
+                %0:3 = func.call @function(%arg0) {mhlo.frontend_attributes = {inlineable = "false", xla_cpu_small_call = "true"}} : (tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
+                return %0#0, %0#1 : tensor<2xf32>, tensor<2xf32>
+              }
+              func.func private @function(%arg0: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
+                %1 = stablehlo.add %arg0, %arg0 : tensor<2xf32>
+                return %1, %1, %arg0 : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+              }
+            }
+        "#]],
+    );
+    check(
+        &add(1),
+        &interface,
+        expect![[r#"
+            module @test attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+              func.func public @main(%arg0: tensor<2xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<2xf32>) {
+                %0:2 = func.call @function(%arg0) {mhlo.frontend_attributes = {inlineable = "false", xla_cpu_small_call = "true"}} : (tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
+                return %0#0 : tensor<2xf32>
+              }
+              func.func private @function(%arg0: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+                %1 = stablehlo.add %arg0, %arg0 : tensor<2xf32>
+                return %1, %arg0 : tensor<2xf32>, tensor<2xf32>
+              }
+            }
+        "#]],
+    );
+}
+
+#[test]
 fn text_has_mesh_shardings_aliases_locations() {
     let origin = Location::caller();
     let (graph, interface) = train_step(origin);

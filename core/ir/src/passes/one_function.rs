@@ -1,0 +1,143 @@
+//! Small programs with a loop, prepared for XLA's CPU compiler to make one function of each.
+//!
+//! XLA's CPU plugin runs a program as a list of functions, libraries' among them, and each has a
+//! price of half a microsecond: most of the time where tensors have a few thousand elements.
+
+use std::panic::Location;
+
+use halite_core::{DType, Kernels, TensorType};
+
+use super::{Rewriter, map_regions};
+use crate::{Dot, Family, Graph, Node, Op, Value, op::marker_op};
+
+/// Returns the graph as it is printed with [`Interface::one_function`]; `None` where that does not
+/// pay, or the compiler cannot compile one of its operations in a function.
+///
+/// It pays in loops over small tensors. With [`Kernels::All`], programs without loops are taken too.
+/// Only for programs of one device, on [`Capabilities::one_function`].
+///
+/// Dots are between transposed operands, so that they contract the last dimension of the first with
+/// the first dimension of the second: the compiler has no fast code for others inside a function.
+///
+/// [`Interface::one_function`]: crate::Interface::one_function
+/// [`Capabilities::one_function`]: halite_core::Capabilities::one_function
+///
+/// # Panics
+/// If the graph is not valid, as [`verify`](crate::verify) says.
+pub fn one_function(graph: &Graph, kernels: Kernels) -> Option<Graph> {
+    let pays = match kernels {
+        Kernels::Off => false,
+        Kernels::On => has_loop(graph),
+        Kernels::All => true,
+    };
+    let fits = || {
+        let mut nodes = 0;
+        !graph.outputs().is_empty()
+            && !graph.nodes().is_empty()
+            && is_small(graph, &mut nodes)
+            && nodes <= MOST_NODES
+    };
+    (pays && fits()).then(|| canonical_dots(graph.clone()))
+}
+
+/// Most nodes of a program, loops included: the time to compile a function grows faster than its
+/// length.
+const MOST_NODES: usize = 1000;
+
+/// Most elements of a result: threads and libraries share the work of larger ones.
+const MOST_ELEMENTS: usize = 1 << 14;
+
+/// Most multiplications of a dot, as measured: libraries are faster at larger ones.
+const MOST_MULTIPLICATIONS: usize = 1 << 16;
+
+/// Most elements of a dimension that is contracted: the compiler has no fast code for more.
+const LONGEST_CONTRACTION: usize = 128;
+
+/// Returns whether there is a loop of more than one iteration.
+fn has_loop(graph: &Graph) -> bool {
+    graph.nodes().iter().any(|node| match &node.op {
+        Op::While { .. } => true,
+        Op::Scan { length, body, .. } => *length > 1 || has_loop(body),
+        op => op.regions().into_iter().any(has_loop),
+    })
+}
+
+/// Returns whether all operations can be in one function and are small; adds their number to `nodes`.
+///
+/// XLA's compiler aborts the process on some operations in a function, so only those are taken that
+/// the tests compile: no branches, nothing that calls a library.
+fn is_small(graph: &Graph, nodes: &mut usize) -> bool {
+    *nodes += graph.nodes().len();
+    let is_small_value = |&value: &Value| graph.ty(value).elements() <= MOST_ELEMENTS;
+    graph.nodes().iter().all(|node| match &node.op {
+        // Results of loops are stacked in place, and may be large.
+        Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } => {
+            (node.op.regions().into_iter()).all(|region| is_small(region, nodes))
+        }
+        Op::Dot(dot) => is_small_dot(graph, node, dot),
+        Op::Scatter(_)
+        | Op::Convolution(_)
+        | Op::ReduceWindow { .. }
+        | Op::SelectAndScatter { .. }
+        | Op::Sort { .. } => false,
+        Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Gather(_) => {
+            node.results.iter().all(is_small_value)
+        }
+        marker_op!() => true,
+        op if op.family() == Family::Local => {
+            let mut values = node.operands.iter().chain(&node.results);
+            values.all(is_small_value)
+        }
+        _ => false,
+    })
+}
+
+/// Returns whether the dot is one of small matrices of `f32`.
+fn is_small_dot(graph: &Graph, node: &Node, dot: &Dot) -> bool {
+    let types = [0, 1].map(|operand| graph.ty(node.operands[operand]));
+    let result = graph.ty(node.results[0]);
+    let depth = (dot.left_contract.iter())
+        .map(|&dim| types[0].dims()[dim])
+        .product();
+    let is_f32 = [types[0], types[1], result].map(TensorType::dtype) == [DType::F32; 3];
+    let is_matrix = dot.left_batch.is_empty() && types.iter().all(|ty| ty.rank() == 2);
+    let multiplications = result.elements().saturating_mul(depth);
+    is_f32 && is_matrix && depth <= LONGEST_CONTRACTION && multiplications <= MOST_MULTIPLICATIONS
+}
+
+/// Makes each dot of matrices contract the last dimension of the first with the first dimension of
+/// the second.
+fn canonical_dots(graph: Graph) -> Graph {
+    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
+    for mut node in nodes {
+        map_regions(&mut node.op, canonical_dots);
+        rewriter.map_operands(&mut node);
+        if let Op::Dot(dot) = &mut node.op {
+            for (operand, contract, canonical) in [
+                (0, &mut dot.left_contract, 1),
+                (1, &mut dot.right_contract, 0),
+            ] {
+                if **contract != [canonical] {
+                    *contract = vec![canonical];
+                    let value = node.operands[operand];
+                    node.operands[operand] = transposed(&mut rewriter.new, value, node.origin);
+                }
+            }
+        }
+        rewriter.keep(node);
+    }
+    rewriter.finish(outputs)
+}
+
+fn transposed(
+    graph: &mut Graph,
+    matrix: Value,
+    origin: Option<&'static Location<'static>>,
+) -> Value {
+    let ty = graph.ty(matrix);
+    let ty = ty.with_dims([ty.dims()[1], ty.dims()[0]]);
+    let op = Op::Transpose {
+        permutation: vec![1, 0],
+    };
+    graph.push_typed(op, vec![matrix], vec![ty], origin)[0]
+}
