@@ -134,9 +134,10 @@ pub fn lower<S: Family, I: Family, O: Family>(
         Kernels::Off => halite_ir::program(&graph, &interface)?,
         kernels => {
             let mut graph = with_kernels(graph.clone(), kernels, mesh.size());
+            let without_loop = function.beside_scanned || kernels == Kernels::All;
             if mesh.size() == 1
                 && capabilities.one_function
-                && let Some(small) = one_function(&graph, kernels)
+                && let Some(small) = one_function(&graph, without_loop)
             {
                 graph = small;
                 interface.one_function = true;

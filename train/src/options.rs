@@ -31,7 +31,8 @@ pub struct TrainerOptions {
     )]
     pub batch_size: usize,
     /// Steps in one launch of a program, for models whose steps take microseconds
-    // The steps are the same. Launches do not pass a step at which metrics are copied or a checkpoint
+    // The steps are the same, but for rounding: on XLA's CPU plugin, those of a tiny model are compiled
+    // in another way if this is more than 1. Launches do not pass a step at which metrics are copied or a checkpoint
     // is saved; steps that do not fill one are launched singly.
     #[cfg_attr(
         feature = "clap",

@@ -86,10 +86,13 @@ where
             Steps::new(client, mesh, parts, &step, &types, steps_per_execution)
         });
         let Step {
-            function,
+            mut function,
             state,
             metrics: train_metrics,
         } = step;
+        if steps.is_some() {
+            function = function.beside_scanned();
+        }
         let types = Tree::leaf_refs(&**params).map_leaves(|_, param| param.ty.clone());
         let validation_types = batch_types(validation);
         let evaluate_metrics =

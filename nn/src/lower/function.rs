@@ -32,6 +32,7 @@ pub struct Function<S: Family, I: Family, O: Family> {
     pub(super) axis_roles: Option<AxisRoles>,
     /// Iterations of the body in the program; `None` is one, of inputs that are not stacked.
     pub(super) iterations: Option<usize>,
+    pub(super) beside_scanned: bool,
     output_spec: Box<OutputSpec>,
     output_stored: Box<OutputStored>,
 }
@@ -51,6 +52,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
             precision: DTypePolicy::F32,
             axis_roles: None,
             iterations: None,
+            beside_scanned: false,
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
             output_stored: Box::new(|_, ty| ty.dtype()),
         }
@@ -80,7 +82,8 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// `i` of each input, and its outputs are slice `i` of the outputs.
     ///
     /// It computes what `length` calls compute, without the cost of all launches but one: for steps
-    /// of microseconds.
+    /// of microseconds. To the bit, if the function of the calls is
+    /// [`beside_scanned`](Self::beside_scanned).
     ///
     /// ```
     /// use halite_core::{Array, Client, Null, tree::Leaf};
@@ -101,6 +104,15 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// ```
     pub fn scanned(mut self, length: usize) -> Self {
         self.iterations = Some(length);
+        self
+    }
+
+    /// Says that it runs in turn with a [scanned](Self::scanned) function of the same body: where the
+    /// compiler makes one function of that one's program
+    /// ([`Capabilities::one_function`](halite_core::Capabilities::one_function)), it does so with this
+    /// one's, and both round alike.
+    pub fn beside_scanned(mut self) -> Self {
+        self.beside_scanned = true;
         self
     }
 

@@ -5,7 +5,7 @@
 
 use std::panic::Location;
 
-use halite_core::{DType, Kernels, TensorType};
+use halite_core::{DType, TensorType};
 
 use super::{Rewriter, map_regions};
 use crate::{Dot, Family, Graph, Node, Op, Value, op::marker_op};
@@ -13,8 +13,7 @@ use crate::{Dot, Family, Graph, Node, Op, Value, op::marker_op};
 /// Returns the graph as it is printed with [`Interface::one_function`]; `None` where that does not
 /// pay, or the compiler cannot compile one of its operations in a function.
 ///
-/// It pays in loops over small tensors. With [`Kernels::All`], programs without loops are taken too.
-/// Only for programs of one device, on [`Capabilities::one_function`].
+/// It pays in loops over small tensors. Programs without a loop are taken only `without_loop`. Only for programs of one device, on [`Capabilities::one_function`].
 ///
 /// Dots are between transposed operands, so that they contract the last dimension of the first with
 /// the first dimension of the second: the compiler has no fast code for others inside a function.
@@ -24,20 +23,14 @@ use crate::{Dot, Family, Graph, Node, Op, Value, op::marker_op};
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn one_function(graph: &Graph, kernels: Kernels) -> Option<Graph> {
-    let pays = match kernels {
-        Kernels::Off => false,
-        Kernels::On => has_loop(graph),
-        Kernels::All => true,
-    };
-    let fits = || {
-        let mut nodes = 0;
-        !graph.outputs().is_empty()
-            && !graph.nodes().is_empty()
-            && is_small(graph, &mut nodes)
-            && nodes <= MOST_NODES
-    };
-    (pays && fits()).then(|| canonical_dots(graph.clone()))
+pub fn one_function(graph: &Graph, without_loop: bool) -> Option<Graph> {
+    let mut nodes = 0;
+    let pays = (without_loop || has_loop(graph))
+        && !graph.outputs().is_empty()
+        && !graph.nodes().is_empty()
+        && is_small(graph, &mut nodes)
+        && nodes <= MOST_NODES;
+    pays.then(|| canonical_dots(graph.clone()))
 }
 
 /// Most nodes of a program, loops included: the time to compile a function grows faster than its
@@ -53,11 +46,10 @@ const MOST_MULTIPLICATIONS: usize = 1 << 16;
 /// Most elements of a dimension that is contracted: the compiler has no fast code for more.
 const LONGEST_CONTRACTION: usize = 128;
 
-/// Returns whether there is a loop of more than one iteration.
+/// Returns whether there is a loop.
 fn has_loop(graph: &Graph) -> bool {
     graph.nodes().iter().any(|node| match &node.op {
-        Op::While { .. } => true,
-        Op::Scan { length, body, .. } => *length > 1 || has_loop(body),
+        Op::While { .. } | Op::Scan { .. } => true,
         op => op.regions().into_iter().any(has_loop),
     })
 }

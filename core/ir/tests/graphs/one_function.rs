@@ -1,6 +1,6 @@
 //! Small programs as one function.
 
-use halite_core::{DType, Kernels};
+use halite_core::DType;
 use halite_ir::{Dot, Graph, Op, one_function, scanned, verify};
 
 use crate::{f32, push};
@@ -25,7 +25,7 @@ fn product(left: &[usize], right: &[usize], contract: [usize; 2]) -> Graph {
 fn dots_contract_the_last_with_the_first_dimension() {
     let names = |contract| {
         let graph = product(&[8, 8], &[8, 8], contract);
-        let after = one_function(&graph, Kernels::All).unwrap();
+        let after = one_function(&graph, true).unwrap();
         verify(&after).unwrap();
         let (last, before) = after.nodes().split_last().unwrap();
         let Op::Dot(dot) = &last.op else {
@@ -50,11 +50,11 @@ fn a_loop_of_small_dots_is_one_function() {
         let graph = product(&[batch, width], &[width, width], [1, 0]);
         scanned(graph, 1, 0, 4).unwrap()
     };
-    let is_one = |graph: &Graph| one_function(graph, Kernels::On).is_some();
+    let is_one = |graph: &Graph| one_function(graph, false).is_some();
     assert!(is_one(&layers(8, 64)));
     assert!(!is_one(&layers(64, 64)), "a large product");
     assert!(!is_one(&layers(1, 200)), "a long contraction");
     let straight = product(&[8, 64], &[64, 64], [1, 0]);
     assert!(!is_one(&straight), "no loop");
-    assert_eq!(one_function(&layers(8, 64), Kernels::Off), None);
+    assert!(one_function(&straight, true).is_some());
 }
