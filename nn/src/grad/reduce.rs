@@ -101,7 +101,11 @@ impl<'t> Step<'_, 't> {
         if y_dims.contains(&0) {
             return self.x(0).zeros_like();
         }
-        let (selected, zero) = (self.selected_place(kind, window, &y_dims), g.zeros_like());
+        let selected = self.selected_place(kind, window, &y_dims);
+        if window.sizes == window.strides && window.padding.iter().all(|&edges| edges == (0, 0)) {
+            return self.spread_over_tiles(selected, &window.sizes);
+        }
+        let zero = g.zeros_like();
         let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
         let mut back = None;
         for (number, place) in places(&window.sizes).into_iter().enumerate() {
@@ -116,6 +120,32 @@ impl<'t> Step<'_, 't> {
             back = Some(back.map_or(there, |so_far| so_far + there));
         }
         back.expect("a window has at least one place")
+    }
+
+    /// The cotangents at the selected places of windows that lie side by side: one selection in
+    /// `[windows, size, ..]`, whose elements are in the order of `x`.
+    #[track_caller]
+    fn spread_over_tiles(&self, selected: Tensor<'t>, sizes: &[usize]) -> Tensor<'t> {
+        let g = self.g();
+        let (mut tiled, mut mapping, mut within) = (Vec::new(), Vec::new(), Vec::new());
+        for (windows, &size) in g.dims().into_iter().zip(sizes) {
+            mapping.push(tiled.len());
+            within.push(tiled.len() + 1);
+            tiled.extend([windows, size]);
+        }
+        let spread = |x: Tensor<'t>| x.broadcast_in_dim(&tiled, &mapping);
+        let numbers = TensorType::new(selected.dtype(), &tiled);
+        let (mut number, mut step) = (self.trace.full(0.0, &numbers), 1);
+        for (&dim, size) in within.iter().zip(sizes).rev() {
+            number = number + self.trace.iota(&numbers, dim) * step as f64;
+            step *= size;
+        }
+        let g = spread(g);
+        let tiles = spread(selected).eq(number).select(g, g.zeros_like());
+        let covered: Vec<usize> = tiled.chunks(2).map(|pair| pair[0] * pair[1]).collect();
+        let edge = |(&all, &covered): (&usize, &usize)| (0, (all - covered) as i64);
+        let edges: Vec<_> = self.ty(0).dims().iter().zip(&covered).map(edge).collect();
+        tiles.reshape(covered).pad(0.0, edges)
     }
 
     /// For each window, the number of the place of its first extreme, as `u8`; NaN is more extreme
