@@ -27,7 +27,7 @@ pub(crate) fn scan(code: &[u8]) -> ProgramFacts {
         layout_modes: has_layout_mode(code),
         convolutions: has_convolution(code),
         bf16: has_bf16(code),
-        one_function: is_one_function(code),
+        one_function: has_attribute(code, b"xla_cpu_small_call"),
     }
 }
 
@@ -62,11 +62,15 @@ fn mesh_sizes(code: &[u8]) -> Vec<usize> {
 
 /// Returns whether the code has annotations for GSPMD, the partitioner before Shardy.
 fn uses_gspmd(code: &[u8]) -> bool {
-    const NAME: &[u8] = b"mhlo.sharding";
+    has_attribute(code, b"mhlo.sharding")
+}
+
+/// Returns whether the code has an attribute of this name.
+fn has_attribute(code: &[u8], attribute: &[u8]) -> bool {
     if is_bytecode(code) {
-        has_string(code, NAME)
+        has_string(code, attribute)
     } else {
-        has_name(code, |name| name == NAME)
+        has_name(code, |name| name == attribute)
     }
 }
 
@@ -99,16 +103,6 @@ fn has_bf16(code: &[u8]) -> bool {
         contains(code, PART)
     } else {
         has_name(code, |name| name.ends_with(PART))
-    }
-}
-
-/// Returns whether the code asks for one function.
-fn is_one_function(code: &[u8]) -> bool {
-    const ATTRIBUTE: &[u8] = b"xla_cpu_small_call";
-    if is_bytecode(code) {
-        has_string(code, ATTRIBUTE)
-    } else {
-        has_name(code, |name| name == ATTRIBUTE)
     }
 }
 
