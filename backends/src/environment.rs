@@ -27,7 +27,7 @@ pub(crate) struct Environment {
     pub(crate) platform: Option<String>,
     /// Deadline for loading a plugin and finding its devices (`HALITE_PLUGIN_DEADLINE`).
     pub(crate) plugin_deadline: Option<Duration>,
-    /// Convolutions and attention that call halite's kernels (`HALITE_KERNELS`).
+    /// What programs for a CPU leave to halite (`HALITE_KERNELS`).
     pub(crate) kernels: Option<Kernels>,
     /// Default limit of waits for a device (`HALITE_WAIT_LIMIT`).
     wait_limit: Option<Duration>,

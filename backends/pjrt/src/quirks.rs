@@ -30,8 +30,7 @@ pub(crate) struct Quirks {
 
 /// The oldest API version whose CPU plugins have the flag for fusions with YNN.
 const FUSES_WITH_YNN: (i32, i32) = (0, 115);
-/// The oldest API version seen to compile functions. 0.106 was seen to put calls of libraries into
-/// them, and to fail.
+/// The oldest API version seen to compile functions. 0.106 was seen to fail.
 const COMPILES_FUNCTIONS: (i32, i32) = (0, 115);
 /// The oldest API version seen to read results in the requested order. 0.81 was seen not to.
 const READS_ROW_MAJOR: (i32, i32) = (0, 106);

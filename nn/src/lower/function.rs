@@ -82,8 +82,8 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// `i` of each input, and its outputs are slice `i` of the outputs.
     ///
     /// It computes what `length` calls compute, without the cost of all launches but one: for steps
-    /// of microseconds. To the bit, if the function of the calls is
-    /// [`beside_scanned`](Self::beside_scanned).
+    /// of microseconds. Where the compiler makes one function of its program, the calls may round in
+    /// another way unless their function is [`beside_scanned`](Self::beside_scanned).
     ///
     /// ```
     /// use halite_core::{Array, Client, Null, tree::Leaf};

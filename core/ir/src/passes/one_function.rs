@@ -13,7 +13,8 @@ use crate::{Dot, Family, Graph, Node, Op, Value, op::marker_op};
 /// Returns the graph as it is printed with [`Interface::one_function`]; `None` where that does not
 /// pay, or the compiler cannot compile one of its operations in a function.
 ///
-/// It pays in loops over small tensors. Programs without a loop are taken only `without_loop`. Only for programs of one device, on [`Capabilities::one_function`].
+/// It pays in loops over small tensors. Programs without a loop are taken only `without_loop`. Only
+/// for programs of one device, on [`Capabilities::one_function`].
 ///
 /// Dots are between transposed operands, so that they contract the last dimension of the first with
 /// the first dimension of the second: the compiler has no fast code for others inside a function.
@@ -33,11 +34,12 @@ pub fn one_function(graph: &Graph, without_loop: bool) -> Option<Graph> {
     pays.then(|| canonical_dots(graph.clone()))
 }
 
-/// Most nodes of a program, loops included: the time to compile a function grows faster than its
-/// length.
+/// Most nodes of a program, loops included, an estimate: the time to compile a function grows faster
+/// than its length.
 const MOST_NODES: usize = 1000;
 
-/// Most elements of a result: threads and libraries share the work of larger ones.
+/// Most elements of a value that an operation reads or writes, an estimate: larger ones are worth
+/// several threads.
 const MOST_ELEMENTS: usize = 1 << 14;
 
 /// Most multiplications of a dot, as measured: libraries are faster at larger ones.
