@@ -147,6 +147,26 @@ fn small_loops_are_one_function() {
     )));
 }
 
+/// XLA's compiler aborts the process for a function that does not use an argument, also where the
+/// argument was optimized away.
+#[test]
+fn arguments_may_be_unused() {
+    let dims = [vec![4], vec![4], vec![4]];
+    let inputs: Vec<_> = (1..)
+        .zip(&dims)
+        .map(|(seed, dims)| (f32_noise(seed, dims), PartitionSpec::replicated()))
+        .collect();
+    let function = traced(|cx: &Trace, x: &[Tensor<'_>]| {
+        let position = cx.iota(&TensorType::new(DType::S32, [4]), 0);
+        let chosen = position.ge(0.0).select(x[0], x[1]);
+        vec![cx.repeat(4, Leaf(chosen), |_, Leaf(x)| Leaf(x.sin())).0]
+    });
+    assert!(is_one_function(&program(Kernels::On, 1, &dims, function)));
+    let [own, xla] = [Kernels::On, Kernels::Off]
+        .map(|kernels| run(kernels, &mesh(1), function, &inputs).unwrap());
+    compare("unused", &own, &xla, 1e-6);
+}
+
 /// XLA's compiler keeps the call, and no library is called in it.
 #[test]
 fn the_compiler_makes_one_function() {
