@@ -8,8 +8,8 @@ use std::{fs, path::Path, process::Command};
 
 use halite_backends::{Accelerator, CompileCacheOptions, OpenOptions};
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, DeviceId, FlagValue, HostArray, Launch, Program,
-    Sharding, Signature, TensorType,
+    Arg, Array, Client, CompileOptions, DType, DeviceId, FlagValue, HostArray, Program, Sharding,
+    Signature, TensorType,
 };
 use halite_fetch::Bar;
 use halite_pjrt::{LoadOptions, Plugin};
@@ -62,14 +62,9 @@ fn compute(client: &Client, options: &CompileOptions) -> f32 {
     let loaded = client.compile(&program, options).unwrap();
     let x = HostArray::from_slice(&[1f32, 1e10], [2]).unwrap();
     let x = Array::upload(client, &x, &Sharding::single(DeviceId(0))).unwrap();
-    let outputs = loaded
-        .launch(Launch {
-            args: vec![vec![Arg::Borrow(&x.shards()[0])]],
-        })
-        .unwrap()
-        .outputs;
+    let outputs = loaded.launch(vec![Arg::Borrow(x.shards())]).unwrap();
     let mut bytes = [0; 4];
-    outputs[0][0].read(&mut bytes).unwrap();
+    outputs[0].first().read(&mut bytes).unwrap();
     f32::from_ne_bytes(bytes)
 }
 

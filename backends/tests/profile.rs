@@ -4,8 +4,8 @@ use std::{collections::HashMap, fs, path::Path};
 
 use halite_backends::ChromeTrace;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, HostArray, Launch, Mesh, Null, PartitionSpec,
-    Program, Sharding, Signature, TensorType,
+    Arg, Array, Client, CompileOptions, DType, HostArray, Mesh, Null, PartitionSpec, Program,
+    Sharding, Signature, TensorType,
 };
 use halite_telemetry::ClientMetrics;
 use serde_json::Value;
@@ -77,12 +77,7 @@ fn launch_four_steps() {
     let input = Array::upload(&client, &host, &split).unwrap();
     for step in 0..4u64 {
         let _span = tracing::info_span!("step", step).entered();
-        let args = |device: usize| vec![Arg::Borrow(&input.shards()[device])];
-        double
-            .launch(Launch {
-                args: vec![args(0), args(1)],
-            })
-            .unwrap();
+        double.launch(vec![Arg::Borrow(input.shards())]).unwrap();
     }
 }
 

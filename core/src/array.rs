@@ -7,8 +7,8 @@ use std::{collections::HashMap, fmt, ops::Range, sync::Arc, time::Duration};
 
 use self::parts::{cut, is_whole, paste};
 use crate::{
-    AlignedBytes, Client, DType, DeviceBuffer, DeviceEvent, Element, Error, ErrorKind, HostArray,
-    HostBytes, Result, Sharding, TensorType, wait::default_limit,
+    AlignedBytes, Client, DType, DeviceBuffer, DeviceBuffers, DeviceEvent, Element, Error,
+    ErrorKind, HostArray, HostBytes, Result, Sharding, TensorType, wait::default_limit,
 };
 
 /// A global tensor sharded over a mesh: one buffer per device.
@@ -30,7 +30,7 @@ pub struct Array {
     /// convert.
     stored: DType,
     sharding: Arc<Sharding>,
-    shards: Vec<DeviceBuffer>,
+    shards: DeviceBuffers,
 }
 
 impl Array {
@@ -190,7 +190,7 @@ impl Array {
     pub fn from_shards(
         ty: TensorType,
         sharding: &Arc<Sharding>,
-        shards: Vec<DeviceBuffer>,
+        shards: DeviceBuffers,
     ) -> Result<Self> {
         let stored = ty.dtype();
         Self::from_shards_as(ty, sharding, shards, stored)
@@ -205,7 +205,7 @@ impl Array {
     pub fn from_shards_as(
         ty: TensorType,
         sharding: &Arc<Sharding>,
-        shards: Vec<DeviceBuffer>,
+        shards: DeviceBuffers,
         stored: DType,
     ) -> Result<Self> {
         if stored != ty.dtype() && !(stored.is_float() && ty.dtype().is_float()) {
@@ -262,12 +262,12 @@ impl Array {
     }
 
     /// The buffers, one per device, in the order of the mesh.
-    pub fn shards(&self) -> &[DeviceBuffer] {
+    pub fn shards(&self) -> &DeviceBuffers {
         &self.shards
     }
 
     /// Converts the array into its buffers.
-    pub fn into_shards(self) -> Vec<DeviceBuffer> {
+    pub fn into_shards(self) -> DeviceBuffers {
         self.shards
     }
 
@@ -294,10 +294,13 @@ impl Array {
     fn wait_for_shard(
         &self,
         name: &'static str,
-        shard: &DeviceBuffer,
+        shard: DeviceBuffer<'_>,
         ready: &DeviceEvent,
         limit: Duration,
     ) -> Result<()> {
+        if ready.is_ready() {
+            return ready.wait();
+        }
         let late = |error: Error| {
             if error.kind() != ErrorKind::DeadlineExceeded {
                 return error;
@@ -373,13 +376,13 @@ impl Array {
     /// If a dimension does not divide into its new shards, or a device does not have enough memory.
     pub fn reshard(&self, client: &Client, sharding: &Arc<Sharding>) -> Result<Self> {
         sharding.shard_type(&self.ty)?;
-        let mut have: HashMap<Vec<Range<usize>>, Vec<usize>> = HashMap::new();
-        for index in
-            (0..self.shards.len()).filter(|&index| self.shards[index].client_id() == client.id())
-        {
-            have.entry(self.sharding.shard_ranges(&self.ty, index)?)
-                .or_default()
-                .push(index);
+        let mut have: HashMap<Vec<Range<usize>>, Vec<DeviceBuffer<'_>>> = HashMap::new();
+        if self.shards.client_id() == client.id() {
+            for (index, shard) in self.shards.iter().enumerate() {
+                have.entry(self.sharding.shard_ranges(&self.ty, index)?)
+                    .or_default()
+                    .push(shard);
+            }
         }
         let mut shards = Vec::with_capacity(sharding.mesh().size());
         for (index, &device) in sharding.mesh().devices().iter().enumerate() {
@@ -389,14 +392,14 @@ impl Array {
             // Prefers the device's own shard.
             let own = holders
                 .iter()
-                .find(|&&holder| self.shards[holder].placement().device == device);
-            shards.push(self.shards[*own.unwrap_or(&holders[0])].copy_to(device.into())?);
+                .find(|holder| holder.placement().device == device);
+            shards.push(own.unwrap_or(&holders[0]).copy_to(device.into())?);
         }
         Ok(Array {
             ty: self.ty.clone(),
             stored: self.stored,
             sharding: sharding.clone(),
-            shards,
+            shards: DeviceBuffers::join(shards)?,
         })
     }
 
@@ -405,16 +408,15 @@ impl Array {
     /// # Errors
     /// If the devices do not have enough memory.
     pub fn copy(&self) -> Result<Self> {
-        let shards = self
-            .shards
-            .iter()
+        let copies = self.shards.iter();
+        let copies: Result<Vec<_>> = copies
             .map(|shard| shard.copy_to(shard.placement()))
-            .collect::<Result<_>>()?;
+            .collect();
         Ok(Array {
             ty: self.ty.clone(),
             stored: self.stored,
             sharding: self.sharding.clone(),
-            shards,
+            shards: DeviceBuffers::join(copies?)?,
         })
     }
 
@@ -438,7 +440,7 @@ impl Array {
             });
             parts[part].1.push(index);
         }
-        let mut shards: Vec<Option<DeviceBuffer>> = devices.iter().map(|_| None).collect();
+        let mut shards: Vec<Option<DeviceBuffers>> = devices.iter().map(|_| None).collect();
         for (ranges, holders) in parts {
             let source = source(&ranges)?;
             for holder in holders {
@@ -451,13 +453,12 @@ impl Array {
         }
         let shards = shards
             .into_iter()
-            .map(|shard| shard.expect("each device holds one of the parts"))
-            .collect();
+            .map(|shard| shard.expect("each device holds one of the parts"));
         Ok(Array {
             ty: ty.clone(),
             stored: ty.dtype(),
             sharding: sharding.clone(),
-            shards,
+            shards: DeviceBuffers::join(shards)?,
         })
     }
 
@@ -493,7 +494,7 @@ impl fmt::Display for Array {
 }
 
 /// A shard with its ranges in the global array.
-type Part<'a> = (Vec<Range<usize>>, &'a DeviceBuffer);
+type Part<'a> = (Vec<Range<usize>>, DeviceBuffer<'a>);
 
 enum Source<'h> {
     Host(&'h [u8]),

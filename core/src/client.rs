@@ -22,7 +22,7 @@ use crate::{
 mod buffer;
 mod loaded;
 
-pub use buffer::{DeviceBuffer, DeviceEvent};
+pub use buffer::{DeviceBuffer, DeviceBuffers, DeviceEvent};
 pub use loaded::Loaded;
 
 /// A handle on a backend of any kind: cheap to clone, with the same devices underneath.
@@ -40,7 +40,7 @@ pub use loaded::Loaded;
 /// let device = client.devices()[0].id();
 /// let ty = TensorType::new(DType::F32, [2]);
 /// let buffer = client.upload(HostBytes::Borrowed(&[0; 8]), &ty, device.into()).unwrap();
-/// assert_eq!(buffer.tensor_type().to_string(), "f32[2]");
+/// assert_eq!(buffer.first().tensor_type().to_string(), "f32[2]");
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -222,7 +222,7 @@ impl Client {
         bytes: HostBytes<'_>,
         ty: &TensorType,
         to: Placement,
-    ) -> Result<DeviceBuffer> {
+    ) -> Result<DeviceBuffers> {
         let _span = tracing::trace_span!("upload", bytes = bytes.as_ref().len()).entered();
         let started = Instant::now();
         let (given, needed) = (bytes.as_ref().len(), ty.checked_bytes()?);
@@ -233,7 +233,7 @@ impl Client {
             )
             .on(&self.platform().name));
         }
-        let buffer = self.backend.upload(bytes, ty, to)?;
+        let buffers = self.backend.upload(bytes, ty, to)?;
         if !self.session.observers.is_empty() {
             let caller = Location::caller();
             let transfer = Transfer {
@@ -243,8 +243,8 @@ impl Client {
             self.session
                 .observe(|observer| observer.uploaded(&transfer));
         }
-        Ok(DeviceBuffer {
-            buffer,
+        Ok(DeviceBuffers {
+            buffers,
             session: self.session.clone(),
         })
     }

@@ -4,8 +4,8 @@
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffer, DeviceId, Error, Event, Executable,
-    HloSharding, HostBytes, Launch, Launched, OnFetched, OnReady, Placement, Platform, Program,
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error, ErrorKind, Event,
+    Executable, HloSharding, HostBytes, Launch, OnFetched, OnReady, Placement, Platform, Program,
     ProgramKey, ProgramMemory, Result, Signature, TensorType, client::Session,
 };
 
@@ -35,11 +35,11 @@ impl<E: Event> AnyEvent for E {
     }
 }
 
-pub(crate) trait AnyBuffer: Any + Debug + Send + Sync {
+pub(crate) trait AnyBuffer {
     fn tensor_type(&self) -> &TensorType;
     fn placement(&self) -> Placement;
     fn ready(&self) -> Result<Box<dyn AnyEvent>>;
-    fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffer>>;
+    fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffers>>;
     fn read(&self, into: &mut [u8]) -> Result<()>;
     fn fetch(&self, then: OnFetched);
 }
@@ -54,14 +54,48 @@ impl<B: Buffer> AnyBuffer for B {
     fn ready(&self) -> Result<Box<dyn AnyEvent>> {
         Ok(Box::new(Buffer::ready(self)?))
     }
-    fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffer>> {
-        Ok(Box::new(Buffer::copy_to(self, place)?))
+    fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffers>> {
+        Ok(one(Buffer::copy_to(self, place)?))
     }
     fn read(&self, into: &mut [u8]) -> Result<()> {
         Buffer::read(self, into)
     }
     fn fetch(&self, then: OnFetched) {
         Buffer::fetch(self, then);
+    }
+}
+
+/// Buffers of one backend. They are erased together, so that a launch over many devices downcasts
+/// and allocates once for each array, not for each of its buffers.
+pub(crate) trait AnyBuffers: Any + Send + Sync {
+    fn len(&self) -> usize;
+    fn get(&self, index: usize) -> Option<&dyn AnyBuffer>;
+    /// Moves the buffers of `more` to the end; `false` if they belong to another backend.
+    fn append(&mut self, more: Box<dyn AnyBuffers>) -> bool;
+    /// Each buffer for itself.
+    fn split(self: Box<Self>) -> Vec<Box<dyn AnyBuffers>>;
+}
+
+struct TypedBuffers<B>(Vec<B>);
+
+/// Erases one buffer.
+fn one<B: Buffer>(buffer: B) -> Box<dyn AnyBuffers> {
+    Box::new(TypedBuffers(vec![buffer]))
+}
+
+impl<B: Buffer> AnyBuffers for TypedBuffers<B> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn get(&self, index: usize) -> Option<&dyn AnyBuffer> {
+        self.0.get(index).map(|buffer| buffer as &dyn AnyBuffer)
+    }
+    fn append(&mut self, more: Box<dyn AnyBuffers>) -> bool {
+        let more = (more as Box<dyn Any>).downcast::<Self>();
+        more.map(|mut more| self.0.append(&mut more.0)).is_ok()
+    }
+    fn split(self: Box<Self>) -> Vec<Box<dyn AnyBuffers>> {
+        self.0.into_iter().map(one).collect()
     }
 }
 
@@ -73,7 +107,7 @@ pub(crate) trait AnyBackend: Debug + Send + Sync {
         bytes: HostBytes<'_>,
         ty: &TensorType,
         to: Placement,
-    ) -> Result<Box<dyn AnyBuffer>>;
+    ) -> Result<Box<dyn AnyBuffers>>;
     fn compile(
         &self,
         program: &Program,
@@ -104,17 +138,17 @@ impl<B: Backend> AnyBackend for B {
         bytes: HostBytes<'_>,
         ty: &TensorType,
         to: Placement,
-    ) -> Result<Box<dyn AnyBuffer>> {
-        Ok(Box::new(Backend::upload(self, bytes, ty, to)?))
+    ) -> Result<Box<dyn AnyBuffers>> {
+        Ok(one(Backend::upload(self, bytes, ty, to)?))
     }
     fn compile(
         &self,
         program: &Program,
         options: &CompileOptions,
     ) -> Result<Box<dyn AnyExecutable>> {
-        let platform = Backend::platform(self).name.clone();
         Ok(Box::new(Typed::<B> {
-            platform,
+            platform: Backend::platform(self).name.clone(),
+            name: program.name.clone(),
             executable: Backend::compile(self, program, options)?,
         }))
     }
@@ -125,9 +159,9 @@ impl<B: Backend> AnyBackend for B {
         signature: &Signature,
         options: &CompileOptions,
     ) -> Result<Box<dyn AnyExecutable>> {
-        let platform = Backend::platform(self).name.clone();
         Ok(Box::new(Typed::<B> {
-            platform,
+            platform: Backend::platform(self).name.clone(),
+            name: name.clone(),
             executable: Backend::load(self, serialized, name, signature, options)?,
         }))
     }
@@ -142,9 +176,9 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
     /// Queues one run, whose results belong to `session`.
     fn launch(
         &self,
-        launch: Launch<'_, DeviceBuffer>,
+        args: Vec<Arg<'_, DeviceBuffers>>,
         session: &Arc<Session>,
-    ) -> Result<Launched<DeviceBuffer>>;
+    ) -> Result<Vec<DeviceBuffers>>;
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
@@ -155,30 +189,68 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
 #[derive(Debug)]
 struct Typed<B: Backend> {
     platform: Arc<str>,
+    /// The program's name, for messages.
+    name: Arc<str>,
     executable: B::Executable,
 }
 
 impl<B: Backend> Typed<B> {
-    fn downcast<'a>(&self, arg: Arg<'a, DeviceBuffer>) -> Result<Arg<'a, B::Buffer>> {
+    /// Adds the buffers of an argument, or of a part of it, to the `rows` of their devices. Returns
+    /// the empty list of a donated one.
+    fn add<'a>(
+        &self,
+        arg: Arg<'a, DeviceBuffers>,
+        rows: &mut [Vec<Arg<'a, B::Buffer>>],
+    ) -> Result<Option<Box<TypedBuffers<B::Buffer>>>> {
         match arg {
-            Arg::Borrow(buffer) => (&*buffer.buffer as &dyn Any)
-                .downcast_ref()
-                .map(Arg::Borrow),
-            Arg::Donate(buffer) => (buffer.buffer as Box<dyn Any>)
-                .downcast()
-                .map(|buffer| Arg::Donate(*buffer))
-                .ok(),
+            Arg::Borrow(buffers) => {
+                let buffers: Option<&TypedBuffers<_>> =
+                    (&*buffers.buffers as &dyn Any).downcast_ref();
+                let buffers = buffers.ok_or_else(|| self.foreign())?;
+                for (row, buffer) in rows.iter_mut().zip(&buffers.0) {
+                    row.push(Arg::Borrow(buffer));
+                }
+                Ok(None)
+            }
+            Arg::Donate(buffers) => {
+                let buffers = (buffers.buffers as Box<dyn Any>).downcast();
+                let mut buffers: Box<TypedBuffers<_>> = buffers.map_err(|_| self.foreign())?;
+                for (row, buffer) in rows.iter_mut().zip(buffers.0.drain(..)) {
+                    row.push(Arg::Donate(buffer));
+                }
+                Ok(Some(buffers))
+            }
         }
-        .ok_or_else(|| self.foreign())
     }
 
     #[cold]
     fn foreign(&self) -> Error {
         let message = format!(
-            "an argument is a buffer of another backend; this program runs on {}",
-            self.platform
+            "an argument of `{}` is a buffer of another backend; this program runs on {}",
+            self.name, self.platform
         );
         Error::invalid("launch", message).on(&self.platform)
+    }
+
+    #[cold]
+    fn refuse_count(&self, given: usize, devices: usize) -> Error {
+        let message = format!(
+            "an argument of `{}` has {given} buffers, expected one for each of {devices} devices",
+            self.name
+        );
+        Error::invalid("launch", message).on(&self.platform)
+    }
+
+    #[cold]
+    fn refuse_results(&self, launched: &[Vec<B::Buffer>], expected: usize) -> Error {
+        let given: Vec<_> = launched.iter().map(Vec::len).collect();
+        let message = format!(
+            "`Executable::launch` of `{}` returned {given:?} results per device, expected \
+             {expected} on each of {} devices",
+            self.name,
+            self.executable.devices().len()
+        );
+        Error::new(ErrorKind::Internal, "launch", message).on(&self.platform)
     }
 }
 
@@ -191,28 +263,48 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     }
     fn launch(
         &self,
-        launch: Launch<'_, DeviceBuffer>,
+        args: Vec<Arg<'_, DeviceBuffers>>,
         session: &Arc<Session>,
-    ) -> Result<Launched<DeviceBuffer>> {
-        // `collect` reuses the allocation if the backend's buffers are not larger than handles.
-        let downcast = |row: Vec<_>| row.into_iter().map(|arg| self.downcast(arg)).collect();
-        let args = launch
-            .args
-            .into_iter()
-            .map(downcast)
-            .collect::<Result<_>>()?;
-        let launched = self.executable.launch(Launch { args })?;
-        let erase = |buffer| DeviceBuffer {
-            buffer: Box::new(buffer),
+    ) -> Result<Vec<DeviceBuffers>> {
+        let (devices, outputs) = (
+            self.executable.devices().len(),
+            self.executable.signature().outputs.len(),
+        );
+        let mut rows: Vec<_> = (0..devices)
+            .map(|_| Vec::with_capacity(args.len()))
+            .collect();
+        // The lists of donated arrays become those of the results.
+        let mut lists = Vec::with_capacity(outputs);
+        let mut device = 0;
+        for arg in args {
+            let (first, given) = (device, arg.buffer().len());
+            device += given;
+            if device > devices {
+                return Err(self.refuse_count(device, devices));
+            }
+            lists.extend(self.add(arg, &mut rows[first..device])?);
+            device %= devices;
+        }
+        if device != 0 {
+            return Err(self.refuse_count(device, devices));
+        }
+        let launched = self.executable.launch(Launch { args: rows })?.outputs;
+        let fits = |row: &Vec<_>| row.len() == outputs;
+        if devices == 0 || launched.len() != devices || !launched.iter().all(fits) {
+            return Err(self.refuse_results(&launched, outputs));
+        }
+        let empty = || Box::new(TypedBuffers(Vec::with_capacity(devices)));
+        lists.resize_with(outputs, empty);
+        for row in launched {
+            for (list, buffer) in lists.iter_mut().zip(row) {
+                list.0.push(buffer);
+            }
+        }
+        let erase = |buffers: Box<TypedBuffers<_>>| DeviceBuffers {
+            buffers,
             session: session.clone(),
         };
-        Ok(Launched {
-            outputs: launched
-                .outputs
-                .into_iter()
-                .map(|row| row.into_iter().map(erase).collect())
-                .collect(),
-        })
+        Ok(lists.into_iter().map(erase).collect())
     }
     fn serialize(&self) -> Result<Vec<u8>> {
         self.executable.serialize()

@@ -18,7 +18,7 @@
 //! let by_rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
 //! let batch = HostArray::from_slice(&[0.0f32; 8 * 3], [8, 3])?;
 //! let array = Array::upload(&client, &batch, &by_rows)?; // two rows go to each device
-//! assert_eq!(array.shards()[3].tensor_type().dims(), [2, 3]);
+//! assert_eq!(array.shards().first().tensor_type().dims(), [2, 3]);
 //! assert_eq!(array.read()?, batch); // blocks
 //! # Ok(())
 //! # }
@@ -61,7 +61,7 @@ pub use backend::{
     ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Kernels};
-pub use client::{Client, ClientId, DeviceBuffer, DeviceEvent, Loaded};
+pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
 pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
 #[doc(hidden)]
 pub use compile_cause::format_bytes;

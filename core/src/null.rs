@@ -191,18 +191,14 @@ impl Executable<Null> for NullExecutable {
     }
 
     fn launch(&self, launch: Launch<'_, NullBuffer>) -> Result<Launched<NullBuffer>> {
-        let types = |row: &Vec<Arg<'_, NullBuffer>>| {
-            row.iter()
-                .map(|arg| arg.buffer().ty.clone())
-                .collect::<Vec<_>>()
-        };
-        if launch.args.len() != self.devices.len()
-            || launch
-                .args
-                .iter()
-                .any(|row| types(row) != self.signature.inputs)
-        {
-            let given: Vec<_> = launch.args.iter().map(types).collect();
+        fn types<'a>(row: &'a [Arg<'_, NullBuffer>]) -> impl Iterator<Item = &'a TensorType> {
+            row.iter().map(|arg| &arg.buffer().ty)
+        }
+        let fits = |row: &Vec<Arg<'_, NullBuffer>>| types(row).eq(&self.signature.inputs);
+        if launch.args.len() != self.devices.len() || !launch.args.iter().all(fits) {
+            let given: Vec<Vec<_>> = (launch.args.iter())
+                .map(|row| types(row).collect())
+                .collect();
             let message = format!(
                 "got arguments {given:?}, expected {:?} on each of {} devices",
                 self.signature.inputs,

@@ -11,7 +11,7 @@
 
 use std::{any::Any, fmt, panic::Location, time::Duration, time::Instant};
 
-use crate::{CompileCause, DeviceBuffer, DeviceId, Error, Loaded, Program};
+use crate::{CompileCause, DeviceBuffers, DeviceId, Error, Loaded, Program};
 
 /// An observer of the work of one or more clients.
 ///
@@ -158,6 +158,6 @@ pub struct QueuedLaunch<'a> {
     pub queued: Instant,
     /// The line that called.
     pub caller: &'static Location<'static>,
-    /// The results, `[device][output]`.
-    pub outputs: &'a [Vec<DeviceBuffer>],
+    /// The results.
+    pub outputs: &'a [DeviceBuffers],
 }

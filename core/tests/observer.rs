@@ -7,8 +7,8 @@ use std::sync::{
 
 use halite_core::{
     Arg, Array, Client, Compilation, CompileOptions, DType, Error, ExecutableSource, HostArray,
-    Launch, LaunchObserver, Loaded, Null, Observer, Program, QueuedLaunch, Result, Sharding,
-    Signature, TensorType, Transfer,
+    LaunchObserver, Loaded, Null, Observer, Program, QueuedLaunch, Result, Sharding, Signature,
+    TensorType, Transfer,
 };
 
 /// Records the name of every call, with the line of the caller where there is one.
@@ -97,8 +97,7 @@ fn observer_sees_all_work_with_the_callers_lines() {
     let array = Array::upload(&client, &host(), &device).unwrap();
     let uploaded = format!("uploaded 8 at {}", line!() - 1);
     let loaded = identity(&client, 1).unwrap();
-    let args = vec![vec![Arg::Borrow(&array.shards()[0])]];
-    loaded.launch(Launch { args }).unwrap();
+    loaded.launch(vec![Arg::Borrow(array.shards())]).unwrap();
     let launched = format!("launched at {}", line!() - 1);
     array.read().unwrap();
     let read = format!("read 8 at {}", line!() - 1);
@@ -154,14 +153,14 @@ fn reshard_keeps_client() {
     let uploads = |client: &Client| client.observer::<Uploads>().unwrap().0.load(Relaxed);
     let before = uploads(&here);
     let copied = array.reshard(&here, &second).unwrap();
-    assert_eq!(copied.shards()[0].client_id(), here.id());
+    assert_eq!(copied.shards().client_id(), here.id());
     assert_eq!(
         (uploads(&here) - before, uploads(&there)),
         (0, 0),
         "from device to device"
     );
     let moved = array.reshard(&there, &second).unwrap();
-    assert_eq!(moved.shards()[0].client_id(), there.id());
+    assert_eq!(moved.shards().client_id(), there.id());
     assert_eq!(
         (uploads(&here) - before, uploads(&there)),
         (0, 1),

@@ -44,7 +44,7 @@ use crate::{
 /// for batch in Prefetch::new(loader.epoch(0), &client, vec![by_rows], 2)? {
 ///     let batch = batch?.into_tree(&Labeled::TEMPLATE)?;
 ///     assert_eq!(batch.input.ty().dims(), [4, 28, 28]);
-///     assert_eq!(batch.input.shards()[1].tensor_type().dims(), [2, 28, 28]);
+///     assert_eq!(batch.input.shards().first().tensor_type().dims(), [2, 28, 28]);
 /// }
 /// # Ok::<(), halite_core::Error>(())
 /// ```

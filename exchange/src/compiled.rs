@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{
-    Arg, Array, Client, CompileOptions, Error, ErrorKind, Launch, Loaded, Result, Sharding,
-};
+use halite_core::{Arg, Array, Client, CompileOptions, Error, ErrorKind, Loaded, Result, Sharding};
 
 use crate::{Artifact, ArtifactInput, ArtifactOutput, portable};
 
@@ -105,25 +103,22 @@ impl CompiledArtifact {
             .zip(&self.inputs)
             .filter(|(_, input)| input.used);
         let mut inputs: Vec<Option<Arg<'a, Array>>> = used.map(|(input, _)| Some(input)).collect();
-        let mut row = Vec::with_capacity(inputs.len());
+        let mut args = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter_mut().enumerate() {
             let reused = |input: &mut Arg<'a, Array>| {
                 matches!(input, Arg::Donate(_)) && donated.contains(&index)
             };
-            row.push(match input.take_if(reused) {
-                Some(Arg::Donate(array)) => Arg::Donate(array.into_shards().swap_remove(0)),
+            args.push(match input.take_if(reused) {
+                Some(Arg::Donate(array)) => Arg::Donate(array.into_shards()),
                 _ => {
                     let kept = input.as_ref().expect("only moved inputs are taken");
-                    Arg::Borrow(&kept.buffer().shards()[0])
+                    Arg::Borrow(kept.buffer().shards())
                 }
             });
         }
-        let launched = self.loaded.launch(Launch { args: vec![row] })?;
-        let results = launched.outputs.into_iter().flatten();
+        let results = self.loaded.launch(args)?;
         (self.outputs.iter().zip(results))
-            .map(|(output, shard)| {
-                Array::from_shards(output.ty.clone(), &self.sharding, vec![shard])
-            })
+            .map(|(output, shards)| Array::from_shards(output.ty.clone(), &self.sharding, shards))
             .collect()
     }
 

@@ -1,6 +1,6 @@
 //! Portable bytecode: what replaces operations that are not in StableHLO.
 
-use halite_core::{Arg, Array, Client, CompileOptions, DType, HostArray, Launch, Sharding};
+use halite_core::{Arg, Array, Client, CompileOptions, DType, HostArray, Sharding};
 use halite_exchange::portable;
 use halite_reference::{Options, Reference};
 use halite_stablehlo::{Module, OpKind};
@@ -24,14 +24,8 @@ fn run(module: &Module, program: Vec<u8>, x: &HostArray) -> HostArray {
         .unwrap();
     let sharding = Sharding::single(client.local_devices()[0]);
     let x = Array::upload(&client, x, &sharding).unwrap();
-    let args = vec![x.shards().iter().map(Arg::Borrow).collect()];
-    let shard = loaded
-        .launch(Launch { args })
-        .unwrap()
-        .outputs
-        .swap_remove(0)
-        .swap_remove(0);
-    let output = Array::from_shards(x.ty().clone(), &sharding, vec![shard]).unwrap();
+    let mut outputs = loaded.launch(vec![Arg::Borrow(x.shards())]).unwrap();
+    let output = Array::from_shards(x.ty().clone(), &sharding, outputs.remove(0)).unwrap();
     output.read().unwrap()
 }
 

@@ -16,8 +16,8 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, DTypePolicy, Launch, Loaded, Mesh, PartitionSpec,
-    Result, TensorType,
+    Arg, Array, Client, CompileOptions, DType, DTypePolicy, Loaded, Mesh, PartitionSpec, Result,
+    TensorType,
     tree::{Empty, Family, Path, Tree},
 };
 
@@ -231,40 +231,17 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             ..
         } = &*compiled;
         let count = signature.state.len() + signature.inputs.len() + hyperparameters.len();
-        let mut args: Vec<_> = loaded
-            .devices()
-            .iter()
-            .map(|_| Vec::with_capacity(count))
-            .collect();
-        let state_shape = state.map_leaves(|_, array| {
-            debug_assert_eq!(array.shards().len(), args.len(), "a shard for each device");
-            for (row, shard) in args.iter_mut().zip(array.into_shards()) {
-                row.push(Arg::Donate(shard));
-            }
-        });
-        for array in inputs.leaves().into_iter().copied().chain(hyperparameters) {
-            for (row, shard) in args.iter_mut().zip(array.shards()) {
-                row.push(Arg::Borrow(shard));
-            }
-        }
-        let launched = loaded.launch(Launch { args })?;
-        let mut rows: Vec<_> = launched.outputs.into_iter().map(Vec::into_iter).collect();
-        let mut specs = signature
-            .state
-            .iter()
-            .map(|(_, spec)| spec)
-            .chain(&signature.outputs);
+        let mut args = Vec::with_capacity(count);
+        let state_shape = state.map_leaves(|_, array| args.push(Arg::Donate(array.into_shards())));
+        let borrowed = inputs.leaves().into_iter().copied().chain(hyperparameters);
+        args.extend(borrowed.map(|array| Arg::Borrow(array.shards())));
+        let specs = signature.state.iter().map(|(_, spec)| spec);
+        let specs = specs.chain(&signature.outputs);
+        let mut results = specs.zip(loaded.launch(args)?);
         let mut next = |_: &Path, ()| {
-            let spec = specs
+            let (spec, shards) = results
                 .next()
-                .expect("a signature has a type for each output");
-            let shards = rows
-                .iter_mut()
-                .map(|row| {
-                    row.next()
-                        .expect("a launch returns the outputs of its signature")
-                })
-                .collect();
+                .expect("a launch returns the outputs of its signature");
             Array::from_shards_as(spec.ty.clone(), &spec.sharding, shards, spec.stored)
         };
         let state = state_shape.try_map_at(&mut Path::new(), &mut next)?;

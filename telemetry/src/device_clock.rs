@@ -97,15 +97,16 @@ impl Metrics {
         } else {
             Span::none()
         };
-        for (position, outputs) in launch.outputs.iter().take(devices).enumerate() {
-            if let Some(output) = outputs.first() {
-                let on_device = OnDevice {
-                    number,
-                    position,
-                    output,
-                };
-                self.time_on_device(function, launch, &on_device, span.clone());
-            }
+        let Some(output) = launch.outputs.first() else {
+            return;
+        };
+        for (position, output) in output.iter().take(devices).enumerate() {
+            let on_device = OnDevice {
+                number,
+                position,
+                output,
+            };
+            self.time_on_device(function, launch, &on_device, span.clone());
         }
     }
 
@@ -175,5 +176,5 @@ struct OnDevice<'a> {
     /// Position of the device among those of the launch.
     position: usize,
     /// A result on this device.
-    output: &'a DeviceBuffer,
+    output: DeviceBuffer<'a>,
 }

@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use halite_core::{
-    Arg, Array, Client, CompileOptions, HostArray, Launch, Null, Program, Sharding, Signature,
-    TensorType,
+    Arg, Array, Client, CompileOptions, HostArray, Null, Program, Sharding, Signature, TensorType,
 };
 use halite_telemetry::{
     Activity, ClientMetrics, FindingKind, InputActivity, InputSource, Metric, Metrics,
@@ -55,12 +54,8 @@ fn read_in_every_step_is_found_with_its_line() {
     let input = upload(&client);
     let mut line = 0;
     for _ in 0..20 {
-        let launched = step
-            .launch(Launch {
-                args: vec![vec![Arg::Borrow(&input.shards()[0])]],
-            })
-            .unwrap();
-        launched.outputs[0][0].read(&mut [0; 8]).unwrap();
+        let launched = step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
+        launched[0].first().read(&mut [0; 8]).unwrap();
         line = line!() - 1;
     }
     let findings = client.metrics().activity().findings();
@@ -84,13 +79,9 @@ fn read_every_tenth_step_is_not_reported() {
         .unwrap();
     let input = upload(&client);
     for index in 0..100 {
-        let launched = step
-            .launch(Launch {
-                args: vec![vec![Arg::Borrow(&input.shards()[0])]],
-            })
-            .unwrap();
+        let launched = step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
         if index % 10 == 0 {
-            launched.outputs[0][0].read(&mut [0; 8]).unwrap();
+            launched[0].first().read(&mut [0; 8]).unwrap();
         }
     }
     assert_eq!(kinds(&client.metrics().activity()), []);
@@ -104,10 +95,7 @@ fn compilation_for_every_launch_is_found() {
         let step = client
             .compile(&program("step"), &CompileOptions::default())
             .unwrap();
-        step.launch(Launch {
-            args: vec![vec![Arg::Borrow(&input.shards()[0])]],
-        })
-        .unwrap();
+        step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
     }
     let message = client.metrics().activity().findings()[0].to_string();
     assert!(
@@ -128,10 +116,7 @@ fn many_uploads_per_step_are_found_with_their_line() {
         .unwrap();
     for _ in 0..10 {
         let many: Vec<Array> = (0..40).map(|_| upload(&client)).collect();
-        step.launch(Launch {
-            args: vec![vec![Arg::Borrow(&many[0].shards()[0])]],
-        })
-        .unwrap();
+        step.launch(vec![Arg::Borrow(many[0].shards())]).unwrap();
     }
     let message = client.metrics().activity().findings()[0].to_string();
     assert!(
@@ -207,10 +192,7 @@ fn launched(count: usize) -> Client {
         .unwrap();
     let input = upload(&client);
     for _ in 0..count {
-        step.launch(Launch {
-            args: vec![vec![Arg::Borrow(&input.shards()[0])]],
-        })
-        .unwrap();
+        step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
     }
     client
 }
@@ -264,10 +246,7 @@ fn clear_resets_metrics_but_not_client_counters() {
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
     let input = upload(&client);
-    step.launch(Launch {
-        args: vec![vec![Arg::Borrow(&input.shards()[0])]],
-    })
-    .unwrap();
+    step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
     assert_eq!(metrics.count("Launches"), Some(1));
 }
 
@@ -279,10 +258,7 @@ fn some_of_successive_launches_are_timed() {
         .unwrap();
     let input = upload(&client);
     for _ in 0..10 {
-        step.launch(Launch {
-            args: vec![vec![Arg::Borrow(&input.shards()[0])]],
-        })
-        .unwrap();
+        step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
     }
     let activity = client.metrics().activity();
     let function = &activity.functions[0];
@@ -341,8 +317,7 @@ fn buffers_of_the_unmeasured_client_stay_usable() {
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
-    let args = vec![vec![Arg::Borrow(&input.shards()[0])]];
-    step.launch(Launch { args }).unwrap();
+    step.launch(vec![Arg::Borrow(input.shards())]).unwrap();
     assert_eq!(client.counters().snapshot().launches, 1);
 }
 

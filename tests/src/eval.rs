@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use halite_backends::Accelerator;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Launch, Program, Result,
-    Sharding, TensorType,
+    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Program, Result, Sharding,
+    TensorType,
     tree::{Empty, Leaf, Tree},
 };
 use halite_ir::{Graph, Interface};
@@ -143,30 +143,22 @@ pub fn try_run_replicas(graph: &Graph, inputs: &[Vec<HostArray>]) -> Result<Vec<
         },
     )?;
     let mut buffers = Vec::new();
-    for (&device, inputs) in devices.iter().zip(inputs) {
-        let upload = |input: &HostArray| {
-            client().upload(
-                HostBytes::Borrowed(input.bytes()),
-                input.ty(),
-                device.into(),
-            )
-        };
-        buffers.push(inputs.iter().map(upload).collect::<Result<Vec<_>>>()?);
+    for input in 0..program.signature.inputs.len() {
+        for (&device, inputs) in devices.iter().zip(inputs) {
+            let (bytes, ty) = (inputs[input].bytes(), inputs[input].ty());
+            buffers.push(client().upload(HostBytes::Borrowed(bytes), ty, device.into())?);
+        }
     }
-    let args = buffers
-        .iter()
-        .map(|row| row.iter().map(Arg::Borrow).collect())
-        .collect();
-    let launched = loaded.launch(Launch { args })?;
-    let read = |buffer: &halite_core::DeviceBuffer| {
-        let mut host = HostArray::zeros(buffer.tensor_type().clone());
-        buffer.read(host.bytes_mut()).map(|()| host)
-    };
-    launched
-        .outputs
-        .iter()
-        .map(|row| row.iter().map(read).collect())
-        .collect()
+    let outputs = loaded.launch(buffers.iter().map(Arg::Borrow).collect())?;
+    let mut rows = vec![Vec::new(); devices.len()];
+    for buffers in &outputs {
+        for (row, buffer) in rows.iter_mut().zip(buffers.iter()) {
+            let mut host = HostArray::zeros(buffer.tensor_type().clone());
+            buffer.read(host.bytes_mut())?;
+            row.push(host);
+        }
+    }
+    Ok(rows)
 }
 
 /// A tensor of `values`.

@@ -17,8 +17,8 @@ use halite::{
 };
 use halite_core::{
     Arg, Array, CachedProgram, Client, CompileOptions, Compiled, DType, DeviceId, Error, FlagValue,
-    HostArray, Launch, Loaded, Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result,
-    Sharding, TensorType,
+    HostArray, Loaded, Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result, Sharding,
+    TensorType,
 };
 use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Unary, program};
 use halite_telemetry::ClientMetrics;
@@ -109,14 +109,8 @@ fn train(
     let x = Array::upload(client, &noise([16, 8]), rows).unwrap();
     let mut w = Array::upload(client, &noise([8, 8]), whole).unwrap();
     for _ in 0..20 {
-        let args = w
-            .into_shards()
-            .into_iter()
-            .zip(x.shards())
-            .map(|(w, x)| vec![Arg::Donate(w), Arg::Borrow(x)])
-            .collect();
-        let outputs = loaded.launch(Launch { args }).unwrap().outputs;
-        let shards = outputs.into_iter().flatten().collect();
+        let args = vec![Arg::Donate(w.into_shards()), Arg::Borrow(x.shards())];
+        let shards = loaded.launch(args).unwrap().remove(0);
         w = Array::from_shards(TensorType::new(DType::F32, [8, 8]), whole, shards).unwrap();
     }
     w.read().unwrap()
@@ -347,13 +341,10 @@ fn rejected_entry_is_compiled_again() {
             &Sharding::single(DeviceId(0)),
         );
         let outputs = loaded
-            .launch(Launch {
-                args: vec![vec![Arg::Borrow(&x.unwrap().shards()[0])]],
-            })
-            .unwrap()
-            .outputs;
+            .launch(vec![Arg::Borrow(x.unwrap().shards())])
+            .unwrap();
         let mut bytes = [0; 16];
-        outputs[0][0].read(&mut bytes).unwrap();
+        outputs[0].first().read(&mut bytes).unwrap();
         assert_eq!(
             bytes,
             HostArray::from_slice(&[2f32, -2., 0., 8.], [4])

@@ -33,7 +33,7 @@ fn child_launches_a_long_program() {
     let result = long.run(&limit).unwrap();
     println!(
         "done at return: {}",
-        result.shards()[0].ready().unwrap().is_ready()
+        result.shards().first().ready().unwrap().is_ready()
     );
     result.wait().unwrap();
 }

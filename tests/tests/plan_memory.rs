@@ -10,7 +10,7 @@ use halite::{
     prelude::*,
     train::{LowerOptions, Strategy, lower_step},
 };
-use halite_core::{Arg, CompileOptions, DeviceBuffer, HostBytes, Launch, Program};
+use halite_core::{Arg, CompileOptions, DeviceBuffers, HostBytes, Program};
 
 /// A number of bytes in `/proc/self/status`.
 fn status(name: &str) -> u64 {
@@ -54,7 +54,7 @@ fn step_on_cpu_uses_the_planned_memory() {
         .unwrap();
     drop(step.graph);
     let before = status("VmRSS");
-    let mut arguments: Vec<Option<DeviceBuffer>> = upload_ones(&client, &step.program)
+    let mut arguments: Vec<Option<DeviceBuffers>> = upload_ones(&client, &step.program)
         .into_iter()
         .map(Some)
         .collect();
@@ -73,13 +73,14 @@ fn step_on_cpu_uses_the_planned_memory() {
             }
             buffer => Arg::Borrow(buffer.as_ref().expect("it is not donated")),
         });
-    let launched = loaded
-        .launch(Launch {
-            args: vec![args.collect()],
-        })
-        .unwrap();
-    for output in &launched.outputs[0] {
-        output.ready().unwrap().pending("output").wait().unwrap();
+    for output in loaded.launch(args.collect()).unwrap() {
+        output
+            .first()
+            .ready()
+            .unwrap()
+            .pending("output")
+            .wait()
+            .unwrap();
     }
     let peak = status("VmHWM") - before;
     check("peak of a step", peak, planned.peak);
@@ -91,14 +92,20 @@ fn check(what: &str, measured: u64, planned: u64) {
 }
 
 /// Arguments of a program. Ones: pages of zeros that were never written take no memory.
-fn upload_ones(client: &Client, program: &Program) -> Vec<DeviceBuffer> {
+fn upload_ones(client: &Client, program: &Program) -> Vec<DeviceBuffers> {
     let upload = |ty: &TensorType| {
         let ones = vec![1u8; ty.bytes()];
         let device = client.local_devices()[0];
         let buffer = client
             .upload(HostBytes::Borrowed(&ones), ty, device.into())
             .unwrap();
-        buffer.ready().unwrap().pending("upload").wait().unwrap();
+        buffer
+            .first()
+            .ready()
+            .unwrap()
+            .pending("upload")
+            .wait()
+            .unwrap();
         buffer
     };
     program.signature.inputs.iter().map(upload).collect()

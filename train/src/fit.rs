@@ -325,11 +325,10 @@ where
             _ => self.programs.step.call(state, (&batch, &window))?,
         };
         let (_, window) = now.live.insert(next);
-        if now.run.step == now.first
-            && let Some(shard) = window.shards().first()
-        {
+        if now.run.step == now.first {
             let (started, time) = (self.started, now.time_to_first_step.clone());
-            shard.ready()?.on_ready(Box::new(move |_| {
+            let ready = window.shards().first().ready()?;
+            ready.on_ready(Box::new(move |_| {
                 _ = time.set((started.elapsed(), since_start()))
             }));
         }

@@ -66,14 +66,12 @@ impl InFlight {
         output: &Array,
         stop: &dyn Fn() -> bool,
     ) -> Result<()> {
-        if let Some(shard) = output.shards().first() {
-            self.queued.push_back(Queued {
-                number,
-                at: Instant::now(),
-                event: shard.ready()?,
-                pending: None,
-            });
-        }
+        self.queued.push_back(Queued {
+            number,
+            at: Instant::now(),
+            event: output.shards().first().ready()?,
+            pending: None,
+        });
         while self.queued.len() > self.pace.most {
             let InFlight {
                 what,

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use halite_core::{
-    Arg, Client, Error, ErrorKind, Launch, Loaded, Result,
+    Arg, Client, DeviceBuffers, Error, ErrorKind, Loaded, Result,
     custom_call::{self, Arguments},
 };
 
@@ -120,13 +120,12 @@ fn each_device_calls_the_function(subject: &Subject) -> Checked {
     let inputs = (client.local_devices().iter().zip(0u8..))
         .map(|(&device, index)| upload(client, &[f32::from(index); 2], &[2], device))
         .collect::<Result<Vec<_>>>()?;
-    let args = inputs.iter().map(|x| vec![Arg::Borrow(x)]).collect();
-    let rows = loaded.launch(Launch { args })?.outputs;
-    for (index, row) in (0u8..).zip(&rows) {
+    let results = loaded.launch(vec![Arg::Borrow(&DeviceBuffers::join(inputs)?)])?;
+    for (index, result) in (0u8..).zip(results[0].iter()) {
         let twice = 2.0 * f32::from(index);
         same(
             format!("the result on device {index}"),
-            read::<f32>(&row[0])?,
+            read_shard::<f32>(result)?,
             vec![twice, twice + 1.0],
         )?;
     }

@@ -1,7 +1,7 @@
 //! Programs on several devices: SPMD partitions, replicas and collectives.
 
 use halite_core::{
-    Arg, Client, DeviceBuffer, DeviceId, ErrorKind, Launch, Loaded, Program, Result,
+    Arg, Client, DeviceBuffers, DeviceId, Element, ErrorKind, Loaded, Program, Result,
 };
 
 use super::{Case, Subject, support::*};
@@ -55,7 +55,11 @@ fn every_device_runs_programs(subject: &Subject) -> Checked {
         let add = compile_on(client, &add(4, false), &[device])?;
         let a = upload(client, &[device.0 as f32; 4], &[4], device)?;
         let sum = launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?;
-        same("the placement of a result", sum.placement(), device.into())?;
+        same(
+            "the placement of a result",
+            sum.first().placement(),
+            device.into(),
+        )?;
         same(
             format!("a sum on device {}", device.0),
             read::<f32>(&sum)?,
@@ -113,18 +117,23 @@ fn small_values(count: usize, seed: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Launches with borrowed arguments; `columns[input][device]`.
-fn launch_all(loaded: &Loaded, columns: &[&[DeviceBuffer]]) -> Result<Vec<Vec<DeviceBuffer>>> {
-    let devices = columns[0].len();
-    let args = (0..devices)
-        .map(|row| {
-            columns
-                .iter()
-                .map(|column| Arg::Borrow(&column[row]))
-                .collect()
-        })
+/// Uploads `values` to each device.
+fn upload_all<T: Element>(
+    client: &Client,
+    values: &[T],
+    dims: &[usize],
+    devices: &[DeviceId],
+) -> Result<DeviceBuffers> {
+    let copies: Result<Vec<_>> = devices
+        .iter()
+        .map(|&device| upload(client, values, dims, device))
         .collect();
-    Ok(loaded.launch(Launch { args })?.outputs)
+    DeviceBuffers::join(copies?)
+}
+
+/// Launches with borrowed arguments.
+fn launch_all(loaded: &Loaded, args: &[&DeviceBuffers]) -> Result<Vec<DeviceBuffers>> {
+    loaded.launch(args.iter().map(|&arg| Arg::Borrow(arg)).collect())
 }
 
 fn run_step(client: &Client, devices: &[DeviceId]) -> Checked {
@@ -135,29 +144,29 @@ fn run_step(client: &Client, devices: &[DeviceId]) -> Checked {
     let shards: Vec<_> = (devices.iter().zip(x.chunks_exact(8)))
         .map(|(&device, rows)| upload(client, rows, &[2, 4], device))
         .collect::<Result<_>>()?;
-    let weights: Vec<_> = devices
-        .iter()
-        .map(|&device| upload(client, &w, &[4, 3], device))
-        .collect::<Result<_>>()?;
+    let shards = DeviceBuffers::join(shards)?;
+    let weights = upload_all(client, &w, &[4, 3], devices)?;
     let y = product(&x, &w, 4, 3);
     let gradient = product(&transpose(&x, 4), &y, 2 * n, 3);
     for _ in 0..3 {
         let outputs = launch_all(&step, &[&shards, &weights])?;
-        same("the number of devices with results", outputs.len(), n)?;
-        for ((device, results), want) in devices.iter().zip(&outputs).zip(y.chunks_exact(6)) {
+        let lengths: Vec<_> = outputs.iter().map(DeviceBuffers::len).collect();
+        same("the number of devices with results", lengths, vec![n, n])?;
+        let results = outputs[0].iter().zip(outputs[1].iter());
+        for ((device, (rows, sum)), want) in devices.iter().zip(results).zip(y.chunks_exact(6)) {
             same(
                 "the placement of a result",
-                results[0].placement(),
+                rows.placement(),
                 (*device).into(),
             )?;
             same(
                 format!("the rows of device {}", device.0),
-                read::<f32>(&results[0])?,
+                read_shard::<f32>(rows)?,
                 want.to_vec(),
             )?;
             same(
                 format!("the gradient on device {}", device.0),
-                read::<f32>(&results[1])?,
+                read_shard::<f32>(sum)?,
                 gradient.clone(),
             )?;
         }
@@ -181,19 +190,13 @@ fn shards_in_wrong_order_are_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = some(client);
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
-    let upload_all = |devices: &[DeviceId], dims: &[usize; 2]| -> Result<Vec<_>> {
-        devices
-            .iter()
-            .map(|&device| upload(client, &vec![1.0f32; dims[0] * dims[1]], dims, device))
-            .collect()
-    };
     let mut swapped = devices.clone();
     swapped.swap(0, 1);
     let (right, wrong) = (
-        upload_all(&devices, &[2, 4])?,
-        upload_all(&swapped, &[2, 4])?,
+        upload_all(client, &[1.0f32; 8], &[2, 4], &devices)?,
+        upload_all(client, &[1.0f32; 8], &[2, 4], &swapped)?,
     );
-    let weights = upload_all(&devices, &[4, 3])?;
+    let weights = upload_all(client, &[1.0f32; 12], &[4, 3], &devices)?;
     let words = [&*devices[0].0.to_string(), &*devices[1].0.to_string()];
     let launched = launch_all(&step, &[&wrong, &weights]);
     expect_error(
@@ -211,33 +214,26 @@ fn wrong_argument_of_one_device_is_rejected(subject: &Subject) -> Checked {
     let devices = some(client);
     let last = devices.len() - 1;
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
-    let upload_all = |dims: &[usize; 2]| -> Result<Vec<_>> {
-        devices
-            .iter()
-            .map(|&device| upload(client, &vec![1.0f32; dims[0] * dims[1]], dims, device))
-            .collect()
-    };
-    let (mut shards, weights) = (upload_all(&[2, 4])?, upload_all(&[4, 3])?);
-    let right = std::mem::replace(
-        &mut shards[last],
-        upload(client, &[1.0f32; 8], &[4, 2], devices[last])?,
-    );
-    let launched = launch_all(&step, &[&shards, &weights]);
+    let shards = |devices| upload_all(client, &[1.0f32; 8], &[2, 4], devices);
+    let weights = upload_all(client, &[1.0f32; 12], &[4, 3], &devices)?;
+    let wrong = upload(client, &[1.0f32; 8], &[4, 2], devices[last])?;
+    let wrong = DeviceBuffers::join([shards(&devices[..last])?, wrong])?;
+    let launched = launch_all(&step, &[&wrong, &weights]);
     expect_error(
         "a shard of another shape",
         launched,
         ErrorKind::InvalidArgument,
         &["f32[4, 2]", "f32[2, 4]"],
     )?;
-    let launched = launch_all(&step, &[&shards[..last], &weights[..last]]);
+    let fewer = shards(&devices[..last])?;
+    let launched = launch_all(&step, &[&fewer, &weights]);
     expect_error(
         "a launch for one device too few",
         launched,
         ErrorKind::InvalidArgument,
         &[],
     )?;
-    shards[last] = right;
-    launch_all(&step, &[&shards, &weights])?;
+    launch_all(&step, &[&shards(&devices)?, &weights])?;
     Ok(())
 }
 
@@ -260,26 +256,18 @@ fn sharded_state_is_donated(subject: &Subject) -> Checked {
         ..program("double", &code, &[f32s(&[2, 4])], &[f32s(&[2, 4])], &[0])
     };
     let double = compile_on(client, &double, &devices)?;
-    let mut state: Vec<_> = (1..)
+    let state: Vec<_> = (1..)
         .zip(&devices)
         .map(|(value, &device)| upload(client, &[value as f32; 8], &[2, 4], device))
         .collect::<Result<_>>()?;
+    let mut state = DeviceBuffers::join(state)?;
     for _ in 0..10 {
-        let args = state
-            .into_iter()
-            .map(|shard| vec![Arg::Donate(shard)])
-            .collect();
-        state = double
-            .launch(Launch { args })?
-            .outputs
-            .into_iter()
-            .flatten()
-            .collect();
+        state = launch_for_one(&double, vec![Arg::Donate(state)])?;
     }
-    for (number, shard) in (1..).zip(&state) {
+    for (number, shard) in (1..).zip(state.iter()) {
         same(
             format!("shard {number} doubled ten times"),
-            read::<f32>(shard)?,
+            read_shard::<f32>(shard)?,
             vec![1024.0 * number as f32; 8],
         )?;
     }
@@ -355,8 +343,13 @@ fn every_collective_works_between_replicas(subject: &Subject) -> Checked {
             )
         })
         .collect::<Result<_>>()?;
+    let (a, b) = (DeviceBuffers::join(a)?, DeviceBuffers::join(b)?);
     let outputs = launch_all(&loaded, &[&a, &b])?;
-    for (replica, results) in outputs.iter().enumerate() {
+    for replica in 0..n {
+        let results: Vec<_> = outputs
+            .iter()
+            .filter_map(|output| output.get(replica))
+            .collect();
         let wants = [
             ("all-reduce", vec![(n * (n - 1) / 2) as f32, n as f32]),
             ("all-gather", (0..n).flat_map(of_a).collect()),
@@ -370,16 +363,16 @@ fn every_collective_works_between_replicas(subject: &Subject) -> Checked {
             ),
             ("collective-permute", of_a((replica + n - 1) % n)),
         ];
-        for ((what, want), result) in wants.into_iter().zip(results) {
+        for ((what, want), &result) in wants.into_iter().zip(&results) {
             same(
                 format!("the {what} on replica {replica} of {n}"),
-                read::<f32>(result)?,
+                read_shard::<f32>(result)?,
                 want,
             )?;
         }
         same(
             "the replica id",
-            read::<u32>(&results[5])?,
+            read_shard::<u32>(results[5])?,
             vec![replica as u32],
         )?;
     }
@@ -392,21 +385,15 @@ fn two_threads_queue_launches_with_collectives(subject: &Subject) -> Checked {
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
     on_threads(2, |number| {
         let value = (number + 1) as f32;
-        let shards: Vec<_> = devices
-            .iter()
-            .map(|&device| upload(client, &[value; 8], &[2, 4], device))
-            .collect::<Result<_>>()?;
-        let weights: Vec<_> = devices
-            .iter()
-            .map(|&device| upload(client, &[1.0f32; 12], &[4, 3], device))
-            .collect::<Result<_>>()?;
+        let shards = upload_all(client, &[value; 8], &[2, 4], &devices)?;
+        let weights = upload_all(client, &[1.0f32; 12], &[4, 3], &devices)?;
         let outputs: Vec<_> = (0..250)
             .map(|_| launch_all(&step, &[&shards, &weights]))
             .collect::<Result<_>>()?;
         let want = value * value * 4.0 * 2.0 * devices.len() as f32;
         for launched in &outputs {
-            for results in launched {
-                same("the gradient", read::<f32>(&results[1])?, vec![want; 12])?;
+            for gradient in launched[1].iter() {
+                same("the gradient", read_shard::<f32>(gradient)?, vec![want; 12])?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{AlignedBytes, Arg, ErrorKind, HostBytes, Launch};
+use halite_core::{AlignedBytes, Arg, ErrorKind, HostBytes};
 
 use super::{Case, Subject, support::*};
 
@@ -101,7 +101,7 @@ fn fetch_before_donation_returns_old_values(subject: &Subject) -> Checked {
     let mut state = upload(client, &vec![0.0f32; count], &[count], first(client))?;
     let mut fetches = Vec::new();
     for _ in 0..8 {
-        fetches.push(state.fetch());
+        fetches.push(state.first().fetch());
         state = launch_for_one(&step, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
     }
     for (step, fetch) in fetches.into_iter().enumerate() {
@@ -145,14 +145,10 @@ fn rejected_launch_keeps_borrowed_arguments(subject: &Subject) -> Checked {
     let step = compile(client, &add(4, true))?;
     let lost = upload(client, &[1.0f32; 4], &[4], first(client))?;
     let kept = upload(client, &[0.0f32; 4], &[4], first(client))?;
-    let args = vec![vec![
-        Arg::Donate(lost),
-        Arg::Borrow(&kept),
-        Arg::Borrow(&kept),
-    ]];
+    let args = vec![Arg::Donate(lost), Arg::Borrow(&kept), Arg::Borrow(&kept)];
     expect_error(
         "a launch with three arguments for two",
-        step.launch(Launch { args }),
+        step.launch(args),
         ErrorKind::InvalidArgument,
         &[],
     )?;

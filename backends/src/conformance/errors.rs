@@ -2,7 +2,7 @@
 //! process or misread the bits.
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, ErrorKind, FlagValue, Launch, Null,
+    Arg, Client, CompileOptions, DType, DeviceBuffers, DeviceId, ErrorKind, FlagValue, Null,
     Program, Signature,
 };
 
@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
     case!("errors", wrong_devices_are_rejected),
 ];
 
-fn values(client: &Client, values: &[f32]) -> Checked<DeviceBuffer> {
+fn values(client: &Client, values: &[f32]) -> Checked<DeviceBuffers> {
     Ok(upload(client, values, &[values.len()], first(client))?)
 }
 
@@ -53,8 +53,7 @@ fn wrong_number_of_arguments_is_rejected(subject: &Subject) -> Checked {
     let add = compile(client, &add(4, false))?;
     let a = values(client, &[1.0; 4])?;
     for count in [0, 1, 3, 100] {
-        let args = vec![(0..count).map(|_| Arg::Borrow(&a)).collect()];
-        let wrong = add.launch(Launch { args });
+        let wrong = add.launch((0..count).map(|_| Arg::Borrow(&a)).collect());
         expect_error(
             format!("a launch with {count} arguments for 2"),
             wrong,
@@ -62,18 +61,13 @@ fn wrong_number_of_arguments_is_rejected(subject: &Subject) -> Checked {
             &[],
         )?;
     }
-    for rows in [0, 2] {
-        let args = (0..rows)
-            .map(|_| vec![Arg::Borrow(&a), Arg::Borrow(&a)])
-            .collect();
-        let wrong = add.launch(Launch { args });
-        expect_error(
-            format!("a launch for {rows} devices of 1"),
-            wrong,
-            ErrorKind::InvalidArgument,
-            &[],
-        )?;
-    }
+    let twice = DeviceBuffers::join([values(client, &[1.0; 4])?, values(client, &[1.0; 4])?])?;
+    expect_error(
+        "a launch for 2 devices of 1",
+        add.launch(vec![Arg::Borrow(&twice), Arg::Borrow(&twice)]),
+        ErrorKind::InvalidArgument,
+        &[],
+    )?;
     still_adds(client)
 }
 
@@ -111,7 +105,7 @@ fn argument_of_wrong_type_is_rejected(subject: &Subject) -> Checked {
         let check = |how: &str, args| {
             expect_error(
                 format!("{ty} {how} for f32[4]"),
-                launch(&add, args),
+                add.launch(args),
                 ErrorKind::InvalidArgument,
                 &words,
             )
@@ -137,7 +131,7 @@ fn argument_on_wrong_device_is_rejected(subject: &Subject) -> Checked {
     let there = upload(client, &[1.0f32; 4], &[4], devices[1])?;
     let words = [&*devices[0].0.to_string(), &*devices[1].0.to_string()];
     for args in [[&here, &there], [&there, &here], [&there, &there]] {
-        let wrong = launch(&add, args.map(Arg::Borrow).into());
+        let wrong = add.launch(args.map(Arg::Borrow).into());
         expect_error(
             "an argument on another device",
             wrong,
@@ -153,14 +147,14 @@ fn buffer_of_another_backend_is_rejected(subject: &Subject) -> Checked {
     let add = compile(client, &add(4, true))?;
     let good = values(client, &[1.0; 4])?;
     let foreign = || values(&Client::new(Null::new(1)), &[1.0; 4]);
-    let wrong = launch(&add, vec![Arg::Borrow(&good), Arg::Borrow(&foreign()?)]);
+    let wrong = add.launch(vec![Arg::Borrow(&good), Arg::Borrow(&foreign()?)]);
     expect_error(
         "a buffer of another backend",
         wrong,
         ErrorKind::InvalidArgument,
         &["another backend"],
     )?;
-    let wrong = launch(&add, vec![Arg::Donate(foreign()?), Arg::Borrow(&good)]);
+    let wrong = add.launch(vec![Arg::Donate(foreign()?), Arg::Borrow(&good)]);
     expect_error(
         "a donated buffer of another backend",
         wrong,
@@ -175,14 +169,14 @@ fn buffer_of_another_client_is_rejected(subject: &Subject) -> Checked {
     let other = subject.another()?;
     let add = compile(client, &add(4, true))?;
     let (good, foreign) = (values(client, &[1.0; 4])?, values(&other, &[1.0; 4])?);
-    let wrong = launch(&add, vec![Arg::Borrow(&good), Arg::Borrow(&foreign)]);
+    let wrong = add.launch(vec![Arg::Borrow(&good), Arg::Borrow(&foreign)]);
     expect_error(
         "a buffer of another client",
         wrong,
         ErrorKind::InvalidArgument,
         &["client"],
     )?;
-    let wrong = launch(&add, vec![Arg::Donate(foreign), Arg::Borrow(&good)]);
+    let wrong = add.launch(vec![Arg::Donate(foreign), Arg::Borrow(&good)]);
     expect_error(
         "a donated buffer of another client",
         wrong,

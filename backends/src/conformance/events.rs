@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Arg, Client, DeviceBuffer, ErrorKind, Loaded, Program};
+use halite_core::{Arg, Client, DeviceBuffers, ErrorKind, Loaded, Program};
 
 use super::{Case, Subject, support::*};
 
@@ -28,15 +28,19 @@ fn wait_returns_after_completion(subject: &Subject) -> Checked {
         upload(client, &[1.0f32; 4], &[4], first(client))?,
         launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?,
     ] {
-        let event = buffer.ready()?;
+        let event = buffer.first().ready()?;
         event.wait()?;
         check!(event.is_ready(), "an event is not ready after a wait");
         event.wait()?;
         check!(
-            buffer.ready()?.is_ready(),
+            buffer.first().ready()?.is_ready(),
             "another event of a ready buffer is not ready"
         );
-        buffer.ready()?.pending("conformance").wait_for(PATIENCE)?;
+        buffer
+            .first()
+            .ready()?
+            .pending("conformance")
+            .wait_for(PATIENCE)?;
     }
     Ok(())
 }
@@ -46,13 +50,14 @@ fn launch_that_takes(
     client: &Client,
     slow: &Loaded,
     time: Duration,
-) -> Checked<(DeviceBuffer, DeviceBuffer, Duration)> {
+) -> Checked<(DeviceBuffers, DeviceBuffers, Duration)> {
     let x = upload(client, &[0.5f32; 128 * 128], &[128, 128], first(client))?;
     let mut steps = 64i32;
     loop {
         let count = upload(client, &[steps], &[], first(client))?;
         let started = Instant::now();
         launch_for_one(slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?
+            .first()
             .ready()?
             .wait()?;
         let took = started.elapsed();
@@ -77,8 +82,8 @@ fn launch_is_asynchronous(subject: &Subject) -> Checked {
         let started = Instant::now();
         let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
         let launched = started.elapsed();
-        let ready = value.ready()?.is_ready();
-        value.ready()?.wait()?;
+        let ready = value.first().ready()?.is_ready();
+        value.first().ready()?.wait()?;
         if !ready && launched < started.elapsed() / 4 {
             return Ok(());
         }
@@ -99,7 +104,7 @@ fn callback_runs_once_after_its_event_is_dropped(subject: &Subject) -> Checked {
         let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
         for number in 0..5 {
             let send = send.clone();
-            value.ready()?.on_ready(Box::new(move |result| {
+            value.first().ready()?.on_ready(Box::new(move |result| {
                 let _ = send.send((number, result.is_ok()));
             }));
         }
@@ -128,7 +133,9 @@ fn callback_runs_once_after_its_event_is_dropped(subject: &Subject) -> Checked {
 
 fn callback_on_completed_event_runs(subject: &Subject) -> Checked {
     let client = subject.client();
-    let event = upload(client, &[1.0f32], &[1], first(client))?.ready()?;
+    let event = upload(client, &[1.0f32], &[1], first(client))?
+        .first()
+        .ready()?;
     event.wait()?;
     let (send, receive) = mpsc::channel();
     event.on_ready(Box::new(move |result| {
@@ -150,7 +157,7 @@ fn callback_may_launch(subject: &Subject) -> Checked {
     for _ in 0..50 {
         let (add, x, send) = (add.clone(), x.clone(), send.clone());
         let sum = launch_for_one(&add, vec![Arg::Borrow(&x), Arg::Borrow(&x)])?;
-        let event = sum.ready()?;
+        let event = sum.first().ready()?;
         event.on_ready(Box::new(move |_| {
             let _ = send.send(launch_for_one(
                 &add,
@@ -177,6 +184,7 @@ fn wait_times_out_with_its_name(subject: &Subject) -> Checked {
     let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
     let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
     let late = value
+        .first()
         .ready()?
         .pending("step 7")
         .wait_for(Duration::from_millis(1));
@@ -186,7 +194,7 @@ fn wait_times_out_with_its_name(subject: &Subject) -> Checked {
         ErrorKind::DeadlineExceeded,
         &["step 7"],
     )?;
-    value.ready()?.wait()?;
+    value.first().ready()?.wait()?;
     Ok(())
 }
 
@@ -254,14 +262,14 @@ fn failed_program_is_reported_to_every_wait(subject: &Subject) -> Checked {
                     "the result of a failed argument is read"
                 );
                 check!(
-                    dependent.fetch().wait_for(PATIENCE).is_err(),
+                    dependent.first().fetch().wait_for(PATIENCE).is_err(),
                     "the result of a failed argument is fetched"
                 );
             }
         }
     }
     // Nothing else is affected.
-    late.ready()?.wait()?;
+    late.first().ready()?.wait()?;
     let add = compile(client, &add(4, false))?;
     let a = upload(client, &[1.0f32; 4], &[4], first(client))?;
     same(
@@ -275,7 +283,8 @@ fn failed_program_is_reported_to_every_wait(subject: &Subject) -> Checked {
 }
 
 /// Checks that every way to wait for a buffer reports its failure, repeatedly.
-fn check_failed(buffer: &DeviceBuffer) -> Checked {
+fn check_failed(data: &DeviceBuffers) -> Checked {
+    let buffer = data.first();
     let event = buffer.ready()?;
     for wait in ["first", "second"] {
         check!(

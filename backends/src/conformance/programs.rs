@@ -48,8 +48,12 @@ fn every_type_passes_through_a_program(subject: &Subject) -> Checked {
         // are checked with zeros.
         for host in [noise(&ty, seed), HostArray::zeros(ty.clone())] {
             let x = client.upload(HostBytes::Borrowed(host.bytes()), &ty, first(client).into())?;
-            let results = launch(&loaded, vec![Arg::Borrow(&x)])?;
-            same("the type of a result", results[0].tensor_type(), &ty)?;
+            let results = loaded.launch(vec![Arg::Borrow(&x)])?;
+            same(
+                "the type of a result",
+                results[0].first().tensor_type(),
+                &ty,
+            )?;
             same_bytes(
                 format!("{ty} returned by a program"),
                 &read_bytes(&results[0])?,
@@ -73,7 +77,7 @@ fn program_without_arguments_works(subject: &Subject) -> Checked {
     let nothing = compile(client, &program("nothing", code, &[], &[], &[]))?;
     same(
         "the number of results of an empty program",
-        launch(&nothing, vec![])?.len(),
+        nothing.launch(vec![])?.len(),
         0,
     )?;
     let code = "func.func public @main() -> (tensor<i32>, tensor<2xf32>, tensor<0x3xf32>) {
@@ -83,10 +87,10 @@ fn program_without_arguments_works(subject: &Subject) -> Checked {
         return %0, %1, %2 : tensor<i32>, tensor<2xf32>, tensor<0x3xf32> }";
     let types = [ty(DType::S32, &[]), f32s(&[2]), f32s(&[0, 3])];
     let constants = compile(client, &program("constants", code, &[], &types, &[]))?;
-    let results = launch(&constants, vec![])?;
+    let results = constants.launch(vec![])?;
     let found: Vec<_> = results
         .iter()
-        .map(|result| result.tensor_type().clone())
+        .map(|result| result.first().tensor_type().clone())
         .collect();
     same("the types of constants", found, types.into())?;
     same("a scalar", read::<i32>(&results[0])?, vec![7])?;
@@ -106,7 +110,7 @@ fn empty_tensors_are_computed(subject: &Subject) -> Checked {
     let loaded = compile(client, &program("empty", code, &arguments, &results, &[]))?;
     let a = upload::<f32>(client, &[], &[0, 3], first(client))?;
     let b = upload(client, &[4.0f32], &[], first(client))?;
-    let results = launch(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
+    let results = loaded.launch(vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
     same(
         "the sum of no elements, from 4",
         read::<f32>(&results[0])?,
@@ -186,7 +190,7 @@ fn maximum_propagates_nan(subject: &Subject) -> Checked {
         first(client),
     )?;
     // Without it, a ReLU or a max-pooling would hide that a model diverged.
-    let results = launch(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
+    let results = loaded.launch(vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
     for ((what, last), result) in [("maximum", 2.0), ("minimum", -3.0)]
         .into_iter()
         .zip(&results)
@@ -228,7 +232,7 @@ fn loop_runs_the_requested_iterations(subject: &Subject) -> Checked {
     )?;
     for n in [0i32, 1, 10, 1000] {
         let count = upload(client, &[n], &[], first(client))?;
-        let results = launch(&loaded, vec![Arg::Borrow(&count)])?;
+        let results = loaded.launch(vec![Arg::Borrow(&count)])?;
         same(
             format!("the counter after {n} iterations"),
             read::<i32>(&results[0])?,
@@ -424,7 +428,7 @@ fn planned_memory_matches_the_types(subject: &Subject) -> Checked {
 fn used_memory_is_below_its_limit(subject: &Subject) -> Checked {
     let client = subject.client();
     let kept = upload(client, &vec![1.0f32; 1 << 20], &[1 << 20], first(client))?;
-    kept.ready()?.wait()?;
+    kept.first().ready()?.wait()?;
     for device in client
         .devices()
         .into_iter()

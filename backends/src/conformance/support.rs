@@ -4,8 +4,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Element, Error, ErrorKind,
-    HostArray, HostBytes, Launch, Loaded, Program, Result, Signature, TensorType,
+    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceBuffers, DeviceId, Element, Error,
+    ErrorKind, HostArray, HostBytes, Loaded, Program, Result, Signature, TensorType,
 };
 
 /// Limit of one wait within a case.
@@ -213,18 +213,24 @@ pub(super) fn upload<T: Element>(
     values: &[T],
     dims: &[usize],
     device: DeviceId,
-) -> Result<DeviceBuffer> {
+) -> Result<DeviceBuffers> {
     let host = HostArray::from_slice(values, dims)?;
     client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())
 }
 
-pub(super) fn read<T: Element>(buffer: &DeviceBuffer) -> Result<Vec<T>> {
+/// Reads data on one device.
+pub(super) fn read<T: Element>(data: &DeviceBuffers) -> Result<Vec<T>> {
+    read_shard(data.first())
+}
+
+pub(super) fn read_shard<T: Element>(buffer: DeviceBuffer<'_>) -> Result<Vec<T>> {
     let mut host = HostArray::zeros(buffer.tensor_type().clone());
     buffer.read(host.bytes_mut())?;
     Ok(host.as_slice()?.to_vec())
 }
 
-pub(super) fn read_bytes(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
+pub(super) fn read_bytes(data: &DeviceBuffers) -> Result<Vec<u8>> {
+    let buffer = data.first();
     let mut bytes = vec![0xa5; buffer.tensor_type().bytes()];
     buffer.read(&mut bytes)?;
     Ok(bytes)
@@ -326,28 +332,12 @@ pub(super) fn compile_on(
     )
 }
 
-/// Launches on one device and returns the results.
-pub(super) fn launch(
-    loaded: &Loaded,
-    args: Vec<Arg<'_, DeviceBuffer>>,
-) -> Result<Vec<DeviceBuffer>> {
-    let mut rows = loaded.launch(Launch { args: vec![args] })?.outputs;
-    let one = rows.len() == 1;
-    rows.pop().filter(|_| one).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Internal,
-            "launch",
-            "expected results of one device",
-        )
-    })
-}
-
 /// Launches a program with one result and returns it.
 pub(super) fn launch_for_one(
     loaded: &Loaded,
-    args: Vec<Arg<'_, DeviceBuffer>>,
-) -> Result<DeviceBuffer> {
-    let mut results = launch(loaded, args)?;
+    args: Vec<Arg<'_, DeviceBuffers>>,
+) -> Result<DeviceBuffers> {
+    let mut results = loaded.launch(args)?;
     let one = results.len() == 1;
     results
         .pop()

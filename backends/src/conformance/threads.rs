@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Arg, Client, DeviceBuffer, DeviceId, Launch, Loaded, Program};
+use halite_core::{Arg, Client, DeviceBuffers, DeviceId, Loaded, Program};
 
 use super::{Case, Subject, support::*};
 
@@ -131,7 +131,7 @@ fn buffers_are_dropped_while_in_use(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(256, false))?;
     let (sends, receives): (Vec<_>, Vec<_>) =
-        (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
+        (0..4).map(|_| mpsc::channel::<DeviceBuffers>()).unzip();
     thread::scope(|scope| {
         // Dropped at the end of this closure, which ends the threads.
         let sends = sends;
@@ -163,8 +163,8 @@ fn handles_outlive_their_client(subject: &Subject) -> Checked {
     let zeros = &*client.platform().name == "null";
     drop(client);
     let sum = launch_for_one(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?;
-    let event = sum.ready()?;
-    let fetch = sum.fetch();
+    let event = sum.first().ready()?;
+    let fetch = sum.first().fetch();
     drop((loaded, a));
     same(
         "1 + 1 of a dropped client",
@@ -184,9 +184,7 @@ fn client_is_dropped_with_queued_work(subject: &Subject) -> Checked {
         let x = upload(&client, &[0.5f32; 128 * 128], &[128, 128], first(&client))?;
         let steps = upload(&client, &[100i32], &[], first(&client))?;
         for _ in 0..10 {
-            let _ = slow.launch(Launch {
-                args: vec![vec![Arg::Borrow(&x), Arg::Borrow(&steps)]],
-            })?;
+            let _ = slow.launch(vec![Arg::Borrow(&x), Arg::Borrow(&steps)])?;
         }
     }
     Ok(())

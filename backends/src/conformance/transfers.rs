@@ -60,7 +60,7 @@ fn every_type_round_trips_bit_exactly(subject: &Subject) -> Checked {
                 same_bytes(what("read from"), &read_bytes(&buffer)?, host.bytes())?;
                 same_bytes(
                     what("fetched from"),
-                    &buffer.fetch().wait_for(PATIENCE)?,
+                    &buffer.first().fetch().wait_for(PATIENCE)?,
                     host.bytes(),
                 )?;
             }
@@ -103,7 +103,7 @@ fn nan_keeps_its_bits(subject: &Subject) -> Checked {
         )?;
         same_bytes(
             format!("special values of {dtype}, fetched"),
-            &buffer.fetch().wait_for(PATIENCE)?,
+            &buffer.first().fetch().wait_for(PATIENCE)?,
             host.bytes(),
         )?;
     }
@@ -160,10 +160,10 @@ fn buffer_reports_its_type(subject: &Subject) -> Checked {
                 let host = HostArray::zeros(ty(dtype, dims));
                 let buffer =
                     client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())?;
-                same("the type", buffer.tensor_type(), host.ty())?;
+                same("the type", buffer.first().tensor_type(), host.ty())?;
                 same(
                     format!("the placement of {}", host.ty()),
-                    buffer.placement(),
+                    buffer.first().placement(),
                     device.into(),
                 )?;
             }
@@ -235,7 +235,7 @@ fn shared_memory_lives_while_in_use(subject: &Subject) -> Checked {
             let buffer = client.upload(HostBytes::Shared(owner), &ty, first(client).into())?;
             let what = format!("{ty} from shared memory at offset {offset}");
             same_bytes(format!("{what}, read"), &read_bytes(&buffer)?, want.bytes())?;
-            let copy = buffer.copy_to(first(client).into())?;
+            let copy = buffer.first().copy_to(first(client).into())?;
             drop(buffer);
             same_bytes(format!("{what}, copied"), &read_bytes(&copy)?, want.bytes())?;
             drop(copy);
@@ -261,7 +261,7 @@ fn concurrent_fetches_agree_with_read(subject: &Subject) -> Checked {
         host.ty(),
         first(client).into(),
     )?;
-    let fetches: Vec<_> = (0..20).map(|_| buffer.fetch()).collect();
+    let fetches: Vec<_> = (0..20).map(|_| buffer.first().fetch()).collect();
     same_bytes("read among 20 fetches", &read_bytes(&buffer)?, host.bytes())?;
     for fetch in fetches {
         same_bytes(
@@ -271,7 +271,7 @@ fn concurrent_fetches_agree_with_read(subject: &Subject) -> Checked {
         )?;
     }
     let (send, receive) = mpsc::channel();
-    buffer.fetch_then(Box::new(move |bytes| {
+    buffer.first().fetch_then(Box::new(move |bytes| {
         let _ = send.send(bytes);
     }));
     match receive.recv_timeout(PATIENCE) {
@@ -294,7 +294,7 @@ fn fetch_outlives_its_buffer(subject: &Subject) -> Checked {
             host.ty(),
             first(client).into(),
         )?;
-        let fetch = buffer.fetch();
+        let fetch = buffer.first().fetch();
         drop(buffer);
         same_bytes(
             "fetched from a buffer that was dropped",
@@ -311,8 +311,12 @@ fn copy_on_the_same_device_is_independent(subject: &Subject) -> Checked {
     let increment = compile(client, &add(1000, true))?;
     let one = upload(client, &[1.0f32; 1000], &[1000], device)?;
     let original = upload(client, &[5.0f32; 1000], &[1000], device)?;
-    let copy = original.copy_to(device.into())?;
-    same("the placement of the copy", copy.placement(), device.into())?;
+    let copy = original.first().copy_to(device.into())?;
+    same(
+        "the placement of the copy",
+        copy.first().placement(),
+        device.into(),
+    )?;
     let sum = launch_for_one(&increment, vec![Arg::Donate(copy), Arg::Borrow(&one)])?;
     same("the copy plus one", read::<f32>(&sum)?, vec![6.0; 1000])?;
     same(
@@ -335,8 +339,12 @@ fn copies_reach_every_device(subject: &Subject) -> Checked {
         // Each copies the previous copy, which may still be in progress.
         let mut copies = vec![original];
         for &device in &devices[1..] {
-            let copy = copies[copies.len() - 1].copy_to(device.into())?;
-            same("the placement of a copy", copy.placement(), device.into())?;
+            let copy = copies[copies.len() - 1].first().copy_to(device.into())?;
+            same(
+                "the placement of a copy",
+                copy.first().placement(),
+                device.into(),
+            )?;
             copies.push(copy);
         }
         while let Some(copy) = copies.pop() {
@@ -344,7 +352,9 @@ fn copies_reach_every_device(subject: &Subject) -> Checked {
             same_bytes(what, &read_bytes(&copy)?, host.bytes())?;
         }
     }
-    let lost = upload(client, &[1.0f32], &[1], devices[0])?.copy_to(DeviceId(u32::MAX).into());
+    let lost = upload(client, &[1.0f32], &[1], devices[0])?
+        .first()
+        .copy_to(DeviceId(u32::MAX).into());
     expect_error(
         "a copy to an unknown device",
         lost,
@@ -376,20 +386,24 @@ fn every_memory_kind_round_trips(subject: &Subject) -> Checked {
             memory,
         };
         let there = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place)?;
-        same("the placement of an upload", there.placement(), place)?;
+        same(
+            "the placement of an upload",
+            there.first().placement(),
+            place,
+        )?;
         same_bytes(
             format!("uploaded to {memory:?} memory"),
             &read_bytes(&there)?,
             host.bytes(),
         )?;
-        let copied = own.copy_to(place)?;
-        same("the placement of a copy", copied.placement(), place)?;
+        let copied = own.first().copy_to(place)?;
+        same("the placement of a copy", copied.first().placement(), place)?;
         same_bytes(
             format!("copied to {memory:?} memory"),
             &read_bytes(&copied)?,
             host.bytes(),
         )?;
-        let back = copied.copy_to(device.id().into())?;
+        let back = copied.first().copy_to(device.id().into())?;
         same_bytes(
             format!("copied back from {memory:?} memory"),
             &read_bytes(&back)?,
@@ -454,7 +468,7 @@ fn wrong_number_of_bytes_is_rejected(subject: &Subject) -> Checked {
     let mut short = [0; 23];
     expect_error(
         "a read into 23 bytes",
-        buffer.read(&mut short),
+        buffer.first().read(&mut short),
         ErrorKind::InvalidArgument,
         &["23", "24", "f32[2, 3]"],
     )

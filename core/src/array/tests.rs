@@ -8,7 +8,7 @@ fn stored_type_may_differ_from_the_reported_type() {
     let host = HostArray::from_slice(&[1.0f32, 2.0, 3.0], [3]).unwrap();
     let array = Array::upload_as(&client, &Arc::new(host.clone()), &device, DType::Bf16).unwrap();
     assert_eq!((array.ty(), array.stored()), (host.ty(), DType::Bf16));
-    assert_eq!(array.shards()[0].tensor_type().to_string(), "bf16[3]");
+    assert_eq!(array.shards().first().tensor_type().to_string(), "bf16[3]");
     assert_eq!(array.copy().unwrap().read().unwrap().ty(), host.ty());
     assert_eq!(array.fetch().unwrap().wait().unwrap().ty(), host.ty());
     let integers = Arc::new(HostArray::scalar(1i32));
@@ -73,9 +73,9 @@ fn read_beyond_host_memory_is_an_error() {
     let loaded = client
         .compile(&program, &crate::CompileOptions::default())
         .unwrap();
-    let mut launched = loaded.launch(crate::Launch { args: vec![vec![]] }).unwrap();
+    let mut launched = loaded.launch(vec![]).unwrap();
     let device = Sharding::single(client.local_devices()[0]);
-    let array = Array::from_shards(ty, &device, launched.outputs.remove(0)).unwrap();
+    let array = Array::from_shards(ty, &device, launched.remove(0)).unwrap();
     assert_eq!(
         array.fetch().unwrap().wait().unwrap_err().kind(),
         ErrorKind::OutOfMemory

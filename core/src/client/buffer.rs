@@ -5,19 +5,103 @@ use std::{fmt, panic::Location, sync::Arc, time::Instant};
 use super::{ClientId, Session};
 use crate::{
     Error, OnFetched, OnReady, Pending, Placement, Result, TensorType, Transfer,
-    erased::{AnyBuffer, AnyEvent},
+    erased::{AnyBuffer, AnyBuffers, AnyEvent},
 };
 
-/// Data on one device of any backend. Dropping it frees the memory once queued work no longer needs
-/// it.
-pub struct DeviceBuffer {
-    pub(crate) buffer: Box<dyn AnyBuffer>,
+/// Data on devices of any backend: one buffer for each device, such as the shards of an
+/// [`Array`](crate::Array). Dropping it frees the memory once queued work no longer needs it.
+pub struct DeviceBuffers {
+    /// Never empty.
+    pub(crate) buffers: Box<dyn AnyBuffers>,
     pub(crate) session: Arc<Session>,
 }
 
-impl DeviceBuffer {
+impl DeviceBuffers {
+    /// The number of buffers, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// The first buffer, and the only one of data on one device.
+    pub fn first(&self) -> DeviceBuffer<'_> {
+        self.get(0).expect("there is at least one buffer")
+    }
+
+    /// The buffer at a position.
+    pub fn get(&self, position: usize) -> Option<DeviceBuffer<'_>> {
+        Some(DeviceBuffer {
+            buffer: self.buffers.get(position)?,
+            session: &self.session,
+        })
+    }
+
+    /// The buffers, in order.
+    pub fn iter(&self) -> impl Iterator<Item = DeviceBuffer<'_>> {
+        (0..self.len()).filter_map(|position| self.get(position))
+    }
+
+    /// The identity of the client that made it. Other clients cannot use it.
+    pub fn client_id(&self) -> ClientId {
+        self.session.id
+    }
+
+    /// All buffers of `parts`, in order.
+    ///
+    /// ```
+    /// use halite_core::{Client, DType, DeviceBuffers, HostBytes, Null, TensorType};
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// let client = Client::new(Null::new(2));
+    /// let ty = TensorType::new(DType::F32, [2]);
+    /// let upload = |device| client.upload(HostBytes::Borrowed(&[0; 8]), &ty, device);
+    /// let [first, second] = [0, 1].map(|index| client.local_devices()[index].into());
+    /// let both = DeviceBuffers::join([upload(first)?, upload(second)?])?;
+    /// assert_eq!(both.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no parts, or they are of several clients.
+    pub fn join(parts: impl IntoIterator<Item = DeviceBuffers>) -> Result<Self> {
+        let invalid = |message| Error::invalid("join buffers", message);
+        let mut parts = parts.into_iter();
+        let mut joined = parts.next().ok_or_else(|| invalid("no buffers given"))?;
+        for part in parts {
+            if part.client_id() != joined.client_id() || !joined.buffers.append(part.buffers) {
+                return Err(invalid("the buffers belong to several clients"));
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Each buffer for itself, in order: the inverse of [`join`](Self::join).
+    pub fn split(self) -> impl Iterator<Item = DeviceBuffers> {
+        let session = self.session;
+        (self.buffers.split().into_iter()).map(move |buffers| DeviceBuffers {
+            buffers,
+            session: session.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for DeviceBuffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// One of [`DeviceBuffers`]: data on one device.
+#[derive(Clone, Copy)]
+pub struct DeviceBuffer<'a> {
+    buffer: &'a dyn AnyBuffer,
+    session: &'a Arc<Session>,
+}
+
+impl<'a> DeviceBuffer<'a> {
     /// Element type and dimensions of the data on this device.
-    pub fn tensor_type(&self) -> &TensorType {
+    pub fn tensor_type(&self) -> &'a TensorType {
         self.buffer.tensor_type()
     }
 
@@ -43,9 +127,9 @@ impl DeviceBuffer {
     ///
     /// # Errors
     /// If the device or its memory does not exist.
-    pub fn copy_to(&self, place: Placement) -> Result<Self> {
-        Ok(DeviceBuffer {
-            buffer: self.buffer.copy_to(place)?,
+    pub fn copy_to(&self, place: Placement) -> Result<DeviceBuffers> {
+        Ok(DeviceBuffers {
+            buffers: self.buffer.copy_to(place)?,
             session: self.session.clone(),
         })
     }
@@ -105,7 +189,7 @@ impl DeviceBuffer {
     }
 }
 
-impl fmt::Debug for DeviceBuffer {
+impl fmt::Debug for DeviceBuffer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -4,8 +4,8 @@ use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
 use super::Session;
 use crate::{
-    DeviceBuffer, DeviceId, Error, ErrorKind, HloSharding, LargeBuffer, Launch, LaunchObserver,
-    Launched, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
+    Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, LargeBuffer, LaunchObserver,
+    ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
     compile_cause::explain_out_of_memory, erased::AnyExecutable,
 };
 
@@ -53,21 +53,25 @@ impl Loaded {
         self.executable.signature()
     }
 
-    /// The devices it runs on, in the order of [`Launch::args`].
+    /// The devices it runs on, in the order of an argument's buffers.
     pub fn devices(&self) -> &[DeviceId] {
         self.executable.devices()
     }
 
-    /// Queues one run. Arguments are `[device][input]`.
+    /// Queues one run. Each argument and each result has a buffer for each of
+    /// [`devices`](Self::devices), in that order. The buffers of one argument may be given in
+    /// several parts, one after another.
     ///
     /// # Errors
-    /// If an argument has another type, device or backend than the program expects.
+    /// If an argument has another number of buffers, type, device or backend than the program
+    /// expects, or is donated and the signature does not list it. Nothing is queued then, but
+    /// donated arguments are lost.
     #[track_caller]
-    pub fn launch(&self, launch: Launch<'_, DeviceBuffer>) -> Result<Launched<DeviceBuffer>> {
+    pub fn launch(&self, args: Vec<Arg<'_, DeviceBuffers>>) -> Result<Vec<DeviceBuffers>> {
         let _span = tracing::trace_span!("launch", program = %self.name).entered();
         let started = Instant::now();
-        let launched = match self.executable.launch(launch, &self.session) {
-            Ok(launched) => launched,
+        let outputs = match self.executable.launch(args, &self.session) {
+            Ok(outputs) => outputs,
             Err(error) => return Err(explain_out_of_memory(error, &self.name, &self.largest)),
         };
         if !self.observers.is_empty() {
@@ -75,16 +79,16 @@ impl Loaded {
                 started,
                 queued: Instant::now(),
                 caller: Location::caller(),
-                outputs: &launched.outputs,
+                outputs: &outputs,
             };
             self.observers
                 .iter()
                 .for_each(|observer| observer.launched(&launch));
         }
         if self.session.blocking_launches {
-            wait_for(&launched)?;
+            wait_for(&outputs)?;
         }
-        Ok(launched)
+        Ok(outputs)
     }
 
     /// Serializes the executable, for [`Client::load`](crate::Client::load).
@@ -165,9 +169,9 @@ impl Loaded {
 
 /// Blocks until every result is ready.
 #[cold]
-fn wait_for(launched: &Launched<DeviceBuffer>) -> Result<()> {
-    let mut outputs = launched.outputs.iter().flatten();
-    outputs.try_for_each(|output| output.ready()?.wait())
+fn wait_for(outputs: &[DeviceBuffers]) -> Result<()> {
+    let mut buffers = outputs.iter().flat_map(DeviceBuffers::iter);
+    buffers.try_for_each(|buffer| buffer.ready()?.wait())
 }
 
 impl fmt::Debug for Loaded {

@@ -68,7 +68,7 @@ fn prefetched_batches_have_sharding_order_structure() {
         );
         let tree = uploaded.into_tree(&Labeled::TEMPLATE).unwrap();
         assert_eq!(
-            tree.target.shards()[3].tensor_type(),
+            tree.target.shards().get(3).unwrap().tensor_type(),
             &TensorType::new(DType::F64, [4, 2])
         );
         assert_eq!(tree.weight.ty(), &TensorType::new(DType::F32, [16]));

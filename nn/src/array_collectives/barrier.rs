@@ -1,7 +1,7 @@
 //! Program of a barrier for one device.
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, HostBytes, Launch, Loaded, Pending,
+    Arg, Client, CompileOptions, DType, DeviceBuffers, DeviceId, HostBytes, Loaded, Pending,
     Result, TensorType,
 };
 use halite_ir::{Binary, Graph, Interface, Op};
@@ -10,7 +10,7 @@ use halite_ir::{Binary, Graph, Interface, Op};
 /// devices could not name the late ones: some plugins then let all devices wait.
 pub(super) struct Touch {
     program: Loaded,
-    token: DeviceBuffer,
+    token: DeviceBuffers,
 }
 
 impl Touch {
@@ -34,9 +34,7 @@ impl Touch {
     }
 
     pub(super) fn queue(&self) -> Result<Pending<()>> {
-        let launched = self.program.launch(Launch {
-            args: vec![vec![Arg::Borrow(&self.token)]],
-        })?;
-        Ok(launched.outputs[0][0].ready()?.pending("barrier"))
+        let outputs = self.program.launch(vec![Arg::Borrow(&self.token)])?;
+        Ok(outputs[0].first().ready()?.pending("barrier"))
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::devices::{SUM, client, launch, program, read, scalars};
-use halite_core::{Arg, CompileOptions, Error, HostArray, HostBytes, Launch, Program};
+use halite_core::{Arg, CompileOptions, Error, HostArray, HostBytes, Program};
 
 #[test]
 fn missing_process_fails_the_collective() {
@@ -87,7 +87,7 @@ fn endless_loop_ends_with_its_client() {
     }";
     let client = client(1);
     let outputs = launch(&client, &program(code, &[], &[]), &scalars(&[1.0])).unwrap();
-    assert!(!outputs[0].ready().unwrap().is_ready());
+    assert!(!outputs[0].first().ready().unwrap().is_ready());
     drop((outputs, client));
     // The thread of the device is the only one that holds processor time now.
     let threads = || {
@@ -161,19 +161,28 @@ fn copies_do_not_block_launches() {
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let copies = scope.spawn(|| {
-            let mut last = buffers[0].copy_to(place(0)).unwrap();
+            let mut last = buffers[0].first().copy_to(place(0)).unwrap();
             for _ in 0..2000 {
-                last = last.copy_to(place(0)).unwrap().copy_to(place(7)).unwrap();
+                last = last
+                    .first()
+                    .copy_to(place(0))
+                    .unwrap()
+                    .first()
+                    .copy_to(place(7))
+                    .unwrap();
             }
-            last.ready().unwrap().wait()
+            last.first().ready().unwrap().wait()
         });
         let launches = scope.spawn(|| {
             let mut last = None;
             for _ in 0..300 {
-                let args = buffers.iter().map(|it| vec![Arg::Borrow(it)]).collect();
-                last = Some(loaded.launch(Launch { args }).unwrap());
+                last = Some(
+                    loaded
+                        .launch(buffers.iter().map(Arg::Borrow).collect())
+                        .unwrap(),
+                );
             }
-            last.unwrap().outputs[7][0].ready().unwrap().wait()
+            last.unwrap()[0].get(7).unwrap().ready().unwrap().wait()
         });
         let waiter = done.clone();
         scope.spawn(move || {

@@ -56,11 +56,9 @@ fn borrowed_inputs_are_not_written() {
     let loaded = client
         .compile(&program, &Default::default())
         .expect("it compiles");
-    let args = vec![buffers.iter().map(halite_core::Arg::Borrow).collect()];
-    loaded
-        .launch(halite_core::Launch { args })
-        .expect("it launches")
-        .outputs[0][0]
+    let args = buffers.iter().map(halite_core::Arg::Borrow).collect();
+    loaded.launch(args).expect("it launches")[0]
+        .first()
         .ready()
         .and_then(|event| event.wait())
         .expect("it runs");

@@ -17,7 +17,7 @@ fn train(text: &str, mode: Mode, threads: usize, steps: usize) -> Vec<(DType, Ve
     }
     let buffers = step.state.iter().chain(&step.batch);
     buffers
-        .map(|it| (it.tensor_type().dtype(), read(it).expect("it runs")))
+        .map(|it| (it.first().tensor_type().dtype(), read(it).expect("it runs")))
         .collect()
 }
 

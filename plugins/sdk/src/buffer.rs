@@ -4,7 +4,7 @@ mod placeholder;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use halite_core::{DeviceBuffer, Placement, TensorType};
+use halite_core::{DeviceBuffers, Placement, TensorType};
 use halite_pjrt_sys::buffer::*;
 
 use crate::{
@@ -33,7 +33,7 @@ objects!(Buffer => PJRT_Buffer);
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// On the device, or being computed there.
-    Here(Arc<DeviceBuffer>),
+    Here(Arc<DeviceBuffers>),
     /// Not transferred yet. When the transfer ends, they are here, or it has failed.
     Later(Completion),
     /// Failed to be computed or transferred.
@@ -68,15 +68,15 @@ impl Buffer {
     pub(crate) fn of_backend(
         client: &Arc<Client>,
         method: &str,
-        buffer: DeviceBuffer,
+        buffer: DeviceBuffers,
         ty: &TensorType,
         place: Placement,
     ) -> Outcome<Arc<Self>> {
-        if buffer.tensor_type() != ty || buffer.placement() != place {
+        if buffer.first().tensor_type() != ty || buffer.first().placement() != place {
             return Err(Status::internal(format!(
                 "`{method}` returned {} in {:?}, expected {ty} in {place:?}",
-                buffer.tensor_type(),
-                buffer.placement()
+                buffer.first().tensor_type(),
+                buffer.first().placement()
             )));
         }
         let content = Content::Here(Arc::new(buffer));
@@ -100,7 +100,7 @@ impl Buffer {
     }
 
     /// Replaces contents that are awaited, unless the buffer was deleted meanwhile.
-    pub(crate) fn arrive(&self, arrived: Arc<DeviceBuffer>) {
+    pub(crate) fn arrive(&self, arrived: Arc<DeviceBuffers>) {
         let mut content = self.lock();
         if matches!(*content, Content::Later(_)) {
             *content = Content::Here(arrived);
@@ -151,7 +151,7 @@ impl Buffer {
     /// # Errors
     /// If the buffer is deleted, or its contents failed. FAILED_PRECONDITION if they are not
     /// transferred yet: to wait for them would block a thread that may be the one to send them.
-    pub(crate) fn here(&self) -> Outcome<Arc<DeviceBuffer>> {
+    pub(crate) fn here(&self) -> Outcome<Arc<DeviceBuffers>> {
         match self.content() {
             Content::Here(buffer) => Ok(buffer),
             Content::Failed(status) => Err(status),
@@ -170,7 +170,7 @@ impl Buffer {
     /// The completion event of the contents.
     pub(crate) fn ready(&self) -> Event {
         match self.content() {
-            Content::Here(buffer) => guard(|| Ok(Event::of_backend(buffer.ready())))
+            Content::Here(buffer) => guard(|| Ok(Event::of_backend(buffer.first().ready())))
                 .unwrap_or_else(|status| Event::Done(Err(status))),
             Content::Later(transfer) => Event::Pending(transfer),
             Content::Failed(status) => Event::Done(Err(status)),
@@ -292,6 +292,6 @@ fn copy(buffer: &Buffer, place: Placement) -> Outcome<Arc<Buffer>> {
         let (client, ty) = (&buffer.client, buffer.ty.clone());
         return Ok(Buffer::new(client, ty, place, Content::Failed(status)));
     }
-    let copy = buffer.here()?.copy_to(place)?;
+    let copy = buffer.here()?.first().copy_to(place)?;
     Buffer::of_backend(&buffer.client, "Buffer::copy_to", copy, &buffer.ty, place)
 }

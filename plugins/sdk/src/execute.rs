@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{Arg, DeviceBuffer, DeviceId, Launch, Launched, Loaded, Placement, TensorType};
+use halite_core::{Arg, DeviceBuffers, DeviceId, Loaded, Placement, TensorType};
 use halite_pjrt_sys::{buffer::PJRT_Buffer, executable::*};
 
 use crate::{
@@ -216,21 +216,22 @@ fn launch(
     for Donated { row, index, .. } in arguments.donated {
         held[row][index].own();
     }
-    let args = held
-        .iter_mut()
-        .map(|row| row.iter_mut().map(Held::arg).collect())
-        .collect();
-    let launched = loaded.launch(Launch { args });
+    let mut rows: Vec<_> = held.iter_mut().map(|row| row.iter_mut()).collect();
+    let mut args = Vec::new();
+    for _ in 0..program.signature.inputs.len() {
+        args.extend(rows.iter_mut().filter_map(Iterator::next).map(Held::arg));
+    }
+    let outputs = loaded.launch(args);
     held.into_iter().flatten().for_each(drop_logged);
-    check_outputs(program, launched?)
+    check_outputs(program, outputs?)
 }
 
 /// The backend's buffer of an argument.
 enum Held {
     /// Also held by the caller's buffer, an alias or another launch.
-    Shared(Arc<DeviceBuffer>),
+    Shared(Arc<DeviceBuffers>),
     /// Donated; `None` once it is passed.
-    Owned(Option<DeviceBuffer>),
+    Owned(Option<DeviceBuffers>),
 }
 
 impl Held {
@@ -245,7 +246,7 @@ impl Held {
         }
     }
 
-    fn arg(&mut self) -> Arg<'_, DeviceBuffer> {
+    fn arg(&mut self) -> Arg<'_, DeviceBuffers> {
         match self {
             Held::Shared(content) => Arg::Borrow(content),
             Held::Owned(content) => {
@@ -255,33 +256,29 @@ impl Held {
     }
 }
 
-/// Checks the results of the backend: their number, types and devices.
+/// Checks the types and devices of the results of the backend, and returns them by device.
 fn check_outputs(
     program: &Compiled,
-    launched: Launched<DeviceBuffer>,
+    outputs: Vec<DeviceBuffers>,
 ) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
-    const METHOD: &str = "Executable::launch";
-    let (types, devices) = (&program.signature.outputs, &*program.devices);
-    let given: Vec<_> = launched.outputs.iter().map(Vec::len).collect();
-    if given.len() != devices.len() || given.iter().any(|&count| count != types.len()) {
-        return Err(Status::internal(format!(
-            "`{METHOD}` of `{}` returned {given:?} results per device, expected {} on each of {} \
-             devices",
-            program.name,
-            types.len(),
-            devices.len()
-        )));
-    }
-    let row = |(row, &device): (Vec<DeviceBuffer>, &DeviceId)| {
-        let results = row.into_iter().zip(types);
-        let check = |(buffer, ty): (DeviceBuffer, &TensorType)| {
+    let mut rows: Vec<_> = (program.devices.iter())
+        .map(|&device| (device, Vec::with_capacity(outputs.len())))
+        .collect();
+    for (output, ty) in outputs.into_iter().zip(&program.signature.outputs) {
+        for ((device, row), buffer) in rows.iter_mut().zip(output.split()) {
             let place = Placement {
-                device,
-                ..buffer.placement()
+                device: *device,
+                ..buffer.first().placement()
             };
-            Buffer::of_backend(&program.client, METHOD, buffer, ty, place)
-        };
-        results.map(check).collect()
-    };
-    launched.outputs.into_iter().zip(devices).map(row).collect()
+            let method = "Executable::launch";
+            row.push(Buffer::of_backend(
+                &program.client,
+                method,
+                buffer,
+                ty,
+                place,
+            )?);
+        }
+    }
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{AlignedBytes, DeviceBuffer, HostBytes, Placement, TensorType};
+use halite_core::{AlignedBytes, DeviceBuffers, HostBytes, Placement, TensorType};
 use halite_pjrt_sys::buffer::*;
 
 use crate::{
@@ -198,12 +198,12 @@ fn read_then(buffer: &Arc<Buffer>, write: impl FnOnce(&[u8]) -> Outcome + Send +
 /// # Errors
 /// If the backend panics, before or after it queued the copy.
 fn fetch(
-    contents: &DeviceBuffer,
+    contents: &DeviceBuffers,
     write: impl FnOnce(&[u8]) -> Outcome + Send + 'static,
     promise: Promise,
 ) -> Outcome {
     guard(|| {
-        contents.fetch_then(Box::new(move |bytes| {
+        contents.first().fetch_then(Box::new(move |bytes| {
             promise.set(guard(|| write(&bytes?)));
         }));
         Ok(())

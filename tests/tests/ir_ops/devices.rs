@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Arg, Array, CompileOptions, DType, HostArray, HostBytes, Launch, Mesh, PartitionSpec, Sharding,
+    Arg, Array, CompileOptions, DType, HostArray, HostBytes, Mesh, PartitionSpec, Sharding,
     TensorType,
 };
 use halite_ir::{Binary, Dot, Graph, Groups, Interface, Op, Port, Reduction, Unary};
@@ -87,18 +87,12 @@ fn mesh_program_reuses_donated_memory() {
     let (x, w) = (noise(&[8, 16]), noise(&[16, 24]));
     let x_shards = Array::upload(client(), &x, &rows).unwrap();
     let w_shards = Array::upload(client(), &w, &columns).unwrap();
-    let args = x_shards
-        .shards()
-        .iter()
-        .zip(w_shards.into_shards())
-        .map(|(x, w)| vec![Arg::Borrow(x), Arg::Donate(w)])
-        .collect();
-    let launched = loaded.launch(Launch { args }).unwrap();
-    let (mut products, mut next) = (Vec::new(), Vec::new());
-    for mut outputs in launched.outputs {
-        next.push(outputs.pop().unwrap());
-        products.push(outputs.pop().unwrap());
-    }
+    let args = vec![
+        Arg::Borrow(x_shards.shards()),
+        Arg::Donate(w_shards.into_shards()),
+    ];
+    let mut outputs = loaded.launch(args).unwrap();
+    let (next, products) = (outputs.remove(1), outputs.remove(0));
     let whole = Sharding::replicated(&mesh());
     let product = Array::from_shards(TensorType::new(DType::F32, [8, 24]), &whole, products)
         .unwrap()
@@ -162,11 +156,11 @@ fn input_that_is_an_output_can_be_donated() {
             .unwrap()
     };
     let (x, y) = (count(&[3]), noise(&[3]));
-    let args = vec![vec![Arg::Donate(upload(&x)), Arg::Donate(upload(&y))]];
-    let outputs = loaded.launch(Launch { args }).unwrap().outputs.remove(0);
+    let args = vec![Arg::Donate(upload(&x)), Arg::Donate(upload(&y))];
+    let outputs = loaded.launch(args).unwrap();
     for (output, expected) in outputs.iter().zip([y, x]) {
         let mut host = HostArray::zeros(expected.ty().clone());
-        output.read(host.bytes_mut()).unwrap();
+        output.first().read(host.bytes_mut()).unwrap();
         assert_eq!(host, expected);
     }
 }
@@ -198,17 +192,14 @@ fn replicas(op: Op, inputs: &[HostArray; 4]) -> Vec<HostArray> {
             .unwrap()
     };
     let buffers: Vec<_> = inputs.iter().zip(&devices).map(upload).collect();
-    let args = buffers
-        .iter()
-        .map(|buffer| vec![Arg::Borrow(buffer)])
-        .collect();
-    let launched = loaded.launch(Launch { args }).unwrap();
-    let read = |outputs: &Vec<halite_core::DeviceBuffer>| {
-        let mut host = HostArray::zeros(outputs[0].tensor_type().clone());
-        outputs[0].read(host.bytes_mut()).unwrap();
+    let args = buffers.iter().map(Arg::Borrow).collect();
+    let outputs = loaded.launch(args).unwrap();
+    let read = |output: halite_core::DeviceBuffer<'_>| {
+        let mut host = HostArray::zeros(output.tensor_type().clone());
+        output.read(host.bytes_mut()).unwrap();
         host
     };
-    launched.outputs.iter().map(read).collect()
+    outputs[0].iter().map(read).collect()
 }
 
 fn each(value: impl Fn(usize) -> Vec<f32>) -> [HostArray; 4] {

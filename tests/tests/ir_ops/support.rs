@@ -2,9 +2,7 @@
 
 use std::sync::OnceLock;
 
-use halite_core::{
-    Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType,
-};
+use halite_core::{Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, TensorType};
 use halite_ir::{Graph, Interface, Op, Value};
 use halite_tests::eval::program;
 
@@ -68,16 +66,16 @@ pub(crate) fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> 
             .unwrap()
     };
     let buffers: Vec<_> = inputs.iter().map(upload).collect();
-    let args = buffers.iter().map(Arg::Borrow).collect();
-    let launched = loaded
-        .launch(Launch { args: vec![args] })
+    let outputs = loaded
+        .launch(buffers.iter().map(Arg::Borrow).collect())
         .unwrap_or_else(|error| panic!("{error}\n{}", text()));
-    let read = |buffer: &halite_core::DeviceBuffer| {
+    let read = |output: &halite_core::DeviceBuffers| {
+        let buffer = output.first();
         let mut host = HostArray::zeros(buffer.tensor_type().clone());
         buffer.read(host.bytes_mut()).unwrap();
         host
     };
-    launched.outputs[0].iter().map(read).collect()
+    outputs.iter().map(read).collect()
 }
 
 /// `op` gives exactly `expected`: same types, same bits.

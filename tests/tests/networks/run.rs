@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use halite_backends::{Accelerator, CompileCacheOptions, OpenOptions};
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DTypePolicy, HostArray, HostBytes, Launch, Loaded,
+    Arg, Client, CompileOptions, DType, DTypePolicy, DeviceBuffers, HostArray, HostBytes, Loaded,
     Narrowing, Result,
 };
 use halite_fetch::Quiet;
@@ -179,11 +179,11 @@ impl Compiled {
                 device.into(),
             )?);
         }
-        let launched = self.loaded.launch(Launch {
-            args: vec![buffers.iter().map(Arg::Borrow).collect()],
-        })?;
+        let outputs = self
+            .loaded
+            .launch(buffers.iter().map(Arg::Borrow).collect())?;
         let mut results = Vec::new();
-        for buffer in &launched.outputs[0] {
+        for buffer in outputs.iter().map(DeviceBuffers::first) {
             let mut host = HostArray::zeros(buffer.tensor_type().clone());
             buffer.read(host.bytes_mut())?;
             results.push(host.to_float(DType::F64)?.as_slice::<f64>()?.to_vec());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use half::{bf16, f16};
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, HostArray, HostBytes, Launch, Program,
-    Result, TensorType,
+    Arg, Client, CompileOptions, DType, DeviceBuffers, HostArray, HostBytes, Program, Result,
+    TensorType,
 };
 use halite_ir::{Graph, Interface, Op};
 use halite_reference::Mode;
@@ -110,14 +110,14 @@ fn run(client: &Client, program: &Program, inputs: &[HostArray]) -> Result<Vec<H
         )
     });
     let buffers: Vec<_> = buffers.collect::<Result<_>>()?;
-    let args = vec![buffers.iter().map(Arg::Borrow).collect()];
-    let launched = loaded.launch(Launch { args })?;
-    let read = |buffer: &DeviceBuffer| {
+    let outputs = loaded.launch(buffers.iter().map(Arg::Borrow).collect())?;
+    let read = |output: &DeviceBuffers| {
+        let buffer = output.first();
         let mut host = HostArray::zeros(buffer.tensor_type().clone());
         buffer.read(host.bytes_mut())?;
         Ok(host)
     };
-    launched.outputs[0].iter().map(read).collect()
+    outputs.iter().map(read).collect()
 }
 
 /// The largest difference of floats, relative to 1 or to the value; 0 for equal other types.

@@ -158,7 +158,7 @@ fn reshard_moves_to_other_devices_too() {
             .unwrap();
         assert_eq!(elsewhere.read().unwrap(), whole);
         assert_eq!(
-            elsewhere.shards()[0].placement().device,
+            elsewhere.shards().first().placement().device,
             reversed.devices()[0]
         );
         assert_eq!(array.read().unwrap(), whole, "the original is unchanged");

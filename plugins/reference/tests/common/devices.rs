@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, HostArray, HostBytes, Launch, Placement,
-    Program, Result, Signature, TensorType,
+    Arg, Client, CompileOptions, DType, DeviceBuffers, HostArray, HostBytes, Placement, Program,
+    Result, Signature, TensorType,
 };
 use halite_reference::{Options, Reference};
 
@@ -38,7 +38,7 @@ pub(crate) fn launch(
     client: &Client,
     program: &Program,
     args: &[HostArray],
-) -> Result<Vec<DeviceBuffer>> {
+) -> Result<Vec<DeviceBuffers>> {
     let loaded = client.compile(program, &CompileOptions::default())?;
     let devices = client.local_devices();
     let upload = |(host, &device): (&HostArray, _)| {
@@ -53,19 +53,12 @@ pub(crate) fn launch(
         .zip(&devices)
         .map(upload)
         .collect::<Result<_>>()?;
-    let args = buffers
-        .iter()
-        .map(|buffer| vec![Arg::Borrow(buffer)])
-        .collect();
-    Ok(loaded
-        .launch(Launch { args })?
-        .outputs
-        .into_iter()
-        .flatten()
-        .collect())
+    let mut outputs = loaded.launch(buffers.iter().map(Arg::Borrow).collect())?;
+    Ok(outputs.swap_remove(0).split().collect())
 }
 
-pub(crate) fn read(buffer: &DeviceBuffer) -> Result<Vec<f32>> {
+pub(crate) fn read(data: &DeviceBuffers) -> Result<Vec<f32>> {
+    let buffer = data.first();
     let mut host = HostArray::zeros(buffer.tensor_type().clone());
     buffer.read(host.bytes_mut())?;
     Ok(host.as_slice()?.to_vec())

@@ -7,7 +7,7 @@ pub(crate) mod interpreted;
 use std::sync::Arc;
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, HostBytes, Launch, Loaded, Program, Result,
+    Arg, Client, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Result,
     Signature, TensorType,
 };
 use halite_reference::{Mode, Options, Reference};
@@ -52,7 +52,7 @@ pub(crate) fn program(text: &str) -> Program {
     }
 }
 
-pub(crate) fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffer> {
+pub(crate) fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<DeviceBuffers> {
     client.upload(
         HostBytes::Borrowed(bytes),
         ty,
@@ -60,7 +60,8 @@ pub(crate) fn upload(client: &Client, ty: &TensorType, bytes: &[u8]) -> Result<D
     )
 }
 
-pub(crate) fn read(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
+pub(crate) fn read(data: &DeviceBuffers) -> Result<Vec<u8>> {
+    let buffer = data.first();
     let mut bytes = vec![0; buffer.tensor_type().bytes()];
     buffer.read(&mut bytes)?;
     Ok(bytes)
@@ -73,17 +74,16 @@ pub(crate) fn run(client: &Client, program: &Program, inputs: &[Vec<u8>]) -> Res
     let buffers = inputs
         .map(|(ty, bytes)| upload(client, ty, bytes))
         .collect::<Result<Vec<_>>>()?;
-    let args = vec![buffers.iter().map(Arg::Borrow).collect()];
-    let launched = loaded.launch(Launch { args })?;
-    launched.outputs[0].iter().map(read).collect()
+    let outputs = loaded.launch(buffers.iter().map(Arg::Borrow).collect())?;
+    outputs.iter().map(read).collect()
 }
 
 /// A training step of `halite train mnist`, with parameters, batch and hyperparameters.
 pub(crate) struct Step {
     pub(crate) loaded: Loaded,
     /// Inputs that are donated, each replaced by the output of the same number.
-    pub(crate) state: Vec<DeviceBuffer>,
-    pub(crate) batch: Vec<DeviceBuffer>,
+    pub(crate) state: Vec<DeviceBuffers>,
+    pub(crate) batch: Vec<DeviceBuffers>,
 }
 
 impl Step {
@@ -114,18 +114,17 @@ impl Step {
 
     /// Queues one step.
     pub(crate) fn step(&mut self) -> Result<()> {
-        let mut args: Vec<Arg<'_, DeviceBuffer>> = self.state.drain(..).map(Arg::Donate).collect();
+        let mut args: Vec<Arg<'_, DeviceBuffers>> = self.state.drain(..).map(Arg::Donate).collect();
         let count = args.len();
         args.extend(self.batch.iter().map(Arg::Borrow));
-        let mut launched = self.loaded.launch(Launch { args: vec![args] })?;
-        self.state = launched.outputs.remove(0);
+        self.state = self.loaded.launch(args)?;
         // The metrics come after the state: they replace the ones that were borrowed.
         let metrics = self.state.split_off(count);
         for metric in metrics {
             let at = self
                 .batch
                 .iter()
-                .position(|it| it.tensor_type() == metric.tensor_type());
+                .position(|it| it.first().tensor_type() == metric.first().tensor_type());
             self.batch[at.expect("metrics are an input")] = metric;
         }
         Ok(())
@@ -133,7 +132,7 @@ impl Step {
 
     /// Waits for all steps.
     pub(crate) fn wait(&self) -> Result<()> {
-        self.state[0].ready()?.wait()
+        self.state[0].first().ready()?.wait()
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use halite_core::{Arg, Client, CompileOptions, HostBytes, Launch, Program, Result, Signature};
+use halite_core::{
+    Arg, Client, CompileOptions, DeviceBuffers, HostBytes, Program, Result, Signature,
+};
 
 use crate::draft::{Case, join, tensor_type};
 
@@ -39,9 +41,8 @@ fn run_program(client: &Client, cases: &[&Case]) -> Result<Vec<Results>> {
         )
     });
     let buffers = buffers.collect::<Result<Vec<_>>>()?;
-    let args = vec![buffers.iter().map(Arg::Borrow).collect()];
-    let launched = loaded.launch(Launch { args })?;
-    let mut outputs = launched.outputs[0].iter();
+    let outputs = loaded.launch(buffers.iter().map(Arg::Borrow).collect())?;
+    let mut outputs = outputs.iter().map(DeviceBuffers::first);
     let read = |case: &&Case| {
         let each = outputs.by_ref().take(case.outputs.len()).map(|buffer| {
             let mut bytes = vec![0; buffer.tensor_type().bytes()];

@@ -97,7 +97,7 @@ impl Function for PJRT_Client_FulfillAliasBuffer_Args {
         }
         // Another unfulfilled alias is an error, so that no alias waits for itself.
         let contents = source.here()?;
-        let ready = Event::of_backend(contents.ready());
+        let ready = Event::of_backend(contents.first().ready());
         alias.arrive(contents);
         ready.on_ready(|outcome| promise.set(outcome));
         Ok(())
