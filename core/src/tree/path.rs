@@ -7,7 +7,7 @@ use std::{
 ///
 /// One path is reused for a whole traversal. Entering a field allocates nothing once the path has
 /// reached its depth, and text is made only when a path is printed.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Default, PartialEq, Eq, Hash)]
 pub struct Path {
     segments: Vec<Segment>,
 }
@@ -54,6 +54,17 @@ impl Path {
     /// Whether this is the path of the whole tree.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
+    }
+}
+
+impl Clone for Path {
+    fn clone(&self) -> Self {
+        Path::from(&*self.segments)
+    }
+
+    /// Keeps the memory of `self`.
+    fn clone_from(&mut self, source: &Self) {
+        self.segments.clone_from(&source.segments);
     }
 }
 

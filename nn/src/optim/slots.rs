@@ -70,8 +70,10 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
         at: &mut Path,
         f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
+        let mut below = Path::new();
         let slots = self.0.try_map_at(at, &mut |at, slot: Option<S::Of<A>>| {
-            slot.map(|slot| slot.try_map_at(&mut at.clone(), &mut *f))
+            below.clone_from(at);
+            slot.map(|slot| slot.try_map_at(&mut below, &mut *f))
                 .transpose()
         });
         slots.map(Slots)
@@ -82,9 +84,11 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a A)) {
+        let mut below = Path::new();
         self.0.visit(at, &mut |at, slot: &'a Option<S::Of<A>>| {
             if let Some(slot) = slot {
-                slot.visit(&mut at.clone(), &mut *f);
+                below.clone_from(at);
+                slot.visit(&mut below, &mut *f);
             }
         });
     }
