@@ -11,6 +11,7 @@ use std::{
 
 use flate2::bufread::MultiGzDecoder;
 use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType};
+use halite_fetch::DigestReader;
 
 /// Reads an idx file, compressed or not.
 ///
@@ -22,13 +23,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<HostArray> {
 }
 
 fn read_path(path: &Path) -> Result<HostArray> {
-    let refused = |error: io::Error| {
-        Error::new(
-            ErrorKind::Io,
-            "read idx",
-            format!("{}: {error}", path.display()),
-        )
-    };
+    let refused = |error| Refused::Io(error).of(path);
     let file = File::open(path).map_err(refused)?;
     let size = file.metadata().map_err(refused)?.len();
     let mut reader = BufReader::with_capacity(1 << 16, file);
@@ -38,14 +33,24 @@ fn read_path(path: &Path) -> Result<HostArray> {
     } else {
         parse_from(reader, Some(size))
     }
-    .map_err(|error| match error {
-        Refused::Corrupt(reason) => Error::new(
-            ErrorKind::Corrupt,
-            "read idx",
-            format!("{}: {reason}", path.display()),
-        ),
-        Refused::Io(error) => refused(error),
-    })
+    .map_err(|error| error.of(path))
+}
+
+/// Reads an uncompressed idx file, and returns the SHA-256 of the file with it.
+///
+/// # Errors
+/// As [`read`]. A compressed file is refused.
+pub(crate) fn read_digested(path: &Path) -> Result<(HostArray, String)> {
+    let parsed = File::open(path).and_then(|file| {
+        let size = file.metadata()?.len();
+        let mut reader = DigestReader::new(file);
+        Ok((parse_from(&mut reader, Some(size)), reader.sha256()))
+    });
+    match parsed {
+        Ok((Ok(array), digest)) => Ok((array, digest)),
+        Ok((Err(error), _)) => Err(error.of(path)),
+        Err(error) => Err(Refused::Io(error).of(path)),
+    }
 }
 
 /// Reads an idx file from memory, compressed or not.
@@ -70,6 +75,18 @@ pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 enum Refused {
     Corrupt(String),
     Io(io::Error),
+}
+
+impl Refused {
+    /// The error of a file.
+    fn of(self, path: &Path) -> Error {
+        let path = path.display();
+        let (kind, message) = match self {
+            Refused::Corrupt(reason) => (ErrorKind::Corrupt, format!("{path}: {reason}")),
+            Refused::Io(error) => (ErrorKind::Io, format!("{path}: {error}")),
+        };
+        Error::new(kind, "read idx", message)
+    }
 }
 
 impl From<io::Error> for Refused {

@@ -332,6 +332,9 @@ where
                 _ = time.set((started.elapsed(), since_start()))
             }));
         }
+        if now.time_to_first_step.get().is_some() {
+            self.identity.begin();
+        }
         let last = now.run.step + count as u64;
         now.in_flight.push(last, window, &|| self.stop.is_set())?;
         let mut called = Ok(());

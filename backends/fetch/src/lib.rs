@@ -64,7 +64,7 @@ mod unpack;
 pub use cache::{Cache, Check, Installed, Limits, State};
 pub use error::{Error, Result};
 pub use files::{file_size_limit, open_regular, writable_by_others};
-pub use manifest::sha256_of_file;
+pub use manifest::{DigestReader, sha256_of_file};
 pub use package::{Client, FileSpec, Package, Transform};
 pub use process::stdout_of;
 pub use progress::{Bar, Bytes, Progress, Quiet, Step};

@@ -110,18 +110,49 @@ pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
 ///
 /// When the file cannot be opened or read, or is not a regular file.
 pub fn sha256_of_file(path: impl AsRef<Path>) -> io::Result<(String, u64)> {
-    let mut file = open_regular(path)?;
-    let (mut hasher, mut size) = (Sha256::new(), 0);
-    let mut piece = vec![0; 1 << 18];
+    let mut file = DigestReader::new(open_regular(path)?);
+    let mut size = 0;
+    let mut piece = vec![0; PIECE];
     loop {
         match file.read(&mut piece) {
-            Ok(0) => return Ok((hex(&hasher.finalize()), size)),
-            Ok(count) => {
-                hasher.update(&piece[..count]);
-                size += count as u64;
-            }
+            Ok(0) => return Ok((file.sha256(), size)),
+            Ok(count) => size += count as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Bytes that are read at once: they are digested while they are in the processor's cache.
+const PIECE: usize = 1 << 18;
+
+/// A reader that computes the SHA-256 of what is read from it.
+#[derive(Debug)]
+pub struct DigestReader<R> {
+    inner: R,
+    hasher: Sha256,
+}
+
+impl<R> DigestReader<R> {
+    /// Reads from `inner`.
+    pub fn new(inner: R) -> Self {
+        DigestReader {
+            inner,
+            hasher: Sha256::new(),
+        }
+    }
+
+    /// The SHA-256 of what was read, in lower-case hex.
+    pub fn sha256(self) -> String {
+        hex(&self.hasher.finalize())
+    }
+}
+
+impl<R: Read> Read for DigestReader<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let piece = into.len().min(PIECE);
+        let count = self.inner.read(&mut into[..piece])?;
+        self.hasher.update(&into[..count]);
+        Ok(count)
     }
 }

@@ -21,8 +21,8 @@ use crate::{
 pub(super) type Data = [Arc<dyn Dataset>; 2];
 pub(super) type Digests = [Option<String>; 2];
 
-/// Identity of a run whose data are digested on another thread, while its programs are traced and
-/// compiled.
+/// Identity of a run whose data are digested on another thread, while it trains. Until the first
+/// step, other work needs the processor's cores.
 pub(crate) struct PendingIdentity {
     /// Without the digests until they are known.
     pub(super) identity: Identity,
@@ -30,24 +30,32 @@ pub(crate) struct PendingIdentity {
 }
 
 pub(super) enum Digesting {
+    /// Not begun.
+    Later(Data),
     Thread(JoinHandle<Digests>),
     /// The system gave no thread.
     Inline(Data),
 }
 
 impl PendingIdentity {
-    /// The identity with these values. `data` is digested on a thread.
+    /// The identity with these values. `data` is digested when that is [begun](Self::begin), or
+    /// waited for.
     pub(crate) fn new(known: Identity, data: Option<Data>) -> Self {
-        let digesting = data.map(|data| {
+        PendingIdentity {
+            identity: known,
+            digesting: data.map(Digesting::Later),
+        }
+    }
+
+    /// Begins to digest the data, unless that has begun.
+    pub(crate) fn begin(&mut self) {
+        if let Some(Digesting::Later(data)) = &self.digesting {
             let of_thread = data.clone();
             let thread = thread::Builder::new()
                 .name("data digest".into())
                 .spawn(move || digest(&of_thread));
-            thread.map_or_else(|_| Digesting::Inline(data), Digesting::Thread)
-        });
-        PendingIdentity {
-            identity: known,
-            digesting,
+            let inline = |_| Digesting::Inline(data.clone());
+            self.digesting = Some(thread.map_or_else(inline, Digesting::Thread));
         }
     }
 
@@ -93,6 +101,7 @@ impl PendingIdentity {
 
     /// Takes the digests if they are known, and sleeps a little if not.
     fn poll(&mut self) -> Option<()> {
+        self.begin();
         let digests = match self.digesting.take() {
             None => return Some(()),
             Some(Digesting::Inline(data)) => digest(&data),

@@ -190,12 +190,16 @@ fn data_are_digested_in_the_background() {
         identity
     };
     let data = [data(1), data(2)];
+    let mut begun = PendingIdentity::new(known(), Some(data.clone()));
+    begun.begin();
+    assert!(matches!(begun.digesting, Some(Digesting::Thread(_))));
     let inline = PendingIdentity {
         identity: known(),
         digesting: Some(Digesting::Inline(data.clone())),
     };
     for (pending, expected) in [
         (PendingIdentity::new(known(), Some(data)), &expected),
+        (begun, &expected),
         (inline, &expected),
         (PendingIdentity::new(known(), None), &known()),
     ] {
