@@ -14,7 +14,7 @@
 //! let ty = TensorType::new(DType::U8, [3]);
 //! let buffer = client.upload(HostBytes::Borrowed(&[1, 2, 3]), &ty, device.into())?;
 //! let mut bytes = [0; 3];
-//! buffer.read(&mut bytes)?;
+//! buffer.first().read(&mut bytes)?;
 //! assert_eq!(bytes, [1, 2, 3]);
 //! # halite_core::Result::<()>::Ok(())
 //! ```
