@@ -11,7 +11,7 @@ use std::{
 
 use flate2::bufread::MultiGzDecoder;
 use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType};
-use halite_fetch::DigestReader;
+use halite_fetch::{DigestReader, open_regular};
 
 /// Reads an idx file, compressed or not.
 ///
@@ -41,7 +41,7 @@ fn read_path(path: &Path) -> Result<HostArray> {
 /// # Errors
 /// As [`read`]. A compressed file is refused.
 pub(crate) fn read_digested(path: &Path) -> Result<(HostArray, String)> {
-    let parsed = File::open(path).and_then(|file| {
+    let parsed = open_regular(path).and_then(|file| {
         let size = file.metadata()?.len();
         let mut reader = DigestReader::new(file);
         Ok((parse_from(&mut reader, Some(size)), reader.sha256()))
