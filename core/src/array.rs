@@ -326,8 +326,7 @@ impl Array {
             // A copy into borrowed memory cannot be cancelled, so it starts only once the contents
             // are computed. Their error is that of the copy.
             let ready = shard.ready()?;
-            if !ready.is_ready()
-                && let Err(error) = self.wait_for_shard("read", shard, &ready, default_limit())
+            if let Err(error) = self.wait_for_shard("read", shard, &ready, default_limit())
                 && error.kind() == ErrorKind::DeadlineExceeded
             {
                 return Err(error);

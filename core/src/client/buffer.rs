@@ -110,11 +110,6 @@ impl<'a> DeviceBuffer<'a> {
         self.buffer.placement()
     }
 
-    /// The identity of the client that made it. Other clients cannot use it.
-    pub fn client_id(&self) -> ClientId {
-        self.session.id
-    }
-
     /// The completion event of the work that computes the contents.
     ///
     /// # Errors

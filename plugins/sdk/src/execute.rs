@@ -261,6 +261,8 @@ fn check_outputs(
     program: &Compiled,
     outputs: Vec<DeviceBuffers>,
 ) -> Outcome<Vec<Vec<Arc<Buffer>>>> {
+    const METHOD: &str = "Executable::launch";
+    let client = &program.client;
     let mut rows: Vec<_> = (program.devices.iter())
         .map(|&device| (device, Vec::with_capacity(outputs.len())))
         .collect();
@@ -270,14 +272,7 @@ fn check_outputs(
                 device: *device,
                 ..buffer.first().placement()
             };
-            let method = "Executable::launch";
-            row.push(Buffer::of_backend(
-                &program.client,
-                method,
-                buffer,
-                ty,
-                place,
-            )?);
+            row.push(Buffer::of_backend(client, METHOD, buffer, ty, place)?);
         }
     }
     Ok(rows.into_iter().map(|(_, row)| row).collect())
