@@ -202,6 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn files_are_digested_as_they_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("images");
+        // More than one piece.
+        let bytes = file(8, &[600, 1000], 600_000);
+        std::fs::write(&path, &bytes).unwrap();
+        let (array, digest) = read_digested(&path).unwrap();
+        assert_eq!(array, parse(&bytes).unwrap());
+        assert_eq!(digest, halite_fetch::sha256_of_file(&path).unwrap().0);
+        std::fs::write(&path, &bytes[1..]).unwrap();
+        assert_eq!(read_digested(&path).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            read_digested(directory.path()).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+    }
+
+    #[test]
     fn every_element_type_is_read_in_the_machines_order() {
         assert_eq!(
             parse(&file(8, &[2, 3], 6)).unwrap(),
