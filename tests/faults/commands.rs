@@ -71,10 +71,20 @@ impl Faulty {
     }
 
     pub(crate) fn train(&self) -> Ended {
+        run(&mut self.training())
+    }
+
+    /// As [`train`](Self::train), loading the plugin without a probe.
+    fn train_unprobed(&self) -> Ended {
+        run(self.training().env("HALITE_PLUGIN_PROBE", "off"))
+    }
+
+    fn training(&self) -> Command {
         let out = self.directory.path().join("run");
         let mut command = self.halite();
         command.args("train mnist --model mlp --limit 256 --epochs 1 --accelerator".split(' '));
-        run(command.arg(self.accelerator()).arg("--out").arg(out))
+        command.arg(self.accelerator()).arg("--out").arg(out);
+        command
     }
 
     /// `halite plugins check` of the cases whose name contains `only`.
@@ -341,9 +351,14 @@ fn constructor_that_hangs_costs_its_deadline() {
 #[test]
 fn constructor_that_hangs_does_not_block_the_end() {
     let plugin = Faulty::new("constructor:sleep");
-    plugin
-        .devices_unprobed()
-        .fails_with(&["constructor-sleep.so has not started after 3 s"]);
+    let words = ["constructor-sleep.so has not started after 3 s"];
+    at_once([
+        &|| _ = plugin.devices_unprobed().fails_with(&words),
+        &|| {
+            // The thread that loads the data may wait for the dynamic loader.
+            _ = plugin.train_unprobed().fails_with(&words)
+        },
+    ]);
 }
 
 #[test]

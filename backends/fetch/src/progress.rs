@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::package::Package;
 
@@ -91,6 +91,8 @@ impl Progress for Quiet {
 /// terminal.
 #[derive(Debug, Default)]
 pub struct Bar {
+    /// The lines on the terminal of this bar and of those [beside](Self::beside) it.
+    lines: MultiProgress,
     bar: Option<ProgressBar>,
     /// Waiting time at the last report of it.
     waiting_said: Option<Duration>,
@@ -100,6 +102,16 @@ impl Bar {
     /// Time between two lines about a wait, if stderr is not a terminal.
     const WAITING: Duration = Duration::from_secs(30);
 
+    /// Returns a bar with a line of its own on the terminal, for another installation at the same
+    /// time.
+    pub fn beside(&self) -> Self {
+        Self {
+            lines: self.lines.clone(),
+            bar: None,
+            waiting_said: None,
+        }
+    }
+
     /// Reports the awaited process, at once and then periodically.
     fn waits(&mut self, package: &Package, waited: Duration, holder: &str) {
         if self
@@ -107,10 +119,9 @@ impl Bar {
             .is_none_or(|said| waited >= said + Self::WAITING)
         {
             self.waiting_said = Some(waited);
-            let line =
-                format!("halite: waiting for another process to install {package}: {holder}\n");
-            // stderr may be closed.
-            _ = io::stderr().lock().write_all(line.as_bytes());
+            self.remark(format_args!(
+                "halite: waiting for another process to install {package}: {holder}"
+            ));
         }
     }
 
@@ -121,14 +132,23 @@ impl Bar {
             )
             .expect("the template of the progress bar is valid")
             .progress_chars("=> ");
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
-                .with_style(style)
+            self.lines.add(ProgressBar::new(total).with_style(style))
         });
         bar.set_prefix(package.to_string());
         // The position first: the old one could be beyond the new length.
         bar.set_position(done);
         bar.set_length(total);
         bar.set_message(message);
+    }
+
+    /// Prints a line on stderr, above the bars. One that cannot be printed must not end an
+    /// installation.
+    fn remark(&self, line: fmt::Arguments<'_>) {
+        // One write, so that lines of several threads do not mix.
+        let line = format!("{line}\n");
+        _ = self
+            .lines
+            .suspend(|| io::stderr().write_all(line.as_bytes()));
     }
 }
 
@@ -137,13 +157,13 @@ impl Progress for Bar {
         match step {
             Step::Starting { package, directory } => {
                 let size = Bytes(package.download_size());
-                remark(format_args!(
+                self.remark(format_args!(
                     "halite: installing {package}, {size}, into {}",
                     directory.display()
                 ));
             }
             Step::Terms { package, terms } => {
-                remark(format_args!(
+                self.remark(format_args!(
                     "halite: {package} is subject to its owner's terms: {terms}"
                 ));
             }
@@ -181,11 +201,6 @@ impl Progress for Bar {
             }
         }
     }
-}
-
-/// Prints a line on stderr. One that cannot be printed must not end an installation.
-fn remark(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 impl Drop for Bar {

@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 use halite::{
     Client, DeviceId, Param, Result,
     data::{self, Dataset, DatasetExt, InMemory, Subset},
-    fetch,
     models::{Classify, Cnn, ImageModel, Mlp, TrainingOptions},
     train::{flags::positive, signals::StopFlag},
 };
@@ -71,15 +70,10 @@ pub(super) struct Mnist {
 
 impl Mnist {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let (client, devices, (train, test)) =
-            self.run.open_and_load(self.data.package(), |cache| {
-                let mut progress = fetch::Bar::default();
-                let (train, test) = (
-                    self.data.train(cache, &mut progress)?,
-                    self.data.test(cache, &mut progress)?,
-                );
-                Ok((first(train, self.limit)?, first(test, self.limit)?))
-            })?;
+        let (client, devices, (train, test)) = self.run.open_and_load(|cache, bar| {
+            let (train, test) = (self.data.train(cache, bar)?, self.data.test(cache, bar)?);
+            Ok((first(train, self.limit)?, first(test, self.limit)?))
+        })?;
         let images = Images {
             name: self.data.to_string(),
             side: 28,

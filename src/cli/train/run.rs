@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Accelerator, Driver, OpenOptions, Opened},
+    backends::{Accelerator, Driver, OpenOptions, Opened, pjrt::Plugin},
     fetch,
     models::TrainingStep,
     train::{
@@ -70,13 +70,17 @@ impl FromStr for DeviceCount {
 impl Run {
     /// Opens the accelerator, and returns it with the devices to train on.
     pub(super) fn open(&self) -> Result<(Client, Vec<DeviceId>)> {
+        self.open_with(&mut fetch::Bar::default())
+    }
+
+    fn open_with(&self, bar: &mut fetch::Bar) -> Result<(Client, Vec<DeviceId>)> {
         let requested = self.requested_devices();
         let accelerator = with_virtual_devices(&self.accelerator, requested)?;
         let options = OpenOptions {
             cache: self.cache_dir.clone(),
             ..OpenOptions::default()
         };
-        let opened = accelerator.open_with(&options, &mut fetch::Bar::default())?;
+        let opened = accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
         let mut devices = opened.client.local_devices();
         if let Some(count) = requested {
@@ -133,26 +137,23 @@ impl Run {
         Error::invalid("train", message)
     }
 
-    /// Opens the accelerator while another thread loads the data, if `package` is installed.
-    /// Downloads are done one after the other, with one progress bar.
+    /// Opens the accelerator while another thread loads the data. Each has a progress bar for what
+    /// it downloads.
     pub(super) fn open_and_load<T: Send>(
         &self,
-        package: &fetch::Package,
-        load: impl FnOnce(&fetch::Cache) -> Result<T> + Send,
+        load: impl FnOnce(&fetch::Cache, &mut fetch::Bar) -> Result<T> + Send,
     ) -> Result<(Client, Vec<DeviceId>, T)> {
-        let load = || load(&self.cache()?);
-        let is_here = self
-            .cache()
-            .is_ok_and(|cache| cache.find(package).is_ok_and(|found| found.is_some()));
-        if !is_here {
-            let (client, devices) = self.open()?;
-            return Ok((client, devices, load()?));
-        }
+        let mut bar = fetch::Bar::default();
+        let mut bar_of_data = bar.beside();
         let (opened, data) = thread::scope(|scope| {
             let loading = thread::Builder::new()
                 .name("load data".into())
-                .spawn_scoped(scope, load);
-            let opened = self.open();
+                .spawn_scoped(scope, move || load(&self.cache()?, &mut bar_of_data));
+            let opened = self.open_with(&mut bar);
+            if let (Err(error), Some(_)) = (&opened, Plugin::stuck_in_loader()) {
+                // The thread may wait for the dynamic loader, for ever.
+                give_up(error, 1);
+            }
             let no_thread = |error| {
                 Error::new(
                     ErrorKind::Unavailable,

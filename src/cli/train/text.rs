@@ -110,8 +110,9 @@ struct Corpus {
 
 impl Text {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let corpus = self.corpus()?;
-        let (client, devices) = self.run.open()?;
+        let (client, devices, corpus) = self
+            .run
+            .open_and_load(|cache, bar| self.corpus(cache, bar))?;
         let tokenizer = self.tokenizer.to_possible_value().expect("named");
         let tokenizer = tokenizer.get_name();
         let out = self
@@ -167,13 +168,12 @@ impl Text {
     }
 
     /// Loads the text and splits it into windows of tokens.
-    fn corpus(&self) -> Result<Corpus> {
-        let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
-        let texts = self.texts(&cache, &mut progress)?;
+    fn corpus(&self, cache: &fetch::Cache, bar: &mut fetch::Bar) -> Result<Corpus> {
+        let texts = self.texts(cache, bar)?;
         let tokenizer = match self.tokenizer {
             TokenizerKind::Chars => Tokenizer::characters_of(&texts)?,
             TokenizerKind::Bytes => Tokenizer::Bytes,
-            TokenizerKind::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
+            TokenizerKind::Gpt2 => Tokenizer::gpt2(cache, bar)?,
         };
         // A prompt that cannot be encoded is an error before the training, not after it.
         let prompt = self.prompt(&tokenizer, &texts[0])?;
@@ -222,10 +222,10 @@ impl Text {
         Ok(tokenizer.decode(&tokens?))
     }
 
-    fn texts(&self, cache: &fetch::Cache, progress: &mut fetch::Bar) -> Result<Vec<String>> {
+    fn texts(&self, cache: &fetch::Cache, bar: &mut fetch::Bar) -> Result<Vec<String>> {
         match &self.data {
             Source::Books => {
-                let books = books(cache, progress)?;
+                let books = books(cache, bar)?;
                 Ok(books.into_iter().map(|book| book.text).collect())
             }
             Source::File(path) => {
