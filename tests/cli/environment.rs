@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use halite::{
@@ -152,6 +154,27 @@ fn missing_python_is_an_error_with_advice() {
     );
     assert!(!out.exists());
     assert_no_package_in(&empty);
+}
+
+#[test]
+fn accelerator_error_does_not_wait_for_a_download() {
+    let dir = tempfile::tempdir().unwrap();
+    // Longer than the command may take.
+    let npm = dir.path().join("npm");
+    fs::write(&npm, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut command = halite_alone(&format!(
+        "{RUN} --accelerator plugin:/no/such/plugin.so --out"
+    ));
+    command
+        .arg(dir.path().join("run"))
+        .env("HALITE_CACHE_DIR", dir.path().join("cache"))
+        .env("PATH", format!("{}:{path}", dir.path().display()));
+    let started = Instant::now();
+    let error = fails(&mut command);
+    assert!(started.elapsed() < Duration::from_secs(40), "{error}");
+    assert_contains(&error, &["/no/such/plugin.so"]);
 }
 
 #[test]

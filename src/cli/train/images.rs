@@ -70,9 +70,10 @@ pub(super) struct Mnist {
 
 impl Mnist {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let (client, devices, (train, test)) = self.run.open_and_load(|cache, bar| {
-            let (train, test) = (self.data.train(cache, bar)?, self.data.test(cache, bar)?);
-            Ok((first(train, self.limit)?, first(test, self.limit)?))
+        let (data, limit) = (self.data, self.limit);
+        let (client, devices, (train, test)) = self.run.open_and_load(move |cache, bar| {
+            let (train, test) = (data.train(cache, bar)?, data.test(cache, bar)?);
+            Ok((first(train, limit)?, first(test, limit)?))
         })?;
         let images = Images {
             name: self.data.to_string(),

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Accelerator, Driver, OpenOptions, Opened, pjrt::Plugin},
+    backends::{Accelerator, Driver, OpenOptions, Opened},
     fetch,
     models::TrainingStep,
     train::{
@@ -139,38 +139,30 @@ impl Run {
 
     /// Opens the accelerator while another thread loads the data. Each has a progress bar for what
     /// it downloads.
-    pub(super) fn open_and_load<T: Send>(
+    pub(super) fn open_and_load<T: Send + 'static>(
         &self,
-        load: impl FnOnce(&fetch::Cache, &mut fetch::Bar) -> Result<T> + Send,
+        load: impl FnOnce(&fetch::Cache, &mut fetch::Bar) -> Result<T> + Send + 'static,
     ) -> Result<(Client, Vec<DeviceId>, T)> {
         let mut bar = fetch::Bar::default();
-        let mut bar_of_data = bar.beside();
-        let (opened, data) = thread::scope(|scope| {
-            let loading = thread::Builder::new()
-                .name("load data".into())
-                .spawn_scoped(scope, move || load(&self.cache()?, &mut bar_of_data));
-            let opened = self.open_with(&mut bar);
-            if let (Err(error), Some(_)) = (&opened, Plugin::stuck_in_loader()) {
-                // The thread may wait for the dynamic loader, for ever.
-                give_up(error, 1);
-            }
-            let no_thread = |error| {
+        let (mut bar_of_data, cache) = (bar.beside(), self.cache());
+        let loading = thread::Builder::new()
+            .name("load data".into())
+            .spawn(move || load(&cache?, &mut bar_of_data))
+            .map_err(|error| {
                 Error::new(
                     ErrorKind::Unavailable,
                     "train",
                     "cannot start a thread that loads the data",
                 )
                 .caused_by(error)
-            };
-            let data = loading.map_err(no_thread).and_then(|loading| {
-                loading
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            (opened, data)
-        });
-        let (client, devices) = opened?;
-        Ok((client, devices, data?))
+            })?;
+        // An error is reported at once. The thread may then be in a long download, and ends with
+        // the process.
+        let (client, devices) = self.open_with(&mut bar)?;
+        let data = loading
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((client, devices, data))
     }
 
     /// Returns the cache of data sets.

@@ -110,9 +110,8 @@ struct Corpus {
 
 impl Text {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let (client, devices, corpus) = self
-            .run
-            .open_and_load(|cache, bar| self.corpus(cache, bar))?;
+        let corpus = self.corpus()?;
+        let (client, devices) = self.run.open()?;
         let tokenizer = self.tokenizer.to_possible_value().expect("named");
         let tokenizer = tokenizer.get_name();
         let out = self
@@ -168,12 +167,13 @@ impl Text {
     }
 
     /// Loads the text and splits it into windows of tokens.
-    fn corpus(&self, cache: &fetch::Cache, bar: &mut fetch::Bar) -> Result<Corpus> {
-        let texts = self.texts(cache, bar)?;
+    fn corpus(&self) -> Result<Corpus> {
+        let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
+        let texts = self.texts(&cache, &mut progress)?;
         let tokenizer = match self.tokenizer {
             TokenizerKind::Chars => Tokenizer::characters_of(&texts)?,
             TokenizerKind::Bytes => Tokenizer::Bytes,
-            TokenizerKind::Gpt2 => Tokenizer::gpt2(cache, bar)?,
+            TokenizerKind::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
         };
         // A prompt that cannot be encoded is an error before the training, not after it.
         let prompt = self.prompt(&tokenizer, &texts[0])?;
@@ -222,10 +222,10 @@ impl Text {
         Ok(tokenizer.decode(&tokens?))
     }
 
-    fn texts(&self, cache: &fetch::Cache, bar: &mut fetch::Bar) -> Result<Vec<String>> {
+    fn texts(&self, cache: &fetch::Cache, progress: &mut fetch::Bar) -> Result<Vec<String>> {
         match &self.data {
             Source::Books => {
-                let books = books(cache, bar)?;
+                let books = books(cache, progress)?;
                 Ok(books.into_iter().map(|book| book.text).collect())
             }
             Source::File(path) => {
