@@ -1,7 +1,8 @@
 //! Hardware abstraction for machine learning, with a training stack on top of it.
 //!
-//! A model is written once, and trains on every accelerator that has a PJRT plugin. [`Accelerator`]
-//! opens one as a [`Client`]; no other code depends on the accelerator.
+//! A model is written once, for every accelerator that has a PJRT plugin. So far halite has trained on
+//! CPUs; programs for TPUs and NVIDIA GPUs are compiled ahead of time. [`Accelerator`] opens an
+//! accelerator as a [`Client`]; no other code depends on it.
 //!
 //! ```
 //! use halite::prelude::*;
@@ -59,6 +60,7 @@
 //! | train, save and resume | [`train`] |
 //! | download packages with known digests | [`fetch`] |
 //! | inspect programs | [`ir`] |
+//! | read, write and exchange programs | [`stablehlo`], [`exchange`] |
 //! | count and time what a client does; find what makes a program slow | [`telemetry`] |
 //! | work with devices and their data | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |

@@ -29,17 +29,6 @@ pub struct CudaOptions {
     pub preallocate: Option<bool>,
     /// Bytes reserved for collectives.
     pub collective_memory: Option<u64>,
-    /// This process among those of a job. Only a count of 1 is supported.
-    pub node: Option<Node>,
-}
-
-/// A process of a job.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Node {
-    /// The process's number, from 0.
-    pub id: u32,
-    /// Number of processes.
-    pub count: u32,
 }
 
 /// Allocators of device memory.
@@ -123,23 +112,6 @@ impl CudaOptions {
                 ));
             };
             options.push(("collective_memory_size".into(), OptionValue::Int(bytes)));
-        }
-        if let Some(Node { id, count }) = self.node {
-            if id >= count {
-                return invalid(format!(
-                    "node {id} of {count}; expected 0 to {}",
-                    i64::from(count) - 1
-                ));
-            }
-            if count > 1 {
-                // Without a key-value store the plugin aborts the process.
-                return invalid(format!(
-                    "{count} nodes; halite supports one process only, because it has no key-value \
-                     store yet"
-                ));
-            }
-            options.push(("node_id".into(), OptionValue::Int(id.into())));
-            options.push(("num_nodes".into(), OptionValue::Int(count.into())));
         }
         Ok(options)
     }
@@ -311,7 +283,6 @@ mod tests {
             memory_fraction: Some(0.5),
             preallocate: Some(false),
             collective_memory: Some(1024),
-            node: Some(Node { id: 0, count: 1 }),
         };
         let names: Vec<String> = options
             .client(&[1])
@@ -327,8 +298,7 @@ mod tests {
             "preallocate",
             "collective_memory_size",
         ];
-        assert_eq!(names[..6], expected);
-        assert_eq!(names[6..], ["node_id", "num_nodes"]);
+        assert_eq!(names, expected);
         let error = |options: CudaOptions| options.client(&[]).unwrap_err().to_string();
         assert!(
             error(CudaOptions {
@@ -343,13 +313,6 @@ mod tests {
                 ..CudaOptions::default()
             })
             .contains("NaN")
-        );
-        assert!(
-            error(CudaOptions {
-                node: Some(Node { id: 2, count: 2 }),
-                ..CudaOptions::default()
-            })
-            .contains("node 2 of 2")
         );
         assert!(
             "pool"

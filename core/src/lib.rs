@@ -5,8 +5,8 @@
 //! a [`Sharding`] distributes over a [`Mesh`] of devices. [`tree`] names, visits and rebuilds
 //! structs of tensors. An [`Observer`] sees what a client does.
 //!
-//! Nothing here knows an operation, a model or a file format, counts anything, reads an environment
-//! variable, or prints anything but warnings of a program without a `tracing` subscriber.
+//! Nothing here knows a model or a file format, runs an operation, counts anything, reads an
+//! environment variable, or prints anything but warnings of a program without a `tracing` subscriber.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, Sharding};

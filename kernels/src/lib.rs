@@ -3,7 +3,7 @@
 //! [`multiply`] is a matrix product over any strides, [`Convolution`] a convolution and
 //! [`Attention`] an attention with their gradients, [`Program`] a fused elementwise computation
 //! with reductions of rows and columns, [`reduce`] a reduction along one axis. Nothing here knows a
-//! program, a device or an allocator of tensors.
+//! StableHLO program, a device or an allocator of tensors.
 //!
 //! Every result has the same bits for every number of [`Threads`], but for the sign of a NaN: work is
 //! split between threads only where no sum is. Vector instructions are chosen at run time (AVX-512,

@@ -38,7 +38,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use halite::{Error, ErrorKind, backends::pjrt::Plugin};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Train models on every accelerator that has a PJRT plugin.
+/// Train models on CPUs, and on accelerators that have a PJRT plugin.
 #[derive(Parser, Debug)]
 #[command(name = "halite", version, long_about = None, after_help = "\
 Examples:
