@@ -1,9 +1,9 @@
 //! What is imported, and what is refused with which message.
 
-use halite_core::{Client, DType, TensorType};
+use halite_core::{Array, Client, DType, HostArray, Sharding, TensorType};
 use halite_exchange::Artifact;
 use halite_ir::Op;
-use halite_nn::Trace;
+use halite_nn::{Trace, jit};
 use halite_reference::{Options, Reference};
 
 fn artifact(body: &str) -> Artifact {
@@ -193,4 +193,55 @@ fn array_on_another_device_is_refused() {
     let x = halite_core::Array::upload(&client, &x, &other).unwrap();
     let error = program.run(&[&x]).unwrap_err().to_string();
     assert!(error.contains("input `0` is on devices"), "{error}");
+}
+
+/// Imported and as it is, a sort by bits and a sort by value have the same results.
+#[test]
+fn sorts_keep_their_order_of_floats() {
+    let client = Client::new(Reference::new(&Options::default()).unwrap());
+    let device = Sharding::single(client.local_devices()[0]);
+    let by_value = |direction: &str, smaller: &str, larger: &str| {
+        format!(
+            "%0 = stablehlo.compare {direction}, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+             %1 = stablehlo.compare EQ, {smaller}, {smaller}, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+             %2 = stablehlo.compare NE, {larger}, {larger}, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+             %3 = stablehlo.and %1, %2 : tensor<i1>
+             %before = stablehlo.or %0, %3 : tensor<i1>"
+        )
+    };
+    let by_bits = |direction: &str| {
+        format!(
+            "%before = stablehlo.compare {direction}, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>"
+        )
+    };
+    let orders = [
+        (by_bits("LT"), vec![4, 6, 2, 1, 5, 0, 3]),
+        (by_bits("GT"), vec![3, 0, 5, 1, 2, 6, 4]),
+        (by_value("LT", "%a", "%b"), vec![6, 1, 2, 5, 0, 3, 4]),
+        (by_value("GT", "%b", "%a"), vec![3, 4, 0, 5, 1, 2, 6]),
+    ];
+    let x = [2.0, 0.0, -0.0, f32::NAN, -f32::NAN, 1.0, -3.0];
+    for (comparator, expected) in orders {
+        let text = format!(
+            r#"func.func @main(%x: tensor<7xf32>) -> tensor<7xi32> {{
+                 %places = stablehlo.iota dim = 0 : tensor<7xi32>
+                 %sorted:2 = "stablehlo.sort"(%x, %places) <{{dimension = 0 : i64, is_stable = true}}> ({{
+                 ^bb0(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<i32>, %j: tensor<i32>):
+                   {comparator}
+                   stablehlo.return %before : tensor<i1>
+                 }}) : (tensor<7xf32>, tensor<7xi32>) -> (tensor<7xf32>, tensor<7xi32>)
+                 return %sorted#1 : tensor<7xi32>
+               }}"#
+        );
+        let artifact = Artifact::read(text.as_bytes()).unwrap();
+        let host = HostArray::from_slice(&x, &[7]).unwrap();
+        let array = Array::upload(&client, &host, &device).unwrap();
+        let direct = artifact.compile(&client).unwrap().run(&[&array]).unwrap();
+        let function = artifact.function().unwrap();
+        let imported = jit(&client, move |cx, [x]| [function.call(cx, &[x])[0]]);
+        let [imported] = imported.run([&array]).unwrap();
+        for places in [&direct[0], &imported] {
+            assert_eq!(places.to_vec::<i32>().unwrap(), expected, "{comparator}");
+        }
+    }
 }

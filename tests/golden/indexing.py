@@ -86,7 +86,7 @@ for dtype in ["float32", "bfloat16", "bool", "int32"]:
     case("indexing", "one_hot", SHORT[dtype], {"indices": int32([0, 3], [-1, 4], [2, 1])}, lambda indices: jax.nn.one_hot(indices, 4, dtype=dtype_of(dtype)), classes=4,
          dtype=SHORT[dtype], tolerance=0)
 
-# ---- sort: stable, NaN last, -0 before 0 ----
+# ---- sort: stable, NaN last ----
 special = np.array([3, np.nan, -np.inf, 2, np.inf, -1, 2, 0], "float32")
 for descending in (False, True):
     direction = "down" if descending else "up"

@@ -153,8 +153,8 @@ pub enum Op {
         window: Window,
     },
     /// Any number of operands of the same dimensions, and as many results: all reordered along
-    /// `dim` so that the first is sorted. Stable. Floats in total order: -NaN, -inf, .., -0, 0, ..,
-    /// inf, NaN.
+    /// `dim` so that the first is sorted. Stable. Floats are ordered by value: NaN is larger than
+    /// all, whatever its sign, and -0 equals 0.
     Sort {
         /// The dimension that is sorted.
         dim: usize,

@@ -2,7 +2,7 @@
 //! graph has an operation for.
 
 use halite_core::{DType, Result};
-use halite_ir::{Binary, Comparison, Extreme, Literal, Op, Reduction, Scatter, Value, Window};
+use halite_ir::{Binary, Extreme, Literal, Op, Reduction, Scatter, Value, Window};
 use halite_stablehlo::{
     Dense, ElementClass, ElementType, OpKind, Operation, ScatterAttributes, WindowAttributes,
 };
@@ -159,8 +159,8 @@ pub(super) fn select_and_scatter(
         expression(&scope.known, region, 0)
     });
     let kind = match select.as_deref() {
-        Some("ge(a0,a1)") => Extreme::Max,
-        Some("le(a0,a1)") => Extreme::Min,
+        Some("ge(a0,a1)" | "or(ge(a0,a1),ne(a0,a0))") => Extreme::Max,
+        Some("le(a0,a1)" | "or(le(a0,a1),ne(a0,a0))") => Extreme::Min,
         _ => return Err(unsupported("its selection is other than GE or LE")),
     };
     let adds = combine.and_then(|text| combiner(&text, 0, 1));
@@ -208,7 +208,7 @@ pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> 
         key,
         Order {
             descending,
-            numeric,
+            is_total,
         },
     )) = order
     else {
@@ -218,8 +218,8 @@ pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> 
         )));
     };
     let op = Op::Sort { dim, descending };
-    if numeric && scope.graph.ty(operands[key]).dtype().is_float() {
-        let keys = canonical(scope, operands[key])?;
+    if is_total && scope.graph.ty(operands[key]).dtype().is_float() {
+        let keys = total_order(scope, operands[key])?;
         let mut results = scope.push(op, &[&[keys], &operands[..]].concat())?;
         results.remove(0);
         return Ok(results);
@@ -234,9 +234,9 @@ pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> 
 /// The order of a sort.
 struct Order {
     descending: bool,
-    /// Zeros are equal whatever their sign, and so are NaNs, which come last; otherwise floats are
-    /// in total order.
-    numeric: bool,
+    /// Floats are ordered by their bits, from -NaN over -0 and 0 to NaN; otherwise by value, as
+    /// [`Op::Sort`] does.
+    is_total: bool,
 }
 
 impl Order {
@@ -245,35 +245,59 @@ impl Order {
         let [a, b] = [left, left + 1].map(|argument| format!("a{argument}"));
         let [key_a, key_b] =
             [&a, &b].map(|x| format!("select(ne({x},{x}),NaN,select(eq({x},0),0,{x}))"));
+        let nan_last =
+            |small: &str, large: &str| format!("and(eq({small},{small}),ne({large},{large}))");
         let cases = [
-            (format!("lt({a},{b})"), false, true),
-            (format!("gt({a},{b})"), true, true),
-            (format!("total_lt({a},{b})"), false, false),
-            (format!("total_gt({a},{b})"), true, false),
-            (format!("total_lt({key_a},{key_b})"), false, true),
-            (format!("total_gt({key_a},{key_b})"), true, true),
+            (format!("lt({a},{b})"), false, false),
+            (format!("gt({a},{b})"), true, false),
+            (
+                format!("or(lt({a},{b}),{})", nan_last(&a, &b)),
+                false,
+                false,
+            ),
+            (format!("or(gt({a},{b}),{})", nan_last(&b, &a)), true, false),
+            (format!("total_lt({a},{b})"), false, true),
+            (format!("total_gt({a},{b})"), true, true),
+            (format!("total_lt({key_a},{key_b})"), false, false),
+            (format!("total_gt({key_a},{key_b})"), true, false),
         ];
-        let (_, descending, numeric) = cases.into_iter().find(|(known, ..)| known == text)?;
+        let (_, descending, is_total) = cases.into_iter().find(|(known, ..)| known == text)?;
         Some(Order {
             descending,
-            numeric,
+            is_total,
         })
     }
 }
 
-/// Floats such that total order is numeric order: one zero, one NaN, which is positive.
-fn canonical(scope: &mut Scope<'_>, x: Value) -> Result<Value> {
-    let dtype = scope.graph.ty(x).dtype();
-    let mut float = |value: f32| {
-        let scalar = scope.constant(Literal::splat(value, []))?;
-        let scalar = scope.push_one(Op::Convert(dtype), &[scalar])?;
+/// Integers whose order is the total order of floats: those of their bits, all of which but the sign
+/// are inverted in negative floats.
+fn total_order(scope: &mut Scope<'_>, x: Value) -> Result<Value> {
+    let (bits, last, largest) = match scope.graph.ty(x).dtype() {
+        DType::F64 => (
+            DType::S64,
+            Literal::splat(63i64, []),
+            Literal::splat(i64::MAX, []),
+        ),
+        DType::F32 => (
+            DType::S32,
+            Literal::splat(31i32, []),
+            Literal::splat(i32::MAX, []),
+        ),
+        _ => (
+            DType::S16,
+            Literal::splat(15i16, []),
+            Literal::splat(i16::MAX, []),
+        ),
+    };
+    let mut all = |literal: Literal| {
+        let scalar = scope.constant(literal)?;
         scope.broadcast(scalar, x)
     };
-    let (zero, nan) = (float(0.0)?, float(f32::NAN)?);
-    let is_zero = scope.push_one(Op::Compare(Comparison::Eq), &[x, zero])?;
-    let is_nan = scope.push_one(Op::Compare(Comparison::Ne), &[x, x])?;
-    let unsigned = scope.push_one(Op::Select, &[is_zero, zero, x])?;
-    scope.push_one(Op::Select, &[is_nan, nan, unsigned])
+    let (last, largest) = (all(last)?, all(largest)?);
+    let bits = scope.push_one(Op::BitcastConvert(bits), &[x])?;
+    let signs = scope.push_one(Op::Binary(Binary::ShiftRightArithmetic), &[bits, last])?;
+    let inverted = scope.push_one(Op::Binary(Binary::And), &[signs, largest])?;
+    scope.push_one(Op::Binary(Binary::Xor), &[bits, inverted])
 }
 
 pub(super) fn scatter(

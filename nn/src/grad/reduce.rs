@@ -22,7 +22,11 @@ impl<'t> Step<'_, 't> {
         let spread = |reduced: Tensor<'t>| reduced.broadcast_in_dim(ty.dims(), &kept);
         vec![match kind {
             Reduction::Sum => Some(spread(self.g())),
-            Reduction::Product => Some(spread(self.g()) * self.product_of_others(dims, &kept)),
+            Reduction::Product => {
+                let others = self.product_of_others(dims, &kept);
+                let product = spread(self.g()).convert(others.dtype()) * others;
+                Some(product.convert(ty.dtype()))
+            }
             Reduction::Min | Reduction::Max => Some(self.equal_extremes(kind, dims, &kept)),
             // Integers and bool have no cotangents.
             Reduction::And | Reduction::Or => None,
@@ -43,11 +47,11 @@ impl<'t> Step<'_, 't> {
         chosen.select(share, share.zeros_like())
     }
 
-    /// For each element, the product of the other factors. Dividing the whole product by the element
-    /// would be wrong where it is 0.
+    /// For each element, the product of the other factors, in full precision. Dividing the whole
+    /// product by the element would be wrong where it is 0.
     #[track_caller]
     fn product_of_others(&self, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
-        let x = self.x(0);
+        let x = self.x(0).convert(wide(self.ty(0).dtype()));
         let order = [kept, dims].concat();
         let moved = x.transpose(&order);
         let rows = moved.flatten_from(kept.len());
@@ -105,6 +109,8 @@ impl<'t> Step<'_, 't> {
         if window.sizes == window.strides && window.padding.iter().all(|&edges| edges == (0, 0)) {
             return self.spread_over_tiles(selected, &window.sizes);
         }
+        // Windows that overlap add up.
+        let g = g.convert(wide(g.dtype()));
         let zero = g.zeros_like();
         let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
         let mut back = None;
@@ -120,6 +126,7 @@ impl<'t> Step<'_, 't> {
             back = Some(back.map_or(there, |so_far| so_far + there));
         }
         back.expect("a window has at least one place")
+            .convert(self.ty(0).dtype())
     }
 
     /// The cotangents at the selected places of windows that lie side by side: one selection in
@@ -163,11 +170,7 @@ impl<'t> Step<'_, 't> {
             best = Some(match best {
                 None => (candidate, self.first_inside(window, windows)),
                 Some((so_far, selected)) => {
-                    let stays = match kind {
-                        Extreme::Max => so_far.ge(candidate),
-                        Extreme::Min => so_far.le(candidate),
-                    };
-                    let stays = stays.or(so_far.ne(so_far));
+                    let stays = stays(kind, so_far, candidate);
                     let number = self.trace.full(number as f64, &selected.ty());
                     (
                         stays.select(so_far, candidate),
@@ -260,26 +263,27 @@ impl<'t> Step<'_, 't> {
             .iter()
             .map(|&(low, high)| (low as i64, high as i64))
             .collect();
+        let inside = TensorType::new(DType::Bool, self.ty(0).dims());
+        let inside = self.trace.full(1.0, &inside).pad(0.0, &edges);
         let (x, g) = (self.padded(kind, window), self.g().pad(0.0, edges));
-        let mut best: Option<(Tensor<'t>, Tensor<'t>)> = None;
+        let mut best: Option<[Tensor<'t>; 3]> = None;
         for place in places(&window.sizes) {
-            let candidate = at_place(x, window, &place, windows.dims());
-            let value = at_place(g, window, &place, windows.dims());
+            let [candidate, value, is_inside] =
+                [x, g, inside].map(|x| at_place(x, window, &place, windows.dims()));
             best = Some(match best {
-                None => (candidate, value),
-                Some((so_far, picked)) => {
-                    let better = match kind {
-                        Extreme::Max => candidate.gt(so_far),
-                        Extreme::Min => candidate.lt(so_far),
-                    };
-                    (
-                        better.select(candidate, so_far),
-                        better.select(value, picked),
-                    )
+                None => [candidate, value, is_inside],
+                Some([so_far, picked, was_inside]) => {
+                    let stays = stays(kind, so_far, candidate).and(was_inside);
+                    [
+                        stays.select(so_far, candidate),
+                        stays.select(picked, value),
+                        was_inside.or(is_inside),
+                    ]
                 }
             });
         }
-        best.expect("a window has at least one place").1
+        let [_, picked, _] = best.expect("a window has at least one place");
+        picked
     }
 
     /// `x` with the window's padding, of a value that is never the extreme.
@@ -300,6 +304,17 @@ impl<'t> Step<'_, 't> {
             .collect();
         x.pad(identity, edges)
     }
+}
+
+/// Whether the extreme so far is kept: it is the first of equals, and NaN is more extreme than any
+/// number.
+#[track_caller]
+fn stays<'t>(kind: Extreme, so_far: Tensor<'t>, candidate: Tensor<'t>) -> Tensor<'t> {
+    let stays = match kind {
+        Extreme::Max => so_far.ge(candidate),
+        Extreme::Min => so_far.le(candidate),
+    };
+    stays.or(so_far.ne(so_far))
 }
 
 /// `g` divided by `count`, which is at least 1 except in an empty tensor.

@@ -141,7 +141,13 @@ impl Printer<'_> {
             Extreme::Min => "LE",
             Extreme::Max => "GE",
         };
-        let selected = self.compare(direction, a, b, &scalar, comparison(scalar.dtype()));
+        let order = comparison(scalar.dtype());
+        let mut selected = self.compare(direction, a, b, &scalar, order);
+        if scalar.dtype().is_float() {
+            // NaN is more extreme than any number.
+            let is_nan = self.compare("NE", a, a, &scalar, order);
+            selected = self.elementwise("or", selected, is_nan, "i1");
+        }
         self.returns(&[selected], &[&TensorType::scalar(DType::Bool)]);
         self.w.outdent();
         self.w.line().text("}, {");
@@ -183,13 +189,10 @@ impl Printer<'_> {
         self.w.indent();
         self.w.line().text("^bb0(");
         self.w.parameters(&parameters).text("):");
-        let key = &scalars[0];
-        let order = match key.dtype().is_float() {
-            true => "TOTALORDER",
-            false => comparison(key.dtype()),
+        let [(a, key), (b, _)] = parameters[..2] else {
+            unreachable!("a sort has an operand");
         };
-        let direction = if descending { "GT" } else { "LT" };
-        let before = self.compare(direction, parameters[0].0, parameters[1].0, key, order);
+        let before = self.comes_before(key, [a, b], descending);
         self.returns(&[before], &[&TensorType::scalar(DType::Bool)]);
         self.w.outdent();
         self.w.line().text("}) : ");
@@ -198,3 +201,19 @@ impl Printer<'_> {
         number
     }
 }
+
+    /// Prints whether element `a` comes before `b`. By value, not by bits: a NaN is larger than any
+    /// number, whatever its sign, and -0 equals 0.
+    fn comes_before(&mut self, ty: &TensorType, [a, b]: [Name; 2], descending: bool) -> Name {
+        let order = comparison(ty.dtype());
+        let direction = if descending { "GT" } else { "LT" };
+        let before = self.compare(direction, a, b, ty, order);
+        if !ty.dtype().is_float() {
+            return before;
+        }
+        let (larger, smaller) = if descending { (a, b) } else { (b, a) };
+        let is_number = self.compare("EQ", smaller, smaller, ty, order);
+        let is_nan = self.compare("NE", larger, larger, ty, order);
+        let only_larger = self.elementwise("and", is_number, is_nan, "i1");
+        self.elementwise("or", before, only_larger, "i1")
+    }

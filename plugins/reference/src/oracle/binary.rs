@@ -188,7 +188,7 @@ pub(super) fn compare(
     Tensor::encode(ty, Wide::Int(results))
 }
 
-fn holds<T: PartialOrd>(direction: ComparisonDirection, x: T, y: T) -> i128 {
+pub(super) fn holds<T: PartialOrd>(direction: ComparisonDirection, x: T, y: T) -> i128 {
     i128::from(match direction {
         ComparisonDirection::Eq => x == y,
         ComparisonDirection::Ne => x != y,

@@ -14,7 +14,7 @@ use super::{
     operation::{exactly, tensor_types, tensors},
     registered,
     shape::slice,
-    sort::sort,
+    sort::{Order, sort},
     tensor::{Tensor, Value, Wide, allocate, unexpected},
 };
 
@@ -283,8 +283,10 @@ fn approximate_top_k<'r>(
         );
         return Err(Error::invalid("run", message));
     }
+    let function = frame.process.module.function(comparator);
+    let order = function.and_then(|function| Order::of(&function.body));
     let mut evaluate = |arguments| frame.call(comparator, arguments);
-    let sorted = sort(&mut evaluate, &x, dim)?;
+    let sorted = sort(&mut evaluate, order, &x, dim)?;
     let first =
         |(x, ty): (&Tensor, &&RankedType)| slice(x, &vec![0; ty.rank()], &vec![1; ty.rank()], ty);
     sorted.iter().zip(&types).map(first).collect()

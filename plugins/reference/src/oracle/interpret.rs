@@ -13,7 +13,7 @@ use super::{
     operation::{compute, exactly, tensor_types, tensors},
     random,
     reduce::{self, Reducer, operator},
-    sort::sort,
+    sort::{Order, sort},
     tensor::{Tensor, Value, unexpected},
     world::{LAUNCH, Scope, World},
 };
@@ -293,7 +293,10 @@ impl<'r> Frame<'r> {
                 reduce::map(reducer.evaluate, &x, &types)
             })?,
             OpKind::Sort { dim, .. } => {
-                self.reducer(&op.regions[0], |reducer| sort(reducer.evaluate, &x, *dim))?
+                let order = Order::of(&op.regions[0]);
+                self.reducer(&op.regions[0], |reducer| {
+                    sort(reducer.evaluate, order, &x, *dim)
+                })?
             }
             _ => {
                 return Err(unexpected(

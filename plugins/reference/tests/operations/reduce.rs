@@ -337,10 +337,27 @@ fn sort(draft: &mut Draft<'_>, element: ElementType, has_pairs: bool) -> Option<
         _ => "UNSIGNED",
     };
     let direction = draft.choose(&["LT", "GT"]);
-    let stable = has_pairs || is_complex || draft.random.percent(50);
+    // By value, with NaN as the largest: the comparator of halite's own programs.
+    let by_value = order == "TOTALORDER" && draft.random.percent(50);
+    let compare = |name: &str, direction: &str, x: &str, y: &str, order: &str| {
+        format!(
+            "      {name} = stablehlo.compare {direction}, {x}, {y}, {order} : \
+             ({part}, {part}) -> tensor<i1>\n"
+        )
+    };
+    if by_value {
+        let (smaller, larger) = if direction == "LT" { (x, y) } else { (y, x) };
+        lines += &compare("%before", direction, x, y, "FLOAT");
+        lines += &compare("%number", "EQ", smaller, smaller, "FLOAT");
+        lines += &compare("%nan", "NE", larger, larger, "FLOAT");
+        lines += "      %only = stablehlo.and %number, %nan : tensor<i1>\n      \
+                  %z = stablehlo.or %before, %only : tensor<i1>\n";
+    } else {
+        lines += &compare("%z", direction, x, y, order);
+    }
+    let stable = has_pairs || is_complex || by_value || draft.random.percent(50);
     let text = format!(
-        "sort ({{\n    ^bb0({}):\n{lines}      %z = stablehlo.compare {direction}, {x}, {y}, \
-         {order} : ({part}, {part}) -> tensor<i1>\n      stablehlo.return %z : tensor<i1>\n  }}) \
+        "sort ({{\n    ^bb0({}):\n{lines}      stablehlo.return %z : tensor<i1>\n  }}) \
          {{dimension = {dim} : i64, is_stable = {stable}}}",
         arguments.join(", ")
     );

@@ -1,0 +1,9 @@
+//! Values where numbers are hard: NaN of both signs, both zeros, sums and intermediate results
+//! beyond 16 bits, indices beyond 32 bits, points at which a factor is 0.
+
+mod order;
+
+#[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[]);
+}
