@@ -1,21 +1,32 @@
 //! Rules of elementwise operations.
 
+use halite_core::DType;
 use halite_ir::{Binary, Comparison, Op, Unary};
 
 use super::{Back, Step};
-use crate::Tensor;
+use crate::{Tensor, special::wide};
 
 impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn unary(&self, op: Unary) -> Option<Tensor<'t>> {
-        let (g, x, y) = (self.g(), self.x(0), self.y(0));
-        Some(match op {
+        let dtype = self.ty(0).dtype();
+        // Intermediate results of 16 bits would overflow, and the result has lost digits.
+        let (g, x) = (
+            self.g().convert(wide(dtype)),
+            self.x(0).convert(wide(dtype)),
+        );
+        let y = match x.dtype() == dtype {
+            true => self.y(0),
+            false => x.unary(op),
+        };
+        let back = match op {
             Unary::Abs => g * x.sign(),
             Unary::Cbrt => g / (y * y * 3.0),
             Unary::Cosine => -(g * x.sin()),
             Unary::Erf => g * (-(x * x)).exp() * std::f64::consts::FRAC_2_SQRT_PI,
             Unary::Exponential => g * y,
-            Unary::ExponentialMinusOne => g * (y + 1.0),
+            // Not y + 1, which loses digits where y is near -1.
+            Unary::ExponentialMinusOne => g * x.exp(),
             Unary::Log => g / x,
             Unary::LogPlusOne => g / (x + 1.0),
             Unary::Logistic => g * (y * (1.0 - y)),
@@ -35,38 +46,22 @@ impl<'t> Step<'_, 't> {
             Unary::CountLeadingZeros | Unary::IsFinite | Unary::Not | Unary::PopulationCount => {
                 return None;
             }
-        })
+        };
+        Some(back.convert(dtype))
     }
 
     #[track_caller]
     pub(super) fn binary(&self, op: Binary) -> Back<'t> {
-        let (g, a, b, y) = (self.g(), self.x(0), self.x(1), self.y(0));
+        let (g, a, b) = (self.g(), self.x(0), self.x(1));
         let (left, right) = match op {
             Binary::Add => (Some(g), Some(g)),
             Binary::Subtract => (Some(g), self.if_wanted(1, || -g)),
             Binary::Multiply => (self.if_wanted(0, || g * b), self.if_wanted(1, || g * a)),
-            Binary::Divide => {
-                let left = g / b;
-                (Some(left), self.if_wanted(1, || -(left * y)))
-            }
-            Binary::Atan2 => {
-                let scaled = g / (a * a + b * b);
-                (
-                    self.if_wanted(0, || scaled * b),
-                    self.if_wanted(1, || -(scaled * a)),
-                )
+            Binary::Divide | Binary::Atan2 | Binary::Power | Binary::Remainder => {
+                return self.quotient(op);
             }
             Binary::Maximum => return self.extreme(Comparison::Gt),
             Binary::Minimum => return self.extreme(Comparison::Lt),
-            Binary::Power => (
-                self.if_wanted(0, || self.power_base()),
-                self.if_wanted(1, || self.power_exponent()),
-            ),
-            Binary::Remainder => {
-                // Not a / b, which rounds to the next integer where it is just below.
-                let whole = || ((a - y) / b).round();
-                (Some(g), self.if_wanted(1, || -(g * whole())))
-            }
             // Integers and bool have no cotangents.
             Binary::And
             | Binary::Or
@@ -76,6 +71,45 @@ impl<'t> Step<'_, 't> {
             | Binary::ShiftRightLogical => (None, None),
         };
         vec![left, right]
+    }
+
+    /// Rules with intermediate results that would overflow in 16 bits.
+    #[track_caller]
+    fn quotient(&self, op: Binary) -> Back<'t> {
+        let dtype = self.ty(0).dtype();
+        let [g, a, b] = [self.g(), self.x(0), self.x(1)].map(|x| x.convert(wide(dtype)));
+        let y = match a.dtype() == dtype {
+            true => self.y(0),
+            false => a.binary(op, b),
+        };
+        let (left, right) = match op {
+            Binary::Atan2 => {
+                // The result does not depend on the scale, which avoids squares that overflow.
+                let scale = a.abs().maximum(b.abs()).stop_gradient();
+                let (a, b) = (a / scale, b / scale);
+                let scaled = g / scale / (a * a + b * b);
+                (
+                    self.if_wanted(0, || scaled * b),
+                    self.if_wanted(1, || -(scaled * a)),
+                )
+            }
+            Binary::Power => (
+                self.if_wanted(0, || power_base(g, a, b)),
+                self.if_wanted(1, || power_exponent(g, a, b, y)),
+            ),
+            Binary::Remainder => {
+                // Not a / b, which rounds to the next integer where it is just below.
+                let whole = || ((a - y) / b).round();
+                (Some(g), self.if_wanted(1, || -(g * whole())))
+            }
+            _ => {
+                let left = g / b;
+                (Some(left), self.if_wanted(1, || -(left * y)))
+            }
+        };
+        [left, right]
+            .map(|back| back.map(|back| back.convert(dtype)))
+            .to_vec()
     }
 
     /// The chosen operand gets the cotangent; equal operands get half each.
@@ -115,20 +149,6 @@ impl<'t> Step<'_, 't> {
         }
     }
 
-    /// b a^(b - 1), and 0 where b is 0 also if a is 0.
-    #[track_caller]
-    fn power_base(&self) -> Tensor<'t> {
-        let (g, a, b) = (self.g(), self.x(0), self.x(1));
-        g * b.eq(0.0).select(b.zeros_like(), b * a.pow(b - 1.0))
-    }
-
-    /// log(a) a^b, and 0 where a is 0.
-    #[track_caller]
-    fn power_exponent(&self) -> Tensor<'t> {
-        let (g, a, y) = (self.g(), self.x(0), self.y(0));
-        g * (a.eq(0.0).select(a.ones_like(), a).log() * y)
-    }
-
     #[track_caller]
     pub(super) fn select(&self) -> Back<'t> {
         let (g, predicate) = (self.g(), self.x(0));
@@ -144,7 +164,8 @@ impl<'t> Step<'_, 't> {
         ]
     }
 
-    /// Elements between the bounds get the cotangent; at a bound, neither `x` nor the bound does.
+    /// Elements between the bounds get the cotangent; at a bound, neither `x` nor the bound does. If
+    /// the lower bound is above the upper one, the result is the upper one.
     #[track_caller]
     pub(super) fn clamp(&self) -> Back<'t> {
         let (g, low, x, high) = (self.g(), self.x(0), self.x(1), self.x(2));
@@ -157,11 +178,36 @@ impl<'t> Step<'_, 't> {
                 all
             }
         };
-        let masks = self.made_once(&[low.gt(x), x.gt(low).and(x.lt(high)), high.lt(x)]);
+        // Bounds that are scalars broadcast.
+        let masks = self.made_once(&[
+            low.gt(x).and(low.lt(high)),
+            x.gt(low).and(x.lt(high)),
+            x.gt(high).or(low.gt(high)),
+        ]);
         vec![
             self.if_wanted(0, || bound(0, masks[0])),
             self.if_wanted(1, || masks[1].select(g, zero)),
             self.if_wanted(2, || bound(2, masks[2])),
         ]
     }
+}
+
+/// b a^(b - 1), and 0 where b is 0 also if a is 0 or NaN. Not 0 wherever b is: the derivative of
+/// this by b would be lost.
+#[track_caller]
+fn power_base<'t>(g: Tensor<'t>, a: Tensor<'t>, b: Tensor<'t>) -> Tensor<'t> {
+    let smallest = match a.dtype() {
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    };
+    // Below it the reciprocal of a may be infinite.
+    let flat = b.eq(0.0).and(!a.abs().ge(smallest));
+    g * (b * flat.select(a.ones_like(), a).pow(b - 1.0))
+}
+
+/// log(a) a^b, and 0 where a is 0 and b is not negative.
+#[track_caller]
+fn power_exponent<'t>(g: Tensor<'t>, a: Tensor<'t>, b: Tensor<'t>, y: Tensor<'t>) -> Tensor<'t> {
+    let flat = a.eq(0.0).and(b.ge(0.0));
+    g * (flat.select(a.ones_like(), a).log() * y)
 }

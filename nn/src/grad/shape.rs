@@ -1,5 +1,6 @@
 //! Rules of operations that move elements by static or dynamic places.
 
+use halite_core::{DType, TensorType};
 use halite_ir::Op;
 
 use super::{Back, Step};
@@ -119,11 +120,20 @@ impl<'t> Step<'_, 't> {
             let strides: Vec<usize> = interior.iter().map(|&gap| gap + 1).collect();
             spread.slice_strided(vec![0; ty.rank()], spread.dims(), strides)
         };
-        // All elements that are not the operand's are padding.
-        vec![
-            self.if_wanted(0, inner),
-            self.if_wanted(1, || g.sum_all() - inner().sum_all()),
-        ]
+        // All elements that are not the operand's are padding. Subtracting the sum of those from
+        // the sum of all would lose digits, and be NaN where one of them is infinite.
+        let padding = || {
+            let inside = TensorType::new(DType::Bool, ty.dims());
+            let mask = self.trace.push_one(
+                self.node.op.clone(),
+                &[
+                    self.trace.full(0.0, &inside),
+                    self.trace.scalar(1.0, DType::Bool),
+                ],
+            );
+            mask.select(g, g.zeros_like()).sum_all()
+        };
+        vec![self.if_wanted(0, inner), self.if_wanted(1, padding)]
     }
 
     /// A barrier in the backward pass, too: what keeps a computation from being merged forward keeps it

@@ -79,6 +79,51 @@ fn every_binary_operation_has_its_derivatives() {
     noise().check("one operand twice", |_, x| vec![x[0] * x[0] - x[1] * x[0]]);
 }
 
+/// Points at which a factor of a rule is 0, or a selection inside a rule switches.
+#[test]
+fn second_derivatives_hold_at_special_points() {
+    let at = |points: &[&[f64]]| {
+        let inputs: Vec<_> = points.iter().map(|x| host(x, &[x.len()])).collect();
+        Case::at(&inputs)
+    };
+    let (a, b) = (
+        [4.0, 2.0, 0.5, 1.0, 1.0, 3.0],
+        [0.0, 0.0, 0.0, 0.0, 1.0, 2.0],
+    );
+    at(&[&a, &b]).check("power", |_, x| vec![x[0].pow(x[1])]);
+    at(&[&[-1.5, 0.0, 2.0]]).check("integer powers", |_, x| {
+        (0..5).map(|n| x[0].pow(f64::from(n))).collect()
+    });
+    at(&[&[1.0, 0.0, -2.0, 0.0], &[0.0, 2.0, 0.0, -1.0]])
+        .check("atan2", |_, x| vec![x[0].atan2(x[1])]);
+    at(&[&[0.0, 0.0, 2.0], &[0.0, 3.0, 0.0]]).check("multiply", |_, x| vec![x[0] * x[1]]);
+    at(&[&[0.0, 3.0], &[1.0, -3.0]]).check("divide", |_, x| vec![x[0] / x[1]]);
+    at(&[&[-1.3, 0.7]]).check("cbrt", |_, x| vec![x[0].cbrt()]);
+    at(&[&[0.0, 0.9, -0.9]]).check("erf_inv", |_, x| vec![x[0].erf_inv()]);
+    at(&[&[0.0, 3.0, 2.0, 0.5]]).check("product, one 0", |_, x| vec![x[0].prod([0])]);
+    at(&[&[0.0, 3.0, 2.0, 0.0]]).check("product, two 0", |_, x| vec![x[0].prod([0]), x[0] * 2.0]);
+    at(&[&[1.5, 0.0, 2.0, 0.0]]).check("cumulative product", |_, x| vec![x[0].cumprod(0)]);
+    at(&[&[1.0, 30.0, -30.0], &[1.0, -30.0, 30.0]])
+        .check("log_add_exp", |_, x| vec![x[0].log_add_exp(x[1])]);
+    at(&[&[1.0, 1.0, 1.0, -2.0]]).check("logsumexp", |_, x| vec![x[0].logsumexp([0])]);
+    at(&[&[1.0, 1.0, 1.0]]).check("variance", |_, x| vec![x[0].var([0]), x[0].softmax(0)]);
+    at(&[&[0.0, 10.1, -10.1, 39.0]]).check("activations", |_, x| {
+        vec![
+            x[0].gelu(),
+            x[0].gelu_tanh(),
+            x[0].silu(),
+            x[0].mish(),
+            x[0].softplus(),
+        ]
+    });
+    at(&[
+        &[2.0, 2.0, 2.0, 0.0],
+        &[0.0, 1.5, 3.0, -1.0],
+        &[1.0, 1.0, 1.0, 1.0],
+    ])
+    .check("clamp", |_, x| vec![x[1].clamp(x[0], x[2])]);
+}
+
 #[test]
 fn broadcasting_sums_back() {
     Case::noise(&[&[2, 3], &[3]]).check("a row", |_, x| vec![x[0] * x[1]]);
