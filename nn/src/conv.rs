@@ -36,6 +36,22 @@ pub struct ConvOptions {
     pub groups: usize,
 }
 
+/// A window along a dimension, for [`Tensor::check_fits`].
+pub(crate) struct Fit {
+    pub(crate) dim: usize,
+    /// Extent of the window.
+    pub(crate) window: usize,
+    /// Size of the dimension with its padding.
+    pub(crate) padded: i64,
+}
+
+/// Extent of `size` elements, of which neighbours are `by` apart.
+pub(crate) fn spread(size: usize, by: usize) -> usize {
+    size.saturating_sub(1)
+        .saturating_mul(by)
+        .saturating_add(size.min(1))
+}
+
 impl Padding {
     /// Padding `(before, after)` per dimension, for inputs of `sizes` and windows that span `extents`.
     fn resolve(
@@ -90,16 +106,11 @@ impl<'t> Tensor<'t> {
             check!(self.per_dimension("input dilations", &options.input_dilation, spatial));
         let kernel_dilation =
             check!(self.per_dimension("kernel dilations", &options.kernel_dilation, spatial));
-        let dilate = |size: usize, by: usize| {
-            size.saturating_sub(1)
-                .saturating_mul(by)
-                .saturating_add(size.min(1))
-        };
         let sizes: Vec<usize> = (0..spatial)
-            .map(|dim| dilate(x.dims()[1 + dim], input_dilation[dim]))
+            .map(|dim| spread(x.dims()[1 + dim], input_dilation[dim]))
             .collect();
         let extents: Vec<usize> = (0..spatial)
-            .map(|dim| dilate(k.dims()[dim], kernel_dilation[dim]))
+            .map(|dim| spread(k.dims()[dim], kernel_dilation[dim]))
             .collect();
         let padding = match options.padding.resolve(&sizes, &extents, &strides) {
             Ok(padding) => padding,
@@ -130,11 +141,59 @@ impl<'t> Tensor<'t> {
         self.conv_general(kernel, convolution)
     }
 
-    /// Convolution in StableHLO's terms.
+    /// Convolution in StableHLO's terms, with a kernel that fits into the padded input.
     #[track_caller]
     pub fn conv_general(self, kernel: Tensor<'t>, convolution: Convolution) -> Tensor<'t> {
-        self.trace
-            .push_one(Op::Convolution(convolution), &[self, kernel])
+        let op = Op::Convolution(convolution.clone());
+        let y = self.trace.push_one(op, &[self, kernel]);
+        if y.is_error() {
+            return y;
+        }
+        let (x, k) = (self.ty(), kernel.ty());
+        let spatial = 0..convolution.strides.len();
+        let windows = spatial.map(|i| {
+            let (dim, padding) = (convolution.input.spatial[i], convolution.padding[i]);
+            let input = spread(x.dims()[dim], convolution.input_dilation[i]);
+            Fit {
+                dim,
+                window: spread(
+                    k.dims()[convolution.kernel.spatial[i]],
+                    convolution.kernel_dilation[i],
+                ),
+                padded: (input as i64)
+                    .saturating_add(padding.0)
+                    .saturating_add(padding.1),
+            }
+        });
+        check!(self.check_fits("convolution", "kernel", windows));
+        y
+    }
+
+    /// Checks that no window is larger than the padded dimension that it moves along; nothing is left
+    /// then, and its mean is NaN and its gradient 0.
+    #[track_caller]
+    pub(crate) fn check_fits(
+        self,
+        op: &str,
+        what: &str,
+        windows: impl IntoIterator<Item = Fit>,
+    ) -> Checked<'t> {
+        let x = self.ty();
+        let fits = |fit: &Fit| x.dims()[fit.dim] == 0 || fit.window as i64 <= fit.padded;
+        let Some(Fit {
+            dim,
+            window,
+            padded,
+        }) = windows.into_iter().find(|fit| !fits(fit))
+        else {
+            return Ok(());
+        };
+        Err(self.mistake(op, || {
+            format!(
+                "the {what} spans {window} elements of dimension {dim} of {x}, which has {padded} \
+                 with its padding; use a smaller {what}, or more padding"
+            )
+        }))
     }
 
     /// Maximum of each window, for `[batch, spatial.., features]`. `window` and `strides` are per
@@ -231,7 +290,7 @@ impl<'t> Tensor<'t> {
             window_dilations: vec![1; spatial + 2],
             padding: [&[(0, 0)], &padding[..], &[(0, 0)]].concat(),
         };
-        self.reduce_window(kind, window)
+        self.windowed(op, kind, window)
     }
 
     /// Pools windows that do not overlap: each spatial dimension is split into (windows, within), and

@@ -5,7 +5,11 @@ use std::panic::Location;
 use halite_core::DType;
 use halite_ir::{Extreme, Op, Reduction, Window};
 
-use crate::{Tensor, check::check};
+use crate::{
+    Tensor,
+    check::check,
+    conv::{Fit, spread},
+};
 
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $keep:ident $kind:ident;)*) => {
@@ -171,14 +175,37 @@ impl<'t> Tensor<'t> {
         (self - max).exp().sum(dims).log() + max.reshape(self.reduced(dims))
     }
 
-    /// Reduces each window of this. Padding does not count.
+    /// Reduces each window of this. Padding does not count. The window fits into the padded tensor.
     #[track_caller]
     pub fn reduce_window(self, kind: Reduction, window: Window) -> Tensor<'t> {
-        self.trace
-            .push_one(Op::ReduceWindow { kind, window }, &[self])
+        self.windowed("reduce window", kind, window)
     }
 
-    /// Sums of the elements up to and with each, along `dim`.
+    /// [`reduce_window`](Self::reduce_window) as a part of the operation `name`.
+    #[track_caller]
+    pub(crate) fn windowed(self, name: &str, kind: Reduction, window: Window) -> Tensor<'t> {
+        let op = Op::ReduceWindow {
+            kind,
+            window: window.clone(),
+        };
+        let y = self.trace.push_one(op, &[self]);
+        if y.is_error() {
+            return y;
+        }
+        let size = |(dim, &size): (usize, &usize)| Fit {
+            dim,
+            window: spread(window.sizes[dim], window.window_dilations[dim]),
+            padded: (spread(size, window.base_dilations[dim]) as i64)
+                .saturating_add_unsigned(window.padding[dim].0 as u64)
+                .saturating_add_unsigned(window.padding[dim].1 as u64),
+        };
+        let dims = self.dims();
+        check!(self.check_fits(name, "window", dims.iter().enumerate().map(size)));
+        y
+    }
+
+    /// Sums of the elements up to and with each, along `dim`; floats of 16 bits as for
+    /// [`sum`](Self::sum).
     #[track_caller]
     pub fn cumsum(self, dim: usize) -> Tensor<'t> {
         check!(self.check_dim("cumulative sum", dim));

@@ -166,3 +166,50 @@ fn overflowing_windows_are_mistakes() {
         "#]],
     );
 }
+
+#[test]
+fn windows_larger_than_their_input_are_mistakes() {
+    check(
+        |cx| {
+            let image = input(cx, "image", &[1, 2, 9, 3]);
+            let kernel = input(cx, "kernel", &[3, 3, 3, 16]);
+            let conv = |options: ConvOptions| image.conv(kernel, &options);
+            let _ = conv(ConvOptions::default());
+            let _ = conv(ConvOptions {
+                padding: Padding::Explicit(vec![(1, 0), (-5, -2)]),
+                ..Default::default()
+            });
+            let _ = conv(ConvOptions {
+                kernel_dilation: vec![1, 5],
+                padding: Padding::Explicit(vec![(1, 0), (0, 0)]),
+                ..Default::default()
+            });
+            let _ = image.max_pool([3, 3], [1, 1], Padding::Valid);
+            let _ = image.avg_pool([2, 10], [], Padding::Valid);
+            // These fit: the input has gaps, or padding, or is empty.
+            let _ = conv(ConvOptions {
+                input_dilation: vec![2, 1],
+                ..Default::default()
+            });
+            let _ = image.max_pool([3, 3], [1, 1], Padding::Same);
+            let none = input(cx, "none", &[0, 2, 2, 3]);
+            let _ = (
+                none.max_pool([2, 2], [], Padding::Valid),
+                none.conv(
+                    kernel,
+                    &ConvOptions {
+                        padding: Padding::Same,
+                        ..Default::default()
+                    },
+                ),
+            );
+        },
+        expect![[r#"
+            +4: convolution: the kernel spans 3 elements of dimension 1 of f32[1, 2, 9, 3], which has 2 with its padding; use a smaller kernel, or more padding (operand 0 is `image`)
+            +4: convolution: the kernel spans 3 elements of dimension 2 of f32[1, 2, 9, 3], which has 2 with its padding; use a smaller kernel, or more padding (operand 0 is `image`)
+            +4: convolution: the kernel spans 11 elements of dimension 2 of f32[1, 2, 9, 3], which has 9 with its padding; use a smaller kernel, or more padding (operand 0 is `image`)
+            +15: max pool: the window spans 3 elements of dimension 1 of f32[1, 2, 9, 3], which has 2 with its padding; use a smaller window, or more padding (operand 0 is `image`)
+            +16: average pool: the window spans 10 elements of dimension 2 of f32[1, 2, 9, 3], which has 9 with its padding; use a smaller window, or more padding (operand 0 is `image`)
+        "#]],
+    );
+}
