@@ -228,14 +228,11 @@ impl<'t> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("average pool"));
         let count: f64 = window.as_ref().iter().map(|&size| size as f64).product();
-        let sums = self.pool(
-            "average pool",
-            Reduction::Sum,
-            window.as_ref(),
-            strides.as_ref(),
-            &padding,
-        );
-        if sums.is_error() { sums } else { sums / count }
+        let (window, strides) = (window.as_ref(), strides.as_ref());
+        self.widened(|x| {
+            let sums = x.pool("average pool", Reduction::Sum, window, strides, &padding);
+            if sums.is_error() { sums } else { sums / count }
+        })
     }
 
     #[track_caller]

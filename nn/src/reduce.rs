@@ -33,9 +33,11 @@ macro_rules! reductions {
     };
 }
 reductions! {
-    /// Sum.
+    /// Sum. Floats of 16 bits are added in `f32`, and the sum is rounded once; integers wrap around,
+    /// so convert small ones first.
     sum sum_keep Sum;
-    /// Product.
+    /// Product. Floats of 16 bits are multiplied in `f32`, and the product is rounded once; integers
+    /// wrap around.
     prod prod_keep Product;
     /// Largest element; NaN if one is. Its gradient is shared equally between equal largest
     /// elements.
@@ -92,7 +94,7 @@ impl<'t> Tensor<'t> {
         check!(self.check_dims("mean", dims));
         let sizes = self.dims();
         let count: f64 = dims.iter().map(|&dim| sizes[dim] as f64).product();
-        self.sum(dims) / count
+        self.widened(|x| x.sum(dims) / count)
     }
 
     /// Mean of floats over `dims`, which stay, with size 1.
@@ -109,8 +111,9 @@ impl<'t> Tensor<'t> {
     pub fn var(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         let dims = dims.as_ref();
+        check!(self.check_float("variance"));
         check!(self.check_dims("variance", dims));
-        (self - self.mean_keep(dims)).square().mean(dims)
+        self.widened(|x| (x - x.mean_keep(dims)).square().mean(dims))
     }
 
     /// Like [`var`](Self::var), with `dims` kept as size 1.
@@ -149,8 +152,10 @@ impl<'t> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("softmax"));
         check!(self.check_dim("softmax", dim));
-        let unnormalized = (self - self.max_keep([dim]).stop_gradient()).exp();
-        unnormalized / unnormalized.sum_keep([dim])
+        self.widened(|x| {
+            let unnormalized = (x - x.max_keep([dim]).stop_gradient()).exp();
+            unnormalized / unnormalized.sum_keep([dim])
+        })
     }
 
     /// Logarithm of [`softmax`](Self::softmax), without its loss of accuracy.
@@ -159,8 +164,10 @@ impl<'t> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("log softmax"));
         check!(self.check_dim("log softmax", dim));
-        let shifted = self - self.max_keep([dim]).stop_gradient();
-        shifted - shifted.exp().sum_keep([dim]).log()
+        self.widened(|x| {
+            let shifted = x - x.max_keep([dim]).stop_gradient();
+            shifted - shifted.exp().sum_keep([dim]).log()
+        })
     }
 
     /// log(sum(e^x)) of floats over `dims`, which go away; -inf if all are.
@@ -170,9 +177,15 @@ impl<'t> Tensor<'t> {
         let dims = dims.as_ref();
         check!(self.check_float("logsumexp"));
         check!(self.check_dims("logsumexp", dims));
-        let max = self.max_keep(dims).stop_gradient();
-        let max = max.is_finite().select(max, 0.0);
-        (self - max).exp().sum(dims).log() + max.reshape(self.reduced(dims))
+        self.widened(|x| {
+            let max = x.max_keep(dims).stop_gradient();
+            let max = max.is_finite().select(max, 0.0);
+            let sum = (x - max).exp().sum(dims);
+            // All are -inf: the logarithm of 0 is right, its gradient would be NaN.
+            let nothing = sum.eq(0.0);
+            let log = nothing.select(sum.ones_like(), sum).log() + max.reshape(x.reduced(dims));
+            nothing.select(self.trace.full(f64::NEG_INFINITY, &sum.ty()), log)
+        })
     }
 
     /// Reduces each window of this. Padding does not count. The window fits into the padded tensor.
@@ -231,7 +244,7 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn cumprod(self, dim: usize) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        self.scan_with("cumulative product", dim, 1.0, |a, b| a * b)
+        self.widened(|x| x.scan_with("cumulative product", dim, 1.0, |a, b| a * b))
     }
 
     /// The largest of the elements up to and with each, along `dim`.
@@ -257,12 +270,14 @@ impl<'t> Tensor<'t> {
     pub fn cumlogsumexp(self, dim: usize) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("cumulative logsumexp"));
-        self.scan_with(
-            "cumulative logsumexp",
-            dim,
-            f64::NEG_INFINITY,
-            Tensor::log_add_exp,
-        )
+        self.widened(|x| {
+            x.scan_with(
+                "cumulative logsumexp",
+                dim,
+                f64::NEG_INFINITY,
+                Tensor::log_add_exp,
+            )
+        })
     }
 
     /// log(e^x + e^right) of floats; -inf if both are.
@@ -270,15 +285,19 @@ impl<'t> Tensor<'t> {
     pub fn log_add_exp(self, right: Tensor<'t>) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("log add exp"));
-        let max = self.maximum(right).stop_gradient();
-        let max = max.is_finite().select(max, 0.0);
-        let sum = (self - max).exp() + (right - max).exp();
-        // Both are -inf: the logarithm of 0 is right, its gradient would be NaN.
-        let nothing = sum.eq(0.0);
-        nothing.select(
-            self.maximum(right),
-            nothing.select(sum.ones_like(), sum).log() + max,
-        )
+        self.widened(|x| {
+            let right = match right.dtype() == self.dtype() {
+                true => right.convert(x.dtype()),
+                false => right,
+            };
+            let larger = x.maximum(right);
+            // Both are -inf, or one is inf or NaN: the larger is the result, and the gradient of the
+            // formula would be NaN.
+            let is_finite = larger.stop_gradient().is_finite();
+            let max = is_finite.select(larger.stop_gradient(), 0.0);
+            let part = |x: Tensor<'t>| (is_finite.select(x, 0.0) - max).exp();
+            is_finite.select((part(x) + part(right)).log() + max, larger)
+        })
     }
 
     /// Every prefix combined, in log2(n) steps over the whole tensor. Unlike a window as wide as

@@ -31,6 +31,7 @@ use halite_ir::{Extreme, Literal, Op};
 use crate::{
     Operand, Tensor, Trace,
     check::{Checked, check},
+    special::wide,
 };
 use threefry::{block, counters};
 
@@ -255,6 +256,9 @@ pub fn categorical<'t>(key: Tensor<'t>, logits: Tensor<'t>) -> Tensor<'t> {
             None,
         );
     }
+    check!(logits.check_float("random categorical"));
+    // In 16 bits the sums of different classes would be equal too often.
+    let logits = logits.convert(wide(logits.dtype()));
     let noisy = gumbel(key, logits.dims(), logits.dtype()) + logits;
     let op = Op::ArgReduce {
         kind: Extreme::Max,

@@ -100,6 +100,15 @@ const TAIL_F64: [f64; 17] = [
 ];
 
 impl<'t> Tensor<'t> {
+    /// The result of `function`, which computes in `f32` if this has floats of 16 bits, rounded once.
+    /// Intermediate results of 16 bits would overflow (`f16`) or add up their rounding.
+    pub(crate) fn widened(self, function: impl FnOnce(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
+        match self.dtype() {
+            DType::F16 | DType::Bf16 => function(self.convert(DType::F32)).convert(self.dtype()),
+            _ => function(self),
+        }
+    }
+
     /// The inverse of the error function: infinite at -1 and 1, NaN beyond.
     ///
     /// Two (`f64`: three) polynomials, of Giles, "Approximating the erfinv function", 2012. 16-bit
@@ -107,17 +116,19 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn erf_inv(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
-        // Its gradient would be 0 * inf where it is not selected.
-        let unbounded = self.stop_gradient() * f64::INFINITY;
-        let w = || -(-(self * self)).log_1p();
+        self.widened(Tensor::wide_erf_inv)
+    }
+
+    fn wide_erf_inv(self) -> Tensor<'t> {
+        // Both branches see a number at which their gradient is finite where they are not selected.
+        let is_end = self.abs().eq(1.0);
+        let unbounded = is_end.select(self, 1.0) * f64::INFINITY;
+        let x = is_end.select(self.zeros_like(), self);
+        let w = -(-(x * x)).log_1p();
         // Used only where w is larger; the slope of a root at 0 is infinite.
         let root = |w: Tensor<'t>| w.maximum(1.0).sqrt();
         let finite = match self.dtype() {
-            DType::F16 | DType::Bf16 => {
-                return self.convert(DType::F32).erf_inv().convert(self.dtype());
-            }
             DType::F64 => {
-                let w = w();
                 let root = root(w);
                 let tail = w.lt(16.0).select(
                     polynomial(root - 3.25, &MIDDLE_F64),
@@ -125,15 +136,12 @@ impl<'t> Tensor<'t> {
                 );
                 w.lt(6.25).select(polynomial(w - 3.125, &CENTRAL_F64), tail)
             }
-            _ => {
-                let w = w();
-                w.lt(5.0).select(
-                    polynomial(w - 2.5, &CENTRAL),
-                    polynomial(root(w) - 3.0, &TAIL),
-                )
-            }
+            _ => w.lt(5.0).select(
+                polynomial(w - 2.5, &CENTRAL),
+                polynomial(root(w) - 3.0, &TAIL),
+            ),
         };
-        self.abs().eq(1.0).select(unbounded, finite * self)
+        is_end.select(unbounded, finite * x)
     }
 }
 

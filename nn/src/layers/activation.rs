@@ -1,7 +1,5 @@
 use std::panic::Location;
 
-use halite_core::DType;
-
 use crate::{Tensor, check::check};
 
 /// Activation function as a value, for models whose activation is a setting.
@@ -64,6 +62,7 @@ impl Activation {
     }
 }
 
+/// For 16-bit floats these compute in `f32` and round once.
 impl<'t> Tensor<'t> {
     /// min(max(x, 0), 6)
     #[track_caller]
@@ -76,7 +75,7 @@ impl<'t> Tensor<'t> {
     pub fn leaky_relu(self, slope: f64) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("leaky relu"));
-        self.gt(0.0).select(self, self * slope)
+        self.widened(|x| x.gt(0.0).select(x, x * slope))
     }
 
     /// `x` where positive, else `scale * (e^x - 1)`.
@@ -84,19 +83,19 @@ impl<'t> Tensor<'t> {
     pub fn elu(self, scale: f64) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("elu"));
-        let positive = self.gt(0.0);
-        // The unselected branch must be finite too, or its gradient is NaN.
-        positive.select(
-            self,
-            positive.select(self.zeros_like(), self).exp_m1() * scale,
-        )
+        self.widened(|x| {
+            let positive = x.gt(0.0);
+            // The unselected branch must be finite too, or its gradient is NaN.
+            positive.select(x, positive.select(x.zeros_like(), x).exp_m1() * scale)
+        })
     }
 
     /// Scaled [`elu`](Self::elu), which preserves mean 0 and variance 1 (Klambauer et al. 2017).
     #[track_caller]
     pub fn selu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
-        self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
+        check!(self.check_float("selu"));
+        self.widened(|x| x.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5)
     }
 
     /// Gaussian error linear unit: `x (1 + erf(x / sqrt(2))) / 2`.
@@ -104,7 +103,8 @@ impl<'t> Tensor<'t> {
     pub fn gelu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("gelu"));
-        self * ((self * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5
+        // Halved before the product, which would overflow where the result does not.
+        self.widened(|x| x * (((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5))
     }
 
     /// Tanh approximation of [`gelu`](Self::gelu), as in GPT-2:
@@ -113,8 +113,14 @@ impl<'t> Tensor<'t> {
     pub fn gelu_tanh(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("gelu"));
-        let inner = self * (self.square() * 0.044_715 + 1.0) * (2.0 / std::f64::consts::PI).sqrt();
-        self * (inner.tanh() + 1.0) * 0.5
+        self.widened(|x| {
+            // Beyond 10 the tanh is 1 in every type, and the cube would overflow: its slope, which
+            // is infinite then, times that of the tanh, 0, is NaN.
+            let near = x.clamp(-10.0, 10.0);
+            let inner = near * (near.square() * 0.044_715 + 1.0);
+            let inner = inner * (2.0 / std::f64::consts::PI).sqrt();
+            x * ((inner.tanh() + 1.0) * 0.5)
+        })
     }
 
     /// x / (1 + e^-x), also called swish.
@@ -122,14 +128,15 @@ impl<'t> Tensor<'t> {
     pub fn silu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("silu"));
-        self * self.sigmoid()
+        self.widened(|x| x * x.sigmoid())
     }
 
     /// x tanh(log(1 + e^x))
     #[track_caller]
     pub fn mish(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
-        self * self.softplus().tanh()
+        check!(self.check_float("mish"));
+        self.widened(|x| x * x.softplus().tanh())
     }
 
     /// log(1 + e^x)
@@ -137,14 +144,11 @@ impl<'t> Tensor<'t> {
     pub fn softplus(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("softplus"));
-        // Beyond the bound the result rounds to x, and below it e^x is finite.
-        let bound = if self.dtype() == DType::F16 {
-            10.0
-        } else {
-            40.0
-        };
-        let beyond = self.gt(bound);
-        beyond.select(self, beyond.select(self.zeros_like(), self).exp().log_1p())
+        self.widened(|x| {
+            // Beyond the bound the result rounds to x, and below it e^x is finite.
+            let beyond = x.gt(40.0);
+            beyond.select(x, beyond.select(x.zeros_like(), x).exp().log_1p())
+        })
     }
 
     /// log(1 / (1 + e^-x))
@@ -160,7 +164,7 @@ impl<'t> Tensor<'t> {
     pub fn hard_sigmoid(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("hard sigmoid"));
-        (self + 3.0).relu6() * (1.0 / 6.0)
+        self.widened(|x| (x + 3.0).relu6() * (1.0 / 6.0))
     }
 
     /// x min(max(x + 3, 0), 6) / 6
@@ -168,7 +172,7 @@ impl<'t> Tensor<'t> {
     pub fn hard_swish(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("hard swish"));
-        self * self.hard_sigmoid()
+        self.widened(|x| x * x.hard_sigmoid())
     }
 
     /// Gated linear unit: the first half of the last dimension times the
@@ -177,7 +181,9 @@ impl<'t> Tensor<'t> {
     pub fn glu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("glu"));
-        let halves = self.split(self.rank().saturating_sub(1), 2);
-        halves[0] * halves[1].sigmoid()
+        self.widened(|x| {
+            let halves = x.split(x.rank().saturating_sub(1), 2);
+            halves[0] * halves[1].sigmoid()
+        })
     }
 }

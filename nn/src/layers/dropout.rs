@@ -45,6 +45,7 @@ impl Dropout {
             return x.zeros_like();
         }
         let keep = 1.0 - self.rate;
-        rng::bernoulli(cx.next_key(), x.dims(), keep).select(x * (1.0 / keep), 0.0)
+        let kept = rng::bernoulli(cx.next_key(), x.dims(), keep);
+        x.widened(|x| kept.select(x * (1.0 / keep), 0.0))
     }
 }

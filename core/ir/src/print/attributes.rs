@@ -40,10 +40,12 @@ impl Printer<'_> {
     }
 
     pub(super) fn scatter(&mut self, cx: Cx<'_>, scatter: &Scatter) -> u32 {
+        let (x, ty) = self.widened(cx, scatter.combine, 0);
+        let (updates, update) = self.widened(cx, scatter.combine, 2);
         let number = self.begin(cx);
         self.w
             .text("\"stablehlo.scatter\"(")
-            .names(cx.operands)
+            .names(&[x, cx.operands[1], updates])
             .text(") <{scatter_dimension_numbers = #stablehlo.scatter<");
         self.w
             .text("update_window_dims = ")
@@ -67,11 +69,11 @@ impl Printer<'_> {
             .text(">, indices_are_sorted = false, unique_indices = ")
             .text(boolean(scatter.unique_indices))
             .text("}> ({");
-        self.combine(scatter.combine, &TensorType::scalar(cx.types[0].dtype()));
-        self.w.text("}) : ");
-        self.function_type(cx);
+        self.combine(scatter.combine, &TensorType::scalar(ty.dtype()));
+        self.w.text("}) : (").types(&[&ty, cx.types[1], &update]);
+        self.w.text(") -> ").ty(&ty);
         self.end(cx);
-        number
+        self.narrowed(cx, number, &ty)
     }
 
     pub(super) fn dot(&mut self, cx: Cx<'_>, dot: &Dot) -> u32 {

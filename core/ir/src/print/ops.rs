@@ -42,6 +42,7 @@ impl Printer<'_> {
             Op::Constant(literal) => self.literal(literal, cx.node.origin),
             Op::Iota { ty, dim } => self.iota(cx, ty, *dim),
             Op::Unary(Unary::Erf) => self.erf(cx),
+            Op::Unary(Unary::Logistic) => self.logistic(cx),
             Op::Unary(Unary::IsFinite) => self.plain(cx, "is_finite"),
             Op::Unary(Unary::PopulationCount) => self.alike(cx, "popcnt"),
             Op::Unary(unary) => self.alike(cx, unary.name()),
@@ -283,6 +284,17 @@ impl Printer<'_> {
         self.function_type(cx);
         self.end(cx);
         number
+    }
+
+    /// In `f32` for floats of 16 bits: XLA makes 1 / (1 + e^-x) of it, whose exponential overflows
+    /// in `f16` where the result is 6e-6.
+    fn logistic(&mut self, cx: Cx<'_>) -> u32 {
+        let (x, ty) = self.in_full_precision(cx, 0);
+        let number = self.begin(cx);
+        self.w.text("stablehlo.logistic ").name(x);
+        self.w.text(" : ").ty(&ty);
+        self.end(cx);
+        self.narrowed(cx, number, &ty)
     }
 
     fn erf(&mut self, cx: Cx<'_>) -> u32 {

@@ -12,15 +12,57 @@ use crate::{Extreme, Reduction, Window};
 
 impl Printer<'_> {
     pub(super) fn reduce(&mut self, cx: Cx<'_>, kind: Reduction, dims: &[usize]) -> u32 {
-        let scalar = TensorType::scalar(cx.types[0].dtype());
+        let (x, ty) = self.widened(cx, Some(kind), 0);
+        let scalar = TensorType::scalar(ty.dtype());
         let init = self.identity(cx, kind, scalar.dtype());
         let number = self.begin(cx);
-        self.w.text("stablehlo.reduce(").name(cx.operands[0]);
+        self.w.text("stablehlo.reduce(").name(x);
         self.w.text(" init: ").name(init);
         self.w.text(") applies stablehlo.").text(combiner(kind));
         self.w.text(" across dimensions = ").list(dims);
-        self.w.text(" : (").types(&[cx.types[0], &scalar]);
-        self.w.text(") -> ").ty(cx.result(0));
+        let result = cx.result(0).with_dtype(ty.dtype());
+        self.w.text(" : (").types(&[&ty, &scalar]);
+        self.w.text(") -> ").ty(&result);
+        self.end(cx);
+        self.narrowed(cx, number, &result)
+    }
+
+    /// Operand `place` of a reduction with its type: of sums and products of 16-bit floats, in `f32`.
+    /// Accumulators of 16 bits lose what is small beside them: 256 + 1 is 256 in `bf16`.
+    pub(super) fn widened(
+        &mut self,
+        cx: Cx<'_>,
+        kind: Option<Reduction>,
+        place: usize,
+    ) -> (Name, TensorType) {
+        match kind {
+            Some(Reduction::Sum | Reduction::Product) => self.in_full_precision(cx, place),
+            _ => (cx.operands[place], cx.types[place].clone()),
+        }
+    }
+
+    /// Operand `place` with its type, in `f32` if it has floats of 16 bits.
+    pub(super) fn in_full_precision(&mut self, cx: Cx<'_>, place: usize) -> (Name, TensorType) {
+        let (name, ty) = (cx.operands[place], cx.types[place]);
+        if !matches!(ty.dtype(), DType::F16 | DType::Bf16) {
+            return (name, ty.clone());
+        }
+        let wide = ty.with_dtype(DType::F32);
+        (Name::Single(self.convert(cx, name, ty, &wide)), wide)
+    }
+
+    /// A result of type `ty` in the type that the node has.
+    pub(super) fn narrowed(&mut self, cx: Cx<'_>, number: u32, ty: &TensorType) -> u32 {
+        match ty == cx.result(0) {
+            true => number,
+            false => self.convert(cx, Name::Single(number), ty, cx.result(0)),
+        }
+    }
+
+    fn convert(&mut self, cx: Cx<'_>, x: Name, from: &TensorType, to: &TensorType) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("stablehlo.convert ").name(x);
+        self.w.text(" : (").ty(from).text(") -> ").ty(to);
         self.end(cx);
         number
     }
@@ -102,11 +144,12 @@ impl Printer<'_> {
     }
 
     pub(super) fn reduce_window(&mut self, cx: Cx<'_>, kind: Reduction, window: &Window) -> u32 {
-        let scalar = TensorType::scalar(cx.types[0].dtype());
+        let (x, ty) = self.widened(cx, Some(kind), 0);
+        let scalar = TensorType::scalar(ty.dtype());
         let init = self.identity(cx, kind, scalar.dtype());
         let number = self.begin(cx);
         self.w.text("\"stablehlo.reduce_window\"(");
-        self.w.names(&[cx.operands[0], init]);
+        self.w.names(&[x, init]);
         self.w
             .text(") <{base_dilations = ")
             .array(&window.base_dilations)
@@ -119,18 +162,21 @@ impl Printer<'_> {
         self.w.text(", window_strides = ").array(&window.strides);
         self.w.text("}> ({");
         self.combine(Some(kind), &scalar);
-        self.w.text("}) : (").types(&[cx.types[0], &scalar]);
-        self.w.text(") -> ").ty(cx.result(0));
+        let result = cx.result(0).with_dtype(ty.dtype());
+        self.w.text("}) : (").types(&[&ty, &scalar]);
+        self.w.text(") -> ").ty(&result);
         self.end(cx);
-        number
+        self.narrowed(cx, number, &result)
     }
 
     pub(super) fn select_and_scatter(&mut self, cx: Cx<'_>, kind: Extreme, window: &Window) -> u32 {
-        let scalar = TensorType::scalar(cx.types[0].dtype());
+        let (x, ty) = self.widened(cx, Some(Reduction::Sum), 0);
+        let (source, windows) = self.widened(cx, Some(Reduction::Sum), 1);
+        let scalar = TensorType::scalar(ty.dtype());
         let init = self.identity(cx, Reduction::Sum, scalar.dtype());
         let number = self.begin(cx);
         self.w.text("\"stablehlo.select_and_scatter\"(");
-        self.w.names(cx.operands).text(", ").name(init);
+        self.w.names(&[x, source, init]);
         self.w.text(") <{");
         self.padding(window);
         self.w.text(", window_dimensions = ").array(&window.sizes);
@@ -152,12 +198,10 @@ impl Printer<'_> {
         self.w.outdent();
         self.w.line().text("}, {");
         self.combine(Some(Reduction::Sum), &scalar);
-        self.w
-            .text("}) : (")
-            .types(&[cx.types[0], cx.types[1], &scalar]);
-        self.w.text(") -> ").ty(cx.result(0));
+        self.w.text("}) : (").types(&[&ty, &windows, &scalar]);
+        self.w.text(") -> ").ty(&ty);
         self.end(cx);
-        number
+        self.narrowed(cx, number, &ty)
     }
 
     fn padding(&mut self, window: &Window) {
@@ -200,7 +244,6 @@ impl Printer<'_> {
         self.end(cx);
         number
     }
-}
 
     /// Prints whether element `a` comes before `b`. By value, not by bits: a NaN is larger than any
     /// number, whatever its sign, and -0 equals 0.
@@ -217,3 +260,4 @@ impl Printer<'_> {
         let only_larger = self.elementwise("and", is_number, is_nan, "i1");
         self.elementwise("or", before, only_larger, "i1")
     }
+}
