@@ -265,10 +265,14 @@ impl Strategy {
                 axis if BATCH_AXES.contains(&axis) => "; `dp` and `fsdp` split the batch over it",
                 _ => "; a rule can name it",
             };
+            let part = if self.data || self.fsdp {
+                "part of the batch"
+            } else {
+                "part of the parameters"
+            };
             let message = format!(
-                "`{self}` splits nothing over the axis `{axis}` of {mesh:#}: {} of its {} devices \
-                 would compute the same{would}",
-                mesh.size() / size,
+                "`{self}` splits nothing over the axis `{axis}` of {mesh:#}: each {part} would be on \
+                 {size} of its {} devices, which compute the same{would}",
                 mesh.size()
             );
             return Err(Error::invalid(OP, message));

@@ -313,13 +313,15 @@ fn unused_axis_is_an_error() {
     let cases = [
         (
             Strategy::tensor_parallel(),
-            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 4 of its 8 devices would compute the same; `dp` \
-             and `fsdp` split the batch over it",
+            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): \
+             each part of the parameters would be on 2 of its 8 devices, which compute the same; \
+             `dp` and `fsdp` split the batch over it",
         ),
         (
             Strategy::fsdp(),
-            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would compute the same; \
-             `tp` splits parameters over it",
+            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): \
+             each part of the batch would be on 4 of its 8 devices, which compute the same; `tp` \
+             splits parameters over it",
         ),
     ];
     for (strategy, expected) in cases {

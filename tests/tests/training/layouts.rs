@@ -496,8 +496,9 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
         ),
         (
             on_all_devices().mesh([("data", 2), ("model", 4)]),
-            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of \
-             its 8 devices would compute the same; `tp` splits parameters over it",
+            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): \
+             each part of the batch would be on 4 of its 8 devices, which compute the same; `tp` \
+             splits parameters over it",
         ),
         (
             laid_out(trainer(), "dp+tp", [("data", 4), ("model", 2)]).batch_size(30),
