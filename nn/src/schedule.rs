@@ -51,6 +51,11 @@ enum Kind {
         to: f64,
         steps: u64,
     },
+    /// Half a cosine up to `peak` at `0.3 * steps - 1`, and half a cosine down at `steps - 1`.
+    OneCycle {
+        peak: f64,
+        steps: u64,
+    },
     /// `initial * factor^(step / every)`
     Exponential {
         initial: f64,
@@ -141,15 +146,10 @@ impl Schedule {
     }
 
     /// One-cycle policy (Smith and Topin 2017) with PyTorch's defaults: a cosine from `peak / 25` to
-    /// `peak` in the first 30 % of `steps`, then a cosine to `peak / 250,000` at the last step.
+    /// `peak` in the first 30 % of `steps`, then a cosine to `peak / 250,000` at the last step. The
+    /// peak is at `0.3 * steps - 1`, which need not be a whole number.
     pub fn one_cycle(peak: f64, steps: u64) -> Self {
-        let end = steps.saturating_sub(1);
-        let up = ((0.3 * steps as f64).round() as u64).saturating_sub(1);
-        Schedule::cosine_to(peak / 25.0, peak, up).then(Schedule::cosine_to(
-            peak,
-            peak / 25.0 / 1e4,
-            end - up,
-        ))
+        Schedule(Kind::OneCycle { peak, steps })
     }
 
     /// Appends `next` after the last step of this schedule, with its steps counted from there. A
@@ -181,6 +181,7 @@ impl Schedule {
             Kind::Warmup { steps, .. }
             | Kind::Polynomial { steps, .. }
             | Kind::Cosine { steps, .. } => Some(*steps),
+            Kind::OneCycle { steps, .. } => Some(steps.saturating_sub(1)),
             Kind::Then { at, next, .. } => Some(at + next.steps()?),
         }
     }
@@ -238,8 +239,19 @@ impl Schedule {
                 left * number(from - to) + number(*to)
             }
             Kind::Cosine { from, to, steps } => {
-                let wave = (progress(step, *steps, number) * std::f64::consts::PI).cosine();
-                (wave + 1.0) * number((from - to) / 2.0) + number(*to)
+                let progress = progress(step, *steps, number);
+                half_cosine(progress, [*from, *to], number)
+            }
+            Kind::OneCycle { peak, steps } => {
+                let end = steps.saturating_sub(1) as f64;
+                let up = 0.3 * *steps as f64 - 1.0;
+                let [first, last] = [peak / 25.0, peak / 25.0 / 1e4];
+                // The peak is before step 0 if there are few steps.
+                let rising = step.at_most(number(up)) / number(up);
+                let falling = (step.at_most(number(end)) - number(up)) / number(end - up);
+                let rising = half_cosine(rising, [first, *peak], number);
+                let falling = half_cosine(falling, [*peak, last], number);
+                step.before(number(up), rising, falling)
             }
             Kind::Exponential {
                 initial,
@@ -280,6 +292,16 @@ impl From<f64> for Schedule {
     fn from(value: f64) -> Self {
         Schedule::constant(value)
     }
+}
+
+/// Half a cosine between two values.
+fn half_cosine<N: Number>(
+    progress: N,
+    [from, to]: [f64; 2],
+    number: &mut dyn FnMut(f64) -> N,
+) -> N {
+    let wave = (progress * std::f64::consts::PI).cosine();
+    (wave + 1.0) * number((from - to) / 2.0) + number(to)
 }
 
 /// Fraction of `steps` that has passed, from 0 to 1.
@@ -338,6 +360,38 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn one_cycle_has_the_values_of_pytorch() {
+        // `OneCycleLR(optimizer, 0.3, total_steps=steps)`: the formula of its documentation.
+        let pytorch = |steps: f64, step: f64| {
+            let (low, peak, last) = (0.3 / 25.0, 0.3, 0.3 / 25.0 / 1e4);
+            let (up, end) = (0.3 * steps - 1.0, steps - 1.0);
+            let cosine = |from: f64, to: f64, part: f64| {
+                to + (from - to) / 2.0 * (1.0 + (std::f64::consts::PI * part).cos())
+            };
+            if step <= up {
+                cosine(low, peak, step / up)
+            } else {
+                cosine(peak, last, (step - up) / (end - up))
+            }
+        };
+        for steps in [2, 3, 4, 7, 25, 26, 40, 1001] {
+            for step in 0..steps {
+                let (value, expected) = (
+                    Schedule::one_cycle(0.3, steps).value(step),
+                    pytorch(steps as f64, step as f64),
+                );
+                assert!(
+                    (value - expected).abs() < 1e-12,
+                    "{step} of {steps}: {value}, {expected}"
+                );
+            }
+        }
+        let third = Schedule::one_cycle(1.0, 25).value(2);
+        assert!((third - 0.2473).abs() < 5e-5, "{third}");
+        assert_eq!(Schedule::one_cycle(1.0, 25).steps(), Some(24));
     }
 
     #[test]
