@@ -14,6 +14,7 @@ mod backward;
 mod custom;
 mod elementwise;
 mod index;
+mod left_out;
 mod linearize;
 mod product;
 mod reduce;

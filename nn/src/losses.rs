@@ -84,7 +84,7 @@ impl<'t> CrossEntropy<'t> {
         let (last, dtype) = (logits.rank() - 1, logits.dtype());
         let classes = logits.dims()[last];
         cx.expect_classes(target, classes, self.ignore);
-        let target = target.convert(DType::S32);
+        let target = class_index(target, self.ignore);
         let hit = is_class(target, classes);
         // Subtracting the largest logit does not change the loss; it avoids overflow and keeps the
         // precision of small losses.
@@ -98,12 +98,13 @@ impl<'t> CrossEntropy<'t> {
 
         let mut loss = log_sum_exp - hit.select(logits, 0.0).sum([last]);
         if let Some(weight) = class_weight {
-            loss = loss * weight;
+            loss = loss.weighted_by(weight);
         }
         if self.label_smoothing > 0.0 {
             let uniform = match class_weights {
                 Some(weights) => {
-                    (log_sum_exp * weights.sum_all() - (logits * weights).sum([last]))
+                    let each = weights.broadcast_to(logits.dims());
+                    (log_sum_exp * weights.sum_all() - logits.weighted_by(each).sum([last]))
                         / classes as f64
                 }
                 None => log_sum_exp - logits.mean([last]),
@@ -172,30 +173,27 @@ impl<'t> CrossEntropy<'t> {
                 total: loss.sum_all(),
                 weight: weight.sum_all(),
             },
-            (Some(share), weight) => {
-                // Values of samples with weight 0 may be NaN.
-                let total = share
-                    .eq(0.0)
-                    .select(loss.zeros_like(), loss * share)
-                    .sum_all();
-                Mean {
-                    total,
-                    weight: weight.map_or(share, |weight| weight * share).sum_all(),
-                }
-            }
+            (Some(share), weight) => Mean {
+                total: loss.weighted_by(share).sum_all(),
+                weight: weight.map_or(share, |weight| weight * share).sum_all(),
+            },
         }
     }
 }
 
 /// Mean over the batch of `-sum(target * log softmax(logits))`: cross entropy with a distribution
-/// over classes as the target, as label mixing gives. Both `[.., classes]`.
+/// over classes as the target, as label mixing gives. Both `[.., classes]`. A target of 0
+/// contributes 0, also if the logit is -inf.
 #[track_caller]
 pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let _site = logits.trace().called_from(Location::caller());
     match paired("soft cross entropy", logits, target) {
         Ok((logits, target)) if logits.rank() > 0 => {
             let last = logits.rank() - 1;
-            Mean::of(-(target * logits.log_softmax(last)).sum([last]))
+            let logs = logits.log_softmax(last);
+            let kept = target.ne(0.0).or(logs.is_finite());
+            let logs = logits.trace().leave_out(logs, kept);
+            Mean::of(-(target * logs).sum([last]))
         }
         Ok((logits, _)) => Mean::failed(logits.trace().fail(
             "soft cross entropy",
@@ -236,7 +234,11 @@ pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
 #[track_caller]
 pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("bce with logits", logits, target, |logits, target| {
-        logits.softplus() - logits * target
+        // softplus(logits) - logits * target without a difference of infinities.
+        let slope = (logits.sign() + 1.0) * 0.5 - target;
+        let kept = slope.ne(0.0).or(logits.is_finite());
+        let linear = logits.trace().leave_out(logits, kept) * slope;
+        linear + (-logits.abs()).exp().log_1p()
     })
 }
 
@@ -281,10 +283,9 @@ pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean
 pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
     elementwise("huber", prediction, target, |prediction, target| {
         let difference = (prediction - target).abs();
-        difference.le(delta).select(
-            difference.square() * 0.5,
-            (difference - delta / 2.0) * delta,
-        )
+        // Without a select between two forms, of which one may be infinite and its gradient NaN.
+        let part = difference.minimum(delta);
+        part * (difference - part * 0.5)
     })
 }
 
@@ -319,6 +320,32 @@ fn elementwise<'t>(
         Ok((prediction, target)) => each(prediction, target),
         Err(error) => error,
     }
+}
+
+/// The target as `s32`. Numbers that `s32` does not have become one that is neither a class nor
+/// `ignored`.
+pub(crate) fn class_index(target: Tensor<'_>, ignored: Option<i32>) -> Tensor<'_> {
+    let dtype = target.dtype();
+    let (low, high) = (f64::from(i32::MIN), f64::from(i32::MAX));
+    let index = target.convert(DType::S32);
+    if holds_all(dtype) {
+        return index;
+    }
+    let fits = match dtype.is_signed_integer() {
+        true => target.ge(low).and(target.le(high)),
+        false => target.le(high),
+    };
+    let none = if ignored == Some(i32::MIN) {
+        low + 1.0
+    } else {
+        low
+    };
+    fits.select(index, none)
+}
+
+/// Whether `s32` has all numbers of an integer type.
+fn holds_all(dtype: DType) -> bool {
+    dtype == DType::S32 || dtype.size() < DType::S32.size()
 }
 
 /// One-hot encoding of the target: `[..]` to `bool[.., classes]`.

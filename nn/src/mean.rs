@@ -19,8 +19,11 @@ pub struct Mean<'t> {
 }
 
 impl<'t> Mean<'t> {
-    /// Weighted mean of `values` and `weights` of the same dimensions; a weight of 0 leaves a sample
-    /// out.
+    /// Weighted mean of `values` and `weights` of the same dimensions.
+    ///
+    /// A weight of 0 leaves a sample out, also if its value is not finite: the gradient of the mean
+    /// is 0 through it, as long as elementwise operations, sums and largest elements computed it. A
+    /// product of matrices multiplies all of its operands, so the inputs of a layer must be finite.
     #[track_caller]
     pub fn weighted(values: Tensor<'t>, weights: Tensor<'t>) -> Self {
         let cx = values.trace();
@@ -41,12 +44,12 @@ impl<'t> Mean<'t> {
         }
         let (values, weights) = (values.convert(dtype), weights.convert(dtype));
         Mean {
-            total: (values * weights).sum_all(),
+            total: values.weighted_by(weights).sum_all(),
             weight: weights.sum_all(),
         }
     }
 
-    /// Mean with equal weights.
+    /// Mean with equal weights: every element counts as one sample.
     #[track_caller]
     pub fn of(values: Tensor<'t>) -> Self {
         let _site = values.trace().called_from(Location::caller());

@@ -6,7 +6,7 @@ use halite_core::{DType, TensorType};
 
 use crate::{
     Mean, Tensor,
-    losses::{classified, is_class},
+    losses::{class_index, classified, is_class},
 };
 
 /// Fraction of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]`
@@ -36,7 +36,7 @@ pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'
     }
     let last = logits.rank() - 1;
     let dims = logits.dims();
-    let target = target.convert(DType::S32);
+    let target = class_index(target, None);
     let hit = is_class(target, dims[last]);
     let own = hit.select(logits, 0.0).sum([last]);
     let (own_everywhere, target_everywhere) = (

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use halite_core::TensorType;
 use halite_ir::{Op, Unary};
 
-use super::shape;
+use super::{left_out::LeftOut, shape};
 use crate::{
     Tensor, Trace,
     control::ScanSpec,
@@ -29,31 +29,20 @@ pub(super) fn pull_back_through<'t>(
     wrt: &[Tensor<'t>],
 ) -> Vec<Option<Tensor<'t>>> {
     let tape = Tape::new(trace, nodes, wrt);
-    let mut cotangent_of: HashMap<Id, Tensor<'t>> = HashMap::new();
+    let mut sums = Cotangents::default();
     for &(output, cotangent) in seeds {
         if tape.is_active(output.id) {
-            add_into(&mut cotangent_of, output.id, cotangent);
+            sums.add(output.id, cotangent, None);
         }
     }
     for node in nodes.iter().rev() {
-        let cotangents: Vec<Option<Tensor<'t>>> = node
-            .results
-            .iter()
-            .map(|id| cotangent_of.get(id).copied())
-            .collect();
-        if cotangents.iter().all(Option::is_none)
+        if !node.results.iter().any(|id| sums.of.contains_key(id))
             || !node.operands.iter().any(|&id| tape.is_active(id))
         {
             continue;
         }
         let _site = trace.located_at(node.origin);
-        let step = Step {
-            trace,
-            tape: &tape,
-            node,
-            cotangents,
-        };
-        let back = step.pull();
+        let (back, left_out) = sums.pull(trace, &tape, node);
         debug_assert_eq!(
             back.len(),
             node.operands.len(),
@@ -69,22 +58,87 @@ pub(super) fn pull_back_through<'t>(
                     node.op,
                     cotangent.ty()
                 );
-                add_into(&mut cotangent_of, id, cotangent);
+                sums.add(id, cotangent, left_out.clone());
             }
         }
     }
-    wrt.iter()
-        .map(|tensor| cotangent_of.get(&tensor.id).copied())
-        .collect()
+    wrt.iter().map(|tensor| sums.cleared(tensor.id)).collect()
 }
 
-#[track_caller]
-fn add_into<'t>(sums: &mut HashMap<Id, Tensor<'t>>, id: Id, cotangent: Tensor<'t>) {
-    let sum = match sums.get(&id) {
-        Some(&so_far) => so_far + cotangent,
-        None => cotangent,
-    };
-    sums.insert(id, sum);
+/// The sums of the cotangents so far.
+#[derive(Default)]
+struct Cotangents<'t> {
+    of: HashMap<Id, Tensor<'t>>,
+    /// What is left out of some of them, and may not be 0 yet.
+    left_out: HashMap<Id, LeftOut<'t>>,
+}
+
+impl<'t> Cotangents<'t> {
+    #[track_caller]
+    fn add(&mut self, id: Id, cotangent: Tensor<'t>, left_out: Option<LeftOut<'t>>) {
+        let Some(&sum) = self.of.get(&id) else {
+            self.of.insert(id, cotangent);
+            left_out.map(|left_out| self.left_out.insert(id, left_out));
+            return;
+        };
+        let cleared = |x, left_out: &Option<LeftOut<'t>>| match left_out {
+            Some(left_out) => left_out.clear(x),
+            None => x,
+        };
+        let before = self.left_out.remove(&id);
+        let (sum, left_out) = match (before, left_out) {
+            (Some(before), Some(new)) if before.is_like(&new) => {
+                (sum + cotangent, Some(before.or_dirty(new.is_dirty())))
+            }
+            (before, new) => {
+                let sum = cleared(sum, &before) + cleared(cotangent, &new);
+                let both = before.zip(new);
+                (
+                    sum,
+                    both.map(|(before, new)| before.in_both(&new, &sum.dims())),
+                )
+            }
+        };
+        self.of.insert(id, sum);
+        left_out.map(|left_out| self.left_out.insert(id, left_out));
+    }
+
+    /// The sum for a tensor, with 0 for all elements that are left out; `None` is zero.
+    #[track_caller]
+    fn cleared(&self, id: Id) -> Option<Tensor<'t>> {
+        let sum = *self.of.get(&id)?;
+        Some((self.left_out.get(&id)).map_or(sum, |left_out| left_out.clear(sum)))
+    }
+
+    /// The cotangents of the operands of a node, and what is left out of all of them.
+    #[track_caller]
+    fn pull(
+        &self,
+        trace: &'t Trace,
+        tape: &Tape<'_>,
+        node: &Recorded,
+    ) -> (Back<'t>, Option<LeftOut<'t>>) {
+        let step = |cotangents| Step {
+            trace,
+            tape,
+            node,
+            cotangents,
+        };
+        if let [result] = node.results[..]
+            && let Some(after) = self.left_out.get(&result)
+        {
+            let raw = step(vec![self.of.get(&result).copied()]);
+            if let Some(before) = raw.left_out_before(after) {
+                return (raw.pull(), Some(before));
+            }
+        }
+        let step = step(node.results.iter().map(|&id| self.cleared(id)).collect());
+        let after = (node.results.first()).and_then(|result| self.left_out.get(result));
+        match step.leave_out(after) {
+            Some((back, left_out)) => (back, Some(left_out)),
+            None => (step.pull(), None),
+        }
+    }
 }
 
 /// The operations that a backward pass goes through.

@@ -1,0 +1,206 @@
+//! Elements that a loss leaves out: neither their values nor their derivatives count, even if these
+//! are not finite.
+//!
+//! A select alone is not enough. The cotangent of an element that is left out is 0, and the backward
+//! pass multiplies it by the derivatives of what computed the element: 0 * NaN is NaN. So the
+//! backward pass remembers which elements are left out while it goes back through operations that
+//! keep elements apart, and sets their cotangents to 0 where it leaves those. One select of a
+//! cotangent is enough for a whole loss.
+
+use halite_core::TensorType;
+use halite_ir::{Attachment, Binary, CustomCall, Op, Reduction, Unary};
+
+use super::{Back, Step};
+use crate::{Tensor, Trace};
+
+/// Target of the custom call of [`Trace::leave_out`].
+const TARGET: &str = "halite_leave_out";
+
+/// Attachment of the custom call.
+struct LeaveOut;
+
+impl Trace {
+    /// `values` where `kept`, a `bool` of the same dimensions, is true, else 0: also where the value
+    /// or a derivative of an elementwise operation that computed it is not finite.
+    #[track_caller]
+    pub(crate) fn leave_out<'t>(&'t self, values: Tensor<'t>, kept: Tensor<'t>) -> Tensor<'t> {
+        let call = CustomCall {
+            target: TARGET.to_owned(),
+            attachment: Some(Attachment::new(LeaveOut)),
+            ..CustomCall::default()
+        };
+        let [left] = self.composite(call, [values, kept], |[values, kept]| {
+            [kept.select(values, values.zeros_like())]
+        });
+        left
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// Product with weights of the same dimensions; 0 where the weight is 0, also if the value there
+    /// is not finite or has no derivative.
+    #[track_caller]
+    pub(crate) fn weighted_by(self, weights: Tensor<'t>) -> Tensor<'t> {
+        self.trace.leave_out(self, weights.ne(0.0)) * weights
+    }
+}
+
+/// Elements of a cotangent that are left out.
+#[derive(Clone)]
+pub(super) struct LeftOut<'t> {
+    /// False for those that are left out.
+    kept: Tensor<'t>,
+    /// The dimension of the cotangent for each dimension of `kept`, which is broadcast to the
+    /// others.
+    dims: Vec<usize>,
+    /// Whether the elements that are left out may differ from 0.
+    is_dirty: bool,
+}
+
+impl<'t> LeftOut<'t> {
+    /// The cotangent with 0 for the elements that are left out.
+    #[track_caller]
+    pub(super) fn clear(&self, cotangent: Tensor<'t>) -> Tensor<'t> {
+        if self.is_dirty && !cotangent.is_error() {
+            let kept = self.over(&cotangent.dims());
+            kept.select(cotangent, cotangent.zeros_like())
+        } else {
+            cotangent
+        }
+    }
+
+    /// Whether both leave out the same elements.
+    pub(super) fn is_like(&self, other: &LeftOut<'t>) -> bool {
+        (self.kept.id, &self.dims) == (other.kept.id, &other.dims)
+    }
+
+    /// What both leave out of a cotangent of these dimensions.
+    #[track_caller]
+    pub(super) fn in_both(self, other: &LeftOut<'t>, dims: &[usize]) -> Self {
+        let (kept, places) = if self.dims == other.dims {
+            (self.kept.or(other.kept), self.dims)
+        } else {
+            (
+                self.over(dims).or(other.over(dims)),
+                (0..dims.len()).collect(),
+            )
+        };
+        LeftOut {
+            kept,
+            dims: places,
+            is_dirty: false,
+        }
+    }
+
+    pub(super) fn or_dirty(self, is_dirty: bool) -> Self {
+        LeftOut {
+            is_dirty: self.is_dirty || is_dirty,
+            ..self
+        }
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    #[track_caller]
+    fn over(&self, dims: &[usize]) -> Tensor<'t> {
+        self.kept.broadcast_in_dim(dims, &self.dims)
+    }
+
+    /// The same elements at other dimensions: `moved` gives the new place of a dimension.
+    fn moved(&self, moved: impl Fn(usize) -> Option<usize>) -> Option<Self> {
+        Some(LeftOut {
+            dims: self
+                .dims
+                .iter()
+                .map(|&dim| moved(dim))
+                .collect::<Option<_>>()?,
+            ..self.clone()
+        })
+    }
+}
+
+impl<'t> Step<'_, 't> {
+    /// The cotangents of the operands of [`Trace::leave_out`], and what is left out of the first,
+    /// if `after` is left out of the result's.
+    #[track_caller]
+    pub(super) fn leave_out(&self, after: Option<&LeftOut<'t>>) -> Option<(Back<'t>, LeftOut<'t>)> {
+        let Op::CustomCall(call) = &self.node.op else {
+            return None;
+        };
+        call.attachment.as_ref()?.get::<LeaveOut>()?;
+        let (g, kept) = (self.g(), self.x(1));
+        let kept = after.map_or(kept, |after| kept.and(after.over(&kept.dims())));
+        let left_out = LeftOut {
+            kept,
+            dims: (0..kept.rank()).collect(),
+            is_dirty: false,
+        };
+        Some((vec![Some(kept.select(g, g.zeros_like())), None], left_out))
+    }
+
+    /// What is left out of the cotangents of the operands, if that is so of the result's and the
+    /// operation keeps those elements apart.
+    #[track_caller]
+    pub(super) fn left_out_before(&self, after: &LeftOut<'t>) -> Option<LeftOut<'t>> {
+        let operand = self.ty(0);
+        let result = self.trace.type_of(self.node.results[0]);
+        let elementwise = |is_linear: bool| {
+            let mut operands = 0..self.node.operands.len();
+            let are_alike = operands.all(|at| self.ty(at).dims() == result.dims());
+            are_alike.then(|| after.clone().or_dirty(!is_linear))
+        };
+        match &self.node.op {
+            Op::Unary(unary) => elementwise(matches!(unary, Unary::Negate)),
+            Op::Binary(binary) => elementwise(matches!(binary, Binary::Add | Binary::Subtract)),
+            Op::Convert(_) | Op::ReducePrecision { .. } | Op::ShardingConstraint(_) | Op::Clamp => {
+                elementwise(true)
+            }
+            // The predicate may be a scalar.
+            Op::Select => Some(after.clone()),
+            Op::Transpose { permutation } => after.moved(|dim| permutation.get(dim).copied()),
+            Op::Broadcast { mapping, .. } => after.moved(|dim| {
+                let source = mapping.iter().position(|&to| to == dim)?;
+                (operand.dims()[source] == result.dims()[dim]).then_some(source)
+            }),
+            Op::Reduce { kind, dims } => {
+                let rest: Vec<usize> = (0..operand.rank())
+                    .filter(|dim| !dims.contains(dim))
+                    .collect();
+                let before = after.moved(|dim| rest.get(dim).copied())?;
+                Some(before.or_dirty(*kind != Reduction::Sum))
+            }
+            Op::Reshape { .. } => self.reshaped(after, &operand, &result),
+            _ => None,
+        }
+    }
+
+    /// As the dimensions of the operand of a reshape.
+    #[track_caller]
+    fn reshaped(
+        &self,
+        after: &LeftOut<'t>,
+        operand: &TensorType,
+        result: &TensorType,
+    ) -> Option<LeftOut<'t>> {
+        let longer = |ty: &TensorType| -> Vec<usize> {
+            (0..ty.rank()).filter(|&dim| ty.dims()[dim] != 1).collect()
+        };
+        let (from, to) = (longer(result), longer(operand));
+        let sizes = |ty: &TensorType, dims: &[usize]| -> Vec<usize> {
+            dims.iter().map(|&dim| ty.dims()[dim]).collect()
+        };
+        if sizes(result, &from) == sizes(operand, &to) {
+            let place = |dim| Some(to[from.iter().position(|&other| other == dim)?]);
+            if let Some(moved) = after.moved(place) {
+                return Some(moved);
+            }
+        }
+        Some(LeftOut {
+            kept: after.over(result.dims()).reshape(operand.dims()),
+            dims: (0..operand.rank()).collect(),
+            is_dirty: after.is_dirty,
+        })
+    }
+}
