@@ -13,7 +13,7 @@ use crate::{Param, Tensor, Trace};
 /// Only gradients of trained parameters count and are scaled. Those of leaves that `model` describes
 /// as frozen or as state are returned unchanged.
 ///
-/// A norm that is not finite makes all gradients not finite.
+/// A norm that is not finite makes all gradients NaN.
 ///
 /// # Panics
 /// If `grads` is not a tree of the structure of `model`.
@@ -36,15 +36,24 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
         .iter()
         .zip(&descriptions)
         .filter(|(_, description)| description.trainable);
-    let norm = global_norm(cx, &trained.map(|(grad, _)| *grad).collect::<Vec<_>>());
+    let trained: Vec<Tensor<'t>> = trained.map(|(grad, _)| *grad).collect();
+    let (root, scale) = scaled_norm(cx, &trained);
+    let norm = root * scale;
     let max_norm = cx.hyperparameter("max_norm", max_norm, norm.dtype());
-    let factor = (max_norm / (norm + 1e-6)).minimum(1.0);
+    let (one, to_scale) = (norm.ones_like(), 1.0 / scale);
+    let clips = (norm + 1e-6).gt(max_norm);
+    // Two factors, since their product may be too small for its type.
+    let to_scale_or_one = clips.select(to_scale, one);
+    let factor = clips.select(max_norm / (root + to_scale * 1e-6), one);
+    // Not 0 for an infinite norm, which would be silent.
+    let factor = norm.is_finite().select(factor, f64::NAN);
     let scaled = grads
         .into_iter()
         .zip(descriptions)
         .map(|(grad, description)| {
             if description.trainable {
-                grad * factor.convert(grad.dtype())
+                let wide = grad.convert(norm.dtype());
+                (wide * to_scale_or_one * factor).convert(grad.dtype())
             } else {
                 grad
             }
@@ -53,23 +62,45 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
 }
 
 /// L2 norm of all elements together: a scalar of `f64` if a gradient is `f64`, otherwise of `f32`.
-/// Sums are in that type.
+/// Sums are in that type, of squares relative to the largest element: they neither overflow nor
+/// underflow.
 #[track_caller]
 pub fn global_norm<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: &G) -> Tensor<'t> {
     let _site = cx.called_from(Location::caller());
-    let grads = grads.leaves();
+    let grads: Vec<Tensor<'t>> = grads.leaves().into_iter().copied().collect();
+    let (root, scale) = scaled_norm(cx, &grads);
+    root * scale
+}
+
+/// The L2 norm of all elements together as a product; the second factor is a power of two.
+fn scaled_norm<'t>(cx: &'t Trace, grads: &[Tensor<'t>]) -> (Tensor<'t>, Tensor<'t>) {
     let dtype = if grads.iter().any(|grad| grad.dtype() == DType::F64) {
         DType::F64
     } else {
         DType::F32
     };
-    let squares = grads
-        .into_iter()
-        .map(|grad| grad.convert(dtype).square().sum_all());
-    squares
-        .reduce(|sum, square| sum + square)
-        .unwrap_or_else(|| cx.full(0.0, &TensorType::scalar(dtype)))
-        .sqrt()
+    let zero = cx.full(0.0, &TensorType::scalar(dtype));
+    let grads: Vec<_> = (grads.into_iter())
+        .map(|grad| grad.convert(dtype))
+        .collect();
+    let largest = (grads.iter()).filter(|grad| !grad.dims().contains(&0));
+    let largest = largest.map(|grad| grad.abs().max((0..grad.rank()).collect::<Vec<_>>()));
+    let scale = power_of_two(largest.fold(zero, |a, b| a.maximum(b)));
+    let to_scale = 1.0 / scale;
+    let squares = (grads.iter()).map(|&grad| (grad * to_scale).square().sum_all());
+    let root = squares.fold(zero, |sum, square| sum + square).sqrt();
+    (root, scale)
+}
+
+/// A power of two near `x`, which is not negative, whose reciprocal is a normal number. Products with
+/// it are exact, so that norms without overflow do not change.
+fn power_of_two(x: Tensor<'_>) -> Tensor<'_> {
+    let (exponent, most) = match x.dtype() {
+        DType::F64 => (11, 1000.0),
+        _ => (8, 120.0),
+    };
+    let bound = f64::exp2(most);
+    x.clamp(bound.recip(), bound).reduce_precision(exponent, 0)
 }
 
 /// Clamps every element of the gradients to `[-max, max]`.

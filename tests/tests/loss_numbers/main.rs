@@ -3,6 +3,7 @@
 
 mod labels;
 mod left_out;
+mod norms;
 
 use halite_core::HostArray;
 use halite_nn::{Tensor, Trace};
