@@ -1,4 +1,5 @@
-//! Normalization layers. Statistics are computed in `f32`, or in `f64` for inputs in `f64`.
+//! Normalization layers. Statistics are computed in `f32`, or in `f64` for inputs in `f64`. Where
+//! a mean square overflows, from about 1.8e19 on in `f32`, the results are NaN.
 
 use std::panic::Location;
 
@@ -10,8 +11,8 @@ use crate::{Init, Param, Tensor, special::wide};
 /// last.
 ///
 /// Training uses the statistics of the batch and updates their running averages, which are state;
-/// evaluation uses the running averages. One pass over the batch computes both statistics; in
-/// `f32` it needs inputs within a few hundred standard deviations of their running mean.
+/// evaluation uses the running averages. The variance is that of the distances from the mean of
+/// the batch, so it is exact however far from 0 the inputs are, and takes a second pass over them.
 ///
 /// The traced function sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)) and returns the
 /// new running statistics of a training step: [`Trace::updated`](crate::Trace::updated).
@@ -113,9 +114,13 @@ impl<'t> BatchNorm<Tensor<'t>> {
             (self.mean.convert(wide), self.variance.convert(wide));
         let (mean, variance) = if cx.training_for("batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
-            // One pass over the data computes both sums. E[x²] - E[x]² cancels when the mean is
-            // large compared to the deviation, so the running mean is subtracted first.
-            let guess = running_mean.stop_gradient();
+            // E[x²] - E[x]² cancels when the mean is large compared to the deviation, so the mean is
+            // subtracted first. That is rounded (a long sum of large numbers, by more than the
+            // deviation), and the second pass computes what is left of it. Distances from the
+            // running mean make the first sum smaller. The derivatives of both statistics do not
+            // depend on what is subtracted.
+            let running = running_mean.stop_gradient();
+            let guess = (running + (value - running).mean(&dims)).stop_gradient();
             let shifted = value - guess;
             let (offset, square) = (shifted.mean(&dims), shifted.square().mean(&dims));
             let variance = (square - offset.square()).maximum(0.0);
@@ -128,7 +133,7 @@ impl<'t> BatchNorm<Tensor<'t>> {
         } else {
             (running_mean, running_variance)
         };
-        let scale = self.scale.convert(wide) * (variance + self.eps).rsqrt();
+        let scale = self.scale.convert(wide) * inverse_root(variance + self.eps);
         ((value - mean) * scale + self.bias.convert(wide)).convert(x.dtype())
     }
 
@@ -258,7 +263,7 @@ impl<'t> RmsNorm<Tensor<'t>> {
         }
         let wide = wide(x.dtype());
         let value = x.convert(wide);
-        let root = (value.square().mean_keep([x.rank() - 1]) + self.eps).rsqrt();
+        let root = inverse_root(value.square().mean_keep([x.rank() - 1]) + self.eps);
         (value * root * self.scale.convert(wide)).convert(x.dtype())
     }
 }
@@ -266,7 +271,13 @@ impl<'t> RmsNorm<Tensor<'t>> {
 /// Subtracts the mean of `x` and divides by its standard deviation, over `dims`.
 fn normalized<'t>(x: Tensor<'t>, dims: &[usize], eps: f64) -> Tensor<'t> {
     let centered = x - x.mean_keep(dims);
-    centered * (centered.square().mean_keep(dims) + eps).rsqrt()
+    centered * inverse_root(centered.square().mean_keep(dims) + eps)
+}
+
+/// `1 / sqrt(square)`, and NaN where a mean square has overflowed: 0 would make all results 0 in
+/// silence.
+fn inverse_root(square: Tensor<'_>) -> Tensor<'_> {
+    square.lt(f64::INFINITY).select(square.rsqrt(), f64::NAN)
 }
 
 /// Checks that `x` has floats and as many features as `scale`; a mistake if not.
