@@ -3,6 +3,7 @@
 //! Heads are a separate dimension in weights and activations, and are never merged with another by
 //! a reshape, so that a partitioner can shard them: each device has whole heads.
 
+mod masks;
 mod operation;
 mod scaled_dot_product;
 
@@ -70,8 +71,8 @@ pub enum Mask<'t> {
     None,
     /// Positions up to its own. With more source positions than queries, the last ones are aligned.
     Causal,
-    /// Positions where this is true: `bool`, broadcast to `[batch, heads, time, source]`. A fully
-    /// masked position gives 0.
+    /// Positions where this is true: `bool`, broadcast to `[batch, heads, time, source]`. A query
+    /// that attends to none gives 0.
     Where(Tensor<'t>),
     /// Bias that is added to the scores, broadcast to `[batch, heads, time, source]`; -inf masks.
     Add(Tensor<'t>),

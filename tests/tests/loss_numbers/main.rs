@@ -1,6 +1,7 @@
 //! Values of losses, metrics, norms and attention where inputs are masked, out of range, far from 0
 //! or not finite. Expected numbers are computed by hand or in `f64`.
 
+mod attention;
 mod labels;
 mod left_out;
 mod norms;

@@ -21,6 +21,10 @@ const BLOCK: usize = 256;
 /// `v: [batch, source, kv_heads, any]`, to `[batch, time, heads, any]`. Query head `h` uses
 /// key head `h / (heads / kv_heads)`. `dropout` applies to the attention weights.
 ///
+/// Source positions that no query attends to, and queries that attend to none, are left out of the
+/// result and of the gradients, also if they are not finite. A source position that is not finite
+/// and that some query attends to may make the results of other queries NaN.
+///
 /// From 2048 queries and source positions on, it is [`attention_in_blocks`] of 256 positions.
 #[track_caller]
 pub fn attention<'t>(
@@ -73,6 +77,12 @@ pub fn attention_in_blocks<'t>(
         let message = "blocks of 0 source positions; expected at least 1";
         return cx.fail("attention", message, Some(result));
     }
+    let mask = match sizes.checked(mask) {
+        Ok(mask) => mask,
+        Err(None) => return cx.error_like(Some(result)),
+        Err(Some(message)) => return cx.fail("attention", message, Some(result)),
+    };
+    let [q, k, v] = sizes.cleared(mask, [q, k, v]);
     let q = q * (1.0 / (sizes.width as f64).sqrt());
     if mask.tensor().is_none() && !dropout.is_active(cx) {
         let is_causal = matches!(mask, Mask::Causal);
@@ -83,15 +93,10 @@ pub fn attention_in_blocks<'t>(
         };
         return operation.call([q, k, v]);
     }
-    let mask = match sizes.like_scores(mask) {
-        Ok(mask) => mask,
-        Err(None) => return cx.error_like(Some(result)),
-        Err(Some(message)) => return cx.fail("attention", message, Some(result)),
-    };
     let queries = Queries {
         sizes,
         q: sizes.split_heads(q),
-        mask,
+        mask: sizes.like_scores(mask),
         dropout,
     };
     sizes.attended(queries.attend_to(k, v, block), v.dtype())
@@ -228,7 +233,12 @@ impl<'t> Queries<'t> {
                 let allowed = block.mask.unwrap_or(allowed).broadcast_to(scores.dims());
                 allowed.select(scores, f64::NEG_INFINITY)
             }
-            Mask::Add(bias) => scores + block.mask.unwrap_or(bias).convert(scores.dtype()),
+            Mask::Add(bias) => {
+                let bias = block.mask.unwrap_or(bias).convert(scores.dtype());
+                let bias = bias.broadcast_to(scores.dims());
+                // A score there may be NaN.
+                bias.eq(f64::NEG_INFINITY).select(bias, scores + bias)
+            }
         }
     }
 }
@@ -294,12 +304,12 @@ fn stacked_blocks(x: Tensor<'_>, dim: usize, block: usize) -> Tensor<'_> {
 /// Sizes of queries and keys that fit each other.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
-    batch: usize,
-    time: usize,
-    source: usize,
+    pub(super) batch: usize,
+    pub(super) time: usize,
+    pub(super) source: usize,
     /// Query heads.
-    heads: usize,
-    kv_heads: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
     /// Features of a head.
     width: usize,
 }
@@ -351,7 +361,7 @@ impl Sizes {
     }
 
     /// Number of query heads that share keys.
-    fn groups(self) -> usize {
+    pub(super) fn groups(self) -> usize {
         self.heads / self.kv_heads
     }
 
@@ -397,56 +407,5 @@ impl Sizes {
         let offset = self.source as i64 - self.time as i64;
         let own = cx.iota(&index, 0) + cx.literal(Literal::splat(offset, []));
         (cx.iota(&index, 1) + block.first).le(own)
-    }
-
-    /// The mask with its heads split like those of the queries, and its dimensions in the order of
-    /// the scores.
-    ///
-    /// # Errors
-    /// What is wrong with the mask; `None` after an earlier mistake.
-    fn like_scores(self, mask: Mask<'_>) -> Result<Mask<'_>, Option<String>> {
-        Ok(match mask {
-            Mask::None | Mask::Causal => mask,
-            Mask::Where(allowed) => {
-                let is_bool = |dtype| dtype == DType::Bool;
-                Mask::Where(self.split_mask(allowed, is_bool, "bool")?)
-            }
-            Mask::Add(bias) => Mask::Add(self.split_mask(bias, DType::is_float, "floats")?),
-        })
-    }
-
-    /// A mask whose element type satisfies `fits`, which messages call `expected`.
-    fn split_mask<'t>(
-        self,
-        mask: Tensor<'t>,
-        fits: fn(DType) -> bool,
-        expected: &str,
-    ) -> Result<Tensor<'t>, Option<String>> {
-        if mask.is_error() {
-            return Err(None);
-        }
-        let ty = mask.ty();
-        let full = [self.batch, self.heads, self.time, self.source];
-        let mut sizes = ty.dims().iter().rev().zip(full.iter().rev());
-        let broadcasts = ty.rank() <= 4 && sizes.all(|(&size, &full)| size == 1 || size == full);
-        if !broadcasts || !fits(ty.dtype()) {
-            return Err(Some(format!(
-                "a mask of {ty}; expected {expected} that broadcast to {full:?}, which is \
-                 [batch, heads, time, source]"
-            )));
-        }
-        let mut shape = vec![1; 4 - ty.rank()];
-        shape.extend(ty.dims());
-        let mask = mask.reshape(&shape);
-        if self.groups() == 1 {
-            return Ok(mask);
-        }
-        let [kv_heads, groups] = match shape[1] {
-            1 => [1, 1],
-            _ => [self.kv_heads, self.groups()],
-        };
-        Ok(mask
-            .reshape([shape[0], kv_heads, groups, shape[2], shape[3]])
-            .swap_dims(2, 3))
     }
 }
