@@ -341,11 +341,12 @@ pub(crate) fn load(
     let wanted = Environment::read()?.kernels.unwrap_or(Kernels::On);
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
     let kernels = if callable { wanted } else { Kernels::Off };
-    let one_function = client.compiles_functions();
+    let (one_function, faults) = (client.compiles_functions(), client.faults());
     Ok(Opened {
         client: Client::new(client)
             .with_kernels(kernels)
-            .with_one_function(one_function),
+            .with_one_function(one_function)
+            .with_faults(faults),
         driver: Driver::Plugin { plugin, located },
         refused: Vec::new(),
     })

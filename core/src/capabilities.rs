@@ -14,6 +14,45 @@ pub struct Capabilities {
     /// The compiler makes one function of a small program that asks for it, as XLA's for CPUs does.
     /// Not with [`Kernels::Off`].
     pub one_function: bool,
+    /// Faults of the compiler that the program is lowered around.
+    pub faults: Faults,
+}
+
+/// Faults of a compiler that give wrong numbers without an error. Programs are lowered around those
+/// that are set; decision 0051 describes each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Faults {
+    /// A convolution with negative padding reads outside of its input.
+    pub negative_padding: bool,
+    /// The partitioner keeps one padded copy of a sharded operand for several operations that pad it
+    /// with different values.
+    pub shared_padding: bool,
+    /// The partitioner adds the parts of a convolution over all devices, those that hold copies of the
+    /// same part included, if spatial dimensions of both operands are sharded.
+    pub spatial_sums: bool,
+}
+
+impl Faults {
+    /// No fault is known.
+    pub const NONE: Self = Faults {
+        negative_padding: false,
+        shared_padding: false,
+        spatial_sums: false,
+    };
+    /// All that are known: those of every version of XLA's CPU plugin so far.
+    pub const ALL: Self = Faults {
+        negative_padding: true,
+        shared_padding: true,
+        spatial_sums: true,
+    };
+
+    /// Known faults on a [`Platform::name`](crate::Platform), in any version.
+    pub fn on(platform: &str) -> Self {
+        match platform {
+            "cpu" => Self::ALL,
+            _ => Self::NONE,
+        }
+    }
 }
 
 /// What a program for a CPU leaves to halite instead of the compiler: convolutions and attention that
@@ -31,12 +70,13 @@ pub enum Kernels {
 }
 
 impl Capabilities {
-    /// Capabilities that a program for any target may use: it casts wherever the policy allows, and
-    /// calls no function of this process.
+    /// Capabilities that a program for any target may use: it casts wherever the policy allows, calls
+    /// no function of this process, and is lowered around the faults of all compilers.
     pub const PORTABLE: Self = Capabilities {
         narrowing: Narrowing::Everywhere,
         kernels: Kernels::Off,
         one_function: false,
+        faults: Faults::ALL,
     };
 
     /// Measured capabilities of the devices of a [`Platform::name`](crate::Platform), for programs
@@ -45,6 +85,7 @@ impl Capabilities {
     pub fn on(platform: &str) -> Self {
         Capabilities {
             narrowing: Narrowing::on(platform),
+            faults: Faults::on(platform),
             ..Self::PORTABLE
         }
     }

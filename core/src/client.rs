@@ -13,8 +13,8 @@ use std::{
 
 use crate::{
     Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions, Compiled,
-    Device, DeviceId, Error, ExecutableSource, HostBytes, Kernels, Observer, Placement, Platform,
-    Program, ProgramCache, ProgramKey, Result, Signature, TensorType, Transfer,
+    Device, DeviceId, Error, ExecutableSource, Faults, HostBytes, Kernels, Observer, Placement,
+    Platform, Program, ProgramCache, ProgramKey, Result, Signature, TensorType, Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -51,6 +51,8 @@ pub struct Client {
     kernels: Kernels,
     /// Its compiler makes one function of a small program.
     one_function: bool,
+    /// Faults of its compiler; `None` if they are those known on its platform.
+    faults: Option<Faults>,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
 }
@@ -96,6 +98,7 @@ impl Client {
             programs: None,
             kernels: Kernels::Off,
             one_function: false,
+            faults: None,
             unattributed: false,
         }
     }
@@ -147,12 +150,23 @@ impl Client {
         }
     }
 
+    /// Returns the same client, whose compiler has these faults; by default those known
+    /// [on its platform](Faults::on).
+    pub fn with_faults(self, faults: Faults) -> Self {
+        Client {
+            faults: Some(faults),
+            ..self
+        }
+    }
+
     /// Properties of its devices that decide how programs for them are lowered.
     pub fn capabilities(&self) -> Capabilities {
+        let on_platform = Capabilities::on(&self.platform().name);
         Capabilities {
             kernels: self.kernels,
             one_function: self.one_function,
-            ..Capabilities::on(&self.platform().name)
+            faults: self.faults.unwrap_or(on_platform.faults),
+            ..on_platform
         }
     }
 

@@ -60,7 +60,7 @@ pub use backend::{
     Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
     ProgramMemory, Signature,
 };
-pub use capabilities::{Capabilities, Kernels};
+pub use capabilities::{Capabilities, Faults, Kernels};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
 pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
 #[doc(hidden)]

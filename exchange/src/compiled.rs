@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_core::{Arg, Array, Client, CompileOptions, Error, ErrorKind, Loaded, Result, Sharding};
 
-use crate::{Artifact, ArtifactInput, ArtifactOutput, portable};
+use crate::{Artifact, ArtifactInput, ArtifactOutput, faults, portable};
 
 /// An [`Artifact`] that is compiled for a device: a function of arrays.
 #[derive(Debug)]
@@ -19,14 +19,17 @@ impl Artifact {
     /// Compiles the program for the first local device of a client. Blocks.
     ///
     /// # Errors
-    /// The compiler's error, or if the client has no local device.
+    /// The compiler's error; if the client has no local device; if the program has an operation that
+    /// the compiler is known to get wrong ([`Faults`](halite_core::Faults)).
     #[track_caller]
     pub fn compile(&self, client: &Client) -> Result<CompiledArtifact> {
         let Some(&device) = client.local_devices().first() else {
             let message = format!("{client:?} has no local device");
             return Err(Error::new(ErrorKind::Unavailable, "compile", message));
         };
-        let module = self.module_for(&client.platform().name)?;
+        let platform = &client.platform().name;
+        let module = self.module_for(platform)?;
+        faults::check(&module, &client.capabilities().faults, platform)?;
         let program = module.interface()?.program(portable(&module, None)?.into());
         let options = CompileOptions {
             devices: vec![device],

@@ -32,6 +32,7 @@ mod artifact;
 mod compiled;
 mod constant;
 mod export;
+mod faults;
 mod flatbuffer;
 #[doc(hidden)]
 pub mod fuzz;

@@ -16,7 +16,9 @@ use halite_core::{
     Capabilities, Error, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Path, Tree},
 };
-use halite_ir::{Graph, Interface, Op, Port, choose_kernels, one_function, with_kernels};
+use halite_ir::{
+    Graph, Interface, Op, Port, around_faults, choose_kernels, one_function, with_kernels,
+};
 
 pub use self::{
     function::{Function, Traced},
@@ -130,19 +132,12 @@ pub fn lower<S: Family, I: Family, O: Family>(
         aliases: (0..states).map(|index| (index, index)).collect(),
         ..Interface::default()
     };
-    let program = match capabilities.kernels {
-        Kernels::Off => halite_ir::program(&graph, &interface)?,
-        kernels => {
-            let mut graph = with_kernels(graph.clone(), kernels, mesh.size());
-            let without_loop = function.beside_scanned || kernels == Kernels::All;
-            if mesh.size() == 1
-                && capabilities.one_function
-                && let Some(small) = one_function(&graph, without_loop)
-            {
-                graph = small;
-                interface.one_function = true;
-            }
-            halite_ir::program(&graph, &interface)?
+    let for_compiler = for_compiler(graph.clone(), mesh, capabilities);
+    let program = match small(&for_compiler, function.beside_scanned, mesh, capabilities) {
+        None => halite_ir::program(&for_compiler, &interface)?,
+        Some(small) => {
+            interface.one_function = true;
+            halite_ir::program(&small, &interface)?
         }
     };
     Ok(Lowered {
@@ -158,6 +153,29 @@ pub fn lower<S: Family, I: Family, O: Family>(
             compile: Duration::ZERO,
         },
     })
+}
+
+/// The optimized graph with calls of kernels, in the form that the compiler needs.
+fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> Graph {
+    let graph = match capabilities.kernels {
+        Kernels::Off => graph,
+        kernels => with_kernels(graph, kernels, mesh.size()),
+    };
+    around_faults(graph, &capabilities.faults)
+}
+
+/// The graph prepared to be one function, if it is small and the compiler makes functions.
+fn small(
+    graph: &Graph,
+    without_loop: bool,
+    mesh: &MeshShape,
+    capabilities: &Capabilities,
+) -> Option<Graph> {
+    let without_loop = without_loop || capabilities.kernels == Kernels::All;
+    let allowed = capabilities.kernels != Kernels::Off && capabilities.one_function;
+    (allowed && mesh.size() == 1)
+        .then(|| one_function(graph, without_loop))
+        .flatten()
 }
 
 /// A traced function, before its graph is optimized.

@@ -76,16 +76,28 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
 /// # Errors
 /// Errors of tracing, compiling and running.
 pub fn try_eval(function: impl Function, inputs: &[HostArray]) -> Result<Vec<HostArray>> {
+    try_eval_on(client(), function, inputs)
+}
+
+/// As [`try_eval`], on a device of this client.
+///
+/// # Errors
+/// Errors of tracing, compiling and running.
+pub fn try_eval_on(
+    client: &Client,
+    function: impl Function,
+    inputs: &[HostArray],
+) -> Result<Vec<HostArray>> {
     type Many = Vec<Leaf<()>>;
     fn bare<'t>(inputs: Vec<Leaf<Tensor<'t>>>) -> Vec<Tensor<'t>> {
         inputs.into_leaves()
     }
-    let jit = Jit::<Empty<()>, Many, Many>::new(client(), move |cx, _, inputs| {
+    let jit = Jit::<Empty<()>, Many, Many>::new(client, move |cx, _, inputs| {
         let outputs = function(cx, &bare(inputs));
         (Empty::new(), outputs.into_iter().map(Leaf).collect())
     });
-    let device = Sharding::single(client().local_devices()[0]);
-    let upload = |input: &HostArray| Array::upload(client(), input, &device).map(Leaf);
+    let device = Sharding::single(client.local_devices()[0]);
+    let upload = |input: &HostArray| Array::upload(client, input, &device).map(Leaf);
     let arrays = inputs.iter().map(upload).collect::<Result<Vec<_>>>()?;
     let (_, outputs) = jit.on(device.mesh()).call(Empty::new(), &arrays)?;
     outputs.iter().map(Array::read).collect()

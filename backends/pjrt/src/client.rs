@@ -12,8 +12,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, Error, ErrorKind, HostBytes, Placement, Platform, Program,
-    ProgramKey, Result, Signature, TensorType,
+    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, Placement, Platform,
+    Program, ProgramKey, Result, Signature, TensorType,
     wait::{Limit, default_limit},
 };
 use halite_pjrt_sys::client::*;
@@ -145,6 +145,12 @@ impl Pjrt {
     /// ([`Capabilities::one_function`](halite_core::Capabilities::one_function)).
     pub fn compiles_functions(&self) -> bool {
         self.shared.quirks().compiles_functions
+    }
+
+    /// Faults of its compiler that programs are lowered around
+    /// ([`Capabilities::faults`](halite_core::Capabilities::faults)).
+    pub fn faults(&self) -> Faults {
+        self.shared.quirks().faults
     }
 
     /// The devices that the client runs on, described.

@@ -1,6 +1,8 @@
 //! Capabilities and quirks of plugins, by platform and version of the API: the one place that
 //! compares platform names and versions to decide how a plugin is used.
 
+use halite_core::Faults;
+
 /// Capabilities and quirks of a platform in one version of the API.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Quirks {
@@ -26,6 +28,9 @@ pub(crate) struct Quirks {
     pub(crate) compiles_functions: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
+    /// Faults of the compiler. Seen in 0.81, 0.106 and 0.115, the last version so far: tests of the
+    /// suite `faults` fail in a version without one of them, which is then a row here.
+    pub(crate) faults: Faults,
 }
 
 /// The oldest API version whose CPU plugins have the flag for fusions with YNN.
@@ -50,6 +55,7 @@ const DEVICE: Quirks = Quirks {
     fuses_with_ynn: false,
     compiles_functions: false,
     reads_row_major: true,
+    faults: Faults::NONE,
 };
 const GPU: Quirks = Quirks {
     reads_libtpu_args: false,
@@ -64,6 +70,7 @@ const CPU: Quirks = Quirks {
     min_max_drops_nan: true,
     fuses_with_ynn: true,
     compiles_functions: true,
+    faults: Faults::ALL,
     ..DEVICE
 };
 /// An unknown platform may compile for the host.

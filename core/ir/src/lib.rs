@@ -71,8 +71,9 @@ pub use op::{
     Gather, Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
 };
 pub use passes::{
-    ATTENTION, ATTENTION_GRADIENT, choose_kernels, common_subexpressions, dead_code, identities,
-    matrix_products, one_function, optimize, with_kernels, with_precision, with_signature,
+    ATTENTION, ATTENTION_GRADIENT, around_faults, choose_kernels, common_subexpressions, dead_code,
+    identities, matrix_products, one_function, optimize, with_kernels, with_precision,
+    with_signature,
 };
 pub use print::{Interface, Port, program, text};
 pub use scanned::scanned;

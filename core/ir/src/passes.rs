@@ -6,6 +6,7 @@
 
 mod choose_kernels;
 mod dead_code;
+mod faults;
 mod identities;
 mod kernels;
 mod matrix_products;
@@ -25,6 +26,7 @@ use crate::{CustomCall, Graph, Node, Op, Value};
 
 pub use choose_kernels::{ATTENTION, ATTENTION_GRADIENT, choose_kernels};
 pub use dead_code::dead_code;
+pub use faults::around_faults;
 pub use identities::identities;
 pub use kernels::with_kernels;
 pub use matrix_products::matrix_products;

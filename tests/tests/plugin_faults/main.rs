@@ -1,0 +1,6 @@
+//! Faults of XLA's CPU plugin (decision 0051): that programs are lowered around each, and that each
+//! is still there. A test of the second kind fails with a plugin in which a fault is mended.
+
+mod convolutions;
+mod negative_padding;
+mod support;
