@@ -113,8 +113,8 @@ pub struct HloSharding {
     /// Number of parts of each dimension.
     pub parts: Vec<usize>,
     /// Index of each device's shard, row-major over [`parts`](Self::parts), devices in the order of
-    /// launches.
-    pub of_device: Vec<usize>,
+    /// launches. Shared, since a program has the same sharding at many of its inputs and outputs.
+    pub of_device: Arc<[usize]>,
 }
 
 impl fmt::Display for HloSharding {

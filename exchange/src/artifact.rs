@@ -133,11 +133,12 @@ impl Artifact {
         platforms: Vec<String>,
     ) -> Result<Self> {
         module.verify()?;
-        let interface = module.interface()?;
-        let devices = interface.partitions.saturating_mul(interface.replicas);
+        // Before its shardings are expanded.
+        let devices = module.partitions().saturating_mul(module.replicas());
         if devices != 1 {
             return Err(several_devices(devices));
         }
+        let interface = module.interface()?;
         let mut types = interface.inputs.into_iter().map(|input| input.ty);
         let is_index =
             |ty: TensorType| ty.rank() == 0 && matches!(ty.dtype(), DType::S32 | DType::S64);

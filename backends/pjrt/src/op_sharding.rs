@@ -30,7 +30,7 @@ const OTHER: i32 = 3;
 pub(crate) fn hlo_sharding_of(sharding: &[u8], rank: usize, devices: usize) -> Option<HloSharding> {
     let whole = HloSharding {
         parts: vec![1; rank],
-        of_device: vec![0; devices],
+        of_device: vec![0; devices].into(),
     };
     if sharding.is_empty() {
         return Some(whole);
@@ -79,7 +79,7 @@ mod tests {
 
     fn parsed(sharding: OpSharding, rank: usize) -> Option<(Vec<usize>, Vec<usize>)> {
         hlo_sharding_of(&sharding.encode_to_vec(), rank, 8)
-            .map(|sharding| (sharding.parts, sharding.of_device))
+            .map(|sharding| (sharding.parts, sharding.of_device.to_vec()))
     }
 
     fn tiled(dims: &[i64]) -> OpSharding {
@@ -137,7 +137,7 @@ mod tests {
             hlo_sharding_of(&[], 2, 4),
             Some(HloSharding {
                 parts: vec![1, 1],
-                of_device: vec![0; 4]
+                of_device: vec![0; 4].into()
             })
         );
         assert_eq!(

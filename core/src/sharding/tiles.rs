@@ -14,7 +14,7 @@ impl HloSharding {
     ///
     /// let sharding = HloSharding::from_tiles(1, &[2, 2], &[0, 2, 1, 3]).unwrap();
     /// assert_eq!(sharding.parts, [2]);
-    /// assert_eq!(sharding.of_device, [0, 1, 0, 1]);
+    /// assert_eq!(*sharding.of_device, [0, 1, 0, 1]);
     /// ```
     pub fn from_tiles(rank: usize, dims: &[usize], devices: &[usize]) -> Option<Self> {
         let (parts, copies) = dims.split_at_checked(rank)?;
@@ -47,16 +47,19 @@ impl HloSharding {
         for dim in (1..dims.len()).rev() {
             strides[dim - 1] = strides[dim] * dims[dim];
         }
+        // Sizes of 1 are left out, so that the work does not grow with their number.
+        let mut axes = Vec::new();
+        for &dim in permutation.iter().rev() {
+            let size = *dims.get(dim)?;
+            axes.extend((size > 1).then_some((size, strides[dim])));
+        }
         let device = |place: usize| {
-            let (mut rest, mut device) = (place, 0);
-            for &dim in permutation.iter().rev() {
-                let size = *dims.get(dim)?;
-                device += rest % size * strides[dim];
-                rest /= size;
-            }
-            Some(device)
+            let step = |(rest, device): (usize, usize), &(size, stride): &(usize, usize)| {
+                (rest / size, device + rest % size * stride)
+            };
+            axes.iter().fold((place, 0), step).1
         };
-        (0..count).map(device).collect()
+        Some((0..count).map(device).collect())
     }
 }
 

@@ -3,12 +3,13 @@
 mod hlo;
 mod shardy;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use halite_core::{Error, ErrorKind, HloSharding, Program, Result, Signature, TensorType};
 
 use crate::{
-    Attribute, Attributes, Function, Module, RankedType, Type, ValueId, verify::check_devices,
+    Attribute, Attributes, Function, Module, RankedType, ShardySharding, Type, ValueId,
+    verify::check_devices,
 };
 
 /// Interface of a program: what a client must know to call it.
@@ -109,19 +110,13 @@ impl Module {
     /// # Errors
     /// [`ErrorKind::Unsupported`] for an input or output that clients have no arrays for: a token,
     /// a tuple, an element type such as `f8E4M3FN`; or for a sharding other than of shards over all
-    /// partitions. [`ErrorKind::InvalidArgument`] if a sharding does not fit its tensor, or an
-    /// input is aliased to an output that does not exist.
+    /// partitions, or more than 2^23 shards in all of its different shardings.
+    /// [`ErrorKind::InvalidArgument`] if a sharding does not fit its tensor, or an input is aliased
+    /// to an output that does not exist.
     pub fn interface(&self) -> Result<Interface> {
         check_devices(self)?;
         let main = self.main()?;
-        let tensors = |what: &str, values: &[ValueId], attributes: &[Attributes]| {
-            let tensor = |(index, &value): (usize, &ValueId)| {
-                let attributes = attributes.get(index);
-                (self.interface_tensor(main, value, attributes))
-                    .map_err(|error| error.at(what, index))
-            };
-            values.iter().enumerate().map(tensor).collect::<Result<_>>()
-        };
+        let mut shardings = Shardings::new(self);
         let (inputs, outputs) = (&main.body.arguments, &main.body.results);
         let name = if self.name.is_empty() {
             &main.name
@@ -130,19 +125,59 @@ impl Module {
         };
         Ok(Interface {
             name: name.as_str().into(),
-            inputs: tensors("input", inputs, &main.input_attributes)?,
-            outputs: tensors("output", outputs, &main.output_attributes)?,
+            inputs: shardings.tensors("input", main, inputs, &main.input_attributes)?,
+            outputs: shardings.tensors("output", main, outputs, &main.output_attributes)?,
             donated: donated(main)?,
             partitions: self.partitions(),
             replicas: self.replicas(),
         })
     }
+}
 
-    fn interface_tensor(
-        &self,
+/// The shardings of a program. Each is expanded to its shards once, however many inputs and outputs
+/// have it.
+struct Shardings<'m> {
+    module: &'m Module,
+    /// By their text in the program, and the rank of the tensor.
+    known: HashMap<(Written<'m>, usize), Option<HloSharding>>,
+}
+
+/// A sharding in the program.
+#[derive(Eq, Hash, PartialEq)]
+enum Written<'m> {
+    Shardy(&'m ShardySharding),
+    Hlo(&'m str),
+}
+
+/// Most shards of all different shardings of a program: 64 MiB of their numbers.
+const MOST_SHARDS: usize = 1 << 23;
+
+impl<'m> Shardings<'m> {
+    fn new(module: &'m Module) -> Self {
+        Shardings {
+            module,
+            known: HashMap::new(),
+        }
+    }
+
+    fn tensors(
+        &mut self,
+        what: &str,
+        main: &Function,
+        values: &[ValueId],
+        attributes: &'m [Attributes],
+    ) -> Result<Vec<InterfaceTensor>> {
+        let tensor = |(index, &value): (usize, &ValueId)| {
+            (self.tensor(main, value, attributes.get(index))).map_err(|fault| fault.at(what, index))
+        };
+        values.iter().enumerate().map(tensor).collect()
+    }
+
+    fn tensor(
+        &mut self,
         main: &Function,
         value: ValueId,
-        attributes: Option<&Attributes>,
+        attributes: Option<&'m Attributes>,
     ) -> Check<InterfaceTensor> {
         let Some(ty) = main.types.get(value.0 as usize) else {
             return Err(Fault::invalid(format!("value {} does not exist", value.0)));
@@ -154,7 +189,7 @@ impl Module {
         };
         (tensor.checked_bytes()).map_err(|error| Fault::invalid(error.message().to_owned()))?;
         let sharding = match attributes {
-            Some(attributes) => self.sharding(attributes, ty)?,
+            Some(attributes) => self.of(attributes, ty)?,
             None => None,
         };
         Ok(InterfaceTensor {
@@ -168,17 +203,33 @@ impl Module {
     }
 
     /// The sharding that attributes give; Shardy's goes before GSPMD's, as in compilers.
-    fn sharding(&self, attributes: &Attributes, ty: &Type) -> Check<Option<HloSharding>> {
-        if let Some(Attribute::Sharding(sharding)) = attributes.get("sdy.sharding") {
-            return shardy::hlo_sharding(self, sharding, ty).map(Some);
+    fn of(&mut self, attributes: &'m Attributes, ty: &Type) -> Check<Option<HloSharding>> {
+        let written = match (
+            attributes.get("sdy.sharding"),
+            attributes.get("mhlo.sharding"),
+        ) {
+            (Some(Attribute::Sharding(sharding)), _) => Written::Shardy(sharding),
+            (_, Some(Attribute::Str(text))) => Written::Hlo(text),
+            _ => return Ok(None),
+        };
+        let rank = ty.as_tensor().map_or(0, RankedType::rank);
+        let key = (written, rank);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
         }
-        match attributes.get("mhlo.sharding") {
-            Some(Attribute::Str(text)) => {
-                let rank = ty.as_tensor().map_or(0, RankedType::rank);
-                hlo::parse(text, rank, self.partitions())
-            }
-            _ => Ok(None),
+        let (count, partitions) = (self.known.len() + 1, self.module.partitions());
+        if count.saturating_mul(partitions) > MOST_SHARDS {
+            return Err(Fault::unsupported(format!(
+                "{count} different shardings of {partitions} partitions; at most {} are supported",
+                MOST_SHARDS / partitions
+            )));
         }
+        let sharding = match &key.0 {
+            Written::Shardy(sharding) => Some(shardy::hlo_sharding(self.module, sharding, ty)?),
+            Written::Hlo(text) => hlo::parse(text, rank, partitions)?,
+        };
+        self.known.insert(key, sharding.clone());
+        Ok(sharding)
     }
 }
 

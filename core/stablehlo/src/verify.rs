@@ -35,6 +35,10 @@ impl Module {
     /// Largest nesting of a program: regions and calls along any path from `main`.
     pub const MAX_NESTING: usize = 256;
 
+    /// Largest number of operations of a function that calls others, with theirs at each call: a
+    /// few functions that call each other twice have any number.
+    pub const MAX_OPERATIONS: usize = 1 << 20;
+
     /// Largest number of devices of a program: its partitions times its replicas.
     pub const MAX_DEVICES: usize = 1 << 20;
 
@@ -46,7 +50,8 @@ impl Module {
     /// After it succeeds, an executor may rely on the numbers and types of operands, results and
     /// regions, on attributes that fit them, on values that are defined before they are used, on
     /// sizes whose products fit `isize`, and on calls that end, at most
-    /// [`MAX_NESTING`](Self::MAX_NESTING) deep. It may index without further checks, as long as it
+    /// [`MAX_NESTING`](Self::MAX_NESTING) deep, and expand to at most
+    /// [`MAX_OPERATIONS`](Self::MAX_OPERATIONS) operations. It may index without further checks, as long as it
     /// clamps or skips what operands determine: start indices, the index of `case`.
     ///
     /// Where the specification leaves freedom, these rules hold:

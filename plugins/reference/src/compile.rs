@@ -46,11 +46,11 @@ impl Source {
         let module = self.read().map_err(refuse)?;
         let interface = module.interface().map_err(refuse)?;
         interface.check_signature(signature).map_err(refuse)?;
-        let partitions = self.partitions;
+        let of_device: Arc<[usize]> = vec![0; self.partitions].into();
         let shardings = |tensors: Vec<InterfaceTensor>| {
             let whole = |rank| HloSharding {
                 parts: vec![1; rank],
-                of_device: vec![0; partitions],
+                of_device: of_device.clone(),
             };
             let sharding = |tensor: InterfaceTensor| {
                 tensor.sharding.unwrap_or_else(|| whole(tensor.ty.rank()))

@@ -136,7 +136,7 @@ impl Executable<Reference> for ReferenceExecutable {
     fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         let replicas = self.source.replicas;
         let over_all = |sharding: &HloSharding| {
-            let of_device = sharding.of_device.repeat(replicas);
+            let of_device = sharding.of_device.repeat(replicas).into();
             Some(HloSharding {
                 parts: sharding.parts.clone(),
                 of_device,

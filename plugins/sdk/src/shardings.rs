@@ -113,7 +113,7 @@ mod tests {
     fn copies_are_the_last_dimension() {
         let sharding = HloSharding {
             parts: vec![1, 2],
-            of_device: vec![0, 1, 0, 1],
+            of_device: [0, 1, 0, 1].into(),
         };
         let proto = op_sharding(&sharding);
         assert_eq!(proto.tile_assignment_dimensions, [1, 2, 2]);
@@ -125,7 +125,7 @@ mod tests {
     fn replicated_sharding_is_empty() {
         let whole = HloSharding {
             parts: vec![1],
-            of_device: vec![0; 4],
+            of_device: [0; 4].into(),
         };
         assert!(op_sharding(&whole).encode_to_vec().is_empty());
     }

@@ -8,7 +8,7 @@ use super::{Check, Fault};
 pub(super) fn parse(text: &str, rank: usize, partitions: usize) -> Check<Option<HloSharding>> {
     let whole = HloSharding {
         parts: vec![1; rank],
-        of_device: vec![0; partitions],
+        of_device: vec![0; partitions].into(),
     };
     let body = text
         .trim()

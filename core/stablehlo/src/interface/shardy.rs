@@ -30,7 +30,7 @@ pub(super) fn hlo_sharding(
         }
         return Ok(HloSharding {
             parts: vec![1; sharding.dims.len()],
-            of_device: vec![0; partitions],
+            of_device: vec![0; partitions].into(),
         });
     }
     if mesh.size() != partitions {
@@ -41,32 +41,42 @@ pub(super) fn hlo_sharding(
         )));
     }
     let parts = |axes: &[ShardyAxis]| axes.iter().map(|axis| mesh.parts(axis)).product();
+    let splits: Vec<Split> = axes().filter_map(|axis| Split::by(mesh, axis)).collect();
     let mut of_device = vec![0; partitions];
     for place in 0..partitions {
         let device = mesh.devices.get(place).copied().unwrap_or(place);
-        of_device[device] = axes().fold(0, |shard, axis| {
-            shard * mesh.parts(axis) + part(mesh, axis, place)
+        of_device[device] = splits.iter().fold(0, |shard, split| {
+            shard * split.parts + place / split.stride % split.parts
         });
     }
     Ok(HloSharding {
         parts: sharding.dims.iter().map(|dim| parts(&dim.axes)).collect(),
-        of_device,
+        of_device: of_device.into(),
     })
 }
 
-/// The part along an axis that belongs to the device at a place of the mesh, row-major.
-fn part(mesh: &ShardyMesh, axis: &ShardyAxis, place: usize) -> usize {
-    let mut rest = place;
-    let mut coordinate = 0;
-    for (name, size) in mesh.axes.iter().rev() {
-        if *name == axis.name {
-            coordinate = rest % size;
+/// Parts along an axis of a mesh, or along a part of one.
+struct Split {
+    parts: usize,
+    /// Difference of the places of neighbors, row-major.
+    stride: usize,
+}
+
+impl Split {
+    /// `None` if there is one part, so that the work does not grow with the number of such axes.
+    fn by(mesh: &ShardyMesh, axis: &ShardyAxis) -> Option<Self> {
+        let parts = mesh.parts(axis);
+        if parts <= 1 {
+            return None;
         }
-        rest /= size;
+        let position = mesh.axes.iter().position(|(name, _)| *name == axis.name)?;
+        let inner = mesh.axes[position + 1..].iter().map(|(_, size)| size);
+        let within = axis
+            .part
+            .map_or(1, |(before, part)| mesh.axes[position].1 / (before * part));
+        Some(Split {
+            parts,
+            stride: inner.product::<usize>() * within,
+        })
     }
-    let Some((before, part)) = axis.part else {
-        return coordinate;
-    };
-    let whole = mesh.axis_size(&axis.name).unwrap_or(1);
-    coordinate / (whole / (before * part)) % part
 }

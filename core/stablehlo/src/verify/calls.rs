@@ -1,10 +1,11 @@
-//! Checks that calls end: no function calls itself, through others or not.
+//! Checks that calls end, and expand to a number of operations that can be run: no function calls
+//! itself, through others or not.
 
 use std::collections::HashMap;
 
 use halite_core::Result;
 
-use crate::{Module, OpKind, Operation};
+use crate::{Module, OpKind, Operation, Region};
 
 use super::{Place, too_deep};
 
@@ -44,11 +45,21 @@ pub(super) fn check(module: &Module, sites: &[Vec<CallSite<'_>>]) -> Result<()> 
     // Functions from the leaves up: each after all that it calls.
     let mut ready: Vec<usize> = (0..sites.len()).filter(|&f| waiting[f] == 0).collect();
     let mut nesting = vec![0; sites.len()];
+    let functions = module.functions.iter();
+    let mut expanded: Vec<usize> = functions.map(|it| operations(&it.body)).collect();
     while let Some(callee) = ready.pop() {
         for &(caller, site) in &callers[callee] {
             nesting[caller] = nesting[caller].max(nesting[callee] + site.nesting + 1);
             if nesting[caller] > Module::MAX_NESTING {
                 return Err(Place::Operation(site.op).invalid(too_deep()));
+            }
+            expanded[caller] = expanded[caller].saturating_add(expanded[callee]);
+            if expanded[caller] > Module::MAX_OPERATIONS {
+                let (count, most) = (expanded[caller], Module::MAX_OPERATIONS);
+                return Err(Place::Operation(site.op).invalid(format!(
+                    "the function has {count} operations or more, those of the functions that it \
+                     calls included; at most {most} are supported"
+                )));
             }
             waiting[caller] -= 1;
             if waiting[caller] == 0 {
@@ -63,6 +74,12 @@ pub(super) fn check(module: &Module, sites: &[Vec<CallSite<'_>>]) -> Result<()> 
         )),
         None => Ok(()),
     }
+}
+
+/// Number of the operations of a region, with those of its operations' regions.
+fn operations(region: &Region) -> usize {
+    let nested = region.operations.iter().flat_map(|op| &op.regions);
+    region.operations.len() + nested.map(operations).sum::<usize>()
 }
 
 fn all<'a, 'b>(sites: &'b [Vec<CallSite<'a>>]) -> impl Iterator<Item = (usize, &'b CallSite<'a>)> {

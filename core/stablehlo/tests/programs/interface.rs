@@ -1,5 +1,10 @@
 //! Interfaces: types, shards and donated inputs.
 
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
 use expect_test::{Expect, expect};
 use halite_core::{DType, ErrorKind, HloSharding, TensorType};
 use halite_stablehlo::{Attribute, BinaryOp, ElementType, Module, OpKind, ShardyMesh};
@@ -284,4 +289,72 @@ fn partitions_are_bounded() {
         program: it has 9223372036854775807 partitions in each of 1 replicas; their
         product must not exceed 1048576"#]],
     );
+}
+
+/// A program on the most devices, with these attributes of its inputs.
+fn on_most_devices(meshes: &str, inputs: &[String]) -> Module {
+    let inputs: Vec<_> = (inputs.iter().enumerate())
+        .map(|(index, attributes)| format!("%a{index}: tensor<8xf32> {{{attributes}}}"))
+        .collect();
+    let (devices, inputs) = (Module::MAX_DEVICES, inputs.join(", "));
+    let text = format!(
+        "module @m attributes {{mhlo.num_partitions = {devices} : i32}} {{
+           {meshes}
+           func.func @main({inputs}) -> tensor<8xf32> {{ return %a0 : tensor<8xf32> }}
+         }}"
+    );
+    Module::parse(&text).unwrap()
+}
+
+#[test]
+fn equal_shardings_are_expanded_once() {
+    let sharding = "mhlo.sharding = \"{devices=[1,1048576]<=[1048576] last_tile_dim_replicate}\"";
+    let module = on_most_devices("", &vec![sharding.to_owned(); 1000]);
+    let inputs = module.interface().unwrap().inputs;
+    let devices = |index: usize| &inputs[index].sharding.as_ref().unwrap().of_device;
+    assert!(Arc::ptr_eq(devices(0), devices(999)));
+}
+
+#[test]
+fn too_many_shards_are_refused() {
+    let sharding = |size: usize| {
+        let rest = Module::MAX_DEVICES / size;
+        format!(
+            "mhlo.sharding = \"{{devices=[1,{size},{rest}]<=[1048576] \
+             last_tile_dims={{replicated, replicated}}}}\""
+        )
+    };
+    let shardings: Vec<_> = (0..9).map(|power| sharding(1 << power)).collect();
+    on_most_devices("", &shardings[..8]).interface().unwrap();
+    refused(
+        &on_most_devices("", &shardings),
+        ErrorKind::Unsupported,
+        expect![[r#"
+            program: input 8 of `main`: 9 different shardings of 1048576 partitions; at
+            most 8 are supported"#]],
+    );
+}
+
+#[test]
+fn axes_of_one_device_cost_nothing() {
+    let names: Vec<_> = (0..60).map(|index| format!("\"a{index}\"")).collect();
+    let axes: Vec<_> = names.iter().map(|name| format!("{name}=1")).collect();
+    let mesh = format!("sdy.mesh @mesh = <[\"x\"=1048576, {}]>", axes.join(", "));
+    let shardy = format!(
+        "sdy.sharding = #sdy.sharding<@mesh, [{{{}}}]>",
+        names.join(", ")
+    );
+    let ones = "1,".repeat(60);
+    let gspmd = format!(
+        "mhlo.sharding = \"{{devices=[1,1048576]<=[{ones}1048576] last_tile_dim_replicate}}\""
+    );
+    let transposed: Vec<_> = (0..61).rev().map(|dim| dim.to_string()).collect();
+    let transposed = gspmd.replace("] last", &format!("]T({}) last", transposed.join(",")));
+    let started = Instant::now();
+    for (mesh, sharding) in [(&*mesh, shardy), ("", gspmd), ("", transposed)] {
+        let sharding = first_sharding(&on_most_devices(mesh, &[sharding])).unwrap();
+        assert_eq!(sharding.parts, [1]);
+        assert!(sharding.of_device.iter().all(|&shard| shard == 0));
+    }
+    assert!(started.elapsed() < Duration::from_secs(5));
 }

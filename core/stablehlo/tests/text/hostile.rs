@@ -78,6 +78,41 @@ fn rank_is_bounded() {
     assert!(error.contains("more than 64 dimensions"), "{error}");
 }
 
+/// A program of `levels` functions, each of which calls the next one twice.
+fn doubling(levels: usize) -> String {
+    let mut text = "func.func @main(%x: tensor<f32>) -> tensor<f32> {
+        %0 = call @f0(%x) : (tensor<f32>) -> tensor<f32>
+        return %0 : tensor<f32>
+      }"
+    .to_owned();
+    for level in 0..levels {
+        let next = level + 1;
+        text += &format!(
+            "\nfunc.func @f{level}(%x: tensor<f32>) -> tensor<f32> {{
+              %0 = call @f{next}(%x) : (tensor<f32>) -> tensor<f32>
+              %1 = call @f{next}(%0) : (tensor<f32>) -> tensor<f32>
+              return %1 : tensor<f32>
+            }}"
+        );
+    }
+    text + &format!(
+        "\nfunc.func @f{levels}(%x: tensor<f32>) -> tensor<f32> {{ return %x : tensor<f32> }}"
+    )
+}
+
+#[test]
+fn calls_that_double_are_refused() {
+    Module::parse(&doubling(18)).unwrap().verify().unwrap();
+    for levels in [20, 60, 200] {
+        let error = Module::parse(&doubling(levels))
+            .unwrap()
+            .verify()
+            .unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("at most 1048576 are supported"), "{error}");
+    }
+}
+
 #[test]
 fn mutated_programs_are_errors_or_programs() {
     let mut state = 1_u64;
