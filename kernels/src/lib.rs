@@ -9,6 +9,8 @@
 //! split between threads only where no sum is. Vector instructions are chosen at run time (AVX-512,
 //! AVX2, NEON), so that bits may differ between processors.
 //!
+//! A kernel for which the host has too little memory unwinds with [`CannotAllocate`].
+//!
 //! ```
 //! use halite_kernels::{Axis, Operand, Threads, multiply};
 //!
@@ -29,6 +31,7 @@ mod conv;
 mod element;
 mod gemm;
 mod math;
+mod memory;
 mod reduce;
 mod threads;
 mod tile;
@@ -38,6 +41,7 @@ pub use attention::{Attention, AttentionBackward, AttentionError, AttentionGeome
 pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
 pub use element::Element;
 pub use gemm::{Axis, Operand, multiply, multiply_all};
+pub use memory::{CannotAllocate, grow};
 pub use reduce::{Accumulate, Reduction, reduce};
 pub use threads::Threads;
 pub use tile::{Binary, Extent, Instruction, Output, Program, Register, Source, Target, Unary};

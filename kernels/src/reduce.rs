@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::{Threads, math};
+use crate::{Threads, math, memory::grow};
 
 /// Rows that one block of a reduction combines.
 const BLOCK: usize = 256;
@@ -102,7 +102,8 @@ pub fn reduce(threads: &Threads, sizes: Reduction, initial: u32, x: &[u32], out:
     }
     // Columns: blocks of rows first, and then these.
     let blocks = reduced.div_ceil(BLOCK);
-    let mut partial = vec![sizes.op.identity(); outer * blocks * inner];
+    let mut partial = Vec::new();
+    grow(&mut partial, outer * blocks * inner, sizes.op.identity());
     let parts = partial
         .chunks_exact_mut(blocks * inner)
         .zip(x.chunks_exact(reduced * inner));

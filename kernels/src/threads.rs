@@ -10,8 +10,13 @@ use rayon::{
     iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator},
 };
 
+use crate::memory::grow;
+
 /// Work in nanoseconds below which handing parts of it to other threads costs more than it saves.
 const WORTHWHILE: usize = 40_000;
+
+/// Items of work that are handed to the threads at once.
+const MOST_ITEMS: usize = 1 << 16;
 
 /// A pool of threads, and scratch memory that kernels keep between calls.
 pub struct Threads {
@@ -80,14 +85,18 @@ impl Threads {
     pub(crate) fn for_each<T: Send>(
         &self,
         cost: usize,
-        items: impl Iterator<Item = T>,
+        mut items: impl Iterator<Item = T>,
         work: impl Fn(T) + Send + Sync,
     ) {
         match &self.pool {
-            Some(pool) if cost >= WORTHWHILE => {
-                let items: Vec<T> = items.collect();
-                pool.install(|| items.into_par_iter().with_max_len(1).for_each(work));
-            }
+            // Views make a few elements any number of items, so not all of them are collected.
+            Some(pool) if cost >= WORTHWHILE => loop {
+                let some: Vec<T> = items.by_ref().take(MOST_ITEMS).collect();
+                if some.is_empty() {
+                    return;
+                }
+                pool.install(|| some.into_par_iter().with_max_len(1).for_each(&work));
+            },
             _ => items.for_each(work),
         }
     }
@@ -96,9 +105,7 @@ impl Threads {
     pub(crate) fn with_scratch<T>(&self, length: usize, work: impl FnOnce(&mut [f32]) -> T) -> T {
         let lock = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_default();
-        if scratch.len() < length {
-            scratch.resize(length, 0.0);
-        }
+        grow(&mut scratch, length, 0.0);
         let result = work(&mut scratch[..length]);
         lock().push(scratch);
         result
@@ -108,5 +115,24 @@ impl Threads {
 impl fmt::Debug for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Threads({})", self.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn every_item_is_worked_on_once() {
+        for count in [0, 1, MOST_ITEMS, 2 * MOST_ITEMS + 3] {
+            let sum = AtomicUsize::new(0);
+            let threads = Threads::new(2).expect("threads start");
+            threads.for_each(usize::MAX, 0..count, |item| {
+                sum.fetch_add(item + 1, Relaxed);
+            });
+            assert_eq!(sum.into_inner(), count * (count + 1) / 2);
+        }
     }
 }

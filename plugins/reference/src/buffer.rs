@@ -2,14 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use halite_core::{
-    Buffer, Error, ErrorKind, Event, OnFetched, OnReady, Placement, Result, TensorType,
-};
+use halite_core::{Buffer, Error, Event, OnFetched, OnReady, Placement, Result, TensorType};
 
 use crate::{
     backend::Client,
     failure::Failure,
-    oracle::Tensor,
+    oracle::{Tensor, allocate},
     slot::{Promise, Slot},
 };
 
@@ -97,11 +95,7 @@ impl Buffer for ReferenceBuffer {
 }
 
 fn copy(x: &Tensor) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(x.bytes.len()).map_err(|_| {
-        let message = format!("the host has no memory for {} bytes", x.bytes.len());
-        Error::new(ErrorKind::OutOfMemory, "fetch", message)
-    })?;
+    let mut bytes = allocate(x.bytes.len())?;
     bytes.extend_from_slice(&x.bytes);
     Ok(bytes)
 }

@@ -36,5 +36,5 @@ pub(crate) use custom::check_custom_calls;
 pub(crate) use interpret::{Single, run_main, run_operation};
 pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
 pub(crate) use operation::compute;
-pub(crate) use tensor::{Tensor, Value, allocate};
+pub(crate) use tensor::{Tensor, Value, allocate, collect};
 pub(crate) use world::{LAUNCH, World};

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use halite_kernels::grow;
+
 /// The bytes of a tensor, in memory that is aligned for the type of its elements where the fast
 /// executor allocated it.
 #[derive(Clone, Debug)]
@@ -36,8 +38,8 @@ impl Storage {
 
     fn copied(&self) -> Self {
         match self.words() {
-            Some(words) => Storage::Words(words.to_vec()),
-            None => Storage::Bytes(self.to_vec()),
+            Some(words) => Storage::Words(copy(words)),
+            None => Storage::Bytes(copy(self)),
         }
     }
 
@@ -46,7 +48,10 @@ impl Storage {
         if !self.len().is_multiple_of(size_of::<u32>()) || self.words().is_some() {
             return self;
         }
-        Arc::new(Storage::Words(bytemuck::pod_collect_to_vec(&self)))
+        let mut words = Vec::new();
+        grow(&mut words, self.len() / size_of::<u32>(), 0u32);
+        bytemuck::must_cast_slice_mut(&mut words).copy_from_slice(&self);
+        Arc::new(Storage::Words(words))
     }
 
     /// The bytes, to be written.
@@ -60,6 +65,14 @@ impl Storage {
             Storage::Words(words) => bytemuck::must_cast_slice_mut(words),
         }
     }
+}
+
+/// A copy, in memory that is allocated with an error.
+fn copy<T: Clone + Default>(values: &[T]) -> Vec<T> {
+    let mut copy = Vec::new();
+    grow(&mut copy, values.len(), T::default());
+    copy.clone_from_slice(values);
+    copy
 }
 
 impl Deref for Storage {

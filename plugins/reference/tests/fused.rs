@@ -3,6 +3,7 @@
 mod common;
 
 use common::{floats, open, program, run};
+use halite_core::ErrorKind;
 use halite_reference::Mode;
 
 /// A softmax of the last dimension, a layer norm, and sums of columns.
@@ -127,5 +128,28 @@ func.func public @main(%x: tensor<4xf32>) -> tensor<3xf32> {
     for mode in [Mode::Fast, Mode::Oracle] {
         let results = run(&open(mode, 1), &program, &input).expect("it runs");
         assert_eq!(results[0], [0; 12], "{mode:?}");
+    }
+}
+
+#[test]
+fn partial_sums_beyond_memory_are_an_error() {
+    let text = "
+        func.func public @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {
+          %zero = stablehlo.constant dense<0.0> : tensor<f32>
+          %rows = stablehlo.broadcast_in_dim %x, dims = [1]
+            : (tensor<4096xf32>) -> tensor<1099511627776x4096xf32>
+          %y = stablehlo.tanh %rows : tensor<1099511627776x4096xf32>
+          %0 = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0]
+            : (tensor<1099511627776x4096xf32>, tensor<f32>) -> tensor<4096xf32>
+          return %0 : tensor<4096xf32>
+        }";
+    for threads in [1, 2] {
+        let client = open(Mode::Fast, threads);
+        let error = run(&client, &program(text), &[vec![0; 4 << 12]]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        assert!(
+            error.to_string().contains("the host cannot allocate"),
+            "{error}"
+        );
     }
 }

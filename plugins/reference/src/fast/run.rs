@@ -18,7 +18,7 @@ use super::{
     values::Values,
 };
 use crate::{
-    oracle::{Single, Tensor, World, run_operation},
+    oracle::{Single, Tensor, World, collect, run_operation},
     storage::Storage,
 };
 
@@ -312,7 +312,8 @@ impl Values<'_> {
                 word.into()
             }
         };
-        Ok(self.words(base)?.iter().map(integer).collect())
+        let words = self.words(base)?;
+        collect(words.len(), words.iter().map(integer))
     }
 
     fn run_loop(

@@ -15,7 +15,7 @@ use super::{
     registered,
     shape::slice,
     sort::{Order, sort},
-    tensor::{Tensor, Value, Wide, allocate, unexpected},
+    tensor::{Tensor, Value, Wide, allocate, collect, unexpected},
 };
 
 /// Targets that return their operands: annotations for partitioners and memory spaces.
@@ -192,7 +192,8 @@ pub(super) fn call<'r>(
     let results = match target {
         "mhlo.erf" => {
             let [x] = exactly(&tensors(&operands)?)?;
-            let results = x.floats()?.into_iter().map(libm::erf).collect();
+            let values = x.floats()?;
+            let results = collect(values.len(), values.into_iter().map(libm::erf))?;
             vec![Tensor::encode(
                 tensor_types(types)?[0],
                 Wide::Float(results),
@@ -326,7 +327,7 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
     let mut bytes = allocate(values_type.bytes())?;
     let mut indices = allocate(values_type.elements())?;
     for line in 0..x.ty.elements() / length.max(1) {
-        let mut order: Vec<_> = (line * length..(line + 1) * length).collect();
+        let mut order = collect(length, line * length..)?;
         order.sort_by(|&a, &b| {
             if largest {
                 compare(b, a)

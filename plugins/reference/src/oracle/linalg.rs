@@ -1,9 +1,13 @@
 //! Decompositions and solvers of matrices, in `f64` or complex numbers of two.
 
 use halite_core::Result;
+use halite_kernels::grow;
 use halite_stablehlo::{RankedType, Transposition};
 
-use super::{complex::Complex, tensor::Tensor};
+use super::{
+    complex::Complex,
+    tensor::{Tensor, collect},
+};
 
 /// A row-major matrix.
 pub(super) struct Matrix {
@@ -29,22 +33,25 @@ pub(super) fn matrices(x: &Tensor) -> Result<Vec<Matrix>> {
         return Ok(Vec::new());
     }
     let values = x.complex()?;
-    let matrix = |values: &[Complex]| Matrix {
-        columns,
-        values: values.to_vec(),
+    let matrix = |values: &[Complex]| {
+        Ok(Matrix {
+            columns,
+            values: collect(values.len(), values.iter().copied())?,
+        })
     };
-    Ok(values.chunks_exact(rows * columns).map(matrix).collect())
+    values.chunks_exact(rows * columns).map(matrix).collect()
+}
+
+fn zeros(count: usize) -> Vec<Complex> {
+    let mut zeros = Vec::new();
+    grow(&mut zeros, count, Complex::default());
+    zeros
 }
 
 /// The tensor of these matrices.
 fn tensor(matrices: Vec<Matrix>, ty: &RankedType) -> Result<Tensor> {
-    Tensor::from_complex(
-        ty,
-        matrices
-            .into_iter()
-            .flat_map(|matrix| matrix.values)
-            .collect(),
-    )
+    let values = matrices.into_iter().flat_map(|matrix| matrix.values);
+    Tensor::from_complex(ty, collect(ty.elements(), values)?)
 }
 
 /// The triangular factor of positive definite matrices: `L` of `L L^H`, or `U` of `U^H U`. The
@@ -61,7 +68,7 @@ fn cholesky_of(x: &Matrix, lower: bool) -> Matrix {
     let size = x.columns;
     let mut factor = Matrix {
         columns: size,
-        values: vec![Complex::default(); size * size],
+        values: zeros(size * size),
     };
     // The lower factor; the upper one is its adjoint.
     let element = |row, column| {
@@ -234,7 +241,7 @@ fn product_of(packed: &Matrix, taus: &[Complex]) -> Matrix {
     let rows = packed.values.len() / columns;
     let mut q = Matrix {
         columns,
-        values: vec![Complex::default(); rows * columns],
+        values: zeros(rows * columns),
     };
     (0..rows.min(columns)).for_each(|at| q.set(at, at, Complex::ONE));
     for (k, &tau) in taus.iter().enumerate().rev() {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, HloSharding, Result};
+use halite_kernels::CannotAllocate;
 use halite_stablehlo::{
     ManualAttributes, Module, Operation, RankedType, Region, ShardyAxis, ShardyMesh,
     ShardySharding, Type,
@@ -18,7 +19,7 @@ use super::{
     interpret::{Frame, Process, address, run_main},
     operation::tensor_types,
     sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
-    tensor::{Value, tensor_type, unexpected},
+    tensor::{Value, cannot_allocate, tensor_type, unexpected},
     world::{LAUNCH, Scope, World},
 };
 use crate::failure::Failure;
@@ -240,6 +241,9 @@ pub(crate) fn no_thread(error: std::io::Error) -> Error {
 /// The result of `run`, or the error of its panic.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        if let Some(failed) = panic.downcast_ref::<CannotAllocate>() {
+            return Err(cannot_allocate(failed.bytes));
+        }
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(unexpected(

@@ -3,7 +3,7 @@
 use halite_core::Result;
 use halite_stablehlo::RankedType;
 
-use super::tensor::{Tensor, Wide};
+use super::tensor::{Tensor, Wide, collect};
 
 /// A tensor whose elements belong to features.
 struct Features<'a> {
@@ -76,7 +76,10 @@ pub(super) fn inference(
         let deviation = (variance[at] + f64::from(epsilon)).sqrt();
         scale[at] * (x - mean[at]) / deviation + offset[at]
     };
-    encode(x.into_iter().enumerate().map(normalized).collect(), ty)
+    encode(
+        collect(x.len(), x.into_iter().enumerate().map(normalized))?,
+        ty,
+    )
 }
 
 /// The normalized tensor, and mean and variance of the batch. Operands: x, scale, offset.
@@ -143,7 +146,7 @@ pub(super) fn gradient(
         let variance_part = normalized(position) * scale_gradient[at] / count;
         scale[at] * inverse[at] * (dy - mean_part - variance_part)
     };
-    let dx = dy.iter().enumerate().map(x_gradient).collect();
+    let dx = collect(dy.len(), dy.iter().enumerate().map(x_gradient))?;
     Ok([
         encode(dx, types[0])?,
         encode(scale_gradient, types[1])?,

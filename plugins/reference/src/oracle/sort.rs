@@ -9,7 +9,7 @@ use super::{
     binary::holds,
     index::{for_each_index, offset, strides},
     reduce::Evaluate,
-    tensor::{Tensor, Value, Wide, allocate, unexpected},
+    tensor::{Tensor, Value, Wide, allocate, collect, unexpected},
 };
 
 /// A comparator that is one comparison of an operand: it is applied without evaluating the region.
@@ -118,8 +118,10 @@ pub(super) fn sort(
     if !sources.is_empty() {
         for_each_index(&lines, |index| {
             let first = offset(index, &steps);
-            let line: Vec<_> = (0..dims[dim]).map(|at| first + at * steps[dim]).collect();
-            for (&at, from) in line.iter().zip(merge_sort(line.clone(), &mut comes_first)?) {
+            let line = |at: usize| first + at * steps[dim];
+            let sorted = collect(dims[dim], (0..dims[dim]).map(line))?;
+            let sorted = merge_sort(sorted, &mut comes_first)?;
+            for (at, from) in (0..).map(line).zip(sorted) {
                 sources[at] = from;
             }
             Ok(())
@@ -146,7 +148,7 @@ fn merge_sort(
     let right = items.split_off(items.len() / 2);
     let left = merge_sort(items, comes_first)?;
     let right = merge_sort(right, comes_first)?;
-    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let mut merged = allocate(left.len() + right.len())?;
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(&a), Some(&b)) = (left.peek(), right.peek()) {
         merged.extend(if comes_first(b, a)? {

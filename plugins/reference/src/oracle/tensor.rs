@@ -209,16 +209,20 @@ pub(super) fn tensor_type(ty: &Type) -> Result<&RankedType> {
 /// [`ErrorKind::OutOfMemory`].
 pub(crate) fn allocate<T>(count: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|_| {
-        let bytes = count.saturating_mul(size_of::<T>());
-        let message = format!("the host cannot allocate {bytes} bytes for a tensor");
-        Error::new(ErrorKind::OutOfMemory, "run", message)
-    })?;
+    values
+        .try_reserve_exact(count)
+        .map_err(|_| cannot_allocate(count.saturating_mul(size_of::<T>())))?;
     Ok(values)
 }
 
+/// The error of a lack of memory.
+pub(super) fn cannot_allocate(bytes: usize) -> Error {
+    let message = format!("the host cannot allocate {bytes} bytes for a tensor");
+    Error::new(ErrorKind::OutOfMemory, "run", message)
+}
+
 /// The first `count` of `values`, in memory that is allocated with an error.
-pub(super) fn collect<T>(count: usize, values: impl Iterator<Item = T>) -> Result<Vec<T>> {
+pub(crate) fn collect<T>(count: usize, values: impl Iterator<Item = T>) -> Result<Vec<T>> {
     let mut all = allocate(count)?;
     all.extend(values.take(count));
     Ok(all)
