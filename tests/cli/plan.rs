@@ -121,6 +121,19 @@ fn invalid_plans_are_errors_with_reasons() {
             "plan mnist-mlp --target cpu:8 --mesh data=4,model=2",
             vec!["model", "`tp` splits parameters"],
         ),
+        (
+            "plan tiny --target cpu:2 --batch-size 1000000000000",
+            vec![
+                "[1000000000000, ",
+                "PB on each of 2 devices",
+                "141 TB",
+                "lower the batch size",
+            ],
+        ),
+        (
+            "plan tiny --target cpu:2 --context 1000000000",
+            vec!["1000000000, 1000000000]", "on each of 2 devices", "141 TB"],
+        ),
     ];
     for (arguments, parts) in cases {
         let ended = run(&mut halite(&format!("{arguments} --offline")));
