@@ -27,6 +27,14 @@ def placement():
     return [array, [shard.data for shard in array.addressable_shards], _put(array, P("y"))]
 
 
+def without_results():
+    a = _put(_a, P("x", "y"))
+    nothing = [jax.jit(lambda a: None, keep_unused=True),
+               jax.jit(jax.shard_map(lambda a: (), mesh=_mesh, in_specs=P("x"), out_specs=()))]
+    assert not jax.tree.leaves([function(a) for function in nothing])
+    return a
+
+
 def sharded_jit():
     a, b = _put(_a, P("x", None)), _put(_b, P(None, "y"))
     product = jax.jit(lambda a, b: jnp.tanh(a @ b))(a, b)

@@ -172,6 +172,20 @@ def donation():
     return state
 
 
+def without_results():
+    x = jnp.array(_x)
+    functions = [lambda x: None, lambda x: ((), {"a": None}), lambda x: jax.lax.cond(
+        x[0, 0] > 0, lambda: None, lambda: None)]
+    for function in functions:
+        assert not jax.tree.leaves(jax.jit(function, keep_unused=True)(x))
+    assert jax.jit(lambda: None)() is None
+    assert jax.jit(lambda x: None, donate_argnums=0, keep_unused=True)(jnp.ones(4)) is None
+    compiled = jax.jit(lambda x: None, keep_unused=True).lower(x).compile()
+    assert compiled.output_shardings is None and compiled.output_formats is None
+    assert compiled(x) is None
+    return x
+
+
 def transfers():
     device = jax.devices()[0]
     x = jax.device_put(_x, device)

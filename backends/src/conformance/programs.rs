@@ -7,6 +7,7 @@ use super::{Case, Subject, support::*};
 pub(super) const CASES: &[Case] = &[
     case!("programs", every_type_passes_through_a_program).except(HOLDS_ZEROS),
     case!("programs", program_without_arguments_works).except(HOLDS_ZEROS),
+    case!("programs", program_without_results_works),
     case!("programs", empty_tensors_are_computed).except(HOLDS_ZEROS),
     case!("programs", small_matrix_products_are_exact).except(HOLDS_ZEROS),
     case!("programs", maximum_propagates_nan).except(HOLDS_ZEROS),
@@ -73,13 +74,6 @@ fn every_type_passes_through_a_program(subject: &Subject) -> Checked {
 
 fn program_without_arguments_works(subject: &Subject) -> Checked {
     let client = subject.client();
-    let code = "func.func public @main() { return }";
-    let nothing = compile(client, &program("nothing", code, &[], &[], &[]))?;
-    same(
-        "the number of results of an empty program",
-        nothing.launch(vec![])?.len(),
-        0,
-    )?;
     let code = "func.func public @main() -> (tensor<i32>, tensor<2xf32>, tensor<0x3xf32>) {
         %0 = stablehlo.constant dense<7> : tensor<i32>
         %1 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
@@ -96,6 +90,44 @@ fn program_without_arguments_works(subject: &Subject) -> Checked {
     same("a scalar", read::<i32>(&results[0])?, vec![7])?;
     same("two floats", read::<f32>(&results[1])?, vec![1.0, 2.0])?;
     same("no floats", read::<f32>(&results[2])?, vec![])
+}
+
+fn program_without_results_works(subject: &Subject) -> Checked {
+    let client = subject.client();
+    let x = upload(client, &[1.0f32, 2.0], &[2], first(client))?;
+    let cases = [
+        ("no argument", "", &[][..]),
+        ("an argument", "%x: tensor<2xf32>", &[]),
+        (
+            "a donated argument",
+            "%x: tensor<2xf32> {jax.buffer_donor = true}",
+            &[0],
+        ),
+    ];
+    for (what, argument, donated) in cases {
+        let inputs = vec![f32s(&[2]); usize::from(!argument.is_empty())];
+        let code = format!("func.func public @main({argument}) {{ return }}");
+        let loaded = compile(client, &program("nothing", &code, &inputs, &[], donated))?;
+        let launch = |loaded: &Loaded| -> Checked {
+            let arguments = inputs.iter().map(|_| Arg::Borrow(&x)).collect();
+            let results = loaded.launch(arguments)?;
+            same(format!("the number of results, {what}"), results.len(), 0)
+        };
+        launch(&loaded)?;
+        // Reporting them is optional.
+        match loaded.output_shardings() {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            found => same(format!("the shardings of results, {what}"), found?, vec![])?,
+        }
+        let bytes = optional(loaded.serialize())?;
+        let options = CompileOptions::default();
+        launch(&optional(client.load(
+            &bytes,
+            loaded.signature(),
+            &options,
+        ))?)?;
+    }
+    Ok(())
 }
 
 fn empty_tensors_are_computed(subject: &Subject) -> Checked {

@@ -142,6 +142,9 @@ impl Loaded {
         &self,
         expected: impl IntoIterator<Item = (&'a str, &'a TensorType, &'a Arc<Sharding>)>,
     ) -> Result<()> {
+        if self.signature().outputs.is_empty() {
+            return Ok(());
+        }
         let reported = match self.output_shardings() {
             Ok(reported) => reported,
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),

@@ -128,7 +128,7 @@ struct ExecutableProto {
     /// One for each argument.
     #[prost(bytes = "vec", repeated, tag = "10")]
     parameter_shardings: Vec<Vec<u8>>,
-    /// One for each result.
+    /// One for each result; one if there are none.
     #[prost(bytes = "vec", repeated, tag = "11")]
     output_shardings: Vec<Vec<u8>>,
 }
@@ -188,8 +188,8 @@ impl Compiled {
         let compiled = Compiled {
             devices: loaded.devices().into(),
             lists: Lists::new(client, &program.signature, &compilation),
-            parameter_shardings: Shardings::of(&interface.inputs),
-            output_shardings: Shardings::of(&interface.outputs),
+            parameter_shardings: Shardings::of_inputs(&interface.inputs),
+            output_shardings: Shardings::of_outputs(&interface.outputs),
             signature: program.signature,
             compilation,
             options: options.to_vec(),
@@ -227,12 +227,10 @@ impl Compiled {
             outputs: outputs.ok_or_else(not_one)?,
             donated: saved.donated.iter().map(|&index| index as usize).collect(),
         };
-        let counts = (signature.inputs.len(), signature.outputs.len());
-        if (
-            saved.parameter_shardings.len(),
-            saved.output_shardings.len(),
-        ) != counts
-            || signature.donated.iter().any(|&index| index >= counts.0)
+        let (inputs, outputs) = (signature.inputs.len(), signature.outputs.len());
+        if saved.parameter_shardings.len() != inputs
+            || saved.output_shardings.len() != outputs.max(1)
+            || signature.donated.iter().any(|&index| index >= inputs)
         {
             return Err(not_one());
         }
@@ -248,8 +246,8 @@ impl Compiled {
         let compiled = Compiled {
             devices: loaded.devices().into(),
             lists: Lists::new(client, &signature, &compilation),
-            parameter_shardings: Shardings::new(saved.parameter_shardings.into()),
-            output_shardings: Shardings::new(saved.output_shardings.into()),
+            parameter_shardings: Shardings::new(saved.parameter_shardings),
+            output_shardings: Shardings::new(saved.output_shardings),
             signature,
             compilation,
             options,

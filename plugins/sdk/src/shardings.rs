@@ -52,14 +52,24 @@ pub(crate) struct Shardings {
 }
 
 impl Shardings {
-    /// The shardings of these arguments or results.
-    pub(crate) fn of(tensors: &[InterfaceTensor]) -> Self {
+    /// The shardings of these arguments.
+    pub(crate) fn of_inputs(tensors: &[InterfaceTensor]) -> Self {
         let sharding = |tensor: &InterfaceTensor| tensor.sharding.as_ref().map(op_sharding);
         let protos = tensors.iter().map(|it| sharding(it).unwrap_or_default());
         Shardings::new(protos.map(|proto| proto.encode_to_vec()).collect())
     }
 
-    pub(crate) fn new(serialized: Box<[Vec<u8>]>) -> Self {
+    /// The shardings of these results. No results are an empty tuple, which has one sharding:
+    /// jaxlib refuses a program that reports another number.
+    pub(crate) fn of_outputs(tensors: &[InterfaceTensor]) -> Self {
+        match tensors {
+            [] => Shardings::new(vec![OpSharding::default().encode_to_vec()]),
+            _ => Shardings::of_inputs(tensors),
+        }
+    }
+
+    pub(crate) fn new(serialized: Vec<Vec<u8>>) -> Self {
+        let serialized = serialized.into_boxed_slice();
         Shardings {
             starts: Shared(serialized.iter().map(|it| it.as_ptr().cast()).collect()),
             sizes: serialized.iter().map(Vec::len).collect(),
@@ -119,6 +129,13 @@ mod tests {
         assert_eq!(proto.tile_assignment_dimensions, [1, 2, 2]);
         assert_eq!(proto.tile_assignment_devices, [0, 2, 1, 3]);
         assert!(proto.replicate_on_last_tile_dim);
+    }
+
+    #[test]
+    fn no_results_have_one_sharding() {
+        let shardings = Shardings::of_outputs(&[]);
+        assert_eq!(shardings.sizes[..], [0]);
+        assert!(Shardings::of_inputs(&[]).sizes.is_empty());
     }
 
     #[test]
