@@ -13,6 +13,7 @@
 mod attribute;
 mod build;
 mod bytecode;
+mod chlo;
 mod inline;
 mod interface;
 mod module;

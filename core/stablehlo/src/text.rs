@@ -26,7 +26,7 @@ mod types;
 use halite_core::Result;
 
 use self::{lexer::Token, parser::Parser};
-use crate::{Attribute, Attributes, Module, ShardyMesh};
+use crate::{Attribute, Attributes, Module, ShardyMesh, chlo};
 
 impl Module {
     /// Reads a program in MLIR's text form, pretty or generic: a `module`, or functions alone.
@@ -71,9 +71,11 @@ impl Parser<'_> {
         }
         self.skip_definitions()?;
         match self.token {
-            Token::End if self.text.len() == self.end.offset => Ok(module),
-            _ => Err(self.expected("the end of the program")),
+            Token::End if self.text.len() == self.end.offset => {}
+            _ => return Err(self.expected("the end of the program")),
         }
+        chlo::lower(&mut module)?;
+        Ok(module)
     }
 
     /// Skips definitions of aliases.

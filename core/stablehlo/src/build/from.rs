@@ -4,7 +4,9 @@ use super::{
     fields::{check_call, erf_call},
     take::Take,
 };
-use crate::{Attributes, BinaryOp, FftKind, OpKind, RngAlgorithm, RngDistribution, Type, UnaryOp};
+use crate::{
+    Attributes, BinaryOp, FftKind, OpKind, RngAlgorithm, RngDistribution, Type, UnaryOp, chlo,
+};
 
 impl OpKind {
     /// The operation with this name, which is without dialect for StableHLO (`dot_general`), and
@@ -199,7 +201,10 @@ impl Take<'_> {
             "chlo.erf" => OpKind::CustomCall(erf_call()),
             "sdy.sharding_constraint" => self.sharding_constraint()?,
             "sdy.manual_computation" => OpKind::ManualComputation(self.manual()?),
-            name => return Err(refused(name)),
+            name => match chlo::composite(name, self.attributes) {
+                Some(composite) => composite,
+                None => return Err(refused(name)),
+            },
         })
     }
 }

@@ -405,10 +405,10 @@ fn unsupported_operations_are_refused_by_name() {
         ]],
     );
     check(
-        "chlo.erf_inv",
+        "chlo.broadcast_add",
         &[],
         expect![
-            "program: the operation `chlo.erf_inv` is not supported; lower the dialect chlo to StableHLO first"
+            "program: the operation `chlo.broadcast_add` is not supported; lower the dialect chlo to StableHLO first"
         ],
     );
     check(

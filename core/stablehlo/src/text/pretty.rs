@@ -25,6 +25,7 @@ fn attribute_of(op: &str, key: &str) -> Option<&'static str> {
         ("rng_bit_generator", "algorithm") => "rng_algorithm",
         ("dot" | "dot_general", "precision") => "precision_config",
         ("dot_general", "algorithm") => "algorithm",
+        ("chlo.top_k", "k") => "k",
         ("check.expect_close", "max_ulp_difference") => "max_ulp_difference",
         ("check.expect_close", "min_ulp_difference") => "min_ulp_difference",
         ("check.expect_almost_eq" | "check.expect_almost_eq_const", "tolerance") => "tolerance",
@@ -99,7 +100,10 @@ impl Parser<'_> {
             parts.attributes.push(target, name);
         }
         if self.token == Token::Mark('(') {
-            parts.operands = self.list('(', ')', Self::operand)?;
+            self.list('(', ')', |this| match this.token {
+                Token::Word(_) if op == "chlo.top_k" => this.item(op, &mut parts).map(|_| ()),
+                _ => Ok(parts.operands.push(this.operand()?)),
+            })?;
         }
         if self.item(op, &mut parts)? {
             while self.eat(',') {
@@ -294,7 +298,10 @@ impl Parser<'_> {
         if op.starts_with("chlo.") {
             self.expect_arrow()?;
             self.check_operands(op, operands, &types, position)?;
-            parts.results = vec![self.ty()?];
+            parts.results = match self.token {
+                Token::Mark('(') => self.list('(', ')', Self::ty)?,
+                _ => vec![self.ty()?],
+            };
             return Ok(());
         }
         let part = part(&types[0]);

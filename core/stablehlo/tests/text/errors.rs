@@ -166,9 +166,9 @@ fn what_is_not_supported_is_named() {
         ]],
     );
     check_body(
-        "%0 = chlo.square %x : tensor<2x3xf32> -> tensor<2x3xf32>",
+        "%0 = chlo.ragged_dot %x : tensor<2x3xf32> -> tensor<2x3xf32>",
         expect![[
-            r#"program: line 2, column 6: the operation `chlo.square` is not supported; lower the dialect chlo to StableHLO first"#
+            r#"program: line 2, column 6: the operation `chlo.ragged_dot` is not supported; lower the dialect chlo to StableHLO first"#
         ]],
     );
     check_body(

@@ -1,0 +1,228 @@
+//! Operations of the dialect `chlo`, which JAX writes into text.
+//!
+//! StableHLO does not have them. The reader makes each a composite of its name, and [`lower`] adds
+//! the function that computes it in operations of StableHLO: executors, other compilers and the
+//! import into traces need not know the dialect. `chlo.erf` is not among them: it is the call of
+//! `mhlo.erf`, which every executor has.
+//!
+//! Real functions are computed in `f64` for `f64` and in `f32` for all other floats.
+
+mod bits;
+mod builder;
+mod complex;
+mod elementary;
+mod error_function;
+mod gamma;
+mod top_k;
+mod zeta;
+
+use std::collections::{HashMap, HashSet};
+
+use halite_core::{Error, Result};
+
+use self::builder::{Builder, Value};
+use crate::{
+    Attribute, Attributes, ElementClass, ElementType, Function, Module, OpKind, Operation,
+    RankedType, Region, Type, ValueId,
+};
+
+/// The composite of an operation of the dialect, whose decomposition [`lower`] adds. `None` for
+/// operations that have none.
+pub(crate) fn composite(name: &str, attributes: &mut Attributes) -> Option<OpKind> {
+    operation(name)?;
+    let mut own = Attributes::default();
+    if let Some(count) = attributes.take("k") {
+        own.push("k", count);
+    }
+    Some(OpKind::Composite {
+        name: name.to_owned(),
+        attributes: own,
+        decomposition: String::new(),
+        version: 1,
+    })
+}
+
+/// Adds the functions of [`composite`]s.
+///
+/// # Errors
+/// If an operation has operands that it does not take, with its position.
+pub(crate) fn lower(module: &mut Module) -> Result<()> {
+    let names = module.functions.iter().map(|it| it.name.clone());
+    let mut lowering = Lowering {
+        taken: names.collect(),
+        ..Lowering::default()
+    };
+    for Function { body, types, .. } in &mut module.functions {
+        lowering.region(body, types)?;
+    }
+    module.functions.append(&mut lowering.functions);
+    Ok(())
+}
+
+#[derive(Default)]
+struct Lowering {
+    /// Names of functions.
+    taken: HashSet<String>,
+    /// Names of decompositions by operation, attributes and types.
+    known: HashMap<String, String>,
+    functions: Vec<Function>,
+}
+
+impl Lowering {
+    fn region(&mut self, region: &mut Region, types: &[Type]) -> Result<()> {
+        for operation in &mut region.operations {
+            for region in &mut operation.regions {
+                self.region(region, types)?;
+            }
+            let lowered = self.decomposition(operation, types)?;
+            if let OpKind::Composite { decomposition, .. } = &mut operation.kind
+                && let Some(function) = lowered
+            {
+                *decomposition = function;
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of the function of a composite without one.
+    fn decomposition(&mut self, of: &Operation, types: &[Type]) -> Result<Option<String>> {
+        let OpKind::Composite {
+            name,
+            attributes,
+            decomposition,
+            ..
+        } = &of.kind
+        else {
+            return Ok(None);
+        };
+        let (true, Some(operation)) = (decomposition.is_empty(), operation(name)) else {
+            return Ok(None);
+        };
+        let ty = |value: &ValueId| types[value.0 as usize].as_tensor().cloned();
+        let operands: Option<Vec<_>> = of.operands.iter().map(ty).collect();
+        let operands = operands.unwrap_or_default();
+        let key = key(name, attributes, &operands);
+        if let Some(function) = self.known.get(&key) {
+            return Ok(Some(function.clone()));
+        }
+        let mut function = key.clone();
+        while !self.taken.insert(function.clone()) {
+            function.push('_');
+        }
+        let builder = Builder::new(function.clone(), &operands);
+        let results = operation
+            .build(&builder.arguments(), attributes)
+            .map_err(|expected| {
+                let types: Vec<_> = operands.iter().map(ToString::to_string).collect();
+                let place = of.position;
+                let message = format!(
+                    "{place}: `{name}` of ({}); expected {expected}",
+                    types.join(", ")
+                );
+                Error::invalid("program", message)
+            })?;
+        self.functions.push(builder.finish(&results));
+        self.known.insert(key, function.clone());
+        Ok(Some(function))
+    }
+}
+
+/// The name of the decomposition for these operands: `chlo.asin.impl.f32.2x3`.
+fn key(name: &str, attributes: &Attributes, operands: &[RankedType]) -> String {
+    let mut key = format!("{name}.impl");
+    if let Some(Attribute::Int(count, _)) = attributes.get("k") {
+        key = format!("{key}.{count}");
+    }
+    if let Some(ty) = operands.first() {
+        let dims: Vec<_> = ty.dims.iter().map(usize::to_string).collect();
+        let element = ty.element.name().replace(['<', '>'], "");
+        key = format!("{key}.{element}.{}", dims.join("x"));
+    }
+    key
+}
+
+/// Result of a decomposition; the error is what operands the operation takes.
+type Built<'b> = std::result::Result<Vec<Value<'b>>, &'static str>;
+
+/// How an operation is computed from its operands.
+enum Computation {
+    /// From floats, in `f32` or `f64`.
+    Real(for<'b> fn(Value<'b>) -> Value<'b>),
+    /// As [`Real`](Self::Real), from two operands.
+    Real2(for<'b> fn(Value<'b>, Value<'b>) -> Value<'b>),
+    /// From floats, and from complex numbers.
+    Inexact(
+        for<'b> fn(Value<'b>) -> Value<'b>,
+        for<'b> fn(Value<'b>) -> Value<'b>,
+    ),
+    /// From elements of any other kind.
+    Other(for<'b> fn(&[Value<'b>]) -> Built<'b>),
+    TopK,
+}
+
+/// The computation of an operation; `None` if it is not known.
+fn operation(name: &str) -> Option<Computation> {
+    use Computation::{Inexact, Other, Real, Real2};
+    Some(match name.strip_prefix("chlo.")? {
+        "acos" => Inexact(elementary::acos, complex::acos),
+        "acosh" => Inexact(elementary::acosh, complex::acosh),
+        "asin" => Inexact(elementary::asin, complex::asin),
+        "asinh" => Inexact(elementary::asinh, complex::asinh),
+        "atan" => Inexact(elementary::atan, complex::atan),
+        "atanh" => Inexact(elementary::atanh, complex::atanh),
+        "cosh" => Inexact(elementary::cosh, complex::cosh),
+        "sinh" => Inexact(elementary::sinh, complex::sinh),
+        "tan" => Inexact(|x| x.tan(), |z| z.tan()),
+        "erf_inv" => Real(error_function::erf_inv),
+        "erfc" => Real(error_function::erfc),
+        "digamma" => Real(gamma::digamma),
+        "lgamma" => Real(gamma::lgamma),
+        "polygamma" => Real2(zeta::polygamma),
+        "zeta" => Real2(zeta::zeta),
+        "bessel_i1e" => Real(zeta::bessel_i1e),
+        "square" => Other(elementary::square),
+        "conj" => Other(complex::conj),
+        "is_inf" => Other(bits::is_inf),
+        "is_neg_inf" => Other(bits::is_neg_inf),
+        "is_pos_inf" => Other(bits::is_pos_inf),
+        "mulhi" => Other(bits::mulhi),
+        "next_after" => Other(bits::next_after),
+        "top_k" => Computation::TopK,
+        _ => return None,
+    })
+}
+
+impl Computation {
+    fn build<'b>(&self, operands: &[Value<'b>], attributes: &Attributes) -> Built<'b> {
+        let class = operands.first().map(|x| x.element().class());
+        let same = operands.windows(2).all(|pair| pair[0].ty() == pair[1].ty());
+        match (self, operands) {
+            (Computation::Real(f) | Computation::Inexact(f, _), &[x])
+                if class == Some(ElementClass::Float) =>
+            {
+                Ok(vec![f(computed(x)).convert(x.element())])
+            }
+            (Computation::Real2(f), &[x, y]) if class == Some(ElementClass::Float) && same => {
+                Ok(vec![f(computed(x), computed(y)).convert(x.element())])
+            }
+            (Computation::Inexact(_, f), &[x]) if class == Some(ElementClass::Complex) => {
+                Ok(vec![f(x)])
+            }
+            (Computation::Other(f), operands) if same => f(operands),
+            (Computation::TopK, &[x]) => top_k::top_k(x, attributes),
+            (Computation::Real(_), _) => Err("one tensor of floats"),
+            (Computation::Real2(_), _) => Err("two tensors of floats of one type"),
+            (Computation::Inexact(..), _) => Err("one tensor of floats or complex numbers"),
+            (Computation::Other(_), _) => Err("operands of one type"),
+            (Computation::TopK, _) => Err("one tensor"),
+        }
+    }
+}
+
+/// A float in the type that it is computed in.
+fn computed(x: Value<'_>) -> Value<'_> {
+    match x.element() {
+        ElementType::F64 => x,
+        _ => x.convert(ElementType::F32),
+    }
+}
