@@ -228,7 +228,8 @@ fn features() -> Vec<(&'static str, bool)> {
 #[cfg(target_arch = "aarch64")]
 fn features() -> Vec<(&'static str, bool)> {
     detected!(is_aarch64_feature_detected:
-        "neon" "fp16" "fhm" "dotprod" "bf16" "i8mm" "sve" "sve2" "sme" "lse" "rcpc" "crc" "aes" "sha2" "sha3" "fcma" "rdm")
+        "neon" "fp16" "fhm" "dotprod" "bf16" "i8mm" "f32mm" "f64mm" "sve" "sve2" "sve2-bitperm" "sve2-aes" "sve2-sha3"
+        "sve2-sm4" "lse" "rcpc" "rcpc2" "crc" "aes" "pmull" "sha2" "sha3" "sm4" "fcma" "rdm" "frintts" "jsconv" "flagm")
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
