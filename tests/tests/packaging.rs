@@ -165,6 +165,13 @@ fn library_without_cli_needs_no_argument_parser() {
 }
 
 #[test]
+fn command_without_mimalloc_compiles_no_c() {
+    let options = "--no-default-features --features cli";
+    check_absent("halite", options, &["mimalloc", "libmimalloc-sys"]);
+    assert!(dependencies("halite", "").contains(&"libmimalloc-sys".to_owned()));
+}
+
+#[test]
 fn nn_needs_no_plugin_loader() {
     let absent = [
         "halite-pjrt",
