@@ -1,6 +1,6 @@
 //! Operations between the devices that run a program, and hints to the compiler.
 
-use std::sync::Arc;
+use std::{panic::Location, sync::Arc};
 
 use halite_core::{DType, PartitionSpec, TensorType, list_axes};
 use halite_ir::{Axes, CustomCall, Groups, Op, Reduction};
@@ -77,19 +77,21 @@ impl<'t> Tensor<'t> {
     }
 
     /// The mean over the devices of each group, whose size must be known: of axes, or lists. Floats
-    /// only.
+    /// only; those of 16 bits are sent and added in `f32`, and the mean is rounded once.
     #[track_caller]
     pub fn all_reduce_mean(self, over: impl Into<Over>) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
         let (groups, members) = check!(self.mean_groups("all_reduce_mean", over.into()));
-        self.all_reduce(Reduction::Sum, groups) / members as f64
+        self.widened(|x| x.all_reduce(Reduction::Sum, groups) / members as f64)
     }
 
     /// The mean over the devices of each group, of which each gets its part of `dim`; as
     /// [`all_reduce_mean`](Self::all_reduce_mean).
     #[track_caller]
     pub fn reduce_scatter_mean(self, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
         let (groups, members) = check!(self.mean_groups("reduce_scatter_mean", over.into()));
-        self.reduce_scatter(Reduction::Sum, dim, groups) / members as f64
+        self.widened(|x| x.reduce_scatter(Reduction::Sum, dim, groups) / members as f64)
     }
 
     /// Concatenates over the devices of each group along `dim`.

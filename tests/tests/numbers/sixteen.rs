@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 use halite_core::{DType, tree::Leaf};
-use halite_nn::{Padding, Tensor, grad};
-use halite_tests::eval::{eval, host};
+use halite_nn::{Padding, Tensor, Trace, grad};
+use halite_tests::eval::{eval, host, try_eval_replicas};
 
 type Function = for<'t> fn(Tensor<'t>) -> Tensor<'t>;
 
@@ -242,6 +242,28 @@ fn scattered_sums_are_accumulated_in_f32() {
         let sums = results[0].as_slice::<f64>().unwrap();
         assert_eq!(sums, [rounded(5000.0, dtype), 0.0], "{dtype}");
     }
+}
+
+#[test]
+fn means_over_devices_do_not_overflow() {
+    let inputs = [60000.0, 50000.0].map(|x| vec![host(&[f16::from_f64(x); 2], &[2])]);
+    for results in try_eval_replicas(&means_over_devices, &inputs).unwrap() {
+        for result in &results {
+            let means = result.as_slice::<f16>().unwrap();
+            assert!(
+                means.iter().all(|mean| mean.to_f64() == 55008.0),
+                "{means:?}"
+            );
+        }
+    }
+}
+
+fn means_over_devices<'t>(_: &'t Trace, x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
+    let both = || vec![vec![0, 1]];
+    vec![
+        x[0].all_reduce_mean(both()),
+        x[0].reduce_scatter_mean(0, both()),
+    ]
 }
 
 #[test]

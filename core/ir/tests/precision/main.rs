@@ -8,7 +8,7 @@ mod support;
 use expect_test::expect;
 use halite_core::{DType, DTypePolicy, Narrowing, TensorType};
 use halite_ir::{
-    Binary, Comparison, Graph, Literal, Op, Reduction, Remat, Unary, Value, optimize, verify,
+    Binary, Comparison, Graph, Literal, Node, Op, Reduction, Remat, Unary, Value, optimize, verify,
     with_precision, with_signature,
 };
 use support::*;
@@ -232,6 +232,31 @@ fn constants_outside_of_f16_range_stay_f32() {
             "{value} in f16 would be 0 or infinite"
         );
     }
+}
+
+/// The mean square of activations, as in RMS norm: in `f16` it would be infinite beyond 256.
+#[test]
+fn squares_have_the_range_of_f32() {
+    let mut graph = Graph::new();
+    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[4, 4])));
+    let y = dot(&mut graph, x, w);
+    let square = binary(&mut graph, Binary::Multiply, y, y);
+    let sum = reduce(&mut graph, Reduction::Sum, square, &[1]);
+    let root = push(&mut graph, Op::Unary(Unary::Rsqrt), &[sum]);
+    let root = rows(&mut graph, root, &[8, 4]);
+    let normed = binary(&mut graph, Binary::Multiply, y, root);
+    let out = dot(&mut graph, normed, w);
+    graph.set_outputs(vec![out]);
+    let square_in = |policy: DTypePolicy| {
+        let after = with_precision(graph.clone(), &policy, &Narrowing::Everywhere);
+        let is_square = |node: &&Node| {
+            node.op == Op::Binary(Binary::Multiply) && node.operands[0] == node.operands[1]
+        };
+        let node = after.nodes().iter().find(is_square).unwrap();
+        after.ty(node.results[0]).dtype()
+    };
+    assert_eq!(square_in(DTypePolicy::F16_MIXED), DType::F32);
+    assert_eq!(square_in(DTypePolicy::BF16_MIXED), DType::Bf16);
 }
 
 #[test]

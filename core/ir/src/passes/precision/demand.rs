@@ -122,7 +122,9 @@ impl Demands {
             CastRule::Contract
             | CastRule::Predicate
             | CastRule::FullPrecision(Conditioning::Damps) => Demand::Any,
-            CastRule::FollowInputs | CastRule::DataMovement => self.on_results(node),
+            CastRule::FollowInputs | CastRule::FullRange | CastRule::DataMovement => {
+                self.on_results(node)
+            }
             CastRule::PerOperand => self.of(node.results[place]),
             CastRule::FullPrecision(Conditioning::Keeps) => Demand::Full,
             CastRule::FullPrecision(Conditioning::Amplifies) | CastRule::Unchanged => {

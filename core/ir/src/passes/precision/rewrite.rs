@@ -114,7 +114,9 @@ impl<'a> Rewrite<'a> {
                 self.uniform(node, target);
             }
             CastRule::PerOperand => self.per_operand(node),
-            CastRule::FullPrecision(_) | CastRule::Reduce(_) => self.uniform(node, Target::Full),
+            CastRule::FullPrecision(_) | CastRule::FullRange | CastRule::Reduce(_) => {
+                self.uniform(node, Target::Full)
+            }
             CastRule::Unchanged => self.uniform(node, Target::Declared),
         }
     }

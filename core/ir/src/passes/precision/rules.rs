@@ -21,6 +21,9 @@ pub(super) enum CastRule {
     PerOperand,
     /// Computed in full precision.
     FullPrecision(Conditioning),
+    /// Computed in full precision for its range, not for its digits: the square of an `f16`, which
+    /// is infinite beyond 256, as in the norm of activations.
+    FullRange,
     /// A sum or product of elements, in full precision.
     Reduce(Terms),
     /// Operands and results keep their declared dtypes.
@@ -62,6 +65,11 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
         | Op::AllGather { .. }
         | Op::ShardingConstraint(_) => DataMovement,
         Op::Unary(unary) => of_unary(*unary),
+        Op::Binary(Binary::Multiply)
+            if node.operands[0] == node.operands[1] && cast.policy.compute == DType::F16 =>
+        {
+            FullRange
+        }
         Op::Binary(binary) => of_binary(*binary),
         Op::Compare(_) => Predicate,
         Op::Convert(to) => of_convert(cast, graph.ty(node.operands[0]).dtype(), *to),

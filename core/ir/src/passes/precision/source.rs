@@ -131,6 +131,7 @@ impl Sources {
             CastRule::PerOperand => self.of(node.operands[place]) == Source::Compute,
             CastRule::Predicate
             | CastRule::FullPrecision(_)
+            | CastRule::FullRange
             | CastRule::Reduce(_)
             | CastRule::Unchanged => false,
         };
