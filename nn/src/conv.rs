@@ -280,6 +280,9 @@ impl<'t> Tensor<'t> {
         };
         let around = |values: &[usize]| [&[1], values, &[1]].concat();
         let padding: Vec<(usize, usize)> = padding;
+        if kind == Reduction::Max {
+            check!(self.check_seen(op, window, &strides, &padding));
+        }
         let window = Window {
             sizes: around(window),
             strides: around(&strides),
@@ -288,6 +291,37 @@ impl<'t> Tensor<'t> {
             padding: [&[(0, 0)], &padding[..], &[(0, 0)]].concat(),
         };
         self.windowed(op, kind, window)
+    }
+
+    /// Checks that each window has an element that is not padding: others have no maximum.
+    #[track_caller]
+    fn check_seen(
+        self,
+        op: &str,
+        window: &[usize],
+        strides: &[usize],
+        padding: &[(usize, usize)],
+    ) -> Checked<'t> {
+        let ty = self.ty();
+        let sees_nothing = |&dim: &usize| {
+            let (size, (low, high)) = (ty.dims()[1 + dim], padding[dim]);
+            let padded = size.saturating_add(low).saturating_add(high);
+            let last = padded.saturating_sub(window[dim]) / strides[dim] * strides[dim];
+            low >= window[dim] || last >= low.saturating_add(size)
+        };
+        let dim = (0..window.len()).find(sees_nothing);
+        let Some(dim) = dim.filter(|_| !ty.dims().contains(&0)) else {
+            return Ok(());
+        };
+        Err(self.mistake(op, || {
+            format!(
+                "dimension {} of {ty} is padded by {:?}, so that a window of {} there has no \
+                 element and no maximum; pad by less than the window",
+                dim + 1,
+                padding[dim],
+                window[dim]
+            )
+        }))
     }
 
     /// Pools windows that do not overlap: each spatial dimension is split into (windows, within), and

@@ -186,6 +186,9 @@ fn windows_larger_than_their_input_are_mistakes() {
             });
             let _ = image.max_pool([3, 3], [1, 1], Padding::Valid);
             let _ = image.avg_pool([2, 10], [], Padding::Valid);
+            let beyond = |padding| Padding::Explicit(vec![padding, (0, 0)]);
+            let _ = image.max_pool([2, 2], [1, 1], beyond((2, 0)));
+            let _ = image.max_pool([2, 2], [], beyond((0, 4)));
             // These fit: the input has gaps, or padding, or is empty.
             let _ = conv(ConvOptions {
                 input_dilation: vec![2, 1],
@@ -210,6 +213,8 @@ fn windows_larger_than_their_input_are_mistakes() {
             +4: convolution: the kernel spans 11 elements of dimension 2 of f32[1, 2, 9, 3], which has 9 with its padding; use a smaller kernel, or more padding (operand 0 is `image`)
             +15: max pool: the window spans 3 elements of dimension 1 of f32[1, 2, 9, 3], which has 2 with its padding; use a smaller window, or more padding (operand 0 is `image`)
             +16: average pool: the window spans 10 elements of dimension 2 of f32[1, 2, 9, 3], which has 9 with its padding; use a smaller window, or more padding (operand 0 is `image`)
+            +18: max pool: dimension 1 of f32[1, 2, 9, 3] is padded by (2, 0), so that a window of 2 there has no element and no maximum; pad by less than the window (operand 0 is `image`)
+            +19: max pool: dimension 1 of f32[1, 2, 9, 3] is padded by (0, 4), so that a window of 2 there has no element and no maximum; pad by less than the window (operand 0 is `image`)
         "#]],
     );
 }
