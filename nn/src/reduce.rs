@@ -317,10 +317,15 @@ impl<'t> Tensor<'t> {
         while shift < size {
             let mut padding = vec![(0, 0); rank];
             padding[dim] = (shift as i64, -(shift as i64));
-            scanned = combine(
-                scanned,
-                scanned.pad(self.trace.scalar(identity, self.dtype()), padding),
-            );
+            let before = scanned.pad(self.trace.scalar(identity, self.dtype()), padding);
+            let combined = combine(scanned, before);
+            scanned = if identity.is_finite() {
+                combined
+            } else {
+                // An element equal to the padding would share its gradient with it.
+                let place = self.trace.iota(&self.ty().with_dtype(DType::S32), dim);
+                place.lt(shift as f64).select(scanned, combined)
+            };
             shift *= 2;
         }
         scanned

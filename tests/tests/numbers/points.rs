@@ -258,3 +258,26 @@ fn slope_of_exp_m1_keeps_its_digits() {
         assert!((slope / x.exp() - 1.0).abs() < 1e-5, "{slope} at {x}");
     }
 }
+
+#[test]
+fn cumulative_extremes_share_nothing_with_padding() {
+    let inf = f64::INFINITY;
+    let results = at(
+        |_, x| {
+            let largest = x[0].cummax(0);
+            let smallest = (-x[0]).cummin(0);
+            let sums = x[0].cumlogsumexp(0);
+            vec![
+                largest,
+                grad((largest * x[1]).sum_all(), &Leaf(x[0])).0,
+                grad((smallest * x[1]).sum_all(), &Leaf(x[0])).0,
+                grad((sums * x[1]).sum_all(), &Leaf(x[0])).0,
+            ]
+        },
+        &[&[-inf, -inf, 2.0], &[1.0, 10.0, 100.0]],
+    );
+    assert_eq!(results[0], [-inf, -inf, 2.0]);
+    assert_eq!(results[1], [6.0, 5.0, 100.0]);
+    assert_eq!(results[2], [-6.0, -5.0, -100.0]);
+    assert_eq!(results[3], [6.0, 5.0, 100.0]);
+}
