@@ -202,7 +202,8 @@ fn power_base<'t>(g: Tensor<'t>, a: Tensor<'t>, b: Tensor<'t>) -> Tensor<'t> {
     };
     // Below it the reciprocal of a may be infinite.
     let flat = b.eq(0.0).and(!a.abs().ge(smallest));
-    g * (b * flat.select(a.ones_like(), a).pow(b - 1.0))
+    // The power may overflow where the product with a small cotangent does not.
+    g * b * flat.select(a.ones_like(), a).pow(b - 1.0)
 }
 
 /// log(a) a^b, and 0 where a is 0 and b is not negative.

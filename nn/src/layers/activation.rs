@@ -63,6 +63,9 @@ impl Activation {
 }
 
 /// For 16-bit floats these compute in `f32` and round once.
+///
+/// Functions of the form x h(x) clamp the argument of h to where it is not constant yet in any float
+/// type. Beyond, the slope of h is 0, and x times the cotangent may be infinite: 0 * inf is NaN.
 impl<'t> Tensor<'t> {
     /// min(max(x, 0), 6)
     #[track_caller]
@@ -103,8 +106,11 @@ impl<'t> Tensor<'t> {
     pub fn gelu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("gelu"));
-        // Halved before the product, which would overflow where the result does not.
-        self.widened(|x| x * (((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5))
+        self.widened(|x| {
+            // Halved before the product, which would overflow where the result does not.
+            let near = x.clamp(-40.0, 40.0) * std::f64::consts::FRAC_1_SQRT_2;
+            x * ((near.erf() + 1.0) * 0.5)
+        })
     }
 
     /// Tanh approximation of [`gelu`](Self::gelu), as in GPT-2:
@@ -114,8 +120,6 @@ impl<'t> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("gelu"));
         self.widened(|x| {
-            // Beyond 10 the tanh is 1 in every type, and the cube would overflow: its slope, which
-            // is infinite then, times that of the tanh, 0, is NaN.
             let near = x.clamp(-10.0, 10.0);
             let inner = near * (near * 0.044_715 * near + 1.0);
             let inner = inner * (2.0 / std::f64::consts::PI).sqrt();
@@ -128,7 +132,7 @@ impl<'t> Tensor<'t> {
     pub fn silu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("silu"));
-        self.widened(|x| x * x.sigmoid())
+        self.widened(|x| x * x.clamp(-800.0, 800.0).sigmoid())
     }
 
     /// x tanh(log(1 + e^x))
@@ -136,7 +140,7 @@ impl<'t> Tensor<'t> {
     pub fn mish(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("mish"));
-        self.widened(|x| x * x.softplus().tanh())
+        self.widened(|x| x * x.clamp(-800.0, 800.0).softplus().tanh())
     }
 
     /// log(1 + e^x)

@@ -1,7 +1,7 @@
 //! Gradients at points where a factor is 0, a bound is crossed, or a square would overflow.
 
 use halite_core::{DType, tree::Leaf};
-use halite_nn::{Dropout, grad, rng};
+use halite_nn::{Dropout, Tensor, grad, rng};
 use halite_tests::eval::{Function, eval, host};
 
 /// Results of `function` at `inputs` as vectors.
@@ -131,19 +131,44 @@ fn angle_has_its_gradient_at_any_scale() {
 }
 
 #[test]
-fn gelu_tanh_has_a_gradient_at_any_size() {
-    for dtype in [DType::F32, DType::F64] {
-        let results = at(
-            move |_, x| {
-                let x = x[0].convert(dtype);
-                let slope = grad(x.gelu_tanh().sum_all(), &Leaf(x)).0;
-                let second = grad(slope.sum_all(), &Leaf(x)).0;
-                vec![slope.convert(DType::F64), second.convert(DType::F64)]
-            },
-            &[&[1e15, -1e15, 1e30, -1e30, 50.0, -50.0]],
-        );
-        assert_eq!(results[0], [1.0, 0.0, 1.0, 0.0, 1.0, 0.0], "{dtype}");
-        assert_eq!(results[1], [0.0; 6], "{dtype}");
+fn gates_have_their_gradient_at_any_size() {
+    let functions: [(&str, for<'t> fn(Tensor<'t>) -> Tensor<'t>); 4] = [
+        ("gelu", |x| x.gelu()),
+        ("gelu_tanh", |x| x.gelu_tanh()),
+        ("silu", |x| x.silu()),
+        ("mish", |x| x.mish()),
+    ];
+    for (name, function) in functions {
+        for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+            let results = at(
+                move |_, x| {
+                    // Both the product with the cotangent and the cube are beyond the type.
+                    let x = x[0].convert(dtype);
+                    let y = function(x);
+                    let slope = grad((y * 1024.0).sum_all(), &Leaf(x)).0;
+                    let second = grad(slope.sum_all(), &Leaf(x)).0;
+                    [y, slope, second].map(|x| x.convert(DType::F64)).to_vec()
+                },
+                &[&[100.0, -200.0, 60000.0, -60000.0, 3e38, -3e38, f64::INFINITY]],
+            );
+            let largest = if dtype == DType::F16 {
+                f64::INFINITY
+            } else {
+                2.9e38
+            };
+            assert!(
+                results[0][4] >= largest && results[0][2] > 59000.0,
+                "{name} {dtype}"
+            );
+            // e^-200 is not 0 in f64.
+            let without_tail = |slopes: &[f64]| -> Vec<f64> {
+                let cut = |&slope: &f64| if slope.abs() < 1e-60 { 0.0 } else { slope };
+                slopes.iter().map(cut).collect()
+            };
+            let slopes = [1024.0, 0.0, 1024.0, 0.0, 1024.0, 0.0, 1024.0];
+            assert_eq!(without_tail(&results[1]), slopes, "{name} of {dtype}");
+            assert_eq!(without_tail(&results[2]), [0.0; 7], "{name} of {dtype}");
+        }
     }
 }
 
