@@ -112,6 +112,17 @@ impl Loader {
         }
     }
 
+    /// Number of rows of an epoch's last batch that are padding.
+    pub fn padding(&self) -> usize {
+        let LoaderOptions {
+            batch_size, last, ..
+        } = self.options;
+        match last {
+            LastBatch::Pad => self.dataset.len().next_multiple_of(batch_size) - self.dataset.len(),
+            LastBatch::Drop => 0,
+        }
+    }
+
     /// Number of rows of each batch that this process reads.
     pub fn rows(&self) -> usize {
         self.options.batch_size / self.options.shard.of

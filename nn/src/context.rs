@@ -1,6 +1,8 @@
 //! Context of a traced function: its mode and random keys, and its side outputs, metrics and new
 //! states.
 
+mod weighted;
+
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -10,6 +12,7 @@ use std::{
 
 use halite_core::DType;
 
+pub use self::weighted::Padded;
 use crate::{Mean, Tensor, Trace, rng, trace::Id};
 
 /// Values that pass between the traced function and its caller, besides arguments and results.
@@ -176,8 +179,8 @@ impl Trace {
     /// is used once per step. In the body of a scan the metric is the weighted mean over all
     /// iterations.
     #[track_caller]
-    pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
-        let Mean { total, weight } = value.into();
+    pub fn metric<'t>(&'t self, name: &str, value: Mean<'t>) {
+        let Mean { total, weight } = value;
         if self
             .context
             .metrics

@@ -119,7 +119,7 @@ mod transformer;
 pub use array_collectives::ArrayCollectives;
 pub use axis_roles::{AxisRole, AxisRoles};
 pub use collectives::Over;
-pub use context::ClassTarget;
+pub use context::{ClassTarget, Padded};
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};
 pub use custom_op::{CustomOp, CustomVjp};

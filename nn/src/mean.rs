@@ -10,6 +10,10 @@ use crate::{Tensor, special::wide};
 /// samples.
 ///
 /// Both sums are in `f32`, or in `f64` for values in `f64`.
+///
+/// The loss and the metrics of a task are means with the weights of the batch:
+/// `Mean::weighted(values, batch.weight)`, with a value for each sample. [`Mean::of`] counts the
+/// padding of a last batch like samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean<'t> {
     /// Sum of value times weight: a scalar.
@@ -75,12 +79,5 @@ impl<'t> Mean<'t> {
         let nothing = self.weight.eq(self.weight * 0.0);
         let weight = nothing.select(self.weight + 1.0, self.weight);
         self.total / weight
-    }
-}
-
-impl<'t> From<Tensor<'t>> for Mean<'t> {
-    /// Every element counts as one sample.
-    fn from(values: Tensor<'t>) -> Self {
-        Mean::of(values)
     }
 }

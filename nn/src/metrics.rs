@@ -12,7 +12,7 @@ use crate::{
 /// Fraction of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]`
 /// of integers.
 ///
-/// With padded batches: `Mean::weighted(correct(logits, target, 1), weight)`.
+/// Every sample counts; with padded batches `Mean::weighted(correct(logits, target, 1), weight)`.
 #[track_caller]
 pub fn accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(correct(logits, target, 1))

@@ -299,7 +299,7 @@ fn dropped_running_statistics_are_a_mistake() {
 /// A loss that reports a metric.
 fn reporting<'t>(cx: &'t Trace, x: Tensor<'t>) -> Tensor<'t> {
     cx.metric("size", Mean::of(x.abs()));
-    cx.metric("largest", x.sum_all());
+    cx.metric("largest", Mean::of(x.sum_all()));
     x.square().mean_all()
 }
 

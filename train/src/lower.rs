@@ -129,6 +129,7 @@ where
         options: StepOptions {
             clip_norm: *clip_norm,
             precision: *precision,
+            padding: None,
         },
         strategy,
     };

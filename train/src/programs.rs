@@ -20,7 +20,7 @@ pub(crate) use self::{
     state::{check_sizes, state_specs},
     step::{Step, StepInputs, StepOptions, StepParts},
     steps::Steps,
-    window::{WINDOW, Window, WindowMetric, discover},
+    window::{Pass, WINDOW, Window, WindowMetric, discover, padding},
 };
 
 /// Name of the loss among the metrics.
@@ -70,7 +70,7 @@ where
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
         batch: &<K::Batch as Family>::Of<ArraySpec>,
-        validation: &<K::Batch as Family>::Of<ArraySpec>,
+        (validation, padding): (&<K::Batch as Family>::Of<ArraySpec>, Option<String>),
         steps_per_execution: usize,
     ) -> Result<Self> {
         let params = parts.params;
@@ -95,8 +95,12 @@ where
         }
         let types = Tree::leaf_refs(&**params).map_leaves(|_, param| param.ty.clone());
         let validation_types = batch_types(validation);
+        let pass = Pass {
+            is_training: false,
+            padding,
+        };
         let evaluate_metrics =
-            discover(&**parts.task, &types, &validation_types, false).map_err(|error| {
+            discover(&**parts.task, &types, &validation_types, &pass).map_err(|error| {
                 // The training batch was accepted, so the difference is the likely cause.
                 let different = differences(batch, validation);
                 if different.is_empty() {
@@ -264,6 +268,7 @@ mod tests {
                 options: StepOptions {
                     clip_norm: None,
                     precision: DTypePolicy::F32,
+                    padding: None,
                 },
                 strategy: &strategy,
             };

@@ -38,6 +38,9 @@ pub trait Task: Send + Sync + 'static {
 
     /// Computes the loss of a batch. [`cx.metric`](Trace::metric) reports further metrics.
     ///
+    /// Both are means over samples with the weight of the batch: [`Mean::weighted`]. Where the last
+    /// batch of a dataset is padded, one that does not depend on the weight is a mistake.
+    ///
     /// It is called for training and for validation; [`cx.is_training`](Trace::is_training) tells
     /// them apart.
     fn loss<'t>(

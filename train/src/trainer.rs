@@ -150,7 +150,8 @@ impl Trainer {
         dataset: impl Dataset + 'static,
     ) -> Result<MetricValues> {
         let loader = self.in_order::<K>(dataset)?;
-        let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
+        let specs = self.batch_specs::<K>(&loader)?;
+        let metrics = Window::discover_for::<K>(&task, model, &specs, &loader)?;
         let program = evaluate_program(
             &self.client,
             &self.mesh,

@@ -69,6 +69,17 @@ impl Trace {
             .collect()
     }
 
+    /// Whether the tensor `of` is computed from `from`, through operations of any kind.
+    pub(crate) fn is_computed_from(&self, of: Id, from: Id) -> bool {
+        let mut reached = HashSet::from([of]);
+        for node in self.recording.borrow().nodes().rev() {
+            if node.results.iter().any(|id| reached.contains(id)) {
+                reached.extend(&node.operands);
+            }
+        }
+        reached.contains(&from)
+    }
+
     /// The tensors that mean "no gradient", with the lines that took the gradients: zeros that
     /// [`grad`](crate::grad()) returned for unused leaves, and results of scaling, converting,
     /// rearranging or adding up nothing but those.

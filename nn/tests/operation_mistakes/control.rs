@@ -5,7 +5,7 @@ use halite_core::{
     DType,
     tree::{Empty, Leaf},
 };
-use halite_nn::{ScanOptions, Tensor, Trace, grad};
+use halite_nn::{Mean, ScanOptions, Tensor, Trace, grad};
 
 use crate::shared::{check, input};
 
@@ -108,7 +108,7 @@ fn scan_errors_are_explained() {
                 x.sum_all().gt(0.0),
                 || Leaf(x),
                 || {
-                    cx.metric("inside", x.mean_all());
+                    cx.metric("inside", Mean::of(x));
                     Leaf(x)
                 },
             );

@@ -14,6 +14,7 @@ mod resume;
 mod support;
 mod text;
 mod values;
+mod weights;
 
 #[test]
 fn suite_passes_on_embedded() {

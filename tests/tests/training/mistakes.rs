@@ -281,8 +281,8 @@ fn validation_data_of_another_shape_is_told_as_such() {
 fn duplicate_metric_name_is_rejected() {
     let error = refused(|cx, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
-        cx.metric("size", logits.abs());
-        cx.metric("size", logits.square());
+        cx.metric("size", Mean::of(logits.abs()));
+        cx.metric("size", Mean::of(logits.square()));
         Mean::of(logits)
     });
     assert_says(
@@ -295,7 +295,7 @@ fn duplicate_metric_name_is_rejected() {
     );
     let error = refused(|cx, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
-        cx.metric("loss", logits.abs());
+        cx.metric("loss", Mean::of(logits.abs()));
         Mean::of(logits)
     });
     assert_says(&error, &["`loss`", "another name"]);
@@ -341,7 +341,7 @@ fn non_scalar_loss_is_rejected() {
             .forward(batch.input.flatten_from(1).convert(DType::F32))
             .argmax(1);
         Mean {
-            total: answers.sum_all(),
+            total: (answers * batch.weight.convert(DType::S32)).sum_all(),
             weight: batch.weight.convert(DType::S32).sum_all(),
         }
     });

@@ -30,7 +30,7 @@ use crate::{
     in_flight::InFlight,
     load::placed,
     measured::Measured,
-    programs::{ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts},
+    programs::{ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts, padding},
     resume::{self, Metadata},
     run_files,
     signals::Interrupts,
@@ -78,6 +78,7 @@ where
             options: StepOptions {
                 clip_norm: options.numerics.clipping(),
                 precision: trainer.precision,
+                padding: padding("training data", &train),
             },
             strategy: &trainer.strategy,
         };
@@ -93,7 +94,10 @@ where
             steps => steps,
         };
         let client = &trainer.client;
-        let programs = Programs::new(client, mesh, &parts, &batch, &validation_batch, steps)?;
+        let programs = {
+            let validation = (&validation_batch, padding("validation data", &validation));
+            Programs::new(client, mesh, &parts, &batch, validation, steps)?
+        };
         let programs = programs.of_line(line);
         let window = Leaf(programs.train_metrics.spec(mesh));
         let lowered = programs.step.lower(&programs.state, &(batch, window))?;

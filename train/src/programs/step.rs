@@ -12,7 +12,7 @@ use halite_nn::{
 };
 
 use super::{
-    BatchTypes, ModelParams, RunState, Window, discover, state_specs, steps::StateAndWindow,
+    BatchTypes, ModelParams, Pass, RunState, Window, discover, state_specs, steps::StateAndWindow,
 };
 use crate::{
     Scaling, State, Strategy, Task,
@@ -25,11 +25,13 @@ pub(crate) type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
 pub(crate) type StepFunction<K, O> = Function<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>;
 
 /// Options of a step besides its task, model and optimizer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StepOptions {
     /// Maximum global norm of the gradients.
     pub(crate) clip_norm: Option<f64>,
     pub(crate) precision: DTypePolicy,
+    /// Why the last batch of an epoch has rows of padding, if it has some.
+    pub(crate) padding: Option<String>,
 }
 
 /// Parts of a training step.
@@ -72,7 +74,11 @@ where
         let precision = &options.precision;
         let state = state_specs::<K::Model, O>(mesh, strategy, params, &***optimizer, precision)?;
         let types = Tree::leaf_refs(&***params).map_leaves(|_, param| param.ty.clone());
-        let metrics = discover(&***task, &types, batch, true)?.of_step(precision);
+        let pass = Pass {
+            is_training: true,
+            padding: options.padding.clone(),
+        };
+        let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision);
         Ok(Step {
             function: step_function(parts, &metrics).axis_roles(strategy.axis_roles(mesh)),
             state,
@@ -152,7 +158,7 @@ impl<K: Task, O: Optimizer> StepBody<K, O> {
             task: Arc::clone(parts.task),
             params: Arc::clone(parts.params),
             optimizer: Arc::clone(parts.optimizer),
-            options: parts.options,
+            options: parts.options.clone(),
             metrics: metrics.clone(),
             trained: trained.collect(),
         }
@@ -169,6 +175,7 @@ impl<K: Task, O: Optimizer> StepBody<K, O> {
         let StepOptions {
             clip_norm,
             precision,
+            ..
         } = self.options;
         let (step, scale) = (state.step, &state.scale);
         let before = precision.loss_scale.map(|_| {

@@ -8,7 +8,7 @@ use halite_core::{
 };
 use halite_data::Loader;
 use halite_ir::{Literal, Op};
-use halite_nn::{ArraySpec, ClassTarget, Mean, ShardedType, Tensor, Trace, Traced};
+use halite_nn::{ArraySpec, ClassTarget, Mean, Padded, ShardedType, Tensor, Trace, Traced};
 
 use super::{BatchTypes, LOSS, ModelArrays, batch_types};
 use crate::{
@@ -101,9 +101,14 @@ impl Window {
         task: &K,
         model: &ModelArrays<K>,
         batch: &<K::Batch as Family>::Of<ArraySpec>,
+        loader: &Loader,
     ) -> Result<Self> {
         let types = Tree::leaf_refs(model).map_leaves(|_, array| array.ty().clone());
-        discover(task, &types, &batch_types::<K>(batch), false)
+        let pass = Pass {
+            padding: padding("dataset", loader),
+            is_training: false,
+        };
+        discover(task, &types, &batch_types::<K>(batch), &pass)
     }
 
     /// Mean of each metric over a pass through `loader`, by name, from the window of the pass.
@@ -186,18 +191,43 @@ impl Window {
     }
 }
 
+/// What is done with the loss of a task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pass {
+    pub(crate) is_training: bool,
+    /// Why the last batch has rows of padding, if it has some.
+    pub(crate) padding: Option<String>,
+}
+
+/// Why the last batch of `loader` has rows of padding, if it has some: the end of a message.
+pub(crate) fn padding(which: &str, loader: &Loader) -> Option<String> {
+    let (rows, samples) = (loader.padding(), loader.dataset().len());
+    let rows_are = match rows {
+        0 => return None,
+        1 => "1 row of the last batch is".to_owned(),
+        rows => format!("{rows} rows of the last batch are"),
+    };
+    let size = loader.options().batch_size;
+    Some(format!(
+        "{rows_are} padding, as the {samples} samples of the {which} are not divisible by the batch \
+         size {size}"
+    ))
+}
+
 /// Finds the metrics that a task reports, by tracing it without running it.
+///
+/// # Errors
+/// All mistakes of the task's code at once: a loss or metric that counts padding like samples is
+/// one.
 pub(crate) fn discover<K: Task>(
     task: &K,
     model: &<K::Model as Family>::Of<TensorType>,
     batch: &BatchTypes<K>,
-    training: bool,
+    pass: &Pass,
 ) -> Result<Window> {
     let cx = Trace::new();
-    cx.set_mode(
-        training,
-        training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")),
-    );
+    let key = (pass.is_training).then(|| cx.input(TensorType::new(DType::U32, [2]), "key"));
+    cx.set_mode(pass.is_training, key);
     let model: Traced<'_, K::Model> =
         Tree::leaf_refs(model).map_leaves(|path, ty| cx.input(ty.clone(), path.to_string()));
     let mut batch_names = Vec::new();
@@ -208,6 +238,17 @@ pub(crate) fn discover<K: Task>(
         tensor
     });
     let loss = task.loss(&cx, &model, &batch);
+    let leaves: Vec<Tensor<'_>> = batch.leaves().into_iter().copied().collect();
+    if let (Some(reason), Some((&weight, fields))) = (&pass.padding, leaves.split_last()) {
+        cx.require_weight(
+            loss,
+            Padded {
+                fields,
+                weight,
+                reason,
+            },
+        );
+    }
     // Reports mistakes before anything is compiled.
     cx.check()?;
     if loss.total.rank() != 0 || loss.weight.rank() != 0 {
