@@ -203,7 +203,7 @@ where
             progress.waiting_for("validating");
             let validated = self.validate(now);
             self.callbacks.progress_bar.0.done_waiting();
-            validation = validated?;
+            validation = validated.map_err(|error| self.of_validation(now, error))?;
             is_stopped = validation.is_none();
         }
         self.callbacks.finish_saving()?;
@@ -225,7 +225,10 @@ where
             Ok(Some(validation)) => validation,
             // The steps of the epoch are saved, and a resume validates.
             Ok(None) => return Ok(None),
-            Err(error) => return Err(self.save_before(now, error)),
+            Err(error) => {
+                let error = self.save_before(now, error);
+                return Err(self.of_validation(now, error));
+            }
         };
         let row = Row {
             step: now.run.step,
@@ -246,6 +249,15 @@ where
         self.save_if_requested(now)?;
         self.notify(now, |callback, run| callback.on_epoch_end(run))?;
         Ok(Some(validation))
+    }
+
+    /// An error of a validation that found a number that is not finite, with the place in the run.
+    fn of_validation(&self, now: &LoopState<K, O>, error: Error) -> Error {
+        if error.kind() != ErrorKind::Diverged {
+            return error;
+        }
+        let (step, checkpoint) = (now.run.step, self.callbacks.newest_checkpoint());
+        error.with_note(&format!("validated after step {step}; {checkpoint}"))
     }
 
     /// Moves to the next epoch, with empty metrics.

@@ -290,7 +290,13 @@ fn nan_validation_ends_the_run_after_a_checkpoint() {
             .starts_with("validate: `loss` is not finite: "),
         "{error}"
     );
-    assert_eq!(latest(dir.path()).unwrap().position().step, 10);
+    let saved = latest(dir.path()).unwrap();
+    assert_eq!(saved.position().step, 10);
+    let place = format!(
+        "; validated after step 10; the checkpoint {} stays",
+        saved.path().display()
+    );
+    assert!(error.to_string().contains(&place), "{error}");
     let fitted = validated_on(None).unwrap();
     assert_eq!(
         (fitted.report.resumed_from_step, fitted.report.steps),
