@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use halite_core::DType;
+use halite_core::{DType, DTypePolicy};
 
 pub use self::weighted::Padded;
 use crate::{Mean, Tensor, Trace, rng, trace::Id};
@@ -31,6 +31,10 @@ pub(crate) struct Context {
     /// Zeros that stand for "no gradient", with the lines that took the gradients.
     pub(crate) no_gradient: RefCell<HashMap<Id, &'static Location<'static>>>,
     class_targets: RefCell<Vec<ClassTarget>>,
+    /// The first line that took a gradient.
+    first_gradient: Cell<Option<&'static Location<'static>>>,
+    /// Whether the loss is scaled: [`Trace::scales_loss`].
+    scales_loss: Cell<bool>,
 }
 
 struct Metric {
@@ -303,6 +307,39 @@ impl Trace {
                 }
             );
             self.warn_at(first.location, "metric", message);
+        }
+    }
+
+    /// Declares that this function takes the gradients of a loss that it multiplies by a factor, and
+    /// divides them by the factor. A function under a [precision policy] with a loss scale must do
+    /// so: in `f16`, gradients below 6e-8 are 0.
+    ///
+    /// [precision policy]: crate::Jit::precision
+    pub fn scales_loss(&self) {
+        self.context.scales_loss.set(true);
+    }
+
+    /// Remembers that a gradient was taken.
+    #[track_caller]
+    pub(crate) fn took_gradient(&self) {
+        let first = self.context.first_gradient.get();
+        let line = first.unwrap_or(self.origin(Location::caller()));
+        self.context.first_gradient.set(Some(line));
+    }
+
+    /// Checks, at the end of a function with this precision policy, that its loss is scaled if the
+    /// policy needs that.
+    pub(crate) fn check_scaled(&self, policy: &DTypePolicy) {
+        let is_scaled = policy.loss_scale.is_none() || self.context.scales_loss.get();
+        if let (Some(line), false) = (self.context.first_gradient.get(), is_scaled) {
+            let message = format!(
+                "under `{policy}` gradients are computed in {}, and small ones become 0: the loss must \
+                 be scaled. Take them by `state.gradients(&net, loss)` of a \
+                 `State::with_precision(.., policy)`; or scale the loss and its gradients in this \
+                 function, and call `cx.scales_loss()`",
+                policy.compute
+            );
+            self.fail_at(line, "grad", message, None);
         }
     }
 

@@ -77,6 +77,7 @@ fn checked_grad<'t>(
     described: impl Fn() -> Vec<String>,
 ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
     let (cx, location) = (loss.trace, Location::caller());
+    cx.took_gradient();
     let ty = loss.ty();
     if ty.rank() != 0 || !ty.dtype().is_float() {
         let advice = if ty.dtype().is_float() {

@@ -213,6 +213,7 @@ fn trace<S: Family, I: Family, O: Family>(
     let (next, outputs) = (function.body)(&cx, traced_state, traced_inputs);
     check_state::<S>(&cx, state, &next);
     cx.check_taken();
+    cx.check_scaled(&function.precision);
 
     let shape = Tree::leaf_refs(&outputs).map_leaves(|_, _| ());
     let mut output_types: Vec<_> = state.leaves().into_iter().cloned().collect();

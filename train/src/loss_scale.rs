@@ -18,14 +18,17 @@ pub struct Scaling<L> {
     pub factor: L,
     /// Steps since it changed, all with finite gradients: a `u32` scalar.
     pub good_steps: L,
+    /// How the factor changes.
+    pub rule: LossScale,
 }
 
-impl<L> Scaling<L> {
+impl Scaling<TensorType> {
     /// The types of both.
-    pub(crate) fn types() -> Scaling<TensorType> {
+    pub(crate) fn types(rule: LossScale) -> Self {
         Scaling {
             factor: TensorType::scalar(DType::F32),
             good_steps: TensorType::scalar(DType::U32),
+            rule,
         }
     }
 }
@@ -37,11 +40,13 @@ impl<'t> Scaling<Tensor<'t>> {
         Scaling {
             factor,
             good_steps: cx.scalar(0.0, DType::U32),
+            rule,
         }
     }
 
     /// Scales the loss.
     pub(crate) fn scale(&self, loss: Tensor<'t>) -> Tensor<'t> {
+        loss.trace().scales_loss();
         loss * self.factor.convert(loss.dtype())
     }
 
@@ -57,15 +62,16 @@ impl<'t> Scaling<Tensor<'t>> {
     }
 
     /// The scale after a step.
-    pub(crate) fn next(&self, finite: Tensor<'t>, rule: LossScale) -> Self {
+    pub(crate) fn next(&self, finite: Tensor<'t>) -> Self {
         let good_steps = self.good_steps + 1;
-        let grows = good_steps.ge(f64::from(rule.growth_interval));
+        let grows = good_steps.ge(f64::from(self.rule.growth_interval));
         let larger = grows.select((self.factor * 2.0).minimum(MOST), self.factor);
         let smaller = (self.factor * 0.5).maximum(1.0);
         let zero = good_steps.zeros_like();
         Scaling {
             factor: finite.select(larger, smaller),
             good_steps: finite.and(!grows).select(good_steps, zero),
+            rule: self.rule,
         }
     }
 

@@ -1,18 +1,18 @@
 //! The training state: parameters, optimizer slots, step, random key.
 
-use std::{fmt, panic::Location};
+use std::{collections::HashSet, fmt, panic::Location};
 
 use halite_core::{
-    Array, Client, DType, LossScale, Result,
+    Array, Client, DType, DTypePolicy, LossScale, Result,
     tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_nn::{
-    Jit, Optimizer, Param, Tensor, Trace, init,
+    Jit, Optimizer, Param, Tensor, Trace, grad, init,
     optim::{self, Slots},
     rng,
 };
 
-use crate::Scaling;
+use crate::{Scaling, loss_scale::all_finite};
 
 /// Everything that a training step changes: model, optimizer slots, step count and random key.
 ///
@@ -49,7 +49,7 @@ pub struct State<F: Family, S: Family, L> {
     pub step: L,
     /// Key of the random numbers of every step: `u32[2]`.
     pub key: L,
-    /// Loss scale, if the precision policy has one.
+    /// Loss scale, if the precision policy has one ([`with_precision`](Self::with_precision)).
     pub scale: Option<Scaling<L>>,
 }
 
@@ -65,12 +65,66 @@ impl<F: Family, S: Family> State<F, S, Array> {
         M: Tree<Leaf = Param, Family = F> + Clone + Send + Sync + 'static,
         O: Optimizer<Slot = S> + Clone,
     {
+        State::with_precision(client, net, optimizer, seed, DTypePolicy::F32)
+    }
+
+    /// As [`new`](Self::new), for steps under a precision policy: devices store the parameters as it
+    /// says, and the state has its loss scale, if it has one. The step has the same policy, and
+    /// takes its gradients by [`gradients`](State::gradients):
+    ///
+    /// ```
+    /// use halite_core::{Array, Client, DTypePolicy, Null};
+    /// use halite_nn::{Adam, Linear, jit_step, mse};
+    /// use halite_train::State;
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// # let client = Client::new(Null::new(1));
+    /// let policy = DTypePolicy::F16_MIXED;
+    /// let (net, adam) = (Linear::new(3, 1), Adam::new(1e-3));
+    /// let state = State::with_precision(&client, &net, &adam, 0, policy)?;
+    /// let step = jit_step(&client, &state, move |cx, state, [x, y]| {
+    ///     state.set_training_mode(cx);
+    ///     let loss = mse(state.model.forward(x), y).value();
+    ///     let gradients = state.gradients(&net, loss);
+    ///     (state.update(cx, &adam, &net, gradients), [loss])
+    /// })
+    /// .precision(policy);
+    /// let x = Array::from_slice(&client, &[0.0f32; 12], [4, 3])?;
+    /// let y = Array::from_slice(&client, &[0.0f32; 4], [4, 1])?;
+    /// let (state, [_loss]) = step.call(state, [&x, &y])?;
+    /// assert_eq!(state.scale.unwrap().factor.ty().to_string(), "f32[]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); if the policy is not consistent.
+    #[track_caller]
+    pub fn with_precision<M, O>(
+        client: &Client,
+        net: &M,
+        optimizer: &O,
+        seed: u64,
+        policy: DTypePolicy,
+    ) -> Result<Self>
+    where
+        M: Tree<Leaf = Param, Family = F> + Clone + Send + Sync + 'static,
+        O: Optimizer<Slot = S> + Clone,
+    {
+        policy.check()?;
+        let trained = net.named().into_iter();
+        let trained = trained.filter(|(_, param)| param.trainable);
+        let trained: HashSet<String> = trained.map(|(path, _)| format!("model.{path}")).collect();
         let (net, optimizer) = (net.clone(), optimizer.clone());
         let key = Array::from_slice(client, &rng::key(seed), [2])?;
         Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
-            State::initialize(cx, &net, &optimizer, None, key)
+            State::initialize(cx, &net, &optimizer, policy.loss_scale, key)
         })
         .named("init")
+        .output_stored(move |path, ty| match trained.contains(path) {
+            true => policy.stored(ty.dtype()),
+            false => ty.dtype(),
+        })
         .of_line(Location::caller())
         .run(&key)
     }
@@ -104,8 +158,36 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
         cx.set_mode(true, Some(rng::fold_in(self.key, self.step)));
     }
 
+    /// The gradient of `loss`, a scalar, by each parameter of `net` that is trained, and zeros for
+    /// the other leaves. With a [loss scale](Self::scale) it is that of the scaled loss, divided by
+    /// the scale.
+    #[track_caller]
+    pub fn gradients<M>(&self, net: &M, loss: Tensor<'t>) -> F::Of<Tensor<'t>>
+    where
+        M: Tree<Leaf = Param, Family = F>,
+    {
+        let _site = loss.trace().called_from(Location::caller());
+        let is_trained = |param: &Param| param.trainable && param.ty.dtype().is_float();
+        let leaves: Vec<_> = self.model.leaves().into_iter().zip(net.leaves()).collect();
+        let wrt = leaves.iter().filter(|(_, param)| is_trained(param));
+        let wrt: Vec<Leaf<Tensor<'t>>> = wrt.map(|(leaf, _)| Leaf(**leaf)).collect();
+        let scale = self.scale.as_ref();
+        let loss = scale.map_or(loss, |scale| scale.scale(loss));
+        let mut gradients = grad(loss, &wrt)
+            .into_iter()
+            .map(|Leaf(gradient)| scale.map_or(gradient, |scale| scale.unscale(gradient)));
+        let all = leaves.iter().map(|(leaf, param)| match is_trained(param) {
+            true => gradients.next().expect("a gradient for every leaf"),
+            false => leaf.zeros_like(),
+        });
+        self.model.with_leaves(all.collect::<Vec<_>>())
+    }
+
     /// Returns the next state: parameters and slots after an update along `gradients`, the running
     /// statistics that layers computed in this step, and the step count plus 1.
+    ///
+    /// With a [loss scale](Self::scale), gradients that are not finite change neither parameters nor
+    /// slots nor statistics, and halve the scale.
     ///
     /// # Panics
     /// If `net`, `gradients` and the state are trees of different structures.
@@ -122,13 +204,47 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
         M: Tree<Leaf = Param, Family = F>,
         O: Optimizer<Slot = S>,
     {
+        let _site = cx.called_from(Location::caller());
+        let before = [self.model.leaves(), self.slots.leaves()].concat();
+        let before: Vec<Tensor<'t>> = before.into_iter().copied().collect();
+        let scaled = self.scale.as_ref().map(|scale| {
+            let trained = gradients.leaves().into_iter().zip(net.leaves());
+            let trained = trained.filter(|(_, param)| param.trainable);
+            let trained: Vec<Tensor<'t>> = trained.map(|(gradient, _)| *gradient).collect();
+            let finite = all_finite(cx, &trained);
+            (scale.accepts(finite), scale.next(finite))
+        });
         let (model, slots) = optim::update(
             optimizer, cx, self.step, net, self.model, gradients, self.slots,
         );
-        State {
+        let next = State {
             model: model.map_leaves(|_, leaf| cx.updated(leaf)),
             slots,
             step: self.step + 1,
+            ..self
+        };
+        match scaled {
+            None => next,
+            Some((accepted, scale)) => State {
+                scale: Some(scale),
+                ..next.or_before(accepted, before)
+            },
+        }
+    }
+
+    /// This state if the step is accepted, else the model and the slots `before` it.
+    fn or_before(self, accepted: Tensor<'t>, before: Vec<Tensor<'t>>) -> Self {
+        let mut before = before.into_iter();
+        let mut chosen = |new: Tensor<'t>| {
+            let before = before.next();
+            accepted.select(
+                new,
+                before.expect("the next state has the leaves of the state"),
+            )
+        };
+        State {
+            model: self.model.map_leaves(|_, new| chosen(new)),
+            slots: self.slots.map_leaves(|_, new| chosen(new)),
             ..self
         }
     }

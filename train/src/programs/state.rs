@@ -52,7 +52,7 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
     let slots: Vec<_> = slots.collect();
     let scale = precision.loss_scale;
     let scale =
-        scale.map(|_| Scaling::<()>::types().map_leaves(|_, ty| ShardedType::replicated(ty)));
+        scale.map(|rule| Scaling::types(rule).map_leaves(|_, ty| ShardedType::replicated(ty)));
     Ok(State {
         model: params.rebuild(model.collect::<Vec<_>>()),
         slots: described.rebuild(slots),

@@ -7,17 +7,13 @@ use halite_core::{
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
-    Function, Lowered, Mean, Optimizer, ShardedType, Tensor, Trace, grad, lower,
-    optim::clip_global_norm,
+    Function, Lowered, Optimizer, ShardedType, Tensor, Trace, lower, optim::clip_global_norm,
 };
 
 use super::{
     BatchTypes, ModelParams, Pass, RunState, Window, discover, state_specs, steps::StateAndWindow,
 };
-use crate::{
-    Scaling, State, Strategy, Task,
-    loss_scale::{LOSS_SCALE, all_finite},
-};
+use crate::{Strategy, Task, loss_scale::LOSS_SCALE};
 
 /// Inputs of a step: a batch, and the metrics of the steps before.
 pub(crate) type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
@@ -145,22 +141,16 @@ struct StepBody<K: Task, O> {
     optimizer: Arc<O>,
     options: StepOptions,
     metrics: Window,
-    /// Leaves of the model that have gradients.
-    trained: Vec<bool>,
 }
 
 impl<K: Task, O: Optimizer> StepBody<K, O> {
     fn new(parts: &StepParts<'_, K, O>, metrics: &Window) -> Self {
-        // Frozen parameters and state need no gradient, and state may be of integers.
-        let trained = (parts.params.leaves().into_iter())
-            .map(|param| param.trainable && param.ty.dtype().is_float());
         StepBody {
             task: Arc::clone(parts.task),
             params: Arc::clone(parts.params),
             optimizer: Arc::clone(parts.optimizer),
             options: parts.options.clone(),
             metrics: metrics.clone(),
-            trained: trained.collect(),
         }
     }
 
@@ -172,100 +162,23 @@ impl<K: Task, O: Optimizer> StepBody<K, O> {
         batch: &<K::Batch as Family>::Of<Tensor<'t>>,
         window: Tensor<'t>,
     ) -> (RunState<K, O, Tensor<'t>>, Tensor<'t>) {
-        let StepOptions {
-            clip_norm,
-            precision,
-            ..
-        } = self.options;
-        let (step, scale) = (state.step, &state.scale);
-        let before = precision.loss_scale.map(|_| {
-            let leaves = [state.model.leaves(), state.slots.leaves()].concat();
-            leaves.into_iter().copied().collect::<Vec<_>>()
-        });
+        let step = state.step;
         state.set_training_mode(cx);
         let loss = self.task.loss(cx, &state.model, batch);
-        let gradients = gradients_of(cx, loss, &state.model, &self.trained, scale.as_ref());
-        let finite = scale.as_ref().map(|_| {
-            let leaves = gradients.leaves().into_iter().copied();
-            all_finite(cx, &leaves.collect::<Vec<_>>())
-        });
-        let gradients = match clip_norm {
+        let gradients = {
+            // Mistakes of the loss are reported at the user's line.
+            let _site = loss.total.origin().map(|line| cx.called_from(line));
+            state.gradients(&*self.params, loss.value())
+        };
+        if let Some(scale) = &state.scale {
+            cx.metric(LOSS_SCALE, scale.metric());
+        }
+        let gradients = match self.options.clip_norm {
             Some(most) => clip_global_norm(cx, &*self.params, gradients, most).0,
             None => gradients,
         };
         let next = state.update(cx, &*self.optimizer, &*self.params, gradients);
-        if let Some(scale) = &next.scale {
-            cx.metric(LOSS_SCALE, scale.metric());
-        }
         let window = self.metrics.add(cx, window, loss, step);
-        (rescaled(next, before, finite, precision), window)
-    }
-}
-
-/// The gradient of the loss with respect to every trained leaf of the model, and zeros for the
-/// others.
-fn gradients_of<'t, M: Tree<Leaf = Tensor<'t>>>(
-    cx: &'t Trace,
-    loss: Mean<'t>,
-    model: &M,
-    trained: &[bool],
-    scale: Option<&Scaling<Tensor<'t>>>,
-) -> M {
-    // Mistakes of the loss are reported at the user's line.
-    let _site = loss.total.origin().map(|line| cx.called_from(line));
-    let leaves: Vec<Tensor<'t>> = model.leaves().into_iter().copied().collect();
-    let wrt: Vec<Leaf<Tensor<'t>>> = leaves
-        .iter()
-        .zip(trained)
-        .filter(|(_, is_trained)| **is_trained)
-        .map(|(leaf, _)| Leaf(*leaf))
-        .collect();
-    let loss = scale.map_or(loss.value(), |scale| scale.scale(loss.value()));
-    let mut gradients = grad(loss, &wrt)
-        .into_iter()
-        .map(|Leaf(gradient)| match scale {
-            Some(scale) => scale.unscale(gradient),
-            None => gradient,
-        });
-    let all = leaves.iter().zip(trained).map(|(leaf, is_trained)| {
-        if *is_trained {
-            gradients.next().expect("a gradient for every leaf")
-        } else {
-            leaf.zeros_like()
-        }
-    });
-    model.with_leaves(all.collect::<Vec<_>>())
-}
-
-/// The next state under a scaled loss: if a gradient was not `finite`, the model and the slots keep
-/// their values from `before`, and the scale shrinks. The step number advances in either case.
-fn rescaled<'t, F: Family, S: Family>(
-    next: State<F, S, Tensor<'t>>,
-    before: Option<Vec<Tensor<'t>>>,
-    finite: Option<Tensor<'t>>,
-    precision: DTypePolicy,
-) -> State<F, S, Tensor<'t>> {
-    let (Some(scale), Some(before), Some(finite), Some(rule)) =
-        (&next.scale, before, finite, precision.loss_scale)
-    else {
-        return next;
-    };
-    let (accepted, scale) = (scale.accepts(finite), scale.next(finite, rule));
-    let mut before = before.into_iter();
-    let mut chosen = |new: Tensor<'t>| {
-        accepted.select(
-            new,
-            before
-                .next()
-                .expect("the next state has the leaves of the state"),
-        )
-    };
-    let model = next.model.map_leaves(|_, new| chosen(new));
-    let slots = next.slots.map_leaves(|_, new| chosen(new));
-    State {
-        model,
-        slots,
-        scale: Some(scale),
-        ..next
+        (next, window)
     }
 }
