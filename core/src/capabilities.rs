@@ -24,26 +24,22 @@ pub struct Capabilities {
 pub struct Faults {
     /// A convolution with negative padding reads outside of its input.
     pub negative_padding: bool,
-    /// The partitioner keeps one padded copy of a sharded operand for several operations that pad it
-    /// with different values.
-    pub shared_padding: bool,
-    /// The partitioner adds the parts of a convolution over all devices, those that hold copies of the
-    /// same part included, if spatial dimensions of both operands are sharded.
-    pub spatial_sums: bool,
+    /// The partitioner computes windows along a sharded dimension wrong: operations that pad one
+    /// operand with different values share the padded copy, and the parts of a convolution are added
+    /// over devices that hold copies of the same part.
+    pub split_windows: bool,
 }
 
 impl Faults {
     /// No fault is known.
     pub const NONE: Self = Faults {
         negative_padding: false,
-        shared_padding: false,
-        spatial_sums: false,
+        split_windows: false,
     };
     /// All that are known: those of every version of XLA's CPU plugin so far.
     pub const ALL: Self = Faults {
         negative_padding: true,
-        shared_padding: true,
-        spatial_sums: true,
+        split_windows: true,
     };
 
     /// Known faults on a [`Platform::name`](crate::Platform), in any version.

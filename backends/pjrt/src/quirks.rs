@@ -29,7 +29,7 @@ pub(crate) struct Quirks {
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
     /// Faults of the compiler. Seen in 0.81, 0.106 and 0.115, the last version so far: tests of the
-    /// suite `faults` fail in a version without one of them, which is then a row here.
+    /// suite `plugin_faults` fail in a version without one of them, which is then a row here.
     pub(crate) faults: Faults,
 }
 
@@ -127,5 +127,7 @@ mod tests {
         assert!(!Quirks::of("cpu", (0, 114)).compiles_functions);
         assert!(!Quirks::of("tpu", (0, 105)).reads_row_major);
         assert!(Quirks::of("tpu", (0, 106)).reads_row_major);
+        assert_eq!(Quirks::of("cpu", (0, 115)).faults, Faults::ALL);
+        assert_eq!(Quirks::of("tpu", (0, 115)).faults, Faults::NONE);
     }
 }

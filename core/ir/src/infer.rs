@@ -108,6 +108,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::AxisIndex(axes) => cx.axis_index(axes),
         Op::ShardMap(map) => cx.shard_map(map),
         Op::ShardingConstraint(spec) => cx.sharding_constraint(spec),
+        Op::Unsharded { dims } => cx.unsharded(dims),
     }?;
     for result in &results {
         cx.usable(result)?;

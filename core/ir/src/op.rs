@@ -264,6 +264,12 @@ pub enum Op {
     ShardMap(ShardMap),
     /// The operand with this sharding over the program's mesh.
     ShardingConstraint(PartitionSpec),
+    /// The operand, whole along `dims` on every device; the compiler shards the other dimensions as it
+    /// likes.
+    Unsharded {
+        /// The dimensions, ascending.
+        dims: Vec<usize>,
+    },
 }
 
 impl Op {
@@ -343,6 +349,7 @@ impl Op {
             Op::AxisIndex(_) => "axis_index",
             Op::ShardMap(_) => "shard_map",
             Op::ShardingConstraint(_) => "sharding_constraint",
+            Op::Unsharded { .. } => "unsharded",
         }
     }
 

@@ -316,6 +316,10 @@ impl<'t> Step<'_, 't> {
             Op::CollectivePermute { pairs, groups } => self.collective_permute(pairs, groups),
             Op::ShardMap(map) => self.shard_map(map),
             Op::ShardingConstraint(spec) => vec![Some(self.g().sharding_constraint(spec.clone()))],
+            Op::Unsharded { dims } => {
+                let op = Op::Unsharded { dims: dims.clone() };
+                vec![Some(self.trace.push_one(op, &[self.g()]))]
+            }
         }
     }
 

@@ -117,6 +117,7 @@ fn propagated(
         | Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::ShardingConstraint(_)
+        | Op::Unsharded { .. }
         | Op::AllReduce { .. }
         | Op::Binary(Binary::Divide) => operand(0),
         Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),

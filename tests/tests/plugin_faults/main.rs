@@ -3,4 +3,5 @@
 
 mod convolutions;
 mod negative_padding;
+mod split_windows;
 mod support;

@@ -16,7 +16,7 @@ pub(crate) fn plugin() -> &'static Client {
 pub(crate) fn embedded() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
-        let embedded = Accelerator::Embedded { devices: None };
+        let embedded = Accelerator::Embedded { devices: Some(4) };
         embedded.open().expect("halite contains it")
     })
 }

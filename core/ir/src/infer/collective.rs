@@ -123,6 +123,17 @@ impl Infer<'_> {
         Ok(vec![(*x).clone()])
     }
 
+    pub(super) fn unsharded(self, dims: &[usize]) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        let ascending = dims.is_sorted_by(|a, b| a < b);
+        if !ascending || dims.last().is_some_and(|&dim| dim >= x.rank()) {
+            return self.fail(format!(
+                "{dims:?} are not dimensions of {x} in ascending order"
+            ));
+        }
+        Ok(vec![(*x).clone()])
+    }
+
     /// Divides `dims[dim]` by the number of members of a group, which is returned.
     fn divide(
         self,

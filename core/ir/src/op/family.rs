@@ -59,6 +59,7 @@ macro_rules! marker_op {
         $crate::Op::StopGradient
             | $crate::Op::OptimizationBarrier
             | $crate::Op::ShardingConstraint(_)
+            | $crate::Op::Unsharded { .. }
     };
 }
 

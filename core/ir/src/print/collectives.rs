@@ -322,9 +322,7 @@ impl Printer<'_> {
     }
 
     pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Printed {
-        // Where all axes are manual, none is left to constrain.
-        let all_manual = matches!(self.manual, Some((_, true)));
-        let Some(mesh) = self.partitioned_mesh().filter(|_| !all_manual) else {
+        let Some(mesh) = self.constrained_mesh() else {
             return Printed::Same(cx.operands[0]);
         };
         // The constraints of a model apply to any mesh: an axis that this one lacks counts as one
@@ -352,6 +350,24 @@ impl Printer<'_> {
             .text(" ")
             .sharding(&spec, cx.types[0].rank());
         self.w.text(" : ").ty(cx.types[0]);
+        self.end(cx);
+        Printed::Group(number)
+    }
+
+    pub(super) fn unsharded(&mut self, cx: Cx<'_>, dims: &[usize]) -> Printed {
+        if self.constrained_mesh().is_none() {
+            return Printed::Same(cx.operands[0]);
+        }
+        let number = self.begin(cx);
+        self.w
+            .text("sdy.sharding_constraint ")
+            .names(cx.operands)
+            .text(" <@mesh, [");
+        for dim in 0..cx.types[0].rank() {
+            let axes = if dims.contains(&dim) { "{}" } else { "{?}" };
+            self.w.comma(dim).text(axes);
+        }
+        self.w.text("]> : ").ty(cx.types[0]);
         self.end(cx);
         Printed::Group(number)
     }

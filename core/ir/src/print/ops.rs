@@ -134,6 +134,7 @@ impl Printer<'_> {
             Op::AxisIndex(axes) => return self.axis_index(cx, axes).map(Printed::Same),
             Op::ShardMap(map) => return self.shard_map(cx, map),
             Op::ShardingConstraint(spec) => return Ok(self.sharding_constraint(cx, spec)),
+            Op::Unsharded { dims } => return Ok(self.unsharded(cx, dims)),
         }))
     }
 
