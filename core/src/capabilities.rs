@@ -28,6 +28,8 @@ pub struct Faults {
     /// operand with different values share the padded copy, and the parts of a convolution are added
     /// over devices that hold copies of the same part.
     pub split_windows: bool,
+    /// `atan2(x, 1)` returns other elements and zeros: its vectorized arc tangent is wrong.
+    pub arc_tangent: bool,
 }
 
 impl Faults {
@@ -35,11 +37,13 @@ impl Faults {
     pub const NONE: Self = Faults {
         negative_padding: false,
         split_windows: false,
+        arc_tangent: false,
     };
     /// All that are known: those of every version of XLA's CPU plugin so far.
     pub const ALL: Self = Faults {
         negative_padding: true,
         split_windows: true,
+        arc_tangent: true,
     };
 
     /// Known faults on a [`Platform::name`](crate::Platform), in any version.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_core::{Arg, Array, Client, CompileOptions, Error, ErrorKind, Loaded, Result, Sharding};
 
-use crate::{Artifact, ArtifactInput, ArtifactOutput, faults, portable};
+use crate::{Artifact, ArtifactInput, ArtifactOutput, cpu_plugin::without_atan, faults, portable};
 
 /// An [`Artifact`] that is compiled for a device: a function of arrays.
 #[derive(Debug)]
@@ -28,8 +28,12 @@ impl Artifact {
             return Err(Error::new(ErrorKind::Unavailable, "compile", message));
         };
         let platform = &client.platform().name;
-        let module = self.module_for(platform)?;
-        faults::check(&module, &client.capabilities().faults, platform)?;
+        let faults = client.capabilities().faults;
+        let mut module = self.module_for(platform)?;
+        faults::check(&module, &faults, platform)?;
+        if faults.arc_tangent {
+            without_atan(&mut module);
+        }
         let program = module.interface()?.program(portable(&module, None)?.into());
         let options = CompileOptions {
             devices: vec![device],

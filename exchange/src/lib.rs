@@ -31,6 +31,7 @@
 mod artifact;
 mod compiled;
 mod constant;
+mod cpu_plugin;
 mod export;
 mod faults;
 mod flatbuffer;

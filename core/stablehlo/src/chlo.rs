@@ -1,9 +1,10 @@
 //! Operations of the dialect `chlo`, which JAX writes into text.
 //!
-//! StableHLO does not have them. The reader makes each a composite of its name, and [`lower`] adds
-//! the function that computes it in operations of StableHLO: executors, other compilers and the
-//! import into traces need not know the dialect. `chlo.erf` is not among them: it is the call of
-//! `mhlo.erf`, which every executor has.
+//! StableHLO does not have them. The reader makes each a composite of its name, which [`lower`]
+//! replaces by a call of a function in operations of StableHLO: executors, other compilers and the
+//! import into traces need not know the dialect, and all compute the same. That of `chlo.top_k`
+//! has a composite, which compilers recognize, for its speed. `chlo.erf` is not among them: it is
+//! the call of `mhlo.erf`, which every executor has.
 //!
 //! Real functions are computed in `f64` for `f64` and in `f32` for all other floats.
 
@@ -26,7 +27,7 @@ use crate::{
     RankedType, Region, Type, ValueId,
 };
 
-/// The composite of an operation of the dialect, whose decomposition [`lower`] adds. `None` for
+/// The composite of an operation of the dialect, whose function [`lower`] adds. `None` for
 /// operations that have none.
 pub(crate) fn composite(name: &str, attributes: &mut Attributes) -> Option<OpKind> {
     operation(name)?;
@@ -42,7 +43,7 @@ pub(crate) fn composite(name: &str, attributes: &mut Attributes) -> Option<OpKin
     })
 }
 
-/// Adds the functions of [`composite`]s.
+/// Adds the functions of [`composite`]s, and calls them.
 ///
 /// # Errors
 /// If an operation has operands that it does not take, with its position.
@@ -74,18 +75,15 @@ impl Lowering {
             for region in &mut operation.regions {
                 self.region(region, types)?;
             }
-            let lowered = self.decomposition(operation, types)?;
-            if let OpKind::Composite { decomposition, .. } = &mut operation.kind
-                && let Some(function) = lowered
-            {
-                *decomposition = function;
+            if let Some(function) = self.function_of(operation, types)? {
+                operation.kind = OpKind::Call { function };
             }
         }
         Ok(())
     }
 
     /// The name of the function of a composite without one.
-    fn decomposition(&mut self, of: &Operation, types: &[Type]) -> Result<Option<String>> {
+    fn function_of(&mut self, of: &Operation, types: &[Type]) -> Result<Option<String>> {
         let OpKind::Composite {
             name,
             attributes,
@@ -105,25 +103,41 @@ impl Lowering {
         if let Some(function) = self.known.get(&key) {
             return Ok(Some(function.clone()));
         }
-        let mut function = key.clone();
-        while !self.taken.insert(function.clone()) {
-            function.push('_');
-        }
-        let builder = Builder::new(function.clone(), &operands);
-        let results = operation
-            .build(&builder.arguments(), attributes)
-            .map_err(|expected| {
-                let types: Vec<_> = operands.iter().map(ToString::to_string).collect();
-                let place = of.position;
-                let message = format!(
-                    "{place}: `{name}` of ({}); expected {expected}",
-                    types.join(", ")
-                );
-                Error::invalid("program", message)
-            })?;
-        self.functions.push(builder.finish(&results));
+        let function = match operation {
+            Computation::TopK => (self.add(&format!("{key}.sorted"), &operands, |x| match *x {
+                [x] => top_k::sorted(x, attributes),
+                _ => Err("one tensor"),
+            }))
+            .and_then(|sorted| {
+                self.add(&key, &operands, |x| top_k::top_k(x[0], attributes, &sorted))
+            }),
+            _ => self.add(&key, &operands, |x| operation.build(x)),
+        };
+        let function = function.map_err(|expected| {
+            let types: Vec<_> = operands.iter().map(ToString::to_string).collect();
+            let (place, types) = (of.position, types.join(", "));
+            let message = format!("{place}: `{name}` of ({types}); expected {expected}");
+            Error::invalid("program", message)
+        })?;
         self.known.insert(key, function.clone());
         Ok(Some(function))
+    }
+
+    /// Adds a function of these operands, and returns its name.
+    fn add(
+        &mut self,
+        name: &str,
+        operands: &[RankedType],
+        build: impl for<'b> FnOnce(&[Value<'b>]) -> Built<'b>,
+    ) -> std::result::Result<String, &'static str> {
+        let mut name = name.to_owned();
+        while !self.taken.insert(name.clone()) {
+            name.push('_');
+        }
+        let builder = Builder::new(name.clone(), operands);
+        let results = build(&builder.arguments())?;
+        self.functions.push(builder.finish(&results));
+        Ok(name)
     }
 }
 
@@ -157,6 +171,7 @@ enum Computation {
     ),
     /// From elements of any other kind.
     Other(for<'b> fn(&[Value<'b>]) -> Built<'b>),
+    /// With a composite of its own.
     TopK,
 }
 
@@ -193,7 +208,7 @@ fn operation(name: &str) -> Option<Computation> {
 }
 
 impl Computation {
-    fn build<'b>(&self, operands: &[Value<'b>], attributes: &Attributes) -> Built<'b> {
+    fn build<'b>(&self, operands: &[Value<'b>]) -> Built<'b> {
         let class = operands.first().map(|x| x.element().class());
         let same = operands.windows(2).all(|pair| pair[0].ty() == pair[1].ty());
         match (self, operands) {
@@ -209,7 +224,6 @@ impl Computation {
                 Ok(vec![f(x)])
             }
             (Computation::Other(f), operands) if same => f(operands),
-            (Computation::TopK, &[x]) => top_k::top_k(x, attributes),
             (Computation::Real(_), _) => Err("one tensor of floats"),
             (Computation::Real2(_), _) => Err("two tensors of floats of one type"),
             (Computation::Inexact(..), _) => Err("one tensor of floats or complex numbers"),

@@ -57,8 +57,12 @@ pub(super) fn next_after<'b>(operands: &[Value<'b>]) -> Built<'b> {
     let [from, to] = [x, y].map(|value| order(bits(value)));
     let one = from.integer(1);
     let rises = from.compare(Lt, to);
-    let next = order(rises.select(from + one, from - one)).bitcast(x.element());
-    let next = from.compare(Eq, to).select(y, next);
+    let next = rises.select(from + one, from - one);
+    // From below, the zero is the negative one.
+    let zero = from.integer(0);
+    let is_negative_zero = next.compare(Eq, zero).and(from.compare(Lt, zero));
+    let next = is_negative_zero.select(least(from), order(next));
+    let next = from.compare(Eq, to).select(y, next.bitcast(x.element()));
     // The sum of both is NaN if one is.
     let is_nan = x.ne(x).or(y.ne(y));
     Ok(vec![is_nan.select(x + y, next)])
@@ -66,9 +70,13 @@ pub(super) fn next_after<'b>(operands: &[Value<'b>]) -> Built<'b> {
 
 /// Maps the bits of floats to integers in the order of their values, 0 for both zeros, and back.
 fn order(bits: Value<'_>) -> Value<'_> {
-    let least = bits.integer(1 << (bits.element().bits() - 1));
     let negative = bits.compare(Lt, bits.integer(0));
-    negative.select(least - bits, bits)
+    negative.select(least(bits) - bits, bits)
+}
+
+/// The least integer, which has the bits of -0.
+fn least(bits: Value<'_>) -> Value<'_> {
+    bits.integer(1 << (bits.element().bits() - 1))
 }
 
 /// The high half of the product of integers.

@@ -27,23 +27,29 @@ pub(super) fn conj<'b>(operands: &[Value<'b>]) -> Built<'b> {
 
 pub(super) fn sinh(z: Value<'_>) -> Value<'_> {
     let (x, y) = (z.real(), z.imag());
-    let re = times(elementary::sinh(x), y.cos(), x);
-    let im = times(y.sin(), elementary::cosh(x), y);
-    re.complex(im)
+    let re = of_angle(x, y, elementary::sinh(x) * y.cos());
+    let im = elementary::cosh(x) * y.sin();
+    let re = x.eq(0.0).select(x * y.cos().sign(), re);
+    let re = x.eq(0.0).and(re.ne(re)).select(x, re);
+    re.complex(y.eq(0.0).select(y, im))
 }
 
 pub(super) fn cosh(z: Value<'_>) -> Value<'_> {
     let (x, y) = (z.real(), z.imag());
-    let re = elementary::cosh(x) * y.cos();
+    let re = of_angle(x, y, elementary::cosh(x) * y.cos());
+    let im = elementary::sinh(x) * y.sin();
     // Either factor may be a zero beside an infinity.
-    let product = elementary::sinh(x) * y.sin();
-    let is_zero = x.eq(0.0).or(y.eq(0.0));
-    re.complex(is_zero.select(x.sign() * y.sign(), product))
+    let im = y.eq(0.0).select(x.sign() * y, im);
+    let im = x.eq(0.0).and(im.ne(im)).select(x, im);
+    re.complex(im)
 }
 
-/// `a b`; where `of`, of which `a` is an odd function, is 0, it is `a` whatever `b` is.
-fn times<'b>(a: Value<'b>, b: Value<'b>, of: Value<'b>) -> Value<'b> {
-    of.eq(0.0).select(a, a * b)
+/// The real part of a hyperbolic function: an infinity has no angle if `y` is infinite or NaN.
+fn of_angle<'b>(x: Value<'b>, y: Value<'b>, re: Value<'b>) -> Value<'b> {
+    let size = x.abs();
+    let no_angle = (y - y).ne(0.0);
+    let is_infinite = size.eq(f64::INFINITY);
+    is_infinite.and(no_angle).select(size, re)
 }
 
 pub(super) fn asin(z: Value<'_>) -> Value<'_> {
@@ -81,7 +87,7 @@ pub(super) fn asinh(z: Value<'_>) -> Value<'_> {
     rotated.imag().complex(-rotated.real())
 }
 
-pub(super) fn atanh(z: Value<'_>) -> Value<'_> {
+pub(super) fn atanh<'b>(z: Value<'b>) -> Value<'b> {
     let (x, y) = (z.real(), z.imag());
     let to_one = 1.0 - x.abs();
     let square = y * y;
@@ -89,11 +95,15 @@ pub(super) fn atanh(z: Value<'_>) -> Value<'_> {
     let im = (y + y).atan2(to_one * (1.0 + x.abs()) - square) * 0.5;
     let (larger, ratio) = scaled(x, y);
     let far = larger.ge(HUGE.sqrt());
-    // x / |z|², without its square.
-    let inverse = x.abs() / larger / larger / (ratio * ratio + 1.0);
-    let inverse = larger.eq(f64::INFINITY).select(x.constant(0.0), inverse);
-    let re = copysign(far.select(inverse, re), x);
-    re.complex(far.select(copysign(x.constant(FRAC_PI_2), y), im))
+    // 1 / z, without the square of |z|.
+    let inverse = |part: Value<'b>| {
+        let inverse = part.abs() / larger / larger / (ratio * ratio + 1.0);
+        let is_infinite = larger.eq(f64::INFINITY);
+        is_infinite.select(part.constant(0.0), inverse)
+    };
+    let re = copysign(far.select(inverse(x), re), x);
+    let angle = FRAC_PI_2 - inverse(y);
+    re.complex(far.select(copysign(angle, y), im))
 }
 
 /// `-i atanh(i z)`
@@ -102,10 +112,17 @@ pub(super) fn atan(z: Value<'_>) -> Value<'_> {
     rotated.imag().complex(-rotated.real())
 }
 
-/// The parts of the square root of a complex number.
+/// The parts of the square root of a complex number. That of XLA takes an imaginary part of -0
+/// for 0.
 fn root<'b>(x: Value<'b>, y: Value<'b>) -> (Value<'b>, Value<'b>) {
-    let root = x.complex(y).sqrt();
-    (root.real(), root.imag())
+    let (larger, ratio) = scaled(x, y);
+    let size = larger * (ratio * ratio + 1.0).sqrt();
+    let first = ((x.abs() + size) * 0.5).sqrt();
+    let second = y.abs() * 0.5 / first;
+    let second = size.eq(0.0).select(size, second);
+    let positive = x.ge(0.0);
+    let re = positive.select(first, second);
+    (re, copysign(positive.select(second, first), y))
 }
 
 /// Whether a number is so large that 1 does not count beside it, and `ln(2 |z|)` if it is.

@@ -25,11 +25,15 @@ pub(super) fn lgamma(x: Value<'_>) -> Value<'_> {
     let far = from_eight(size.max(eight));
     let positive = size.lt(2.0).select(near, size.lt(8.0).select(middle, far));
     // Γ(x) Γ(-x) = -π / (x sin(π x)), whose sine is 0 at the poles.
-    let sine = ((size - size.round()) * PI).sin().abs();
-    let reflected = size.constant(PI.ln()) - sine.ln() - size.ln() - positive;
-    let is_infinite = size.eq(f64::INFINITY);
-    let reflected = is_infinite.select(size, reflected);
-    x.lt(0.0).select(reflected, positive)
+    let fraction = (size - size.round()).abs();
+    let sine = (fraction * PI).sin().ln() - PI.ln();
+    // π times a subnormal number is rounded.
+    let sine = fraction.lt(1e-10).select(fraction.ln(), sine);
+    let reflected = -(sine + size.ln()) - positive;
+    let infinity = size.constant(f64::INFINITY);
+    let is_pole = fraction.eq(0.0).or(size.eq(infinity));
+    x.lt(0.0)
+        .select(is_pole.select(infinity, reflected), positive)
 }
 
 /// On [0, 2]. Up to 0.9 it is that of x + 1, less ln(x).

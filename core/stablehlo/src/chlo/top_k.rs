@@ -2,28 +2,56 @@
 
 use super::{Built, builder::Value};
 use crate::{
-    Attribute, Attributes, ComparisonDirection, ComparisonOrder, ElementClass, ElementType, OpKind,
-    RankedType,
+    Attribute, Attributes, ComparisonDirection, ComparisonOrder, ElementClass, ElementType,
+    GatherAttributes, OpKind, RankedType,
 };
 
 /// The `k` largest elements in descending order, and their indices. NaN of either sign is larger
 /// than all numbers; equal elements, both zeros among them, keep their order.
-pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes) -> Built<'b> {
-    let ty = x.ty();
-    let count = match attributes.get("k") {
-        Some(&Attribute::Int(count, _)) => usize::try_from(count).ok(),
-        _ => None,
+///
+/// Compilers order the bits of floats by the composite, `sorted` being its decomposition: it gets
+/// floats whose bits are in the order of their values.
+pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> Built<'b> {
+    let (ty, count) = (x.ty(), count(x, attributes)?);
+    let types = results(&ty, count);
+    let composite = OpKind::Composite {
+        name: "chlo.top_k".to_owned(),
+        attributes: attributes.clone(),
+        decomposition: sorted.to_owned(),
+        version: 1,
     };
-    let is_ordered = matches!(
-        ty.element.class(),
-        ElementClass::Float | ElementClass::Signed | ElementClass::Unsigned
-    );
-    let (true, Some(&length), Some(count)) = (is_ordered, ty.dims.last(), count) else {
-        return Err("one tensor of numbers with dimensions, and `k`");
+    let is_float = ty.element.class() == ElementClass::Float;
+    let keys = if is_float { canonical(x) } else { x };
+    let found = x
+        .builder()
+        .push(composite, &[keys], Vec::new(), types.clone());
+    let [values, indices] = found[..] else {
+        unreachable!("the composite has two results");
     };
-    if count > length {
-        return Err("a last dimension of at least `k` elements");
+    if !is_float {
+        return Ok(vec![values, indices]);
     }
+    // The elements themselves: of the keys, -0 is 0.
+    let (last, batch) = (ty.rank() - 1, (0..ty.rank() - 1).collect::<Vec<_>>());
+    let gather = OpKind::Gather(GatherAttributes {
+        collapsed_slice_dims: vec![last],
+        operand_batching_dims: batch.clone(),
+        start_indices_batching_dims: batch,
+        start_index_map: vec![last],
+        index_vector_dim: ty.rank(),
+        slice_sizes: vec![1; ty.rank()],
+        ..GatherAttributes::default()
+    });
+    let of_values = types[..1].to_vec();
+    let values = x
+        .builder()
+        .push(gather, &[x, indices], Vec::new(), of_values);
+    Ok(vec![values[0], indices])
+}
+
+/// The composite of [`top_k`] in operations of StableHLO.
+pub(super) fn sorted<'b>(x: Value<'b>, attributes: &Attributes) -> Built<'b> {
+    let (ty, count) = (x.ty(), count(x, attributes)?);
     let (builder, dim) = (x.builder(), ty.rank() - 1);
     let of_indices = RankedType::new(ElementType::S32, &*ty.dims);
     let iota = builder.push(
@@ -34,17 +62,43 @@ pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes) -> Built<'b> {
     );
     let scalars = [ty.element, ty.element, ElementType::S32, ElementType::S32];
     let scalars = scalars.map(|element| RankedType::new(element, []));
-    let region = builder.region(&scalars, |arguments| {
-        let (left, right) = (arguments[0], arguments[1]);
-        if ty.element.class() != ElementClass::Float {
-            return left.compare(ComparisonDirection::Gt, right);
-        }
-        let order = ComparisonOrder::TotalOrder;
-        canonical(left).ordered(ComparisonDirection::Gt, order, canonical(right))
+    let is_float = ty.element.class() == ElementClass::Float;
+    let region = builder.region(&scalars, |arguments| match is_float {
+        true => arguments[0].ordered(
+            ComparisonDirection::Gt,
+            ComparisonOrder::TotalOrder,
+            arguments[1],
+        ),
+        false => arguments[0].compare(ComparisonDirection::Gt, arguments[1]),
     });
     let sort = OpKind::Sort { dim, stable: true };
     let sorted = builder.push(sort, &[x, iota[0]], vec![region], vec![ty, of_indices]);
     Ok(sorted.into_iter().map(|all| first(all, count)).collect())
+}
+
+/// How many elements are asked for.
+fn count(x: Value<'_>, attributes: &Attributes) -> Result<usize, &'static str> {
+    let ty = x.ty();
+    let count = match attributes.get("k") {
+        Some(&Attribute::Int(count, _)) => usize::try_from(count).ok(),
+        _ => None,
+    };
+    let is_ordered = matches!(
+        ty.element.class(),
+        ElementClass::Float | ElementClass::Signed | ElementClass::Unsigned
+    );
+    match (is_ordered, ty.dims.last(), count) {
+        (true, Some(&length), Some(count)) if count <= length => Ok(count),
+        (true, Some(_), Some(_)) => Err("a last dimension of at least `k` elements"),
+        _ => Err("one tensor of numbers with dimensions, and `k`"),
+    }
+}
+
+/// Types of the elements and of their indices.
+fn results(ty: &RankedType, count: usize) -> Vec<RankedType> {
+    let dims = [&ty.dims[..ty.rank() - 1], &[count]].concat();
+    let types = [ty.element, ElementType::S32];
+    types.map(|element| RankedType::new(element, &*dims)).into()
 }
 
 /// A float of which total order is the order of values: one zero, and one NaN, which is positive.

@@ -27,7 +27,9 @@ pub(super) fn zeta<'b>(x: Value<'b>, q: Value<'b>) -> Value<'b> {
     let [infinity, nan] = [f64::INFINITY, f64::NAN].map(|value| x.constant(value));
     let sum = q.eq(0.0).select(infinity, sum);
     let sum = x.eq(1.0).select(infinity, sum);
-    x.lt(1.0).or(q.lt(0.0)).select(nan, sum)
+    let both = x + q;
+    let is_nan = x.lt(1.0).or(q.lt(0.0)).or(both.ne(both));
+    is_nan.select(nan, sum)
 }
 
 /// The derivative of order `n` of digamma: `(-1)^(n + 1) n! ζ(n + 1, x)`. NaN for an order that is
