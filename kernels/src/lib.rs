@@ -5,9 +5,10 @@
 //! with reductions of rows and columns, [`reduce`] a reduction along one axis. Nothing here knows a
 //! StableHLO program, a device or an allocator of tensors.
 //!
-//! Every result has the same bits for every number of [`Threads`], but for the sign of a NaN: work is
-//! split between threads only where no sum is. Vector instructions are chosen at run time (AVX-512,
-//! AVX2, NEON), so that bits may differ between processors.
+//! Every result has the same bits for every number of [`Threads`], but for the sign of a NaN: work
+//! is split between threads only where no sum is. Vector instructions are chosen at run time
+//! (AVX-512, AVX2, NEON). Sums do not depend on the width of vectors, so that all processors with
+//! fused multiply-add give the same bits; without it, those of products differ.
 //!
 //! A kernel for which the host has too little memory unwinds with [`CannotAllocate`].
 //!

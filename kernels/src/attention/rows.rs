@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::math::exp_of_negative;
+use crate::math::{exp, exp_of_negative, log};
 
 /// Sums in a row that are computed side by side.
 const LANES: usize = 16;
@@ -39,7 +39,7 @@ impl Softmax<'_> {
             let max = arch.dispatch(Largest(scores)).max(before);
             let shift = finite_or_zero(max);
             let sum = arch.dispatch(Exponentials { scores, shift });
-            let decay = (before - shift).exp();
+            let decay = exp(before - shift);
             self.maxima[row] = max;
             self.decays[row] = decay;
             self.sums[row] = self.sums[row] * decay + sum;
@@ -50,7 +50,7 @@ impl Softmax<'_> {
     pub(super) fn finish(&self, out: &mut [f32], length: usize, log_sums: &mut [f32]) {
         for (row, log_sum) in log_sums.iter_mut().enumerate() {
             let sum = self.sums[row];
-            *log_sum = finite_or_zero(self.maxima[row]) + sum.ln();
+            *log_sum = finite_or_zero(self.maxima[row]) + log(sum);
             let factor = if sum == 0.0 { 1.0 } else { sum.recip() };
             let out = &mut out[row * length..][..length];
             out.iter_mut().for_each(|out| *out *= factor);
