@@ -1,10 +1,6 @@
 //! Plots and tables that cannot be written.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-    process::Command,
-};
+use std::fs::{self, File};
 
 use halite_backends::Accelerator;
 
@@ -76,12 +72,13 @@ fn table_is_on_the_disk_before_its_checkpoint_counts() {
     const INSIDE: &str = "HALITE_TEST_TRACED";
     if let Some(out) = std::env::var_os(INSIDE) {
         let client = Accelerator::cpu().open().unwrap();
-        fit(on(&client).out(PathBuf::from(out)), crate::points()).unwrap();
+        let out = std::path::PathBuf::from(out);
+        fit(on(&client).out(out), crate::points()).unwrap();
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let calls = dir.path().join("calls");
-    let mut strace = Command::new("strace");
+    let mut strace = std::process::Command::new("strace");
     strace
         .args(["-f", "-y", "-e", "trace=openat,write,fdatasync,fsync", "-o"])
         .arg(&calls);
