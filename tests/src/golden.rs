@@ -4,7 +4,12 @@
 //! A case names the function that it is of; [`Function`]s are written in `tests/golden`. All cases
 //! of a group are traced into one program, since compiling many small ones takes longer.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use halite_core::{
     DType, HostArray, Result, TensorType,
@@ -457,8 +462,15 @@ fn folder() -> PathBuf {
 }
 
 fn read_tensors(group: &str) -> BTreeMap<String, HostArray> {
-    let path = folder().join(format!("{group}.safetensors"));
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    read_file(&folder().join(format!("{group}.safetensors")))
+}
+
+/// The tensors of a file, by name.
+///
+/// # Panics
+/// If the file cannot be read, or has tensors of other types than operations compute with.
+pub fn read_file(path: &Path) -> BTreeMap<String, HostArray> {
+    let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = SafeTensors::deserialize(&bytes).expect("what make.py writes");
     let array = |view: &safetensors::tensor::TensorView<'_>| {
         let ty = TensorType::new(dtype_of(view.dtype()), view.shape());

@@ -1,0 +1,146 @@
+//! What may differ from the reference, and why: the table in `docs/edge-values.md`.
+
+use halite_core::DType;
+
+use crate::{known::KNOWN, run::Executor, table::FLOATS};
+
+/// Results of a row: a function, or its gradient.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Of {
+    Function,
+    Gradient,
+    Both,
+}
+
+/// How a result may differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Allow {
+    /// By so many units in the last place.
+    Ulps(u64),
+    /// By so many times the distance of 1 and the next larger number: relative to 1, not to the
+    /// result.
+    Epsilons(f64),
+    /// In the sign of a zero.
+    SignOfZero,
+    /// In the sign of an infinity.
+    SignOfInfinity,
+    /// In any way where an input of the element, or of its row, is infinite or NaN.
+    NotFinite,
+    /// In any way where an input is subnormal or among the smallest normal numbers, or the result is
+    /// subnormal.
+    Subnormal,
+    /// In any way where an input has at least half the size of the largest number.
+    Largest,
+    /// In any way: a fault of this name that is not mended yet.
+    Known(&'static str),
+}
+
+/// A difference that stays, or that is known.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    /// Names of rows.
+    pub(crate) rows: &'static [&'static str],
+    pub(crate) of: Of,
+    /// The element types of the inputs.
+    pub(crate) dtypes: &'static [DType],
+    pub(crate) on: &'static [Executor],
+    pub(crate) allow: Allow,
+    pub(crate) why: &'static str,
+}
+
+impl Difference {
+    /// Whether it is about these results.
+    pub(crate) fn concerns(&self, row: &str, part: &str, dtype: DType, on: Executor) -> bool {
+        let gradient = part.starts_with("grad");
+        self.rows.contains(&row)
+            && match self.of {
+                Of::Function => !gradient,
+                Of::Gradient => gradient,
+                Of::Both => true,
+            }
+            && self.dtypes.contains(&dtype)
+            && self.on.contains(&on)
+    }
+}
+
+/// Units in the last place that any result may differ by.
+pub(crate) fn default_ulps(dtype: DType, part: &str) -> u64 {
+    match (dtype, part.starts_with("grad")) {
+        (DType::F16 | DType::Bf16, false) => 1,
+        (DType::F16 | DType::Bf16, true) => 2,
+        (DType::F32 | DType::F64, false) => 4,
+        (DType::F32 | DType::F64, true) => 8,
+        _ => 0,
+    }
+}
+
+/// All differences: those that stay, and marks of faults.
+pub(crate) fn all() -> impl Iterator<Item = &'static Difference> {
+    STAY.iter().chain(KNOWN)
+}
+
+pub(crate) const CPU: &[Executor] = &[Executor::Cpu];
+pub(crate) const OWN: &[Executor] = &[Executor::Embedded, Executor::Oracle];
+pub(crate) const EVERYWHERE: &[Executor] = &[Executor::Cpu, Executor::Embedded, Executor::Oracle];
+pub(crate) const HALVES: &[DType] = &[DType::F16, DType::Bf16];
+/// The types whose subnormal numbers are those of the processor.
+const FLUSHED: &[DType] = &[DType::Bf16, DType::F32, DType::F64];
+
+/// A difference in one line.
+macro_rules! differs {
+    ($($rows:expr, $of:ident, $dtypes:ident, $on:ident, $allow:expr, $why:expr;)*) => {
+        &[$($crate::differences::Difference {
+            rows: &$rows,
+            of: $crate::differences::Of::$of,
+            dtypes: $dtypes,
+            on: $on,
+            allow: $allow,
+            why: $why,
+        }),*]
+    };
+}
+pub(crate) use differs;
+
+/// Differences that stay.
+pub(crate) const STAY: &[Difference] = differs! {
+    ["maximum", "minimum", "clamp", "relu6"], Function, FLOATS, OWN, Allow::SignOfZero,
+        "zeros of both signs are equal; which one is the larger is left open";
+    ["sign"], Function, FLOATS, OWN, Allow::SignOfZero,
+        "the sign of -0 is -0, as in StableHLO; NumPy has 0";
+    ["sgd", "adam", "adam_w"], Function, FLOATS, EVERYWHERE, Allow::SignOfZero,
+        "-0 less a step of 0 or one that is rounded to 0";
+    ["exp_m1", "elu", "selu", "sigmoid", "tanh"], Gradient, FLOATS, EVERYWHERE, Allow::Epsilons(4.0),
+        "computed from the result, as in PyTorch and JAX: y + 1, y (1 - y), 1 - y^2";
+    ["gelu", "gelu_tanh"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(8.0),
+        "1 + erf(x) and 1 + tanh(x) cancel for negative x, as in PyTorch";
+    ["gelu", "gelu_tanh", "silu", "mish"], Gradient, FLOATS, EVERYWHERE, Allow::NotFinite,
+        "NaN at infinity, as in PyTorch; the limit is 0 or 1";
+    ["log_add_exp", "bce_with_logits", "cross_entropy", "cross_entropy_smoothed", "log_softmax",
+        "soft_cross_entropy", "kl_divergence"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(8.0),
+        "results near 0 are differences of numbers near 1, as in PyTorch and JAX";
+    ["softmax", "cumlogsumexp", "logsumexp", "bce_with_logits_mean"], Gradient, FLOATS, EVERYWHERE,
+        Allow::Epsilons(8.0), "small gradients are differences of numbers near 1";
+    ["cumlogsumexp"], Gradient, FLOATS, EVERYWHERE, Allow::Largest,
+        "the logarithm of a count is lost beside numbers beyond 1 / epsilon";
+    ["cumprod"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(64),
+        "a sum of products that cancel";
+    ["erf", "softplus", "rsqrt"], Gradient, HALVES, EVERYWHERE, Allow::Ulps(8),
+        "steps in 16 bits: x * x is rounded before its exponential is taken";
+    ["cumlogsumexp"], Gradient, HALVES, EVERYWHERE, Allow::Ulps(32), "a step for each doubling";
+    ["selu", "silu"], Function, HALVES, EVERYWHERE, Allow::Ulps(2), "two steps in 16 bits";
+    ["erf_inv"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(1024),
+        "near 1 and -1, the derivative of a polynomial of log(1 - x^2)";
+    ["pow"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(128),
+        "exponents are rounded before they are taken: b - 1";
+    ["pow", "rem"], Gradient, FLOATS, EVERYWHERE, Allow::Largest,
+        "an intermediate result is beyond the largest number: b a^(b - 1), the quotient";
+    ["rsqrt"], Gradient, FLOATS, EVERYWHERE, Allow::SignOfInfinity,
+        "at -0, where the function jumps between infinities";
+    ["sgd"], Function, FLOATS, EVERYWHERE, Allow::Epsilons(1.0), "sums that cancel";
+    ["var"], Gradient, FLOATS, EVERYWHERE, Allow::Largest, "the sum is infinite, as in PyTorch";
+    ["adam", "adam_w", "glu", "silu", "mish", "bce_with_logits", "pow"], Both, FLOATS, EVERYWHERE,
+        Allow::Subnormal, "intermediate results are subnormal and have few digits";
+    ["cbrt", "atan2", "pow", "rsqrt", "square", "mse", "huber", "sgd", "cummax", "cummin",
+        "max_pool", "global_norm"], Both, FLUSHED, CPU, Allow::Subnormal,
+        "subnormal numbers are zeros for XLA's code, or for steps of it";
+};

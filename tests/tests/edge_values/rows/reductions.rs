@@ -1,0 +1,117 @@
+//! Reductions, softmax, cumulative operations, windows, sorting and products.
+
+use halite_core::DType;
+use halite_ir::{Dot, Extreme, Reduction, Window};
+use halite_nn::{ConvOptions, Padding, Tensor};
+
+use super::of_each;
+use crate::table::rows;
+
+rows! {
+    "sum" Rows NUMBERS [0] ["sum", "sum_keep", "sum_all", "reduce", "reduce_keep"] |x| vec![
+        x[0].reduce(Reduction::Sum, [1]),
+        x[0].sum_keep([1]),
+        of_each(x[0], |row, _| row.sum_all()),
+    ];
+    "prod" Rows NUMBERS [0] ["prod", "prod_keep"] |x| (x[0].prod([1]), x[0].prod_keep([1]));
+    "max" Rows ALL [0] ["max", "max_keep"] |x| (x[0].max([1]), x[0].max_keep([1]));
+    "min" Rows ALL [0] ["min", "min_keep"] |x| (x[0].min([1]), x[0].min_keep([1]));
+    "all" Rows BITS [] ["all", "all_keep"] |x| (x[0].all([1]), x[0].all_keep([1]));
+    "any" Rows BITS [] ["any", "any_keep"] |x| (x[0].any([1]), x[0].any_keep([1]));
+    "mean" Rows FLOATS [0] ["mean", "mean_keep", "mean_all"] |x| vec![
+        x[0].mean([1]),
+        x[0].mean_keep([1]),
+        of_each(x[0], |row, _| row.mean_all()),
+    ];
+    "var" Rows FLOATS [0] ["var", "var_keep"] |x| (x[0].var([1]), x[0].var_keep([1]));
+    "softmax" Rows FLOATS [0] ["softmax"] |x| x[0].softmax(1);
+    "log_softmax" Rows FLOATS [0] ["log_softmax"] |x| x[0].log_softmax(1);
+    "logsumexp" Rows FLOATS [0] ["logsumexp"] |x| x[0].logsumexp([1]);
+    "cumsum" Rows NUMBERS [0] ["cumsum"] |x| x[0].cumsum(1);
+    "cumprod" Rows NUMBERS [0] ["cumprod"] |x| x[0].cumprod(1);
+    "cummax" Rows NUMBERS [0] ["cummax"] |x| x[0].cummax(1);
+    "cummin" Rows NUMBERS [0] ["cummin"] |x| x[0].cummin(1);
+    "cumlogsumexp" Rows FLOATS [0] ["cumlogsumexp"] |x| x[0].cumlogsumexp(1);
+    "argmax" Rows NUMBERS [] ["argmax", "arg_reduce"] |x| {
+        let (value, place) = x[0].arg_reduce(Extreme::Max, 1);
+        vec![x[0].argmax(1), value, place]
+    };
+    "argmin" Rows NUMBERS [] ["argmin", "arg_reduce"] |x| {
+        let (value, place) = x[0].arg_reduce(Extreme::Min, 1);
+        vec![x[0].argmin(1), value, place]
+    };
+    "sort" Rows ALL [0] ["sort"] |x| (x[0].sort(1, false), x[0].sort(1, true));
+    "argsort" Rows ALL [] ["argsort", "sort_with_indices", "Trace::sort_by"] |x| {
+        let cx = x[0].trace();
+        let places = cx.iota(&x[0].ty().with_dtype(DType::S32), 1);
+        vec![
+            x[0].argsort(1, false),
+            x[0].argsort(1, true),
+            x[0].sort_with_indices(1, false).0,
+            cx.sort_by(&[x[0], places], 1, false)[1],
+        ]
+    };
+    "top_k" Rows ALL [] ["top_k"] |x| x[0].top_k(x[0].dims()[1].min(2), 1);
+    "max_pool" Rows NUMBERS [0] ["max_pool", "global_max_pool"] |x| {
+        let x = x[0].unsqueeze(2);
+        let before = Padding::Explicit(vec![(1, 0)]);
+        vec![
+            x.max_pool([2], [], Padding::Valid),
+            x.max_pool([2], [1], before),
+            x.global_max_pool(),
+        ]
+    };
+    "avg_pool" Rows FLOATS [0] ["avg_pool", "global_avg_pool"] |x| {
+        let x = x[0].unsqueeze(2);
+        let before = Padding::Explicit(vec![(1, 0)]);
+        vec![
+            x.avg_pool([2], [], Padding::Valid),
+            x.avg_pool([2], [1], before),
+            x.global_avg_pool(),
+        ]
+    };
+    "reduce_window" Rows NUMBERS [0] ["reduce_window"] |x|
+        [Reduction::Sum, Reduction::Product, Reduction::Min]
+            .map(|kind| x[0].reduce_window(kind, pairs()))
+            .to_vec();
+    "conv" Rows NUMBERS [0] ["conv", "conv_general"] |x| {
+        let cx = x[0].trace();
+        let kernel = [2.0, 1.0].map(|value| cx.scalar(value, DType::F32)).to_vec();
+        let kernel = cx.stack(&kernel, 0).convert(x[0].dtype()).reshape([2, 1, 1]);
+        let options = ConvOptions {
+            padding: Padding::Explicit(vec![(1, 1)]),
+            ..ConvOptions::default()
+        };
+        x[0].unsqueeze(2).conv(kernel, &options)
+    };
+    "matmul" Rows NUMBERS [0] ["matmul", "tensordot", "dot_general"] |x| products(x[0]);
+}
+
+/// Windows of two along the second dimension.
+fn pairs() -> Window {
+    Window {
+        sizes: vec![1, 2],
+        strides: vec![1, 1],
+        base_dilations: vec![1, 1],
+        window_dilations: vec![1, 1],
+        padding: vec![(0, 0); 2],
+    }
+}
+
+/// By 1, 2, 1, 2, .., in three ways.
+fn products(x: Tensor<'_>) -> Vec<Tensor<'_>> {
+    let by = x.trace().arange(x.dims()[1], DType::S32) % 2 + 1;
+    let by = by.convert(x.dtype()).unsqueeze(1);
+    let dot = Dot {
+        left_batch: vec![],
+        right_batch: vec![],
+        left_contract: vec![1],
+        right_contract: vec![0],
+        result: x.dtype(),
+    };
+    vec![
+        x.matmul(by),
+        x.tensordot(by, &[(1, 0)]),
+        x.dot_general(by, dot),
+    ]
+}
