@@ -32,9 +32,46 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) sha256: String,
-    /// Modification time, in nanoseconds since 1970. The digest is trusted while it and the size
-    /// are unchanged.
-    pub(crate) modified: u64,
+    /// What changes with the contents. The digest is trusted while it and the size are unchanged.
+    #[serde(flatten)]
+    pub(crate) stamp: Stamp,
+}
+
+/// What a file system knows of the last change of a file. Markers of older versions have the
+/// modification time alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    /// Modification time, in nanoseconds since 1970. A program can set it.
+    modified: u64,
+    /// Time of the last change of contents or metadata in nanoseconds, which no program can set.
+    #[serde(default)]
+    changed: i64,
+    /// Number of the file in its file system.
+    #[serde(default)]
+    inode: u64,
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &fs::Metadata) -> io::Result<Self> {
+        let since = metadata
+            .modified()?
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        #[cfg(unix)]
+        let (changed, inode) = {
+            use std::os::unix::fs::MetadataExt;
+            let seconds = metadata.ctime().saturating_mul(1_000_000_000);
+            let changed = seconds.saturating_add(metadata.ctime_nsec());
+            (changed, metadata.ino())
+        };
+        #[cfg(not(unix))]
+        let (changed, inode) = (0, 0);
+        Ok(Stamp {
+            modified: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            changed,
+            inode,
+        })
+    }
 }
 
 impl Manifest {
@@ -50,7 +87,7 @@ impl Manifest {
                 name: file.name.into(),
                 size: file.size,
                 sha256: file.sha256.into(),
-                modified: modified(&metadata)?,
+                stamp: Stamp::of(&metadata)?,
             })
         });
         let files = files.collect::<io::Result<_>>()?;
@@ -93,15 +130,6 @@ impl Manifest {
                         && entry.sha256 == file.sha256
                 })
     }
-}
-
-/// Modification time in nanoseconds since 1970; 0 for an earlier time.
-pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
-    let since = metadata
-        .modified()?
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The SHA-256 of a file in lower-case hex, and its size in bytes. Reads the file once, in pieces.

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{self, OpenOptions, PLUGINS, Search, pjrt::printable},
+    backends::{self, OpenOptions, PLUGINS, Search, Source, pjrt::printable},
     fetch,
 };
 use serde_json::{Value, json};
@@ -107,7 +107,16 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     let located = match known {
         Some(plugin) => match Search::platform(plugin.platform, cache) {
             // The default is what the platform's name means elsewhere.
-            Some(search) if plugin.name == plugin.platform => search.ensure(&mut bar)?,
+            Some(search) if plugin.name == plugin.platform => {
+                let found = search.ensure(&mut bar)?;
+                match found.plugin {
+                    // Its files are digested, whatever their times are.
+                    Some(plugin) if found.source == Source::Cache => {
+                        backends::install(plugin, cache, &mut bar)?
+                    }
+                    _ => found,
+                }
+            }
             _ => backends::install(plugin, cache, &mut bar)?,
         },
         None => {

@@ -6,13 +6,13 @@ use super::{Cache, Check, Installed, State, install::protect, unique};
 use crate::{
     error::{Error, Result},
     files::{replaceable_by_others, writable_by_others},
-    manifest::{self, Entry, Manifest, sha256_of_file},
+    manifest::{Entry, Manifest, Stamp, sha256_of_file},
     package::{FileSpec, MARKER, Package},
 };
 
 impl Cache {
     /// Determines the state of a package without changing its files. (A quick check that had to
-    /// take a digest writes the new modification time of the file to the marker, if it may.)
+    /// take a digest writes the new times of the file to the marker, if it may.)
     ///
     /// # Errors
     ///
@@ -43,11 +43,11 @@ impl Cache {
         let mut touched = false;
         for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
             let path = directory.join(&entry.name);
-            let modified = entry.modified;
+            let stamp = entry.stamp;
             if let Some(damage) = verify(entry, file, &path, check, trusts_times)? {
                 return Ok(State::Damaged(damage));
             }
-            touched |= entry.modified != modified;
+            touched |= entry.stamp != stamp;
         }
         if touched {
             // This only saves later work, so a read-only cache is not an error.
@@ -112,14 +112,14 @@ fn verify(
             "{name} has {found} bytes instead of {expected}"
         )));
     }
-    let modified = manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
+    let stamp = Stamp::of(&metadata).map_err(|error| refused("look at", error))?;
     let needs_digest = match check {
         Check::Quick => false,
         Check::Files(names) => names.contains(&&**name),
         Check::Full => true,
     };
     let is_unchanged =
-        modified == entry.modified && trusts_times && writable_by_others(&metadata).is_none();
+        stamp == entry.stamp && trusts_times && writable_by_others(&metadata).is_none();
     if is_unchanged && !needs_digest {
         return Ok(None);
     }
@@ -130,7 +130,7 @@ fn verify(
             "{name} has SHA-256 {digest} instead of {expected}"
         )));
     }
-    entry.modified = modified;
+    entry.stamp = stamp;
     Ok(None)
 }
 
