@@ -39,6 +39,7 @@ mod display;
 mod dtype;
 mod erased;
 mod error;
+pub mod files;
 mod format;
 mod host;
 mod log;

@@ -1,12 +1,8 @@
 //! Text: books, tokenizers, and windows of tokens.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files::replace};
 
 mod books;
 mod byte_pairs;
@@ -45,18 +41,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<String> {
 /// [`ErrorKind::Io`] if the file cannot be written.
 pub fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let path = path.as_ref();
-    replace(path, text).map_err(|error| failed("write text", path, &error))
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => File::create_new(&temporary)?.write_all(text.as_bytes())?,
-    }
-    fs::rename(&temporary, path)
+    replace(path, text.as_bytes()).map_err(|error| failed("write text", path, &error))
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {

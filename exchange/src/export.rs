@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use halite_core::{
-    Array, Capabilities, Client, Error, ErrorKind, Kernels, Result, TensorType,
+    Array, Capabilities, Client, Error, ErrorKind, Kernels, Result, TensorType, files,
     tree::{Empty, Family, Tree},
 };
 use halite_nn::{ArraySpec, Inputs, Jit, Lowered};
@@ -102,13 +102,14 @@ impl Exported {
         Exported::read(&bytes).map_err(|error| error.with_note(&format!("in {}", path.display())))
     }
 
-    /// Writes it to a file, for `jax.export.deserialize`.
+    /// Writes it to a file, for `jax.export.deserialize`, in place of one that is there.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be written; otherwise as [`to_bytes`](Self::to_bytes).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        fs::write(path, self.to_bytes()?).map_err(|error| file_error("write", path, error))
+        files::write_output(path, &self.to_bytes()?)
+            .map_err(|error| file_error("write", path, error))
     }
 
     /// The same function with a positional argument as constants of the program, such as the

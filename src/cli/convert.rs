@@ -1,10 +1,11 @@
 //! `halite convert`: StableHLO programs between text and bytecode.
 
-use std::{ffi::OsStr, fs, path::PathBuf, process::ExitCode};
+use std::{ffi::OsStr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
+    core::files,
     exchange::{Artifact, portable},
     stablehlo::Version,
 };
@@ -62,7 +63,7 @@ impl Convert {
                 return Err(Error::invalid("convert", message));
             }
         };
-        fs::write(&self.to, bytes).map_err(|error| {
+        files::write_output(&self.to, &bytes).map_err(|error| {
             let message = format!("cannot write {}", self.to.display());
             Error::new(ErrorKind::Io, "convert", message).caused_by(error)
         })?;

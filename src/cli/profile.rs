@@ -1,10 +1,11 @@
 //! `--profile`: a trace of this process, and the plugin's own profile next to it.
 
-use std::{cell::RefCell, fs, path::PathBuf};
+use std::{cell::RefCell, path::PathBuf};
 
 use halite::{
     Error, ErrorKind, Result,
     backends::{ChromeTrace, Driver, pjrt},
+    core::files,
 };
 use tracing_subscriber::{EnvFilter, prelude::*};
 
@@ -82,7 +83,7 @@ pub(crate) fn finish() -> Result<()> {
         return Ok(());
     };
     let path = path.with_extension("xplane.pb");
-    fs::write(&path, recorded?).map_err(|error| {
+    files::write_output(&path, &recorded?).map_err(|error| {
         Error::new(
             ErrorKind::Io,
             "profile",

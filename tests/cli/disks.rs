@@ -58,3 +58,34 @@ fn full_disk_ends_the_run_with_one_error() {
         ],
     );
 }
+
+#[test]
+fn full_disk_keeps_the_program() {
+    let Some(disk) = SmallDisk::for_test(512, "disks::full_disk_keeps_the_program") else {
+        return;
+    };
+    let program = disk.path().join("p.mlir");
+    let constant = "1.0, ".repeat(2000);
+    let constant = constant.trim_end_matches(", ");
+    let text = format!(
+        "func.func @main() -> tensor<2000xf32> {{
+           %0 = stablehlo.constant dense<[{constant}]> : tensor<2000xf32>
+           return %0 : tensor<2000xf32>
+         }}"
+    );
+    fs::write(&program, &text).unwrap();
+    let results = disk.path().join("out");
+    fs::create_dir(&results).unwrap();
+    fs::write(results.join("0.npy"), vec![7; 9000]).unwrap();
+    // What fits of it takes the last block.
+    fs::write(disk.path().join("full"), vec![0; 1 << 20]).unwrap_err();
+    for arguments in [
+        "convert p.mlir p.mlir",
+        "run p.mlir -o out --accelerator embedded",
+    ] {
+        let error = fails(halite_alone(arguments).current_dir(disk.path()));
+        assert_contains(&error, &["cannot write ", "No space left on device"]);
+    }
+    assert!(fs::read_to_string(&program).unwrap() == text);
+    assert_eq!(fs::read(results.join("0.npy")).unwrap(), [7; 9000]);
+}

@@ -1,7 +1,6 @@
-//! Atomic replacement of files: a reader, or the next run, finds the old content or the new.
+//! Files of a run: their errors, and careful reads and writes.
 
 use std::{
-    ffi::OsString,
     fmt,
     fs::{self, File},
     io::{self, Write},
@@ -9,6 +8,8 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind};
+
+pub(crate) use halite_core::files::{replace, sync_dir, temporary_of};
 
 /// Returns an [`ErrorKind::Io`] with the operation, the path, the cause and advice.
 pub(crate) fn failed(
@@ -58,32 +59,6 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Replaces the content of `path` atomically, also with respect to a power cut.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file");
-    path.file_name().ok_or_else(invalid)?;
-    let parent = parent_of(path);
-    let temporary = temporary_of(path);
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
-    }
-    sync_dir(parent)
-}
-
-/// Path to which [`replace`] writes before it renames. It is fixed, so that the next run overwrites
-/// or removes the leftover of a killed one.
-pub(crate) fn temporary_of(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".tmp");
-    parent_of(path).join(name)
-}
-
 /// Renames `path`, if it exists, to `path.aside`, or to a numbered name if that exists too.
 ///
 /// # Errors
@@ -106,26 +81,6 @@ pub(crate) fn move_aside(path: &Path) -> io::Result<Option<PathBuf>> {
         .expect("names do not run out");
     fs::rename(path, &aside)?;
     Ok(Some(aside))
-}
-
-/// The directory that holds `path`; `.` for a bare name.
-pub(crate) fn parent_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Makes renames and new names in `dir` survive a power cut.
-#[cfg(unix)]
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-/// Directories cannot be opened for this on other systems; their file systems journal renames.
-#[cfg(not(unix))]
-pub(crate) fn sync_dir(_dir: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Reads a plain file of at most `limit` bytes. Not a pipe or a device, which could block for ever.
@@ -182,28 +137,6 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn replacing_leaves_only_the_new_content() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("report.json");
-        replace(&path, b"one").unwrap();
-        replace(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn failed_replacement_keeps_the_old_file() {
-        let dir = tempfile::tempdir().unwrap();
-        // A directory with something in it cannot be replaced by a file.
-        let path = dir.path().join("report.json");
-        fs::create_dir(&path).unwrap();
-        fs::write(path.join("inside"), b"kept").unwrap();
-        assert!(replace(&path, b"new").is_err());
-        assert_eq!(fs::read(path.join("inside")).unwrap(), b"kept");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
 
     #[test]
     fn moving_aside_replaces_no_file() {

@@ -117,7 +117,7 @@ impl Tokenizer {
     /// # Errors
     /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        super::replace(path, &self.to_json())
+        super::replace(path, self.to_json().as_bytes())
             .map_err(|error| super::failed("tokenizer", path, &error))
     }
 
