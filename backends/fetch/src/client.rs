@@ -3,6 +3,7 @@
 mod apt;
 mod npm;
 mod pip;
+mod settings;
 
 use std::{
     fs, io,

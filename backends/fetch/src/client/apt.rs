@@ -55,6 +55,13 @@ impl Work<'_> {
         // configuration.
         command
             .args(["-q", "-y", "-o", "APT::Get::AllowUnauthenticated=false"])
+            // Settings that replace a download by a list.
+            .args([
+                "-o",
+                "APT::Get::Simulate=false",
+                "-o",
+                "APT::Get::Print-URIs=false",
+            ])
             .env("LC_ALL", "C")
             .current_dir(&self.download);
         if lists == Lists::Private {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Ran, Work};
+use super::{Ran, Work, settings};
 use crate::{
     error::{Error, Result},
     progress::Progress,
@@ -20,6 +20,9 @@ impl Work<'_> {
                 "--loglevel=error",
                 "--no-update-notifier",
             ])
+            // What files may set, for the command's own work.
+            .args(["--pack-destination=.", "--dry-run=false", "--json=false"])
+            .args(["--workspaces=false", "--global=false", "--location=project"])
             .args([
                 "--fetch-retries=2",
                 "--fetch-retry-mintimeout=1000",
@@ -29,6 +32,7 @@ impl Work<'_> {
             .arg(self.scratch.join("npm"))
             .arg(format!("{}@{}", package.name, package.version))
             .current_dir(&self.download);
+        settings::NPM.alone(&mut command);
         match self.run(&mut command, progress)? {
             Ran::Succeeded => Ok(()),
             Ran::Missing => Err(Error::ClientMissing {
@@ -48,7 +52,10 @@ impl Work<'_> {
             Ran::Failed { status, output } => Err(self.failed(
                 "npm pack",
                 status,
-                "Look at the network and at npm's registry and proxy settings",
+                settings::advice(
+                    &output,
+                    "Look at the network and at npm's registry and proxy settings",
+                ),
                 output,
             )),
         }

@@ -1,8 +1,8 @@
 //! Downloads by pip.
 
-use std::process::Command;
+use std::{env, process::Command};
 
-use super::{Ran, Work};
+use super::{Ran, Work, settings};
 use crate::{
     error::{Error, Result},
     progress::Progress,
@@ -20,13 +20,12 @@ impl Work<'_> {
                     tried.push(format!("{python} has no pip"));
                 }
                 Ran::Failed { status, output } => {
-                    return Err(self.failed(
-                        &format!("{python} -m pip download"),
-                        status,
-                        "Look at the network and at pip's index-url and proxy settings; \"no matching distribution\" \
-                         means that the index has no build of it for this system",
-                        output,
-                    ));
+                    let advice = match env::var_os("PIP_NO_INDEX") {
+                        Some(_) => NO_INDEX,
+                        None => settings::advice(&output, NETWORK),
+                    };
+                    let what = format!("{python} -m pip download");
+                    return Err(self.failed(&what, status, advice, output));
                 }
                 Ran::Succeeded => return Ok(()),
             }
@@ -59,6 +58,21 @@ impl Work<'_> {
             // An empty directory: `-m` looks for modules in the current one first.
             .current_dir(&self.scratch)
             .envs(["TMPDIR", "TEMP", "TMP"].map(|name| (name, &self.scratch)));
+        settings::PIP.alone(&mut command);
+        // Variables count more than files, and an empty file replaces the one that a file names.
+        let empty = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        command.envs([
+            ("PIP_REQUIRE_VIRTUALENV", "false"),
+            ("PIP_REQUIRE_HASHES", "false"),
+            ("PIP_CONSTRAINT", empty),
+            ("PIP_REQUIREMENT", empty),
+        ]);
         command
     }
 }
+
+const NETWORK: &str = "Look at the network and at pip's index-url and proxy settings; \"no \
+                       matching distribution\" means that the index has no build of it for this \
+                       system";
+const NO_INDEX: &str = "PIP_NO_INDEX is set, so that pip looks only where PIP_FIND_LINKS says: put \
+                        the archive there, or unset it";

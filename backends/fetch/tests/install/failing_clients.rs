@@ -92,6 +92,34 @@ fn unreachable_registry_is_an_error_with_clients_output() {
 }
 
 #[test]
+fn words_of_a_client_lead_the_advice() {
+    let (guard, cache) = cache();
+    let refusal = "echo 'ERROR: refused by the policy of this site' >&2; exit 1";
+    script(guard.path(), "npm", refusal);
+    let bin = script(guard.path(), "python3", refusal);
+    for what in ["six", "is-number"] {
+        let mut command = child(cache.root(), what);
+        command
+            .env("PATH", path_with(&bin))
+            .env_remove("PIP_NO_INDEX");
+        let reply = reply_of(&command.output().unwrap());
+        for part in [
+            "Its own words say why",
+            "refused by the policy of this site",
+        ] {
+            assert!(reply.contains(part), "`{part}` is not in: {reply}");
+        }
+        assert!(!reply.contains("Look at the network"), "{reply}");
+    }
+    let mut command = child(cache.root(), "six");
+    command
+        .env("PATH", path_with(&bin))
+        .env("PIP_NO_INDEX", "1");
+    let reply = reply_of(&command.output().unwrap());
+    assert!(reply.contains("PIP_NO_INDEX is set"), "{reply}");
+}
+
+#[test]
 fn hanging_client_is_stopped_at_the_deadline() {
     let (guard, cache) = cache();
     let bin = script(guard.path(), "python3", "exec sleep 600");

@@ -113,3 +113,36 @@ fn environment_chooses_the_cache_directory() {
         Path::new("/explicit")
     );
 }
+
+#[test]
+fn settings_for_projects_do_not_reach_clients() {
+    let (guard, cache) = cache();
+    let write = |name: &str, text: &str| {
+        let path = guard.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let other = write("constraints.txt", "six==1.0\n");
+    let settings = format!(
+        "[global]\nrequire-virtualenv = true\nrequire-hashes = true\nconstraint = {0}\n\
+         [download]\nno-binary = :all:\nrequirement = {0}\n",
+        other.display()
+    );
+    let pip = write("pip.conf", &settings);
+    let elsewhere = guard.path().join("elsewhere");
+    let npm = write("npmrc", "dry-run=true\njson=true\nglobal=true\n");
+    for what in ["six", "is-number"] {
+        let mut command = child(cache.root(), what);
+        command
+            .env("PIP_CONFIG_FILE", &pip)
+            .env("PIP_PLATFORM", "win_amd64")
+            .env("PIP_NO_BINARY", ":all:")
+            .env("PIP_REQUIRE_VIRTUALENV", "true")
+            .env("PIP_REQUIRE_HASHES", "1")
+            .env("npm_config_userconfig", &npm)
+            .env("npm_config_pack_destination", &elsewhere)
+            .env("NPM_CONFIG_BEFORE", "2015-01-01");
+        let reply = reply_of(&command.output().unwrap());
+        assert!(reply.starts_with("installed "), "{what}: {reply}");
+    }
+}
