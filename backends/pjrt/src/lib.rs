@@ -77,6 +77,7 @@ mod isolate;
 mod key;
 mod library_file;
 mod loaded;
+mod loader_advice;
 mod op_sharding;
 mod options;
 mod owned_client;

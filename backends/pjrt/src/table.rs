@@ -21,6 +21,7 @@ use libloading::os::unix::Library;
 use crate::{
     call_times::CallTimes,
     isolate::Boundary,
+    loader_advice,
     plugin::{OLDEST_MINOR, OP},
     value::{Options, from_named},
 };
@@ -35,13 +36,13 @@ fn open_registered(path: &Path) -> Result<Library> {
     let opened = open(path);
     in_loader().retain(|other| other != path);
     opened.map_err(|error| {
-        let message = format!(
-            "{} cannot be loaded; install the library it lacks, or fetch it again if it is damaged",
-            path.display()
-        );
         // The source has the loader's own message.
-        let source = std::error::Error::source(&error).unwrap_or(&error);
-        Error::new(ErrorKind::Unavailable, OP, message).caused_by(source.to_string())
+        let source = std::error::Error::source(&error)
+            .unwrap_or(&error)
+            .to_string();
+        let advice = loader_advice::advice(&source);
+        let message = format!("{} cannot be loaded; {advice}", path.display());
+        Error::new(ErrorKind::Unavailable, OP, message).caused_by(source)
     })
 }
 

@@ -159,7 +159,25 @@ fn library_that_lacks_another_is_refused() {
     let code = "extern int from_elsewhere(void); int GetPjrtApi(void) { return from_elsewhere(); }";
     let error = refused(&build(directory.path(), "lacks", code));
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("from_elsewhere"), "{error}");
+    let error = error.to_string();
+    for part in ["from_elsewhere", "another version of a library"] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+}
+
+#[test]
+fn library_with_much_static_tls_has_its_remedy() {
+    let directory = directory();
+    let code = "__attribute__((tls_model(\"initial-exec\"))) __thread char big[1000000];
+                void *GetPjrtApi(void) { big[3] = 1; return 0; }";
+    let error = refused(&build(directory.path(), "tls", code)).to_string();
+    for part in [
+        "static TLS",
+        "LD_PRELOAD",
+        "GLIBC_TUNABLES=glibc.rtld.optional_static_tls",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
 }
 
 #[test]
