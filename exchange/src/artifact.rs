@@ -20,6 +20,8 @@ pub struct Artifact {
     inputs: Vec<ArtifactInput>,
     outputs: Vec<ArtifactOutput>,
     platforms: Vec<String>,
+    /// Whether platforms that it was not exported for run it, too.
+    any_platform: bool,
 }
 
 /// An input of an [`Artifact`].
@@ -64,6 +66,10 @@ impl Artifact {
     /// If the bytes are neither, or the program is not [valid](Module::verify), runs on several
     /// devices, or has arguments or results that are not arrays of halite.
     pub fn read(bytes: &[u8]) -> Result<Self> {
+        if bytes.trim_ascii().is_empty() {
+            let message = format!("the program is empty ({} bytes)", bytes.len());
+            return Err(Error::new(ErrorKind::Corrupt, OP, message));
+        }
         if is_stablehlo(bytes) {
             return Artifact::from_module(Module::read(bytes)?);
         }
@@ -179,6 +185,7 @@ impl Artifact {
             inputs,
             outputs,
             platforms,
+            any_platform: false,
         })
     }
 
@@ -208,14 +215,43 @@ impl Artifact {
         &self.platforms
     }
 
+    /// The same program for every platform: one that it was not exported for runs the branch of
+    /// `cpu`, or else the first. Results may differ there, or operations be missing.
+    pub fn on_any_platform(mut self) -> Self {
+        self.any_platform = true;
+        self
+    }
+
+    /// Index of the platform among those that it was exported for. Platforms without a name in JAX,
+    /// as that of the embedded executor, run what was exported for `cpu`.
+    fn platform_index(&self, platform: &str) -> Result<usize> {
+        let platform = platform.to_lowercase();
+        let position = |name: &str| self.platforms.iter().position(|known| known == name);
+        let is_jax = ["cuda", "rocm", "tpu"].contains(&&*platform);
+        let found = position(&platform);
+        let cpu = || position("cpu").filter(|_| !is_jax || self.any_platform);
+        if let Some(index) = found.or_else(cpu) {
+            return Ok(index);
+        }
+        if self.any_platform || self.platforms.is_empty() {
+            return Ok(0);
+        }
+        let message = format!(
+            "`{}` was exported for {}, this client is {platform}; export it for {platform} too \
+             (`jax.export.export(.., platforms=[..])`), or run it all the same \
+             (`Artifact::on_any_platform`, `halite run --any-platform`)",
+            self.name,
+            self.platforms.join(", ")
+        );
+        Err(Error::new(ErrorKind::Unsupported, OP, message))
+    }
+
     /// The program for a platform, without the argument for its index. Programs for several
-    /// platforms have a branch for each; one that they do not name runs the branch of `cpu`, or
-    /// else the first.
+    /// platforms have a branch for each.
     pub(crate) fn module_for(&self, platform: &str) -> Result<Module> {
         let mut module = self.module.clone();
+        let index = self.platform_index(platform)?;
         if self.platforms.len() > 1 {
-            let position = |name| self.platforms.iter().position(|known| known == name);
-            let index = position(platform).or_else(|| position("cpu")).unwrap_or(0);
             let argument = module.main()?.body.arguments[0];
             let ty = module.main()?.ty(argument).as_tensor().cloned();
             let ty = ty.expect("the type was checked when the artifact was read");
@@ -245,8 +281,9 @@ fn several_devices(devices: usize) -> Error {
         ErrorKind::Unsupported,
         OP,
         format!(
-            "the program runs on {devices} devices, an artifact on one; compile \
-             `Module::interface().program(..)` with a client of {devices} devices"
+            "the program runs on {devices} devices; programs from files run on one: export the \
+             function on one device, without a mesh (in Rust, `Client::compile` takes \
+             `Module::interface().program(..)` for {devices} devices)"
         ),
     )
 }

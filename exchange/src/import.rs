@@ -47,7 +47,7 @@ impl Artifact {
     /// without a counterpart in [`Op`]: FFTs, linear algebra, collectives, custom calls; or types
     /// without arrays. Such a program can be [compiled](Self::compile).
     pub fn function(&self) -> Result<ImportedFunction> {
-        let graph = import(&self.module_for("cpu")?)?;
+        let graph = import(&self.clone().on_any_platform().module_for("cpu")?)?;
         Ok(ImportedFunction {
             graph,
             inputs: self.inputs().to_vec(),

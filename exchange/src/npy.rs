@@ -5,23 +5,38 @@ use halite_core::{DType, Error, ErrorKind, HostArray, Result, TensorType, format
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Element types by the name of their format, without the byte order. NumPy has no bf16; the
-/// package `ml_dtypes`, which JAX uses, saves it as two bytes without a type.
-const FORMATS: [(&str, DType); 13] = [
-    ("b1", DType::Bool),
-    ("i1", DType::S8),
-    ("i2", DType::S16),
-    ("i4", DType::S32),
-    ("i8", DType::S64),
-    ("u1", DType::U8),
-    ("u2", DType::U16),
-    ("u4", DType::U32),
-    ("u8", DType::U64),
-    ("f2", DType::F16),
-    ("V2", DType::Bf16),
-    ("f4", DType::F32),
-    ("f8", DType::F64),
-];
+/// The name of the format of an element type, without the byte order. NumPy has neither bf16 nor
+/// 8-bit floats; the package `ml_dtypes`, which JAX uses, saves them as bytes without a type.
+fn format_of(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "b1",
+        DType::S8 => "i1",
+        DType::S16 => "i2",
+        DType::S32 => "i4",
+        DType::S64 => "i8",
+        DType::U8 => "u1",
+        DType::U16 => "u2",
+        DType::U32 => "u4",
+        DType::U64 => "u8",
+        DType::F16 => "f2",
+        DType::Bf16 => "V2",
+        DType::F32 => "f4",
+        DType::F64 => "f8",
+        DType::C64 => "c8",
+        DType::C128 => "c16",
+        DType::F8E3M4
+        | DType::F8E4M3
+        | DType::F8E4M3Fn
+        | DType::F8E4M3Fnuz
+        | DType::F8E4M3B11Fnuz
+        | DType::F8E5M2
+        | DType::F8E5M2Fnuz
+        | DType::F8E8M0Fnu => FLOAT8,
+    }
+}
+
+/// Bytes without a type, as 8-bit floats are saved.
+const FLOAT8: &str = "V1";
 
 /// Reads a `.npy` file. Arrays in column-major (Fortran) order are transposed.
 ///
@@ -38,8 +53,25 @@ const FORMATS: [(&str, DType); 13] = [
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] if the bytes are not such a file; [`ErrorKind::Unsupported`] for element
-/// types that halite has no arrays of, and for big-endian numbers.
+/// types that halite has no arrays of, for 8-bit floats, of which the file does not name the type,
+/// and for big-endian numbers.
 pub fn read(bytes: &[u8]) -> Result<HostArray> {
+    read_with(bytes, None)
+}
+
+/// Reads a `.npy` file as [`read`] does; 8-bit floats, which `ml_dtypes` saves as bytes without a
+/// type, are of type `float8`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_as(bytes: &[u8], float8: DType) -> Result<HostArray> {
+    read_with(
+        bytes,
+        Some(float8).filter(|&dtype| format_of(dtype) == FLOAT8),
+    )
+}
+
+fn read_with(bytes: &[u8], float8: Option<DType>) -> Result<HostArray> {
     let (header, data) = split(bytes).ok_or_else(|| {
         corrupt("the bytes are not a `.npy` file: its header is missing or truncated".into())
     })?;
@@ -48,7 +80,7 @@ pub fn read(bytes: &[u8]) -> Result<HostArray> {
         column_major,
         dims,
     } = Header::parse(header)?;
-    let dtype = dtype(&format)?;
+    let dtype = dtype(&format, float8)?;
     let ty = TensorType::new(dtype, &dims);
     let size = ty.checked_bytes()?;
     if data.len() != size {
@@ -69,14 +101,11 @@ pub fn read(bytes: &[u8]) -> Result<HostArray> {
     Ok(array)
 }
 
-/// Writes a `.npy` file, which `numpy.load` reads. bf16 is written as `ml_dtypes` does: load it
-/// with `numpy.load(path).view(ml_dtypes.bfloat16)`.
+/// Writes a `.npy` file, which `numpy.load` reads. bf16 and 8-bit floats are written as `ml_dtypes`
+/// does: load them with `numpy.load(path).view(ml_dtypes.bfloat16)`.
 pub fn write(array: &HostArray) -> Vec<u8> {
     let dtype = array.ty().dtype();
-    let format = (FORMATS.iter())
-        .find(|(_, known)| *known == dtype)
-        .map(|(format, _)| *format)
-        .expect("every element type has a format");
+    let format = format_of(dtype);
     let order = if dtype.size() == 1 { '|' } else { '<' };
     let dims: String = (array.ty().dims().iter())
         .map(|dim| format!("{dim}, "))
@@ -120,7 +149,7 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-fn dtype(format: &str) -> Result<DType> {
+fn dtype(format: &str, float8: Option<DType>) -> Result<DType> {
     let refuse = |why: &str| {
         Err(Error::new(
             ErrorKind::Unsupported,
@@ -132,12 +161,22 @@ fn dtype(format: &str) -> Result<DType> {
         Some((at, _)) => format.split_at(at),
         None => return refuse(""),
     };
-    let known = FORMATS.iter().find(|(known, _)| *known == name);
+    let known = match name {
+        // Of all 8-bit floats, `ml_dtypes` names this type alone.
+        "f1" => Some(DType::F8E5M2),
+        FLOAT8 if float8.is_none() => {
+            return refuse(": 8-bit values without a type; save them in a .safetensors file");
+        }
+        FLOAT8 => float8,
+        _ => DType::ALL
+            .into_iter()
+            .find(|&dtype| format_of(dtype) == name),
+    };
     match (order, known) {
-        ("<" | "|" | "=", Some(&(_, dtype))) => Ok(dtype),
-        (">", Some(&(_, dtype))) if dtype.size() == 1 => Ok(dtype),
+        ("<" | "|" | "=", Some(dtype)) => Ok(dtype),
+        (">", Some(dtype)) if dtype.size() == 1 => Ok(dtype),
         (">", Some(_)) => refuse(": big-endian; save `x.astype(x.dtype.newbyteorder('<'))`"),
-        _ => refuse("; expected booleans, integers or floats of 8 to 64 bits"),
+        _ => refuse("; expected booleans, integers, floats of 8 to 64 bits, or complex numbers"),
     }
 }
 
@@ -241,7 +280,7 @@ mod tests {
 
     #[test]
     fn arrays_of_all_types_round_trip() {
-        for (_, dtype) in FORMATS {
+        for dtype in DType::ALL {
             for dims in [vec![], vec![3], vec![2, 0], vec![2, 3, 1]] {
                 let mut array = HostArray::zeros(TensorType::new(dtype, dims));
                 array
@@ -250,7 +289,8 @@ mod tests {
                     .step_by(3)
                     .for_each(|byte| *byte = 1);
                 let bytes = write(&array);
-                assert_eq!(read(&bytes).unwrap(), array);
+                assert_eq!(read_as(&bytes, dtype).unwrap(), array);
+                assert_eq!(read(&bytes).is_ok(), format_of(dtype) != FLOAT8);
                 assert_eq!((bytes.len() - array.bytes().len()) % 64, 0);
             }
         }
@@ -279,6 +319,8 @@ mod tests {
             &format!("{{{descr}, 'shape': (2,)}} x"),
             "{'descr': '>f4', 'fortran_order': False, 'shape': ()}",
             "{'descr': '<c8', 'fortran_order': False, 'shape': ()}",
+            "{'descr': '<c32', 'fortran_order': False, 'shape': ()}",
+            "{'descr': '<V1', 'fortran_order': False, 'shape': (4,)}",
             "{'descr': '', 'fortran_order': False, 'shape': ()}",
             "{'descr': '\u{e9}\u{e9}', 'fortran_order': False, 'shape': ()}",
             "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}",

@@ -264,3 +264,25 @@ fn truncated_artifacts_are_errors() {
     let error = Artifact::read(&program[..100]).unwrap_err().to_string();
     assert!(error.contains("jax.export"), "{error}");
 }
+
+#[test]
+fn platforms_are_those_of_the_export() {
+    let name = functions().next().unwrap();
+    let exported = Exported::read(TENSORS[&format!("{name}.program")].bytes()).unwrap();
+    let artifact = |platforms: &[&str]| {
+        Artifact::from_exported(&exported.with_platforms(platforms).unwrap()).unwrap()
+    };
+    // Executors without a name in JAX run what is for CPUs.
+    for platforms in [&["cpu"][..], &["tpu", "cpu"], &["halite"]] {
+        artifact(platforms).compile(&CLIENT).unwrap();
+    }
+    let error = artifact(&["tpu"]).compile(&CLIENT).unwrap_err().to_string();
+    assert!(
+        error.contains("was exported for tpu, this client is halite"),
+        "{error}"
+    );
+    artifact(&["tpu"])
+        .on_any_platform()
+        .compile(&CLIENT)
+        .unwrap();
+}

@@ -245,3 +245,14 @@ fn sorts_keep_their_order_of_floats() {
         }
     }
 }
+
+#[test]
+fn empty_files_are_named_so() {
+    for bytes in [&b""[..], b" \n"] {
+        let error = Artifact::read(bytes).unwrap_err().to_string();
+        assert!(
+            error.starts_with("artifact: the program is empty ("),
+            "{error}"
+        );
+    }
+}
