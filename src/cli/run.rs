@@ -13,6 +13,7 @@ use clap::Args;
 use halite::{
     Array, Error, ErrorKind, HostArray, Result,
     backends::{Accelerator, OpenOptions},
+    core::files,
     exchange::{Artifact, npy},
     fetch,
 };
@@ -29,17 +30,21 @@ pub(crate) struct Run {
     /// The program: `.mlir`, `.mlirbc`, or what `jax.export.export(f)(..).serialize()` returned
     file: PathBuf,
     /// Value of the next argument: `FILE.npy`, `FILE.safetensors:NAME`, `zeros`, or `random:SEED`
-    /// (floats between -1 and 1, zeros and ones of integers); `FILE.safetensors` gives each
+    /// (floats from -1 to below 1, zeros and ones of integers); `FILE.safetensors` gives each
     /// argument the tensor of its name. The last one also gives the arguments after it, if it is
     /// not a single array
     #[arg(long = "input", short, value_name = "VALUE")]
     inputs: Vec<Input>,
-    /// Write result N to `DIR/N.npy`
+    /// Write result N to `DIR/N.npy`. NumPy has no bf16 and no 8-bit floats: load them with
+    /// `numpy.load(file).view(ml_dtypes.bfloat16)`
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
     /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
+    /// Run it also on a platform that it was not exported for: results may differ there
+    #[arg(long)]
+    any_platform: bool,
     /// Print the program's arguments and results, and do not run it
     #[arg(long)]
     describe: bool,
@@ -60,7 +65,10 @@ In Python, `numpy.save('x.npy', x)` writes an array, and this a program:
 
 impl Run {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let artifact = Artifact::open(&self.file)?;
+        let mut artifact = Artifact::open(&self.file)?;
+        if self.any_platform {
+            artifact = artifact.on_any_platform();
+        }
         if self.describe {
             describe(&artifact);
             return Ok(ExitCode::SUCCESS);
@@ -140,7 +148,7 @@ fn seconds(duration: Duration) -> String {
 fn save(directory: &Path, index: usize, values: &HostArray) -> Result<()> {
     let path = directory.join(format!("{index}.npy"));
     fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&path, npy::write(values)))
+        .and_then(|()| files::write_output(&path, &npy::write(values)))
         .map_err(|error| {
             let message = format!("cannot write {}", path.display());
             Error::new(ErrorKind::Io, "run", message).caused_by(error)

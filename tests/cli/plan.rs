@@ -124,15 +124,10 @@ fn invalid_plans_are_errors_with_reasons() {
         (
             "plan tiny --target cpu:2 --batch-size 1000000000000",
             vec![
-                "[1000000000000, ",
-                "PB on each of 2 devices",
-                "141 TB",
+                ", 1000000000000, ",
+                "PB on each of 2 devices, more than the 141 TB",
                 "lower the batch size",
             ],
-        ),
-        (
-            "plan tiny --target cpu:2 --context 1000000000",
-            vec!["1000000000, 1000000000]", "on each of 2 devices", "141 TB"],
         ),
     ];
     for (arguments, parts) in cases {

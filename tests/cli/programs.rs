@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use expect_test::expect;
-use halite::{HostArray, exchange::npy};
+use halite::{DType, HostArray, exchange::npy};
 use halite_tests::process::Ended;
 
 use crate::support::{assert_contains, fails, halite_alone, succeeds};
@@ -132,6 +132,11 @@ fn files_that_are_no_programs_are_errors() {
         &error(dir.path(), "run w.npy"),
         &["neither MLIR bytecode nor text", "w.npy"],
     );
+    fs::write(dir.path().join("empty.mlir"), "\n").unwrap();
+    assert_contains(
+        &error(dir.path(), "run empty.mlir"),
+        &["the program is empty (1 bytes)", "empty.mlir"],
+    );
     fs::write(dir.path().join("zeros.jax"), [0; 100]).unwrap();
     assert_contains(
         &error(dir.path(), "run zeros.jax"),
@@ -176,4 +181,90 @@ fn target_version_is_that_of_the_bytecode() {
         let error = error(dir.path(), &format!("convert layer.mlir {arguments}"));
         assert_contains(&error, parts);
     }
+}
+
+/// The identity on a tensor of this element type.
+fn identity(element: &str) -> String {
+    format!(
+        "func.func @main(%x: tensor<2x3x{element}>) -> tensor<2x3x{element}> {{
+           return %x : tensor<2x3x{element}>
+         }}"
+    )
+}
+
+#[test]
+fn results_of_all_types_are_read_again() {
+    let dir = files();
+    for (element, dtype) in [
+        ("complex<f32>", DType::C64),
+        ("complex<f64>", DType::C128),
+        ("f8E4M3FN", DType::F8E4M3Fn),
+        ("f8E5M2", DType::F8E5M2),
+        ("f8E8M0FNU", DType::F8E8M0Fnu),
+        ("bf16", DType::Bf16),
+        ("i1", DType::Bool),
+    ] {
+        fs::write(dir.path().join("same.mlir"), identity(element)).unwrap();
+        let read = |name: &str| {
+            let bytes = fs::read(dir.path().join(name)).unwrap();
+            npy::read_as(&bytes, dtype).unwrap()
+        };
+        run(
+            dir.path(),
+            &format!("run same.mlir -i random:1 -o first {EMBEDDED}"),
+        );
+        let first = read("first/0.npy");
+        assert_eq!(first.ty().dtype(), dtype);
+        run(
+            dir.path(),
+            &format!("run same.mlir -i first/0.npy -o second {EMBEDDED}"),
+        );
+        assert!(read("second/0.npy") == first, "{element}");
+    }
+}
+
+#[test]
+fn complex_result_of_a_transform_is_written() {
+    let dir = files();
+    let text = "func.func @main(%x: tensor<8xf32>) -> tensor<5xcomplex<f32>> {
+      %y = stablehlo.fft %x, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>>
+      return %y : tensor<5xcomplex<f32>>
+    }";
+    fs::write(dir.path().join("fft.mlir"), text).unwrap();
+    run(
+        dir.path(),
+        &format!("run fft.mlir -i zeros -o out {EMBEDDED}"),
+    );
+    let bytes = fs::read(dir.path().join("out/0.npy")).unwrap();
+    assert_contains(&bytes[..64].escape_ascii().to_string(), &["<c8"]);
+    assert_eq!(npy::read(&bytes).unwrap().bytes(), [0; 40]);
+}
+
+#[test]
+fn calls_that_double_are_an_error_at_once() {
+    let dir = files();
+    let mut text =
+        "func.func @f0(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }".to_owned();
+    for level in 1..40 {
+        let (name, last) = (format!("f{level}"), level - 1);
+        text += &format!(
+            "\nfunc.func @{name}(%x: tensor<f32>) -> tensor<f32> {{
+               %0 = call @f{last}(%x) : (tensor<f32>) -> tensor<f32>
+               %1 = call @f{last}(%0) : (tensor<f32>) -> tensor<f32>
+               return %1 : tensor<f32>
+             }}"
+        );
+    }
+    text += "\nfunc.func @main(%x: tensor<f32>) -> tensor<f32> {
+      %0 = call @f39(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }";
+    fs::write(dir.path().join("calls.mlir"), text).unwrap();
+    assert_contains(
+        &error(dir.path(), &format!("run calls.mlir -i zeros {EMBEDDED}")),
+        &[
+            "those of the functions that it calls included",
+            "at most 1048576 are supported",
+        ],
+    );
 }

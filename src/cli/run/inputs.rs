@@ -8,9 +8,10 @@ use std::{
 
 use halite::{
     DType, Error, ErrorKind, HostArray, Result, TensorType,
+    core::float8,
     exchange::{ArtifactInput, npy},
 };
-use safetensors::SafeTensors;
+use safetensors::{Dtype, SafeTensors};
 
 /// Value of `--input`.
 #[derive(Clone, Debug)]
@@ -128,7 +129,7 @@ impl Files {
             Input::Zeros => HostArray::try_zeros(argument.ty.clone()),
             Input::Random(seed) => random(&argument.ty, seed.wrapping_add(index as u64)),
             Input::Npy(path) => {
-                let array = npy::read(&read(path)?);
+                let array = npy::read_as(&read(path)?, argument.ty.dtype());
                 array.map_err(|error| error.with_note(&format!("in {}", path.display())))
             }
             Input::Safetensors(path, name) => {
@@ -163,17 +164,32 @@ fn tensor(bytes: &[u8], name: &str) -> Result<HostArray> {
         let message = format!("no tensor `{name}`; there are {}, ..", names.join(", "));
         return Err(Error::invalid("safetensors", message));
     };
-    // `F32`, `I32`, `BOOL`: halite's names but for signed integers.
-    let format = tensor.dtype().to_string();
-    let name = format.to_lowercase().replacen('i', "s", 1);
-    let Some(dtype) = DType::from_name(&name) else {
-        let message = format!("element type {format} has no arrays in halite");
+    let Some(dtype) = dtype_of(tensor.dtype()) else {
+        let message = format!(
+            "`{name}` is of element type {}; halite has no arrays of it",
+            tensor.dtype()
+        );
         return Err(Error::new(ErrorKind::Unsupported, "safetensors", message));
     };
     HostArray::from_bytes(tensor.data(), TensorType::new(dtype, tensor.shape()))
 }
 
-/// Pseudo-random numbers: floats in [-1, 1), zeros and ones of other types.
+/// The element type of a safetensors file in halite.
+fn dtype_of(format: Dtype) -> Option<DType> {
+    Some(match format {
+        // PyTorch saves `float8_e4m3fn` so.
+        Dtype::F8_E4M3 => DType::F8E4M3Fn,
+        Dtype::F8_E5M2 => DType::F8E5M2,
+        Dtype::F8_E4M3FNUZ => DType::F8E4M3Fnuz,
+        Dtype::F8_E5M2FNUZ => DType::F8E5M2Fnuz,
+        Dtype::F8_E8M0 => DType::F8E8M0Fnu,
+        // `F32`, `I32`, `BOOL`: halite's names but for signed integers.
+        other => DType::from_name(&other.to_string().to_lowercase().replacen('i', "s", 1))?,
+    })
+}
+
+/// Pseudo-random numbers: floats and the parts of complex numbers in [-1, 1), zeros and ones of
+/// integers and booleans.
 fn random(ty: &TensorType, seed: u64) -> Result<HostArray> {
     let mut state = seed;
     let mut next = || {
@@ -184,17 +200,119 @@ fn random(ty: &TensorType, seed: u64) -> Result<HostArray> {
         mixed ^ (mixed >> 31)
     };
     let dtype = ty.dtype();
-    if dtype.is_float() {
-        let mut wide = HostArray::try_zeros(ty.with_dtype(DType::F32))?;
+    if let Some((part, parts)) = parts_of(dtype) {
+        // Rounded down to what the narrow types have exactly, since the nearest may be 1.
+        let step = match dtype {
+            DType::F16 => 2048.0,
+            DType::Bf16 => 256.0,
+            _ => (1 << 23) as f32,
+        };
+        let count = ty.elements().saturating_mul(parts);
+        let mut wide = HostArray::try_zeros(TensorType::new(DType::F32, [count]))?;
         for bytes in wide.bytes_mut().chunks_exact_mut(4) {
             let value = (next() >> 40) as f32 / (1 << 23) as f32 - 1.0;
-            bytes.copy_from_slice(&value.to_ne_bytes());
+            bytes.copy_from_slice(&((value * step).floor() / step).to_ne_bytes());
         }
-        return wide.to_float(dtype);
+        return HostArray::from_bytes(wide.to_float(part)?.bytes(), ty.clone());
     }
+    let values = float8_values(dtype);
     let mut array = HostArray::try_zeros(ty.clone())?;
     for bytes in array.bytes_mut().chunks_exact_mut(dtype.size()) {
-        bytes[0] = (next() & 1) as u8;
+        bytes[0] = match &values[..] {
+            [] => (next() & 1) as u8,
+            values => {
+                let value = (next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+                // E8M0 has positive values alone.
+                let has_sign = values[0].0 < 0.0;
+                nearest(values, if has_sign { value } else { value.abs() })
+            }
+        };
     }
     Ok(array)
+}
+
+/// The floats that an element consists of, and their number.
+fn parts_of(dtype: DType) -> Option<(DType, usize)> {
+    match dtype {
+        DType::C64 => Some((DType::F32, 2)),
+        DType::C128 => Some((DType::F64, 2)),
+        _ => dtype.is_float().then_some((dtype, 1)),
+    }
+}
+
+/// The values of an 8-bit float in [-1, 1) with their bits, ascending; empty for other types.
+fn float8_values(dtype: DType) -> Vec<(f64, u8)> {
+    let value = |bits| float8(dtype, bits).map(|value| (value, bits));
+    let mut values: Vec<_> = (0..=u8::MAX).filter_map(value).collect();
+    values.retain(|(value, _)| (-1.0..1.0).contains(value));
+    values.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    values
+}
+
+/// The bits of the value that is nearest.
+fn nearest(values: &[(f64, u8)], to: f64) -> u8 {
+    let above = values.partition_point(|&(value, _)| value < to);
+    let near = &values[above.saturating_sub(1)..values.len().min(above + 1)];
+    let distance = |(value, _): &&(f64, u8)| (value - to).abs();
+    let nearest = near
+        .iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    nearest.map_or(0, |&(_, bits)| bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_floats_are_between_minus_one_and_one() {
+        for dtype in DType::ALL {
+            let ty = TensorType::new(dtype, [5000]);
+            let text = random(&ty, 1).unwrap();
+            let of_bits: Vec<_> = text
+                .bytes()
+                .iter()
+                .map(|&bits| float8(dtype, bits))
+                .collect();
+            let values: Vec<f64> = match parts_of(dtype) {
+                Some((part, parts)) => {
+                    let floats = TensorType::new(part, [5000 * parts]);
+                    let floats = HostArray::from_bytes(text.bytes(), floats).unwrap();
+                    let wide = floats.to_float(DType::F64).unwrap();
+                    wide.as_slice::<f64>().unwrap().to_vec()
+                }
+                None => match of_bits.into_iter().collect() {
+                    Some(values) => values,
+                    None => {
+                        assert!(text.bytes().iter().all(|&byte| byte <= 1), "{dtype}");
+                        continue;
+                    }
+                },
+            };
+            assert!(
+                values.iter().all(|value| (-1.0..1.0).contains(value)),
+                "{dtype}"
+            );
+            let size = values.iter().map(|value| value.abs()).sum::<f64>() / values.len() as f64;
+            // E8M0 has powers of 2 alone.
+            assert!((0.3..0.6).contains(&size), "{dtype}: {size}");
+        }
+    }
+
+    #[test]
+    fn formats_of_safetensors_are_types_of_halite() {
+        let named = |name: &str| serde_json::from_str::<Dtype>(&format!("{name:?}")).unwrap();
+        for (name, dtype) in [
+            ("BOOL", DType::Bool),
+            ("I8", DType::S8),
+            ("U64", DType::U64),
+            ("BF16", DType::Bf16),
+            ("F8_E4M3", DType::F8E4M3Fn),
+            ("F8_E5M2", DType::F8E5M2),
+            ("C64", DType::C64),
+        ] {
+            assert_eq!(dtype_of(named(name)), Some(dtype), "{name}");
+        }
+        assert_eq!(dtype_of(named("F4")), None);
+    }
 }
