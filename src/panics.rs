@@ -30,6 +30,7 @@ pub(crate) const REPORT: &str = if env!("CARGO_PKG_REPOSITORY").is_empty() {
 pub(crate) fn advice() -> String {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     format!(
-        "{BUG}: {REPORT}, with the text above, the command line and the version ({name} {version})"
+        "{BUG}: {REPORT}, with the text above, the command line, the version ({name} {version}), \
+         and the file that `halite devices --report FILE` writes"
     )
 }

@@ -1,5 +1,7 @@
 //! `halite devices`: lists the available devices.
 
+mod report;
+
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
@@ -18,6 +20,11 @@ pub(crate) struct Devices {
     /// `embedded:N`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
+    /// Also write what a report of a fault needs to FILE, as JSON: versions, processor, environment
+    /// variables of halite and plugins, devices, digests of plugins, and the report of the newest run
+    /// in `runs`. Nothing of it is sent anywhere
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -29,10 +36,13 @@ impl Devices {
             cache: self.cache_dir,
             ..OpenOptions::default()
         };
-        let deadline = options.deadline;
-        let opened = self
-            .accelerator
-            .open_with(&options, &mut fetch::Bar::default())?;
+        let (accelerator, deadline) = (&self.accelerator, options.deadline);
+        let opened = accelerator.open_with(&options, &mut fetch::Bar::default());
+        if let Some(path) = &self.report {
+            report::write(path, accelerator, opened.as_ref(), options.cache.as_deref())?;
+            remark!("wrote {}; read it before you publish it", path.display());
+        }
+        let opened = opened?;
         say_driver(&opened);
         say_devices(&opened.client);
         let works = round_trips(&opened.client, deadline);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{assert_contains, halite, run, succeeds};
+use crate::support::{assert_contains, halite, halite_alone, run, succeeds};
 
 /// A run of ten steps in `dir`.
 fn short_run(dir: &Path) -> Command {
@@ -147,4 +147,39 @@ fn empty_halite_profile_writes_no_trace() {
     let mut command = halite("devices --accelerator cpu");
     succeeds(command.env("HALITE_PROFILE", "").current_dir(dir.path()));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn report_of_a_fault_has_what_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("runs/mine");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(run.join("report.json"), r#"{"steps": 7}"#).unwrap();
+    let write = |accelerator: &str| {
+        let command = format!("devices --report fault.json --accelerator {accelerator}");
+        let ended = crate::support::run(
+            halite_alone(&command)
+                .current_dir(&dir)
+                .env("HALITE_LOG", "warn")
+                .env("HALITE_API_TOKEN", "s3cret"),
+        );
+        let text = fs::read_to_string(dir.path().join("fault.json")).unwrap();
+        assert!(!text.contains("s3cret"), "{text}");
+        (
+            ended,
+            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+        )
+    };
+    let (ended, report) = write("embedded:2");
+    assert!(ended.succeeded(), "{ended:?}");
+    assert_eq!(report["halite"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["environment"]["HALITE_LOG"], "warn");
+    assert_eq!(report["accelerator"]["devices"][1]["id"], 1);
+    assert_eq!(report["last_run"]["report"]["steps"], 7);
+
+    // It is written for an accelerator that does not open, too.
+    let (ended, report) = write("plugin:/nowhere/plugin.so");
+    assert!(!ended.succeeded(), "{ended:?}");
+    let error = report["accelerator"]["error"].as_str().unwrap();
+    assert_contains(error, &["/nowhere/plugin.so"]);
 }
