@@ -126,35 +126,37 @@ fn accumulate_by_operator(
 ) -> Result<Tensor> {
     let element = accumulator.ty.element;
     let not_defined = || undefined(op.name(), element);
-    let wide = match (accumulator.wide()?, source.wide()?) {
-        (Wide::Int(mut sums), Wide::Int(values)) => {
+    if source.ty.element != element {
+        return Err(unexpected(
+            &accumulator.ty.to_string(),
+            &source.ty.to_string(),
+        ));
+    }
+    // Elements of the source are decoded one by one: decoded, they have up to 16 times its memory.
+    let wide = match accumulator.wide()? {
+        Wide::Int(mut sums) => {
             pairs(&mut |into, from| {
-                let sum = binary_int(op, element, sums[into], values[from]);
+                let sum = binary_int(op, element, sums[into], source.int_at(from));
                 sums[into] = wrap(element, sum.ok_or_else(not_defined)?);
                 Ok(())
             })?;
             Wide::Int(sums)
         }
-        (Wide::Float(mut sums), Wide::Float(values)) => {
+        Wide::Float(mut sums) => {
             pairs(&mut |into, from| {
-                sums[into] = binary_float(op, sums[into], values[from]).ok_or_else(not_defined)?;
+                let sum = binary_float(op, sums[into], source.float_at(from));
+                sums[into] = sum.ok_or_else(not_defined)?;
                 Ok(())
             })?;
             Wide::Float(sums)
         }
-        (Wide::Complex(mut sums), Wide::Complex(values)) => {
+        Wide::Complex(mut sums) => {
             pairs(&mut |into, from| {
-                let sum = binary_complex(op, sums[into], values[from]);
+                let sum = binary_complex(op, sums[into], source.complex_at(from));
                 sums[into] = sum.ok_or_else(not_defined)?;
                 Ok(())
             })?;
             Wide::Complex(sums)
-        }
-        _ => {
-            return Err(unexpected(
-                &accumulator.ty.to_string(),
-                &source.ty.to_string(),
-            ));
         }
     };
     Tensor::encode(&accumulator.ty, wide)

@@ -107,14 +107,25 @@ impl Tensor {
                 each().map(|bytes| float_of(element, bytes)),
             )?),
             ElementClass::Complex => {
-                let part = element.part().expect("a complex type has parts");
-                let number = |bytes: &[u8]| {
-                    let (re, im) = bytes.split_at(part.size());
-                    Complex::new(float_of(part, re), float_of(part, im))
-                };
+                let number = |bytes| complex_of(element, bytes);
                 Wide::Complex(collect(count, each().map(number))?)
             }
         })
+    }
+
+    /// An integer or boolean at this position.
+    pub(super) fn int_at(&self, at: usize) -> i128 {
+        int_of(self.ty.element, self.element(at))
+    }
+
+    /// A float at this position.
+    pub(super) fn float_at(&self, at: usize) -> f64 {
+        float_of(self.ty.element, self.element(at))
+    }
+
+    /// A complex number at this position.
+    pub(super) fn complex_at(&self, at: usize) -> Complex {
+        complex_of(self.ty.element, self.element(at))
     }
 
     /// Integers or booleans, decoded.
@@ -270,6 +281,13 @@ fn float_of(element: ElementType, bytes: &[u8]) -> f64 {
             format.decode(bits & ((1 << element.bits()) - 1))
         }
     }
+}
+
+/// One complex number.
+fn complex_of(element: ElementType, bytes: &[u8]) -> Complex {
+    let part = element.part().expect("a complex type has parts");
+    let (re, im) = bytes.split_at(part.size());
+    Complex::new(float_of(part, re), float_of(part, im))
 }
 
 fn push_int(element: ElementType, value: i128, bytes: &mut Vec<u8>) {
