@@ -49,7 +49,7 @@ fn subset_digest_follows_the_indices() {
 
 #[test]
 fn window_digest_follows_tokens_length() {
-    let of = |tokens: &[u16], length| TokenWindows::new(tokens, length).unwrap().digest().unwrap();
+    let of = |tokens: &[u32], length| TokenWindows::new(tokens, length).unwrap().digest().unwrap();
     assert_eq!(of(&[1, 2, 3, 4, 5], 2), of(&[1, 2, 3, 4, 5], 2));
     assert_ne!(of(&[1, 2, 3, 4, 5], 2), of(&[1, 2, 3, 4, 5], 4));
     assert_ne!(of(&[1, 2, 3, 4, 5], 2), of(&[1, 2, 3, 5, 4], 2));

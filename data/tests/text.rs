@@ -54,7 +54,7 @@ fn byte_pairs_are_those_of_gpt_2() {
 }
 
 #[rustfmt::skip]
-const CASES: &[(&str, &[u16])] = &[
+const CASES: &[(&str, &[u32])] = &[
     ("Hello world", &[15496, 995]),
     ("Hello, my dog is cute", &[15496, 11, 616, 3290, 318, 13779]),
     ("  two  spaces\n\n\tand tabs ", &[220, 734, 220, 9029, 628, 197, 392, 22524, 220]),

@@ -46,7 +46,7 @@ use crate::{
 /// let model = Transformer::new(&TransformerConfig::tiny())?;
 /// let cx = Trace::new();
 /// let model = model.map_leaves(|path, param| cx.input(param.ty, path.to_string()));
-/// let tokens = cx.input(TensorType::new(DType::U16, [4, 10]), "tokens");
+/// let tokens = cx.input(TensorType::new(DType::U32, [4, 10]), "tokens");
 /// assert_eq!(model.forward(tokens).ty().to_string(), "f32[4, 10, 64]");
 /// # Ok::<(), halite_core::Error>(())
 /// ```

@@ -116,7 +116,7 @@ impl LanguageModel {
                 .weight_decay(0.1)
                 .decay(LanguageModel::decay()),
             clip_norm: options.clip_norm,
-            sample: vec![TensorType::new(DType::U16, [window])],
+            sample: vec![TensorType::new(DType::U32, [window])],
         })
     }
 }

@@ -83,33 +83,29 @@ pub struct Sampling {
 pub fn generate(
     client: &Client,
     model: &Transformer<Array>,
-    prompt: &[u16],
+    prompt: &[u32],
     sampling: Sampling,
-) -> Result<Vec<u16>> {
+) -> Result<Vec<u32>> {
     let total = check_sampling(model, prompt, sampling)?;
-    let mut tokens: Vec<i32> = prompt.iter().map(|&token| i32::from(token)).collect();
+    let mut tokens = prompt.to_vec();
     tokens.resize(total, 0);
     let sharding = Sharding::replicated(model.tokens.table.sharding().mesh());
     let tokens = HostArray::from_slice(&tokens, [total])?;
     let tokens = Leaf(Array::upload(client, &tokens, &sharding)?);
     let program = generation(client, &model.config, prompt.len(), sampling);
     let Leaf(tokens) = program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&tokens)))?;
-    let tokens = tokens.read()?;
-    let tokens = tokens.as_slice::<i32>()?.iter();
-    Ok(tokens.map(|&token| token as u16).collect())
+    Ok(tokens.read()?.as_slice::<u32>()?.to_vec())
 }
 
 /// Checks the arguments of [`generate`], and returns the number of tokens of the prompt and the
 /// sample together.
-fn check_sampling(model: &Transformer<Array>, prompt: &[u16], sampling: Sampling) -> Result<usize> {
+fn check_sampling(model: &Transformer<Array>, prompt: &[u32], sampling: Sampling) -> Result<usize> {
     let Sampling {
         count, temperature, ..
     } = sampling;
     let invalid = |message: String| Err(Error::invalid("generate", message));
     let vocabulary = model.config.vocab_size;
-    let unknown = prompt
-        .iter()
-        .find(|&&token| usize::from(token) >= vocabulary);
+    let unknown = prompt.iter().find(|&&token| token as usize >= vocabulary);
     if let Some(token) = unknown {
         return invalid(format!(
             "the prompt has token {token}, and the vocabulary size of the model is {vocabulary}"
@@ -168,7 +164,8 @@ fn generation(
             } else {
                 rng::categorical(rng::fold_in(key, iteration), logits / sampling.temperature)
             };
-            Leaf(tokens.dynamic_update_slice(next.unsqueeze(0), &[position]))
+            let next = next.convert(DType::U32).unsqueeze(0);
+            Leaf(tokens.dynamic_update_slice(next, &[position]))
         })
     })
     .named("generate")

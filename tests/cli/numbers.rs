@@ -32,7 +32,7 @@ fn plan_refuses_sizes_that_overflow() {
         ),
         (
             "tiny --target cpu:1 --context 9223372036854775807",
-            "`batch.0`: u16[8, 9223372036854775808]",
+            "`batch.0`: u32[8, 9223372036854775808]",
         ),
         (
             "gpt2-124m --target cpu:1 --context 4611686018427387904 --batch-size 4611686018427387904",

@@ -233,7 +233,7 @@ impl Task for Predict {
 #[test]
 fn transformer_activations_are_sharded_over_batch_axes() {
     let model = || Transformer::new(&TransformerConfig::tiny()).unwrap();
-    let batch = [TensorType::new(DType::U16, [16, 8])];
+    let batch = [TensorType::new(DType::U32, [16, 8])];
     let constraints = |axes: &[(&'static str, usize)], strategy: &str| {
         let mesh = MeshShape::new(axes.iter().copied()).unwrap();
         let options = LowerOptions::new(&mesh, strategy.parse().unwrap());

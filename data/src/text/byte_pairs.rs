@@ -23,9 +23,9 @@ struct Table {
     /// The bytes of each token except the end of a text.
     bytes: Vec<Vec<u8>>,
     /// Tokens 0 to 255 by their byte.
-    of_byte: [u16; 256],
+    of_byte: [u32; 256],
     /// The merged token of each pair; smaller tokens have a lower rank.
-    merged: HashMap<(u16, u16), u16>,
+    merged: HashMap<(u32, u32), u32>,
 }
 
 impl BytePairs {
@@ -46,12 +46,12 @@ impl BytePairs {
     /// a space, with a visible character for each byte.
     ///
     /// # Errors
-    /// If a line is not a pair of earlier tokens, or if there are more than 65,536 tokens.
+    /// If a line is not a pair of earlier tokens.
     pub fn parse(table: &str) -> Result<Self> {
         let characters = characters_of_bytes();
         let mut of_byte = [0; 256];
         let mut bytes: Vec<Vec<u8>> = Vec::new();
-        let mut tokens: HashMap<String, u16> = HashMap::new();
+        let mut tokens: HashMap<String, u32> = HashMap::new();
         for (token, &(byte, character)) in (0..).zip(&characters) {
             of_byte[usize::from(byte)] = token;
             bytes.push(vec![byte]);
@@ -65,24 +65,20 @@ impl BytePairs {
             let pair = line
                 .split_once(' ')
                 .and_then(|(left, right)| Some((*tokens.get(left)?, *tokens.get(right)?)));
-            let token = u16::try_from(bytes.len())
+            // The last token is the end of a text.
+            let token = u32::try_from(bytes.len())
                 .ok()
-                .filter(|&token| token < u16::MAX);
+                .filter(|&token| token < u32::MAX);
             let (Some((left, right)), Some(token)) = (pair, token) else {
                 let message = format!(
-                    "line {}, `{line}`: expected two tokens of earlier lines, and at most 65,535 tokens",
-                    number + 1
+                    "line {}, `{line}`: expected two tokens of earlier lines, and fewer than {} tokens",
+                    number + 1,
+                    u32::MAX
                 );
                 return Err(Error::new(ErrorKind::Corrupt, "byte pairs", message));
             };
             tokens.insert(line.replacen(' ', "", 1), token);
-            bytes.push(
-                [
-                    bytes[usize::from(left)].as_slice(),
-                    &bytes[usize::from(right)],
-                ]
-                .concat(),
-            );
+            bytes.push([bytes[left as usize].as_slice(), &bytes[right as usize]].concat());
             merged.insert((left, right), token);
         }
         Ok(BytePairs(Arc::new(Table {
@@ -98,13 +94,13 @@ impl BytePairs {
     }
 
     /// The token that ends a text. Encoding never produces it.
-    pub fn end_of_text(&self) -> u16 {
-        self.0.bytes.len() as u16
+    pub fn end_of_text(&self) -> u32 {
+        self.0.bytes.len() as u32
     }
 
     /// Encodes a text.
-    pub fn encode(&self, text: &str) -> Vec<u16> {
-        let mut known: HashMap<&str, Vec<u16>> = HashMap::new();
+    pub fn encode(&self, text: &str) -> Vec<u32> {
+        let mut known: HashMap<&str, Vec<u32>> = HashMap::new();
         let mut tokens = Vec::with_capacity(text.len() / 3);
         for word in words(text) {
             tokens.extend_from_slice(known.entry(word).or_insert_with(|| self.encode_word(word)));
@@ -113,21 +109,21 @@ impl BytePairs {
     }
 
     /// Decodes tokens. Invalid UTF-8 and unknown tokens become U+FFFD; the end of a text is empty.
-    pub fn decode(&self, tokens: &[u16]) -> String {
+    pub fn decode(&self, tokens: &[u32]) -> String {
         let mut bytes = Vec::new();
         for &token in tokens.iter().filter(|&&token| token != self.end_of_text()) {
             bytes.extend_from_slice(
                 self.0
                     .bytes
-                    .get(usize::from(token))
+                    .get(token as usize)
                     .map_or(&[0xff], Vec::as_slice),
             );
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn encode_word(&self, word: &str) -> Vec<u16> {
-        let mut tokens: Vec<u16> = word
+    fn encode_word(&self, word: &str) -> Vec<u32> {
+        let mut tokens: Vec<u32> = word
             .bytes()
             .map(|byte| self.0.of_byte[usize::from(byte)])
             .collect();
@@ -258,6 +254,28 @@ mod tests {
             (256 + 4 + 1, 260)
         );
         assert_eq!(pairs.decode(&[259, 260, 999]), " a\u{fffd}");
+    }
+
+    #[test]
+    fn tables_of_more_than_16_bits_are_read() {
+        let letters: Vec<char> = ('!'..='~').collect();
+        let pairs = letters
+            .iter()
+            .flat_map(|&a| letters.iter().map(move |&b| (a, b)));
+        let words: Vec<String> = pairs.clone().map(|(a, b)| format!("{a}{b}")).collect();
+        let mut table: String = pairs.map(|(a, b)| format!("{a} {b}\n")).collect();
+        for first in &words[..8] {
+            table.extend(words.iter().map(|second| format!("{first} {second}\n")));
+        }
+        let pairs = BytePairs::parse(&table).unwrap();
+        let last = 256 + 9 * words.len() as u32;
+        assert_eq!((last > 65_536, pairs.end_of_text()), (true, last));
+        let word = table.lines().last().unwrap().replacen(' ', "", 1);
+        assert_eq!(pairs.decode(&[last - 1]), word);
+    }
+
+    #[test]
+    fn lines_that_are_not_pairs_are_named() {
         let error = BytePairs::parse("a b\nab x\nq ab c\n")
             .unwrap_err()
             .to_string();

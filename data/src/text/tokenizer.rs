@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BytePairs;
 
-/// Converts text to tokens and back. Every token is less than [`vocabulary`](Self::vocabulary), and
-/// a `u16`.
+/// Converts text to tokens and back. Every token is less than [`vocabulary`](Self::vocabulary).
 ///
 /// ```
 /// use halite_data::text::Tokenizer;
@@ -35,7 +34,7 @@ pub enum Tokenizer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Characters {
     characters: Vec<char>,
-    places: HashMap<char, u16>,
+    places: HashMap<char, u32>,
 }
 
 /// The content of a saved tokenizer.
@@ -51,7 +50,7 @@ impl Tokenizer {
     /// Creates a tokenizer with a token for each character of these texts.
     ///
     /// # Errors
-    /// If they have no character, or more than 65,536 different ones.
+    /// If they have no character.
     pub fn characters_of<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut seen = std::collections::BTreeSet::new();
         for text in texts {
@@ -81,16 +80,16 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If a character has no token; bytes and byte pairs encode all.
-    pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         match self {
-            Tokenizer::Bytes => Ok(text.bytes().map(u16::from).collect()),
+            Tokenizer::Bytes => Ok(text.bytes().map(u32::from).collect()),
             Tokenizer::Characters(characters) => characters.encode(text),
             Tokenizer::Gpt2(pairs) => Ok(pairs.encode(text)),
         }
     }
 
     /// Decodes tokens. Invalid UTF-8 and unknown tokens become U+FFFD.
-    pub fn decode(&self, tokens: &[u16]) -> String {
+    pub fn decode(&self, tokens: &[u32]) -> String {
         match self {
             Tokenizer::Bytes => {
                 let bytes: Vec<u8> = tokens
@@ -100,8 +99,7 @@ impl Tokenizer {
                 String::from_utf8_lossy(&bytes).into_owned()
             }
             Tokenizer::Characters(characters) => {
-                let character =
-                    |token: &u16| characters.characters.get(usize::from(*token)).copied();
+                let character = |token: &u32| characters.characters.get(*token as usize).copied();
                 tokens
                     .iter()
                     .map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER))
@@ -176,14 +174,11 @@ impl Tokenizer {
 
 impl Characters {
     fn new(characters: Vec<char>) -> Result<Self> {
-        if characters.is_empty() || characters.len() > usize::from(u16::MAX) + 1 {
-            let message = match characters.len() {
-                0 => "the text is empty; it must have at least one character".to_string(),
-                count => format!("{count} different characters; at most 65,536 are possible"),
-            };
+        if characters.is_empty() {
+            let message = "the text is empty; it must have at least one character";
             return Err(Error::invalid("tokenizer", message));
         }
-        let places: HashMap<char, u16> = characters.iter().copied().zip(0..=u16::MAX).collect();
+        let places: HashMap<char, u32> = characters.iter().copied().zip(0..).collect();
         if places.len() != characters.len() {
             let twice = (1..)
                 .zip(&characters)
@@ -197,7 +192,7 @@ impl Characters {
         Ok(Characters { characters, places })
     }
 
-    fn encode(&self, text: &str) -> Result<Vec<u16>> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let place = |character: char| {
             self.places.get(&character).copied().ok_or_else(|| {
                 let message = format!(
@@ -251,6 +246,17 @@ mod tests {
             error,
             "the character 'b' has two tokens; each must have one"
         );
+    }
+
+    #[test]
+    fn characters_beyond_16_bits_have_tokens() {
+        let text: String = ('\0'..='\u{20000}').collect();
+        let tokenizer = Tokenizer::characters_of([&text]).unwrap();
+        // Surrogates are not characters.
+        assert_eq!(tokenizer.vocabulary(), 0x20001 - 0x800);
+        let tokens = tokenizer.encode("a\u{1f600}").unwrap();
+        assert_eq!(tokens, [97, 0x1f600 - 0x800]);
+        assert_eq!(tokenizer.decode(&tokens), "a\u{1f600}");
     }
 
     #[test]

@@ -10,21 +10,22 @@ use crate::{Dataset, Field, SampleMut, dataset::digest_of};
 /// that each token but the last has its successor as target. Every token but the first is a target
 /// once in an epoch; a rest that does not fill a window is omitted.
 ///
-/// The one field is `tokens: u16[length + 1]`.
+/// The one field is `tokens: u32[length + 1]`. A token takes four bytes of the host's memory,
+/// whatever the size of the vocabulary.
 ///
 /// ```
 /// use halite_data::{Dataset, Rows, text::TokenWindows};
 ///
-/// let windows = TokenWindows::new((0..10).collect::<Vec<u16>>(), 3)?;
+/// let windows = TokenWindows::new((0..10).collect::<Vec<u32>>(), 3)?;
 /// assert_eq!(windows.len(), 3);
 /// let mut rows = Rows::zeros(windows.fields(), 1)?;
 /// windows.read(1, &mut rows.sample_mut(0))?;
-/// assert_eq!(rows.sample(0).values::<u16>(0)?, [3, 4, 5, 6]);
+/// assert_eq!(rows.sample(0).values::<u32>(0)?, [3, 4, 5, 6]);
 /// # Ok::<(), halite_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokenWindows {
-    tokens: Arc<[u16]>,
+    tokens: Arc<[u32]>,
     length: usize,
     fields: [Field; 1],
 }
@@ -34,7 +35,7 @@ impl TokenWindows {
     ///
     /// # Errors
     /// If `length` is 0, or there are too few tokens for one window.
-    pub fn new(tokens: impl Into<Arc<[u16]>>, length: usize) -> Result<Self> {
+    pub fn new(tokens: impl Into<Arc<[u32]>>, length: usize) -> Result<Self> {
         let tokens = tokens.into();
         if length == 0 || tokens.len() <= length {
             let message = match length {
@@ -50,7 +51,7 @@ impl TokenWindows {
         }
         let fields = [Field::new(
             "tokens",
-            TensorType::new(DType::U16, [length + 1]),
+            TensorType::new(DType::U32, [length + 1]),
         )];
         Ok(TokenWindows {
             tokens,
@@ -64,7 +65,7 @@ impl TokenWindows {
     ///
     /// # Errors
     /// If `validation` is not between 0 and 1, or as [`new`](Self::new) for either.
-    pub fn split<T: AsRef<[u16]>>(
+    pub fn split<T: AsRef<[u32]>>(
         documents: &[T],
         length: usize,
         validation: f64,
@@ -83,7 +84,7 @@ impl TokenWindows {
             first.extend(train);
             last.extend(held_out);
         }
-        let windows = |tokens: Vec<u16>, what: &str| {
+        let windows = |tokens: Vec<u32>, what: &str| {
             TokenWindows::new(tokens, length).map_err(|error| {
                 Error::invalid("token windows", format!("{what}: {}", error.message()))
             })
@@ -95,7 +96,7 @@ impl TokenWindows {
     }
 
     /// The sequence of tokens.
-    pub fn tokens(&self) -> &[u16] {
+    pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 }

@@ -100,7 +100,7 @@ pub(super) struct Text {
 struct Corpus {
     tokenizer: Tokenizer,
     /// Tokens of the prompt of the sample.
-    prompt: Vec<u16>,
+    prompt: Vec<u32>,
     config: TransformerConfig,
     train: Subset<Arc<TokenWindows>>,
     validation: TokenWindows,
@@ -214,7 +214,7 @@ impl Text {
         client: &Client,
         fitted: &Fitted<LanguageModel>,
         tokenizer: &Tokenizer,
-        prompt: &[u16],
+        prompt: &[u32],
     ) -> Result<String> {
         let spinner = waiting("generating a sample".into());
         let tokens = generate(client, &fitted.model, prompt, self.sampling());
@@ -240,7 +240,7 @@ impl Text {
     }
 
     /// Returns the tokens of `--prompt`, or of its default.
-    fn prompt(&self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<u16>> {
+    fn prompt(&self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
         match &self.prompt {
             Some(prompt) => tokenizer.encode(prompt).map_err(|error| {
                 let message = format!("--prompt {prompt:?}: {}", error.message());
@@ -298,9 +298,7 @@ fn described(tokenizer: &Tokenizer) -> String {
         Tokenizer::Bytes => "bytes".into(),
         Tokenizer::Gpt2(_) => "gpt2".into(),
         Tokenizer::Characters(_) => {
-            let tokens: Vec<u16> = (0..tokenizer.vocabulary())
-                .map(|token| token as u16)
-                .collect();
+            let tokens: Vec<u32> = (0..tokenizer.vocabulary() as u32).collect();
             format!("chars {:?}", tokenizer.decode(&tokens))
         }
     }

@@ -72,7 +72,7 @@ fn transformer(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) 
     let mesh = target.mesh(axes.iter().copied()).unwrap();
     let config = TransformerConfig::tiny();
     let batch = [TensorType::new(
-        DType::U16,
+        DType::U32,
         [2 * mesh.size(), config.context_length + 1],
     )];
     let model = Transformer::new(&config).unwrap();

@@ -263,8 +263,8 @@ fn networks_with_kinks_have_the_same_losses_but_for_those() {
 
 /// Windows of consecutive numbers, each from another start.
 fn counting() -> impl Dataset {
-    let tokens: Vec<u16> = (0..STEPS * BATCH)
-        .flat_map(|start| (0..9).map(move |at| ((start * 7 + at) % 64) as u16))
+    let tokens: Vec<u32> = (0..STEPS * BATCH)
+        .flat_map(|start| (0..9).map(move |at| ((start * 7 + at) % 64) as u32))
         .collect();
     InMemory::new([(
         "tokens",

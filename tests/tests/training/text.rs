@@ -64,6 +64,37 @@ fn small_transformer_memorizes_a_poem() {
     check_refusals(&fitted.model);
 }
 
+/// Llama 3 has 128,256 tokens.
+#[test]
+fn ids_beyond_16_bits_are_learned() {
+    const FIRST: u32 = 69_000;
+    let config = TransformerConfig {
+        hidden_size: 16,
+        mlp_size: 16,
+        layers: 1,
+        ..TransformerConfig::tiny()
+            .vocab_size(70_000)
+            .context_length(8)
+    };
+    let cycle: Vec<u32> = (0..8 * 20).map(|place| FIRST + place % 5).collect();
+    let windows = TokenWindows::split(&[cycle], 8, 0.2).unwrap();
+    let trainer = trainer().epochs(40).batch_size(4).build().unwrap();
+    let fitted = fitted(&trainer, &config, 3e-2, windows);
+    let sampling = Sampling {
+        count: 6,
+        temperature: 0.0,
+        seed: 0,
+    };
+    let prompt = [FIRST, FIRST + 1];
+    let tokens = generate(client(), &fitted.model, &prompt, sampling).unwrap();
+    assert_eq!(
+        tokens,
+        [0, 1, 2, 3, 4, 0, 1, 2].map(|place| FIRST + place),
+        "{}",
+        fitted.report
+    );
+}
+
 /// Checks the errors for prompts and options that `generate` does not accept.
 fn check_refusals(model: &Transformer<Array>) {
     for (prompt, temperature, part) in [
