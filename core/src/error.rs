@@ -1,6 +1,6 @@
 //! The error type of the whole stack.
 
-use std::{borrow::Cow, error::Error as StdError, fmt, io, sync::Arc};
+use std::{error::Error as StdError, fmt, io, sync::Arc};
 
 /// `Result` with halite's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -13,7 +13,7 @@ pub struct Error(Box<Parts>);
 
 struct Parts {
     kind: ErrorKind,
-    op: Cow<'static, str>,
+    op: String,
     platform: Option<Arc<str>>,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -48,11 +48,7 @@ pub enum ErrorKind {
 impl Error {
     /// An error of the operation `op` (`upload`, `compile`). `message` has the values with which it
     /// failed and what would work.
-    pub fn new(
-        kind: ErrorKind,
-        op: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
+    pub fn new(kind: ErrorKind, op: impl Into<String>, message: impl Into<String>) -> Self {
         Error(Box::new(Parts {
             kind,
             op: op.into(),
@@ -63,7 +59,7 @@ impl Error {
     }
 
     /// An [`ErrorKind::InvalidArgument`].
-    pub fn invalid(op: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub fn invalid(op: impl Into<String>, message: impl Into<String>) -> Self {
         Error::new(ErrorKind::InvalidArgument, op, message)
     }
 
@@ -191,6 +187,16 @@ impl StdError for Shortage {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operation_may_be_any_string() {
+        fn bad(what: &str) -> Error {
+            Error::invalid(what, "no")
+        }
+        let name = format!("read {}", 1);
+        assert_eq!(bad(&name).op(), "read 1");
+        assert_eq!(Error::invalid(name, "no").to_string(), "read 1: no");
+    }
 
     #[test]
     fn question_mark_converts_io_errors() {
