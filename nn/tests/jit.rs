@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use halite_core::{Client, DType, Null, Sharding, TensorType, tree::Empty, tree::Leaf};
+use halite_core::{
+    Array, Client, DType, DeviceId, HostArray, Mesh, Null, PartitionSpec, Sharding, TensorType,
+    tree::Empty, tree::Leaf,
+};
 use halite_nn::{ArraySpec, Jit, Tensor};
 
 #[test]
@@ -19,4 +22,53 @@ fn prepared_program_is_the_most_recently_used() {
     assert_eq!([1, 2, 1].map(prepare), [1, 2, 2]);
     // 2 is dropped for 3, so 1 need not be compiled again.
     assert_eq!([3, 1].map(prepare), [3, 3]);
+}
+
+/// A function that adds an input to a state, with a state and an input on these shardings.
+fn added(
+    client: &Client,
+    shardings: [&Arc<Sharding>; 2],
+) -> halite_core::Result<(Arc<Sharding>, u64)> {
+    let [mut state, input] = shardings.map(|sharding| {
+        let values = HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap();
+        Array::upload(client, &values, sharding).unwrap()
+    });
+    let add: Jit<Leaf<()>, Leaf<()>, Empty<()>> = Jit::new(
+        client,
+        |_, Leaf(state): Leaf<Tensor<'_>>, Leaf(input): Leaf<Tensor<'_>>| {
+            (Leaf(state + input), Empty::new())
+        },
+    );
+    for _ in 0..2 {
+        (state, _) = add.call(state, &input)?;
+    }
+    Ok((state.sharding().clone(), add.compiles()))
+}
+
+#[test]
+fn meshes_of_one_device_are_one_mesh() {
+    let client = Client::new(Null::new(2));
+    let on = |axes: &[(&str, usize)], device| {
+        let mesh = Mesh::new(axes.iter().copied(), [DeviceId(device)]).unwrap();
+        let spec = match axes {
+            [] => PartitionSpec::replicated(),
+            [(name, _), ..] => PartitionSpec::first(*name),
+        };
+        Sharding::new(&Arc::new(mesh), spec).unwrap()
+    };
+    let (none, data, model) = (on(&[], 0), on(&[("data", 1)], 0), on(&[("model", 1)], 0));
+    for shardings in [[&none, &data], [&data, &none], [&data, &model]] {
+        let (sharding, compiles) = added(&client, shardings).unwrap();
+        // The next state is where the state was, so nothing is compiled again.
+        assert_eq!((&sharding, compiles), (shardings[0], 1));
+    }
+    let other = on(&[], 1);
+    let error = added(&client, [&data, &other]).unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "has argument 0 on mesh(data=1) of device 0, but argument 1 is on mesh() of device 1; \
+             a call has all arguments on one mesh"
+        ),
+        "{error}"
+    );
 }

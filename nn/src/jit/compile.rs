@@ -7,7 +7,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, Capabilities, CompileCause, Error, Loaded, Mesh, Reason, Result, Stages,
+    Array, Capabilities, CompileCause, Error, Loaded, Mesh, PartitionSpec, Reason, Result, Stages,
     tree::{Family, Tree},
 };
 
@@ -62,10 +62,18 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Lowered<O::Of<()>>> {
+        // Another mesh has the same single device, and perhaps other axes, which split nothing.
+        let on_mesh = |spec: &ArraySpec| match **spec.sharding.mesh() == *mesh {
+            true => ShardedType::from(spec),
+            false => ShardedType {
+                spec: PartitionSpec::replicated(),
+                ..ShardedType::from(spec)
+            },
+        };
         let lowered = lower(
             &self.function,
-            &Tree::leaf_refs(state).map_leaves(|_, spec| ShardedType::from(spec)),
-            &Tree::leaf_refs(inputs).map_leaves(|_, spec| ShardedType::from(spec)),
+            &Tree::leaf_refs(state).map_leaves(|_, spec| on_mesh(spec)),
+            &Tree::leaf_refs(inputs).map_leaves(|_, spec| on_mesh(spec)),
             mesh,
             capabilities,
         )?;
@@ -203,13 +211,20 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         })
     }
 
-    /// The mesh that the function was given, or else that of its arguments.
+    /// The mesh that the function was given, or else that of its arguments. Meshes of one and the
+    /// same device are one mesh, whatever their axes.
     fn mesh_of(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Mesh>> {
-        let specs: Vec<&ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).collect();
-        let known = self
-            .mesh
-            .as_ref()
-            .or(specs.first().map(|spec| spec.sharding.mesh()));
+        let named: Vec<(String, &ArraySpec)> =
+            state.named().into_iter().chain(inputs.named()).collect();
+        let meshes = named.iter().map(|(_, spec)| spec.sharding.mesh());
+        // Of meshes of one device, the one whose axes constraints in the function can name.
+        let known = match &self.mesh {
+            Some(mesh) => Some(mesh),
+            None => meshes.clone().next().map(|first| {
+                let same = meshes.filter(|mesh| is_same_device(first, mesh));
+                same.max_by_key(|mesh| mesh.axes().len()).unwrap_or(first)
+            }),
+        };
         let Some(mesh) = known else {
             let device = *self.client.local_devices().first().ok_or_else(|| {
                 Error::invalid(
@@ -222,22 +237,29 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             })?;
             return Ok(Arc::new(Mesh::single(device)));
         };
-        for other in specs.iter().map(|spec| spec.sharding.mesh()) {
-            if other != mesh {
-                let message = format!(
-                    "`{}` {} {mesh} {:?}, but has inputs on {other} {:?}",
-                    self.function.name,
-                    match self.mesh {
-                        Some(_) => "runs on",
-                        None => "has inputs on",
-                    },
-                    mesh.devices(),
-                    other.devices()
-                );
-                return Err(Error::invalid("jit", message));
-            }
-        }
-        Ok(mesh.clone())
+        let other = named.iter().enumerate().find(|(_, (_, spec))| {
+            let other = spec.sharding.mesh();
+            other != mesh && !is_same_device(other, mesh)
+        });
+        let Some((index, (path, spec))) = other else {
+            return Ok(mesh.clone());
+        };
+        let argument = |index: usize, path: &str| match path {
+            "" => format!("argument {index}"),
+            path => format!("argument {index}, `{path}`,"),
+        };
+        let runs = match self.mesh {
+            Some(_) => "runs".to_string(),
+            None => format!("has {}", argument(0, &named[0].0)),
+        };
+        let message = format!(
+            "`{}` {runs} on {}, but {} is on {}; a call has all arguments on one mesh",
+            self.function.name,
+            listed(mesh),
+            argument(index, path),
+            listed(spec.sharding.mesh()),
+        );
+        Err(Error::invalid("jit", message))
     }
 
     /// Logs the warnings of a trace that have not been logged before.
@@ -251,6 +273,18 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             }
         }
     }
+}
+
+/// True if both have one device, the same.
+fn is_same_device(one: &Mesh, other: &Mesh) -> bool {
+    one.size() == 1 && one.devices() == other.devices()
+}
+
+/// A mesh with the ids of its devices: `mesh(data=2) of devices 0, 1`.
+fn listed(mesh: &Mesh) -> String {
+    let ids: Vec<String> = mesh.devices().iter().map(|id| id.0.to_string()).collect();
+    let noun = if ids.len() == 1 { "device" } else { "devices" };
+    format!("{mesh} of {noun} {}", ids.join(", "))
 }
 
 /// Checks that the compiler gave the outputs the shardings that were requested.
