@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::AnyBitPattern;
 use halite_core::{Element, Error, HostArray, Result, TensorType};
-use sha2::{Digest, Sha256};
+
+use crate::digest::{digest_of, digest_of_some};
 
 /// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch
 /// dimension.
@@ -43,8 +44,11 @@ pub trait Dataset: Send + Sync {
     /// If the sample cannot be read. `index` is below [`len`](Self::len).
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()>;
 
-    /// Digest of the source of the samples, if it is cheap to compute: a resumed run compares it
-    /// with the saved one. `None`, the default, means unknown.
+    /// Digest of the samples and their order, if it is cheap to compute: a resumed run compares it
+    /// with the saved one. `None`, the default, means unknown: a resumed run warns then.
+    ///
+    /// A dataset that wraps another one includes what it does to the samples: a run that resumes
+    /// with another crop of the same images is another run.
     fn digest(&self) -> Option<String> {
         None
     }
@@ -68,17 +72,6 @@ fn short_type_name(full: &str) -> String {
         .next()
         .unwrap_or(full)
         .to_string()
-}
-
-/// SHA-256 of `parts`, each preceded by its length.
-pub(crate) fn digest_of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        let part = part.as_ref();
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    format!("sha256 {}", halite_core::hex(&hasher.finalize()))
 }
 
 macro_rules! forward_dataset {
@@ -281,6 +274,9 @@ pub trait DatasetExt: Dataset + Sized {
     /// Maps each sample to one with other fields by `f`, which runs at each read in the thread that
     /// reads.
     ///
+    /// The [digest](Dataset::digest) has what `f` makes of eight samples, so a run does not resume
+    /// with another function by mistake; [`Map::version`] names the function instead.
+    ///
     /// ```
     /// use halite_core::{DType, HostArray, TensorType};
     /// use halite_data::{Dataset, DatasetExt, Field, InMemory, Rows};
@@ -306,6 +302,7 @@ pub trait DatasetExt: Dataset + Sized {
             inner: self,
             fields: fields.into(),
             f,
+            version: None,
             scratch: Mutex::new(Vec::new()),
         }
     }
@@ -358,8 +355,21 @@ pub struct Map<D, F> {
     inner: D,
     fields: Vec<Field>,
     f: F,
+    version: Option<String>,
     /// Buffers of one sample, one for each concurrent reader, so that no read allocates.
     scratch: Mutex<Vec<Rows>>,
+}
+
+impl<D, F> Map<D, F> {
+    /// Names the function: the [digest](Dataset::digest) has this version instead of samples. For
+    /// functions that are expensive, that differ in few samples, or that round otherwise on another
+    /// machine. Another version is another run for a resume.
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Map {
+            version: Some(version.into()),
+            ..self
+        }
+    }
 }
 
 impl<D, F> Dataset for Map<D, F>
@@ -388,9 +398,14 @@ where
         Ok(())
     }
 
-    /// Digest of the inner dataset: the function is not part of it.
+    /// Digest of the inner dataset, and of what the function makes of a few of its samples.
     fn digest(&self) -> Option<String> {
-        self.inner.digest()
+        let inner = self.inner.digest()?;
+        let function = match &self.version {
+            Some(version) => format!("{version:?}"),
+            None => digest_of_some(self)?,
+        };
+        Some(format!("{inner}, map {function}"))
     }
 
     fn name(&self) -> String {

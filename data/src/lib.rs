@@ -23,6 +23,7 @@
 
 mod batch;
 mod dataset;
+mod digest;
 pub mod digits;
 #[doc(hidden)]
 pub mod fuzz;

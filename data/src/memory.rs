@@ -2,7 +2,7 @@
 
 use halite_core::{Error, HostArray, Result};
 
-use crate::{Dataset, Field, SampleMut, dataset::digest_of};
+use crate::{Dataset, Field, SampleMut, digest::digest_of};
 
 /// Named arrays whose first dimension counts the samples.
 #[derive(Clone, Debug)]

@@ -55,12 +55,46 @@ fn window_digest_follows_tokens_length() {
     assert_ne!(of(&[1, 2, 3, 4, 5], 2), of(&[1, 2, 3, 5, 4], 2));
 }
 
+fn scaled(factor: u8, name: &str, version: Option<&str>) -> impl Dataset {
+    let fields = [Field::new(name, TensorType::scalar(DType::U8))];
+    let map = data("x", &[1, 2, 3, 4]).map(fields, move |sample, into| {
+        into.write(0, &[factor * sample.values::<u8>(0)?[0]])
+    });
+    let map = match version {
+        Some(version) => map.version(version),
+        None => map,
+    };
+    Box::new(map)
+}
+
 #[test]
-fn mapped_data_has_the_digest_of_its_source() {
-    let inner = data("x", &[1, 2, 3, 4]);
-    let digest = inner.digest();
+fn map_digest_follows_the_function() {
+    let of = |factor, name| scaled(factor, name, None).digest().unwrap();
+    assert_eq!(of(2, "x"), of(2, "x"));
+    assert_ne!(of(2, "x"), of(3, "x"));
+    assert_ne!(of(2, "x"), of(2, "y"));
+    // Adapters around it follow too.
+    let part = |factor| {
+        let [first, _] = scaled(factor, "x", None).split(2, 7).unwrap();
+        first.digest().unwrap()
+    };
+    assert_eq!(part(2), part(2));
+    assert_ne!(part(2), part(3));
+}
+
+#[test]
+fn version_of_a_map_stands_for_its_function() {
+    let of = |factor, version| scaled(factor, "x", Some(version)).digest().unwrap();
+    assert_eq!(of(2, "crop 1"), of(3, "crop 1"));
+    assert_ne!(of(2, "crop 1"), of(2, "crop 2"));
+    assert!(of(2, "crop 1").ends_with(", map \"crop 1\""));
+}
+
+#[test]
+fn map_of_no_samples_has_a_digest() {
+    let none = data("x", &[1, 2]).subset([]).unwrap();
     let fields = [Field::new("x", TensorType::scalar(DType::U8))];
-    assert_eq!(Box::new(inner.map(fields, |_, _| Ok(()))).digest(), digest);
+    assert!(none.map(fields, |_, _| Ok(())).digest().is_some());
 }
 
 #[test]

@@ -58,6 +58,8 @@ const PRECISION: &str = "precision";
 const TRAINING_DATA: &str = "training data";
 const VALIDATION_DATA: &str = "validation data";
 const STEP: &str = "training step";
+/// Properties that are digests of data.
+const DATA: [&str; 2] = [TRAINING_DATA, VALIDATION_DATA];
 
 const KNOWN: [Known; 14] = [
     Known {
@@ -201,7 +203,7 @@ impl Identity {
 
     /// Adds the digests of the training data and the validation data, where they are known.
     fn add_data(&mut self, digests: Digests) {
-        for (name, digest) in [TRAINING_DATA, VALIDATION_DATA].into_iter().zip(digests) {
+        for (name, digest) in DATA.into_iter().zip(digests) {
             self.trainer
                 .extend(digest.map(|digest| (name.to_string(), digest)));
         }
@@ -299,6 +301,12 @@ impl Identity {
             Some((epochs, mathematics.remove(optimizer)))
         });
         mathematics.extend(self.property_differences(saved));
+        let is_unknown = |name: &&str| {
+            [saved, self]
+                .iter()
+                .any(|side| !side.trainer.contains_key(*name))
+        };
+        comparison.unknown = DATA.into_iter().filter(is_unknown).collect();
         comparison.other_program =
             other_program && mathematics.is_empty() && comparison.rounding.is_empty();
         (comparison.accepted, comparison.refused) = mathematics.into_iter().partition(allows);

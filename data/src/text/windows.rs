@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_core::{DType, Error, Result, TensorType};
 
-use crate::{Dataset, Field, SampleMut, dataset::digest_of};
+use crate::{Dataset, Field, SampleMut, digest::digest_of};
 
 /// Windows of a sequence of tokens: sample `i` is the `length + 1` tokens from `i * length` on, so
 /// that each token but the last has its successor as target. Every token but the first is a target

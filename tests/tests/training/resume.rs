@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
 use halite::{
     ErrorKind,
+    data::DatasetExt,
     prelude::*,
     train::{
         Fitted, Report, TrainerBuilder,
@@ -221,6 +222,32 @@ fn flag_set_before_a_resume_leaves_the_checkpoint() {
         error.to_string().ends_with("step-00000075 stays"),
         "{error}"
     );
+}
+
+#[test]
+fn resume_with_another_map_is_refused() {
+    let scaled = |factor: f32| {
+        let data = spirals(SAMPLES);
+        let fields = data.fields().to_vec();
+        data.map(fields, move |sample, into| {
+            let x = sample.values::<f32>(0)?;
+            into.write(0, &[factor * x[0], factor * x[1]])?;
+            into.write(1, sample.values::<u8>(1)?)
+        })
+    };
+    let dir = tempfile::tempdir().unwrap();
+    fit(trainer().out(dir.path()), scaled(1.0)).unwrap();
+    let resumed = || trainer().out(dir.path()).resume(true);
+    fit(resumed(), scaled(1.0)).unwrap();
+    let error = error_of(fit(resumed(), scaled(100.0))).to_string();
+    for part in [
+        "belongs to another run, 1 difference:",
+        "training data (--data): saved sha256 ",
+        "another function in a `map`",
+        "--allow-changes training-data",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
 }
 
 #[test]

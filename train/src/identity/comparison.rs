@@ -2,6 +2,8 @@
 
 use halite_core::{Error, ErrorKind, Result};
 
+use super::DATA;
+
 /// Longer values are cut in messages.
 const SHOWN: usize = 120;
 
@@ -24,6 +26,8 @@ pub(crate) struct Comparison {
     pub(super) length: Option<(Difference, Difference)>,
     /// True if only the program of the training step differs.
     pub(super) other_program: bool,
+    /// Data without a digest, of the saved run or of this one.
+    pub(super) unknown: Vec<&'static str>,
 }
 
 impl Comparison {
@@ -97,6 +101,13 @@ impl Comparison {
                     .to_string(),
             );
         }
+        if !self.unknown.is_empty() {
+            warnings.push(format!(
+                "{}: without a digest (`Dataset::digest`), so it is unknown whether the samples are \
+                 those of the saved run",
+                self.unknown.join(", ")
+            ));
+        }
         if !self.rounding.is_empty() {
             warnings.push(format!(
                 "{}; only the rounding differs, so the weights are not bit-identical to those of an \
@@ -114,8 +125,12 @@ impl Difference {
             [] => String::new(),
             options => format!(" ({})", options.join(", ")),
         };
+        let cause = match DATA.contains(&&*self.name) {
+            true => " (other samples, another order, or another function in a `map`)",
+            false => "",
+        };
         format!(
-            "{}{options}: saved {}, given {}",
+            "{}{options}: saved {}, given {}{cause}",
             self.name,
             shortened(&self.saved),
             shortened(&self.given)

@@ -7,7 +7,14 @@ use halite_data::Dataset;
 use super::{comparison::shortened, pending::Digesting, *};
 use crate::{signals::StopFlag, waits::Limits};
 
+/// Of data with digests.
 fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
+    let mut identity = without_data(properties, change);
+    identity.add_data(["sha256 1", "sha256 2"].map(|digest| Some(digest.into())));
+    identity
+}
+
+fn without_data(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
     let properties: Vec<Property> = properties
         .iter()
         .map(|(name, value)| Property {
@@ -35,7 +42,7 @@ fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -
 }
 
 fn with_data(digest: Option<&str>) -> Identity {
-    let mut identity = identity(&[], |_| ());
+    let mut identity = without_data(&[], |_| ());
     identity.add_data([digest.map(String::from), None]);
     identity
 }
@@ -62,8 +69,26 @@ fn unknown_values_are_not_compared() {
     let other = with_data(Some("sha256 cd")).compare(&known, &[]);
     assert_eq!(
         lines(&other.refused),
-        ["training data (--data): saved sha256 ab, given sha256 cd"]
+        [
+            "training data (--data): saved sha256 ab, given sha256 cd (other samples, another \
+             order, or another function in a `map`)"
+        ]
     );
+}
+
+#[test]
+fn unknown_data_is_a_warning() {
+    let known = |training, validation| {
+        let mut identity = without_data(&[], |_| ());
+        identity
+            .add_data([training, validation].map(|digest: Option<&str>| digest.map(Into::into)));
+        identity
+    };
+    let whole = known(Some("a"), Some("b"));
+    assert!(whole.compare(&whole.clone(), &[]).warnings().is_empty());
+    let warnings = |saved: &Identity| whole.compare(saved, &[]).warnings().join("\n");
+    assert!(warnings(&known(Some("a"), None)).starts_with("validation data: without a digest"));
+    assert!(warnings(&known(None, None)).starts_with("training data, validation data: without"));
 }
 
 #[test]
