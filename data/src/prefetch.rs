@@ -57,8 +57,8 @@ pub struct Prefetch {
     waited: Duration,
     /// The part of `waited` for the next batch.
     waited_for_next: Duration,
-    /// True until the first batch arrives.
-    first: bool,
+    /// When the last batch arrived.
+    last: Option<Instant>,
     /// Where waits are recorded, if the client is measured.
     telemetry: Option<(Arc<Metrics>, Arc<InputSource>)>,
 }
@@ -145,7 +145,7 @@ impl Prefetch {
             schedule,
             waited: Duration::ZERO,
             waited_for_next: Duration::ZERO,
-            first: true,
+            last: None,
             telemetry,
         })
     }
@@ -224,9 +224,10 @@ impl Prefetch {
         schedule.by_ref().take(further).for_each(drop);
         self.schedule = schedule;
         let waited = std::mem::take(&mut self.waited_for_next);
-        let first = std::mem::take(&mut self.first);
+        let now = Instant::now();
+        let since_last = self.last.replace(now).map(|last| now - last);
         if let Some((metrics, input)) = &self.telemetry {
-            metrics.input_waited(input, waited, first);
+            metrics.input_waited(input, waited, since_last);
         }
         Poll::Ready(Some(batch))
     }

@@ -87,6 +87,9 @@ pub struct InputActivity {
     pub waited: Duration,
     /// Time waited for the first batches of all passes.
     pub waited_first: Duration,
+    /// Time of the passes after their first batch, the waits included: the whole that `waited` is a
+    /// part of.
+    pub of: Duration,
 }
 
 /// Sums that only grow, of one source among several.
@@ -154,7 +157,7 @@ impl Growing for InputActivity {
     }
 
     fn subtract(&mut self, earlier: &Self) {
-        subtract!(earlier, from self, batches, waited, waited_first);
+        subtract!(earlier, from self, batches, waited, waited_first, of);
     }
 
     fn is_active(&self) -> bool {

@@ -51,7 +51,7 @@ const USUAL_COMPILES: u64 = 2;
 const COMPILES_PER_CALL: f64 = 0.05;
 /// Blocking reads of one line per step that are too many.
 const READS_PER_STEP: f64 = 0.5;
-/// Share of the time without compiling that is too much for waiting for batches.
+/// Share of the time of the passes over a source that is too much for waiting for batches.
 const INPUT_SHARE: f64 = 0.2;
 /// Share of the time in which a device runs that does not starve.
 const BUSY_SHARE: f64 = 0.9;
@@ -149,7 +149,7 @@ impl Activity {
         let active = self.time.saturating_sub(self.compile_time());
         let busy = self.device_busy().map(|busy| ratio(busy, active));
         if input.batches < FEWEST_STEPS
-            || ratio(input.waited, active) < INPUT_SHARE
+            || ratio(input.waited, input.of) < INPUT_SHARE
             || busy.is_some_and(|busy| busy > BUSY_SHARE)
         {
             return None;
@@ -168,10 +168,11 @@ impl Activity {
                 .to_string()
         };
         let message = format!(
-            "input pipeline starves the device: waited {} ({} of the run) for the next of {} \
-             (loader, dataset {dataset}, workers {workers}); {hint}",
+            "input pipeline starves the device: waited {} of {} ({}) for the next of {} (loader, \
+             dataset {dataset}, workers {workers}); {hint}",
             time(input.waited),
-            percent(ratio(input.waited, active)),
+            time(input.of),
+            percent(ratio(input.waited, input.of)),
             count(*batches, "batch"),
         );
         Some(Finding {
@@ -260,12 +261,20 @@ impl Activity {
         })
     }
 
-    /// Time of the recorded compilations: tracing, printing, compiling.
+    /// Time in which something was traced, printed or compiled, by the recorded compilations.
+    /// Programs that compile at once, on several threads, count once.
     pub fn compile_time(&self) -> Duration {
-        self.compiles
-            .iter()
-            .map(|record| record.stages.total())
-            .sum()
+        let mut spans: Vec<(Duration, Duration)> = (self.compiles.iter())
+            .map(|record| (record.at.saturating_sub(record.stages.total()), record.at))
+            .collect();
+        spans.sort_unstable();
+        let (mut sum, mut end) = (Duration::ZERO, Duration::ZERO);
+        for (from, to) in spans {
+            sum += to.saturating_sub(from.max(end));
+            end = end.max(to);
+        }
+        // A compilation that ended after the start of this activity may have begun before it.
+        sum.min(self.time)
     }
 }
 

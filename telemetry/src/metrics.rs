@@ -205,18 +205,21 @@ impl Metrics {
         input
     }
 
-    /// Records the wait for one batch of `input`. `first` marks the first batch of a pass, for
-    /// which the wait cannot be avoided.
-    pub fn input_waited(&self, input: &InputSource, waited: Duration, first: bool) {
+    /// Records the wait for one batch of `input`. `of` is the time since the batch before, the wait
+    /// included; `None` for the first batch of a pass, for which the wait cannot be avoided.
+    pub fn input_waited(&self, input: &InputSource, waited: Duration, of: Option<Duration>) {
         self.timer(Metric::InputWait).add(waited);
-        let nanos = waited.as_nanos() as u64;
+        let add = |sum: &AtomicU64, time: Duration| sum.fetch_add(time.as_nanos() as u64, Relaxed);
         input.batches.fetch_add(1, Relaxed);
-        let sum = if first {
-            &input.waited_first_nanos
-        } else {
-            &input.waited_nanos
-        };
-        sum.fetch_add(nanos, Relaxed);
+        match of {
+            None => {
+                add(&input.waited_first_nanos, waited);
+            }
+            Some(of) => {
+                add(&input.waited_nanos, waited);
+                add(&input.of_nanos, of);
+            }
+        }
     }
 
     /// Names and timers of [`named_timer`](Self::named_timer).
@@ -413,6 +416,7 @@ pub struct InputSource {
     batches: AtomicU64,
     waited_nanos: AtomicU64,
     waited_first_nanos: AtomicU64,
+    of_nanos: AtomicU64,
 }
 
 impl InputSource {
@@ -423,6 +427,7 @@ impl InputSource {
             batches: self.batches.load(Relaxed),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
             waited_first: Duration::from_nanos(self.waited_first_nanos.load(Relaxed)),
+            of: Duration::from_nanos(self.of_nanos.load(Relaxed)),
         }
     }
 }

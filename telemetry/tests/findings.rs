@@ -109,6 +109,22 @@ fn compiling_most_of_a_run_is_found_with_its_times() {
     }
 }
 
+/// The trainer compiles several programs at once.
+#[test]
+fn programs_that_compile_at_once_count_once() {
+    let mut activity = compiled(Duration::from_secs(100), Duration::from_secs(60));
+    let mut other = activity.compiles[0].clone();
+    other.stages.compile = Duration::from_secs(50);
+    other.at = Duration::from_secs(70);
+    activity.compiles.push(other);
+    assert_eq!(activity.compile_time(), Duration::from_secs(70));
+    let finding = only(&activity);
+    assert!(
+        finding.message.contains("70.0 s of 100 s (70 %)"),
+        "{finding}"
+    );
+}
+
 #[test]
 fn compiling_less_than_half_of_a_run_is_normal() {
     assert_silent(&compiled(Duration::from_secs(100), Duration::from_secs(49)));

@@ -129,7 +129,7 @@ fn many_uploads_per_step_are_found_with_their_line() {
     );
 }
 
-/// Activity of ten seconds that waited `waited` for 100 batches.
+/// Activity that waited `waited` of ten seconds for 100 batches.
 fn fed(waited: Duration, workers: usize) -> Activity {
     let input = InputActivity {
         dataset: "crops".into(),
@@ -137,6 +137,7 @@ fn fed(waited: Duration, workers: usize) -> Activity {
         batches: 100,
         waited,
         waited_first: Duration::ZERO,
+        of: Duration::from_secs(10),
     };
     Activity {
         time: Duration::from_secs(10),
@@ -148,7 +149,7 @@ fn fed(waited: Duration, workers: usize) -> Activity {
 #[test]
 fn slow_input_is_reported_with_its_workers() {
     let message = fed(Duration::from_millis(4300), 1).findings()[0].to_string();
-    let want = "input pipeline starves the device: waited 4.30 s (43 % of the run) for the \
+    let want = "input pipeline starves the device: waited 4.30 s of 10.0 s (43 %) for the \
                 next of 100 batches (loader, dataset crops, workers 1); try 4 workers";
     assert_eq!(message, want);
     assert_eq!(kinds(&fed(Duration::from_millis(1500), 1)), []);
@@ -167,21 +168,26 @@ fn wait_for_the_first_batch_is_not_reported() {
     let input: Arc<InputSource> = client.metrics().input("crops", 1);
     client
         .metrics()
-        .input_waited(&input, Duration::from_secs(100), true);
+        .input_waited(&input, Duration::from_secs(100), None);
     for _ in 0..20 {
-        client
-            .metrics()
-            .input_waited(&input, Duration::from_nanos(10), false);
+        client.metrics().input_waited(
+            &input,
+            Duration::from_nanos(10),
+            Some(Duration::from_secs(1)),
+        );
     }
     assert_eq!(kinds(&client.metrics().activity()), []);
     assert_eq!(client.metrics().timer(Metric::InputWait).timing().count, 21);
-    client
-        .metrics()
-        .input_waited(&input, Duration::from_secs(100), false);
-    assert_eq!(
-        kinds(&client.metrics().activity()),
-        [FindingKind::InputStarves]
+    client.metrics().input_waited(
+        &input,
+        Duration::from_secs(90),
+        Some(Duration::from_secs(100)),
     );
+    // The client itself is milliseconds old: its age is not what the wait is a share of.
+    let findings = client.metrics().activity().findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let waited = "waited 90.0 s of 120 s (75 %)";
+    assert!(findings[0].message.contains(waited), "{}", findings[0]);
 }
 
 /// A measured client that launched a program this many times.
