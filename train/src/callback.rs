@@ -153,6 +153,8 @@ pub struct Run {
     pub(crate) started: Instant,
     pub(crate) save_requested: bool,
     pub(crate) stop_requested: bool,
+    /// Name of the callback that requested the stop.
+    pub(crate) stopped_by: Option<String>,
 }
 
 impl Run {
@@ -197,7 +199,8 @@ impl Run {
         self.resumed_from_step
     }
 
-    /// Means of the training metrics over the last epoch whose steps are done.
+    /// Means of the training metrics over the last epoch whose steps are done; in `on_fit_end` of a
+    /// run that stopped in an epoch, over its steps so far.
     pub fn train_metrics(&self) -> &MetricValues {
         &self.train_metrics
     }
@@ -209,8 +212,8 @@ impl Run {
 
     /// Requests the end of the run, with a checkpoint: after this step, or after this epoch if its
     /// steps are done. [`Fitted::stopped_by`](crate::Fitted) is
-    /// [`StopReason::Callback`](crate::signals::StopReason::Callback) then, unless it was the last
-    /// epoch.
+    /// [`StopReason::Callback`](crate::signals::StopReason::Callback) then, and the report has the
+    /// [name](Callback::name) of the callback, unless it was the last epoch.
     pub fn stop(&mut self) {
         self.stop_requested = true;
     }

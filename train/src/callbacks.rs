@@ -99,6 +99,22 @@ impl<'a> Callbacks<'a> {
         self.all().try_for_each(event)
     }
 
+    /// Calls `event` of each in order, up to the first error. The first that requests a stop is
+    /// named in the run.
+    pub(crate) fn notify(
+        &mut self,
+        run: &mut Run,
+        mut event: impl FnMut(&mut dyn Callback, &mut Run) -> Result<()>,
+    ) -> Result<()> {
+        self.call(|callback| {
+            let called = event(callback, run);
+            if run.stop_requested && run.stopped_by.is_none() {
+                run.stopped_by = Some(callback.name());
+            }
+            called
+        })
+    }
+
     /// Checks that the states of the callbacks have different names.
     fn check_names(&mut self) -> Result<()> {
         let mut names = HashSet::new();

@@ -186,12 +186,17 @@ where
 
     fn epochs(&mut self, now: &mut LoopState<K, O>) -> Result<Report> {
         self.callbacks
-            .call(|callback| callback.on_fit_start(&mut now.run))?;
+            .notify(&mut now.run, |callback, run| callback.on_fit_start(run))?;
         let mut validation = None;
         let mut is_stopped = false;
         while now.run.epoch < now.run.epochs && !now.run.stop_requested {
             let Some(metrics) = self.epoch(now)? else {
                 self.save_stopped(now)?;
+                if now.run.batch > 0 {
+                    // Those of the validation before are not of the last step.
+                    self.measure_stopped(now)?;
+                    validation = None;
+                }
                 is_stopped = true;
                 break;
             };
@@ -239,9 +244,9 @@ where
                 .map(|(name, value)| (name.to_string(), *value))
                 .collect(),
         };
-        let called = self
-            .callbacks
-            .call(|callback| callback.on_validation_end(&mut now.run, &row));
+        let called = self.callbacks.notify(&mut now.run, |callback, run| {
+            callback.on_validation_end(run, &row)
+        });
         self.start_epoch(now)?;
         if let Err(error) = called {
             return Err(self.save_before(now, error));
@@ -357,7 +362,7 @@ where
             if called.is_ok() {
                 called = self
                     .callbacks
-                    .call(|callback| callback.on_step_end(&mut now.run));
+                    .notify(&mut now.run, |callback, run| callback.on_step_end(run));
             }
         }
         self.check_called(now, called)?;
@@ -404,11 +409,9 @@ where
     fn notify(
         &mut self,
         now: &mut LoopState<K, O>,
-        mut event: impl FnMut(&mut dyn Callback, &mut Run) -> Result<()>,
+        event: impl FnMut(&mut dyn Callback, &mut Run) -> Result<()>,
     ) -> Result<()> {
-        let called = self
-            .callbacks
-            .call(|callback| event(callback, &mut now.run));
+        let called = self.callbacks.notify(&mut now.run, event);
         self.check_called(now, called)
     }
 

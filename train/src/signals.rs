@@ -1,9 +1,12 @@
 //! Stop requests from Ctrl-C, SIGTERM and SIGHUP. They set a flag, which the training loop checks
 //! between steps and while it waits.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use halite_core::{Error, ErrorKind, Result};
@@ -54,6 +57,19 @@ impl StopReason {
             StopReason::Terminate => 143,
             StopReason::Hangup => 129,
         }
+    }
+}
+
+/// As in `stopped by SIGTERM`.
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StopReason::Asked => "the stop flag",
+            StopReason::Callback => "a callback",
+            StopReason::Interrupt => "SIGINT (Ctrl-C)",
+            StopReason::Terminate => "SIGTERM",
+            StopReason::Hangup => "SIGHUP",
+        })
     }
 }
 

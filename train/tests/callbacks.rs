@@ -225,12 +225,98 @@ fn callback_stops_the_run_after_a_step() {
         let trainer = on(&client, dir.path()).epochs(3).resume(true);
         let fitted = fit(trainer.callback(Counting(count.clone()))).unwrap();
         let count = *count.lock().unwrap();
-        (fitted.report.steps, fitted.stopped_by, count)
+        let by = fitted.report.stopped_by;
+        (fitted.report.steps, fitted.stopped_by, by, count)
     };
-    assert_eq!(run(), (4, Some(StopReason::Callback), 4));
+    let by = Some("Counting".to_string());
+    assert_eq!(run(), (4, Some(StopReason::Callback), by, 4));
     assert_eq!(saved(dir.path())[0], 4);
     // The count is of both processes: its state was in the checkpoint.
-    assert_eq!(run(), (9, None, 9));
+    assert_eq!(run(), (9, None, None, 9));
+}
+
+/// Takes the loss of each window, and stops after a step.
+#[derive(Clone)]
+struct Losses {
+    losses: Arc<Mutex<Vec<f64>>>,
+    stop_at: u64,
+}
+
+impl Losses {
+    fn until(stop_at: u64) -> Self {
+        Losses {
+            losses: Arc::default(),
+            stop_at,
+        }
+    }
+}
+
+impl Callback for Losses {
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        if run.step() == self.stop_at {
+            run.stop();
+        }
+        Ok(())
+    }
+
+    fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        let loss = window.row.get("loss").ok_or_else(failure)?;
+        self.losses.lock().unwrap().push(loss);
+        Ok(())
+    }
+}
+
+/// The windows of two steps end within the epochs of three, and the validation of the first epoch
+/// is of step 3.
+#[test]
+fn stopped_run_reports_its_steps_of_the_epoch() {
+    let client = client();
+    let dir = tempfile::tempdir().unwrap();
+    let each = Losses::until(u64::MAX);
+    let trainer = on(&client, dir.path()).epochs(2).log_every(1);
+    fit(trainer.callback(each.clone())).unwrap();
+    let losses = each.losses.lock().unwrap().clone();
+    assert_eq!(losses.len(), 6);
+    for (log_every, first, last) in [(2, 1, 1), (2, 1, 2), (100, 1, 3), (2, 4, 5), (100, 4, 4)] {
+        let dir = tempfile::tempdir().unwrap();
+        let trainer = on(&client, dir.path()).epochs(2).log_every(log_every);
+        let report = fit(trainer.callback(Losses::until(last as u64)))
+            .unwrap()
+            .report;
+        let steps = &losses[first - 1..last];
+        let mean = steps.iter().sum::<f64>() / steps.len() as f64;
+        for metrics in [&report.metrics, &report.train_metrics] {
+            let loss = metrics["loss"];
+            assert!((loss - mean).abs() < 1e-6 * mean, "{loss} {mean}: {report}");
+        }
+        let of = Some([first as u64, last as u64]);
+        assert_eq!(report.train_metrics_of_steps, of);
+        let text = report.to_string();
+        assert!(
+            text.contains(&format!("(steps {first} to {last})")),
+            "{text}"
+        );
+        assert!(text.contains(", stopped by Losses\n"), "{text}");
+    }
+}
+
+#[test]
+fn stop_after_an_epoch_reports_its_validation() {
+    struct StopAtEnd;
+
+    impl Callback for StopAtEnd {
+        fn on_validation_end(&mut self, run: &mut Run, _: &Row) -> Result<()> {
+            run.stop();
+            Ok(())
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let trainer = on(&client(), dir.path()).epochs(2).callback(StopAtEnd);
+    let report = fit(trainer).unwrap().report;
+    assert_eq!((report.steps, report.train_metrics_of_steps), (3, None));
+    assert_ne!(report.metrics, report.train_metrics);
+    assert_eq!(report.stopped_by.as_deref(), Some("StopAtEnd"));
 }
 
 /// Requests a stop when the run or its first epoch starts.

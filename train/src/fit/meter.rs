@@ -9,7 +9,7 @@ use crate::{
     callback::{MetricsWindow, NotFinite},
     finite,
     loggers::{Row, Split},
-    programs::Window,
+    programs::{Window, WindowMetric},
     signals::StopFlag,
     waits::{Limits, wait_also_when_stopped},
 };
@@ -89,10 +89,7 @@ impl Meter {
             return Ok(None);
         };
         let metrics = self.window.read(&window.wait()?)?;
-        for (sum, metric) in self.sums.iter_mut().zip(&metrics) {
-            sum.total += metric.total;
-            sum.weight += metric.weight;
-        }
+        add(&mut self.sums, &metrics);
         Ok(Some(Arrived {
             step,
             is_empty: metrics.iter().all(|metric| metric.weight == 0.0),
@@ -106,8 +103,26 @@ impl Meter {
 
     /// The means over the windows that have arrived.
     pub(super) fn means(&self) -> MetricValues {
+        self.named(&self.sums)
+    }
+
+    /// The means over the windows that have arrived and one that is not complete yet.
+    pub(super) fn means_with(&self, incomplete: &HostArray) -> Result<MetricValues> {
+        let mut sums = self.sums.clone();
+        add(&mut sums, &self.window.read(incomplete)?);
+        Ok(self.named(&sums))
+    }
+
+    fn named(&self, sums: &[Sum]) -> MetricValues {
         let names = self.window.names().iter().cloned();
-        names.zip(self.sums.iter().map(|sum| sum.mean())).collect()
+        names.zip(sums.iter().map(|sum| sum.mean())).collect()
+    }
+}
+
+fn add(sums: &mut [Sum], metrics: &[WindowMetric]) {
+    for (sum, metric) in sums.iter_mut().zip(metrics) {
+        sum.total += metric.total;
+        sum.weight += metric.weight;
     }
 }
 

@@ -23,6 +23,11 @@ const STOPPED_COPIES: Duration = Duration::from_secs(60);
 /// probably hangs.
 const LAST_COPIES: Duration = Duration::from_secs(5);
 
+/// Time in which copies of a run that was stopped have to arrive.
+fn time_of_copies<K: Task, O: Optimizer>(now: &LoopState<K, O>) -> Duration {
+    now.in_flight.limits().grace().max(STOPPED_COPIES)
+}
+
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
 where
     ModelParams<K>: Send + Sync,
@@ -55,7 +60,21 @@ where
     }
 
     fn give_up_copies(&self, now: &LoopState<K, O>) {
-        self.give_up_waiting(now.in_flight.limits().grace().max(STOPPED_COPIES));
+        self.give_up_waiting(time_of_copies(now));
+    }
+
+    /// Takes the metrics of the steps of an epoch that was stopped, the last of which are in a
+    /// window that is still on the device.
+    pub(super) fn measure_stopped(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        self.collect_all(now)?;
+        let window = now.live()?.1.fetch()?;
+        if window.wait_ready(time_of_copies(now)) {
+            now.run.train_metrics = now.meter.means_with(&window.wait()?)?;
+            return Ok(());
+        }
+        now.run.train_metrics = now.meter.means();
+        halite_core::warning!("the metrics of the last steps did not arrive in time");
+        Ok(())
     }
 
     /// Gives up copies of the state from a device that missed its deadline.
@@ -109,8 +128,8 @@ where
         checkpoint
             .arrays
             .push((WINDOW.to_string(), window.fetch()?));
-        self.callbacks.call(|callback| {
-            callback.on_checkpoint(&mut now.run, &mut checkpoint)?;
+        self.callbacks.notify(&mut now.run, |callback, run| {
+            callback.on_checkpoint(run, &mut checkpoint)?;
             if let Some(state) = callback.state() {
                 checkpoint.callbacks.insert(callback.name(), state);
             }

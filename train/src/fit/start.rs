@@ -159,6 +159,7 @@ where
                 started: self.started,
                 save_requested: false,
                 stop_requested: false,
+                stopped_by: None,
             },
             meter: Meter::new(&self.programs.train_metrics),
             in_flight: InFlight::new("step", options.wait_limit),

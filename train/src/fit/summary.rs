@@ -1,11 +1,12 @@
 //! Measurements of a run, and its report.
 
 use halite_nn::Optimizer;
-use halite_telemetry::ClientMetrics;
+use halite_telemetry::{Activity, ClientMetrics};
 
 use super::{Fit, LoopState};
 use crate::{
     MetricValues, Report, Task, Trainer,
+    callback::Run,
     checkpoint::Exact,
     measured::Measured,
     programs::{ModelParams, Programs, Steps},
@@ -82,8 +83,10 @@ where
                 .collect()
         };
         // Findings are about training, and a validation alone has none.
-        let findings = activity.findings();
-        let findings = findings.iter().filter(|_| now.run.step > now.first);
+        let findings = match now.run.step > now.first {
+            true => self.findings(now, activity),
+            false => Vec::new(),
+        };
         let last = match validation.is_empty() {
             true => &now.run.train_metrics,
             false => validation,
@@ -105,7 +108,7 @@ where
             training_seconds: measured.training_seconds.0,
             input_wait_seconds: measured.input_wait_seconds.0,
             device_busy_seconds: measured.device_busy_seconds.map(|busy| busy.0),
-            findings: findings.map(ToString::to_string).collect(),
+            findings,
             seconds_to_first_step: measured.seconds_to_first_step.0,
             process_seconds_to_first_step: measured
                 .process_seconds_to_first_step
@@ -117,8 +120,40 @@ where
             halite_version: env!("CARGO_PKG_VERSION").to_string(),
             seed: options.seed,
             interrupted,
+            stopped_by: self.stopped_by(now).filter(|_| interrupted),
+            train_metrics_of_steps: steps_of_epoch(&now.run),
             resumed_from_step: now.run.resumed_from_step,
             ..Report::default()
         }
     }
+
+    /// What asked the run to stop, if anything did.
+    fn stopped_by(&self, now: &LoopState<K, O>) -> Option<String> {
+        match self.interrupts.reason() {
+            Some(reason) => Some(reason.to_string()),
+            None => now.run.stopped_by.clone(),
+        }
+    }
+
+    /// Findings about the run. Waits for training batches are those of the report, so that both
+    /// have the same numbers.
+    fn findings(&self, now: &LoopState<K, O>, mut activity: Activity) -> Vec<String> {
+        let (dataset, workers) = (self.train.dataset().name(), self.trainer.options.workers);
+        let inputs = activity.inputs.iter_mut();
+        for input in inputs.filter(|one| one.dataset == dataset && one.workers == workers) {
+            input.batches = now.run.step - now.first;
+            (input.waited, input.of) = (now.input_wait, now.training);
+        }
+        activity
+            .findings()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+}
+
+/// The first and the last step of the current epoch; `None` between two epochs.
+fn steps_of_epoch(run: &Run) -> Option<[u64; 2]> {
+    let steps = run.batch as u64;
+    (steps > 0).then(|| [run.step.saturating_sub(steps) + 1, run.step])
 }

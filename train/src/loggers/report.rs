@@ -21,12 +21,18 @@ const OP: &str = "report";
 /// end.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
-    /// The last metrics by name: of the validation data if there is any, else of the training data.
+    /// The last metrics by name: of the validation data, or of the training data if the run stopped
+    /// in an epoch, before it was validated.
     #[serde(with = "metrics")]
     pub metrics: BTreeMap<String, f64>,
-    /// The last metrics of the training data by name.
+    /// Means of the training metrics by name: over the last epoch, or its steps so far if the run
+    /// stopped in it.
     #[serde(with = "metrics")]
     pub train_metrics: BTreeMap<String, f64>,
+    /// The first and the last of the steps of `train_metrics`, if the run stopped in an epoch;
+    /// `metrics` are the same then.
+    #[serde(default)]
+    pub train_metrics_of_steps: Option<[u64; 2]>,
     /// Optimizer steps of the whole run, those before a resume included.
     pub steps: u64,
     /// Epochs done, those before a resume included.
@@ -83,6 +89,9 @@ pub struct Report {
     pub seed: u64,
     /// True if it was stopped before its last epoch.
     pub interrupted: bool,
+    /// What stopped it then: the name of a callback, a signal, or the stop flag.
+    #[serde(default)]
+    pub stopped_by: Option<String>,
     /// Suggestions: see [`Activity::findings`](halite_telemetry::Activity::findings).
     #[serde(default)]
     pub findings: Vec<String>,
@@ -162,6 +171,14 @@ impl Lines {
 /// Lines of the table, by subject.
 impl Report {
     fn add_metrics(&self, lines: &mut Lines) {
+        if let Some([first, last]) = self.train_metrics_of_steps {
+            for (name, value) in &self.train_metrics {
+                let value = format_metric(name, *value);
+                let steps = format!("steps {} to {}", format_count(first), format_count(last));
+                lines.add(&format!("{name} in training"), format!("{value} ({steps})"));
+            }
+            return;
+        }
         for (name, value) in &self.metrics {
             lines.add(name, format_metric(name, *value));
         }
@@ -177,8 +194,10 @@ impl Report {
         if let Some(step) = self.resumed_from_step {
             length += &format!(", resumed from {}", format_count(step));
         }
-        if self.interrupted {
-            length += ", interrupted";
+        match &self.stopped_by {
+            Some(what) => length += &format!(", stopped by {what}"),
+            None if self.interrupted => length += ", interrupted",
+            None => {}
         }
         lines.add("steps", length);
         lines.add("time", format_seconds(self.seconds));
@@ -350,14 +369,17 @@ best checkpoint   runs/mnist/checkpoints/step-00001876";
         assert_eq!(report().to_string(), want);
         let stopped = Report {
             interrupted: true,
+            stopped_by: Some("EarlyStopping".into()),
             resumed_from_step: Some(938),
+            train_metrics: [("loss".to_string(), 0.5)].into(),
+            train_metrics_of_steps: Some([1868, 1876]),
             ..report()
         };
-        assert!(
-            stopped
-                .to_string()
-                .contains("steps             1,876 in 2 epochs, resumed from 938, interrupted\n")
-        );
+        let start = "\
+loss in training  0.5000 (steps 1,868 to 1,876)
+steps             1,876 in 2 epochs, resumed from 938, stopped by EarlyStopping
+";
+        assert!(stopped.to_string().starts_with(start), "{stopped}");
         let warm = Report {
             process_seconds_to_first_step: Some(0.412),
             ..report()
