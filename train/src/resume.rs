@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Task, TrainerOptions,
-    checkpoint::{Exact, Saved, exact_f64},
+    checkpoint::{Exact, RunPosition, Saved, exact_f64},
     identity::Identity,
     measured::Measured,
     programs::{Programs, WINDOW},
@@ -67,10 +67,30 @@ pub(crate) fn array_specs<K: Task, O: Optimizer>(
         .collect()
 }
 
+/// Checks that a run of `epochs` epochs is not shorter than the saved one.
+fn check_epochs(saved: &Saved, epochs: u64) -> Result<()> {
+    let RunPosition { epoch, batch, .. } = saved.position();
+    let least = epoch + u64::from(batch > 0);
+    if epochs >= least {
+        return Ok(());
+    }
+    let (trained, to_end) = match batch {
+        0 => (format!("{epoch} epochs"), "validate it again"),
+        _ => (format!("{epoch} epochs and {batch} steps"), "end the epoch"),
+    };
+    let message = format!(
+        "{} has {trained} of training, and `epochs` is {epochs}: nothing would be trained. Give more \
+         than {least} to continue, or {least} to {to_end} (`epochs`, --epochs)",
+        saved.path().display()
+    );
+    Err(Error::invalid("resume", message))
+}
+
 /// Checks that a run of this identity can resume from `saved`.
 ///
 /// # Errors
-/// One error with every difference of the identity, the metrics and the arrays.
+/// If the run has more epochs than `options`; else one error with every difference of the identity,
+/// the metrics and the arrays.
 pub(crate) fn check<K: Task, O: Optimizer>(
     saved: &Saved,
     identity: &Identity,
@@ -78,6 +98,7 @@ pub(crate) fn check<K: Task, O: Optimizer>(
     programs: &Programs<K, O>,
     mesh: &Arc<Mesh>,
 ) -> Result<()> {
+    check_epochs(saved, options.epochs)?;
     let metadata = Metadata::of(saved)?;
     let names = programs.train_metrics.names();
     let mut others = Vec::new();

@@ -319,6 +319,31 @@ fn stop_after_an_epoch_reports_its_validation() {
     assert_eq!(report.stopped_by.as_deref(), Some("StopAtEnd"));
 }
 
+#[test]
+fn resume_with_fewer_epochs_is_an_error() {
+    let client = client();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |epochs| fit(on(&client, dir.path()).epochs(epochs).resume(true));
+    run(3).unwrap();
+    let error = run(2).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    for part in [
+        "has 3 epochs of training, and `epochs` is 2: nothing would be trained",
+        "Give more than 3 to continue, or 3 to validate it again (`epochs`, --epochs)",
+    ] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert_eq!(run(3).unwrap().report.steps, 9);
+    let stopped = on(&client, dir.path()).epochs(5).resume(true);
+    fit(stopped.callback(Losses::until(10))).unwrap();
+    let error = run(3).unwrap_err().to_string();
+    assert!(
+        error.contains("has 3 epochs and 1 steps of training"),
+        "{error}"
+    );
+    assert!(error.contains("or 4 to end the epoch"), "{error}");
+}
+
 /// Requests a stop when the run or its first epoch starts.
 struct StoppingAtStart {
     of_run: bool,
