@@ -85,6 +85,7 @@ enum Command {
 
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
+    halite::train::main_starts();
     let cli = Cli::parse();
     // A write beyond the limit on file sizes then returns an error, instead of ending the process.
     #[cfg(unix)]

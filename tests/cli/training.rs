@@ -1,10 +1,14 @@
 //! `halite train mnist` and `train digits`: output, files and report of a run.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use crate::support::{
     Ended, arrays, assert_contains, checkpoints, halite, name, newest_step, report, run, succeeds,
-    table,
+    table, wrapped,
 };
 
 /// 20 steps per epoch, and 20 batches of validation data.
@@ -224,4 +228,24 @@ fn losses(out: &Path) -> Vec<f64> {
         .iter()
         .map(|row| row[3].parse().unwrap())
         .collect()
+}
+
+/// `cargo run` builds the program in the process that then executes it.
+#[cfg(target_os = "linux")]
+#[test]
+fn first_step_counts_from_the_start_of_the_program() {
+    const BUILD: Duration = Duration::from_secs(5);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let script = format!("sleep {}; exec \"$0\" \"$@\"", BUILD.as_secs());
+    let mut run =
+        halite("train digits --model mlp --epochs 1 --quiet --accelerator embedded --out");
+    run.arg(&out).env("CARGO", "/usr/bin/cargo");
+    let started = Instant::now();
+    succeeds(&mut wrapped(&["sh", "-c", &script], &run));
+    let took = (started.elapsed() - BUILD).as_secs_f64();
+    let first = report(&out)["process_seconds_to_first_step"]
+        .as_f64()
+        .unwrap();
+    assert!(first > 0.0 && first < took, "{first} s of {took} s");
 }

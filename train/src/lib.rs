@@ -110,6 +110,8 @@ pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
 pub use options::{NumericsOptions, Property, TrainerOptions};
 pub use programs::LOSS;
+#[doc(hidden)]
+pub use since_start::main_starts;
 pub use state::State;
 pub use strategy::{Pattern, Rule, Strategy};
 pub use task::{Predict, Task};

@@ -66,7 +66,8 @@ pub struct Report {
     /// running it.
     pub seconds_to_first_step: f64,
     /// The same from the start of the process: loading the program, the plugin and the data as
-    /// well. `None` where the system does not provide the start time.
+    /// well. `None` where the system does not provide the start time, and in programs of your own
+    /// that `cargo run` started: their process is cargo's, which built them first.
     #[serde(default)]
     pub process_seconds_to_first_step: Option<f64>,
     /// Reads that made the host wait for the device. Copies in the background are not counted: they
