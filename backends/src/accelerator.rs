@@ -28,10 +28,16 @@ use crate::{
 
 /// An accelerator to run on.
 ///
+/// A number after the name is a number of devices, on every platform; indices are in brackets, or
+/// several of them separated by commas: `tpu:4` is four chips, `tpu:[4]` the fifth chip.
+///
 /// ```
-/// use halite_backends::Accelerator;
+/// use halite_backends::{Accelerator, Devices};
 ///
 /// assert_eq!("cpu:8".parse::<Accelerator>()?, Accelerator::Cpu { devices: Some(8) });
+/// assert_eq!("cuda:2".parse::<Accelerator>()?, Accelerator::Cuda { devices: Devices::Count(2) });
+/// let third = Accelerator::Cuda { devices: Devices::Indices(vec![2]) };
+/// assert_eq!("cuda:[2]".parse::<Accelerator>()?, third);
 /// assert_eq!(Accelerator::Plugin("/opt/my_plugin.so".into()).to_string(), "plugin:/opt/my_plugin.so");
 /// assert!("abacus".parse::<Accelerator>().is_err());
 /// # Ok::<(), halite_core::Error>(())
@@ -47,16 +53,17 @@ pub enum Accelerator {
         /// Number of virtual devices; 1 if not given.
         devices: Option<u32>,
     },
-    /// NVIDIA GPUs: `cuda`, or some of them: `cuda:0,1`. Indices count from 0 among the GPUs in
-    /// `CUDA_VISIBLE_DEVICES`.
+    /// NVIDIA GPUs: `cuda`, the first ones: `cuda:2`, or some of them: `cuda:[1,3]`. Indices count
+    /// from 0 among the GPUs in `CUDA_VISIBLE_DEVICES`.
     Cuda {
-        /// Indices of the GPUs; all if empty.
-        devices: Vec<u32>,
+        /// The GPUs.
+        devices: Devices,
     },
-    /// Google TPUs: `tpu`, or some chips of this host: `tpu:0`.
+    /// Google TPUs: `tpu`, the first chips of this host: `tpu:4`, or some of them: `tpu:[5]`.
+    /// Indices count from 0.
     Tpu {
-        /// Indices of the chips, from 0; all if empty.
-        chips: Vec<u32>,
+        /// The chips.
+        chips: Devices,
     },
     /// The executor that is part of halite: `embedded`, or as virtual devices: `embedded:8`.
     Embedded {
@@ -65,6 +72,49 @@ pub enum Accelerator {
     },
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
+}
+
+/// Devices of a platform.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Devices {
+    /// All that there are.
+    #[default]
+    All,
+    /// The first ones, by number: 1 or more.
+    Count(u32),
+    /// Those with these indices, from 0.
+    Indices(Vec<u32>),
+}
+
+impl Devices {
+    /// Returns the indices of the devices among `found` of them; empty for all. `what` is the noun
+    /// for messages, `named` the list of what was found.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub(crate) fn among(
+        &self,
+        found: usize,
+        what: &str,
+        named: impl FnOnce() -> String,
+    ) -> Result<Vec<u32>, String> {
+        match self {
+            Self::All => Ok(Vec::new()),
+            Self::Count(count) if *count as usize <= found => Ok((0..*count).collect()),
+            Self::Count(count) => Err(format!(
+                "{count} {what}s asked for, and there are {found}: {}; an index is written in \
+                 brackets: [{count}]",
+                named()
+            )),
+            Self::Indices(indices) => match indices.iter().find(|&&one| one as usize >= found) {
+                Some(missing) => Err(format!(
+                    "unknown {what} {missing}; expected one of {}",
+                    named()
+                )),
+                None => Ok(indices.clone()),
+            },
+        }
+    }
 }
 
 /// Options for opening an accelerator.
@@ -239,9 +289,11 @@ fn auto(
     progress: &mut dyn Progress,
 ) -> Result<Opened> {
     let every = [
-        Accelerator::Tpu { chips: Vec::new() },
+        Accelerator::Tpu {
+            chips: Devices::All,
+        },
         Accelerator::Cuda {
-            devices: Vec::new(),
+            devices: Devices::All,
         },
         Accelerator::cpu(),
     ];
@@ -373,9 +425,11 @@ mod tests {
     fn pjrt_device_chooses_the_platform() {
         let every = || {
             [
-                Accelerator::Tpu { chips: Vec::new() },
+                Accelerator::Tpu {
+                    chips: Devices::All,
+                },
                 Accelerator::Cuda {
-                    devices: Vec::new(),
+                    devices: Devices::All,
                 },
                 Accelerator::cpu(),
             ]

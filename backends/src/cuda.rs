@@ -9,7 +9,7 @@ use halite_fetch::{Cache, Progress};
 use halite_pjrt::OptionValue;
 
 use crate::{
-    accelerator::{OpenOptions, Opened, load},
+    accelerator::{Devices, OpenOptions, Opened, load},
     locate::{Located, Search},
 };
 
@@ -173,39 +173,27 @@ fn check_driver(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result
     }
 }
 
-/// Checks that these devices exist.
-fn check_devices(driver: &Driver, devices: &[u32]) -> Result<()> {
-    let Some(missing) = devices
-        .iter()
-        .find(|&&device| device as usize >= driver.devices.len())
-    else {
-        return Ok(());
+/// Returns the indices of these devices; empty for all.
+fn indices(driver: &Driver, devices: &Devices) -> Result<Vec<u32>> {
+    let names = || {
+        let gpus = driver.devices.iter().enumerate();
+        let names: Vec<String> = gpus
+            .map(|(index, gpu)| format!("{index}: {}", gpu.name))
+            .collect();
+        names.join(", ")
     };
-    let names: Vec<String> = driver
-        .devices
-        .iter()
-        .enumerate()
-        .map(|(index, gpu)| format!("{index}: {}", gpu.name))
-        .collect();
-    Err(Error::new(
-        ErrorKind::Unavailable,
-        "cuda",
-        format!(
-            "unknown device {missing}; expected one of {}",
-            names.join(", ")
-        ),
-    ))
+    let indices = devices.among(driver.devices.len(), "device", names);
+    indices.map_err(|message| Error::new(ErrorKind::Unavailable, "cuda", message))
 }
 
-/// Opens these devices; all if `devices` is empty.
+/// Opens these devices.
 pub(crate) fn open(
-    devices: &[u32],
+    devices: &Devices,
     options: &OpenOptions,
     progress: &mut dyn Progress,
 ) -> Result<Opened> {
     let driver = probe()?;
-    check_devices(&driver, devices)?;
-    let client = options.cuda.client(devices)?;
+    let client = options.cuda.client(&indices(&driver, devices)?)?;
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search::cuda(&cache);
     let open = |located: Located| {
@@ -267,13 +255,20 @@ mod tests {
 
     #[test]
     fn unknown_device_is_an_error_with_all_devices() {
-        let error = check_devices(&driver((13, 0), 2), &[1, 2])
-            .unwrap_err()
-            .to_string();
+        let of =
+            |devices| indices(&driver((13, 0), 2), &devices).map_err(|error| error.to_string());
         assert_eq!(
-            error,
+            of(Devices::Indices(vec![1, 2])).unwrap_err(),
             "cuda: unknown device 2; expected one of 0: NVIDIA H100, 1: NVIDIA H100"
         );
+        assert_eq!(
+            of(Devices::Count(3)).unwrap_err(),
+            "cuda: 3 devices asked for, and there are 2: 0: NVIDIA H100, 1: NVIDIA H100; an index \
+             is written in brackets: [3]"
+        );
+        assert!(of(Devices::All).unwrap().is_empty());
+        assert_eq!(of(Devices::Count(2)).unwrap(), [0, 1]);
+        assert_eq!(of(Devices::Indices(vec![1])).unwrap(), [1]);
     }
 
     #[test]

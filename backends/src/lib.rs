@@ -37,7 +37,7 @@ pub mod tpu;
 
 pub use halite_pjrt as pjrt;
 
-pub use accelerator::{Accelerator, Driver, OpenOptions, Opened};
+pub use accelerator::{Accelerator, Devices, Driver, OpenOptions, Opened};
 pub use compile_cache::{
     Access, CacheEntry, CompileCache, CompileCacheOptions, DamagedFile, FileCount, OtherFiles,
     Verified,

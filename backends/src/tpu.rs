@@ -10,7 +10,7 @@ use halite_pjrt::OptionValue;
 
 use self::machine::Machine;
 use crate::{
-    accelerator::{OpenOptions, Opened, load},
+    accelerator::{Devices, OpenOptions, Opened, load},
     locate::{Located, Search},
 };
 
@@ -111,24 +111,17 @@ fn environment(chips: &[u32]) -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// Opens these chips of this host; all if `chips` is empty.
+/// Opens these chips of this host.
 pub(crate) fn open(
-    chips: &[u32],
+    chips: &Devices,
     options: &OpenOptions,
     progress: &mut dyn Progress,
 ) -> Result<Opened> {
     let found = probe()?;
-    if let Some(missing) = chips
-        .iter()
-        .find(|&&chip| chip as usize >= found.files.len())
-    {
-        let message = format!(
-            "unknown chip {missing}; this host has {}, numbered from 0",
-            found.files.len()
-        );
-        return Err(Error::new(ErrorKind::Unavailable, "tpu", message));
-    }
-    let environment = environment(chips)?;
+    let count = found.files.len();
+    let chips = chips.among(count, "chip", || format!("0 to {}", count - 1));
+    let chips = chips.map_err(|message| Error::new(ErrorKind::Unavailable, "tpu", message))?;
+    let environment = environment(&chips)?;
     let environment: Vec<(&str, &str)> = environment
         .iter()
         .map(|(name, value)| (*name, value.as_str()))

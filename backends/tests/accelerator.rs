@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use halite_backends::{Accelerator, Driver, OpenOptions, Search, Source, cuda, tpu};
+use halite_backends::{Accelerator, Devices, Driver, OpenOptions, Search, Source, cuda, tpu};
 use halite_core::{Array, Error, ErrorKind, HostArray, Mesh, PartitionSpec, Sharding};
 use halite_fetch::{Bar, Cache, Quiet};
 
@@ -12,15 +12,24 @@ fn names_round_trip() {
         ("auto", Accelerator::auto()),
         ("cpu", Accelerator::cpu()),
         ("cpu:8", Accelerator::Cpu { devices: Some(8) }),
-        ("cuda", Accelerator::Cuda { devices: vec![] }),
         (
-            "cuda:0,3",
+            "cuda",
             Accelerator::Cuda {
-                devices: vec![0, 3],
+                devices: Devices::All,
             },
         ),
-        ("tpu", Accelerator::Tpu { chips: vec![] }),
-        ("tpu:2", Accelerator::Tpu { chips: vec![2] }),
+        (
+            "cuda:[0,3]",
+            Accelerator::Cuda {
+                devices: Devices::Indices(vec![0, 3]),
+            },
+        ),
+        (
+            "tpu:2",
+            Accelerator::Tpu {
+                chips: Devices::Count(2),
+            },
+        ),
         (
             "plugin:/opt/a:b.so",
             Accelerator::Plugin("/opt/a:b.so".into()),
@@ -43,8 +52,19 @@ fn unknown_names_list_the_known_ones() {
         ("cpu:0", "`0` is not a number of devices from 1 to 1024"),
         ("cpu:-1", "`-1` is not a number"),
         ("cpu:99999999999", "is not a number of devices"),
-        ("cuda:0,x", "expected cuda or cuda:0,1"),
-        ("cuda:", "expected cuda or cuda:0,1"),
+        (
+            "cuda:0,x",
+            "expected cuda, cuda:2 (a number, from 1), or cuda:[5]",
+        ),
+        (
+            "cuda:",
+            "expected cuda, cuda:2 (a number, from 1), or cuda:[5]",
+        ),
+        (
+            "cuda:0",
+            "expected cuda, cuda:2 (a number, from 1), or cuda:[5]",
+        ),
+        ("cpu:[0]", "virtual devices, which have no indices"),
         ("cuda:1,2,1", "device 1 is named twice"),
         ("plugin:", "expected plugin:/path/to/plugin.so"),
         ("plugin", "expected plugin:/path/to/plugin.so"),

@@ -16,8 +16,8 @@ use halite::{
 /// Show the devices, their memory, and the plugin behind them.
 #[derive(Args, Debug)]
 pub(crate) struct Devices {
-    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, `embedded`,
-    /// `embedded:N`, or `plugin:PATH`
+    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:N` for the first N, `cuda:[0,1]`
+    /// by index, `tpu` likewise, `embedded`, `embedded:N`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Also write what a report of a fault needs to FILE, as JSON: versions, processor, environment

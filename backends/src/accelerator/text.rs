@@ -1,10 +1,10 @@
-//! The text of accelerators: `auto`, `cpu:8`, `plugin:PATH`.
+//! The text of accelerators: `auto`, `cpu:8`, `cuda:[5]`, `plugin:PATH`.
 
 use std::{fmt, str::FromStr};
 
 use halite_core::{Error, Result};
 
-use super::{Accelerator, MOST_CPU_DEVICES};
+use super::{Accelerator, Devices, MOST_CPU_DEVICES};
 
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,8 +12,8 @@ impl fmt::Display for Accelerator {
             Self::Auto => f.write_str("auto"),
             Self::Cpu { devices } => counted(f, "cpu", *devices),
             Self::Embedded { devices } => counted(f, "embedded", *devices),
-            Self::Cuda { devices } => listed(f, "cuda", devices),
-            Self::Tpu { chips } => listed(f, "tpu", chips),
+            Self::Cuda { devices } => write!(f, "cuda{devices}"),
+            Self::Tpu { chips } => write!(f, "tpu{chips}"),
             Self::Plugin(path) => write!(f, "plugin:{}", path.display()),
         }
     }
@@ -25,13 +25,18 @@ fn counted(f: &mut fmt::Formatter<'_>, name: &str, count: Option<u32>) -> fmt::R
     count.map_or(Ok(()), |count| write!(f, ":{count}"))
 }
 
-/// Writes `cuda`, or `cuda:0,1`.
-fn listed(f: &mut fmt::Formatter<'_>, name: &str, numbers: &[u32]) -> fmt::Result {
-    f.write_str(name)?;
-    for (index, number) in numbers.iter().enumerate() {
-        write!(f, "{}{number}", if index == 0 { ":" } else { "," })?;
+/// What follows the name of the platform: nothing, `:2`, or `:[0,1]`.
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::Count(count) => write!(f, ":{count}"),
+            Self::Indices(indices) => {
+                let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
+                write!(f, ":[{}]", indices.join(","))
+            }
+        }
     }
-    Ok(())
 }
 
 /// Parses a number of virtual devices.
@@ -40,26 +45,41 @@ fn count(kind: &str, text: &str) -> Result<u32, String> {
         Ok(count @ 1..=MOST_CPU_DEVICES) => Ok(count),
         _ => Err(format!(
             "`{text}` is not a number of devices from 1 to {MOST_CPU_DEVICES}; expected {kind} or \
-             {kind}:8"
+             {kind}:8 (virtual devices, which have no indices)"
         )),
     }
 }
 
-/// Parses a list of indices such as `0,1`.
-fn numbers(kind: &str, what: &str, list: &str) -> Result<Vec<u32>, String> {
-    let numbers: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
-    let numbers = numbers.map_err(|_| {
-        format!("`{list}` is not a list of {what} indices; expected {kind} or {kind}:0,1")
-    })?;
-    match (1..numbers.len()).find(|&index| numbers[..index].contains(&numbers[index])) {
-        Some(index) => Err(format!("{what} {} is named twice", numbers[index])),
-        None => Ok(numbers),
+/// Parses a number of devices such as `2`, or indices such as `[5]`, `[0,1]` or `0,1`.
+fn devices(kind: &str, what: &str, text: &str) -> Result<Devices, String> {
+    let expected = || {
+        format!(
+            "`{text}` is not a number of {what}s, nor a list of {what} indices; expected {kind}, \
+             {kind}:2 (a number, from 1), or {kind}:[5] or {kind}:[0,1] (indices, from 0)"
+        )
+    };
+    let listed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let list = match listed {
+        Some(list) => list,
+        None if text.contains(',') => text,
+        None => {
+            let count = text.parse().ok().filter(|&count| count > 0);
+            return count.map(Devices::Count).ok_or_else(expected);
+        }
+    };
+    let indices: Result<Vec<u32>, _> = list.split(',').map(|one| one.trim().parse()).collect();
+    let indices = indices.map_err(|_| expected())?;
+    match (1..indices.len()).find(|&place| indices[..place].contains(&indices[place])) {
+        Some(place) => Err(format!("{what} {} is named twice", indices[place])),
+        None => Ok(Devices::Indices(indices)),
     }
 }
 
 /// Forms that [`Accelerator::from_str`] accepts.
-const NAMES: &str =
-    "auto, cpu, cpu:8, cuda, cuda:0,1, tpu, tpu:0, embedded, embedded:8, plugin:PATH";
+const NAMES: &str = "auto, cpu, cpu:8, cuda, cuda:2, cuda:[0,1], tpu, tpu:4, tpu:[5], embedded, \
+                     embedded:8, plugin:PATH";
 
 impl FromStr for Accelerator {
     type Err = Error;
@@ -80,14 +100,16 @@ impl FromStr for Accelerator {
                 devices: Some(count(kind, devices).map_err(refused)?),
             }),
             ("cuda", None) => Ok(Self::Cuda {
-                devices: Vec::new(),
+                devices: Devices::All,
             }),
-            ("cuda", Some(list)) => Ok(Self::Cuda {
-                devices: numbers("cuda", "device", list).map_err(refused)?,
+            ("cuda", Some(some)) => Ok(Self::Cuda {
+                devices: devices("cuda", "device", some).map_err(refused)?,
             }),
-            ("tpu", None) => Ok(Self::Tpu { chips: Vec::new() }),
-            ("tpu", Some(list)) => Ok(Self::Tpu {
-                chips: numbers("tpu", "chip", list).map_err(refused)?,
+            ("tpu", None) => Ok(Self::Tpu {
+                chips: Devices::All,
+            }),
+            ("tpu", Some(some)) => Ok(Self::Tpu {
+                chips: devices("tpu", "chip", some).map_err(refused)?,
             }),
             ("plugin", Some(path)) if !path.is_empty() => Ok(Self::Plugin(path.into())),
             ("plugin", _) => Err(refused(
@@ -112,9 +134,11 @@ mod tests {
             "cpu",
             "cpu:8",
             "cuda",
-            "cuda:0,3",
+            "cuda:3",
+            "cuda:[0,3]",
             "tpu",
             "tpu:2",
+            "tpu:[2]",
             "embedded",
             "embedded:8",
             "plugin:/x.so",
@@ -123,7 +147,27 @@ mod tests {
         }
         let error = |text: &str| text.parse::<Accelerator>().unwrap_err().to_string();
         assert!(error("cuda:1,1").ends_with("device 1 is named twice"));
-        assert!(error("tpu:a").contains("not a list of chip indices"));
-        assert!(error("npu").contains("tpu:0"));
+        assert!(error("tpu:a").contains("nor a list of chip indices"));
+        assert!(error("npu").contains("tpu:[5]"));
+    }
+
+    #[test]
+    fn number_is_a_count_on_every_platform() {
+        let accelerator = |text: &str| text.parse::<Accelerator>().unwrap();
+        let (cuda, tpu) = (
+            |devices| Accelerator::Cuda { devices },
+            |chips| Accelerator::Tpu { chips },
+        );
+        assert_eq!(accelerator("cuda:8"), cuda(Devices::Count(8)));
+        assert_eq!(accelerator("tpu:8"), tpu(Devices::Count(8)));
+        let indices = |indices: &[u32]| Devices::Indices(indices.into());
+        assert_eq!(accelerator("tpu:[5]"), tpu(indices(&[5])));
+        assert_eq!(accelerator("cuda:0,1"), cuda(indices(&[0, 1])));
+        assert_eq!(accelerator("cuda:[0, 1]"), cuda(indices(&[0, 1])));
+        let error = |text: &str| text.parse::<Accelerator>().unwrap_err().to_string();
+        for text in ["tpu:0", "cuda:[]", "cuda:[1", "cuda:1,", "cuda:-1"] {
+            assert!(error(text).contains(":[5] or "), "{}", error(text));
+        }
+        assert!(error("cpu:[5]").contains("cpu:8 (virtual devices, which have no indices)"));
     }
 }

@@ -27,8 +27,9 @@ use crate::cli::{STOPPED, give_up, profile, step::ShardingArgs};
 #[derive(Args, Debug)]
 pub(super) struct Run {
     /// Accelerator: `auto` (the best of TPU, CUDA and CPU; `embedded` where no plugin for the CPU
-    /// can be had), `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`,
-    /// `embedded`, `embedded:N`, or `plugin:PATH` of a PJRT plugin
+    /// can be had), `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:N` for the first N,
+    /// `cuda:[0,1]` by index, `tpu` likewise, `embedded`, `embedded:N`, or `plugin:PATH` of a PJRT
+    /// plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Number of devices to train on, or `all`; with `--accelerator cpu` or `embedded` they are
@@ -61,7 +62,10 @@ impl FromStr for DeviceCount {
             "all" => Ok(DeviceCount::All),
             _ => match positive(text) {
                 Ok(count) => Ok(DeviceCount::Exactly(count)),
-                Err(expected) => Err(format!("{expected}, or `all`")),
+                Err(expected) => Err(format!(
+                    "{expected}, or `all`; indices belong to the accelerator, as in `--accelerator \
+                     'cuda:[0,1]'`"
+                )),
             },
         }
     }

@@ -237,8 +237,17 @@ const TARGETS: &[Target] = &[
     Target {
         name: "accelerator",
         run: |data| survives_printing::<Accelerator>(data),
-        seeds: || words(&["auto", "cpu", "cpu:8", "cuda:0,3", "tpu:2", "plugin:/x.so"]),
-        dictionary: &["cpu:", "cuda:", "tpu:", "plugin:", ","],
+        seeds: || {
+            words(&[
+                "auto",
+                "cpu",
+                "cpu:8",
+                "cuda:[0,3]",
+                "tpu:2",
+                "plugin:/x.so",
+            ])
+        },
+        dictionary: &["cpu:", "cuda:", "tpu:", "plugin:", ",", "[", "]"],
     },
     Target {
         name: "compile_target",
