@@ -38,8 +38,7 @@ fn main() -> Result<()> {
         let (arguments, temporary) = (Bytes(memory.arguments), Bytes(memory.temporary));
         println!("  on each device: arguments {arguments}, temporary {temporary}");
         if let Some(limit) = target.memory_per_device() {
-            let peak = Bytes(memory.peak.unwrap_or_default());
-            println!("  peak {peak} of {}", Bytes(limit));
+            println!("  {} of {}", Bytes(memory.required()), Bytes(limit));
         }
         for one in compiled.collectives()?.uses {
             let (count, kind, group, bytes) = (one.count, one.kind, one.group, Bytes(one.bytes));

@@ -142,25 +142,21 @@ pub struct Memory {
     pub temporary: u64,
     /// Program code.
     pub code: u64,
-    /// Peak memory.
+    /// Peak memory of a step, without the program: arguments, outputs that reuse none of them, and
+    /// temporary memory.
     pub peak: u64,
 }
 
 impl Memory {
-    /// Memory of a program that the compiler of `platform` reports.
-    fn of(memory: ProgramMemory, platform: &str) -> Self {
-        let own = memory.outputs.saturating_sub(memory.aliased);
-        let sum = memory.arguments.saturating_add(own);
-        let sum = sum.saturating_add(memory.temporary);
-        // The peak that XLA's CPU plugin reports leaves out temporary memory.
-        let peak = memory.peak.filter(|_| platform != "cpu").unwrap_or(sum);
+    /// Memory of a program as its compiler reports it.
+    fn of(memory: ProgramMemory) -> Self {
         Memory {
             arguments: memory.arguments,
             outputs: memory.outputs,
             aliased: memory.aliased,
             temporary: memory.temporary,
             code: memory.code,
-            peak,
+            peak: memory.required(),
         }
     }
 }
@@ -408,7 +404,7 @@ impl Plan {
                 };
             }
         };
-        let memory = Memory::of(compiled.memory()?, target.target().platform());
+        let memory = Memory::of(compiled.memory()?);
         self.memory = Some(memory);
         // Some compilers do not return the optimized program; the rest of the plan is valid.
         if let Some(found) = unless_unsupported(compiled.collectives())? {
@@ -463,5 +459,27 @@ fn unless_unsupported<T>(result: Result<T, Error>) -> Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peak_has_all_its_parts() {
+        let reported = |peak| ProgramMemory {
+            arguments: 160,
+            outputs: 120,
+            aliased: 100,
+            temporary: 2490,
+            code: 40,
+            peak,
+        };
+        // libtpu reports 2460 for such a step.
+        for peak in [None, Some(180), Some(2460)] {
+            assert_eq!(Memory::of(reported(peak)).peak, 160 + 20 + 2490);
+        }
+        assert_eq!(Memory::of(reported(Some(3000))).peak, 3000);
     }
 }

@@ -320,9 +320,7 @@ impl OpenTarget {
                 temporary,
                 ..
             } = memory;
-            let required = memory
-                .peak
-                .unwrap_or(arguments + outputs + temporary - aliased.min(outputs));
+            let required = memory.required();
             if required > available {
                 let message = format!(
                     "`{}` does not fit {}: arguments {}, results {} (of which {} reuse arguments), \

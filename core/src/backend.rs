@@ -457,6 +457,22 @@ pub struct ProgramMemory {
     pub temporary: u64,
     /// The program itself.
     pub code: u64,
-    /// Largest use during a run, where the compiler reports it.
+    /// Largest sum of values that are alive at once, where the compiler reports it. XLA's CPU plugin
+    /// leaves out temporary values.
     pub peak: Option<u64>,
+}
+
+impl ProgramMemory {
+    /// Memory that a run needs, without the program itself: arguments, results that reuse none of
+    /// them, and scratch memory; or the [peak](Self::peak), where it is more, as of a small program
+    /// on a TPU, whose peak has copies in the chip's fast memory.
+    ///
+    /// The peak alone may be less: scratch memory is one allocation with gaps between its values,
+    /// which a run takes whole.
+    pub fn required(&self) -> u64 {
+        let own = self.outputs.saturating_sub(self.aliased);
+        let sum = self.arguments.saturating_add(own);
+        let sum = sum.saturating_add(self.temporary);
+        sum.max(self.peak.unwrap_or(0))
+    }
 }
