@@ -27,6 +27,7 @@ mod train;
 
 use std::{
     fmt::{Arguments, Display},
+    fs::File,
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -108,7 +109,10 @@ pub(crate) fn run() -> ExitCode {
     }
     let result = match cli.command {
         None => print_help(),
-        Some(command) => command.run(profiled),
+        Some(command) => {
+            keep_output();
+            command.run(profiled)
+        }
     };
     if Plugin::stuck_in_loader().is_some() {
         // A constructor that hangs holds the lock of the dynamic loader. A normal exit waits for it,
@@ -127,7 +131,6 @@ pub(crate) fn run() -> ExitCode {
         Ok(code) => {
             if let Some(code) = STOPPED.get() {
                 // An abandoned compiler thread may still run, and would crash in destructors.
-                let _ = io::stdout().flush();
                 signal_hook::low_level::exit((*code).into());
             }
             code
@@ -167,6 +170,35 @@ static STOPPED: OnceLock<u8> = OnceLock::new();
 /// First error of printing a line.
 static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
 
+/// Stdout as it was at the start of the process.
+static OUTPUT: OnceLock<File> = OnceLock::new();
+
+/// Keeps stdout for this command, and gives stderr to whatever else writes to it: plugins print when
+/// they are loaded, or at exit, when C's buffers are written, and stdout may be a program or JSON.
+fn keep_output() {
+    #[cfg(unix)]
+    if let Ok(own) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)
+        && rustix::stdio::dup2_stdout(rustix::stdio::stderr()).is_ok()
+    {
+        _ = OUTPUT.set(own.into());
+    }
+}
+
+/// The output of this command.
+fn output() -> Box<dyn Write> {
+    match OUTPUT.get() {
+        Some(file) => Box::new(file),
+        None => Box::new(io::stdout()),
+    }
+}
+
+/// Returns true if the output is a terminal.
+fn prints_to_terminal() -> bool {
+    OUTPUT
+        .get()
+        .map_or_else(|| io::stdout().is_terminal(), File::is_terminal)
+}
+
 /// Implements `say!`.
 fn say_line(line: Arguments<'_>) {
     say_part(format_args!("{line}\n"));
@@ -174,9 +206,10 @@ fn say_line(line: Arguments<'_>) {
 
 /// Prints a part of a line.
 fn say_part(text: Arguments<'_>) {
-    if let Err(error) = io::stdout()
-        .write_fmt(text)
-        .and_then(|()| io::stdout().flush())
+    let mut output = output();
+    if let Err(error) = output
+        .write_all(text.to_string().as_bytes())
+        .and_then(|()| output.flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         _ = PRINT_ERROR.set(error);
@@ -218,7 +251,6 @@ fn waiting(message: String) -> ProgressBar {
 /// Prints an error and exits without dropping anything, because a drop would wait for what hangs.
 fn give_up(error: &Error, code: u8) -> ! {
     say_error(error);
-    let _ = io::stdout().flush();
     signal_hook::low_level::exit(code.into())
 }
 

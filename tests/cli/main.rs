@@ -11,6 +11,8 @@ mod export;
 mod help;
 mod numbers;
 mod plan;
+#[cfg(target_os = "linux")]
+mod plugin;
 mod programs;
 mod recovery;
 mod reports;

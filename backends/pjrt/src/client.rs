@@ -30,6 +30,7 @@ use crate::{
     gate::Gate,
     handle::Handle,
     in_flight::InFlight,
+    isolate,
     key::{self, program_key},
     owned_client::{Alone, OP_CREATE, Owned, alone},
     plugin::{Plugin, StableHloVersions},
@@ -62,7 +63,10 @@ impl Pjrt {
             let _entered = ENVIRONMENT.enter("making a client", Duration::from_secs(5));
             Self::create_now(plugin, options)
         };
-        alone(plugin, OP_CREATE, "making a client", deadline, create).map_err(|error| match error {
+        let created = isolate::keep_directory(plugin.shown(), || {
+            alone(plugin, OP_CREATE, "making a client", deadline, create)
+        });
+        created.map_err(|error| match error {
             Alone::Failed(error) => error,
             Alone::Late(waited) => {
                 let message = format!(

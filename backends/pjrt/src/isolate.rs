@@ -15,6 +15,7 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
+    env,
     ffi::c_int,
     io::{self, Write},
     sync::{
@@ -102,6 +103,30 @@ pub(crate) fn run<T: Send + 'static>(
         .caused_by(error)));
     }
     wait(&isolation, &receive)
+}
+
+/// Opens a part of `plugin` by `open`, and returns to the working directory of before if the plugin
+/// has changed it: relative paths of the program must not lead elsewhere then.
+pub(crate) fn keep_directory<T>(plugin: &str, open: impl FnOnce() -> T) -> T {
+    let before = env::current_dir();
+    let opened = open();
+    let (Ok(before), now) = (before, env::current_dir()) else {
+        return opened;
+    };
+    if now.as_ref().ok() != Some(&before) {
+        let now = now.map_or("one that cannot be read".into(), |now| {
+            now.display().to_string()
+        });
+        let after = match env::set_current_dir(&before) {
+            Ok(()) => format!("it is {} again", before.display()),
+            Err(error) => format!("{} cannot be restored: {error}", before.display()),
+        };
+        halite_core::warning!(
+            "{plugin} changed the working directory of the process to {now} while it was opened; \
+             {after}"
+        );
+    }
+    opened
 }
 
 fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option<Result<T>> {

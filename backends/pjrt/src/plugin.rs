@@ -182,8 +182,9 @@ impl Plugin {
         };
         isolate::prepare_to_wait();
         let (file, deadline) = (path.clone(), options.deadline);
-        let Some(loaded) = isolate::run(isolation, move || Self::load_now(file, shown, deadline))
-        else {
+        let load = move || Self::load_now(file, shown, deadline);
+        let loaded = isolate::keep_directory(shown, || isolate::run(isolation, load));
+        let Some(loaded) = loaded else {
             *slot = Slot::Stuck(options.deadline);
             return Err(stuck(&path, options.deadline));
         };

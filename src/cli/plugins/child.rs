@@ -4,7 +4,7 @@
 //! the case that ended the process.
 
 use std::{
-    io::{self, Write},
+    io::Write,
     path::Path,
     time::{Duration, Instant},
 };
@@ -19,6 +19,8 @@ use halite::{
     fetch,
 };
 use serde_json::{Value, json};
+
+use crate::cli::output;
 
 /// Name of the executor that is part of halite.
 pub(super) const EMBEDDED: &str = "embedded";
@@ -90,12 +92,11 @@ pub(super) fn run(
 }
 
 fn say(line: &Value) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|error| {
-            Error::new(ErrorKind::Io, "plugins check", "cannot write").caused_by(error)
-        })
+    let line = format!("{line}\n");
+    let written = output().write_all(line.as_bytes());
+    written.map_err(|error| {
+        Error::new(ErrorKind::Io, "plugins check", "cannot write").caused_by(error)
+    })
 }
 
 fn describe(opened: &Opened) -> Value {

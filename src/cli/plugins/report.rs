@@ -1,10 +1,6 @@
 //! Report of `halite plugins check`: the plugin and the result of each case.
 
-use std::{
-    io::{self, IsTerminal},
-    process::ExitCode,
-    time::Instant,
-};
+use std::{process::ExitCode, time::Instant};
 
 use halite::{
     Error, Result,
@@ -12,7 +8,7 @@ use halite::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::say_part;
+use crate::cli::{prints_to_terminal, say_part};
 
 /// Results so far, which are printed as they arrive, or as JSON at the end.
 #[derive(Default)]
@@ -125,7 +121,7 @@ impl Report {
             .as_f64()
             .unwrap_or_else(|| began.elapsed().as_secs_f64());
         self.seconds += seconds;
-        let color = |code: &str, word: &str| match io::stdout().is_terminal() {
+        let color = |code: &str, word: &str| match prints_to_terminal() {
             true => format!("\x1b[{code}m{word}\x1b[0m"),
             false => word.to_owned(),
         };
