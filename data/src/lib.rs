@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod adapters;
 mod batch;
 mod dataset;
 mod digest;
@@ -36,8 +37,9 @@ mod sampler;
 pub mod text;
 mod threads;
 
+pub use adapters::{DatasetExt, Map, Subset};
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
-pub use dataset::{Dataset, DatasetExt, Field, Map, Rows, Sample, SampleMut, Subset};
+pub use dataset::{Dataset, Field, Rows, Sample, SampleMut};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
 pub use mnist::Mnist;
