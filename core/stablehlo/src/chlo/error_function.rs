@@ -51,8 +51,9 @@ pub(super) fn erf_inv(x: Value<'_>) -> Value<'_> {
                 .select(center, (root - 3.0).polynomial(&INVERSE_FAR_32))
         }
     };
-    let is_end = x.abs().eq(1.0);
-    is_end.select(x * f64::INFINITY, slope * x)
+    let [positive, negative] = [f64::INFINITY, f64::NEG_INFINITY].map(|end| x.constant(end));
+    let value = x.eq(1.0).select(positive, slope * x);
+    x.eq(-1.0).select(negative, value)
 }
 
 /// Numerator of erf(x) / x, in x².

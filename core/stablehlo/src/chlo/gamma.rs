@@ -25,7 +25,7 @@ pub(super) fn lgamma(x: Value<'_>) -> Value<'_> {
     let far = from_eight(size.max(eight));
     let positive = size.lt(2.0).select(near, size.lt(8.0).select(middle, far));
     // Γ(x) Γ(-x) = -π / (x sin(π x)), whose sine is 0 at the poles.
-    let fraction = (size - size.round()).abs();
+    let fraction = reflected_fraction(x).abs();
     let sine = (fraction * PI).sin().ln() - PI.ln();
     // π times a subnormal number is rounded.
     let sine = fraction.lt(1e-10).select(fraction.ln(), sine);
@@ -94,11 +94,17 @@ pub(super) fn digamma(x: Value<'_>) -> Value<'_> {
     let series = square * square.polynomial(&DIGAMMA);
     let value = (large.ln() - inverse * 0.5) - series;
     let value = value - is_small.select(sum, zero);
-    let fraction = x - x.round();
+    let fraction = reflected_fraction(x);
     let reflected = value - PI / (fraction * PI).tan();
     let nan = x.constant(f64::NAN);
     let reflected = fraction.eq(0.0).select(nan, reflected);
     negative.select(reflected, value)
+}
+
+/// How far a negative number is from the nearest integer, of which sines and tangents of π x
+/// depend. Positive numbers, which need none, get one with finite results and derivatives.
+fn reflected_fraction(x: Value<'_>) -> Value<'_> {
+    x.lt(0.0).select(x - x.round(), x.constant(0.25))
 }
 
 /// `B(2 k) / (2 k)` of Bernoulli's numbers, highest power first.
