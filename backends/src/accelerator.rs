@@ -333,13 +333,18 @@ fn instead_of_cpu(reason: Error, mut refused: Vec<String>) -> Result<Opened> {
     refused.push(format!("cpu: {}", words(&reason)));
     let opened =
         embedded::open(1).map_err(|_| Error::new(reason.kind(), OPEN, refused.join("; ")))?;
-    let first_line = words(&reason);
-    let first_line = first_line.lines().next().unwrap_or_default();
-    warning!(
-        "accelerator auto is `embedded`, the executor that is part of halite, because XLA's plugin \
-         for the CPU, which is faster, cannot be had: {first_line}"
-    );
+    warning!("{}", embedded_because(&reason));
     Ok(Opened { refused, ..opened })
+}
+
+/// Returns a line that says why the embedded executor is taken.
+fn embedded_because(reason: &Error) -> String {
+    let reason = words(reason);
+    format!(
+        "accelerator auto is `embedded`, the executor that is part of halite, because XLA's plugin \
+         for the CPU, which is faster, cannot be had: {}",
+        reason.lines().next().unwrap_or_default()
+    )
 }
 
 /// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.
@@ -420,6 +425,30 @@ pub(crate) fn load_options<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn auto_names_hosts_that_have_a_plugin() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = halite_fetch::Cache::at(directory.path());
+        let search = Search {
+            variable: "HALITE_TEST_NO_PLUGIN",
+            host: ("macos", "aarch64"),
+            ..Search::cpu(&cache)
+        };
+        let Err(Failure::Absent(reason)) = search.ensure_that(&mut halite_fetch::Quiet, Ok) else {
+            panic!("there is no package for this host");
+        };
+        let line = embedded_because(&reason);
+        let end = "there is no package of the cpu plugin for macos aarch64, only for linux x86_64; \
+                   name another plugin with plugin:PATH or HALITE_TEST_NO_PLUGIN";
+        assert!(line.ends_with(end) && line.lines().count() == 1, "{line}");
+        let opened = instead_of_cpu(reason, Vec::new()).unwrap();
+        assert!(matches!(opened.driver, Driver::Embedded), "{opened:?}");
+        assert!(
+            !directory.path().join(".partial").exists(),
+            "nothing is downloaded"
+        );
+    }
 
     #[test]
     fn pjrt_device_chooses_the_platform() {

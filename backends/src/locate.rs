@@ -14,7 +14,7 @@ use std::{
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Check, Progress, State, Step};
 
-use crate::plugins::{KnownPlugin, PLUGINS};
+use crate::plugins::{HERE, KnownPlugin, PLUGINS, hosts};
 
 /// A plugin's library that may be loaded.
 #[derive(Clone, Debug)]
@@ -70,6 +70,9 @@ pub struct Search<'a> {
     pub given: Option<&'a Path>,
     /// Cache of installed plugins.
     pub cache: &'a Cache,
+    /// Operating system and architecture that plugins are searched for, as
+    /// [`KnownPlugin::target`]; those of this process by default.
+    pub host: (&'static str, &'static str),
 }
 
 /// Failure of a search.
@@ -124,6 +127,7 @@ impl<'a> Search<'a> {
             variable: "HALITE_CPU_PLUGIN",
             given: None,
             cache,
+            host: HERE,
         }
     }
 
@@ -134,6 +138,7 @@ impl<'a> Search<'a> {
             variable: "HALITE_CUDA_PLUGIN",
             given: None,
             cache,
+            host: HERE,
         }
     }
 
@@ -144,6 +149,7 @@ impl<'a> Search<'a> {
             variable: "HALITE_TPU_PLUGIN",
             given: None,
             cache,
+            host: HERE,
         }
     }
 
@@ -192,7 +198,7 @@ impl<'a> Search<'a> {
             Ok(taken) => return Ok(taken),
             Err(missed) => missed,
         };
-        match self.default_here() {
+        match self.known().next() {
             Some(default) if !missed.tried.contains(&default.name) => {
                 match install(default, self.cache, progress) {
                     Ok(located) => Ok(take(located)?),
@@ -251,16 +257,17 @@ impl<'a> Search<'a> {
             found,
         } = missed;
         let by_path = format!("name another plugin with plugin:PATH or {}", self.variable);
-        let advice = match self.default_here() {
-            Some(default) if tried.contains(&default.name) => by_path,
-            Some(default) => format!("install one with `halite plugins install {}`", default.name),
-            None => format!(
-                "no plugin can be installed on {} {}, {by_path}",
-                env::consts::OS,
-                env::consts::ARCH
+        let message = match self.known().next() {
+            Some(default) if tried.contains(&default.name) => {
+                format!("no working plugin: {}; {by_path}", refused.join("; "))
+            }
+            Some(default) => format!(
+                "no working plugin: {}; install one with `halite plugins install {}`",
+                refused.join("; "),
+                default.name
             ),
+            None => format!("{}; {by_path}", self.no_package()),
         };
-        let message = format!("no working plugin: {}; {advice}", refused.join("; "));
         let error = Error::new(ErrorKind::Unavailable, self.platform, message);
         if found {
             Failure::Other(error)
@@ -269,16 +276,25 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the plugin that is installed if there is none.
-    fn default_here(&self) -> Option<&'static KnownPlugin> {
-        self.known().find(|plugin| plugin.runs_here())
+    /// Returns the known plugins for the host that may be used without being named. The first is
+    /// installed if there is none.
+    fn known(&self) -> impl Iterator<Item = &'static KnownPlugin> {
+        let (platform, host) = (self.platform, self.host);
+        PLUGINS.iter().filter(move |plugin| {
+            plugin.platform == platform && plugin.target == host && !plugin.only_by_name
+        })
     }
 
-    fn known(&self) -> impl Iterator<Item = &'static KnownPlugin> {
-        let platform = self.platform;
-        PLUGINS
+    fn no_package(&self) -> String {
+        let (system, machine) = self.host;
+        let of_platform = PLUGINS
             .iter()
-            .filter(move |plugin| plugin.platform == platform && !plugin.only_by_name)
+            .filter(|plugin| plugin.platform == self.platform);
+        format!(
+            "there is no package of the {} plugin for {system} {machine}, only for {}",
+            self.platform,
+            hosts(of_platform)
+        )
     }
 
     /// Returns the library that the user names, by argument or variable.
@@ -353,15 +369,7 @@ pub fn install(
     cache: &Cache,
     progress: &mut dyn Progress,
 ) -> Result<Located> {
-    if !plugin.runs_here() {
-        let (system, machine) = plugin.target;
-        let (here, this) = (env::consts::OS, env::consts::ARCH);
-        let message = format!(
-            "plugin `{}` is built for {system} on {machine}; this machine is {here} on {this}",
-            plugin.name
-        );
-        return Err(Error::new(ErrorKind::Unsupported, "install", message));
-    }
+    built_for(plugin, HERE)?;
     if plugin.shows_licence && cache.find(&plugin.package)?.is_none() {
         progress.step(Step::Terms {
             package: &plugin.package,
@@ -379,4 +387,22 @@ pub fn install(
         source,
         plugin: Some(plugin),
     })
+}
+
+/// Checks that a plugin is built for `host`.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`], with the hosts that have a package.
+fn built_for(plugin: &KnownPlugin, host: (&str, &str)) -> Result<()> {
+    if plugin.target == host {
+        return Ok(());
+    }
+    let (system, machine) = host;
+    let message = format!(
+        "plugin `{}` has a package for {} and none for {system} {machine}, which this machine is; \
+         name another plugin with plugin:PATH, or take `embedded`, which needs none",
+        plugin.name,
+        hosts([plugin])
+    );
+    Err(Error::new(ErrorKind::Unsupported, "install", message))
 }

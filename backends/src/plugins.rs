@@ -4,6 +4,8 @@
 //! table. The digest is computed at installation, and again whenever the file's times or inode changed,
 //! or users other than this process's and root could have replaced the file.
 
+use std::collections::BTreeSet;
+
 use halite_fetch::{Client, FileSpec, Package, Transform};
 
 /// A plugin that a package of a registry contains.
@@ -33,7 +35,7 @@ pub struct KnownPlugin {
 impl KnownPlugin {
     /// Returns whether it is built for this machine.
     pub fn runs_here(&self) -> bool {
-        self.target == (std::env::consts::OS, std::env::consts::ARCH)
+        self.target == HERE
     }
 
     /// Returns the Python module that the package installs, and the path of the library in it.
@@ -43,6 +45,16 @@ impl KnownPlugin {
             .split_once('/')
             .unwrap_or(("", self.library.inside))
     }
+}
+
+/// Operating system and architecture of this process.
+pub(crate) const HERE: (&str, &str) = (std::env::consts::OS, std::env::consts::ARCH);
+
+/// The hosts that these plugins are built for: `linux x86_64`.
+pub(crate) fn hosts<'p>(plugins: impl IntoIterator<Item = &'p KnownPlugin>) -> String {
+    let name = |plugin: &KnownPlugin| format!("{} {}", plugin.target.0, plugin.target.1);
+    let names: BTreeSet<String> = plugins.into_iter().map(name).collect();
+    Vec::from_iter(names).join(", ")
 }
 
 /// Every known plugin. The first one of a platform is its default.

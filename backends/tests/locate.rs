@@ -233,7 +233,9 @@ fn plugin_for_another_system_is_not_installed() {
     let error = install(elsewhere, &Cache::at(directory.path()), &mut Quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
-        error.to_string().contains("built for plan9 on mips"),
+        error
+            .to_string()
+            .contains("plugin `cpu` has a package for plan9 mips and none for "),
         "{error}"
     );
 }

@@ -80,7 +80,7 @@ fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String
             plugin.name
         )),
         State::Absent if plugin.runs_here() => Err("not installed".to_owned()),
-        State::Absent => Err(format!("for {system} on {machine} only")),
+        State::Absent => Err(format!("for {system} {machine} only")),
     };
     let installed = plugin.package.installed_size();
     let value = json!({

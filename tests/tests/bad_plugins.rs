@@ -302,10 +302,8 @@ fn installed_plugin_with_a_flipped_bit_is_not_used() {
     }
     // This variable is never set.
     let search = Search {
-        platform: "cpu",
         variable: "HALITE_TEST_NO_PLUGIN",
-        given: None,
-        cache: &cache,
+        ..Search::cpu(&cache)
     };
     assert_eq!(
         search.find().unwrap().source,

@@ -11,6 +11,9 @@ impl Search<'_> {
     /// others are not used.
     pub(super) fn in_python(&self, missed: &mut Missed) -> Vec<Located> {
         let modules: Vec<_> = self.known().map(|plugin| plugin.in_python().0).collect();
+        if modules.is_empty() {
+            return Vec::new();
+        }
         let places = match directories_of(&modules) {
             Ok(places) => places,
             Err(reason) => {
