@@ -227,7 +227,8 @@ impl Activity {
         }
         let message = format!(
             "steps are tiny: the device runs {} for a launch of `{}`, and is idle {} of the time; \
-             a larger batch, or a loop of steps in one program, costs little",
+             a larger batch, or several steps in one program (`steps_per_execution`, \
+             --steps-per-execution), costs little",
             time(mean),
             most.name,
             percent(1.0 - busy),
