@@ -102,7 +102,7 @@ impl Devices {
             Self::All => Ok(Vec::new()),
             Self::Count(count) if *count as usize <= found => Ok((0..*count).collect()),
             Self::Count(count) => Err(format!(
-                "{count} {what}s asked for, and there are {found}: {}; an index is written in \
+                "{count} {what}s asked for, and this host has {found}: {}; an index is written in \
                  brackets: [{count}]",
                 named()
             )),

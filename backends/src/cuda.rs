@@ -263,8 +263,8 @@ mod tests {
         );
         assert_eq!(
             of(Devices::Count(3)).unwrap_err(),
-            "cuda: 3 devices asked for, and there are 2: 0: NVIDIA H100, 1: NVIDIA H100; an index \
-             is written in brackets: [3]"
+            "cuda: 3 devices asked for, and this host has 2: 0: NVIDIA H100, 1: NVIDIA H100; an \
+             index is written in brackets: [3]"
         );
         assert!(of(Devices::All).unwrap().is_empty());
         assert_eq!(of(Devices::Count(2)).unwrap(), [0, 1]);
