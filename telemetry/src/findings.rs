@@ -373,8 +373,12 @@ fn ratio(part: Duration, whole: Duration) -> f64 {
     }
 }
 
+/// The share of waits in the time; those of several threads may be longer than it.
 fn share(part: Duration, whole: Duration) -> String {
-    format!("{} of the time", percent(ratio(part, whole)))
+    match part <= whole {
+        true => format!("{} of the time", percent(ratio(part, whole))),
+        false => format!("on several threads, of {}", time(whole)),
+    }
 }
 
 fn percent(share: f64) -> String {

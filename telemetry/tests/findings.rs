@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use halite_core::{Reason, Stages};
-use halite_telemetry::{Activity, CompileRecord, Finding, FindingKind, FunctionActivity};
+use halite_telemetry::{
+    Activity, CompileRecord, Finding, FindingKind, FunctionActivity, SiteActivity,
+};
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -133,4 +135,29 @@ fn compiling_less_than_half_of_a_run_is_normal() {
 #[test]
 fn compiling_most_of_a_short_run_is_normal() {
     assert_silent(&compiled(Duration::from_secs(59), Duration::from_secs(58)));
+}
+
+#[test]
+fn waits_of_several_threads_are_no_share() {
+    let location = std::panic::Location::caller();
+    let reads = |seconds| SiteActivity {
+        location,
+        count: 20,
+        bytes: 80,
+        took: Duration::from_secs(seconds),
+    };
+    let message = |seconds| {
+        let activity = Activity {
+            time: Duration::from_secs(10),
+            steps: 20,
+            reads: vec![reads(seconds)],
+            ..Activity::default()
+        };
+        only(&activity).message
+    };
+    let one = message(4);
+    assert!(one.contains("waited 4.00 s (40 % of the time)"), "{one}");
+    let several = message(25);
+    let words = "waited 25.0 s (on several threads, of 10.0 s)";
+    assert!(several.contains(words), "{several}");
 }
