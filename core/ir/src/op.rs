@@ -122,7 +122,8 @@ pub enum Op {
     /// Operands `(x, kernel)`.
     Convolution(Convolution),
 
-    /// Reduces and removes `dims`.
+    /// Reduces and removes `dims`. Sums and products of floats of 16 bits are accumulated in `f32`
+    /// and rounded once; so are those of windows, scatters and selections.
     Reduce {
         /// Function that combines two elements.
         kind: Reduction,

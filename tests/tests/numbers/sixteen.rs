@@ -185,6 +185,14 @@ fn sums_are_accumulated_in_f32() {
         &all_sizes(),
         &[64],
     );
+}
+
+#[test]
+fn windows_are_accumulated_in_f32() {
+    let large: Vec<f64> = (0..1000).map(|i| 100.0 + f64::from(i % 7)).collect();
+    let mixed: Vec<f64> = (0..3000).map(|i| f64::from(i % 11) - 4.0).collect();
+    let spread = [200.0, -200.0, 100.0, 0.0];
+    let count = 70_000;
     check(
         "average pool",
         |x| x.avg_pool([70_000], [], Padding::Valid),
