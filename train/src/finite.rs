@@ -88,8 +88,9 @@ pub(crate) fn check_state(
         check_metrics(first_not_finite(&metrics).as_ref(), &cause)?;
     }
     for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
-        // Arrays that are not trained may be infinite on purpose, such as masks.
-        let bad = if trained.contains(name) {
+        // Arrays that are not trained may be infinite on purpose, such as masks. A slot that is
+        // infinite has overflowed, and stops its parameter for good.
+        let bad = if trained.contains(name) || name.starts_with("slots.") {
             find(array, |value| !value.is_finite())
         } else {
             find(array, f64::is_nan)
@@ -183,6 +184,7 @@ mod tests {
                 HostArray::from_slice(&[bf16::NAN], [1]).unwrap(),
                 "NaN",
             ),
+            ("slots.weight.second", f32s(f32::INFINITY), "inf"),
             ("model.weight", HostArray::scalar(f16::NEG_INFINITY), "-inf"),
             ("model.weight", HostArray::scalar(f64::INFINITY), "inf"),
         ] {

@@ -13,6 +13,10 @@ use crate::{Param, Schedule, Tensor, Trace, special::wide};
 /// ```
 ///
 /// By default `b1 = 0.9`, `b2 = 0.999`, `eps = 1e-8`, and no weight decay.
+///
+/// In `f32` the square of a gradient from about 1.8e19 on is infinite, and its parameter does not
+/// change any more, as in PyTorch. [Clipping](super::clip_global_norm) prevents it, and the trainer
+/// refuses to save a slot that is infinite.
 #[derive(Clone, Debug)]
 pub struct Adam(Rule);
 

@@ -1,10 +1,12 @@
-use halite_core::{DType, TensorType, Tree, tree::Leaf};
+use std::sync::Arc;
+
+use halite_core::{Array, DType, Mesh, PartitionSpec, Sharding, TensorType, Tree, tree::Leaf};
 use halite_nn::{
-    BatchNorm, GroupNorm, Init, LayerNorm, Param, RmsNorm, Tensor, Trace, grad, init,
+    BatchNorm, GroupNorm, Init, LayerNorm, Param, RmsNorm, Tensor, Trace, grad, init, jit,
     optim::{clip_global_norm, global_norm},
     rng,
 };
-use halite_tests::eval::host;
+use halite_tests::eval::{client, host};
 
 use super::{assert_close, results};
 
@@ -136,6 +138,32 @@ fn batch_norm_is_exact_far_from_zero() {
         );
         assert!(found[6] > 0.1 && found[6] < 10.0, "{found:?}");
     }
+}
+
+#[test]
+fn batch_norm_over_devices_is_that_of_the_whole_batch() {
+    let mesh = Arc::new(Mesh::new([("data", 4)], client().local_devices()[..4].to_vec()).unwrap());
+    let norm = jit(client(), |cx, [x]| {
+        cx.set_mode(true, None);
+        let norm = init(cx, &BatchNorm::new(2), rng::constant_key(cx, rng::key(0)));
+        let y = norm.forward(x);
+        [y, cx.updated(norm.mean), cx.updated(norm.variance)]
+    });
+    // Each device has another mean.
+    let values: Vec<f32> = (0..64).map(|index| 1e4 + (index / 8) as f32).collect();
+    let x = host(&values, &[32, 2]);
+    let rows = Sharding::new(&mesh, PartitionSpec::first("data")).unwrap();
+    let x = Array::upload(client(), &x, &rows).unwrap();
+    let [y, mean, variance] = norm.on(&mesh).run([&x]).unwrap();
+    let expected = values.iter().map(|x| (x - 10_003.5) / 5.25f32.sqrt());
+    let y = y.to_vec::<f32>().unwrap();
+    let close = |(found, expected): (&f32, f32)| (found - expected).abs() < 1e-3;
+    assert!(y.iter().zip(expected).all(close), "{y:?}");
+    assert_close(&mean.to_vec::<f32>().unwrap(), &[1000.35; 2]);
+    assert_close(
+        &variance.to_vec::<f32>().unwrap(),
+        &[0.9 + 0.525 * 32.0 / 31.0; 2],
+    );
 }
 
 #[test]
