@@ -25,8 +25,8 @@ pub struct Faults {
     /// A convolution with negative padding reads outside of its input.
     pub negative_padding: bool,
     /// The partitioner computes windows along a sharded dimension wrong: operations that pad one
-    /// operand with different values share the padded copy, and the parts of a convolution are added
-    /// over devices that hold copies of the same part.
+    /// operand with different values share the padded copy, the parts of a convolution are added over
+    /// devices that hold copies of the same part, and the starts of dynamic slices are not clamped.
     pub split_windows: bool,
     /// `atan2(x, 1)` returns other elements and zeros: its vectorized arc tangent is wrong.
     pub arc_tangent: bool,

@@ -161,7 +161,7 @@ fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> 
         Kernels::Off => graph,
         kernels => with_kernels(graph, kernels, mesh.size()),
     };
-    around_faults(graph, &capabilities.faults, mesh.size())
+    around_faults(graph, &capabilities.faults, mesh)
 }
 
 /// The graph prepared to be one function, if it is small and the compiler makes functions.

@@ -4,4 +4,5 @@
 mod convolutions;
 mod negative_padding;
 mod split_windows;
+mod strategies;
 mod support;

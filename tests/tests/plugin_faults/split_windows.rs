@@ -3,7 +3,7 @@
 
 use std::{env, sync::Arc, time::Duration};
 
-use halite_core::{Array, Client, Faults, HostArray, Mesh, Sharding};
+use halite_core::{Array, Client, DType, Faults, HostArray, Mesh, PartitionSpec, Sharding};
 use halite_nn::{ConvOptions, Padding, Tensor, Trace, grad, jit};
 use halite_tests::process::Running;
 
@@ -85,6 +85,45 @@ fn right_convolution() -> [Vec<f32>; 2] {
     [y, vec![21.0, 27.0, 33.0]]
 }
 
+/// The last six elements of eight, from a start that is out of range, sharded.
+fn last_elements(client: &Client) -> Vec<f32> {
+    let devices = Devices::new(client, &[("data", 2)]);
+    let x = devices.upload(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], &[8], "(data)");
+    let start = devices.upload(&[5.0], &[], "()");
+    let slice = jit(client, |_, [x, start]| {
+        [x.dynamic_slice(&[start.convert(DType::S32)], [6])]
+    });
+    let slice = slice
+        .on(&devices.mesh)
+        .output_specs(|_, _| PartitionSpec::first("data"));
+    slice.run([&x, &start]).unwrap()[0].to_vec().unwrap()
+}
+
+const LAST_ELEMENTS: [f32; 6] = [2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
+
+/// A convolution in two groups and the gradient of its kernel, with the batch sharded over one of two
+/// axes.
+fn grouped(client: &Client) -> [Vec<f32>; 2] {
+    let devices = Devices::new(client, &[("data", 2), ("model", 2)]);
+    let x = devices.upload(&[1.0, 2.0, 3.0, 4.0], &[2, 1, 2], "(data)");
+    let kernel = devices.upload(&[1.0, 10.0], &[1, 1, 2], "()");
+    devices.run(
+        |_, [x, kernel]| {
+            let options = ConvOptions {
+                groups: 2,
+                ..ConvOptions::default()
+            };
+            let y = x.conv(kernel, &options);
+            [y, grad(y.sum_all(), &kernel)]
+        },
+        [&x, &kernel],
+    )
+}
+
+fn right_grouped() -> [Vec<f32>; 2] {
+    [vec![1.0, 20.0, 3.0, 40.0], vec![4.0, 6.0]]
+}
+
 const MENDED: &str = "the partitioner of this version is right: it needs no \
                       `Faults::split_windows` (backends/pjrt/src/quirks.rs)";
 
@@ -96,6 +135,16 @@ fn plugin_still_shares_padded_copies() {
 #[test]
 fn plugin_still_adds_copies_of_convolutions() {
     assert_ne!(convolution(&trusted()), right_convolution(), "{MENDED}");
+}
+
+#[test]
+fn plugin_still_adds_copies_of_groups() {
+    assert_ne!(grouped(&trusted()), right_grouped(), "{MENDED}");
+}
+
+#[test]
+fn plugin_still_leaves_starts_as_they_are() {
+    assert_ne!(last_elements(&trusted()), LAST_ELEMENTS, "{MENDED}");
 }
 
 /// A pad with gaps that cuts before, on the partitioner that is trusted. Aborts the process.
@@ -134,6 +183,8 @@ fn windows_of_sharded_dimensions_are_right() {
     for client in [plugin(), embedded()] {
         assert_eq!(pads(client), right_pads());
         assert_eq!(convolution(client), right_convolution());
+        assert_eq!(grouped(client), right_grouped());
+        assert_eq!(last_elements(client), LAST_ELEMENTS);
         let gaps = vec![0.0, 2.0, 0.0, 3.0, 0.0, 4.0, 0.0, 0.0];
         assert_eq!(cut_with_gaps(client), [gaps, vec![2.0, 3.0, 4.0, 5.0]]);
     }

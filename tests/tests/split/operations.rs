@@ -275,10 +275,10 @@ fn places<'t>(cx: &'t Trace, size: usize) -> Tensor<'t> {
 
 fn take<'t>(random: &mut Random, cx: &'t Trace, x: Tensor<'t>, _: &[Tensor<'t>]) -> Drawn<'t> {
     let dim = dim(random, x)?;
-    Some((
-        format!("take({dim})"),
-        x.take(places(cx, x.dims()[dim]), dim),
-    ))
+    // Some places are out of range, and count as the nearest in range.
+    let by = *random.pick(&[1.0, 1.0, 3.0]);
+    let places = places(cx, x.dims()[dim]) * by - 1.0;
+    Some((format!("take({dim}, {by})"), x.take(places, dim)))
 }
 
 fn scatter<'t>(random: &mut Random, cx: &'t Trace, x: Tensor<'t>, _: &[Tensor<'t>]) -> Drawn<'t> {

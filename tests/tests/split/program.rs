@@ -14,14 +14,16 @@ use crate::{draw, operations};
 /// Difference that rounding in `f64` may make, relative to the largest element.
 const TOLERANCE: f64 = 1e-8;
 
-/// A program that is drawn while it is traced: step `i` depends on the seed, `i`, and the steps
-/// before that are not left out.
+/// A program that is drawn while it is traced: a step depends on the seed, its number, and the steps
+/// before.
 #[derive(Clone)]
 pub(crate) struct Program {
     seed: u64,
     mesh: MeshShape,
     inputs: Vec<(TensorType, PartitionSpec)>,
-    steps: Vec<u64>,
+    steps: u64,
+    /// Steps whose results count neither as results nor for the loss.
+    unused: Vec<u64>,
     /// Whether intermediate results have sharding constraints.
     constrained: bool,
     /// Whether results are sharded.
@@ -50,7 +52,8 @@ impl Program {
             seed,
             mesh,
             inputs,
-            steps: (1..4 + random.below(5) as u64).collect(),
+            steps: 3 + random.below(5) as u64,
+            unused: Vec::new(),
             constrained: random.percent(60),
             sharded_results: random.percent(40),
         }
@@ -60,8 +63,8 @@ impl Program {
     /// the names of the results, too.
     fn trace<'t>(&self, cx: &'t Trace, inputs: &[Tensor<'t>]) -> (Vec<String>, Vec<Tensor<'t>>) {
         let mut pool = inputs.to_vec();
-        let mut names = Vec::new();
-        for &step in &self.steps {
+        let (mut names, mut results, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        for step in 1..=self.steps {
             let random = &mut Random::new(self.seed, step);
             let drawn = operations::draw(random, cx, &pool, inputs.len());
             let spec_random = &mut Random::new(self.seed, step + 1000);
@@ -73,15 +76,18 @@ impl Program {
                 name += &format!(", on {spec}");
                 result = result.sharding_constraint(spec);
             }
-            names.push(format!("%{} = {name}: {}", pool.len(), result.ty()));
+            name = format!("%{} = {name}: {}", pool.len(), result.ty());
             pool.push(result);
+            if self.unused.contains(&step) {
+                names.push(format!("{name}, no result"));
+                results.push(cx.scalar(0.0, DType::F64));
+            } else {
+                names.push(name);
+                results.push(result);
+                losses.push(loss(cx, result, step as f64));
+            }
         }
-        let mut results = pool.split_off(inputs.len());
-        let losses = results.iter().enumerate().map(|(index, &result)| {
-            let waves = (cx.iota(&result.flatten().ty(), 0) * (1.0 + index as f64)).sin();
-            (result.tanh() * waves.reshape(result.dims())).sum_all()
-        });
-        if let Some(loss) = losses.reduce(|a, b| a + b) {
+        if let Some(loss) = losses.into_iter().reduce(|a, b| a + b) {
             let inputs: Vec<Leaf<Tensor<'t>>> = inputs.iter().copied().map(Leaf).collect();
             results.extend(grad(loss, &inputs).into_leaves());
             names.extend((0..inputs.len()).map(|input| format!("gradient of %{input}")));
@@ -156,9 +162,9 @@ impl Program {
 
     /// Describes a program with fewer steps and constraints that differs, too.
     pub(crate) fn smaller(mut self, client: &Client) -> String {
-        for step in self.steps.clone() {
+        for step in 1..=self.steps {
             let mut without = self.clone();
-            without.steps.retain(|&kept| kept != step);
+            without.unused.push(step);
             if without.differs(client) {
                 self = without;
             }
@@ -190,6 +196,12 @@ impl Program {
         }
         lines.join("\n")
     }
+}
+
+/// A scalar that depends on all elements of a tensor, each in another way.
+fn loss<'t>(cx: &'t Trace, x: Tensor<'t>, rate: f64) -> Tensor<'t> {
+    let waves = (cx.iota(&x.flatten().ty(), 0) * rate).sin();
+    (x.tanh() * waves.reshape(x.dims())).sum_all()
 }
 
 /// The first difference that rounding does not explain.

@@ -1,6 +1,7 @@
 //! Verification and passes.
 
 mod dead_code;
+mod faults;
 mod matrix_products;
 mod one_function;
 mod simplify;

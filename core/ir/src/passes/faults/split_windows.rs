@@ -3,21 +3,24 @@
 
 use std::panic::Location;
 
+use halite_core::{MeshShape, TensorType};
+
 use crate::{
-    Graph, Node, Op, Value, Window,
+    ConvDims, Convolution, Graph, Node, Op, Value, Window,
     passes::{Rewriter, kernels::is_manual, map_regions},
 };
 
 /// Constrains operands and results of operations with windows, so that no dimension along which a
-/// window moves is sharded. Other dimensions, such as a batch, are sharded as before.
-pub(super) fn without(graph: Graph) -> Graph {
+/// window moves is sharded. Other dimensions, such as a batch, are sharded as before, but for
+/// those of the features of a convolution in groups.
+pub(super) fn without(graph: Graph, mesh: &MeshShape) -> Graph {
     let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
     for mut node in nodes {
         if !is_manual(&node.op) {
-            map_regions(&mut node.op, without);
+            map_regions(&mut node.op, |body| without(body, mesh));
         }
         rewriter.map_operands(&mut node);
-        let windows = Windows::of(&rewriter.new, &node);
+        let windows = Windows::of(&rewriter.new, &node, mesh);
         for (operand, dims) in node.operands.iter_mut().zip(windows.operands) {
             *operand = unsharded(&mut rewriter.new, *operand, dims, node.origin);
         }
@@ -56,7 +59,7 @@ struct Windows {
 
 impl Windows {
     /// Those of an operation of `graph`; none of an operation without windows.
-    fn of(graph: &Graph, node: &Node) -> Self {
+    fn of(graph: &Graph, node: &Node, mesh: &MeshShape) -> Self {
         let rank = |operand: usize| graph.ty(node.operands[operand]).rank();
         let alike = |operands: usize, moves: &dyn Fn(usize) -> bool| {
             let dims: Vec<usize> = (0..rank(0)).filter(|&dim| moves(dim)).collect();
@@ -73,20 +76,51 @@ impl Windows {
             } => alike(1, &|dim| (low[dim], high[dim], interior[dim]) != (0, 0, 0)),
             Op::ReduceWindow { window, .. } => alike(1, &|dim| window.moves(dim)),
             Op::SelectAndScatter { window, .. } => alike(2, &|dim| window.moves(dim)),
-            Op::Convolution(conv) => {
-                let sorted = |dims: &[usize]| {
-                    let mut dims = dims.to_vec();
-                    dims.sort_unstable();
-                    dims
-                };
-                Windows {
-                    operands: vec![sorted(&conv.input.spatial), sorted(&conv.kernel.spatial)],
-                    result: sorted(&conv.output.spatial),
-                }
-            }
+            Op::Convolution(conv) => Self::of_convolution(
+                conv,
+                rank(0),
+                sums_copies(conv, graph.ty(node.operands[0]), mesh),
+            ),
             _ => Windows::default(),
         }
     }
+}
+
+impl Windows {
+    /// Of a convolution, the spatial dimensions; in groups, also all dimensions of features, and those
+    /// that it sums over if the partitioner may add copies of their parts.
+    fn of_convolution(conv: &Convolution, rank: usize, sums_copies: bool) -> Self {
+        let all_but = |open: &[usize]| (0..rank).filter(|dim| !open.contains(dim)).collect();
+        let (input, kernel, output) = (&conv.input, &conv.kernel, &conv.output);
+        if conv.feature_groups > 1 {
+            return Windows {
+                operands: vec![all_but(&[input.batch]), all_but(&[])],
+                result: all_but(&[output.batch]),
+            };
+        }
+        if conv.batch_groups > 1 {
+            let summed = |dim| if sums_copies { vec![] } else { vec![dim] };
+            return Windows {
+                operands: vec![
+                    all_but(&summed(input.feature)),
+                    all_but(&summed(kernel.feature)),
+                ],
+                result: all_but(&[]),
+            };
+        }
+        let spatial = |dims: &ConvDims| all_but(&[dims.batch, dims.feature]);
+        Windows {
+            operands: vec![spatial(input), spatial(kernel)],
+            result: spatial(output),
+        }
+    }
+}
+
+/// Whether the partitioner may add copies of a part of a kernel gradient in groups: no copies are left
+/// where its batch is sharded over the only axis.
+fn sums_copies(conv: &Convolution, input: &TensorType, mesh: &MeshShape) -> bool {
+    let is_one_axis = mesh.axes().filter(|&(_, size)| size > 1).count() == 1;
+    !is_one_axis || !input.dims()[conv.input.feature].is_multiple_of(mesh.size())
 }
 
 impl Window {

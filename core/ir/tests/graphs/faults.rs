@@ -1,0 +1,186 @@
+//! Programs that are lowered around faults of compilers.
+
+use expect_test::{Expect, expect};
+use halite_core::{DType, Faults, MeshShape, TensorType};
+use halite_ir::{ConvDims, Convolution, Graph, Interface, Op, around_faults, text, verify};
+
+use crate::{f32, push};
+
+/// Checks the operations of a program for a mesh of this shape, without what is around them.
+fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {
+    let mesh = MeshShape::new(axes.iter().copied()).unwrap();
+    let after = around_faults(graph.clone(), &Faults::ALL, &mesh);
+    verify(&after).unwrap();
+    assert_eq!(after.output_types(), graph.output_types());
+    assert_eq!(&around_faults(graph.clone(), &Faults::NONE, &mesh), graph);
+    let interface = Interface {
+        mesh: Some(mesh),
+        ..Interface::new("main")
+    };
+    let printed = text(&after, &interface).unwrap();
+    let lines = printed
+        .lines()
+        .filter(|line| line.contains(" = stablehlo") || line.contains(" = sdy.sh"));
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+/// A convolution of sequences of five elements by a kernel of two.
+fn convolution(padding: (i64, i64), input_dilation: usize, groups: usize) -> Graph {
+    let last = ConvDims {
+        batch: 0,
+        feature: 2,
+        spatial: vec![1],
+    };
+    let kernel = ConvDims {
+        batch: 2,
+        feature: 1,
+        spatial: vec![0],
+    };
+    let conv = Convolution {
+        input: last.clone(),
+        kernel,
+        output: last,
+        strides: vec![1],
+        padding: vec![padding],
+        input_dilation: vec![input_dilation],
+        kernel_dilation: vec![1],
+        reversal: vec![false],
+        feature_groups: groups,
+        batch_groups: 1,
+        result: DType::F32,
+    };
+    let mut graph = Graph::new();
+    let operands = [
+        graph.input(f32(&[4, 5, 2])),
+        graph.input(f32(&[2, 2 / groups, 2])),
+    ];
+    let result = push(&mut graph, Op::Convolution(conv), &operands);
+    graph.set_outputs(vec![result]);
+    graph
+}
+
+#[test]
+fn negative_padding_is_a_slice() {
+    check(
+        &convolution((-2, 1), 1, 1),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.slice %arg0 [0:4, 2:5, 0:2] : (tensor<4x5x2xf32>) -> tensor<4x3x2xf32>
+        %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 1]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x3x2xf32>, tensor<2x2x2xf32>) -> tensor<4x3x2xf32>"#]],
+    );
+    check(
+        &convolution((1, -2), 1, 1),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.slice %arg0 [0:4, 0:3, 0:2] : (tensor<4x5x2xf32>) -> tensor<4x3x2xf32>
+        %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[1, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x3x2xf32>, tensor<2x2x2xf32>) -> tensor<4x3x2xf32>"#]],
+    );
+    // Padding that is not negative stays.
+    check(
+        &convolution((1, 2), 1, 1),
+        &[],
+        expect![
+            "%0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[1, 2]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x5x2xf32>, tensor<2x2x2xf32>) -> tensor<4x7x2xf32>"
+        ],
+    );
+}
+
+/// Five elements with one gap between each are nine; without three of them, there is a gap first.
+#[test]
+fn dilated_inputs_are_cut_between_elements() {
+    check(
+        &convolution((-3, 1), 2, 1),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.slice %arg0 [0:4, 2:5, 0:2] : (tensor<4x5x2xf32>) -> tensor<4x3x2xf32>
+        %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[1, 1]], lhs_dilate = [2], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x3x2xf32>, tensor<2x2x2xf32>) -> tensor<4x6x2xf32>"#]],
+    );
+}
+
+#[test]
+fn input_that_is_cut_away_is_zeros() {
+    check(
+        &convolution((-7, 6), 1, 1),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.constant dense<0.0> : tensor<4x4x2xf32>
+        %1 = stablehlo.convolution(%0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x4x2xf32>, tensor<2x2x2xf32>) -> tensor<4x3x2xf32>"#]],
+    );
+}
+
+#[test]
+fn spatial_dimensions_are_not_sharded() {
+    check(
+        &convolution((0, 0), 1, 1),
+        &[("data", 2)],
+        expect![[r#"
+        %0 = sdy.sharding_constraint %arg0 <@mesh, [{?}, {}, {?}]> : tensor<4x5x2xf32>
+        %1 = sdy.sharding_constraint %arg1 <@mesh, [{}, {?}, {?}]> : tensor<2x2x2xf32>
+        %2 = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x5x2xf32>, tensor<2x2x2xf32>) -> tensor<4x4x2xf32>
+        %3 = sdy.sharding_constraint %2 <@mesh, [{?}, {}, {?}]> : tensor<4x4x2xf32>"#]],
+    );
+    check(
+        &convolution((0, 0), 1, 2),
+        &[("data", 2)],
+        expect![[r#"
+        %0 = sdy.sharding_constraint %arg0 <@mesh, [{?}, {}, {}]> : tensor<4x5x2xf32>
+        %1 = sdy.sharding_constraint %arg1 <@mesh, [{}, {}, {}]> : tensor<2x1x2xf32>
+        %2 = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 2 : i64} : (tensor<4x5x2xf32>, tensor<2x1x2xf32>) -> tensor<4x4x2xf32>
+        %3 = sdy.sharding_constraint %2 <@mesh, [{?}, {}, {}]> : tensor<4x4x2xf32>"#]],
+    );
+}
+
+#[test]
+fn padded_dimensions_are_not_sharded() {
+    let mut graph = Graph::new();
+    let (x, zero) = (graph.input(f32(&[4, 6])), graph.input(f32(&[])));
+    let pad = Op::Pad {
+        low: vec![0, 1],
+        high: vec![0, 0],
+        interior: vec![0, 0],
+    };
+    let result = push(&mut graph, pad, &[x, zero]);
+    graph.set_outputs(vec![result]);
+    check(
+        &graph,
+        &[("data", 2)],
+        expect![[r#"
+        %0 = sdy.sharding_constraint %arg0 <@mesh, [{?}, {}]> : tensor<4x6xf32>
+        %1 = stablehlo.pad %0, %arg1, low = [0, 1], high = [0, 0], interior = [0, 0] : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x7xf32>
+        %2 = sdy.sharding_constraint %1 <@mesh, [{?}, {}]> : tensor<4x7xf32>"#]],
+    );
+    check(
+        &graph,
+        &[("data", 1)],
+        expect![
+            "%0 = stablehlo.pad %arg0, %arg1, low = [0, 1], high = [0, 0], interior = [0, 0] : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x7xf32>"
+        ],
+    );
+}
+
+#[test]
+fn starts_of_slices_are_clamped() {
+    let mut graph = Graph::new();
+    let x = graph.input(f32(&[300]));
+    let start = graph.input(TensorType::new(DType::U8, []));
+    let slice = |size| Op::DynamicSlice { sizes: vec![size] };
+    let results = vec![
+        push(&mut graph, slice(200), &[x, start]),
+        push(&mut graph, slice(2), &[x, start]),
+    ];
+    graph.set_outputs(results);
+    check(
+        &graph,
+        &[("data", 2)],
+        expect![[r#"
+        %0 = stablehlo.constant dense<0> : tensor<ui8>
+        %1 = stablehlo.constant dense<100> : tensor<ui8>
+        %2 = stablehlo.clamp %0, %arg1, %1 : (tensor<ui8>, tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+        %3 = stablehlo.dynamic_slice %arg0, %2, sizes = [200] : (tensor<300xf32>, tensor<ui8>) -> tensor<200xf32>
+        %4 = stablehlo.constant dense<0> : tensor<ui8>
+        %5 = stablehlo.constant dense<255> : tensor<ui8>
+        %6 = stablehlo.clamp %4, %arg1, %5 : (tensor<ui8>, tensor<ui8>, tensor<ui8>) -> tensor<ui8>
+        %7 = stablehlo.dynamic_slice %arg0, %6, sizes = [2] : (tensor<300xf32>, tensor<ui8>) -> tensor<2xf32>"#]],
+    );
+}
