@@ -112,6 +112,20 @@ fn mantissa_is_rounded_before_the_exponent() {
 }
 
 #[test]
+fn nan_has_no_mantissa_to_lose() {
+    for (ty, bits) in [
+        ("f64", "0x7FFFFFFFFFFFFFFF"),
+        ("f64", "0xFFF8000000000000"),
+        ("f32", "0x7FC00000"),
+        ("f16", "0x7E00"),
+    ] {
+        let bytes = u64::from_str_radix(&bits[2..], 16).unwrap().to_le_bytes();
+        let size = (bits.len() - 2) / 2;
+        assert_eq!(reduced(ty, "e5m0", bits), bytes[..size], "{ty} {bits}");
+    }
+}
+
+#[test]
 fn padding_of_infinite_taps_is_nan() {
     let body = "%x = stablehlo.constant dense<1.0> : tensor<1x1x1xf32>
       %k = stablehlo.constant dense<[[[0x7F800000]], [[1.0]], [[0x7F800000]]]> : tensor<3x1x1xf32>
