@@ -24,6 +24,31 @@ def elementwise():
     return [jax.jit(f)(_x) for f in unary] + [jax.jit(f)(np.abs(_x)) for f in positive]
 
 
+def special_functions():
+    s = jax.scipy.special
+    inside = np.linspace(-0.99, 0.99, 48, dtype=np.float32)
+    real = [(jnp.arcsin, inside), (jnp.arccos, inside), (jnp.arctan, _x), (jnp.sinh, _x),
+            (jnp.cosh, _x), (jnp.arcsinh, _x), (jnp.arccosh, 1 + np.abs(_x)), (jnp.tan, _x),
+            (jnp.arctanh, inside), (s.gammaln, _x), (s.digamma, np.abs(_x) + 0.1), (s.erfc, _x),
+            (s.erfinv, inside), (s.i1e, _x), (s.erf, _x), (jnp.isinf, _x), (jnp.isneginf, _x),
+            (functools.partial(s.polygamma, 2), np.abs(_x) + 0.5),
+            (functools.partial(s.zeta, 3.5), np.abs(_x) + 0.5),
+            (lambda x: jnp.nextafter(x, 1.0), _x), (jnp.var, _x), (jnp.std, _x),
+            (functools.partial(jax.nn.gelu, approximate=False), _x),
+            (functools.partial(s.multigammaln, d=2), np.abs(_x) + 1),
+            (functools.partial(jax.lax.top_k, k=3), _x)]
+    parts = [jnp.sinh, jnp.cosh, jnp.tan, jnp.arcsin, jnp.arccos, jnp.arctan, jnp.arcsinh,
+             jnp.arccosh, jnp.arctanh, jnp.exp, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt]
+    z = (_x + 1j * np.roll(_x, 1, 0)).astype(np.complex64)
+    return [jax.jit(f)(x) for f, x in real] + [jax.jit(f)(z) for f in parts]
+
+
+def complex_special_values():
+    infinite = np.array([1e20, np.inf, -np.inf], np.complex64)
+    z = np.array([complex(-np.inf, 1e20), complex(np.nan, 1e20)], np.complex64)
+    return [jnp.expm1(infinite), jnp.exp(infinite), jnp.tan(z), jnp.sqrt(infinite)]
+
+
 def binary():
     other = np.roll(_x, 1, 0)
     functions = [jnp.add, jnp.multiply, jnp.divide, jnp.maximum, jnp.arctan2, jnp.hypot,
