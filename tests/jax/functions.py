@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import serialize_executable
 from jax._src.interpreters import mlir
 
 TOLERANCE = 2e-5
@@ -207,8 +208,21 @@ def without_results():
     assert jax.jit(lambda x: None, donate_argnums=0, keep_unused=True)(jnp.ones(4)) is None
     compiled = jax.jit(lambda x: None, keep_unused=True).lower(x).compile()
     assert compiled.output_shardings is None and compiled.output_formats is None
-    assert compiled(x) is None
+    assert _reloaded(compiled)(x) is None
     return x
+
+
+def _reloaded(compiled):
+    return serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+
+
+def executables():
+    x = jnp.array(_x)
+    compiled = jax.jit(lambda x: (x.T @ x, x[0, 0])).lower(x).compile()
+    matrix, scalar = compiled.output_formats
+    assert matrix.layout.major_to_minor == (0, 1) and scalar.layout.major_to_minor == ()
+    assert compiled.input_formats[0][0].layout == x.format.layout
+    return _reloaded(compiled)(x)
 
 
 def transfers():

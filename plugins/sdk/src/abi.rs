@@ -16,8 +16,10 @@ mod memory;
 use std::{ffi::c_int, mem::MaybeUninit, ops::Deref};
 
 use halite_pjrt_sys::{
-    CStruct, PJRT_Api, base::PJRT_NamedValue, error::PJRT_Error,
-    extension::PJRT_Shardings_Extension,
+    CStruct, PJRT_Api,
+    base::PJRT_NamedValue,
+    error::PJRT_Error,
+    extension::{PJRT_Layouts_Extension, PJRT_Shardings_Extension},
 };
 
 pub(crate) use self::{
@@ -234,6 +236,8 @@ unsafe impl Plain for PJRT_NamedValue {}
 unsafe impl Plain for PJRT_Api {}
 // SAFETY: as above.
 unsafe impl Plain for PJRT_Shardings_Extension {}
+// SAFETY: as above.
+unsafe impl Plain for PJRT_Layouts_Extension {}
 
 /// A length or an index as C's `int`.
 pub(crate) fn int(number: usize) -> c_int {

@@ -9,7 +9,10 @@ use std::{
 };
 
 use halite_core::{DType, DeviceId, Loaded, Signature, TensorType};
-use halite_pjrt_sys::{buffer::PJRT_Buffer_Type, device::PJRT_Device, executable::*};
+use halite_pjrt_sys::{
+    buffer::PJRT_Buffer_Type, device::PJRT_Device, executable::*,
+    extension::PJRT_Layouts_MemoryLayout,
+};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
@@ -20,6 +23,7 @@ use crate::{
     device::kind_name,
     dtype::{buffer_type, dims_of},
     handle::objects,
+    layouts::of_executables,
     options::NamedValues,
     program,
     shardings::Shardings,
@@ -40,6 +44,8 @@ pub(crate) struct Compiled {
     lists: Lists,
     pub(crate) parameter_shardings: Shardings,
     pub(crate) output_shardings: Shardings,
+    pub(crate) parameter_layouts: Layouts,
+    pub(crate) output_layouts: Layouts,
     cost: OnceLock<Outcome<NamedValues>>,
     optimized: OnceLock<Outcome<(String, Vec<u8>)>>,
     pub(crate) client: Arc<Client>,
@@ -56,6 +62,8 @@ struct Lists {
     output_kinds: Kinds,
     parameter_kinds: Kinds,
 }
+
+type Layouts = Shared<Box<[*mut PJRT_Layouts_MemoryLayout]>>;
 
 /// Names of memory kinds, all of them device memory.
 struct Kinds {
@@ -190,6 +198,8 @@ impl Compiled {
             lists: Lists::new(client, &program.signature, &compilation),
             parameter_shardings: Shardings::of_inputs(&interface.inputs),
             output_shardings: Shardings::of_outputs(&interface.outputs),
+            parameter_layouts: of_executables(&program.signature.inputs),
+            output_layouts: of_executables(&program.signature.outputs),
             signature: program.signature,
             compilation,
             options: options.to_vec(),
@@ -248,6 +258,8 @@ impl Compiled {
             lists: Lists::new(client, &signature, &compilation),
             parameter_shardings: Shardings::new(saved.parameter_shardings),
             output_shardings: Shardings::new(saved.output_shardings),
+            parameter_layouts: of_executables(&signature.inputs),
+            output_layouts: of_executables(&signature.outputs),
             signature,
             compilation,
             options,

@@ -57,6 +57,7 @@ mod executable;
 mod execute;
 mod handle;
 mod layout;
+mod layouts;
 mod options;
 mod program;
 mod promise;

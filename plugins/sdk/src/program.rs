@@ -4,7 +4,7 @@
 use halite_core::{Error, Program, Result};
 use halite_stablehlo::{Interface, Module, Version};
 
-use crate::status::Outcome;
+use crate::{layouts, status::Outcome};
 
 /// The newest version of StableHLO that plugins accept; callers downgrade programs to it.
 pub(crate) const NEWEST_STABLEHLO: Version = Version::NEWEST;
@@ -19,6 +19,7 @@ pub(crate) fn read(code: &[u8], replicas: usize, partitions: usize) -> Outcome<I
     let mut module = Module::read(code)?;
     module.set_devices(replicas, partitions);
     module.verify()?;
+    layouts::check(&module)?;
     Ok(module.interface()?)
 }
 

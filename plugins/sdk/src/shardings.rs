@@ -19,7 +19,7 @@ use crate::{
     executable::Executable,
 };
 
-/// The node of the extension, which is the only one.
+/// The node of the extension, which is the last one.
 pub(crate) const EXTENSION: &Shared<PJRT_Shardings_Extension> = &Shared(PJRT_Shardings_Extension {
     base: PJRT_Extension_Base {
         struct_size: size_of::<PJRT_Shardings_Extension>(),

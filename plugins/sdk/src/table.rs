@@ -10,7 +10,7 @@ use crate::{
     Plugin,
     abi::{Function, Shared, entry, run, run_infallible},
     client::create,
-    shardings::EXTENSION,
+    layouts::EXTENSION,
     status::{destroy, message},
 };
 
