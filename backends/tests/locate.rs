@@ -241,6 +241,27 @@ fn plugin_for_another_system_is_not_installed() {
 }
 
 #[test]
+fn plugin_for_another_host_is_not_taken_from_the_cache() {
+    installed_library();
+    let cache = Cache::open(None).unwrap();
+    let search = Search {
+        variable: "HALITE_NOT_SET",
+        host: ("macos", "aarch64"),
+        ..Search::cpu(&cache)
+    };
+    for found in [search.find(), search.ensure(&mut Quiet)] {
+        let error = found.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(
+            error
+                .to_string()
+                .contains("no package of the cpu plugin for macos aarch64, only for linux x86_64"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn table_of_plugins_is_consistent() {
     for known in PLUGINS {
         assert_eq!(plugin(known.name).unwrap().library, known.library);
