@@ -143,8 +143,10 @@ fn host_name() -> String {
 }
 
 fn has_no_locks(error: &io::Error) -> bool {
-    // Network file systems answer ENOLCK ("no locks available"), which has no `ErrorKind`.
-    const ENOLCK: i32 = 37;
+    // Network file systems answer "no locks available", which has no `ErrorKind`.
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(rustix::io::Errno::NOLCK.raw_os_error()) {
+        return true;
+    }
     error.kind() == io::ErrorKind::Unsupported
-        || (cfg!(target_os = "linux") && error.raw_os_error() == Some(ENOLCK))
 }
