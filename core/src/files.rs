@@ -1,11 +1,38 @@
-//! Replacement of files: a reader, or the next run, finds the old content or the new.
+//! Files that users name: bounded reads, and replacement, after which a reader, or the next run,
+//! finds the old content or the new.
 
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+
+/// Most bytes that are read of what is no plain file: a device such as `/dev/zero` has no end.
+const LONGEST_STREAM: u64 = 1 << 30;
+
+/// Reads a file that a user named: a plain file, or a pipe or device of at most 1 GiB.
+///
+/// # Errors
+/// If it cannot be read, or is longer.
+pub fn read_input(path: &Path) -> io::Result<Vec<u8>> {
+    if fs::metadata(path)?.is_file() {
+        return fs::read(path);
+    }
+    read_stream(File::open(path)?, LONGEST_STREAM)
+}
+
+fn read_stream(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    stream
+        .take(most.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let message = format!("it is no plain file, and has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(bytes)
+}
 
 /// Replaces the content of `path` atomically, also with respect to a power cut. A pipe, a device or
 /// a link there is replaced too, not written to.
@@ -131,6 +158,13 @@ mod tests {
             assert_eq!(fs::read(path.join("inside")).unwrap(), b"kept");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         }
+    }
+
+    #[test]
+    fn endless_streams_are_refused() {
+        assert_eq!(read_stream(&b"four"[..], 4).unwrap(), b"four");
+        let error = read_stream(io::repeat(0), 4).unwrap_err().to_string();
+        assert_eq!(error, "it is no plain file, and has more than 4 bytes");
     }
 
     #[cfg(unix)]

@@ -1,8 +1,11 @@
 //! Text: books, tokenizers, and windows of tokens.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
-use halite_core::{Error, ErrorKind, Result, files::replace};
+use halite_core::{
+    Error, ErrorKind, Result,
+    files::{read_input, replace},
+};
 
 mod books;
 mod byte_pairs;
@@ -45,7 +48,7 @@ pub fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| failed("read text", path, &error))
+    read_input(path).map_err(|error| failed("read text", path, &error))
 }
 
 fn text_of(bytes: Vec<u8>) -> String {
@@ -69,6 +72,8 @@ fn failed(doing: &'static str, path: &Path, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[cfg(unix)]

@@ -1,8 +1,8 @@
 //! StableHLO programs from files.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
-use halite_core::{DType, Error, ErrorKind, Result, TensorType};
+use halite_core::{DType, Error, ErrorKind, Result, TensorType, files};
 use halite_stablehlo::{Dense, Module};
 
 use crate::{Exported, constant::fix_input};
@@ -53,7 +53,7 @@ impl Artifact {
     /// names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|error| {
+        let bytes = files::read_input(path).map_err(|error| {
             let message = format!("cannot read {}", path.display());
             Error::new(ErrorKind::Io, "program", message).caused_by(error)
         })?;

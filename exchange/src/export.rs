@@ -1,6 +1,6 @@
 //! Functions of halite as `jax.export` artifacts.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use halite_core::{
     Array, Capabilities, Client, Error, ErrorKind, Kernels, Result, TensorType, files,
@@ -98,7 +98,7 @@ impl Exported {
     /// [`ErrorKind::Io`] if it cannot be read; otherwise as [`read`](Self::read).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|error| file_error("read", path, error))?;
+        let bytes = files::read_input(path).map_err(|error| file_error("read", path, error))?;
         Exported::read(&bytes).map_err(|error| error.with_note(&format!("in {}", path.display())))
     }
 

@@ -1,14 +1,14 @@
 //! Values of a program's arguments.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use halite::{
     DType, Error, ErrorKind, HostArray, Result, TensorType,
-    core::float8,
+    core::{files, float8},
     exchange::{ArtifactInput, npy},
 };
 use safetensors::{Dtype, SafeTensors};
@@ -145,7 +145,7 @@ impl Files {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| {
+    files::read_input(path).map_err(|error| {
         let message = format!("cannot read {}", path.display());
         Error::new(ErrorKind::Io, "run", message).caused_by(error)
     })
