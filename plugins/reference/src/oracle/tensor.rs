@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use halite_core::{Error, ErrorKind, Result};
+use halite_kernels::reserve;
 use halite_stablehlo::{Dense, ElementClass, ElementType, RankedType, Type};
 
 use super::{
@@ -220,9 +221,7 @@ pub(super) fn tensor_type(ty: &Type) -> Result<&RankedType> {
 /// [`ErrorKind::OutOfMemory`].
 pub(crate) fn allocate<T>(count: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
-    values
-        .try_reserve_exact(count)
-        .map_err(|_| cannot_allocate(count.saturating_mul(size_of::<T>())))?;
+    reserve(&mut values, count).map_err(|failed| cannot_allocate(failed.bytes))?;
     Ok(values)
 }
 
