@@ -129,6 +129,20 @@ impl fmt::Display for Element {
     }
 }
 
+/// Inputs whose subnormal numbers are zeros.
+pub(crate) fn flushed(inputs: &[HostArray]) -> Vec<HostArray> {
+    let flushed = |input: &HostArray| {
+        let mut flushed = input.clone();
+        let elements = Element::all(input);
+        let size = input.ty().dtype().size();
+        for (bytes, element) in flushed.bytes_mut().chunks_exact_mut(size).zip(elements) {
+            bytes.copy_from_slice(&element.flushed().bits.to_le_bytes()[..size]);
+        }
+        flushed
+    };
+    inputs.iter().map(flushed).collect()
+}
+
 /// Distance from 1 to the next larger float.
 pub(crate) fn epsilon(dtype: DType) -> f64 {
     match dtype {

@@ -2,7 +2,11 @@
 
 use halite_core::DType;
 
-use crate::{known::KNOWN, run::Executor, table::FLOATS};
+use crate::{
+    job::Executor,
+    known::KNOWN,
+    table::{FLOATS, INTEGERS},
+};
 
 /// Results of a row: a function, or its gradient.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,6 +26,8 @@ pub(crate) enum Allow {
     Epsilons(f64),
     /// In the sign of a zero.
     SignOfZero,
+    /// 1 for the quotient of 0 by 0.
+    DividedByItself,
     /// In the sign of an infinity.
     SignOfInfinity,
     /// In any way where an input of the element, or of its row, is infinite or NaN.
@@ -140,7 +146,11 @@ pub(crate) const STAY: &[Difference] = differs! {
     ["var"], Gradient, FLOATS, EVERYWHERE, Allow::Largest, "the sum is infinite, as in PyTorch";
     ["adam", "adam_w", "glu", "silu", "mish", "bce_with_logits", "pow"], Both, FLOATS, EVERYWHERE,
         Allow::Subnormal, "intermediate results are subnormal and have few digits";
-    ["cbrt", "atan2", "pow", "rsqrt", "square", "mse", "huber", "sgd", "cummax", "cummin",
+    ["nothing"], Function, FLOATS, CPU, Allow::Largest,
+        "XLA makes one product of (x * 2) * 0.5, which is then not infinite";
+    ["nothing_integers"], Function, INTEGERS, CPU, Allow::DividedByItself,
+        "XLA takes x / x for 1 also where x is 0; elsewhere x / 0 is -1";
+    ["numbers", "cbrt", "atan2", "pow", "rsqrt", "square", "mse", "huber", "sgd", "cummax", "cummin",
         "max_pool", "global_norm"], Both, FLUSHED, CPU, Allow::Subnormal,
         "subnormal numbers are zeros for XLA's code, or for steps of it";
 };

@@ -3,7 +3,7 @@
 
 use crate::{
     differences::{Allow::Known, CPU, Difference, EVERYWHERE, HALVES, differs},
-    table::{FLOATS, INTEGERS},
+    table::{ALL, FLOATS, INTEGERS},
 };
 use halite_core::DType;
 
@@ -18,7 +18,8 @@ pub(crate) const KNOWN: &[Difference] = differs! {
     ["prod", "cumprod"], Both, HALVES, EVERYWHERE, Known("products in 16 bits"), "";
     ["silu", "mish", "glu", "gelu", "gelu_tanh"], Gradient, FLOATS, EVERYWHERE,
         Known("a cotangent times x overflows"), "";
-    ["atan2"], Gradient, FLOATS, EVERYWHERE, Known("squares without scaling"), "";
+    ["numbers"], Function, FLOATS, CPU, Known("XLA's arc tangent of whole vectors"), "";
+    ["atan2", "numbers"], Gradient, FLOATS, EVERYWHERE, Known("squares without scaling"), "";
     ["div"], Gradient, FLOATS, EVERYWHERE, Known("division before multiplication"), "";
     ["log_add_exp"], Gradient, FLOATS, EVERYWHERE, Known("infinite logarithms"), "";
     ["erf_inv"], Gradient, FLOATS, EVERYWHERE, Known("infinite slope of erf_inv"), "";
@@ -27,6 +28,6 @@ pub(crate) const KNOWN: &[Difference] = differs! {
         Known("0 times infinity in a loss"), "";
     ["mean_weighted"], Both, FLOATS, EVERYWHERE, Known("a weight of 0"), "";
     ["labels"], Function, WIDE_INTEGERS, EVERYWHERE, Known("labels that wrap"), "";
-    ["global_norm", "clip"], Both, FLOATS, EVERYWHERE, Known("norms overflow"), "";
+    ["global_norm", "clip"], Both, ALL, EVERYWHERE, Known("norms overflow"), "";
     ["pow_integers"], Function, INTEGERS, CPU, Known("XLA takes six bits of an exponent"), "";
 };

@@ -7,20 +7,32 @@
 //! NumPy in 80 bits; where it has nothing, the oracle of the embedded executor counts.
 
 mod compare;
+mod coverage;
 mod differences;
+mod document;
+mod draw;
+mod job;
+mod judge;
 mod known;
 mod rows;
-mod run;
 mod table;
 
-use std::sync::{Mutex, atomic::Ordering};
+use std::sync::Mutex;
 
 use halite_core::DType;
 
 use crate::{
-    run::{Executor, Job, Report},
-    table::{Form, SIZES, all},
+    draw::Random,
+    job::{Executor, Job},
+    judge::Report,
+    table::{Form, Row, SIZES, all},
 };
+
+/// Environment variable with the number of rounds of the long form.
+const ROUNDS: &str = "HALITE_EDGE_VALUES";
+
+/// Environment variable with the seed of the long form.
+const SEED: &str = "HALITE_EDGE_VALUES_SEED";
 
 /// Environment variable with the name of the one row to run.
 const ONLY: &str = "HALITE_EDGE_VALUES_ONLY";
@@ -40,28 +52,62 @@ fn executors(form: Form, dtype: DType, size: usize, every: bool) -> Vec<Executor
 /// Programs of all rows of one form and one element type each.
 fn jobs(every: bool) -> Vec<Job> {
     let mut jobs = Vec::new();
-    for form in [
-        Form::Each,
-        Form::Pairs,
-        Form::Rows,
-        Form::Indices,
-        Form::Labels,
-    ] {
+    for (form, dtype, rows) in groups() {
+        let sizes = if form == Form::Rows { &SIZES[..] } else { &[0] };
+        jobs.extend(sizes.iter().map(|&size| Job {
+            rows: rows.clone(),
+            form,
+            dtype,
+            size,
+            on: executors(form, dtype, size, every),
+            drawn: None,
+        }));
+    }
+    jobs
+}
+
+/// The rows of each form and element type.
+fn groups() -> Vec<(Form, DType, Vec<&'static Row>)> {
+    let only = std::env::var(ONLY).ok();
+    let mut groups = Vec::new();
+    for form in Form::ALL {
         for dtype in DType::computed() {
-            let accepts =
-                |row: &&'static table::Row| row.form == form && row.dtypes.contains(&dtype);
-            let rows: Vec<_> = all().filter(accepts).collect();
-            let sizes = if form == Form::Rows { &SIZES[..] } else { &[0] };
-            let job = |&size: &usize| Job {
-                rows: rows.clone(),
+            let accepts = |row: &&Row| row.form == form && row.dtypes.contains(&dtype);
+            let named = |row: &&Row| only.as_deref().is_none_or(|only| only == row.name);
+            let rows: Vec<_> = all().filter(accepts).filter(named).collect();
+            if !rows.is_empty() {
+                groups.push((form, dtype, rows));
+            }
+        }
+    }
+    groups
+}
+
+/// Each row as a program of its own, of every size; then as many rounds of drawn inputs.
+fn long_jobs(rounds: u64, seed: u64) -> Vec<Job> {
+    let alone = |job: Job| {
+        job.rows.clone().into_iter().map(move |row| Job {
+            rows: vec![row],
+            ..job.clone()
+        })
+    };
+    let mut jobs: Vec<Job> = jobs(true).into_iter().flat_map(alone).collect();
+    let mut random = Random(seed);
+    for _ in 0..rounds {
+        for (form, dtype, rows) in groups() {
+            let (inputs, size) = random.inputs(form, dtype);
+            jobs.push(Job {
+                rows,
                 form,
                 dtype,
                 size,
-                on: executors(form, dtype, size, every),
-            };
-            jobs.extend(sizes.iter().map(job).filter(|job| !job.rows.is_empty()));
+                on: vec![Executor::Cpu, Executor::Embedded],
+                drawn: Some(inputs),
+            });
         }
     }
+    // The last is run first.
+    jobs.reverse();
     jobs
 }
 
@@ -86,31 +132,37 @@ fn run_all(jobs: Vec<Job>) -> Report {
 
 #[test]
 fn edge_values_are_right() {
-    let only = std::env::var(ONLY).ok();
-    let mut all = jobs(false);
-    for job in &mut all {
-        job.rows
-            .retain(|row| only.as_deref().is_none_or(|only| only == row.name));
-    }
-    all.retain(|job| !job.rows.is_empty());
-    let report = run_all(all);
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(
+            text.parse()
+                .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        )
+    };
+    let seed = number(SEED).unwrap_or(1);
+    let report = run_all(match number(ROUNDS) {
+        None => jobs(false),
+        Some(rounds) => {
+            println!("{rounds} rounds of drawn inputs from seed {seed}");
+            long_jobs(rounds, seed)
+        }
+    });
+    report.print();
     let mut wrong = report.wrong.into_inner().unwrap();
     wrong.sort();
-    println!(
-        "{} results with {} elements",
-        report.results.load(Ordering::Relaxed),
-        report.elements.load(Ordering::Relaxed)
-    );
     assert!(
         wrong.is_empty(),
         "{} wrong:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
+    if std::env::var_os(ONLY).is_some() {
+        return;
+    }
     let used = report.used.into_inner().unwrap();
     let unused: Vec<String> = differences::all()
         .enumerate()
-        .filter(|(number, _)| only.is_none() && !used.contains(number))
+        .filter(|(number, _)| !used.contains(number))
         .map(|(_, difference)| format!("{difference:?}"))
         .collect();
     assert!(

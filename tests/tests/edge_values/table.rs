@@ -93,6 +93,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
 }
 
 impl Form {
+    pub(crate) const ALL: [Form; 5] = [
+        Form::Each,
+        Form::Pairs,
+        Form::Rows,
+        Form::Indices,
+        Form::Labels,
+    ];
+
     /// The types of inputs of this form. The sizes stand for others of [`Form::Each`] and of
     /// patterns.
     pub(crate) fn types(self, dtype: DType) -> Vec<TensorType> {

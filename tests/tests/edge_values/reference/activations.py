@@ -3,7 +3,7 @@ import numpy as np
 
 from elementwise import PI, along, erfc, sigmoid, softplus
 from make import L, row
-from values import FLOATS
+from values import FLOATS, NUMBERS
 
 ROOT_HALF = 1 / np.sqrt(L(2))
 
@@ -58,7 +58,7 @@ ACTIVATIONS = [
      lambda x: np.where(np.isnan(x), x, np.clip(x + 3, 0, 6) / 6) + np.where((x > -3) & (x < 3), x / 6, 0)),
 ]
 for name, function, derivative in ACTIVATIONS:
-    row(name, "each", FLOATS, function, along(derivative))
+    row(name, "each", NUMBERS if name == "relu6" else FLOATS, function, along(derivative))
 
 
 def glu(x):

@@ -87,9 +87,9 @@ row("is_finite", "each", FLOATS, np.isfinite)
 row("abs_integers", "each", SIGNED, np.abs)
 row("sign_integers", "each", SIGNED, np.sign)
 row("neg_integers", "each", INTEGERS, np.negative)
-row("square_integers", "each", INTEGERS, lambda x: x * x)
+row("square_integers", "each", ["bool"] + INTEGERS, lambda x: x * x)
 row("not", "each", ["bool"] + INTEGERS, np.invert)
-row("relu", "each", NUMBERS, lambda x: np.maximum(x, x.dtype.type(0)), along(lambda x: x > 0), exact=True)
+row("relu", "each", ALL, lambda x: np.maximum(x, x.dtype.type(0)), along(lambda x: x > 0), exact=True)
 bits = lambda x: np.dtype(x.dtype).itemsize * 8
 as_unsigned = lambda x: [int(value) for value in x.view(f"uint{bits(x)}")]
 row("count_leading_zeros", "each", INTEGERS, lambda x: np.array([bits(x) - value.bit_length() for value in as_unsigned(x)], x.dtype))

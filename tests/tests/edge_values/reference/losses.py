@@ -4,7 +4,7 @@ import numpy as np
 from elementwise import softplus
 from make import CURRENT, L, row, wide
 from reductions import NOT_EMPTY, log_softmax, logsumexp
-from values import FLOATS, INTEGERS, facts
+from values import ALL, FLOATS, INTEGERS, facts
 
 
 def target(x):
@@ -97,18 +97,18 @@ for name, function in [("mse", lambda a, b: (a - b) ** 2), ("mae", lambda a, b: 
 def weighted(x):
     """Weights 0, 1, 0, 1, ..; 0 if there are none."""
     by = (np.arange(x.shape[1]) % 2).astype(L)
-    return np.where(by == 0, 0, x).sum(1) / max(by.sum(), 1)
+    return np.where(by == 0, 0, x.astype(L)).sum(1) / max(by.sum(), 1)
 
 
-row("mean_weighted", "rows", FLOATS, weighted, lambda x, c: np.broadcast_to(c[:, None] * (np.arange(x.shape[1]) % 2) / max(x.shape[1] // 2, 1), x.shape), result=wide, sizes=NOT_EMPTY)
+row("mean_weighted", "rows", ALL, weighted, lambda x, c: np.broadcast_to(c[:, None] * (np.arange(x.shape[1]) % 2) / max(x.shape[1] // 2, 1), x.shape), result=wide, sizes=NOT_EMPTY)
 
 
 # ---- norms ----
 def norm(x):
-    return np.sqrt((x * x).sum(1))
+    return np.sqrt((x.astype(L) ** 2).sum(1))
 
 
-row("global_norm", "rows", FLOATS, norm, result=wide)
+row("global_norm", "rows", ALL, norm, result=wide)
 
 
 def clipped(x):

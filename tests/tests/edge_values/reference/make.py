@@ -74,7 +74,7 @@ def compute(forward, gradient, inputs, dtype, exact, result):
 
 
 def main():
-    import activations, elementwise, indexing, losses, reductions, shapes  # noqa: F401
+    import activations, constants, elementwise, indexing, losses, reductions, shapes  # noqa: F401
 
     from safetensors.numpy import save_file
 

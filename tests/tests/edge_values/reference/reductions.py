@@ -35,8 +35,6 @@ def extreme(function, float_identity):
             return kept(function(x, axis=1))
         if is_float(x):
             return kept(np.full(len(x), float_identity, L))
-        if x.dtype == bool:
-            return kept(np.full(len(x), float_identity > 0))
         info = np.iinfo(x.dtype)
         return kept(np.full(len(x), info.max if float_identity > 0 else info.min, x.dtype))
 
@@ -55,8 +53,8 @@ def to_extremes(function):
 
 row("sum", "rows", NUMBERS, lambda x: (*kept(total(x)), total(x)), lambda x, c: np.broadcast_to(c[:, None], x.shape))
 row("prod", "rows", NUMBERS, lambda x: kept(product(x)), others)
-row("max", "rows", ALL, extreme(np.max, -np.inf), to_extremes(np.max), exact=True)
-row("min", "rows", ALL, extreme(np.min, np.inf), to_extremes(np.min), exact=True)
+row("max", "rows", NUMBERS, extreme(np.max, -np.inf), to_extremes(np.max), exact=True)
+row("min", "rows", NUMBERS, extreme(np.min, np.inf), to_extremes(np.min), exact=True)
 row("all", "rows", ["bool"] + INTEGERS, lambda x: kept(np.bitwise_and.reduce(x, axis=1) if x.shape[1] else np.full(len(x), -1, np.int8).astype(x.dtype)))
 row("any", "rows", ["bool"] + INTEGERS, lambda x: kept(np.bitwise_or.reduce(x, axis=1)))
 
@@ -117,9 +115,9 @@ def cumulated(function):
 
 
 row("cumsum", "rows", NUMBERS, cumulated(lambda x: np.cumsum(x, axis=1)), lambda x, c: tails(c))
-row("cumprod", "rows", NUMBERS, cumulated(lambda x: np.cumprod(x, axis=1)))
-row("cummax", "rows", NUMBERS, lambda x: np.maximum.accumulate(x, axis=1), exact=True)
-row("cummin", "rows", NUMBERS, lambda x: np.minimum.accumulate(x, axis=1), exact=True)
+row("cumprod", "rows", ALL, cumulated(lambda x: np.cumprod(x, axis=1)))
+row("cummax", "rows", ALL, lambda x: np.maximum.accumulate(x, axis=1), exact=True)
+row("cummin", "rows", ALL, lambda x: np.minimum.accumulate(x, axis=1), exact=True)
 
 
 def cumlogsumexp(x):

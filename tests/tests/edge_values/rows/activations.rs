@@ -3,7 +3,7 @@
 use crate::table::rows;
 
 rows! {
-    "relu6" Each FLOATS [0] ["relu6"] |x| x[0].relu6();
+    "relu6" Each NUMBERS [0] ["relu6"] |x| x[0].relu6();
     "leaky_relu" Each FLOATS [0] ["leaky_relu"] |x| x[0].leaky_relu(0.01);
     "elu" Each FLOATS [0] ["elu"] |x| x[0].elu(1.0);
     "selu" Each FLOATS [0] ["selu"] |x| x[0].selu();

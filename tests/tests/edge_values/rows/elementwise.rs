@@ -33,8 +33,8 @@ rows! {
     "neg_integers" Each INTEGERS [] ["neg"] |x| -x[0];
     "not" Each BITS [] ["not"] |x| !x[0];
     "square" Each FLOATS [0] ["square"] |x| x[0].square();
-    "square_integers" Each INTEGERS [] ["square"] |x| x[0].square();
-    "relu" Each NUMBERS [0] ["relu"] |x| x[0].relu();
+    "square_integers" Each BITS [] ["square"] |x| x[0].square();
+    "relu" Each ALL [0] ["relu"] |x| x[0].relu();
     "erf_inv" Each FLOATS [0] ["erf_inv"] |x| x[0].erf_inv();
     "count_leading_zeros" Each INTEGERS [] ["unary"] |x| x[0].unary(Unary::CountLeadingZeros);
     "population_count" Each INTEGERS [] ["unary"] |x| x[0].unary(Unary::PopulationCount);

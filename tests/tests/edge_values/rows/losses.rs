@@ -1,11 +1,11 @@
 //! Losses, metrics, norms and optimizer steps.
 
-use halite_core::{DType, tree::Leaf};
+use halite_core::{DType, Family, tree::Leaf};
 use halite_nn::{
     Adam, AdamW, CrossEntropy, Init, Mean, Optimizer, Param, Sgd, Tensor, accuracy,
     bce_with_logits, bce_with_logits_each, correct, cross_entropy, huber, huber_each,
     kl_divergence, mae, mae_each, mse, mse_each,
-    optim::{Moments, Named, Velocity, clip_global_norm, clip_value, global_norm},
+    optim::{Moments, Slots, Velocity, clip_global_norm, clip_value, global_norm, update},
     soft_cross_entropy, top_k_accuracy,
 };
 
@@ -51,11 +51,11 @@ rows! {
         |x| of_each(x[0], |row, _| huber(row, row.ones_like(), 1.0).value());
     "bce_with_logits_mean" Rows FLOATS [0] ["bce_with_logits"]
         |x| of_each(x[0], |row, _| bce_with_logits(row, row.ones_like()).value());
-    "mean_weighted" Rows FLOATS [0] ["Mean::weighted"] |x| of_each(x[0], |row, _| {
+    "mean_weighted" Rows ALL [0] ["Mean::weighted"] |x| of_each(x[0], |row, _| {
         let weights = row.trace().arange(row.dims()[1], DType::S32) % 2;
         Mean::weighted(row, weights.convert(DType::F32).unsqueeze(0)).value()
     });
-    "global_norm" Rows FLOATS [0] ["global_norm"]
+    "global_norm" Rows ALL [0] ["global_norm"]
         |x| of_each(x[0], |row, _| global_norm(row.trace(), &vec![row]));
     "clip" Rows FLOATS [] ["clip_global_norm", "clip_value"] |x| {
         let (cx, size) = (x[0].trace(), x[0].dims()[1]);
@@ -123,16 +123,15 @@ fn labelled<'t>(labels: Tensor<'t>, logits: Tensor<'t>) -> Vec<Tensor<'t>> {
 fn stepped<'t, O: Optimizer>(
     optimizer: &O,
     x: &[Tensor<'t>],
-    slot: impl Fn() -> <O::Slot as halite_core::Family>::Of<Tensor<'t>>,
+    slot: impl Fn() -> <O::Slot as Family>::Of<Tensor<'t>>,
 ) -> Tensor<'t> {
     let (cx, ty) = (x[0].trace(), x[0].ty());
-    let param = Param::new(ty.dims(), Init::Zeros).with_dtype(ty.dtype());
-    let named = Named {
-        path: "weight",
-        param: &param,
-    };
-    let step = cx.scalar(0.0, in_sums(ty.dtype()));
-    optimizer.update(cx, step, x[0], x[1], slot(), named).0
+    let model = vec![Param::new(ty.dims(), Init::Zeros).with_dtype(ty.dtype())];
+    let slots = Slots::new(vec![Leaf(Some(slot()))]);
+    let step = cx.scalar(0.0, DType::S32);
+    let [params, grads] = [0, 1].map(|at| vec![Leaf(x[at])]);
+    let (params, _) = update(optimizer, cx, step, &model, params, grads, slots);
+    params[0].0
 }
 
 fn velocity<'t>(x: &[Tensor<'t>]) -> Velocity<Tensor<'t>> {

@@ -1,6 +1,7 @@
 //! The rows, and what several of them use.
 
 mod activations;
+mod constants;
 mod elementwise;
 mod indexing;
 mod losses;
@@ -17,6 +18,7 @@ use crate::table::Row;
 
 pub(crate) const TABLES: &[&[Row]] = &[
     elementwise::ROWS,
+    constants::ROWS,
     activations::ROWS,
     reductions::ROWS,
     shapes::ROWS,

@@ -14,8 +14,8 @@ rows! {
         of_each(x[0], |row, _| row.sum_all()),
     ];
     "prod" Rows NUMBERS [0] ["prod", "prod_keep"] |x| (x[0].prod([1]), x[0].prod_keep([1]));
-    "max" Rows ALL [0] ["max", "max_keep"] |x| (x[0].max([1]), x[0].max_keep([1]));
-    "min" Rows ALL [0] ["min", "min_keep"] |x| (x[0].min([1]), x[0].min_keep([1]));
+    "max" Rows NUMBERS [0] ["max", "max_keep"] |x| (x[0].max([1]), x[0].max_keep([1]));
+    "min" Rows NUMBERS [0] ["min", "min_keep"] |x| (x[0].min([1]), x[0].min_keep([1]));
     "all" Rows BITS [] ["all", "all_keep"] |x| (x[0].all([1]), x[0].all_keep([1]));
     "any" Rows BITS [] ["any", "any_keep"] |x| (x[0].any([1]), x[0].any_keep([1]));
     "mean" Rows FLOATS [0] ["mean", "mean_keep", "mean_all"] |x| vec![
@@ -28,9 +28,9 @@ rows! {
     "log_softmax" Rows FLOATS [0] ["log_softmax"] |x| x[0].log_softmax(1);
     "logsumexp" Rows FLOATS [0] ["logsumexp"] |x| x[0].logsumexp([1]);
     "cumsum" Rows NUMBERS [0] ["cumsum"] |x| x[0].cumsum(1);
-    "cumprod" Rows NUMBERS [0] ["cumprod"] |x| x[0].cumprod(1);
-    "cummax" Rows NUMBERS [0] ["cummax"] |x| x[0].cummax(1);
-    "cummin" Rows NUMBERS [0] ["cummin"] |x| x[0].cummin(1);
+    "cumprod" Rows ALL [0] ["cumprod"] |x| x[0].cumprod(1);
+    "cummax" Rows ALL [0] ["cummax"] |x| x[0].cummax(1);
+    "cummin" Rows ALL [0] ["cummin"] |x| x[0].cummin(1);
     "cumlogsumexp" Rows FLOATS [0] ["cumlogsumexp"] |x| x[0].cumlogsumexp(1);
     "argmax" Rows NUMBERS [] ["argmax", "arg_reduce"] |x| {
         let (value, place) = x[0].arg_reduce(Extreme::Max, 1);
