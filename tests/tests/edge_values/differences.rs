@@ -122,7 +122,8 @@ pub(crate) const STAY: &[Difference] = differs! {
     ["gelu", "gelu_tanh", "silu", "mish"], Gradient, FLOATS, EVERYWHERE, Allow::NotFinite,
         "NaN at infinity, as in PyTorch; the limit is 0 or 1";
     ["log_add_exp", "bce_with_logits", "cross_entropy", "cross_entropy_smoothed", "log_softmax",
-        "soft_cross_entropy", "kl_divergence"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(8.0),
+        "soft_cross_entropy", "kl_divergence", "columns_floats"], Both, FLOATS, EVERYWHERE,
+        Allow::Epsilons(8.0),
         "results near 0 are differences of numbers near 1, as in PyTorch and JAX";
     ["softmax", "cumlogsumexp", "logsumexp", "bce_with_logits_mean"], Gradient, FLOATS, EVERYWHERE,
         Allow::Epsilons(8.0), "small gradients are differences of numbers near 1";

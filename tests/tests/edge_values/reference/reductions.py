@@ -211,3 +211,11 @@ def products(x):
 
 
 row("matmul", "rows", NUMBERS, products, lambda x, c: c * (np.arange(x.shape[1]) % 2 + 1))
+
+
+# ---- of columns ----
+spread = lambda x, c: np.broadcast_to(c[:, None], x.shape)
+row("columns", "rows", NUMBERS, lambda x: (total(x), product(x), x.max(1), x.min(1), s32(x.argmax(1)), s32(x.argmin(1)), cumulated(lambda x: np.cumsum(x, axis=1))(x)),
+    spread, sizes=NOT_EMPTY)
+row("columns_floats", "rows", FLOATS, lambda x: (mean(x), variance(x), softmax(x), log_softmax(x), logsumexp(x)), lambda x, c: spread(x, c) / L(x.shape[1]), sizes=NOT_EMPTY)
+row("columns_sorted", "rows", ALL, lambda x: (sorted_by(x, False), sorted_by(x, True), s32(order(x, False)), s32(order(x, True)), *top_k(x)), sort_back)

@@ -84,6 +84,11 @@ rows! {
         };
         x[0].unsqueeze(2).conv(kernel, &options)
     };
+    "columns" Rows NUMBERS [0] ["sum", "prod", "max", "min", "argmax", "argmin", "cumsum"]
+        |x| columns(x[0]);
+    "columns_floats" Rows FLOATS [0] ["mean", "var", "softmax", "log_softmax", "logsumexp"]
+        |x| columns_floats(x[0]);
+    "columns_sorted" Rows ALL [0] ["sort", "argsort", "top_k"] |x| columns_sorted(x[0]);
     "matmul" Rows NUMBERS [0] ["matmul", "tensordot", "dot_general"] |x| products(x[0]);
 }
 
@@ -96,6 +101,44 @@ fn pairs() -> Window {
         window_dilations: vec![1, 1],
         padding: vec![(0, 0); 2],
     }
+}
+
+/// Reductions of the first dimension, whose elements are not side by side in memory.
+fn columns(x: Tensor<'_>) -> Vec<Tensor<'_>> {
+    let x = x.t();
+    vec![
+        x.sum([0]),
+        x.prod([0]),
+        x.max([0]),
+        x.min([0]),
+        x.argmax(0),
+        x.argmin(0),
+        x.cumsum(0).t(),
+    ]
+}
+
+fn columns_floats(x: Tensor<'_>) -> Vec<Tensor<'_>> {
+    let x = x.t();
+    vec![
+        x.mean([0]),
+        x.var([0]),
+        x.softmax(0).t(),
+        x.log_softmax(0).t(),
+        x.logsumexp([0]),
+    ]
+}
+
+fn columns_sorted(x: Tensor<'_>) -> Vec<Tensor<'_>> {
+    let x = x.t();
+    let (values, places) = x.top_k(x.dims()[0].min(2), 0);
+    vec![
+        x.sort(0, false).t(),
+        x.sort(0, true).t(),
+        x.argsort(0, false).t(),
+        x.argsort(0, true).t(),
+        values.t(),
+        places.t(),
+    ]
 }
 
 /// By 1, 2, 1, 2, .., in three ways.
