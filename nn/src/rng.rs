@@ -68,7 +68,7 @@ pub fn split_many(key: Tensor<'_>, count: usize) -> Tensor<'_> {
 }
 
 /// Derives a new key from `key` (`u32[2]`) and a number: a `u32`, or an integer scalar of the trace
-/// such as the step.
+/// such as the step, of which the low 32 bits count.
 #[track_caller]
 pub fn fold_in<'t>(key: Tensor<'t>, data: impl Operand<'t>) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());

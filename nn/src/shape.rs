@@ -7,7 +7,7 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 use halite_ir::Op;
 
-use crate::{Tensor, Trace, check::check};
+use crate::{Tensor, Trace, check::check, tensor::holds};
 
 impl<'t> Tensor<'t> {
     /// The same elements, row-major, in other dimensions.
@@ -261,9 +261,18 @@ impl Trace {
         self.concat(&raised, dim)
     }
 
-    /// Element `[.., i, ..]` is `i`, along dimension `dim`.
+    /// Element `[.., i, ..]` is `i`, along dimension `dim`. An integer type must hold the last.
     #[track_caller]
     pub fn iota(&self, ty: &TensorType, dim: usize) -> Tensor<'_> {
+        let (dtype, size) = (ty.dtype(), ty.dims().get(dim).copied().unwrap_or(0));
+        if dtype.is_integer() && size > 0 && !holds(dtype, (size - 1) as f64) {
+            let message = format!(
+                "{ty} counts to {} along dimension {dim}, which {dtype} cannot represent; count in \
+                 s32 and convert",
+                size - 1
+            );
+            return self.fail("iota", message, Some(ty.clone()));
+        }
         self.push_one(
             Op::Iota {
                 ty: ty.clone(),

@@ -80,3 +80,24 @@ fn oversized_random_draw_is_one_mistake() {
         "#]],
     );
 }
+
+#[test]
+fn counting_beyond_an_integer_type_is_a_mistake() {
+    check(
+        |cx| {
+            let _ = (
+                cx.arange(256, DType::U8),
+                cx.arange(128, DType::S8),
+                cx.arange(0, DType::S8),
+            );
+            let _ = cx.arange(257, DType::U8);
+            let _ = cx.iota(&TensorType::new(DType::S8, [2, 129]), 1);
+            let _ = cx.arange(70_000, DType::U16);
+        },
+        expect![[r#"
+            +7: iota: u8[257] counts to 256 along dimension 0, which u8 cannot represent; count in s32 and convert
+            +8: iota: s8[2, 129] counts to 128 along dimension 1, which s8 cannot represent; count in s32 and convert
+            +9: iota: u16[70000] counts to 69999 along dimension 0, which u16 cannot represent; count in s32 and convert
+        "#]],
+    );
+}
