@@ -234,7 +234,7 @@ fn sorts_keep_their_order_of_floats() {
                }}"#
         );
         let artifact = Artifact::read(text.as_bytes()).unwrap();
-        let host = HostArray::from_slice(&x, &[7]).unwrap();
+        let host = HostArray::from_slice(&x, [7]).unwrap();
         let array = Array::upload(&client, &host, &device).unwrap();
         let direct = artifact.compile(&client).unwrap().run(&[&array]).unwrap();
         let function = artifact.function().unwrap();
