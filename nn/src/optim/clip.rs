@@ -80,9 +80,7 @@ fn scaled_norm<'t>(cx: &'t Trace, grads: &[Tensor<'t>]) -> (Tensor<'t>, Tensor<'
         DType::F32
     };
     let zero = cx.full(0.0, &TensorType::scalar(dtype));
-    let grads: Vec<_> = (grads.into_iter())
-        .map(|grad| grad.convert(dtype))
-        .collect();
+    let grads: Vec<_> = (grads.iter()).map(|grad| grad.convert(dtype)).collect();
     let largest = (grads.iter()).filter(|grad| !grad.dims().contains(&0));
     let largest = largest.map(|grad| grad.abs().max((0..grad.rank()).collect::<Vec<_>>()));
     let scale = power_of_two(largest.fold(zero, |a, b| a.maximum(b)));

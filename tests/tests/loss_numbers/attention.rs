@@ -47,7 +47,16 @@ fn attended(
     all
 }
 
-/// Checks that the rows in which `bad` is true may hold anything.
+fn where_true(mask: Tensor<'_>) -> Mask<'_> {
+    Mask::Where(mask)
+}
+
+fn added(bias: Tensor<'_>) -> Mask<'_> {
+    Mask::Add(bias)
+}
+
+/// Checks that queries and source positions may hold anything where `bad` is true, given the element
+/// of the batch and the position.
 #[track_caller]
 fn check(
     mask: impl for<'t> Fn(Tensor<'t>) -> Mask<'t> + Copy + Send + Sync + 'static,
@@ -99,13 +108,13 @@ fn masked_positions_may_hold_anything() {
         .collect();
     let dims = [2, 1, 1, 4];
     check(
-        |mask| Mask::Where(mask),
+        where_true,
         host(&allowed, &dims),
         [4, 4],
         [&never as &dyn Fn(usize, usize) -> bool, &masked],
     );
     check(
-        |mask| Mask::Add(mask),
+        added,
         host(&bias, &dims),
         [4, 4],
         [&never as &dyn Fn(usize, usize) -> bool, &masked],
@@ -114,7 +123,7 @@ fn masked_positions_may_hold_anything() {
     let last = |_: usize, time: usize| time >= 2;
     let every = [true, true, false, false].repeat(4);
     check(
-        |mask| Mask::Where(mask),
+        where_true,
         host(&every, &[4, 4]),
         [4, 4],
         [&never as &dyn Fn(usize, usize) -> bool, &last],
@@ -127,7 +136,7 @@ fn idle_queries_may_hold_anything() {
     let never = |_: usize, _: usize| false;
     let allowed: Vec<bool> = (0..16).map(|index| index / 4 != 1).collect();
     check(
-        |mask| Mask::Where(mask),
+        where_true,
         host(&allowed, &[1, 1, 4, 4]),
         [4, 4],
         [&idle as &dyn Fn(usize, usize) -> bool, &never],
