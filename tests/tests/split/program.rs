@@ -211,12 +211,12 @@ fn difference(whole: &HostArray, split: &HostArray) -> Option<String> {
     let largest = whole
         .iter()
         .fold(1.0, |most: f64, value| most.max(value.abs()));
-    let pairs = whole.iter().zip(split).enumerate();
+    let mut pairs = whole.iter().zip(split).enumerate();
+    let same = |whole: f64, split: f64| {
+        let both_nan = whole.is_nan() && split.is_nan();
+        whole == split || both_nan || (whole - split).abs() <= TOLERANCE * largest
+    };
     pairs
-        .filter(|(_, (whole, split))| {
-            let same = whole == split || (whole.is_nan() && split.is_nan());
-            !same && !((*whole - *split).abs() <= TOLERANCE * largest)
-        })
+        .find(|(_, (whole, split))| !same(**whole, **split))
         .map(|(at, (whole, split))| format!("element {at} is {split}, not {whole}"))
-        .next()
 }
