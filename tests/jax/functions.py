@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import serialize_executable
+from jax.experimental.layout import Format, Layout
 from jax._src.interpreters import mlir
 
 TOLERANCE = 2e-5
@@ -246,3 +247,33 @@ def errors():
     except RuntimeError:
         return np.array([failed, True])
     return np.array([failed, False])
+
+
+def documented_refusals():
+    """What docs/writing-a-plugin.md says that JAX does not run on a plugin."""
+    if jax.default_backend() == "cpu":
+        return np.zeros((), np.float32)
+    x = jnp.array(_square)
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    refused = [
+        (NotImplementedError, lambda: jnp.linalg.eigh(x)),
+        (NotImplementedError, lambda: jnp.linalg.svd(x)),
+        (NotImplementedError, lambda: jax.scipy.linalg.schur(x)),
+        (NotImplementedError, lambda: jax.jit(lambda x: jax.debug.print("{}", x))(x)),
+        (NotImplementedError, lambda: jax.jit(lambda x: jax.debug.callback(print, x))(x)),
+        (ValueError, lambda: jax.jit(lambda x: jax.pure_callback(np.asarray, shape, x))(x)),
+        (RuntimeError, lambda: jnp.arange(4, dtype=jnp.int4) + 1),
+        (RuntimeError, lambda: jnp.ones(4, jnp.float4_e2m1fn)),
+        (RuntimeError, lambda: jax.devices("cpu")),
+        (RuntimeError, lambda: x.unsafe_buffer_pointer()),
+        (RuntimeError, lambda: jax.jit(jnp.sin, compiler_options={"xla_flag": True})(x)),
+        (RuntimeError, lambda: jax.device_put(x, Format(Layout((1, 0)), x.sharding))),
+    ]
+    for number, (error, function) in enumerate(refused):
+        try:
+            function()
+        except error:
+            continue
+        raise AssertionError(f"refusal {number} of the list runs")
+    inside = jax.jit(lambda x: (x.astype(jnp.int4) + 1).astype(jnp.int8))
+    return 0 * inside(jnp.arange(4, dtype=jnp.int8)).sum().astype(float)

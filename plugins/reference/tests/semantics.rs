@@ -112,6 +112,21 @@ fn mantissa_is_rounded_before_the_exponent() {
 }
 
 #[test]
+fn top_k_orders_values() {
+    let body = "%x = stablehlo.constant
+           dense<[1.0, 0xFFC00000, -0.0, 0.0, 0x7FC00000]> : tensor<5xf32>
+         %0:2 = stablehlo.custom_call @mhlo.topk(%x)
+           : (tensor<5xf32>) -> (tensor<5xf32>, tensor<5xi32>)
+         return %0#1 : tensor<5xi32>";
+    let indices = run("tensor<5xi32>", body).unwrap();
+    let expected: Vec<u8> = [1i32, 4, 0, 2, 3]
+        .iter()
+        .flat_map(|it| it.to_le_bytes())
+        .collect();
+    assert_eq!(indices[0].bytes[..], expected);
+}
+
+#[test]
 fn nan_has_no_mantissa_to_lose() {
     for (ty, bits) in [
         ("f64", "0x7FFFFFFFFFFFFFFF"),

@@ -181,7 +181,7 @@ mod tests {
         }
         let message = read("{0,1}").unwrap_err().message;
         assert_eq!(
-            message,
+            &*message,
             "argument 0 in the layout `{0,1}`; this plugin has `{1,0}`"
         );
     }

@@ -321,8 +321,8 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
     let wide = x.wide()?;
     let compare = |a: usize, b: usize| match &wide {
         Wide::Int(values) => values[a].cmp(&values[b]),
-        Wide::Float(values) => values[a].total_cmp(&values[b]),
-        Wide::Complex(values) => values[a].re.total_cmp(&values[b].re),
+        Wide::Float(values) => compare_floats(values[a], values[b]),
+        Wide::Complex(values) => compare_floats(values[a].re, values[b].re),
     };
     let mut bytes = allocate(values_type.bytes())?;
     let mut indices = allocate(values_type.elements())?;
@@ -344,4 +344,10 @@ fn top_k(operands: &[&Tensor], types: &[&RankedType], op: &Operation) -> Result<
         Tensor::new(values_type.clone(), bytes),
         Tensor::encode(indices_type, Wide::Int(indices))?,
     ])
+}
+
+/// The order of values: NaN of either sign is above all numbers, and both zeros are equal.
+fn compare_floats(a: f64, b: f64) -> std::cmp::Ordering {
+    let is_nan = a.is_nan().cmp(&b.is_nan());
+    a.partial_cmp(&b).unwrap_or(is_nan)
 }
