@@ -4,6 +4,8 @@ use halite_core::{DType, tree::Leaf};
 use halite_nn::{Dropout, Tensor, grad, rng};
 use halite_tests::eval::{Function, eval, host};
 
+type Gate = for<'t> fn(Tensor<'t>) -> Tensor<'t>;
+
 /// Results of `function` at `inputs` as vectors.
 #[track_caller]
 fn at(function: impl Function, inputs: &[&[f64]]) -> Vec<Vec<f64>> {
@@ -132,7 +134,7 @@ fn angle_has_its_gradient_at_any_scale() {
 
 #[test]
 fn gates_have_their_gradient_at_any_size() {
-    let functions: [(&str, for<'t> fn(Tensor<'t>) -> Tensor<'t>); 4] = [
+    let functions: [(&str, Gate); 4] = [
         ("gelu", |x| x.gelu()),
         ("gelu_tanh", |x| x.gelu_tanh()),
         ("silu", |x| x.silu()),
