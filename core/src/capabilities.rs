@@ -30,6 +30,8 @@ pub struct Faults {
     pub split_windows: bool,
     /// `atan2(x, 1)` returns other elements and zeros: its vectorized arc tangent is wrong.
     pub arc_tangent: bool,
+    /// Powers of integers take account of six bits of the exponent only.
+    pub integer_power: bool,
 }
 
 impl Faults {
@@ -38,12 +40,14 @@ impl Faults {
         negative_padding: false,
         split_windows: false,
         arc_tangent: false,
+        integer_power: false,
     };
     /// All that are known: those of every version of XLA's CPU plugin so far.
     pub const ALL: Self = Faults {
         negative_padding: true,
         split_windows: true,
         arc_tangent: true,
+        integer_power: true,
     };
 
     /// Known faults on a [`Platform::name`](crate::Platform), in any version.

@@ -2,6 +2,7 @@
 //! is still there. A test of the second kind fails with a plugin in which a fault is mended.
 
 mod convolutions;
+mod elementwise;
 mod negative_padding;
 mod split_windows;
 mod strategies;

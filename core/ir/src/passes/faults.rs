@@ -2,6 +2,7 @@
 //! and the suite `plugin_faults` tests whether a plugin still has them.
 
 mod clamped_starts;
+mod elementwise;
 mod negative_padding;
 mod split_windows;
 
@@ -17,6 +18,12 @@ use crate::Graph;
 pub fn around_faults(mut graph: Graph, faults: &Faults, mesh: &MeshShape) -> Graph {
     if faults.negative_padding {
         graph = negative_padding::without(graph);
+    }
+    if faults.arc_tangent {
+        graph = elementwise::without_arc_tangent(graph);
+    }
+    if faults.integer_power {
+        graph = elementwise::without_integer_power(graph);
     }
     if faults.split_windows && mesh.size() > 1 {
         graph = clamped_starts::without(split_windows::without(graph, mesh));
