@@ -47,7 +47,7 @@ pub(super) fn cosh(z: Value<'_>) -> Value<'_> {
 /// The real part of a hyperbolic function: an infinity has no angle if `y` is infinite or NaN.
 fn of_angle<'b>(x: Value<'b>, y: Value<'b>, re: Value<'b>) -> Value<'b> {
     let size = x.abs();
-    let no_angle = (y - y).ne(0.0);
+    let no_angle = (y * 0.0).ne(0.0);
     let is_infinite = size.eq(f64::INFINITY);
     is_infinite.and(no_angle).select(size, re)
 }

@@ -102,7 +102,10 @@ impl Parser<'_> {
         if self.token == Token::Mark('(') {
             self.list('(', ')', |this| match this.token {
                 Token::Word(_) if op == "chlo.top_k" => this.item(op, &mut parts).map(|_| ()),
-                _ => Ok(parts.operands.push(this.operand()?)),
+                _ => {
+                    parts.operands.push(this.operand()?);
+                    Ok(())
+                }
             })?;
         }
         if self.item(op, &mut parts)? {
