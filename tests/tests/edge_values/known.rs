@@ -26,6 +26,9 @@ pub(crate) const KNOWN: &[Difference] = differs! {
     ["huber"], Gradient, FLOATS, EVERYWHERE, Known("infinite branch that is not selected"), "";
     ["soft_cross_entropy", "kl_divergence"], Both, FLOATS, EVERYWHERE,
         Known("0 times infinity in a loss"), "";
+    ["bce_with_logits", "bce_with_logits_mean"], Function, FLOATS, EVERYWHERE,
+        Known("infinite logits"), "";
+    ["pow"], Gradient, FLOATS, EVERYWHERE, Known("negative powers of 0"), "";
     ["mean_weighted"], Both, FLOATS, EVERYWHERE, Known("a weight of 0"), "";
     ["labels"], Function, WIDE_INTEGERS, EVERYWHERE, Known("labels that wrap"), "";
     ["global_norm", "clip"], Both, ALL, EVERYWHERE, Known("norms overflow"), "";

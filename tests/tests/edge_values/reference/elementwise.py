@@ -148,8 +148,8 @@ BINARY = [
     ("mul", np.multiply, lambda a, b: (b, a), True),
     ("div", np.divide, lambda a, b: (1 / b, -a / (b * b)), True),
     ("rem", np.fmod, lambda a, b: (1, -np.rint((a - np.fmod(a, b)) / b)), True),
-    # At an exponent of 0 and a base of 0 as in JAX.
-    ("pow", np.power, lambda a, b: (np.where(b == 0, 0, b * np.power(a, b - 1)), np.log(np.where(a == 0, 1, a)) * np.power(a, b)), False),
+    # The limits at an exponent of 0 and a base of 0.
+    ("pow", np.power, lambda a, b: (np.where(b == 0, 0, b * np.power(a, b - 1)), np.where((a == 0) & (b >= 0), 0, np.log(np.where(a == 0, 0.0, a)) * np.power(a, b))), False),
     ("atan2", np.arctan2, lambda a, b: (b / (a * a + b * b), -a / (a * a + b * b)), False),
 ]
 for name, function, slopes, exact in BINARY:

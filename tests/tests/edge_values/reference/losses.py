@@ -81,7 +81,8 @@ def huber(a, b):
 
 def bce(a, b):
     share = np.where(np.isnan(b), b, np.clip(b, 0, 1))
-    return np.maximum(a, 0) - a * share + np.log1p(np.exp(-np.abs(a)))
+    # 0 times infinity is 0: a label of 1 has no part of the other.
+    return np.where(share == 1, 0, (1 - share) * softplus(a)) + np.where(share == 0, 0, share * softplus(-a))
 
 
 sides = lambda slope: (lambda a, b, c: c * slope(a - b), lambda a, b, c: -c * slope(a - b))
