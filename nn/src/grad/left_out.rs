@@ -63,7 +63,10 @@ impl<'t> LeftOut<'t> {
     pub(super) fn clear(&self, cotangent: Tensor<'t>) -> Tensor<'t> {
         if self.is_dirty && !cotangent.is_error() {
             let kept = self.over(&cotangent.dims());
-            kept.select(cotangent, cotangent.zeros_like())
+            // Computed once: without the barrier XLA's CPU compiler rounded a step in a loop of steps
+            // in another way than the step alone.
+            let cleared = kept.select(cotangent, cotangent.zeros_like());
+            cotangent.trace.optimization_barrier(&[cleared])[0]
         } else {
             cotangent
         }
