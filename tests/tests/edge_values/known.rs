@@ -10,10 +10,12 @@ use halite_core::DType;
 const WIDE_INTEGERS: &[DType] = &[DType::S64, DType::U64];
 
 pub(crate) const KNOWN: &[Difference] = differs! {
-    ["sort", "argsort", "top_k", "columns_sorted"], Both, FLOATS, EVERYWHERE, Known("sorts order bits"), "";
+    ["sort", "argsort", "top_k", "columns_sorted"], Both, FLOATS, EVERYWHERE,
+        Known("sorts order bits"), "";
     ["gelu", "gelu_tanh"], Function, FLOATS, EVERYWHERE, Known("x is doubled before it is halved"),
         "";
-    ["mean", "var", "avg_pool", "sum", "cumsum", "columns", "columns_floats"], Both, HALVES, EVERYWHERE,
+    ["mean", "var", "avg_pool", "sum", "cumsum", "columns", "columns_floats"], Both, HALVES,
+        EVERYWHERE,
         Known("accumulators of 16 bits"), "";
     ["prod", "cumprod"], Both, HALVES, EVERYWHERE, Known("products in 16 bits"), "";
     ["silu", "mish", "glu", "gelu", "gelu_tanh"], Gradient, FLOATS, EVERYWHERE,
