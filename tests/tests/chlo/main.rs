@@ -102,8 +102,8 @@ impl Float {
 
     /// Whether the accelerator computes with a number as it is: XLA takes subnormals for 0.
     fn has(&self, value: f64) -> bool {
-        let subnormal = value != 0.0 && value.abs() < self.normal;
-        (value.is_nan() || (self.round)(value) == value) && !(subnormal && !is_embedded())
+        let is_normal = value == 0.0 || value.is_nan() || value.abs() >= self.normal;
+        (value.is_nan() || (self.round)(value) == value) && (is_normal || is_embedded())
     }
 
     /// The error in units of the last place; infinite where the kind of number or the sign of a
