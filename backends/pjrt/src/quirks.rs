@@ -28,8 +28,9 @@ pub(crate) struct Quirks {
     pub(crate) compiles_functions: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
-    /// Faults of the compiler. Seen in 0.106 and 0.115, the last version so far: tests of the
-    /// suite `plugin_faults` fail in a version without one of them, which is then a row here.
+    /// Faults of the compiler. All were seen in 0.115, the last version so far, and some in 0.106:
+    /// tests of the suite `plugin_faults` fail in a version without one of them, which is then a row
+    /// here.
     pub(crate) faults: Faults,
 }
 
