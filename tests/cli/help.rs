@@ -11,7 +11,7 @@ fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
     let first: Vec<&str> = ended.stdout.lines().take(17).collect();
     expect![[r#"
-        Train models on every accelerator that has a PJRT plugin
+        Train models on CPUs, and on accelerators that have a PJRT plugin
 
         Usage: halite [OPTIONS] [COMMAND]
 
