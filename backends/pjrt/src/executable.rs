@@ -8,8 +8,8 @@ use std::{
 };
 
 use halite_core::{
-    Device, DeviceId, Error, ErrorKind, Executable, HloSharding, Launch, Launched, MemoryKind,
-    ProgramMemory, Result, Signature, TensorType,
+    Device, DeviceId, Executable, HloSharding, Launch, Launched, MemoryKind, ProgramMemory, Result,
+    Signature, TensorType,
 };
 
 use crate::{
@@ -181,14 +181,6 @@ impl Executable<Pjrt> for PjrtExecutable {
             return Ok(vec![None; self.signature.outputs.len()]);
         }
         let reported = self.program.output_shardings()?;
-        if self.signature.outputs.is_empty() && reported.len() != 1 {
-            let message = format!(
-                "{} shardings for a program without results; jaxlib takes one, that of the empty \
-                 tuple",
-                reported.len()
-            );
-            return Err(Error::new(ErrorKind::Internal, "output shardings", message));
-        }
         Ok(ranks
             .enumerate()
             .map(|(i, rank)| hlo_sharding_of(reported.get(i)?, rank, devices))
