@@ -62,11 +62,11 @@ impl<'t> LeftOut<'t> {
     #[track_caller]
     pub(super) fn clear(&self, cotangent: Tensor<'t>) -> Tensor<'t> {
         if self.is_dirty && !cotangent.is_error() {
-            let kept = self.over(&cotangent.dims());
-            // Computed once: without the barrier XLA's CPU compiler rounded a step in a loop of steps
-            // in another way than the step alone.
-            let cleared = kept.select(cotangent, cotangent.zeros_like());
-            cotangent.trace.optimization_barrier(&[cleared])[0]
+            // Behind a barrier: otherwise XLA's CPU compiler rounds a step in a loop of steps in another
+            // way than the step alone.
+            let kept = self.kept.trace.optimization_barrier(&[self.kept])[0];
+            let kept = kept.broadcast_in_dim(&cotangent.dims(), &self.dims);
+            kept.select(cotangent, cotangent.zeros_like())
         } else {
             cotangent
         }
