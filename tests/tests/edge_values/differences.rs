@@ -119,8 +119,6 @@ pub(crate) const STAY: &[Difference] = differs! {
         "computed from the result, as in PyTorch and JAX: y + 1, y (1 - y), 1 - y^2";
     ["gelu", "gelu_tanh"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(8.0),
         "1 + erf(x) and 1 + tanh(x) cancel for negative x, as in PyTorch";
-    ["gelu", "gelu_tanh", "silu", "mish"], Gradient, FLOATS, EVERYWHERE, Allow::NotFinite,
-        "NaN at infinity, as in PyTorch; the limit is 0 or 1";
     ["log_add_exp", "bce_with_logits", "cross_entropy", "cross_entropy_smoothed", "log_softmax",
         "soft_cross_entropy", "kl_divergence", "columns_floats"], Both, FLOATS, EVERYWHERE,
         Allow::Epsilons(8.0),
@@ -131,10 +129,6 @@ pub(crate) const STAY: &[Difference] = differs! {
         "the logarithm of a count is lost beside numbers beyond 1 / epsilon";
     ["cumprod"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(64),
         "a sum of products that cancel";
-    ["erf", "softplus", "rsqrt"], Gradient, HALVES, EVERYWHERE, Allow::Ulps(8),
-        "steps in 16 bits: x * x is rounded before its exponential is taken";
-    ["cumlogsumexp"], Gradient, HALVES, EVERYWHERE, Allow::Ulps(32), "a step for each doubling";
-    ["selu", "silu"], Function, HALVES, EVERYWHERE, Allow::Ulps(2), "two steps in 16 bits";
     ["erf_inv"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(1024),
         "near 1 and -1, the derivative of a polynomial of log(1 - x^2)";
     ["pow"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(128),
