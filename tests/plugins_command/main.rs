@@ -200,7 +200,7 @@ fn check_continues_after_a_case_that_ends_its_process() {
         words.contains("programs: planned memory matches the types ... ok"),
         "what comes after it did not run"
     );
-    assert!(words.contains(" passed, 2 failed, "));
+    assert!(words.contains(" passed, 3 failed, "));
     assert!(words.contains("failed: programs::invalid_serialized_executable_is_rejected"));
 }
 

@@ -245,6 +245,8 @@ fn transformer_activations_are_sharded_over_batch_axes() {
             Some(spec.split_once('>')?.0.to_string())
         };
         let mut specs: Vec<String> = text.lines().filter_map(of_line).collect();
+        // Open ones come from faults of compilers that a portable program is lowered around.
+        specs.retain(|spec| !spec.contains('?'));
         specs.sort();
         specs.dedup();
         specs
