@@ -291,12 +291,12 @@ impl<'t> Tensor<'t> {
                 false => right,
             };
             let larger = x.maximum(right);
-            // Both are -inf, or one is inf or NaN: the larger is the result, and the gradient of the
-            // formula would be NaN.
-            let is_finite = larger.stop_gradient().is_finite();
-            let max = is_finite.select(larger.stop_gradient(), 0.0);
-            let part = |x: Tensor<'t>| (is_finite.select(x, 0.0) - max).exp();
-            is_finite.select((part(x) + part(right)).log() + max, larger)
+            // Both are -inf, or one is inf: the larger is the result, and the gradient of the formula
+            // would be NaN.
+            let is_inside = larger.stop_gradient().abs().ne(f64::INFINITY);
+            let max = is_inside.select(larger.stop_gradient(), 0.0);
+            let part = |x: Tensor<'t>| (is_inside.select(x, 0.0) - max).exp();
+            is_inside.select((part(x) + part(right)).log() + max, larger)
         })
     }
 
