@@ -65,7 +65,7 @@ impl<'t> LeftOut<'t> {
             // Behind a barrier: otherwise XLA's CPU compiler rounds a step in a loop of steps in another
             // way than the step alone.
             let kept = self.kept.trace.optimization_barrier(&[self.kept])[0];
-            let kept = kept.broadcast_in_dim(&cotangent.dims(), &self.dims);
+            let kept = kept.broadcast_in_dim(cotangent.dims(), &self.dims);
             kept.select(cotangent, cotangent.zeros_like())
         } else {
             cotangent
