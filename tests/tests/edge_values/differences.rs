@@ -30,8 +30,6 @@ pub(crate) enum Allow {
     DividedByItself,
     /// In the sign of an infinity.
     SignOfInfinity,
-    /// In any way where an input of the element, or of its row, is infinite or NaN.
-    NotFinite,
     /// In any way where an input is subnormal or among the smallest normal numbers, or the result is
     /// subnormal.
     Subnormal,
@@ -88,7 +86,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Difference> {
 pub(crate) const CPU: &[Executor] = &[Executor::Cpu];
 pub(crate) const OWN: &[Executor] = &[Executor::Embedded, Executor::Oracle];
 pub(crate) const EVERYWHERE: &[Executor] = &[Executor::Cpu, Executor::Embedded, Executor::Oracle];
-pub(crate) const HALVES: &[DType] = &[DType::F16, DType::Bf16];
 /// The types whose subnormal numbers are those of the processor.
 const FLUSHED: &[DType] = &[DType::Bf16, DType::F32, DType::F64];
 

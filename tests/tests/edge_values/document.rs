@@ -98,7 +98,6 @@ fn allowed(allow: Allow) -> String {
         Allow::SignOfZero => "the sign of a zero".to_owned(),
         Allow::DividedByItself => "1 for 0 by 0".to_owned(),
         Allow::SignOfInfinity => "the sign of an infinity".to_owned(),
-        Allow::NotFinite => "any result where an input is infinite or NaN".to_owned(),
         Allow::Subnormal => "any result where an input is subnormal or among the smallest normal \
                              numbers, or the result is subnormal"
             .to_owned(),
