@@ -19,23 +19,22 @@ pub(crate) enum Of {
 /// How a result may differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Allow {
-    /// By so many units in the last place.
+    /// Relative error up to this number of units in the last place.
     Ulps(u64),
-    /// By so many times the distance of 1 and the next larger number: relative to 1, not to the
-    /// result.
+    /// Absolute error up to this multiple of the machine epsilon of the type.
     Epsilons(f64),
-    /// In the sign of a zero.
+    /// Either sign of a zero.
     SignOfZero,
-    /// 1 for the quotient of 0 by 0.
+    /// 1 as the quotient of 0 by 0.
     DividedByItself,
-    /// In the sign of an infinity.
+    /// Either sign of an infinity.
     SignOfInfinity,
-    /// In any way where an input is subnormal or among the smallest normal numbers, or the result is
+    /// Any result where an input is subnormal or among the smallest normal numbers, or the result is
     /// subnormal.
     Subnormal,
-    /// In any way where an input has at least half the size of the largest number.
+    /// Any result where an input has at least half the magnitude of the largest number.
     Largest,
-    /// In any way: a fault of this name that is not mended yet.
+    /// Any result: a fault of this name that is not mended yet.
     Known(&'static str),
 }
 

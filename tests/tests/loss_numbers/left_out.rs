@@ -173,7 +173,7 @@ fn class_of_weight_zero_counts_nothing() {
 }
 
 #[test]
-fn target_of_zero_counts_nothing_where_the_logit_is_minus_infinity() {
+fn target_of_zero_leaves_out_an_infinite_logit() {
     let found = results(
         |_, given| {
             let &[logits, target] = given else {
