@@ -93,7 +93,7 @@ fn allowed(allow: Allow) -> String {
     match allow {
         Allow::Ulps(most) => format!("up to {most} units in the last place"),
         Allow::Epsilons(most) => {
-            format!("up to {most} times the distance of 1 and the next larger number")
+            format!("absolute error up to {most} machine epsilons")
         }
         Allow::SignOfZero => "the sign of a zero".to_owned(),
         Allow::DividedByItself => "1 for 0 by 0".to_owned(),
