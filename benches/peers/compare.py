@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """halite beside its peers on the same work: builds them, runs them in turns, prints one table of ratios.
 
-    python3 compare.py [--rounds 7] [--seconds 1.5] [--workloads w1,w2,..] [--peers halite,jax,..] [--no-build] [--json FILE]
+    python3 compare.py [--rounds 7] [--seconds 1.5] [--workloads w1,w2,..] [--peers halite,jax,..] [--accelerator cuda] [--no-build] [--json FILE]
 
-Every peer of a workload is started, one after the other, so that they do not compile at the same time. Then they are timed
-in rounds, A B C A B C ..., each for about SECONDS a round, and wait idle between their turns: what else the machine does
+Every peer of a workload is started, one after the other, so that they do not compile at the same time (at once on a GPU,
+where the host has cores to spare and the device is what is timed). Then they are timed in rounds, A B C A B C ..., each for about SECONDS a round, and wait idle between their turns: what else the machine does
 meets all of them. Ratios are of medians over rounds. README.md says what the columns mean.
 """
 import argparse, json, os, pathlib, shutil, statistics, subprocess, sys, time
@@ -16,7 +16,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 THREADS = os.environ.get("PEERS_THREADS", str(os.cpu_count()))
 # Threads sleep soon when there is nothing to do: a peer that waits for its turn must leave the cores to the others.
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS=THREADS, MKL_NUM_THREADS=THREADS, RAYON_NUM_THREADS=THREADS, KMP_BLOCKTIME="1",
-                   GOMP_SPINCOUNT="100000", TF_CPP_MIN_LOG_LEVEL="2", JAX_PLATFORMS="cpu")
+                   GOMP_SPINCOUNT="100000", TF_CPP_MIN_LOG_LEVEL="2")
 WORK = {
     "w1": "MLP 784-512-512-10, batch 128, Adam",
     "w2": "CNN 28x28, batch 128, SGD with momentum",
@@ -32,7 +32,7 @@ DISTURBED = 0.04
 
 
 def python(script, *options):
-    return lambda work, bf16: [PYTHON, str(HERE / script), work, *(["bf16"] if bf16 else []), *options]
+    return lambda work, bf16, accelerator: [PYTHON, str(HERE / script), work, *(["bf16"] if bf16 else []), *options, accelerator]
 
 
 def jax(*options):
@@ -43,20 +43,20 @@ def torch(*options):
     return python("torch_peer.py", *options)
 
 
-def halite_command(binary, *accelerator):
-    return lambda work, bf16: [str(binary), work, "bf16-mixed" if bf16 else "f32", *accelerator]
+def halite_command(binary, executor=None, launch=""):
+    return lambda work, bf16, accelerator: [str(binary), work + launch, "bf16-mixed" if bf16 else "f32", executor or accelerator]
 
 
-def halite(*accelerator):
-    return halite_command(TARGET / "release" / "peer", *accelerator)
+def halite(*executor):
+    return halite_command(TARGET / "release" / "peer", *executor)
 
 
 def halite_steps(steps):
-    return lambda work, bf16: [str(TARGET / "release" / "peer"), f"{work}x{steps}", "f32"]
+    return halite_command(TARGET / "release" / "peer", launch=f"x{steps}")
 
 
 def rust(path):
-    return lambda work, bf16: [str(path), work]
+    return lambda work, bf16, accelerator: [str(path), work]
 
 
 PEERS = [
@@ -76,6 +76,16 @@ PEERS = [
     ("burn", rust(TARGET / "peers" / "burn" / "release" / "burn-peer"), "w1 w2 w6"),
     ("candle", rust(TARGET / "peers" / "candle" / "release" / "candle-peer"), "w1 w2 w6"),
 ]
+EVERY = " ".join(WORK)
+IMAGES = "w2 w3 w5 w3-bf16"
+GPU_PEERS = [
+    ("halite", halite(), EVERY),
+    ("jax", jax(), EVERY),
+    ("torch", torch(), EVERY),
+    ("torch, channels last", torch("channels_last"), IMAGES),
+    ("torch, compiled", torch("compile"), EVERY),
+    ("torch, compiled, channels last", torch("compile", "channels_last"), IMAGES),
+]
 
 
 class Peer:
@@ -86,7 +96,11 @@ class Peer:
         self.log = open(TARGET / "peers" / (name.replace(", ", "-").replace(" ", "-") + ".log"), "w")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, bufsize=1,
                                         env=ENVIRONMENT)
+
+    def wait(self):
+        """Waits for its fifth step."""
         self.ready = json.loads(self.line("READY"))
+        return self
 
     def line(self, tag):
         for line in self.process.stdout:
@@ -148,20 +162,33 @@ def build(wanted):
             subprocess.run(command, env=native)
 
 
-def compare(work, wanted, rounds, seconds):
-    peers = []
-    for name, command, workloads in PEERS:
-        if work not in workloads.split() or name.split(",")[0] not in wanted:
-            continue
+def start(work, wanted, accelerator):
+    """Starts the peers of a workload: an iterator of each with its fifth step done."""
+    def one(name, command):
+        arguments = command(work.removesuffix("-bf16"), work.endswith("-bf16"), accelerator)
+        if not shutil.which(arguments[0]):
+            raise RuntimeError(f"{arguments[0]} is not there")
+        return Peer(name, arguments)
+
+    def attempt(name, action):
         try:
-            arguments = command(work.removesuffix("-bf16"), work.endswith("-bf16"))
-            if not shutil.which(arguments[0]):
-                raise RuntimeError(f"{arguments[0]} is not there")
-            peer = Peer(name, arguments)
-            peer.calibrate(seconds)
-            peers.append(peer)
+            return action()
         except Exception as error:
             print(f"{work}: {name} left out: {error}", file=sys.stderr, flush=True)
+
+    rows = PEERS if accelerator == "cpu" else GPU_PEERS
+    rows = [(name, command) for name, command, workloads in rows if work in workloads.split() and name.split(",")[0] in wanted]
+    started = ((name, attempt(name, lambda: one(name, command))) for name, command in rows)
+    if accelerator != "cpu":
+        started = list(started)
+    ready = (attempt(name, peer.wait) for name, peer in started if peer)
+    return filter(None, ready)
+
+
+def compare(work, wanted, rounds, seconds, accelerator):
+    peers = list(start(work, wanted, accelerator))
+    for peer in peers:
+        peer.calibrate(seconds)
     counts = {peer.ready["parameters"] for peer in peers if "parameters" in peer.ready}
     if len(counts) > 1:
         raise SystemExit(f"{work}: not the same model: " + ", ".join(f"{peer.name} has {peer.ready.get('parameters')} parameters" for peer in peers))
@@ -200,9 +227,7 @@ def ratios(results):
     ms = {(result["peer"], result["work"]): result["ms"] for result in results}
     print("\ntime of a step, as a multiple of halite's")
     print(f"{'peer':<24}" + "".join(f"{work:>10}" for work in works))
-    for name, *_ in PEERS:
-        if not any((name, work) in ms for work in works):
-            continue
+    for name in dict.fromkeys(result["peer"] for result in results):
         cell = lambda work: f"{ms[name, work] / ms['halite', work]:.2f}" if (name, work) in ms and ("halite", work) in ms else "-"
         print(f"{name:<24}" + "".join(f"{cell(work):>10}" for work in works))
 
@@ -213,16 +238,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w3-bf16,w4-bf16")
     parser.add_argument("--peers", default="halite,embedded,jax,torch,burn,candle")
+    parser.add_argument("--accelerator", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", help="a file to append the results to, one line for each run")
     options = parser.parse_args()
     wanted, works = options.peers.split(","), options.workloads.split(",")
+    # Peers wait for their turns on one device: none may take its memory for itself.
+    ENVIRONMENT.update(JAX_PLATFORMS=options.accelerator, XLA_PYTHON_CLIENT_PREALLOCATE="false")
     (TARGET / "peers").mkdir(parents=True, exist_ok=True)
     if not options.no_build:
         build(wanted)
     results = []
     for work in works:
-        found = compare(work, wanted, options.rounds, options.seconds)
+        found = compare(work, wanted, options.rounds, options.seconds, options.accelerator)
         table(work, found)
         results += found
     ratios(results)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch. `torch_peer.py w1|w2|..|w6 [bf16] [compile] [channels_last] [one_thread]`; see README.md for the work.
+"""PyTorch. `torch_peer.py w1|w2|..|w6 [bf16] [compile] [channels_last] [one_thread] [cuda]`; see README.md for the work.
 
 `compile`: forward and backward by torch.compile. `bf16`: autocast, parameters in f32. Optimizers are the fused ones.
 """
@@ -14,6 +14,9 @@ from protocol import serve
 WORKLOAD, OPTIONS = sys.argv[1], sys.argv[2:]
 torch.set_num_threads(1 if "one_thread" in OPTIONS else int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
 torch.manual_seed(0)
+DEVICE = "cuda" if "cuda" in OPTIONS else "cpu"
+if DEVICE == "cuda":
+    torch.set_float32_matmul_precision("high")  # TF32, as XLA's products of f32
 
 
 def labels(dims, classes):
@@ -122,18 +125,20 @@ WORK = {
     "w6": lambda: (mlp([32, 32, 32]), sgd(lr=0.01), torch.randn(8, 32), labels((8,), 32)),
 }
 model, optimizer, x, y = WORK[WORKLOAD]()
+model, x, y = model.to(DEVICE), x.to(DEVICE), y.to(DEVICE)
 if "channels_last" in OPTIONS:
     model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
 optimizer = optimizer(model.parameters())
 
 
 def loss_of(x, y):
-    with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in OPTIONS):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled="bf16" in OPTIONS):
         return F.cross_entropy(model(x).float(), y)
 
 
 if "compile" in OPTIONS:
-    loss_of = torch.compile(loss_of)
+    # A graph of CUDA has no launches of single kernels.
+    loss_of = torch.compile(loss_of, mode="reduce-overhead" if DEVICE == "cuda" else None)
 
 
 def step():

@@ -10,8 +10,13 @@
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
 
-use halite::{Client, DTypePolicy, Param, Result, backends::Accelerator, nn::Optimizer};
+use halite::{
+    Client, DTypePolicy, Param, Result,
+    backends::{Accelerator, OpenOptions, cuda::CudaOptions},
+    nn::Optimizer,
+};
 use halite_benches::{Bare, Forward, Visitor, Workload, visit};
+use halite_fetch::Bar;
 
 /// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
 /// that was more than half of the time of a tiny step. `override` makes the plugin use it too.
@@ -45,11 +50,24 @@ fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Res
         None => (workload, 1),
     };
     let peer = Peer {
-        client: accelerator.open()?,
+        client: open(accelerator)?,
         precision,
         steps_per_launch,
     };
     visit(workload, peer)
+}
+
+/// Takes memory of a GPU as it is needed: peers share the device.
+fn open(accelerator: &Accelerator) -> Result<Client> {
+    let options = OpenOptions {
+        cuda: CudaOptions {
+            preallocate: Some(false),
+            ..CudaOptions::default()
+        },
+        ..OpenOptions::default()
+    };
+    let opened = accelerator.open_with(&options, &mut Bar::default())?;
+    Ok(opened.client)
 }
 
 struct Peer {

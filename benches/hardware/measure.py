@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""What halite does on this machine's accelerator, as one report: what works, how fast, beside JAX and PyTorch where they are.
+
+    python3 measure.py [--accelerator cuda] [--minutes 10] [--only devices,check,train,..] [--out report]
+
+Needs Python alone, no network and no compiler: `pack` beside this file gathers the binaries and the data. Each step is a command
+with a deadline; one that fails is a line of the report, and the others still run. Writes OUT/report.md, OUT/report.json, and the
+output of every command in OUT/log.txt.
+"""
+import argparse, json, os, pathlib, platform, shutil, subprocess, sys, time
+
+HERE = pathlib.Path(__file__).resolve().parent
+EPOCHS = {"digits": ["--epochs", "20"], "mnist": [], "text": ["--steps", "500"]}
+PRECISIONS = ["f32", "bf16-mixed", "f16-mixed"]
+
+
+class Report:
+    """The steps that ran, and their output."""
+
+    def __init__(self, out, minutes):
+        self.out, self.steps, self.end = out, [], time.monotonic() + 60 * minutes
+        out.mkdir(parents=True, exist_ok=True)
+        self.log = open(out / "log.txt", "w")
+
+    def run(self, section, name, command, seconds=120, environment=None, read=None):
+        """Runs a command, and keeps what `read` finds in its output. A step that does not fit in the time left is left out."""
+        left = self.end - time.monotonic()
+        if left < 5:
+            self.steps.append(dict(section=section, name=name, state="left out", reason="no time left"))
+            return None
+        started = time.monotonic()
+        try:
+            done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                                  timeout=min(seconds, left), env=dict(os.environ, **(environment or {})), stdin=subprocess.DEVNULL)
+            state, output, errors = ("ok" if done.returncode == 0 else f"exit code {done.returncode}"), done.stdout, done.stderr
+        except FileNotFoundError:
+            state, output, errors = "not there", "", ""
+        except subprocess.TimeoutExpired as expired:
+            text = lambda part: (part or b"").decode(errors="replace")
+            state, output, errors = f"timed out after {expired.timeout:.0f} s", text(expired.stdout), text(expired.stderr)
+        step = dict(section=section, name=name, state=state, seconds=round(time.monotonic() - started, 2))
+        self.log.write(f"\n==== {section}: {name}: {state}, {step['seconds']} s\n$ {' '.join(map(str, command))}\n{output}\n---- stderr\n{errors}\n")
+        self.log.flush()
+        if state == "ok" and read:
+            try:
+                step |= read(output) or {}
+            except (OSError, ValueError, KeyError, IndexError) as error:
+                step |= dict(state="unreadable", reason=repr(error))
+        elif state != "ok":
+            step["reason"] = "\n".join((errors or output).strip().splitlines()[-6:])
+        self.steps.append(step)
+        print(f"{section}: {name}: {step['state']}, {step.get('seconds', 0)} s", file=sys.stderr, flush=True)
+        return step
+
+
+def machine():
+    """What the machine is, without any accelerator's library."""
+    read = lambda path: pathlib.Path(path).read_text() if pathlib.Path(path).exists() else ""
+    models = [line.split(":", 1)[1].strip() for line in read("/proc/cpuinfo").splitlines() if line.startswith("model name")]
+    memory = [line.split()[1] for line in read("/proc/meminfo").splitlines() if line.startswith("MemTotal")]
+    return dict(system=platform.platform(), processor=models[0] if models else platform.machine(), cores=os.cpu_count(),
+                memory_gb=round(int(memory[0]) / 1e6, 1) if memory else None, python=platform.python_version(), at=time.strftime("%Y-%m-%d %H:%M"))
+
+
+def checks(output):
+    """The counts and the failed cases of `halite plugins check --json`."""
+    found = json.loads(output[output.index("{"):])
+    cases = found.get("cases", [])
+    return dict(cases=len(cases), failed=[case for case in cases if case.get("result") == "failed"], skipped=[case for case in cases if case.get("result") == "skipped"])
+
+
+def training(run):
+    def read(_):
+        found = json.loads((run / "report.json").read_text())
+        keep = ["metrics", "steps", "seconds", "samples_per_second", "device_busy_seconds", "input_wait_seconds", "training_seconds", "compiles",
+                "seconds_to_first_step", "blocking_reads", "uploads", "precision", "plugin", "findings"]
+        return dict(run={name: found[name] for name in keep if name in found})
+
+    return read
+
+
+def measure(report, options):
+    halite, cuda = options.binaries / "release" / "halite", options.accelerator == "cuda"
+    wanted = lambda section: not options.only or section in options.only.split(",")
+    data = ["--cache-dir", options.binaries / "cache"] if (options.binaries / "cache").exists() else []
+    runs = report.out / "runs"
+    shutil.rmtree(runs, ignore_errors=True)
+    if wanted("devices"):
+        if cuda:
+            report.run("devices", "nvidia-smi", ["nvidia-smi"])
+        report.run("devices", "halite devices", [halite, "devices", "--accelerator", options.accelerator, "--report", report.out / "devices.json"])
+        report.run("devices", "auto", [halite, "devices"])
+    if wanted("check"):
+        name = options.plugin or options.accelerator
+        report.run("check", "conformance", [halite, "plugins", "check", name, "--deadline", "60"], 240)
+    if wanted("train"):
+        for task, epochs in EPOCHS.items():
+            for precision in PRECISIONS:
+                run = runs / f"{task}-{precision}"
+                command = [halite, "train", task, "--accelerator", options.accelerator, "--precision", precision, "--quiet", "--out", run, *epochs, *data]
+                report.run("train", f"{task}, {precision}", command, 180, read=training(run))
+    if wanted("resume"):
+        run = runs / "resumed"
+        first = [halite, "train", "digits", "--accelerator", options.accelerator, "--quiet", "--out", run, *data]
+        report.run("resume", "digits, 3 epochs", [*first, "--epochs", "3"], read=training(run))
+        report.run("resume", "digits, on to 6", [*first, "--epochs", "6", "--resume", "--allow-changes", "all"], read=training(run))
+    if wanted("plan"):
+        target = options.target or "cpu:1"
+        report.run("plan", f"gpt2-124m for {target}", [halite, "plan", "gpt2-124m", "--target", target, "--json"], 120, read=lambda output: dict(plan=json.loads(output)))
+    if wanted("peers"):
+        environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
+        command = [sys.executable, HERE.parent / "peers" / "compare.py", "--no-build", "--accelerator", options.accelerator, "--json", report.out / "peers.json",
+                   "--rounds", options.rounds, "--seconds", "0.3", "--peers", options.peers, "--workloads", options.workloads]
+        report.run("peers", "halite beside JAX and PyTorch", command, 540, environment, lambda output: dict(table=output))
+
+
+def markdown(report, about):
+    lines = ["# halite on hardware", "", ", ".join(f"{name} {value}" for name, value in about.items()), ""]
+    section = None
+    for step in report.steps:
+        if step["section"] != section:
+            section = step["section"]
+            lines += ["", f"## {section}", ""]
+        facts = {name: value for name, value in step.items() if name not in ("section", "name", "state", "table", "reason", "plan")}
+        lines.append(f"- **{step['name']}**: {step['state']}; " + ", ".join(f"{name} {json.dumps(value)}" for name, value in facts.items()))
+        for text in (step.get("reason"), step.get("table")):
+            if text:
+                lines += ["", "```", text, "```", ""]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--accelerator", default="cuda", help="cuda or cpu")
+    parser.add_argument("--plugin", help="path of the plugin, for its conformance tests")
+    parser.add_argument("--target", help="target of `halite plan`, such as cuda:h100:1x1")
+    parser.add_argument("--minutes", type=float, default=30, help="steps that do not fit are left out")
+    parser.add_argument("--only", help="sections, separated by commas: devices,check,train,resume,plan,peers")
+    parser.add_argument("--peers", default="halite,jax,torch")
+    parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w3-bf16,w4-bf16")
+    parser.add_argument("--rounds", default="5")
+    parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parent.parent / "target", help="folder with release/halite and release/peer")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hardware-report"))
+    options = parser.parse_args()
+    report, about = Report(options.out, options.minutes), machine()
+    measure(report, options)
+    (options.out / "report.json").write_text(json.dumps(dict(machine=about, steps=report.steps), indent=1) + "\n")
+    (options.out / "report.md").write_text(markdown(report, about))
+    shutil.rmtree(options.out / "runs", ignore_errors=True)
+    wrong = [step for step in report.steps if step["state"] not in ("ok", "left out")]
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
