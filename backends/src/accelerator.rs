@@ -19,7 +19,7 @@ use crate::{
     cpu, cuda,
     cuda::CudaOptions,
     embedded,
-    environment::{Environment, OPEN, PLATFORM},
+    environment::{self, Environment, OPEN, PLATFORM},
     kernels,
     locate::{Failure, Located, Search, Source},
     tpu,
@@ -122,6 +122,9 @@ impl Devices {
 pub struct OpenOptions {
     /// Cache directory of plugins; by default that of [`Cache::open`](halite_fetch::Cache::open).
     pub cache: Option<PathBuf>,
+    /// Takes a plugin of the Python environment whose digest is not known, with a warning; by
+    /// default if `HALITE_TRUST_PYTHON` is 1.
+    pub trust_python: bool,
     /// Fails if a plugin is missing, instead of installing it.
     pub offline: bool,
     /// Compile cache; by default that of `HALITE_COMPILE_CACHE`.
@@ -144,6 +147,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             cache: None,
+            trust_python: environment::trust_python(),
             offline: false,
             compile_cache: None,
             telemetry: None,
@@ -370,6 +374,7 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
 }
 
 fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
+    cuda::load_libraries(&path);
     load(
         Located {
             path,

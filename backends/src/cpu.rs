@@ -21,7 +21,10 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     check_threads()?;
     let cache = Cache::open(options.cache.as_deref()).map_err(Error::from)?;
-    let search = Search::cpu(&cache);
+    let search = Search {
+        trust_python: options.trust_python,
+        ..Search::cpu(&cache)
+    };
     // The libraries found are tried in turn: one may need something that this system lacks.
     let open = |located: Located| {
         // The plugin's default is four devices.

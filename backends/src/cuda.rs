@@ -1,6 +1,7 @@
 //! NVIDIA GPUs: detection, and the options of the CUDA plugin.
 
 mod driver;
+mod libraries;
 
 use std::{fmt, path::Path, str::FromStr};
 
@@ -11,9 +12,11 @@ use halite_pjrt::OptionValue;
 use crate::{
     accelerator::{Devices, OpenOptions, Opened, load},
     locate::{Located, Search},
+    plugins::CUDA_LIBRARY,
 };
 
 pub use driver::{Driver, VisibleGpu};
+pub use libraries::CudaLibrary;
 
 /// Options of XLA's CUDA client. Unset options have the plugin's defaults.
 ///
@@ -173,6 +176,34 @@ fn check_driver(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result
     }
 }
 
+/// Loads the libraries that the plugin opens while it runs, as opening an accelerator does, and
+/// returns them all: those that are missing or too old, too. Needs no driver.
+///
+/// # Errors
+/// As opening, if the plugin is not found; it is not installed.
+pub fn libraries(options: &OpenOptions) -> Result<Vec<CudaLibrary>> {
+    let cache = Cache::open(options.cache.as_deref())?;
+    let search = Search {
+        trust_python: options.trust_python,
+        ..Search::cuda(&cache)
+    };
+    Ok(libraries::load(&search.find()?.path))
+}
+
+/// Returns whether a library is XLA's plugin for NVIDIA GPUs, by the name of its file.
+pub fn is_plugin(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name == CUDA_LIBRARY.name)
+}
+
+/// Loads the libraries of a plugin that is given by its path, if it is for NVIDIA GPUs. What is
+/// missing is an error where the plugin needs it.
+pub(crate) fn load_libraries(plugin: &Path) {
+    if is_plugin(plugin) {
+        libraries::load(plugin);
+    }
+}
+
 /// Returns the indices of these devices; empty for all.
 fn indices(driver: &Driver, devices: &Devices) -> Result<Vec<u32>> {
     let names = || {
@@ -195,8 +226,13 @@ pub(crate) fn open(
     let driver = probe()?;
     let client = options.cuda.client(&indices(&driver, devices)?)?;
     let cache = Cache::open(options.cache.as_deref())?;
-    let search = Search::cuda(&cache);
+    let search = Search {
+        trust_python: options.trust_python,
+        ..Search::cuda(&cache)
+    };
     let open = |located: Located| {
+        let libraries = libraries::load(&located.path);
+        libraries::check(&libraries)?;
         load(
             located,
             client.iter().chain(&options.client).cloned().collect(),

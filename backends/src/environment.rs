@@ -16,6 +16,8 @@ pub(crate) const OPEN: &str = "open";
 pub(crate) const PLATFORM: &str = "PJRT_DEVICE";
 const KERNELS: &str = "HALITE_KERNELS";
 const PLUGIN_DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
+/// The variable that allows plugins of a Python environment with an unknown digest.
+pub(crate) const TRUST_PYTHON: &str = "HALITE_TRUST_PYTHON";
 const WAIT_LIMIT: &str = "HALITE_WAIT_LIMIT";
 const WARNINGS: &str = "HALITE_LOG";
 
@@ -72,6 +74,11 @@ impl Environment {
             set_warning_filter(filter.clone());
         }
     }
+}
+
+/// True if `HALITE_TRUST_PYTHON` is set, and not to `0`.
+pub(crate) fn trust_python() -> bool {
+    std::env::var_os(TRUST_PYTHON).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 fn plugin_deadline(value: &OsStr) -> Result<Duration> {

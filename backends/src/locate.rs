@@ -6,6 +6,8 @@
 
 mod python;
 
+pub(crate) use python::directories_of;
+
 use std::{
     env, fmt,
     path::{Path, PathBuf},
@@ -14,7 +16,10 @@ use std::{
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Check, Progress, State, Step};
 
-use crate::plugins::{HERE, KnownPlugin, PLUGINS, hosts};
+use crate::{
+    environment,
+    plugins::{HERE, KnownPlugin, PLUGINS, hosts},
+};
 
 /// A plugin's library that may be loaded.
 #[derive(Clone, Debug)]
@@ -73,6 +78,9 @@ pub struct Search<'a> {
     /// Operating system and architecture that plugins are searched for, as
     /// [`KnownPlugin::target`]; those of this process by default.
     pub host: (&'static str, &'static str),
+    /// Takes a library of the Python environment whose digest is not known, with a warning:
+    /// `HALITE_TRUST_PYTHON` by default.
+    pub trust_python: bool,
 }
 
 /// Failure of a search.
@@ -122,34 +130,27 @@ impl<'a> Search<'a> {
 
     /// Searches for the CPU's plugin: `HALITE_CPU_PLUGIN`, then `cache`, then Python.
     pub fn cpu(cache: &'a Cache) -> Self {
-        Self {
-            platform: Self::CPU,
-            variable: "HALITE_CPU_PLUGIN",
-            given: None,
-            cache,
-            host: HERE,
-        }
+        Self::of(Self::CPU, "HALITE_CPU_PLUGIN", cache)
     }
 
     /// Searches for the plugin of NVIDIA GPUs: `HALITE_CUDA_PLUGIN`, then `cache`, then Python.
     pub fn cuda(cache: &'a Cache) -> Self {
-        Self {
-            platform: "cuda",
-            variable: "HALITE_CUDA_PLUGIN",
-            given: None,
-            cache,
-            host: HERE,
-        }
+        Self::of("cuda", "HALITE_CUDA_PLUGIN", cache)
     }
 
     /// Searches for the plugin of TPUs: `HALITE_TPU_PLUGIN`, then `cache`, then Python.
     pub fn tpu(cache: &'a Cache) -> Self {
+        Self::of("tpu", "HALITE_TPU_PLUGIN", cache)
+    }
+
+    fn of(platform: &'static str, variable: &'static str, cache: &'a Cache) -> Self {
         Self {
-            platform: "tpu",
-            variable: "HALITE_TPU_PLUGIN",
+            platform,
+            variable,
             given: None,
             cache,
             host: HERE,
+            trust_python: environment::trust_python(),
         }
     }
 
@@ -205,7 +206,12 @@ impl<'a> Search<'a> {
                     Err(error) if error.kind() == ErrorKind::Unavailable && !missed.found => {
                         Err(Failure::Absent(error))
                     }
-                    Err(error) => Err(Failure::Other(error)),
+                    // What is there may be all that is needed.
+                    Err(error) => Err(Failure::Other(if missed.found {
+                        error.with_note(&format!("not used: {}", missed.refused.join("; ")))
+                    } else {
+                        error
+                    })),
                 }
             }
             _ => Err(self.nothing(missed)),

@@ -240,7 +240,7 @@ const TPU_NOTICES: FileSpec = FileSpec {
     transform: Transform::None,
 };
 
-const CUDA_LIBRARY: FileSpec = FileSpec {
+pub(crate) const CUDA_LIBRARY: FileSpec = FileSpec {
     inside: "jax_plugins/xla_cuda13/xla_cuda_plugin.so",
     name: "xla_cuda_plugin.so",
     size: 395_967_648,

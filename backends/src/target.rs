@@ -179,7 +179,10 @@ impl Target {
 
     fn opened(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
         let cache = Cache::open(options.cache.as_deref())?;
-        let search = self.search(&cache);
+        let search = Search {
+            trust_python: options.trust_python,
+            ..self.search(&cache)
+        };
         let (located, plugin) = {
             let environment: &[_] = if let Target::Tpu(_) = self {
                 tpu::ENVIRONMENT

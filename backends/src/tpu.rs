@@ -128,7 +128,10 @@ pub(crate) fn open(
         .collect();
     let client = options.tpu.client()?;
     let cache = Cache::open(options.cache.as_deref())?;
-    let search = Search::tpu(&cache);
+    let search = Search {
+        trust_python: options.trust_python,
+        ..Search::tpu(&cache)
+    };
     let open = |located: Located| {
         load(
             located,

@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::Args;
 use halite::{
     Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
-    backends::{Accelerator, OpenOptions, Opened, pjrt},
+    backends::{Accelerator, OpenOptions, Opened, cuda, pjrt},
     core::Device,
     fetch,
     telemetry::ClientMetrics,
@@ -32,15 +32,15 @@ pub(crate) struct Devices {
 
 impl Devices {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let options = OpenOptions {
-            cache: self.cache_dir,
-            ..OpenOptions::default()
-        };
+        let options = super::open_options(self.cache_dir);
         let (accelerator, deadline) = (&self.accelerator, options.deadline);
         let opened = accelerator.open_with(&options, &mut fetch::Bar::default());
         if let Some(path) = &self.report {
             report::write(path, accelerator, opened.as_ref(), options.cache.as_deref())?;
             remark!("wrote {}; read it before you publish it", path.display());
+        }
+        if let Accelerator::Cuda { .. } = accelerator {
+            say_libraries(&options);
         }
         let opened = opened?;
         say_driver(&opened);
@@ -67,6 +67,14 @@ fn say_driver(opened: &Opened) {
     }
     if let Some(plugin) = opened.driver.plugin() {
         say_plugin(plugin);
+    }
+}
+
+/// Prints the libraries that the plugin for NVIDIA GPUs opens, also where there is no driver.
+fn say_libraries(options: &OpenOptions) {
+    // Without a plugin there is an error that says so.
+    for library in cuda::libraries(options).unwrap_or_default() {
+        say!("library     {library}");
     }
 }
 

@@ -31,12 +31,18 @@ use std::{
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use halite::{Error, ErrorKind, backends::pjrt::Plugin};
+use halite::{
+    Error, ErrorKind,
+    backends::{OpenOptions, pjrt::Plugin},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Train models on CPUs, and on accelerators that have a PJRT plugin.
@@ -66,6 +72,23 @@ struct Cli {
     /// Write a trace of the process to FILE, for <https://ui.perfetto.dev> [default: HALITE_PROFILE]
     #[arg(long, global = true, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Take a plugin of the Python environment even if halite does not know its digest
+    /// [default: HALITE_TRUST_PYTHON]
+    #[arg(long, global = true)]
+    trust_python: bool,
+}
+
+/// True if `--trust-python` is given.
+static TRUST_PYTHON: AtomicBool = AtomicBool::new(false);
+
+/// Returns options of accelerators with this cache directory and what holds for every command.
+fn open_options(cache: Option<PathBuf>) -> OpenOptions {
+    let default = OpenOptions::default();
+    OpenOptions {
+        cache,
+        trust_python: default.trust_python || TRUST_PYTHON.load(Ordering::Relaxed),
+        ..default
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -88,6 +111,7 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     halite::train::main_starts();
     let cli = Cli::parse();
+    TRUST_PYTHON.store(cli.trust_python, Ordering::Relaxed);
     // A write beyond the limit on file sizes then returns an error, instead of ending the process.
     #[cfg(unix)]
     if let Err(error) =

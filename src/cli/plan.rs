@@ -182,9 +182,8 @@ impl PlanCommand {
 
     fn open_options(&self) -> OpenOptions {
         OpenOptions {
-            cache: self.cache_dir.clone(),
             offline: self.offline,
-            ..OpenOptions::default()
+            ..super::open_options(self.cache_dir.clone())
         }
     }
 

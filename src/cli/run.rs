@@ -12,7 +12,7 @@ use std::{
 use clap::Args;
 use halite::{
     Array, Error, ErrorKind, HostArray, Result,
-    backends::{Accelerator, OpenOptions},
+    backends::Accelerator,
     core::files,
     exchange::{Artifact, npy},
     fetch,
@@ -74,10 +74,7 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let inputs = inputs::load(&self.inputs, artifact.inputs())?;
-        let options = OpenOptions {
-            cache: self.cache_dir,
-            ..OpenOptions::default()
-        };
+        let options = super::open_options(self.cache_dir);
         let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
         profile::opened(&opened.driver);
         let client = opened.client;

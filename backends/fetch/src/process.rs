@@ -218,13 +218,14 @@ impl Tail {
     fn last_lines(&self) -> String {
         const LINES: usize = 12;
         let text = self.text().replace('\r', "\n");
-        // npm repeats its error in a stack trace and in single fields.
+        // npm repeats its error in a stack trace and in single fields, pip each attempt.
         let is_noise = |line: &str| {
             let words = line.strip_prefix("npm error").unwrap_or(line).trim();
             words.is_empty()
                 || words.starts_with("at ")
                 || ["{", "}"].contains(&words)
                 || words.starts_with("A complete log of")
+                || words.starts_with("WARNING: Retrying")
         };
         let lines: Vec<_> = text
             .lines()

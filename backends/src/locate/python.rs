@@ -2,9 +2,11 @@
 
 use std::{io, path::PathBuf, process::Command, time::Duration};
 
+use halite_core::warning;
 use halite_fetch::{sha256_of_file, stdout_of};
 
 use super::{Located, Missed, Search, Source};
+use crate::environment::TRUST_PYTHON;
 
 impl Search<'_> {
     /// Returns the libraries of known digest in the Python environment, and adds to `missed` why
@@ -41,12 +43,26 @@ impl Search<'_> {
                         plugin: Some(plugin),
                     });
                 }
+                Ok((digest, _)) if self.trust_python => {
+                    warning!(
+                        "{} has SHA-256 {digest}, which halite does not know; it is taken because \
+                         Python's packages are trusted ({TRUST_PYTHON})",
+                        path.display()
+                    );
+                    found.push(Located {
+                        path,
+                        source: Source::Python,
+                        plugin: None,
+                    });
+                }
                 Ok((digest, _)) => missed.found(format!(
-                    "{} has SHA-256 {digest}; expected {}, of {} {}",
+                    "{} has SHA-256 {digest}; expected {}, of {} {}; take it with \
+                     --trust-python, {TRUST_PYTHON}=1 or {}=PATH",
                     path.display(),
                     plugin.library.sha256,
                     plugin.package.name,
-                    plugin.package.version
+                    plugin.package.version,
+                    self.variable
                 )),
                 Err(error) => missed.found(format!("{}: {error}", path.display())),
             }
@@ -56,7 +72,7 @@ impl Search<'_> {
 }
 
 /// Returns the directories of these modules in the Python environment, without importing them.
-fn directories_of(modules: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
+pub(crate) fn directories_of(modules: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
     const DEADLINE: Duration = Duration::from_secs(20);
     const QUERY: &str = "
 import importlib.util, sys

@@ -14,13 +14,14 @@ use halite::{
     backends::{
         Accelerator, Access, CompileCacheOptions, OpenOptions, Opened,
         conformance::{Subject, Verdict, cases},
+        cuda::{self, CudaOptions},
         pjrt::Plugin,
     },
     fetch,
 };
 use serde_json::{Value, json};
 
-use crate::cli::output;
+use crate::cli::{open_options, output};
 
 /// Name of the executor that is part of halite.
 pub(super) const EMBEDDED: &str = "embedded";
@@ -45,17 +46,24 @@ pub(super) fn run(
         _ => devices,
     };
     let open = move || {
-        let client = virtual_devices
+        let virtual_devices = virtual_devices
             .map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
+        // Several clients at once: none may take a GPU's memory for itself.
+        let shared = matches!(&accelerator, Accelerator::Plugin(path) if cuda::is_plugin(path));
+        let shared = shared.then(|| ("preallocate".to_owned(), false.into()));
         // The check is of the plugin's compiler, not of programs that an earlier check cached.
         let compile_cache = Some(CompileCacheOptions {
             access: Access::Off,
             ..CompileCacheOptions::default()
         });
         let options = OpenOptions {
-            client: client.into_iter().collect(),
+            client: virtual_devices.into_iter().chain(shared).collect(),
+            cuda: CudaOptions {
+                preallocate: Some(false),
+                ..CudaOptions::default()
+            },
             compile_cache,
-            ..OpenOptions::default()
+            ..open_options(None)
         };
         accelerator.open_with(&options, &mut fetch::Quiet)
     };

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Accelerator, Driver, OpenOptions, Opened},
+    backends::{Accelerator, Driver, Opened},
     fetch,
     models::TrainingStep,
     train::{
@@ -21,7 +21,7 @@ use halite::{
 };
 use halite_core::{Client, DeviceId};
 
-use crate::cli::{STOPPED, give_up, profile, step::ShardingArgs};
+use crate::cli::{STOPPED, give_up, open_options, profile, step::ShardingArgs};
 
 /// Options of every training run.
 #[derive(Args, Debug)]
@@ -80,10 +80,7 @@ impl Run {
     fn open_with(&self, bar: &mut fetch::Bar) -> Result<(Client, Vec<DeviceId>)> {
         let requested = self.requested_devices();
         let accelerator = with_virtual_devices(&self.accelerator, requested)?;
-        let options = OpenOptions {
-            cache: self.cache_dir.clone(),
-            ..OpenOptions::default()
-        };
+        let options = open_options(self.cache_dir.clone());
         let opened = accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
         let mut devices = opened.client.local_devices();
