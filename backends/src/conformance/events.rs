@@ -1,6 +1,7 @@
 //! Completion events: waits, callbacks and errors.
 
 use std::{
+    fmt::Write as _,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -45,42 +46,88 @@ fn wait_returns_after_completion(subject: &Subject) -> Checked {
     Ok(())
 }
 
-/// Arguments of a launch of [`slow`] that takes at least `time`, and the time it took.
-fn launch_that_takes(
-    client: &Client,
-    slow: &Loaded,
-    time: Duration,
-) -> Checked<(DeviceBuffers, DeviceBuffers, Duration)> {
-    let x = upload(client, &[0.5f32; 128 * 128], &[128, 128], first(client))?;
-    let mut steps = 64i32;
+/// Products of `n` x `n` matrices in turn. Not a loop: where the number of its iterations is an
+/// argument, XLA's CUDA plugin reads the condition back, and the launch waits for all but the last.
+fn chain(n: usize) -> Program {
+    const PRODUCTS: usize = 64;
+    let ty = format!("tensor<{n}x{n}xf32>");
+    let mut body = String::new();
+    for i in 0..PRODUCTS {
+        let next = i + 1;
+        _ = write!(
+            body,
+            "
+    %p{i} = stablehlo.dot_general %v{i}, %v{i}, contracting_dims = [1] x [0] : ({ty}, {ty}) -> {ty}
+    %s{i} = stablehlo.multiply %p{i}, %scale : {ty}
+    %v{next} = stablehlo.tanh %s{i} : {ty}"
+        );
+    }
+    let scale = 1.0 / n as f32;
+    let code = format!(
+        "module @chain {{
+  func.func public @main(%v0: {ty}) -> {ty} {{
+    %scale = stablehlo.constant dense<{scale:e}> : {ty}{body}
+    return %v{PRODUCTS} : {ty}
+  }}
+}}"
+    );
+    program("chain", &code, &[f32s(&[n, n])], &[f32s(&[n, n])], &[])
+}
+
+/// A program, its argument of `n` x `n`, and the time it takes.
+struct Work {
+    program: Loaded,
+    x: DeviceBuffers,
+    n: usize,
+    took: Duration,
+}
+
+impl Work {
+    fn launch(&self) -> halite_core::Result<DeviceBuffers> {
+        launch_for_one(&self.program, vec![Arg::Borrow(&self.x)])
+    }
+}
+
+/// Work that takes at least `time`.
+fn work_that_takes(client: &Client, time: Duration) -> Checked<Work> {
+    const LARGEST: usize = 1 << 14;
+    let mut n = 128;
     loop {
-        let count = upload(client, &[steps], &[], first(client))?;
-        let started = Instant::now();
-        launch_for_one(slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?
-            .first()
-            .ready()?
-            .wait()?;
-        let took = started.elapsed();
-        if took >= time {
-            return Ok((x, count, took));
+        let mut work = Work {
+            program: compile(client, &chain(n))?,
+            x: upload(client, &vec![0.5f32; n * n], &[n, n], first(client))?,
+            n,
+            took: Duration::MAX,
+        };
+        // The first launch may load code.
+        for _ in 0..2 {
+            let started = Instant::now();
+            work.launch()?.first().ready()?.wait()?;
+            work.took = work.took.min(started.elapsed());
+        }
+        if work.took >= time {
+            return Ok(work);
         }
         check!(
-            steps < 1 << 28,
-            "{steps} matrix products take only {took:?}"
+            n < LARGEST,
+            "products of {n} x {n} take only {:?}",
+            work.took
         );
-        steps *= 4;
+        // Time grows with the third power, and compiling each size takes a while, too.
+        let missing = time.as_secs_f64() / work.took.as_secs_f64();
+        n = (n as f64 * missing.cbrt().clamp(1.1, 8.0)) as usize;
+        n = n.next_power_of_two().min(LARGEST);
     }
 }
 
 fn launch_is_asynchronous(subject: &Subject) -> Checked {
     let client = subject.client();
-    let slow = compile(client, &slow())?;
-    let (x, count, took) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
+    let work = work_that_takes(client, Duration::from_millis(200))?;
     // A busy machine may stop this thread for longer than the work takes, hence the best of five.
     let mut seen = Vec::new();
     for _ in 0..5 {
         let started = Instant::now();
-        let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
+        let value = work.launch()?;
         let launched = started.elapsed();
         let ready = value.first().ready()?.is_ready();
         value.first().ready()?.wait()?;
@@ -90,7 +137,8 @@ fn launch_is_asynchronous(subject: &Subject) -> Checked {
         seen.push(launched);
     }
     Err(Stop::Failed(format!(
-        "launches of work of {took:?} waited for it: they took {seen:?}"
+        "launches of work of {:?} waited for it: they took {seen:?}",
+        work.took
     )))
 }
 
@@ -180,9 +228,8 @@ fn callback_may_launch(subject: &Subject) -> Checked {
 
 fn wait_times_out_with_its_name(subject: &Subject) -> Checked {
     let client = subject.client();
-    let slow = compile(client, &slow())?;
-    let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
-    let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
+    let work = work_that_takes(client, Duration::from_millis(200))?;
+    let value = work.launch()?;
     let late = value
         .first()
         .ready()?
@@ -199,13 +246,13 @@ fn wait_times_out_with_its_name(subject: &Subject) -> Checked {
 }
 
 /// A program that needs 256 TiB, more than any address space, so that it fails on every machine at
-/// once; and a program that uses a part of its result.
-fn too_large() -> [Program; 2] {
+/// once, with an argument of `n` x `n`; and a program that uses a part of its result.
+fn too_large(n: usize) -> [Program; 2] {
     let huge = "tensor<70368744177664xf32>";
     let make = format!(
         "module @too_large {{
-  func.func public @main(%x: tensor<128x128xf32>) -> {huge} {{
-    %0 = stablehlo.slice %x [0:1, 0:1] : (tensor<128x128xf32>) -> tensor<1x1xf32>
+  func.func public @main(%x: tensor<{n}x{n}xf32>) -> {huge} {{
+    %0 = stablehlo.slice %x [0:1, 0:1] : (tensor<{n}x{n}xf32>) -> tensor<1x1xf32>
     %1 = stablehlo.reshape %0 : (tensor<1x1xf32>) -> tensor<f32>
     %2 = stablehlo.broadcast_in_dim %1, dims = [] : (tensor<f32>) -> {huge}
     return %2 : {huge}
@@ -225,7 +272,7 @@ fn too_large() -> [Program; 2] {
         program(
             "too large",
             &make,
-            &[f32s(&[128, 128])],
+            &[f32s(&[n, n])],
             std::slice::from_ref(&huge),
             &[],
         ),
@@ -235,12 +282,11 @@ fn too_large() -> [Program; 2] {
 
 fn failed_program_is_reported_to_every_wait(subject: &Subject) -> Checked {
     let client = subject.client();
-    let slow = compile(client, &slow())?;
-    let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
+    let work = work_that_takes(client, Duration::from_millis(200))?;
     // Its argument is not computed yet when it is launched, so a backend that allocates late fails
     // late.
-    let late = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
-    let [large, take] = too_large();
+    let late = work.launch()?;
+    let [large, take] = too_large(work.n);
     let failed = compile(client, &large)
         .and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&late)]));
     match failed {
