@@ -14,6 +14,12 @@ pub struct Capabilities {
     /// The compiler makes one function of a small program that asks for it, as XLA's for CPUs does.
     /// Not with [`Kernels::Off`].
     pub one_function: bool,
+    /// Most nodes that the iterations of a loop of fixed length have together, for the loop to be
+    /// unrolled; 0 keeps all loops.
+    pub unrolled: usize,
+    /// Convolutions of 16-bit operands have results of their type, which are converted: the compiler
+    /// has no other ones, and would convert the operands to `f32`.
+    pub narrow_convolutions: bool,
     /// Faults of the compiler that the program is lowered around.
     pub faults: Faults,
 }
@@ -73,6 +79,10 @@ pub enum Kernels {
     All,
 }
 
+/// A GPT of 24 layers, forward and backward. Without loops, XLA's CUDA plugin runs a step as one
+/// CUDA graph.
+const MOST_UNROLLED: usize = 4096;
+
 impl Capabilities {
     /// Capabilities that a program for any target may use: it casts wherever the policy allows, calls
     /// no function of this process, and is lowered around the faults of all compilers.
@@ -80,6 +90,8 @@ impl Capabilities {
         narrowing: Narrowing::Everywhere,
         kernels: Kernels::Off,
         one_function: false,
+        unrolled: 0,
+        narrow_convolutions: false,
         faults: Faults::ALL,
     };
 
@@ -89,6 +101,8 @@ impl Capabilities {
     pub fn on(platform: &str) -> Self {
         Capabilities {
             narrowing: Narrowing::on(platform),
+            unrolled: if platform == "cuda" { MOST_UNROLLED } else { 0 },
+            narrow_convolutions: platform == "cuda",
             faults: Faults::on(platform),
             ..Self::PORTABLE
         }

@@ -17,7 +17,8 @@ use halite_core::{
     tree::{Family, Path, Tree},
 };
 use halite_ir::{
-    Graph, Interface, Op, Port, around_faults, choose_kernels, one_function, with_kernels,
+    Graph, Interface, Op, Port, around_faults, choose_kernels, narrow_convolutions, one_function,
+    unrolled, with_kernels,
 };
 
 pub use self::{
@@ -157,6 +158,11 @@ pub fn lower<S: Family, I: Family, O: Family>(
 
 /// The optimized graph with calls of kernels, in the form that the compiler needs.
 fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> Graph {
+    let graph = unrolled(graph, capabilities.unrolled);
+    let graph = match capabilities.narrow_convolutions {
+        true => narrow_convolutions(graph),
+        false => graph,
+    };
     let graph = match capabilities.kernels {
         Kernels::Off => graph,
         kernels => with_kernels(graph, kernels, mesh.size()),

@@ -10,8 +10,10 @@ mod faults;
 mod identities;
 mod kernels;
 mod matrix_products;
+mod narrow_convolutions;
 mod one_function;
 mod precision;
+mod unroll;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -30,8 +32,10 @@ pub use faults::around_faults;
 pub use identities::identities;
 pub use kernels::with_kernels;
 pub use matrix_products::matrix_products;
+pub use narrow_convolutions::narrow_convolutions;
 pub use one_function::one_function;
 pub use precision::{with_precision, with_signature};
+pub use unroll::unrolled;
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].
 ///

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use halite_core::{Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, TensorType};
-use halite_ir::{Graph, Interface, Op, Value};
+use halite_ir::{Graph, Interface, Op, Value, unrolled};
 use halite_tests::eval::program;
 
 /// What the tests run on: eight devices.
@@ -34,6 +34,10 @@ pub(crate) fn noise(dims: &[usize]) -> HostArray {
 
 /// The results of `op` on `inputs`.
 pub(crate) fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
+    run_graph(&graph_of(op, inputs), inputs)
+}
+
+fn graph_of(op: Op, inputs: &[&HostArray]) -> Graph {
     let mut graph = Graph::new();
     let operands: Vec<Value> = inputs
         .iter()
@@ -44,7 +48,7 @@ pub(crate) fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
         .unwrap()
         .to_vec();
     graph.set_outputs(results);
-    run_graph(&graph, inputs)
+    graph
 }
 
 /// The outputs of `graph` on `inputs`, of one device.
@@ -78,10 +82,15 @@ pub(crate) fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> 
     outputs.iter().map(read).collect()
 }
 
-/// `op` gives exactly `expected`: same types, same bits.
+/// `op` gives exactly `expected`: same types, same bits. A loop of a fixed length does unrolled, too.
 #[track_caller]
 pub(crate) fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
-    let got = run(op.clone(), inputs);
+    let graph = graph_of(op.clone(), inputs);
+    if let Op::Scan { .. } = op {
+        let unrolled = unrolled(graph.clone(), usize::MAX);
+        assert!(run_graph(&unrolled, inputs) == expected, "{op:?}, unrolled");
+    }
+    let got = run_graph(&graph, inputs);
     let say = |arrays: &[HostArray]| {
         arrays
             .iter()

@@ -8,7 +8,7 @@ use halite_core::{
     Narrowing, Result,
 };
 use halite_fetch::Quiet;
-use halite_ir::{Graph, Interface, optimize, with_precision};
+use halite_ir::{Graph, Interface, narrow_convolutions, optimize, unrolled, with_precision};
 use halite_tests::eval::{self, program};
 
 use crate::{
@@ -115,10 +115,11 @@ impl Compiled {
         Compiled::new(embedded(), graph, specs, dtype)
     }
 
-    /// The same with every operation behind a barrier.
+    /// The same with loops unrolled and every operation behind a barrier.
     pub(crate) fn with_barriers(network: &Network, dtype: DType) -> Result<Self> {
         let Built { graph, specs } = build(network, dtype)?;
-        Compiled::new(checked(), barriered(&graph), specs, dtype)
+        let graph = barriered(&unrolled(graph, usize::MAX));
+        Compiled::new(checked(), graph, specs, dtype)
     }
 
     /// The program of a network in the embedded executor, in `f64` with errors of this size.
@@ -128,10 +129,11 @@ impl Compiled {
         Compiled::new(embedded(), graph, specs, DType::F64)
     }
 
-    /// The program of a network in mixed precision.
+    /// The program of a network in mixed precision, in the form for NVIDIA GPUs.
     fn mixed(network: &Network) -> Result<Self> {
         let Built { graph, specs } = build(network, DType::F32)?;
         let graph = with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::Everywhere);
+        let graph = narrow_convolutions(unrolled(graph, usize::MAX));
         Compiled::new(checked(), graph, specs, DType::F32)
     }
 
