@@ -3,8 +3,8 @@
 //! StableHLO does not have them. The reader makes each a composite of its name, which [`lower`]
 //! replaces by a call of a function in operations of StableHLO: executors, other compilers and the
 //! import into traces need not know the dialect, and all compute the same. That of `chlo.top_k`
-//! has a composite, which compilers recognize, for its speed. `chlo.erf` is not among them: it is
-//! the call of `mhlo.erf`, which every executor has.
+//! has a composite, which compilers recognize, for its speed. `chlo.erf` is the call of `mhlo.erf`,
+//! which every executor has; [`Module::with_erf_composites`] makes a composite of it.
 //!
 //! Real functions are computed in `f64` for `f64` and in `f32` for all other floats.
 
@@ -17,7 +17,10 @@ mod gamma;
 mod top_k;
 mod zeta;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use halite_core::{Error, Result};
 
@@ -60,6 +63,56 @@ pub(crate) fn lower(module: &mut Module) -> Result<()> {
     Ok(())
 }
 
+impl Module {
+    /// The program with a composite `chlo.erf` in place of each call of `mhlo.erf`, as JAX writes it:
+    /// compilers that do not know it run its decomposition.
+    ///
+    /// # Errors
+    /// If the operand of such a call is not a tensor of floats, with its position.
+    pub fn with_erf_composites(&self) -> Result<Cow<'_, Module>> {
+        let mut functions = self.functions.iter();
+        if !functions.any(|function| contains_erf(&function.body)) {
+            return Ok(Cow::Borrowed(self));
+        }
+        let mut module = self.clone();
+        for function in &mut module.functions {
+            name_erf(&mut function.body);
+        }
+        lower(&mut module)?;
+        Ok(Cow::Owned(module))
+    }
+}
+
+const ERF: &str = "chlo.erf";
+
+fn is_erf(operation: &Operation) -> bool {
+    let OpKind::CustomCall(call) = &operation.kind else {
+        return false;
+    };
+    call.target == "mhlo.erf" && operation.operands.len() == 1 && operation.results.len() == 1
+}
+
+fn contains_erf(region: &Region) -> bool {
+    let contains =
+        |operation: &Operation| is_erf(operation) || operation.regions.iter().any(contains_erf);
+    region.operations.iter().any(contains)
+}
+
+/// Makes the calls of `mhlo.erf` composites without a decomposition.
+fn name_erf(region: &mut Region) {
+    for operation in &mut region.operations {
+        operation.regions.iter_mut().for_each(name_erf);
+        // Further attributes, if the program has them, are of the call.
+        let mut attributes = Attributes::default();
+        if is_erf(operation)
+            && let Some(composite) = composite(ERF, &mut attributes)
+        {
+            operation.kind = composite;
+            operation.attributes = attributes;
+        }
+    }
+}
+
 #[derive(Default)]
 struct Lowering {
     /// Names of functions.
@@ -75,8 +128,16 @@ impl Lowering {
             for region in &mut operation.regions {
                 self.region(region, types)?;
             }
-            if let Some(function) = self.function_of(operation, types)? {
-                operation.kind = OpKind::Call { function };
+            let Some(function) = self.function_of(operation, types)? else {
+                continue;
+            };
+            match &mut operation.kind {
+                OpKind::Composite {
+                    name,
+                    decomposition,
+                    ..
+                } if name == ERF => *decomposition = function,
+                kind => *kind = OpKind::Call { function },
             }
         }
         Ok(())
@@ -188,6 +249,7 @@ fn operation(name: &str) -> Option<Computation> {
         "cosh" => Inexact(elementary::cosh, complex::cosh),
         "sinh" => Inexact(elementary::sinh, complex::sinh),
         "tan" => Inexact(|x| x.tan(), |z| z.tan()),
+        "erf" => Real(error_function::erf),
         "erf_inv" => Real(error_function::erf_inv),
         "erfc" => Real(error_function::erfc),
         "digamma" => Real(gamma::digamma),

@@ -1,11 +1,30 @@
-//! The complementary and the inverse error function.
+//! The error function, its complement and its inverse.
 
 use super::builder::Value;
 use crate::ElementType;
 
-/// `1 - erf(x)`, whose tail has the relative precision of the rest: rational functions of S. L.
-/// Moshier, Cephes Mathematical Library, `ndtr.c`, 1992.
+/// erf(x). Relative error in `f64`: 4e-16.
+pub(super) fn erf(x: Value<'_>) -> Value<'_> {
+    let Parts { center, tail } = parts(x);
+    x.abs().lt(1.0).select(x * center, x.sign() * (1.0 - tail))
+}
+
+/// `1 - erf(x)`, whose tail has the relative precision of the rest.
 pub(super) fn erfc(x: Value<'_>) -> Value<'_> {
+    let Parts { center, tail } = parts(x);
+    let tail = x.lt(0.0).select(2.0 - tail, tail);
+    x.abs().lt(1.0).select(1.0 - x * center, tail)
+}
+
+/// Rational functions of S. L. Moshier, Cephes Mathematical Library, `ndtr.c`, 1992.
+struct Parts<'b> {
+    /// erf(x) / x where |x| is at most 1.
+    center: Value<'b>,
+    /// erfc(|x|) where |x| is at least 1.
+    tail: Value<'b>,
+}
+
+fn parts(x: Value<'_>) -> Parts<'_> {
     let square = x.abs().min(x.constant(1.0));
     let square = square * square;
     let center = square.polynomial(&CENTER_NUMERATOR) / square.polynomial(&CENTER_DENOMINATOR);
@@ -18,8 +37,7 @@ pub(super) fn erfc(x: Value<'_>) -> Value<'_> {
         far.polynomial(&FAR_NUMERATOR) / far.polynomial(&FAR_DENOMINATOR),
     );
     let tail = exp_of_square(size) * ratio;
-    let tail = x.lt(0.0).select(2.0 - tail, tail);
-    x.abs().lt(1.0).select(1.0 - x * center, tail)
+    Parts { center, tail }
 }
 
 /// `e^-x²`, without the rounding error of x² in the exponent: the square of the high half of the
