@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use halite_core::{Arg, Array, Client, CompileOptions, Error, ErrorKind, Loaded, Result, Sharding};
 
-use crate::{Artifact, ArtifactInput, ArtifactOutput, cpu_plugin::without_atan, faults, portable};
+use crate::{
+    Artifact, ArtifactInput, ArtifactOutput,
+    cpu_plugin::{without_atan, without_integer_power},
+    faults, portable,
+};
 
 /// An [`Artifact`] that is compiled for a device: a function of arrays.
 #[derive(Debug)]
@@ -34,6 +38,9 @@ impl Artifact {
         faults::check(&module, &faults, platform)?;
         if faults.arc_tangent {
             without_atan(&mut module);
+        }
+        if faults.integer_power {
+            without_integer_power(&mut module)?;
         }
         let program = module.interface()?.program(portable(&module, None)?.into());
         let options = CompileOptions {

@@ -1,5 +1,5 @@
-//! Programs from elsewhere that a compiler is known to get wrong. They are not rewritten, as halite's
-//! own are when they are lowered (decision 0051), but refused.
+//! Convolutions of programs from elsewhere that a compiler is known to get wrong. They are not
+//! rewritten, as halite's own are when they are lowered (decision 0051), but refused.
 
 use halite_core::{Error, ErrorKind, Faults, Result};
 use halite_stablehlo::{ElementType, Function, Module, OpKind, Operation, Region, SourceLine};

@@ -1,9 +1,9 @@
 //! Elementwise operations that the plugin computes wrong for some operands.
 
-use halite_core::{Client, Faults};
+use halite_core::{Client, Faults, HostArray};
 use halite_tests::eval::{host, try_eval_on};
 
-use crate::support::{embedded, plugin};
+use crate::support::{embedded, plugin, run_text_on};
 
 const MENDED: &str = "this version is right: turn the fault off in backends/pjrt/src/quirks.rs";
 
@@ -66,4 +66,51 @@ fn plugin_still_cuts_exponents() {
 fn powers_of_integers_are_right() {
     assert!(powers_are_right(plugin()));
     assert!(powers_are_right(embedded()));
+}
+
+/// Powers in a program that halite did not lower, one of them in a branch.
+#[test]
+fn powers_of_foreign_programs_are_right() {
+    let program = |element: &str| {
+        let ty = format!("tensor<3x{element}>");
+        format!(
+            "func.func @main(%x: {ty}, %n: {ty}) -> {ty} {{
+               %first = stablehlo.power %x, %n : {ty}
+               %true = stablehlo.constant dense<true> : tensor<i1>
+               %y = \"stablehlo.if\"(%true) ({{
+                 %second = stablehlo.power %first, %n : {ty}
+                 stablehlo.return %second : {ty}
+               }}, {{
+                 stablehlo.return %first : {ty}
+               }}) : (tensor<i1>) -> {ty}
+               return %y : {ty}
+             }}"
+        )
+    };
+    let check = |element: &str, inputs: [HostArray; 2], expected: HostArray| {
+        for client in [
+            plugin().clone().with_faults(Faults::ALL),
+            embedded().clone(),
+        ] {
+            let found = run_text_on(&client, &program(element), &inputs);
+            assert!(found == [expected.clone()], "{element}: {found:?}");
+        }
+    };
+    let twice = |x: i32, n: u32| x.wrapping_pow(n).wrapping_pow(n);
+    check(
+        "i32",
+        [host(&[3, -3, 5], &[3]), host(&[100, 65, 1 << 20], &[3])],
+        host(&[twice(3, 100), twice(-3, 65), twice(5, 1 << 20)], &[3]),
+    );
+    check(
+        "i16",
+        [host(&[3i16, -1, 7], &[3]), host(&[100i16, -3, 2], &[3])],
+        host(&[5073i16.wrapping_pow(100), -1, 2401], &[3]),
+    );
+    let twice = |x: u8, n: u32| x.wrapping_pow(n).wrapping_pow(n);
+    check(
+        "ui8",
+        [host(&[3u8, 7, 0], &[3]), host(&[255u8, 64, 65], &[3])],
+        host(&[twice(3, 255), twice(7, 64), 0], &[3]),
+    );
 }

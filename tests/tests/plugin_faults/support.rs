@@ -23,11 +23,16 @@ pub(crate) fn embedded() -> &'static Client {
 
 /// Runs a program as it is, without halite's lowering, on one device of the plugin.
 pub(crate) fn run_text(text: &str, inputs: &[HostArray]) -> Vec<HostArray> {
-    let artifact = Artifact::read(text.as_bytes()).expect("a program");
     let client = plugin().clone().with_faults(halite_core::Faults::NONE);
-    let program = artifact.compile(&client).expect("it compiles");
+    run_text_on(&client, text, inputs)
+}
+
+/// Runs a program from elsewhere on one device.
+pub(crate) fn run_text_on(client: &Client, text: &str, inputs: &[HostArray]) -> Vec<HostArray> {
+    let artifact = Artifact::read(text.as_bytes()).expect("a program");
+    let program = artifact.compile(client).expect("it compiles");
     let arrays: Vec<Array> = (inputs.iter())
-        .map(|input| Array::upload(&client, input, program.sharding()).expect("it is uploaded"))
+        .map(|input| Array::upload(client, input, program.sharding()).expect("it is uploaded"))
         .collect();
     let outputs = program.run(&arrays.iter().collect::<Vec<_>>());
     let outputs = outputs.expect("it runs");
