@@ -1,7 +1,7 @@
 //! Hardware abstraction for machine learning, with a training stack on top of it.
 //!
-//! A model is written once, for every accelerator that has a PJRT plugin. So far halite has trained on
-//! CPUs; programs for TPUs and NVIDIA GPUs are compiled ahead of time. [`Accelerator`] opens an
+//! A model is written once, for every accelerator that has a PJRT plugin. So far halite has trained
+//! on CPUs; programs for TPUs and NVIDIA GPUs are compiled ahead of time. [`Accelerator`] opens an
 //! accelerator as a [`Client`]; no other code depends on it.
 //!
 //! ```

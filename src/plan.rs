@@ -337,8 +337,8 @@ where
     Ok(plan)
 }
 
-/// Most bytes that a process or a device can address: compilers take long for steps of more, and the
-/// plans that they return for them mean nothing.
+/// Most bytes that a process or a device can address: compilers take long for steps of more, and
+/// the plans that they return for them mean nothing.
 const ADDRESSABLE: u64 = 1 << 47;
 
 /// Checks that each value of a step over `devices` devices has an address on each.

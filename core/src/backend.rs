@@ -457,8 +457,8 @@ pub struct ProgramMemory {
     pub temporary: u64,
     /// The program itself.
     pub code: u64,
-    /// Largest sum of values that are alive at once, where the compiler reports it. XLA's CPU plugin
-    /// leaves out temporary values.
+    /// Largest sum of values that are alive at once, where the compiler reports it. XLA's CPU
+    /// plugin leaves out temporary values.
     pub peak: Option<u64>,
 }
 

@@ -6,7 +6,8 @@
 //! structs of tensors. An [`Observer`] sees what a client does.
 //!
 //! Nothing here knows a model or a file format, runs an operation, counts anything, reads an
-//! environment variable, or prints anything but warnings of a program without a `tracing` subscriber.
+//! environment variable, or prints anything but warnings of a program without a `tracing`
+//! subscriber.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, Sharding};

@@ -17,7 +17,8 @@ pub struct Labeled<L> {
     pub input: L,
     /// The expected output.
     pub target: L,
-    /// 1 for a sample, 0 for a padding row of the last batch: the weight of every mean over samples.
+    /// 1 for a sample, 0 for a padding row of the last batch: the weight of every mean over
+    /// samples.
     pub weight: L,
 }
 

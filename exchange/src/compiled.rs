@@ -24,8 +24,9 @@ impl Artifact {
     ///
     /// # Errors
     /// The compiler's error; if the client has no local device, or another platform than those that
-    /// the program was exported for (see [`on_any_platform`](Self::on_any_platform)); if the program
-    /// has an operation that the compiler is known to get wrong ([`Faults`](halite_core::Faults)).
+    /// the program was exported for (see [`on_any_platform`](Self::on_any_platform)); if the
+    /// program has an operation that the compiler is known to get wrong
+    /// ([`Faults`](halite_core::Faults)).
     #[track_caller]
     pub fn compile(&self, client: &Client) -> Result<CompiledArtifact> {
         let Some(&device) = client.local_devices().first() else {

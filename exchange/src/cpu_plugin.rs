@@ -1,5 +1,5 @@
-//! What artifacts need only because XLA's plugin for the CPU errs (lammps-jax-pjrt-cpu 0.11.2). Tests
-//! of the suites `chlo` and `plugin_faults` fail when it no longer does.
+//! What artifacts need only because XLA's plugin for the CPU errs (lammps-jax-pjrt-cpu 0.11.2).
+//! Tests of the suites `chlo` and `plugin_faults` fail when it no longer does.
 
 use std::{collections::HashSet, fmt::Write};
 
@@ -9,9 +9,9 @@ use halite_stablehlo::{
     Type, ValueId,
 };
 
-/// Hides arc tangents: `atan2(x, 1)` becomes `atan(x)`, whose vectorized call returns the lanes of other
-/// elements and zeros; so do composites `chlo.atan`. A barrier hides the constant from the compiler, and
-/// the decomposition of the composite is called.
+/// Hides arc tangents: `atan2(x, 1)` becomes `atan(x)`, whose vectorized call returns the lanes of
+/// other elements and zeros; so do composites `chlo.atan`. A barrier hides the constant from the
+/// compiler, and the decomposition of the composite is called.
 pub(crate) fn without_atan(module: &mut Module) {
     for function in &mut module.functions {
         let mut constants = HashSet::new();
@@ -61,8 +61,8 @@ fn rewrite(region: &mut Region, types: &mut Vec<Type>, constants: &mut HashSet<V
     region.operations = operations;
 }
 
-/// Makes powers of integers calls of functions whose exponents have six bits, of which alone the plugin
-/// takes account.
+/// Makes powers of integers calls of functions whose exponents have six bits, of which alone the
+/// plugin takes account.
 pub(crate) fn without_integer_power(module: &mut Module) -> Result<()> {
     let mut powers = Powers {
         taken: module.functions.iter().map(|it| it.name.clone()).collect(),
@@ -127,8 +127,8 @@ impl Powers {
 /// Bits of an exponent that the plugin takes account of.
 const DIGIT: usize = 6;
 
-/// A program of two integers, a base and an exponent: the product of the powers of the base to 1, 64,
-/// 64 * 64, .. by the digits of the exponent. Negative exponents stay with the compiler.
+/// A program of two integers, a base and an exponent: the product of the powers of the base to 1,
+/// 64, 64 * 64, .. by the digits of the exponent. Negative exponents stay with the compiler.
 fn power(ty: &RankedType) -> String {
     let is_signed = ty.element.class() == ElementClass::Signed;
     let truth = RankedType::new(ElementType::Bool, &*ty.dims);

@@ -310,9 +310,9 @@ impl Trace {
         }
     }
 
-    /// Declares that this function takes the gradients of a loss that it multiplies by a factor, and
-    /// divides them by the factor. A function under a [precision policy] with a loss scale must do
-    /// so: in `f16`, gradients below 6e-8 are 0.
+    /// Declares that this function takes the gradients of a loss that it multiplies by a factor,
+    /// and divides them by the factor. A function under a [precision policy] with a loss scale must
+    /// do so: in `f16`, gradients below 6e-8 are 0.
     ///
     /// [precision policy]: crate::Jit::precision
     pub fn scales_loss(&self) {

@@ -169,8 +169,8 @@ impl<'t> Tensor<'t> {
         y
     }
 
-    /// Checks that no window is larger than the padded dimension that it moves along; nothing is left
-    /// then, and its mean is NaN and its gradient 0.
+    /// Checks that no window is larger than the padded dimension that it moves along; nothing is
+    /// left then, and its mean is NaN and its gradient 0.
     #[track_caller]
     pub(crate) fn check_fits(
         self,

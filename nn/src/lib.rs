@@ -71,8 +71,9 @@
 //! # Guarantees
 //!
 //! * Tracing runs nothing and hides no graph: a tensor belongs to its trace and cannot outlive it.
-//! * A [`Jit`] traces and compiles a function once per combination of input types; compiling it again
-//!   is logged with the input that changed, and at most [`Jit::max_programs`] programs are kept.
+//! * A [`Jit`] traces and compiles a function once per combination of input types; compiling it
+//!   again is logged with the input that changed, and at most [`Jit::max_programs`] programs are
+//!   kept.
 //! * Likely errors in traced code are mistakes (a loss that depends on no parameter, dropout without
 //!   a mode) or [warnings](Trace::warnings) (a parameter without a gradient, an unused metric).
 //! * Hyperparameters, such as a learning rate, are arguments of the program, which is not compiled

@@ -33,11 +33,11 @@ macro_rules! reductions {
     };
 }
 reductions! {
-    /// Sum. Floats of 16 bits are added in `f32`, and the sum is rounded once; integers wrap around,
-    /// so convert small ones first.
+    /// Sum. Floats of 16 bits are added in `f32`, and the sum is rounded once; integers wrap
+    /// around, so convert small ones first.
     sum sum_keep Sum;
-    /// Product. Floats of 16 bits are multiplied in `f32`, and the product is rounded once; integers
-    /// wrap around.
+    /// Product. Floats of 16 bits are multiplied in `f32`, and the product is rounded once;
+    /// integers wrap around.
     prod prod_keep Product;
     /// Largest element; NaN if one is. Its gradient is shared equally between equal largest
     /// elements.
@@ -291,8 +291,8 @@ impl<'t> Tensor<'t> {
                 false => right,
             };
             let larger = x.maximum(right);
-            // Both are -inf, or one is inf: the larger is the result, and the gradient of the formula
-            // would be NaN.
+            // Both are -inf, or one is inf: the larger is the result, and the gradient of the
+            // formula would be NaN.
             let is_inside = larger.stop_gradient().abs().ne(f64::INFINITY);
             let max = is_inside.select(larger.stop_gradient(), 0.0);
             let part = |x: Tensor<'t>| (is_inside.select(x, 0.0) - max).exp();

@@ -100,8 +100,8 @@ const TAIL_F64: [f64; 17] = [
 ];
 
 impl<'t> Tensor<'t> {
-    /// The result of `function`, which computes in `f32` if this has floats of 16 bits, rounded once.
-    /// Intermediate results of 16 bits would overflow (`f16`) or add up their rounding.
+    /// The result of `function`, which computes in `f32` if this has floats of 16 bits, rounded
+    /// once. Intermediate results of 16 bits would overflow (`f16`) or add up their rounding.
     pub(crate) fn widened(self, function: impl FnOnce(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
         match self.dtype() {
             DType::F16 | DType::Bf16 => function(self.convert(DType::F32)).convert(self.dtype()),

@@ -21,8 +21,8 @@ pub(crate) struct Devices {
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Also write what a report of a fault needs to FILE, as JSON: versions, processor, environment
-    /// variables of halite and plugins, devices, digests of plugins, and the report of the newest run
-    /// in `runs`. Nothing of it is sent anywhere
+    /// variables of halite and plugins, devices, digests of plugins, and the report of the newest
+    /// run in `runs`. Nothing of it is sent anywhere
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]

@@ -197,8 +197,9 @@ static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
 /// Stdout as it was at the start of the process.
 static OUTPUT: OnceLock<File> = OnceLock::new();
 
-/// Keeps stdout for this command, and gives stderr to whatever else writes to it: plugins print when
-/// they are loaded, or at exit, when C's buffers are written, and stdout may be a program or JSON.
+/// Keeps stdout for this command, and gives stderr to whatever else writes to it: plugins print
+/// when they are loaded, or at exit, when C's buffers are written, and stdout may be a program or
+/// JSON.
 fn keep_output() {
     #[cfg(unix)]
     if let Ok(own) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)

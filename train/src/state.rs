@@ -68,8 +68,8 @@ impl<F: Family, S: Family> State<F, S, Array> {
         State::with_precision(client, net, optimizer, seed, DTypePolicy::F32)
     }
 
-    /// As [`new`](Self::new), for steps under a precision policy: devices store the parameters as it
-    /// says, and the state has its loss scale, if it has one. The step has the same policy, and
+    /// As [`new`](Self::new), for steps under a precision policy: devices store the parameters as
+    /// it says, and the state has its loss scale, if it has one. The step has the same policy, and
     /// takes its gradients by [`gradients`](State::gradients):
     ///
     /// ```
@@ -186,8 +186,8 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     /// Returns the next state: parameters and slots after an update along `gradients`, the running
     /// statistics that layers computed in this step, and the step count plus 1.
     ///
-    /// With a [loss scale](Self::scale), gradients that are not finite change neither parameters nor
-    /// slots nor statistics, and halve the scale.
+    /// With a [loss scale](Self::scale), gradients that are not finite change neither parameters
+    /// nor slots nor statistics, and halve the scale.
     ///
     /// # Panics
     /// If `net`, `gradients` and the state are trees of different structures.

@@ -261,7 +261,8 @@ impl<'a> Printer<'a> {
         self.mesh.filter(|mesh| mesh.size() > 1)
     }
 
-    /// The mesh of a program that the compiler partitions, where an axis is left that is not manual.
+    /// The mesh of a program that the compiler partitions, where an axis is left that is not
+    /// manual.
     fn constrained_mesh(&self) -> Option<&'a MeshShape> {
         let all_manual = matches!(self.manual, Some((_, true)));
         self.partitioned_mesh().filter(|_| !all_manual)

@@ -64,8 +64,8 @@ pub(crate) fn lower(module: &mut Module) -> Result<()> {
 }
 
 impl Module {
-    /// The program with a composite `chlo.erf` in place of each call of `mhlo.erf`, as JAX writes it:
-    /// compilers that do not know it run its decomposition.
+    /// The program with a composite `chlo.erf` in place of each call of `mhlo.erf`, as JAX writes
+    /// it: compilers that do not know it run its decomposition.
     ///
     /// # Errors
     /// If the operand of such a call is not a tensor of floats, with its position.

@@ -51,8 +51,8 @@ impl Module {
     /// regions, on attributes that fit them, on values that are defined before they are used, on
     /// sizes whose products fit `isize`, and on calls that end, at most
     /// [`MAX_NESTING`](Self::MAX_NESTING) deep, and expand to at most
-    /// [`MAX_OPERATIONS`](Self::MAX_OPERATIONS) operations. It may index without further checks, as long as it
-    /// clamps or skips what operands determine: start indices, the index of `case`.
+    /// [`MAX_OPERATIONS`](Self::MAX_OPERATIONS) operations. It may index without further checks, as
+    /// long as it clamps or skips what operands determine: start indices, the index of `case`.
     ///
     /// Where the specification leaves freedom, these rules hold:
     /// - The operands and the result of `dot_general` and of `convolution` may have different

@@ -269,8 +269,8 @@ impl Order {
     }
 }
 
-/// Integers whose order is the total order of floats: those of their bits, all of which but the sign
-/// are inverted in negative floats.
+/// Integers whose order is the total order of floats: those of their bits, all of which but the
+/// sign are inverted in negative floats.
 fn total_order(scope: &mut Scope<'_>, x: Value) -> Result<Value> {
     let (bits, last, largest) = match scope.graph.ty(x).dtype() {
         DType::F64 => (

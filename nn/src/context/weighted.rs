@@ -16,8 +16,8 @@ pub struct Padded<'a, 't> {
 }
 
 impl Trace {
-    /// Records a mistake for the loss and for each metric that depends on the fields of the batch and
-    /// not on its weight: padding would count like samples. The mistake is at the user's line.
+    /// Records a mistake for the loss and for each metric that depends on the fields of the batch
+    /// and not on its weight: padding would count like samples. The mistake is at the user's line.
     pub fn require_weight(&self, loss: Mean<'_>, batch: Padded<'_, '_>) {
         let metrics = self.context.metrics.borrow();
         let metrics = metrics.iter().map(|metric| {

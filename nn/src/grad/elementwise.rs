@@ -164,8 +164,8 @@ impl<'t> Step<'_, 't> {
         ]
     }
 
-    /// Elements between the bounds get the cotangent; at a bound, neither `x` nor the bound does. If
-    /// the lower bound is above the upper one, the result is the upper one.
+    /// Elements between the bounds get the cotangent; at a bound, neither `x` nor the bound does.
+    /// If the lower bound is above the upper one, the result is the upper one.
     #[track_caller]
     pub(super) fn clamp(&self) -> Back<'t> {
         let (g, low, x, high) = (self.g(), self.x(0), self.x(1), self.x(2));

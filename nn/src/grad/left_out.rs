@@ -1,10 +1,10 @@
 //! Elements that a loss leaves out: neither their values nor their derivatives count, even if these
 //! are not finite.
 //!
-//! A select alone is not enough. The cotangent of an element that is left out is 0, and the backward
-//! pass multiplies it by the derivatives of what computed the element: 0 * NaN is NaN. So the
-//! backward pass remembers which elements are left out while it goes back through operations that
-//! keep elements apart, and sets their cotangents to 0 where it leaves those. One select of a
+//! A select alone is not enough. The cotangent of an element that is left out is 0, and the
+//! backward pass multiplies it by the derivatives of what computed the element: 0 * NaN is NaN. So
+//! the backward pass remembers which elements are left out while it goes back through operations
+//! that keep elements apart, and sets their cotangents to 0 where it leaves those. One select of a
 //! cotangent is enough for a whole loss.
 
 use halite_core::TensorType;
@@ -20,8 +20,8 @@ const TARGET: &str = "halite_leave_out";
 struct LeaveOut;
 
 impl Trace {
-    /// `values` where `kept`, a `bool` of the same dimensions, is true, else 0: also where the value
-    /// or a derivative of an elementwise operation that computed it is not finite.
+    /// `values` where `kept`, a `bool` of the same dimensions, is true, else 0: also where the
+    /// value or a derivative of an elementwise operation that computed it is not finite.
     #[track_caller]
     pub(crate) fn leave_out<'t>(&'t self, values: Tensor<'t>, kept: Tensor<'t>) -> Tensor<'t> {
         let call = CustomCall {
@@ -37,8 +37,8 @@ impl Trace {
 }
 
 impl<'t> Tensor<'t> {
-    /// Product with weights of the same dimensions; 0 where the weight is 0, also if the value there
-    /// is not finite or has no derivative.
+    /// Product with weights of the same dimensions; 0 where the weight is 0, also if the value
+    /// there is not finite or has no derivative.
     #[track_caller]
     pub(crate) fn weighted_by(self, weights: Tensor<'t>) -> Tensor<'t> {
         self.trace.leave_out(self, weights.ne(0.0)) * weights
@@ -62,8 +62,8 @@ impl<'t> LeftOut<'t> {
     #[track_caller]
     pub(super) fn clear(&self, cotangent: Tensor<'t>) -> Tensor<'t> {
         if self.is_dirty && !cotangent.is_error() {
-            // Behind a barrier: otherwise XLA's CPU compiler rounds a step in a loop of steps in another
-            // way than the step alone.
+            // Behind a barrier: otherwise XLA's CPU compiler rounds a step in a loop of steps in
+            // another way than the step alone.
             let kept = self.kept.trace.optimization_barrier(&[self.kept])[0];
             let kept = kept.broadcast_in_dim(cotangent.dims(), &self.dims);
             kept.select(cotangent, cotangent.zeros_like())

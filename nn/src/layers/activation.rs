@@ -64,8 +64,9 @@ impl Activation {
 
 /// For 16-bit floats these compute in `f32` and round once.
 ///
-/// Functions of the form x h(x) clamp the argument of h to where it is not constant yet in any float
-/// type. Beyond, the slope of h is 0, and x times the cotangent may be infinite: 0 * inf is NaN.
+/// Functions of the form x h(x) clamp the argument of h to where it is not constant yet in any
+/// float type. Beyond, the slope of h is 0, and x times the cotangent may be infinite: 0 * inf is
+/// NaN.
 impl<'t> Tensor<'t> {
     /// min(max(x, 0), 6)
     #[track_caller]

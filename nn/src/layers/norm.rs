@@ -114,8 +114,8 @@ impl<'t> BatchNorm<Tensor<'t>> {
             (self.mean.convert(wide), self.variance.convert(wide));
         let (mean, variance) = if cx.training_for("batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
-            // E[x²] - E[x]² cancels when the mean is large compared to the deviation, so the mean is
-            // subtracted first. That is rounded (a long sum of large numbers, by more than the
+            // E[x²] - E[x]² cancels when the mean is large compared to the deviation, so the mean
+            // is subtracted first. That is rounded (a long sum of large numbers, by more than the
             // deviation), and the second pass computes what is left of it. Distances from the
             // running mean make the first sum smaller. The derivatives of both statistics do not
             // depend on what is subtracted.

@@ -90,8 +90,8 @@ fn scaled_norm<'t>(cx: &'t Trace, grads: &[Tensor<'t>]) -> (Tensor<'t>, Tensor<'
     (root, scale)
 }
 
-/// A power of two near `x`, which is not negative, whose reciprocal is a normal number. Products with
-/// it are exact, so that norms without overflow do not change.
+/// A power of two near `x`, which is not negative, whose reciprocal is a normal number. Products
+/// with it are exact, so that norms without overflow do not change.
 fn power_of_two(x: Tensor<'_>) -> Tensor<'_> {
     let (exponent, most) = match x.dtype() {
         DType::F64 => (11, 1000.0),

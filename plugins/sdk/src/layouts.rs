@@ -1,5 +1,5 @@
-//! The extension `Layouts`: buffers, arguments and results are row-major. Without it, jaxlib ends the
-//! process when it serializes an executable.
+//! The extension `Layouts`: buffers, arguments and results are row-major. Without it, jaxlib ends
+//! the process when it serializes an executable.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

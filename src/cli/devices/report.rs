@@ -1,6 +1,6 @@
-//! `halite devices --report`: what a report of a fault needs, in one file. It has no secrets: of the
-//! environment, only variables that halite, plugins and loaders read, without those whose names are
-//! of credentials, and without users and passwords of URLs.
+//! `halite devices --report`: what a report of a fault needs, in one file. It has no secrets: of
+//! the environment, only variables that halite, plugins and loaders read, without those whose names
+//! are of credentials, and without users and passwords of URLs.
 
 use std::{
     env, fs,

@@ -55,8 +55,8 @@ fn added(bias: Tensor<'_>) -> Mask<'_> {
     Mask::Add(bias)
 }
 
-/// Checks that queries and source positions may hold anything where `bad` is true, given the element
-/// of the batch and the position.
+/// Checks that queries and source positions may hold anything where `bad` is true, given the
+/// element of the batch and the position.
 #[track_caller]
 fn check(
     mask: impl for<'t> Fn(Tensor<'t>) -> Mask<'t> + Copy + Send + Sync + 'static,

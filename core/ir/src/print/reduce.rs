@@ -27,8 +27,8 @@ impl Printer<'_> {
         self.narrowed(cx, number, &result)
     }
 
-    /// Operand `place` of a reduction with its type: of sums and products of 16-bit floats, in `f32`.
-    /// Accumulators of 16 bits lose what is small beside them: 256 + 1 is 256 in `bf16`.
+    /// Operand `place` of a reduction with its type: of sums and products of 16-bit floats, in
+    /// `f32`. Accumulators of 16 bits lose what is small beside them: 256 + 1 is 256 in `bf16`.
     pub(super) fn widened(
         &mut self,
         cx: Cx<'_>,

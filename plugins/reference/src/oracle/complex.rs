@@ -54,8 +54,8 @@ impl Complex {
         Complex::polar_exp(self.re, self.im)
     }
 
-    /// The number of absolute value `e^exponent` and argument `angle`, which may be finite where the
-    /// power is not.
+    /// The number of absolute value `e^exponent` and argument `angle`, which may be finite where
+    /// the power is not.
     fn polar_exp(exponent: f64, angle: f64) -> Self {
         if exponent.abs() < 700.0 {
             return Complex::polar(exponent.exp(), angle);
