@@ -242,17 +242,7 @@ impl Schedule {
                 let progress = progress(step, *steps, number);
                 half_cosine(progress, [*from, *to], number)
             }
-            Kind::OneCycle { peak, steps } => {
-                let end = steps.saturating_sub(1) as f64;
-                let up = 0.3 * *steps as f64 - 1.0;
-                let [first, last] = [peak / 25.0, peak / 25.0 / 1e4];
-                // The peak is before step 0 if there are few steps.
-                let rising = step.at_most(number(up)) / number(up);
-                let falling = (step.at_most(number(end)) - number(up)) / number(end - up);
-                let rising = half_cosine(rising, [first, *peak], number);
-                let falling = half_cosine(falling, [*peak, last], number);
-                step.before(number(up), rising, falling)
-            }
+            Kind::OneCycle { peak, steps } => one_cycle(step, *peak, *steps, number),
             Kind::Exponential {
                 initial,
                 factor,
@@ -292,6 +282,18 @@ impl From<f64> for Schedule {
     fn from(value: f64) -> Self {
         Schedule::constant(value)
     }
+}
+
+fn one_cycle<N: Number>(step: N, peak: f64, steps: u64, number: &mut dyn FnMut(f64) -> N) -> N {
+    let end = steps.saturating_sub(1) as f64;
+    let up = 0.3 * steps as f64 - 1.0;
+    let [first, last] = [peak / 25.0, peak / 25.0 / 1e4];
+    // The peak is before step 0 if there are few steps.
+    let rising = step.at_most(number(up)) / number(up);
+    let falling = (step.at_most(number(end)) - number(up)) / number(end - up);
+    let rising = half_cosine(rising, [first, peak], number);
+    let falling = half_cosine(falling, [peak, last], number);
+    step.before(number(up), rising, falling)
 }
 
 /// Half a cosine between two values.

@@ -226,7 +226,12 @@ fn report_names_an_input_that_starves_the_device() {
         finding.contains("(loader, dataset Slow, workers 1); try 4 workers"),
         "{finding}"
     );
-    assert!(report.to_string().contains("\nnote  "), "{report}");
+    let text = report.to_string();
+    assert!(text.contains("\nnote  "), "{report}");
+    // The finding has the share of the table.
+    let waits = text.lines().find(|line| line.starts_with("input wait"));
+    let share = &waits.unwrap()[waits.unwrap().find('(').unwrap()..];
+    assert!(finding.contains(share), "{share} in {finding}");
     assert!(
         report.input_wait_seconds > 0.5 * report.training_seconds,
         "{report}"

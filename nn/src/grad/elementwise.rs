@@ -102,6 +102,7 @@ impl<'t> Step<'_, 't> {
                 let whole = || ((a - y) / b).round();
                 (Some(g), self.if_wanted(1, || -(g * whole())))
             }
+            // Divide.
             _ => {
                 let left = g / b;
                 (Some(left), self.if_wanted(1, || -(left * y)))

@@ -268,8 +268,8 @@ mod tests {
     fn random_floats_are_between_minus_one_and_one() {
         for dtype in DType::ALL {
             let ty = TensorType::new(dtype, [5000]);
-            let text = random(&ty, 1).unwrap();
-            let of_bits: Vec<_> = text
+            let array = random(&ty, 1).unwrap();
+            let of_bits: Vec<_> = array
                 .bytes()
                 .iter()
                 .map(|&bits| float8(dtype, bits))
@@ -277,14 +277,14 @@ mod tests {
             let values: Vec<f64> = match parts_of(dtype) {
                 Some((part, parts)) => {
                     let floats = TensorType::new(part, [5000 * parts]);
-                    let floats = HostArray::from_bytes(text.bytes(), floats).unwrap();
+                    let floats = HostArray::from_bytes(array.bytes(), floats).unwrap();
                     let wide = floats.to_float(DType::F64).unwrap();
                     wide.as_slice::<f64>().unwrap().to_vec()
                 }
                 None => match of_bits.into_iter().collect() {
                     Some(values) => values,
                     None => {
-                        assert!(text.bytes().iter().all(|&byte| byte <= 1), "{dtype}");
+                        assert!(array.bytes().iter().all(|&byte| byte <= 1), "{dtype}");
                         continue;
                     }
                 },

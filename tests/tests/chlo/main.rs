@@ -321,7 +321,7 @@ complex_functions! {
     complex_atan "atan" complex_atanh "atanh" complex_cosh "cosh" complex_sinh "sinh"
 }
 
-/// The fault for which `halite_exchange` rewrites programs (`cpu_plugin.rs`): once this test fails,
+/// The fault that `without_atan` of `halite_exchange` (`cpu_plugin.rs`) is for: once this test fails,
 /// the plugin is mended, and both can be removed.
 #[test]
 fn atan_of_the_cpu_plugin_is_wrong() {

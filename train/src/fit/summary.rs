@@ -1,5 +1,7 @@
 //! Measurements of a run, and its report.
 
+use std::collections::BTreeMap;
+
 use halite_nn::Optimizer;
 use halite_telemetry::{Activity, ClientMetrics};
 
@@ -76,12 +78,6 @@ where
         } = self.trainer;
         let activity = client.metrics().activity().since(&self.before);
         let (counted, measured) = (activity.counters, self.measured(now));
-        let named = |metrics: &MetricValues| {
-            let metrics = metrics.iter();
-            metrics
-                .map(|(name, value)| (name.to_string(), *value))
-                .collect()
-        };
         // Findings are about training, and a validation alone has none.
         let findings = match now.run.step > now.first {
             true => self.findings(now, activity),
@@ -150,6 +146,13 @@ where
             .map(ToString::to_string)
             .collect()
     }
+}
+
+fn named(metrics: &MetricValues) -> BTreeMap<String, f64> {
+    let metrics = metrics.iter();
+    metrics
+        .map(|(name, value)| (name.to_string(), *value))
+        .collect()
 }
 
 /// The first and the last step of the current epoch; `None` between two epochs.

@@ -240,14 +240,12 @@ pub(crate) fn discover<K: Task>(
     let loss = task.loss(&cx, &model, &batch);
     let leaves: Vec<Tensor<'_>> = batch.leaves().into_iter().copied().collect();
     if let (Some(reason), Some((&weight, fields))) = (&pass.padding, leaves.split_last()) {
-        cx.require_weight(
-            loss,
-            Padded {
-                fields,
-                weight,
-                reason,
-            },
-        );
+        let batch = Padded {
+            fields,
+            weight,
+            reason,
+        };
+        cx.require_weight(loss, batch);
     }
     // Reports mistakes before anything is compiled.
     cx.check()?;
