@@ -1,6 +1,6 @@
 //! Requests to stop while data, a compiler or a device hangs.
 
-use std::{thread, time::Duration};
+use std::{path::Path, thread, time::Duration};
 
 use halite_backends::Accelerator;
 use halite_core::{Client, DType, ErrorKind, Null, Result, tree::Leaf};
@@ -196,26 +196,32 @@ fn flag_set_before_the_run_ends_it_before_the_first_step() {
     assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
 }
 
-#[test]
-fn stop_while_a_device_hangs_keeps_the_last_checkpoint() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = out_in(&dir);
+/// The error of a run with a checkpoint `every` so many steps, whose device hangs after this step
+/// and which is asked to stop then.
+fn stopped_while_hanging(out: &Path, after: u64, every: u64) -> String {
     let (gate, stop) = (Gate::default(), StopFlag::new());
     let _open = OpenAtEnd(gate.clone());
     stop_at(&gate, &stop);
-    let client = Client::new(Faulty::new().hangs_after(7, &gate));
+    let client = Client::new(Faulty::new().hangs_after(after, &gate));
     let trainer = on(&client)
         .epochs(3)
-        .checkpoint_every(2)
-        .out(&out)
+        .checkpoint_every(every)
+        .out(out)
         .stop_flag(&stop);
     let trainer = trainer.wait_limit(Duration::from_secs(2));
     let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
-    let text = error.to_string();
+    error.to_string()
+}
+
+#[test]
+fn stop_while_a_device_hangs_keeps_the_last_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let error = stopped_while_hanging(&out, 7, 2);
     assert!(
-        text.contains("step 8") && text.contains("step-00000006 stays"),
-        "{text}"
+        error.contains("step 8") && error.contains("step-00000006 stays"),
+        "{error}"
     );
     assert_eq!(saved(&out), [6, 5]);
 }
@@ -223,21 +229,9 @@ fn stop_while_a_device_hangs_keeps_the_last_checkpoint() {
 #[test]
 fn save_of_a_step_that_hangs_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
-    let out = out_in(&dir);
-    let (gate, stop) = (Gate::default(), StopFlag::new());
-    let _open = OpenAtEnd(gate.clone());
-    stop_at(&gate, &stop);
-    let client = Client::new(Faulty::new().hangs_after(2, &gate));
     // Each save waits for the one before it, and that for the device.
-    let trainer = on(&client)
-        .epochs(3)
-        .checkpoint_every(1)
-        .out(&out)
-        .stop_flag(&stop);
-    let trainer = trainer.wait_limit(Duration::from_secs(2));
-    let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
-    assert!(error.to_string().contains("step-00000002 stays"), "{error}");
+    let error = stopped_while_hanging(&out_in(&dir), 2, 1);
+    assert!(error.contains("step-00000002 stays"), "{error}");
 }
 
 #[test]

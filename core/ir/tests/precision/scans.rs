@@ -8,44 +8,49 @@ use halite_ir::{
 
 use super::support::*;
 
-/// A scan over two equal layers and a second scan with `backward` as its body. The first stacks
-/// `tanh(x w)`, which the second reads beside the weights; the second returns the gradients of the
-/// weights. Returns the graph and the results of the first scan.
-fn layers(backward: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph, Vec<Value>) {
-    let mut body = Graph::new();
-    let (x, w) = (body.input(f32(&[8, 4])), body.input(f32(&[4, 4])));
-    let hidden = dot(&mut body, x, w);
-    let hidden = push(&mut body, Op::Unary(Unary::Tanh), &[hidden]);
-    let next = binary(&mut body, Binary::Add, x, hidden);
-    body.set_outputs(vec![next, hidden]);
-    let mut graph = Graph::new();
-    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
-    let op = Op::Scan {
+/// A scan over two layers with `forward` as its body, of `[x, w]`, and a second one in the other
+/// direction with `backward`, which also reads what the first stacks: `[g, stacked, w]`. Returns the
+/// graph and the results of both.
+fn scans(
+    residuals: usize,
+    forward: impl FnOnce(&mut Graph, [Value; 2]) -> Vec<Value>,
+    backward: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>,
+) -> (Graph, [Vec<Value>; 2]) {
+    let scan = |scanned, residuals, body| Op::Scan {
         carried: 1,
-        scanned: 1,
+        scanned,
         length: 2,
-        reverse: false,
-        residuals: 0,
+        reverse: scanned == 2,
+        residuals,
         body: Box::new(body),
     };
-    let forward = graph.push(op, &[x, w], None).unwrap().to_vec();
+    let mut body = Graph::new();
+    let inputs = [f32(&[8, 4]), f32(&[4, 4])].map(|ty| body.input(ty));
+    let outputs = forward(&mut body, inputs);
+    body.set_outputs(outputs);
+    let mut graph = Graph::new();
+    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
+    let forward = graph.push(scan(1, residuals, body), &[x, w], None);
+    let forward = forward.unwrap().to_vec();
 
     let mut body = Graph::new();
     let inputs = [f32(&[8, 4]), f32(&[8, 4]), f32(&[4, 4])].map(|ty| body.input(ty));
     let outputs = backward(&mut body, inputs);
     body.set_outputs(outputs);
-    let op = Op::Scan {
-        carried: 1,
-        scanned: 2,
-        length: 2,
-        reverse: true,
-        residuals: 0,
-        body: Box::new(body),
+    let backward = graph.push(scan(2, 0, body), &[forward[0], forward[1], w], None);
+    let backward = backward.unwrap().to_vec();
+    (graph, [forward, backward])
+}
+
+/// [`scans`] over two equal layers, of which the first stacks `tanh(x w)` and the second returns the
+/// gradients of the weights. Returns the graph and the results of the first scan.
+fn layers(backward: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph, Vec<Value>) {
+    let layer = |body: &mut Graph, [x, w]: [Value; 2]| {
+        let hidden = dot(body, x, w);
+        let hidden = push(body, Op::Unary(Unary::Tanh), &[hidden]);
+        vec![binary(body, Binary::Add, x, hidden), hidden]
     };
-    let backward = graph
-        .push(op, &[forward[0], forward[1], w], None)
-        .unwrap()
-        .to_vec();
+    let (mut graph, [forward, backward]) = scans(0, layer, backward);
     graph.set_outputs(vec![backward[1]]);
     (graph, forward)
 }
@@ -127,46 +132,20 @@ fn demanded_residuals_of_a_scan_stay_f32() {
     );
 }
 
-/// A scan that stacks its carried state as each iteration finds it, as a residual or as a result,
-/// and a second one in the other direction that reads it through `norm`.
+/// [`scans`], of which the first stacks its carried state as each iteration finds it, as a residual
+/// or as a result, and the second reads it through `norm`.
 fn with_saved_state(is_residual: bool, norm: impl FnOnce(&mut Graph, Value) -> Value) -> Graph {
-    let mut body = Graph::new();
-    let (x, w) = (body.input(f32(&[8, 4])), body.input(f32(&[4, 4])));
-    let hidden = dot(&mut body, x, w);
-    let next = binary(&mut body, Binary::Add, x, hidden);
-    body.set_outputs(vec![next, x]);
-    let mut graph = Graph::new();
-    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
-    let op = Op::Scan {
-        carried: 1,
-        scanned: 1,
-        length: 2,
-        reverse: false,
-        residuals: usize::from(is_residual),
-        body: Box::new(body),
+    let forward = |body: &mut Graph, [x, w]: [Value; 2]| {
+        let hidden = dot(body, x, w);
+        vec![binary(body, Binary::Add, x, hidden), x]
     };
-    let forward = graph.push(op, &[x, w], None).unwrap().to_vec();
-
-    let mut body = Graph::new();
-    let inputs = [f32(&[8, 4]), f32(&[8, 4]), f32(&[4, 4])].map(|ty| body.input(ty));
-    let [g, state, weight] = inputs;
-    let normed = norm(&mut body, state);
-    let below = dot(&mut body, g, weight);
-    let below = binary(&mut body, Binary::Multiply, below, normed);
-    let next = binary(&mut body, Binary::Add, g, below);
-    body.set_outputs(vec![next]);
-    let op = Op::Scan {
-        carried: 1,
-        scanned: 2,
-        length: 2,
-        reverse: true,
-        residuals: 0,
-        body: Box::new(body),
+    let backward = |body: &mut Graph, [g, state, weight]: [Value; 3]| {
+        let normed = norm(body, state);
+        let below = dot(body, g, weight);
+        let below = binary(body, Binary::Multiply, below, normed);
+        vec![binary(body, Binary::Add, g, below)]
     };
-    let backward = graph
-        .push(op, &[forward[0], forward[1], w], None)
-        .unwrap()
-        .to_vec();
+    let (mut graph, [_, backward]) = scans(usize::from(is_residual), forward, backward);
     graph.set_outputs(backward);
     graph
 }
