@@ -8,6 +8,7 @@ mod launches;
 mod layouts;
 mod learns;
 mod mistakes;
+mod own_loop;
 mod planned;
 mod precision;
 mod resume;
