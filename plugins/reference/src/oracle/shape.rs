@@ -1,30 +1,22 @@
 //! Operations that make, move, cut and join elements without a look at their values.
 
 use halite_core::Result;
-use halite_stablehlo::{ElementClass, RankedType};
+use halite_stablehlo::RankedType;
 
 use super::{
-    complex::Complex,
     index::{for_each_index, offset, rearrange, rearrange_or, strides},
-    tensor::{Tensor, Wide, allocate, collect},
+    tensor::{Tensor, allocate, push_count},
 };
 
 /// Counts along `dim`.
 pub(super) fn iota(dim: usize, ty: &RankedType) -> Result<Tensor> {
-    let mut counts = allocate(ty.elements())?;
+    // One by one: decoded, they have up to 16 times the memory of the result.
+    let mut bytes = allocate(ty.bytes())?;
     for_each_index(&ty.dims, |index| {
-        counts.push(index[dim]);
+        push_count(ty.element, index[dim], &mut bytes);
         Ok(())
     })?;
-    let (length, counts) = (counts.len(), counts.into_iter());
-    let wide = match ty.element.class() {
-        ElementClass::Float => Wide::Float(collect(length, counts.map(|at| at as f64))?),
-        ElementClass::Complex => {
-            Wide::Complex(collect(length, counts.map(|at| Complex::from(at as f64)))?)
-        }
-        _ => Wide::Int(collect(length, counts.map(|at| at as i128))?),
-    };
-    Tensor::encode(ty, wide)
+    Ok(Tensor::new(ty.clone(), bytes))
 }
 
 /// `mapping[i]` is the dimension of the result that dimension `i` becomes.

@@ -289,6 +289,18 @@ fn complex_of(element: ElementType, bytes: &[u8]) -> Complex {
     Complex::new(float_of(part, re), float_of(part, im))
 }
 
+/// Encodes a number as an element of any type.
+pub(super) fn push_count(element: ElementType, count: usize, bytes: &mut Vec<u8>) {
+    match (element.class(), element.part()) {
+        (ElementClass::Float, _) => push_float(element, count as f64, bytes),
+        (_, Some(part)) => {
+            push_float(part, count as f64, bytes);
+            push_float(part, 0.0, bytes);
+        }
+        _ => push_int(element, count as i128, bytes),
+    }
+}
+
 fn push_int(element: ElementType, value: i128, bytes: &mut Vec<u8>) {
     match element {
         ElementType::Bool => bytes.push((value != 0).into()),
