@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most bytes that are read of what is no plain file: a device such as `/dev/zero` has no end.
+/// Most bytes that are read of what is not a plain file: a device such as `/dev/zero` has no end.
 const LONGEST_STREAM: u64 = 1 << 30;
 
 /// Reads a file that a user named: a plain file, or a pipe or device of at most 1 GiB.
@@ -28,7 +28,7 @@ fn read_stream(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
         .take(most.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let message = format!("it is no plain file, and has more than {most} bytes");
+        let message = format!("it is not a plain file, and has more than {most} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(bytes)
@@ -44,7 +44,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes to a path that a user named. A file there is [replaced](replace), and its permissions
-/// stay; a link is followed; what is no file, such as `/dev/stdout` or a pipe, is written to.
+/// stay; a link is followed; what is not a file, such as `/dev/stdout` or a pipe, is written to.
 ///
 /// # Errors
 /// If it cannot be written; an old file is untouched then.
@@ -164,7 +164,7 @@ mod tests {
     fn endless_streams_are_refused() {
         assert_eq!(read_stream(&b"four"[..], 4).unwrap(), b"four");
         let error = read_stream(io::repeat(0), 4).unwrap_err().to_string();
-        assert_eq!(error, "it is no plain file, and has more than 4 bytes");
+        assert_eq!(error, "it is not a plain file, and has more than 4 bytes");
     }
 
     #[cfg(unix)]
