@@ -69,7 +69,7 @@ pub(super) fn pull_back_through<'t>(
 #[derive(Default)]
 struct Cotangents<'t> {
     of: HashMap<Id, Tensor<'t>>,
-    /// What is left out of some of them, and may not be 0 yet.
+    /// Elements that are left out of some of the sums, and may not be 0 yet.
     left_out: HashMap<Id, LeftOut<'t>>,
 }
 
@@ -110,7 +110,7 @@ impl<'t> Cotangents<'t> {
         Some((self.left_out.get(&id)).map_or(sum, |left_out| left_out.clear(sum)))
     }
 
-    /// The cotangents of the operands of a node, and what is left out of all of them.
+    /// The cotangents of the operands of a node, and the elements that are left out of all of them.
     #[track_caller]
     fn pull(
         &self,

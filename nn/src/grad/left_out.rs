@@ -125,8 +125,8 @@ impl<'t> LeftOut<'t> {
 }
 
 impl<'t> Step<'_, 't> {
-    /// The cotangents of the operands of [`Trace::leave_out`], and what is left out of the first,
-    /// if `after` is left out of the result's.
+    /// The cotangents of the operands of [`Trace::leave_out`], and the elements that are left out of
+    /// the first one. `after` are those of the result's cotangent.
     #[track_caller]
     pub(super) fn leave_out(&self, after: Option<&LeftOut<'t>>) -> Option<(Back<'t>, LeftOut<'t>)> {
         let Op::CustomCall(call) = &self.node.op else {
@@ -143,8 +143,8 @@ impl<'t> Step<'_, 't> {
         Some((vec![Some(kept.select(g, g.zeros_like())), None], left_out))
     }
 
-    /// What is left out of the cotangents of the operands, if that is so of the result's and the
-    /// operation keeps those elements apart.
+    /// The elements that are left out of the operands' cotangents, from those of the result's;
+    /// `None` if the operation mixes elements.
     #[track_caller]
     pub(super) fn left_out_before(&self, after: &LeftOut<'t>) -> Option<LeftOut<'t>> {
         let operand = self.ty(0);
