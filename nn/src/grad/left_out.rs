@@ -66,7 +66,8 @@ impl<'t> LeftOut<'t> {
             // another way than the step alone.
             let kept = self.kept.trace.optimization_barrier(&[self.kept])[0];
             let kept = kept.broadcast_in_dim(cotangent.dims(), &self.dims);
-            kept.select(cotangent, cotangent.zeros_like())
+            // For second derivatives, whose cotangents meet the same factors again.
+            self.kept.trace.leave_out(cotangent, kept)
         } else {
             cotangent
         }

@@ -113,6 +113,36 @@ fn weight_zero_leaves_the_gradient_of_parameters_finite() {
 }
 
 #[test]
+fn weight_zero_leaves_second_derivatives_finite() {
+    let found = results(
+        |_, given| {
+            let &[slope, x, y, weight] = given else {
+                panic!("four inputs")
+            };
+            let loss = Mean::weighted((x * slope - y).square() * x.exp(), weight).value();
+            let first = grad(loss, &slope);
+            let by_input = grad(loss, &x);
+            vec![
+                first,
+                grad(first, &slope),
+                grad(by_input.square().sum_all(), &slope),
+                grad(by_input.square().sum_all(), &x),
+            ]
+        },
+        &[
+            host(&[2.0f32], &[]),
+            host(&[1.0f32, NAN, 3.0], &[3]),
+            host(&[1.0f32, 2.0, INF], &[3]),
+            host(&[1.0f32, 0.0, 0.0], &[3]),
+        ],
+    );
+    // (x s - y)² e^x at x = y = 1 and s = 2; by x it is 5 e, which grows by 8 e and 17 e.
+    let e = 1f32.exp();
+    let expected = [2.0 * e, 2.0 * e, 80.0 * e * e, 170.0 * e * e, 0.0, 0.0];
+    assert_close(&found.concat(), &expected);
+}
+
+#[test]
 fn weight_zero_leaves_a_row_of_cross_entropy_out() {
     let of_row = |bad: f32, target: i32| {
         let logits = host(&[1.0f32, 2.0, 0.5, bad, bad, 1.0], &[2, 3]);
