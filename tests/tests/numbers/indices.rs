@@ -2,41 +2,40 @@
 //! to another.
 
 use halite_core::{DType, Element, HostArray, TensorType, tree::Leaf};
-use halite_nn::grad;
+use halite_nn::{Tensor, Trace, grad};
 use halite_tests::eval::{eval, host};
 
 const TABLE: [f64; 4] = [10.0, 11.0, 12.0, 13.0];
 
+/// What operations read and write at these places, with gradients.
+fn operations<'t>(cx: &'t Trace, table: Tensor<'t>, at: Tensor<'t>) -> Vec<Tensor<'t>> {
+    let count = at.dims()[0];
+    let updates = cx.arange(count, DType::F64) + 1.0;
+    let read = table.take(at, 0);
+    let column = at.reshape([count, 1]);
+    let rows = table.broadcast_to([count, 4]);
+    let along = rows.take_along(column, 1);
+    let first = at.slice_dim(0, ..1).reshape([]);
+    let written = table.scatter_add(at, updates, 0);
+    vec![
+        read,
+        grad((read * updates).sum_all(), &Leaf(table)).0,
+        along.reshape([count]),
+        grad((along.reshape([count]) * updates).sum_all(), &Leaf(table)).0,
+        written,
+        at.one_hot(4, DType::F64).sum([0]),
+        table.dynamic_slice(&[first], [2]),
+        table.dynamic_update_slice(table.slice_dim(0, ..2) * 0.0, &[first]),
+        grad(written.square().sum_all(), &Leaf(updates)).0,
+    ]
+}
+
 /// Reads and writes at `given`, whose values are `exact`, against the rules.
 fn check<T: Element>(given: &[T], exact: &[i128]) {
-    let (count, indices) = (given.len(), host(given, &[given.len()]));
+    let indices = host(given, &[given.len()]);
     let name = indices.ty().to_string();
     let results = eval(
-        move |cx, x| {
-            let (table, at) = (x[0], x[1]);
-            let updates = cx.arange(count, DType::F64) + 1.0;
-            let read = table.take(at, 0);
-            let column = at.reshape([count, 1]);
-            let rows = table.broadcast_to([count, 4]);
-            let along = rows.take_along(column, 1);
-            let of_along = grad((along.reshape([count]) * updates).sum_all(), &Leaf(table)).0;
-            let first = at.slice_dim(0, ..1).reshape([]);
-            vec![
-                read,
-                grad((read * updates).sum_all(), &Leaf(table)).0,
-                along.reshape([count]),
-                of_along,
-                table.scatter_add(at, updates, 0),
-                at.one_hot(4, DType::F64).sum([0]),
-                table.dynamic_slice(&[first], [2]),
-                table.dynamic_update_slice(table.slice_dim(0, ..2) * 0.0, &[first]),
-                grad(
-                    table.scatter_add(at, updates, 0).square().sum_all(),
-                    &Leaf(updates),
-                )
-                .0,
-            ]
-        },
+        |cx, x| operations(cx, x[0], x[1]),
         &[host(&TABLE, &[4]), indices],
     );
     let result = |at: usize| results[at].as_slice::<f64>().unwrap().to_vec();

@@ -300,6 +300,27 @@ fn select_and_scatter(draft: &mut Draft<'_>, element: ElementType) -> Option<Tol
     Some(tolerance)
 }
 
+/// Lines that compare two scalars in an order, or else floats by value, with NaN as the largest: the
+/// comparator of halite's own programs.
+fn comparator(ty: &RankedType, direction: &str, [x, y]: [&str; 2], order: Option<&str>) -> String {
+    let compare = |name: &str, direction: &str, x: &str, y: &str, order: &str| {
+        format!(
+            "      {name} = stablehlo.compare {direction}, {x}, {y}, {order} : \
+             ({ty}, {ty}) -> tensor<i1>\n"
+        )
+    };
+    if let Some(order) = order {
+        return compare("%z", direction, x, y, order);
+    }
+    let (smaller, larger) = if direction == "LT" { (x, y) } else { (y, x) };
+    let mut lines = compare("%before", direction, x, y, "FLOAT");
+    lines += &compare("%number", "EQ", smaller, smaller, "FLOAT");
+    lines += &compare("%nan", "NE", larger, larger, "FLOAT");
+    lines += "      %only = stablehlo.and %number, %nan : tensor<i1>\n      \
+              %z = stablehlo.or %before, %only : tensor<i1>\n";
+    lines
+}
+
 fn sort(draft: &mut Draft<'_>, element: ElementType, has_pairs: bool) -> Option<Tolerance> {
     let rank = 1 + draft.random.below(3);
     let dims = draft.dims_of_rank(rank);
@@ -337,24 +358,8 @@ fn sort(draft: &mut Draft<'_>, element: ElementType, has_pairs: bool) -> Option<
         _ => "UNSIGNED",
     };
     let direction = draft.choose(&["LT", "GT"]);
-    // By value, with NaN as the largest: the comparator of halite's own programs.
     let by_value = order == "TOTALORDER" && draft.random.percent(50);
-    let compare = |name: &str, direction: &str, x: &str, y: &str, order: &str| {
-        format!(
-            "      {name} = stablehlo.compare {direction}, {x}, {y}, {order} : \
-             ({part}, {part}) -> tensor<i1>\n"
-        )
-    };
-    if by_value {
-        let (smaller, larger) = if direction == "LT" { (x, y) } else { (y, x) };
-        lines += &compare("%before", direction, x, y, "FLOAT");
-        lines += &compare("%number", "EQ", smaller, smaller, "FLOAT");
-        lines += &compare("%nan", "NE", larger, larger, "FLOAT");
-        lines += "      %only = stablehlo.and %number, %nan : tensor<i1>\n      \
-                  %z = stablehlo.or %before, %only : tensor<i1>\n";
-    } else {
-        lines += &compare("%z", direction, x, y, order);
-    }
+    lines += &comparator(&part, direction, [x, y], (!by_value).then_some(order));
     let stable = has_pairs || is_complex || by_value || draft.random.percent(50);
     let text = format!(
         "sort ({{\n    ^bb0({}):\n{lines}      stablehlo.return %z : tensor<i1>\n  }}) \
