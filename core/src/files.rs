@@ -105,20 +105,27 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// The directory that holds `path`; `.` for a bare name.
-pub fn parent_of(path: &Path) -> &Path {
+fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
 }
 
-/// Makes renames and new names in `dir` survive a power cut.
+/// Makes renames and new names in `dir` survive a power cut, where the system can: some file systems
+/// cannot sync a directory, and one that may not be read cannot be opened for it.
 ///
 /// # Errors
-/// Those of the system.
+/// Those of the system, such as a failing disk.
 #[cfg(unix)]
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    match File::open(dir).and_then(|dir| dir.sync_all()) {
+        Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
 }
 
 /// Directories cannot be opened for this on other systems; their file systems journal renames.
@@ -158,6 +165,15 @@ mod tests {
             assert_eq!(fs::read(path.join("inside")).unwrap(), b"kept");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         }
+    }
+
+    /// The kernel's file system of processes has nothing to sync.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn directory_that_cannot_be_synced_is_no_error() {
+        sync_dir(Path::new("/proc")).unwrap();
+        let missing = sync_dir(Path::new("/proc/none")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::{
     time::Instant,
 };
 
+use halite_core::files::sync_dir;
+
 use super::{Cache, Installed, remove, unique};
 use crate::{
     client::{Work, file_name},
@@ -82,7 +84,8 @@ impl Cache {
                 }
             };
         }
-        sync_directory(&self.root);
+        // The files are there, whatever a power failure would leave of them.
+        let _ = sync_dir(&self.root);
         Ok(Installed {
             directory,
             fresh: true,
@@ -102,7 +105,7 @@ fn write_marker(package: &Package, digests: String, install: &Path) -> io::Resul
     protect(&marker)?;
     for file in package.installed_files() {
         for directory in Path::new(file.name).ancestors().skip(1) {
-            sync_directory(&install.join(directory));
+            let _ = sync_dir(&install.join(directory));
         }
     }
     Ok(())
@@ -170,12 +173,4 @@ pub(super) fn protect(path: &Path) -> io::Result<()> {
     #[cfg(not(unix))]
     let _ = path;
     Ok(())
-}
-
-/// Makes a rename or new names in a directory survive a power failure, where the system can.
-fn sync_directory(path: &Path) {
-    if cfg!(unix) {
-        // Some file systems cannot sync a directory.
-        let _ = fs::File::open(path).and_then(|directory| directory.sync_all());
-    }
 }
