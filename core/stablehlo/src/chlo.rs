@@ -22,7 +22,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use halite_core::{Error, Result};
+use halite_core::{Error, ErrorKind, Result};
 
 use self::builder::{Builder, Value};
 use crate::{
@@ -120,7 +120,13 @@ struct Lowering {
     /// Names of decompositions by operation, attributes and types.
     known: HashMap<String, String>,
     functions: Vec<Function>,
+    /// Operations of these functions.
+    operations: usize,
 }
+
+/// Most operations of all functions that are added. One for each operation and shape is added, of
+/// up to some hundreds of operations: a short text could name any number of shapes.
+const MOST_OPERATIONS: usize = Module::MAX_OPERATIONS / 4;
 
 impl Lowering {
     fn region(&mut self, region: &mut Region, types: &[Type]) -> Result<()> {
@@ -164,6 +170,16 @@ impl Lowering {
         if let Some(function) = self.known.get(&key) {
             return Ok(Some(function.clone()));
         }
+        if self.operations > MOST_OPERATIONS {
+            let (place, count) = (of.position, self.known.len());
+            let message = format!(
+                "{place}: `{name}` in addition to {count} functions of chlo and shapes, which have \
+                 {} operations; at most {MOST_OPERATIONS} are supported: use fewer shapes, or lower \
+                 the dialect chlo to StableHLO first",
+                self.operations
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "program", message));
+        }
         let function = match operation {
             Computation::TopK => (self.add(&format!("{key}.sorted"), &operands, |x| match *x {
                 [x] => top_k::sorted(x, attributes),
@@ -197,7 +213,9 @@ impl Lowering {
         }
         let builder = Builder::new(name.clone(), operands);
         let results = build(&builder.arguments())?;
-        self.functions.push(builder.finish(&results));
+        let function = builder.finish(&results);
+        self.operations += function.body.operations.len();
+        self.functions.push(function);
         Ok(name)
     }
 }

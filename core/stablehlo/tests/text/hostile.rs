@@ -100,6 +100,30 @@ fn doubling(levels: usize) -> String {
     )
 }
 
+/// Each shape of a function of chlo is a function of StableHLO with hundreds of operations.
+#[test]
+fn many_shapes_of_chlo_functions_are_refused() {
+    let program = |shapes: usize| {
+        let lines: String = (1..=shapes)
+            .map(|size| {
+                format!(
+                    "%x{size} = stablehlo.constant dense<1.0> : tensor<{size}xf32>
+                     %y{size} = chlo.lgamma %x{size} : tensor<{size}xf32> -> tensor<{size}xf32>\n"
+                )
+            })
+            .collect();
+        Module::parse(&format!("func.func @main() {{\n{lines}return\n}}"))
+    };
+    program(100).unwrap().verify().unwrap();
+    let error = program(5000).unwrap_err().to_string();
+    for part in [
+        "`chlo.lgamma` in addition to ",
+        "at most 262144 are supported",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 #[test]
 fn calls_that_double_are_refused() {
     Module::parse(&doubling(18)).unwrap().verify().unwrap();
