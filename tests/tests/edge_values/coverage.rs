@@ -125,7 +125,10 @@ enum Block {
 
 fn scan(text: &str, all: bool, found: &mut BTreeSet<String>) {
     let mut block = Block::Other;
-    for line in text.lines() {
+    let code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    for line in code {
         if let Some(opened) = opened(line) {
             block = opened;
         } else if line == "}" {
