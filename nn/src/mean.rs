@@ -28,6 +28,7 @@ impl<'t> Mean<'t> {
     /// A weight of 0 leaves a sample out, also if its value is not finite: the gradient of the mean
     /// is 0 through it, as long as elementwise operations, sums and largest elements computed it. A
     /// product of matrices multiplies all of its operands, so the inputs of a layer must be finite.
+    /// Weights have derivatives, also where they are 0 and the value is finite.
     #[track_caller]
     pub fn weighted(values: Tensor<'t>, weights: Tensor<'t>) -> Self {
         let cx = values.trace();

@@ -20,8 +20,11 @@ const TARGET: &str = "halite_leave_out";
 struct LeaveOut;
 
 impl Trace {
-    /// `values` where `kept`, a `bool` of the same dimensions, is true, else 0: also where the
-    /// value or a derivative of an elementwise operation that computed it is not finite.
+    /// `values`, and 0 in place of those that are not finite where `kept`, a `bool` of the same
+    /// dimensions, is false. There the result must be multiplied by 0: cotangents that are not finite
+    /// become 0, too, after the derivatives of the elementwise operations that computed the value.
+    ///
+    /// What is finite passes, so that the factor has its derivatives also where it is 0.
     #[track_caller]
     pub(crate) fn leave_out<'t>(&'t self, values: Tensor<'t>, kept: Tensor<'t>) -> Tensor<'t> {
         let call = CustomCall {
@@ -30,7 +33,8 @@ impl Trace {
             ..CustomCall::default()
         };
         let [left] = self.composite(call, [values, kept], |[values, kept]| {
-            [kept.select(values, values.zeros_like())]
+            let passes = kept.or(values.is_finite());
+            [passes.select(values, values.zeros_like())]
         });
         left
     }
@@ -38,7 +42,8 @@ impl Trace {
 
 impl<'t> Tensor<'t> {
     /// Product with weights of the same dimensions; 0 where the weight is 0, also if the value
-    /// there is not finite or has no derivative.
+    /// there is not finite or has no derivative. By the weights, it has all derivatives where the
+    /// value is finite.
     #[track_caller]
     pub(crate) fn weighted_by(self, weights: Tensor<'t>) -> Tensor<'t> {
         self.trace.leave_out(self, weights.ne(0.0)) * weights
@@ -58,7 +63,7 @@ pub(super) struct LeftOut<'t> {
 }
 
 impl<'t> LeftOut<'t> {
-    /// The cotangent with 0 for the elements that are left out.
+    /// The cotangent with 0 for the elements that are left out and not finite.
     #[track_caller]
     pub(super) fn clear(&self, cotangent: Tensor<'t>) -> Tensor<'t> {
         if self.is_dirty && !cotangent.is_error() {
@@ -141,7 +146,7 @@ impl<'t> Step<'_, 't> {
             dims: (0..kept.rank()).collect(),
             is_dirty: false,
         };
-        Some((vec![Some(kept.select(g, g.zeros_like())), None], left_out))
+        Some((vec![Some(self.trace.leave_out(g, kept)), None], left_out))
     }
 
     /// The elements that are left out of the operands' cotangents, from those of the result's;

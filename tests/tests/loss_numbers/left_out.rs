@@ -142,6 +142,29 @@ fn weight_zero_leaves_second_derivatives_finite() {
     assert_close(&found.concat(), &expected);
 }
 
+/// Weights may be learned: where the value is finite, a weight of 0 has the gradient that any other
+/// has, and so has the gradient of the parameters by it.
+#[test]
+fn weight_of_zero_has_a_gradient() {
+    let found = results(
+        |_, given| {
+            let &[slope, x, weight] = given else {
+                panic!("three inputs")
+            };
+            let total = Mean::weighted((x * slope).square(), weight).total;
+            let by_slope = grad(total, &slope);
+            vec![grad(total, &weight), grad(by_slope, &weight)]
+        },
+        &[
+            host(&[2.0f32], &[]),
+            host(&[1.0f32, 3.0, NAN], &[3]),
+            host(&[1.0f32, 0.0, 0.0], &[3]),
+        ],
+    );
+    // (x s)² and 2 x² s.
+    assert_close(&found.concat(), &[4.0, 36.0, 0.0, 4.0, 36.0, 0.0]);
+}
+
 #[test]
 fn weight_zero_leaves_a_row_of_cross_entropy_out() {
     let of_row = |bad: f32, target: i32| {
