@@ -36,10 +36,11 @@ pub(super) fn atan(x: Value<'_>) -> Value<'_> {
 }
 
 pub(super) fn sinh(x: Value<'_>) -> Value<'_> {
-    let size = x.abs();
-    let grown = size.min(x.constant(LARGE)).exp_m1();
-    let small = (grown + grown / (grown + 1.0)) * 0.5;
-    x.sign() * size.lt(LARGE).select(small, half_exp(size))
+    odd(x, |size| {
+        let grown = size.min(x.constant(LARGE)).exp_m1();
+        let small = (grown + grown / (grown + 1.0)) * 0.5;
+        size.lt(LARGE).select(small, half_exp(size))
+    })
 }
 
 pub(super) fn cosh(x: Value<'_>) -> Value<'_> {
@@ -56,11 +57,14 @@ fn half_exp(x: Value<'_>) -> Value<'_> {
 }
 
 pub(super) fn asinh(x: Value<'_>) -> Value<'_> {
-    let size = x.abs();
-    let near = size.min(x.constant(HUGE));
-    let square = near * near;
-    let small = (near + square / ((square + 1.0).sqrt() + 1.0)).ln_1p();
-    copysign(size.lt(HUGE).select(small, ln_double(size, HUGE)), x)
+    odd(x, |size| {
+        let near = size.min(x.constant(HUGE));
+        let square = near * near;
+        let small = (near + square / ((square + 1.0).sqrt() + 1.0)).ln_1p();
+        // The sum loses the sign of a zero.
+        let small = size.eq(0.0).select(size, small);
+        size.lt(HUGE).select(small, ln_double(size, HUGE))
+    })
 }
 
 pub(super) fn acosh(x: Value<'_>) -> Value<'_> {
@@ -71,6 +75,14 @@ pub(super) fn acosh(x: Value<'_>) -> Value<'_> {
 
 pub(super) fn atanh(x: Value<'_>) -> Value<'_> {
     (x.ln_1p() - (-x).ln_1p()) * 0.5
+}
+
+/// An odd function by its values at numbers that are not negative. The derivative of an absolute value
+/// is 0 at 0, which is not that of the function: both signs are selected.
+pub(super) fn odd<'b>(x: Value<'b>, of: impl FnOnce(Value<'b>) -> Value<'b>) -> Value<'b> {
+    let negative = x.lt(0.0);
+    let value = of(negative.select(-x, x));
+    negative.select(-value, value)
 }
 
 /// `ln(2 x)` from `least` on.

@@ -2,6 +2,7 @@
 
 use super::{
     builder::Value,
+    elementary::odd,
     gamma::{digamma, lgamma},
 };
 
@@ -48,14 +49,14 @@ pub(super) fn polygamma<'b>(n: Value<'b>, x: Value<'b>) -> Value<'b> {
 
 /// `e^-|x| I₁(x)` (S. L. Moshier, Cephes Mathematical Library, `i1.c`).
 pub(super) fn bessel_i1e(x: Value<'_>) -> Value<'_> {
-    let size = x.abs();
-    let near = size.min(x.constant(8.0));
-    let far = size.max(x.constant(8.0));
-    let value = size.le(8.0).select(
-        near * chebyshev(near * 0.5 - 2.0, &BESSEL_NEAR),
-        chebyshev(32.0 / far - 2.0, &BESSEL_FAR) / far.sqrt(),
-    );
-    x.sign() * value
+    odd(x, |size| {
+        let near = size.min(x.constant(8.0));
+        let far = size.max(x.constant(8.0));
+        size.le(8.0).select(
+            near * chebyshev(near * 0.5 - 2.0, &BESSEL_NEAR),
+            chebyshev(32.0 / far - 2.0, &BESSEL_FAR) / far.sqrt(),
+        )
+    })
 }
 
 /// A Chebyshev series in `x / 2`, highest order first, by Clenshaw's recurrence.
