@@ -234,11 +234,9 @@ pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
 #[track_caller]
 pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("bce with logits", logits, target, |logits, target| {
-        // softplus(logits) - logits * target without a difference of infinities.
-        let slope = (logits.sign() + 1.0) * 0.5 - target;
-        let kept = slope.ne(0.0).or(logits.is_finite());
-        let linear = logits.trace().leave_out(logits, kept) * slope;
-        linear + (-logits.abs()).exp().log_1p()
+        // softplus(logits) - logits * target without a difference, which would cancel.
+        let [negative, positive] = [logits, -logits].map(Tensor::softplus);
+        negative.weighted_by(1.0 - target) + positive.weighted_by(target)
     })
 }
 
@@ -282,10 +280,10 @@ pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean
 #[track_caller]
 pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
     elementwise("huber", prediction, target, |prediction, target| {
-        let difference = (prediction - target).abs();
+        let difference = prediction - target;
         // Without a select between two forms, of which one may be infinite and its gradient NaN.
-        let part = difference.minimum(delta);
-        part * (difference - part * 0.5)
+        let part = difference.clamp(-delta, delta);
+        part * 0.5 * part + (difference - part) * part
     })
 }
 

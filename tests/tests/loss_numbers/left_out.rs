@@ -300,6 +300,29 @@ fn huber_has_a_slope_at_infinity() {
     assert_close(&found[1], &[2.0, -2.0, 1.0, 2.0, -2.0, 0.0]);
 }
 
+/// No rule of an absolute value may cut the second derivative where its operand is 0.
+#[test]
+fn losses_have_second_derivatives_at_zero() {
+    let found = results(
+        |_, given| {
+            let &[x, y] = given else { panic!("two inputs") };
+            let losses = [bce_with_logits_each(x, y), huber_each(x, y, 2.0)];
+            let second = losses.map(|each| {
+                let slope = grad(each.sum_all(), &x);
+                grad(slope.sum_all(), &x)
+            });
+            second.to_vec()
+        },
+        &[
+            host(&[0.0f32, 0.0, 0.5, -4.0], &[4]),
+            host(&[0.0f32, 1.0, 0.5, 0.0], &[4]),
+        ],
+    );
+    let curve = |x: f32| 1.0 / (2.0 + x.exp() + (-x).exp());
+    assert_close(&found[0], &[0.25, 0.25, curve(0.5), curve(4.0)]);
+    assert_close(&found[1], &[1.0, 1.0, 1.0, 0.0]);
+}
+
 #[test]
 fn mean_of_nothing_is_zero() {
     let found = results(
