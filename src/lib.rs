@@ -23,7 +23,7 @@
 //!
 //!     fn loss<'t>(&self, _cx: &'t Trace, model: &Line<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
 //!         let error = batch.input * model.slope + model.offset - batch.target;
-//!         Mean::weighted(error.square(), batch.weight)
+//!         batch.mean(error.square())
 //!     }
 //! }
 //!
@@ -104,7 +104,7 @@ pub mod prelude {
     pub use halite_data::{Dataset, InMemory, Labeled, Mnist};
     pub use halite_nn::*;
     pub use halite_telemetry::ClientMetrics;
-    pub use halite_train::{Predict, State, Task, Trainer};
+    pub use halite_train::{Predict, State, Task, Trainer, Weighted};
 }
 
 /// The program in the README compiles.

@@ -16,7 +16,7 @@ use crate::{
     DType,
     data::Labeled,
     nn::{Conv2d, CrossEntropy, Linear, Mean, Padding, Param, Tensor, Trace, correct},
-    train::{Predict, Task},
+    train::{Predict, Task, Weighted},
     tree::{Family, Leaf, Tree},
 };
 
@@ -159,10 +159,7 @@ impl<M: ImageModel> Task for Classify<M> {
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
         let logits = M::logits(model, normalized(batch.input));
-        cx.metric(
-            "accuracy",
-            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
-        );
+        cx.metric("accuracy", batch.mean(correct(logits, batch.target, 1)));
         CrossEntropy::new()
             .weights(batch.weight)
             .loss(logits, batch.target)

@@ -13,7 +13,7 @@ use std::{
 use halite_core::{DType, DTypePolicy};
 
 pub use self::weighted::Padded;
-use crate::{Mean, Tensor, Trace, rng, trace::Id};
+use crate::{IntoMean, Mean, Tensor, Trace, rng, trace::Id};
 
 /// Values that pass between the traced function and its caller, besides arguments and results.
 #[derive(Default)]
@@ -183,8 +183,8 @@ impl Trace {
     /// is used once per step. In the body of a scan the metric is the weighted mean over all
     /// iterations.
     #[track_caller]
-    pub fn metric<'t>(&'t self, name: &str, value: Mean<'t>) {
-        let Mean { total, weight } = value;
+    pub fn metric<'t>(&'t self, name: &str, value: impl IntoMean<'t>) {
+        let Mean { total, weight } = value.into_mean();
         if self
             .context
             .metrics

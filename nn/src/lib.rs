@@ -138,7 +138,7 @@ pub use losses::{
     kl_divergence, mae, mae_each, mse, mse_each, soft_cross_entropy,
 };
 pub use lower::{Function, Lowered, ShardedType, Traced, lower};
-pub use mean::Mean;
+pub use mean::{IntoMean, Mean};
 pub use metrics::{accuracy, correct, top_k_accuracy};
 pub use ops::Operand;
 pub use optim::{Adam, AdamW, Decay, Optimizer, Sgd};

@@ -22,6 +22,32 @@ pub struct Mean<'t> {
     pub weight: Tensor<'t>,
 }
 
+/// What [`Trace::metric`](crate::Trace::metric) takes: a mean. A tensor is none, since its padding
+/// would count.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a mean over samples",
+    label = "expected a `Mean`",
+    note = "with a value for each sample, `batch.mean(values)` or `Mean::weighted(values, \
+            batch.weight)` leaves out the padding of the last batch",
+    note = "`Mean::of(values)` is for values that are not of samples"
+)]
+pub trait IntoMean<'t> {
+    /// The mean.
+    fn into_mean(self) -> Mean<'t>;
+}
+
+impl<'t> IntoMean<'t> for Mean<'t> {
+    fn into_mean(self) -> Mean<'t> {
+        self
+    }
+}
+
+impl<'t> IntoMean<'t> for &Mean<'t> {
+    fn into_mean(self) -> Mean<'t> {
+        *self
+    }
+}
+
 impl<'t> Mean<'t> {
     /// Weighted mean of `values` and `weights` of the same dimensions.
     ///

@@ -114,5 +114,5 @@ pub use programs::LOSS;
 pub use since_start::main_starts;
 pub use state::State;
 pub use strategy::{Pattern, Rule, Strategy};
-pub use task::{Predict, Task};
+pub use task::{Predict, Task, Weighted};
 pub use trainer::{Answers, MetricValues, Trainer, TrainerBuilder};

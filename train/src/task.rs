@@ -1,6 +1,9 @@
 //! The traits of tasks: training and inference.
 
+use std::panic::Location;
+
 use halite_core::tree::Family;
+use halite_data::Labeled;
 use halite_nn::{Mean, Tensor, Trace, Traced};
 
 /// A model, its batches, and the loss to minimize.
@@ -38,7 +41,7 @@ pub trait Task: Send + Sync + 'static {
 
     /// Computes the loss of a batch. [`cx.metric`](Trace::metric) reports further metrics.
     ///
-    /// Both are means over samples with the weight of the batch: [`Mean::weighted`]. Where the last
+    /// Both are means over samples with the weight of the batch: [`Weighted::mean`]. Where the last
     /// batch of a dataset is padded, one that does not depend on the weight is a mistake.
     ///
     /// It is called for training and for validation; [`cx.is_training`](Trace::is_training) tells
@@ -49,6 +52,53 @@ pub trait Task: Send + Sync + 'static {
         model: &Traced<'t, Self::Model>,
         batch: &Traced<'t, Self::Batch>,
     ) -> Mean<'t>;
+}
+
+/// A batch with a weight for each sample, which makes means with it.
+///
+/// Methods of [`Labeled`]; a batch of one's own has them by three lines:
+///
+/// ```
+/// use halite_core::tree::Tree;
+/// use halite_nn::{Mean, Tensor};
+/// use halite_train::Weighted;
+///
+/// #[derive(Tree, Default)]
+/// struct Point<L> { x: L, y: L, weight: L }
+///
+/// impl<'t> Weighted<'t> for Point<Tensor<'t>> {
+///     fn weight(&self) -> Tensor<'t> { self.weight }
+/// }
+///
+/// fn loss<'t>(batch: &Point<Tensor<'t>>) -> Mean<'t> {
+///     batch.mean((batch.x - batch.y).square())
+/// }
+/// ```
+pub trait Weighted<'t> {
+    /// Weight of each sample, `[batch]`: 0 for the padding of the last batch.
+    fn weight(&self) -> Tensor<'t>;
+
+    /// Mean of `values: [batch, ..]` with the weights of the samples, of which each holds for all
+    /// values of its sample: [`Mean::weighted`].
+    #[track_caller]
+    fn mean(&self, values: Tensor<'t>) -> Mean<'t> {
+        let _site = values.trace().called_from(Location::caller());
+        let mut weights = self.weight();
+        // Others have no mean, which `Mean::weighted` says with both types.
+        if values.rank() > 1 && values.dims()[..1] == weights.dims() {
+            for dim in 1..values.rank() {
+                weights = weights.unsqueeze(dim);
+            }
+            weights = weights.broadcast_to(values.dims());
+        }
+        Mean::weighted(values, weights)
+    }
+}
+
+impl<'t> Weighted<'t> for Labeled<Tensor<'t>> {
+    fn weight(&self) -> Tensor<'t> {
+        self.weight
+    }
 }
 
 /// A task that supports inference.

@@ -1,4 +1,5 @@
-//! A tensor is not a `Mean`: the compiler must not offer `.into()`, which would ignore the weights.
+//! A tensor is not a `Mean`: the compiler names the calls that make one with the weights, and does
+//! not offer `.into()`, which would ignore them. No attribute changes what it says of a result.
 
 use halite_nn::{Mean, Tensor, Trace};
 

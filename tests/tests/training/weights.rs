@@ -149,3 +149,26 @@ fn weight_may_be_used_in_any_way() {
     });
     assert!(metrics.unwrap().iter().all(|value| value.is_finite()));
 }
+
+/// A weight holds for all values of its sample.
+#[test]
+fn mean_of_a_batch_has_its_weights() {
+    fn logits<'t>(model: &Linear<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Tensor<'t> {
+        model.forward(batch.input).square()
+    }
+    let of_batch = fit(65, |cx, model, batch| {
+        cx.metric("size", batch.mean(logits(model, batch)));
+        batch.mean(logits(model, batch).mean([1]))
+    });
+    let of_weights = fit(65, |cx, model, batch| {
+        let weights = batch.weight.unsqueeze(1).broadcast_to([32, 3]);
+        cx.metric("size", &Mean::weighted(logits(model, batch), weights));
+        Mean::weighted(logits(model, batch).mean([1]), batch.weight)
+    });
+    assert_eq!(of_batch.unwrap(), of_weights.unwrap());
+    let text = error(65, |_, model, batch| {
+        batch.mean(logits(model, batch).sum([0]))
+    });
+    let expected = "values f32[3] and weights f32[32]; expected equal dimensions";
+    assert!(text.contains(expected), "{text}");
+}
