@@ -5,7 +5,7 @@ use crate::{
     nn::{
         CrossEntropy, Decay, Jit, Mean, Tensor, Trace, Transformer, TransformerConfig, correct, rng,
     },
-    train::Task,
+    train::{Task, Weighted},
     tree::{Empty, Leaf, Tree},
 };
 use halite_core::Client;
@@ -27,6 +27,12 @@ pub struct TokenBatch<L> {
     pub weight: L,
 }
 
+impl<'t> Weighted<'t> for TokenBatch<Tensor<'t>> {
+    fn weight(&self) -> Tensor<'t> {
+        self.weight
+    }
+}
+
 impl LanguageModel {
     /// Returns the weight-decay rule: weights and embedding tables decay, biases and scales do not.
     /// (Optimizers decide by rank by default, and the biases of attention heads have two
@@ -46,15 +52,12 @@ impl Task for LanguageModel {
         model: &Transformer<Tensor<'t>>,
         batch: &TokenBatch<Tensor<'t>>,
     ) -> Mean<'t> {
-        let tokens = batch.tokens.convert(DType::S32);
+        let tokens = batch.tokens;
         let last = tokens.dims()[1] - 1;
         let (inputs, targets) = (tokens.slice_dim(1, ..last), tokens.slice_dim(1, 1..));
         let weights = batch.weight.unsqueeze(1).broadcast_to(targets.dims());
         let logits = model.forward(inputs);
-        cx.metric(
-            "accuracy",
-            Mean::weighted(correct(logits, targets, 1), weights),
-        );
+        cx.metric("accuracy", batch.mean(correct(logits, targets, 1)));
         CrossEntropy::new().weights(weights).loss(logits, targets)
     }
 }

@@ -3,7 +3,7 @@
 use halite::{
     data::text::{TokenWindows, Tokenizer, books},
     fetch::{Cache, Quiet},
-    models::{LanguageModel, Sampling, generate},
+    models::{LanguageModel, Sampling, TokenBatch, generate},
     prelude::*,
     train::Fitted,
 };
@@ -93,6 +93,37 @@ fn ids_beyond_16_bits_are_learned() {
         "{}",
         fitted.report
     );
+}
+
+/// An id beyond the vocabulary counts as the largest one where it is looked up, and never as a
+/// negative number.
+#[test]
+fn ids_beyond_31_bits_are_not_negative() {
+    let config = TransformerConfig::tiny().context_length(4);
+    let cycle: Vec<u32> = (0..200).map(|place| place % 64).collect();
+    let windows = TokenWindows::split(&[cycle], 4, 0.2).unwrap();
+    let trainer = trainer().epochs(1).batch_size(4).build().unwrap();
+    let model = fitted(&trainer, &config, 1e-2, windows).model;
+    let loss = Jit::<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>::function(
+        client(),
+        |cx, (model, Leaf(tokens))| {
+            cx.set_mode(false, None);
+            let weight = cx.scalar(1.0, DType::F32).broadcast_to([1]);
+            let batch = TokenBatch { tokens, weight };
+            Leaf(LanguageModel.loss(cx, &model, &batch).value())
+        },
+    );
+    let loss = |first: u32| -> f32 {
+        let tokens = Leaf(Array::from_slice(client(), &[first, 1, 2, 3, 4], [1, 5]).unwrap());
+        let Leaf(loss) = loss
+            .run_with((model.leaf_refs(), tokens.leaf_refs()))
+            .unwrap();
+        loss.item().unwrap()
+    };
+    assert_ne!(loss(0), loss(63));
+    for id in [64, 1 << 31, u32::MAX - 99, u32::MAX] {
+        assert_eq!(loss(id), loss(63), "{id}");
+    }
 }
 
 /// Checks the errors for prompts and options that `generate` does not accept.
