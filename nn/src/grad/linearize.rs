@@ -92,17 +92,21 @@ impl<'t> Step<'_, 't> {
 
     /// Makes the operation return the residuals, and returns them. Unless all of them are results of
     /// it already, it is widened: recorded again as `widened`, with further results.
+    ///
+    /// # Errors
+    /// If a residual is too large; the mistake is recorded.
     pub(super) fn save_residuals(
         &self,
         linear: &Linearized,
         widened: impl FnOnce(Graph) -> Op,
-    ) -> Vec<Tensor<'t>> {
+    ) -> Result<Vec<Tensor<'t>>, ()> {
         let known = self.node.results.len();
         let mut new = Vec::new();
         if linear.forward.outputs().len() > known {
-            new = self.trace.widen(self.node, widened(linear.forward.clone()));
+            let op = widened(linear.forward.clone());
+            new = self.trace.widen(self.node, op)?;
         }
-        (linear.residuals.iter())
+        let residuals = (linear.residuals.iter())
             .map(|&at| {
                 if at < known {
                     self.y(at)
@@ -110,7 +114,8 @@ impl<'t> Step<'_, 't> {
                     new[at - known]
                 }
             })
-            .collect()
+            .collect();
+        Ok(residuals)
     }
 }
 

@@ -20,6 +20,9 @@ impl<'t> Step<'_, 't> {
             body: Box::new(forward),
             remat,
         });
+        let Ok(residuals) = residuals else {
+            return self.broken();
+        };
         let primals: Vec<Tensor<'t>> = linear.primals.iter().map(|&at| self.x(at)).collect();
         let mut given = [primals, self.cotangents_of(&linear)].concat();
         // Compilers would see that the same is computed twice in one computation, and keep the

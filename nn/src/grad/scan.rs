@@ -107,7 +107,7 @@ impl<'a, 't> BackwardScan<'a, 't> {
             }
             .op(forward)
         };
-        let residuals = step.save_residuals(self.linear, widened);
+        let residuals = step.save_residuals(self.linear, widened).ok()?;
         let hoisted = self.hoisted();
         let initial = self.initial();
         let mut scanned: Vec<Tensor<'t>> = Vec::new();

@@ -36,6 +36,9 @@ impl<'t> Step<'_, 't> {
                 ..map.clone()
             })
         });
+        let Ok(residuals) = residuals else {
+            return self.broken();
+        };
         let types = linear.backward.input_types();
         let (region, gradients) = self.trace.manual_region(map, &types, |parts| {
             self.device_backward(map, &linear, parts)

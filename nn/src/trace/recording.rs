@@ -160,13 +160,26 @@ impl Trace {
     }
 
     /// Records `node` again as `op`, which has the results of `node` and more. Returns the new ones.
-    pub(crate) fn widen(&self, node: &Recorded, op: Op) -> Vec<Tensor<'_>> {
+    ///
+    /// # Errors
+    /// If one of them is larger than any address space; the mistake is recorded.
+    pub(crate) fn widen(&self, node: &Recorded, op: Op) -> Result<Vec<Tensor<'_>>, ()> {
         let mut recording = self.recording.borrow_mut();
         let operands: Vec<_> = (node.operands.iter())
             .map(|&id| recording.tensor(id).ty.clone())
             .collect();
-        let types = infer(&op, &operands.iter().collect::<Vec<_>>())
-            .expect("a widened operation has the operands of the original");
+        let types = match infer(&op, &operands.iter().collect::<Vec<_>>()) {
+            Ok(types) => types,
+            Err(error) => {
+                drop(recording);
+                let message = format!(
+                    "its gradient saves a value for each step: {}",
+                    error.message()
+                );
+                self.fail_at(node.origin, error.op(), message, None);
+                return Err(());
+            }
+        };
         let new: Vec<Id> = types[node.results.len()..]
             .iter()
             .map(|ty| recording.record(node.scope, ty.clone(), false, None))
@@ -180,7 +193,7 @@ impl Trace {
             widens: true,
         }));
         drop(recording);
-        new.into_iter().map(|id| self.tensor(id)).collect()
+        Ok(new.into_iter().map(|id| self.tensor(id)).collect())
     }
 
     /// Number of tensors so far. Tensors are numbered below it.

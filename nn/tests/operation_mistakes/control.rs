@@ -131,6 +131,22 @@ fn scan_errors_are_explained() {
 }
 
 #[test]
+fn too_large_residuals_are_a_mistake() {
+    check(
+        |cx| {
+            for width in [1 << 10, 1 << 40] {
+                let x = input(cx, "x", &[width]);
+                let Leaf(last) = cx.repeat(1 << 30, Leaf(x), |_, Leaf(x)| Leaf(x.sin()));
+                let _ = grad(last.sum_all(), &Leaf(x));
+            }
+        },
+        expect![[r#"
+            +4: scan: its gradient saves a value for each step: f32[1073741824, 1099511627776] is larger than any address space
+        "#]],
+    );
+}
+
+#[test]
 fn incomplete_program_is_an_error() {
     let cx = Trace::new();
     let (x, y) = (input(&cx, "x", &[2]), input(&cx, "y", &[2]));
