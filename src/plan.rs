@@ -28,6 +28,7 @@
 //! ```
 
 mod advice;
+mod bounds;
 mod estimate;
 mod text;
 
@@ -39,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, ErrorKind, Param, Result, TensorType,
     backends::OpenTarget,
-    ir::{Cost, Graph, Node, Op, Remat, cost},
+    ir::{Cost, Graph, Op, Remat, cost},
     nn::Optimizer,
     train::{LowerOptions, LoweredStep, Task, lower_step},
     tree::{Family, Tree},
@@ -123,6 +124,8 @@ pub enum Fit {
 pub enum Excess {
     /// The arguments alone: state and batch.
     Arguments,
+    /// What one loop keeps alone, such as the activations of all layers: a lower bound.
+    Loop,
     /// The compiler ran out of memory.
     Compiler,
     /// The peak of the compiled program.
@@ -271,8 +274,9 @@ where
 /// compiles it, and reads the compiler's report. `batch` has the types of the fields of a batch over
 /// all devices.
 ///
-/// If the arguments alone exceed the memory of a device, nothing is compiled; neither if one value
-/// exceeds what any device can address, which is an error.
+/// If the arguments alone exceed the memory of a device, or what one loop keeps is many times that,
+/// nothing is compiled. It is an error if one value exceeds what any device can address, or where
+/// the memory of a device is not known, if a loop keeps more than a large machine has.
 ///
 /// It compiles in this process, which a vendor's compiler can abort on some programs. To survive
 /// that, run it in a child process, as `halite plan` does for each strategy: a [`Plan`] is
@@ -280,7 +284,7 @@ where
 ///
 /// # Errors
 /// As [`lower`]; [`ErrorKind::InvalidArgument`] if a value of the step has more than 2^47 bytes on
-/// each device; errors of the compiler, except that the step does not fit, which is a [`Plan`].
+/// each device, or a loop keeps more than 2^43 where a device has no known memory; errors of the compiler, except that the step does not fit, which is a [`Plan`].
 pub fn plan<K: Task, O: Optimizer>(
     target: &OpenTarget,
     task: K,
@@ -296,7 +300,8 @@ where
     let first = batch.first().and_then(|ty| ty.dims().first());
     let batch_size = first.copied().unwrap_or(0);
     let lowered = lower(target, task, model, optimizer, batch, options)?;
-    check_addressable(&lowered.graph, options.mesh.size())?;
+    bounds::check_addressable(&lowered.graph, options.mesh.size())?;
+    let hopeless = bounds::hopeless(&lowered.graph, options.mesh.size(), target)?;
     let arguments = lowered.program.signature.inputs.iter();
     let arguments = arguments.fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64));
     let mut plan = Plan {
@@ -330,43 +335,14 @@ where
             available,
             what: Excess::Arguments,
         },
-        available => plan.compile(target, &lowered, available)?,
+        available => match hopeless {
+            Some(too_large) => too_large,
+            None => plan.compile(target, &lowered, available)?,
+        },
     };
     plan.estimate = Estimate::of(&plan, target.target().spec());
     plan.advice = advice::advice(&plan, rematerialization(&lowered.graph));
     Ok(plan)
-}
-
-/// Most bytes that a process or a device can address: compilers take long for steps of more, and
-/// the plans that they return for them mean nothing.
-const ADDRESSABLE: u64 = 1 << 47;
-
-/// Checks that each value of a step over `devices` devices has an address on each.
-fn check_addressable(graph: &Graph, devices: usize) -> Result<()> {
-    let (ty, node) = match largest(graph) {
-        Some((ty, node)) if ty.bytes() as u64 / devices as u64 > ADDRESSABLE => (ty, node),
-        _ => return Ok(()),
-    };
-    let (bytes, most) = (ty.bytes() as f64 / devices as f64, ADDRESSABLE as f64);
-    let (bytes, most) = (text::si(bytes, "B"), text::si(most, "B"));
-    let (name, line) = (node.op.name(), node.origin);
-    let at = line.map_or_else(String::new, |line| format!(" at {line}"));
-    let message = format!(
-        "the step has a value {ty} ({name}{at}): {bytes} on each of {devices} devices, more than \
-         the {most} that a device can address; lower the batch size, or the context"
-    );
-    Err(Error::invalid("plan", message))
-}
-
-/// The largest result of the nodes of a graph and its regions.
-fn largest(graph: &Graph) -> Option<(&TensorType, &Node)> {
-    let nodes = graph.nodes().iter();
-    let results = nodes.clone().flat_map(|node| {
-        let types = node.results.iter().map(|&value| graph.ty(value));
-        types.map(move |ty| (ty, node))
-    });
-    let nested = nodes.flat_map(|node| node.op.regions().into_iter().filter_map(largest));
-    results.chain(nested).max_by_key(|(ty, _)| ty.bytes())
 }
 
 /// Number of trained parameters. Types whose size overflows, which lowering rejects, do not count.

@@ -35,6 +35,7 @@ mod profile;
 mod target;
 pub mod tpu;
 
+pub use halite_kernels::host_memory;
 pub use halite_pjrt as pjrt;
 
 pub use accelerator::{Accelerator, Devices, Driver, OpenOptions, Opened};

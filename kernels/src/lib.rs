@@ -42,7 +42,7 @@ pub use attention::{Attention, AttentionBackward, AttentionError, AttentionGeome
 pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
 pub use element::Element;
 pub use gemm::{Axis, Operand, multiply, multiply_all};
-pub use memory::{CannotAllocate, grow, reserve};
+pub use memory::{CannotAllocate, grow, host_memory, reserve};
 pub use reduce::{Accumulate, Reduction, reduce};
 pub use threads::Threads;
 pub use tile::{Binary, Extent, Instruction, Output, Program, Register, Source, Target, Unary};

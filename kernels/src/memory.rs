@@ -21,7 +21,7 @@ pub struct CannotAllocate {
 pub fn reserve<T>(values: &mut Vec<T>, count: usize) -> Result<(), CannotAllocate> {
     let bytes = count.saturating_mul(size_of::<T>());
     let missing = count.saturating_sub(values.len());
-    if bytes > memory_of_host() || values.try_reserve_exact(missing).is_err() {
+    if bytes > host_memory() || values.try_reserve_exact(missing).is_err() {
         return Err(CannotAllocate { bytes });
     }
     Ok(())
@@ -36,7 +36,7 @@ pub fn grow<T: Clone>(values: &mut Vec<T>, count: usize, value: T) {
 
 /// Bytes of the host's memory, swap included, or of what a container may use; no limit where the
 /// system does not say it as Linux does.
-fn memory_of_host() -> usize {
+pub fn host_memory() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(total_memory(text), Some(16400 * 1024));
         assert_eq!(total_memory("MemTotal: many kB"), None);
         if cfg!(target_os = "linux") {
-            let count = memory_of_host() / 8 + 1;
+            let count = host_memory() / 8 + 1;
             assert!(reserve(&mut Vec::<u64>::new(), count).is_err());
         }
     }

@@ -69,7 +69,8 @@ The README lists all of them.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Write a trace of the process to FILE, for <https://ui.perfetto.dev> [default: HALITE_PROFILE]
+    /// Write a trace of the process to FILE, for <https://ui.perfetto.dev>, while it runs: of a
+    /// process that is killed, FILE has the trace up to then [default: HALITE_PROFILE]
     #[arg(long, global = true, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Take a plugin of the Python environment even if halite does not know its digest

@@ -215,6 +215,7 @@ fn verdict(fit: Fit) -> String {
         } => {
             let what = match what {
                 Excess::Arguments => "by state and batch alone",
+                Excess::Loop => "by what one loop keeps alone",
                 Excess::Compiler => "according to the compiler",
                 Excess::Peak => "at its peak",
             };

@@ -1,5 +1,7 @@
 //! Extreme values of every numeric option: an error, never a panic, and never an endless run.
 
+use std::time::{Duration, Instant};
+
 use crate::support::{Ended, Running, halite, newest_step, run};
 
 const EXTREMES: [&str; 6] = [
@@ -55,6 +57,135 @@ fn plan_refuses_sizes_that_overflow() {
         assert_reported(arguments, &ended);
         assert_eq!(ended.status.code(), Some(1), "{arguments}: {ended:?}");
         assert!(ended.stderr.contains(part), "{arguments}: {ended:?}");
+    }
+}
+
+/// Sizes that no machine has: the value and the limit, before anything of that size is computed.
+#[test]
+fn impossible_sizes_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (song, program) = (dir.path().join("song.txt"), dir.path().join("large.mlir"));
+    std::fs::write(&song, "row, row, row your boat\n".repeat(60)).unwrap();
+    let text = "func.func @main(%a: tensor<100000x1000000xf32>) -> tensor<f32> {
+        %0 = stablehlo.constant dense<1.0> : tensor<f32>
+        return %0 : tensor<f32>
+    }";
+    std::fs::write(&program, text).unwrap();
+    let train = format!(
+        "train text --model tiny --quiet --prompt row --data {}",
+        song.display()
+    );
+    let run = format!("run {}", program.display());
+    for (start, arguments, code, part) in [
+        (
+            "plan",
+            "tiny --target cpu:2 --context 1000000000",
+            1,
+            "TB of a large machine",
+        ),
+        (
+            "plan",
+            "small --target cpu:1 --context 1000000000",
+            1,
+            "TB of a large machine",
+        ),
+        (
+            "plan",
+            "gpt2-124m --target cpu:8 --context 1000000000",
+            1,
+            "can address",
+        ),
+        (
+            "plan",
+            "gpt2-xl --target cpu:64 --context 30000000000",
+            1,
+            "any address space",
+        ),
+        (
+            "plan",
+            "tiny --target cpu:1 --batch-size 1000000000",
+            1,
+            "TB of a large machine",
+        ),
+        (
+            "plan",
+            "tiny --target cpu:1000000000",
+            2,
+            "expected 1 to 1024",
+        ),
+        (
+            "plan",
+            "tiny --target cpu:8 --mesh data=1000000000",
+            1,
+            "cpu:8 has 8",
+        ),
+        (
+            "plan",
+            "tiny --target cpu:1 --deadline 1000000000",
+            2,
+            "1..=1000000",
+        ),
+        (
+            &train,
+            "--context 1000000000",
+            1,
+            "a context of at most 1367",
+        ),
+        (
+            &train,
+            "--batch-size 1000000000",
+            1,
+            "a batch size of at most",
+        ),
+        (&train, "--sample 1000000000", 2, "from 0 to 1000000"),
+        (
+            &train,
+            "--steps-per-execution 1000000000",
+            1,
+            "use at most 50",
+        ),
+        (&train, "--accelerator embedded:1000000000", 2, "1 to 1024"),
+        (
+            &train,
+            "--accelerator embedded --devices 1000000000",
+            1,
+            "1 to 1024",
+        ),
+        (
+            &train,
+            "--accelerator embedded --mesh data=1000000000",
+            1,
+            "1 to 1024",
+        ),
+        (
+            "train digits",
+            "--batch-size 1000000000",
+            1,
+            "a batch size of at most",
+        ),
+        (
+            &run,
+            "-i zeros --accelerator embedded",
+            1,
+            "400000000000 bytes, more than the",
+        ),
+        (
+            &run,
+            "-i random:1 --accelerator cpu",
+            1,
+            "400000000000 bytes, more than the",
+        ),
+    ] {
+        let arguments = format!("{start} {arguments}");
+        let mut command = halite(&arguments);
+        command.current_dir(dir.path());
+        let started = Instant::now();
+        let ended = crate::support::run(&mut command);
+        let took = started.elapsed();
+        assert_reported(&arguments, &ended);
+        assert_eq!(ended.code(), Some(code), "{arguments}: {ended:?}");
+        assert!(ended.stderr.contains(part), "{arguments}: {ended:?}");
+        assert!(took < Duration::from_secs(2), "{arguments}: {took:?}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use halite::{
     DType, Error, ErrorKind, HostArray, Result, TensorType,
+    backends::host_memory,
     core::{files, float8},
     exchange::{ArtifactInput, npy},
 };
@@ -73,9 +74,10 @@ impl Input {
 /// Loads the values of the arguments of a program.
 ///
 /// # Errors
-/// If there are fewer or more values than arguments, a file cannot be read, or an array is not of
-/// the argument's type.
+/// If there are fewer or more values than arguments, a file cannot be read, an array is not of the
+/// argument's type, or all of them are more than the memory of this machine.
 pub(super) fn load(given: &[Input], arguments: &[ArtifactInput]) -> Result<Vec<HostArray>> {
+    check_memory(arguments, host_memory() as u64)?;
     let mut values = Vec::with_capacity(arguments.len());
     // Files that were read, so that one with all parameters is read once.
     let mut files = Files::default();
@@ -112,6 +114,22 @@ pub(super) fn load(given: &[Input], arguments: &[ArtifactInput]) -> Result<Vec<H
         return Err(Error::invalid("run", message));
     }
     Ok(values)
+}
+
+/// Checks that the arguments fit the `memory` of this machine: systems reserve more than they have,
+/// and end the process when it is written to.
+fn check_memory(arguments: &[ArtifactInput], memory: u64) -> Result<()> {
+    let bytes = arguments.iter().fold(0, |sum: u64, argument| {
+        let bytes = argument.ty.checked_bytes().unwrap_or(usize::MAX);
+        sum.saturating_add(bytes as u64)
+    });
+    if bytes <= memory {
+        return Ok(());
+    }
+    let message = format!(
+        "the arguments have {bytes} bytes, more than the {memory} bytes of memory of this machine"
+    );
+    Err(Error::new(ErrorKind::OutOfMemory, "run", message))
 }
 
 /// The safetensors file that was read last.

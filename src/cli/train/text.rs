@@ -347,7 +347,7 @@ fn model(name: &str) -> Result<(String, TransformerConfig)> {
 }
 
 /// Upper bound of `--sample`.
-const MOST_SAMPLED: usize = 1_000_000_000;
+const MOST_SAMPLED: usize = 1_000_000;
 
 fn sample(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= MOST_SAMPLED);
