@@ -84,13 +84,17 @@ impl<'t> Step<'_, 't> {
         };
         let (left, right) = match op {
             Binary::Atan2 => {
-                // The result does not depend on the scale, which avoids squares that overflow.
-                let scale = a.abs().maximum(b.abs()).stop_gradient();
-                let (a, b) = (a / scale, b / scale);
-                let scaled = g / scale / (a * a + b * b);
+                // The result does not depend on the scale, which avoids squares that overflow. It is
+                // a normal number, since the reciprocal of a smaller one may be infinite.
+                let scale = a.abs().maximum(b.abs()).maximum(smallest(a.dtype()));
+                let scale = scale.stop_gradient();
+                // Where it is infinite the slope is 0 in any direction.
+                let far = scale.eq(f64::INFINITY);
+                let [a, b] = [a, b].map(|x| far.select(x.ones_like(), x / scale));
+                let norm = a * a + b * b;
                 (
-                    self.if_wanted(0, || scaled * b),
-                    self.if_wanted(1, || -(scaled * a)),
+                    self.if_wanted(0, || g * (b / norm) / scale),
+                    self.if_wanted(1, || -(g * (a / norm) / scale)),
                 )
             }
             Binary::Power => (
@@ -197,14 +201,18 @@ impl<'t> Step<'_, 't> {
 /// this by b would be lost.
 #[track_caller]
 fn power_base<'t>(g: Tensor<'t>, a: Tensor<'t>, b: Tensor<'t>) -> Tensor<'t> {
-    let smallest = match a.dtype() {
-        DType::F64 => f64::MIN_POSITIVE,
-        _ => f64::from(f32::MIN_POSITIVE),
-    };
     // Below it the reciprocal of a may be infinite.
-    let flat = b.eq(0.0).and(!a.abs().ge(smallest));
+    let flat = b.eq(0.0).and(!a.abs().ge(smallest(a.dtype())));
     // The power may overflow where the product with a small cotangent does not.
     g * b * flat.select(a.ones_like(), a).pow(b - 1.0)
+}
+
+/// The smallest positive normal number of a type of intermediate results.
+fn smallest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    }
 }
 
 /// log(a) a^b, and 0 where a is 0 and b is not negative.

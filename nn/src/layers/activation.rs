@@ -188,7 +188,7 @@ impl<'t> Tensor<'t> {
         check!(self.check_float("glu"));
         self.widened(|x| {
             let halves = x.split(x.rank().saturating_sub(1), 2);
-            halves[0] * halves[1].sigmoid()
+            halves[0] * halves[1].clamp(-800.0, 800.0).sigmoid()
         })
     }
 }

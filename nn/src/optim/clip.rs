@@ -13,7 +13,7 @@ use crate::{Param, Tensor, Trace};
 /// Only gradients of trained parameters count and are scaled. Those of leaves that `model` describes
 /// as frozen or as state are returned unchanged.
 ///
-/// A norm that is not finite makes all gradients NaN.
+/// A gradient that is not finite makes all of them NaN.
 ///
 /// # Panics
 /// If `grads` is not a tree of the structure of `model`.
@@ -45,8 +45,9 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
     // Two factors, since their product may be too small for its type.
     let to_scale_or_one = clips.select(to_scale, one);
     let factor = clips.select(max_norm / (root + to_scale * 1e-6), one);
-    // Not 0 for an infinite norm, which would be silent.
-    let factor = norm.is_finite().select(factor, f64::NAN);
+    // Not 0 where an element is infinite, which would be silent. The norm alone may be beyond its
+    // type.
+    let factor = root.is_finite().select(factor, f64::NAN);
     let scaled = grads
         .into_iter()
         .zip(descriptions)

@@ -142,6 +142,8 @@ def conversion(x):
 row("convert", "each", ALL, conversion, exact=True)
 
 # ---- two operands ----
+# The slope of the angle of a point at an infinite distance is 0.
+far = lambda a, b, slope: np.where((np.isinf(a) | np.isinf(b)) & ~np.isnan(a) & ~np.isnan(b), 0, slope)
 BINARY = [
     ("add", np.add, lambda a, b: (1, 1), True),
     ("sub", np.subtract, lambda a, b: (1, -1), True),
@@ -150,7 +152,7 @@ BINARY = [
     ("rem", np.fmod, lambda a, b: (1, -np.rint((a - np.fmod(a, b)) / b)), True),
     # The limits at an exponent of 0 and a base of 0.
     ("pow", np.power, lambda a, b: (np.where(b == 0, 0, b * np.power(a, b - 1)), np.where((a == 0) & (b >= 0), 0, np.log(np.where(a == 0, 0.0, a)) * np.power(a, b))), False),
-    ("atan2", np.arctan2, lambda a, b: (b / (a * a + b * b), -a / (a * a + b * b)), False),
+    ("atan2", np.arctan2, lambda a, b: (far(a, b, b / (a * a + b * b)), far(a, b, -a / (a * a + b * b))), False),
 ]
 for name, function, slopes, exact in BINARY:
     sides = [lambda a, b, c, slopes=slopes, side=side: c * slopes(a, b)[side] for side in (0, 1)]
