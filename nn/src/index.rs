@@ -8,6 +8,7 @@ use halite_ir::{Gather, Op, Reduction, Scatter};
 use crate::{
     Tensor, Trace,
     check::{Checked, check},
+    special::wide,
 };
 
 impl<'t> Tensor<'t> {
@@ -134,7 +135,12 @@ impl<'t> Tensor<'t> {
     /// larger than all.
     #[track_caller]
     pub fn sort(self, dim: usize, descending: bool) -> Tensor<'t> {
-        self.trace.push_one(Op::Sort { dim, descending }, &[self])
+        let sort = Op::Sort {
+            dim,
+            descending,
+            by_bits: false,
+        };
+        self.trace.push_one(sort, &[self])
     }
 
     /// Origins of the elements along `dim` after sorting, as `s32`; equal ones keep
@@ -158,9 +164,9 @@ impl<'t> Tensor<'t> {
     /// The `count` largest elements along `dim`, largest first, and where they are, as `s32`.
     #[track_caller]
     pub fn top_k(self, count: usize, dim: usize) -> (Tensor<'t>, Tensor<'t>) {
-        let (sorted, places) = self.sort_with_indices(dim, true);
-        if sorted.is_error() {
-            return (sorted, places);
+        let _site = self.trace.called_from(Location::caller());
+        if let Err(error) = self.check_dim("top k", dim) {
+            return (error, error);
         }
         let ty = self.ty();
         if count > ty.dims()[dim] {
@@ -169,10 +175,29 @@ impl<'t> Tensor<'t> {
             });
             return (error, error);
         }
-        (
-            sorted.slice_dim(dim, ..count),
-            places.slice_dim(dim, ..count),
-        )
+        if !ty.dtype().is_float() || ty.dims()[dim] == 0 {
+            let (sorted, places) = self.sort_with_indices(dim, true);
+            let [sorted, places] = [sorted, places].map(|x| x.slice_dim(dim, ..count));
+            return (sorted, places);
+        }
+        let places = self.trace.iota(&ty.with_dtype(DType::S32), dim);
+        let sort = Op::Sort {
+            dim,
+            descending: true,
+            by_bits: true,
+        };
+        let sorted = self.trace.push_many(sort, &[self.order_key(), places], 2);
+        let places = sorted[1].slice_dim(dim, ..count);
+        (self.take_along(places, dim), places)
+    }
+
+    /// Floats whose order by bits is the order of these by value. XLA selects the largest elements
+    /// without sorting all where the comparison is one of bits and the type is `f32`.
+    fn order_key(self) -> Tensor<'t> {
+        let x = self.convert(wide(self.dtype())).stop_gradient();
+        // Not x + 0, which compilers take for x.
+        let x = x.ne(0.0).select(x, 0.0);
+        x.eq(x).select(x, f64::NAN)
     }
 
     /// These indices in an element type in which `iota` counts any dimension: a small one would
@@ -217,6 +242,11 @@ impl Trace {
         dim: usize,
         descending: bool,
     ) -> Vec<Tensor<'t>> {
-        self.push_many(Op::Sort { dim, descending }, tensors, tensors.len())
+        let sort = Op::Sort {
+            dim,
+            descending,
+            by_bits: false,
+        };
+        self.push_many(sort, tensors, tensors.len())
     }
 }

@@ -326,6 +326,7 @@ pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
             Op::Sort {
                 dim: 0,
                 descending: false,
+                by_bits: false,
             },
             &[words, order],
             2,

@@ -76,7 +76,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::ArgReduce { kind: _, dim } => cx.arg_reduce(*dim),
         Op::ReduceWindow { kind, window } => cx.reduce_window(*kind, window),
         Op::SelectAndScatter { kind: _, window } => cx.select_and_scatter(window),
-        Op::Sort { dim, descending: _ } => cx.sort(*dim),
+        Op::Sort { dim, .. } => cx.sort(*dim),
         Op::While {
             carried,
             condition,

@@ -161,6 +161,9 @@ pub enum Op {
         dim: usize,
         /// Largest first.
         descending: bool,
+        /// Whether floats are ordered by their bits instead, as IEEE 754's total order has them:
+        /// from -NaN over -0 and 0 to NaN.
+        by_bits: bool,
     },
 
     /// Operands `(carried.., invariant..)`, of which the first `carried` change. Both graphs take

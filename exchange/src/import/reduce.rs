@@ -2,7 +2,7 @@
 //! graph has an operation for.
 
 use halite_core::{DType, Result};
-use halite_ir::{Binary, Extreme, Literal, Op, Reduction, Scatter, Value, Window};
+use halite_ir::{Binary, Extreme, Op, Reduction, Scatter, Value, Window};
 use halite_stablehlo::{
     Dense, ElementClass, ElementType, OpKind, Operation, ScatterAttributes, WindowAttributes,
 };
@@ -217,13 +217,11 @@ pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> 
             "its comparison is {found}; known are LT and GT of one operand"
         )));
     };
-    let op = Op::Sort { dim, descending };
-    if is_total && scope.graph.ty(operands[key]).dtype().is_float() {
-        let keys = total_order(scope, operands[key])?;
-        let mut results = scope.push(op, &[&[keys], &operands[..]].concat())?;
-        results.remove(0);
-        return Ok(results);
-    }
+    let op = Op::Sort {
+        dim,
+        descending,
+        by_bits: is_total,
+    };
     let mut reordered = operands;
     reordered.swap(0, key);
     let mut results = scope.push(op, &reordered)?;
@@ -234,8 +232,7 @@ pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> 
 /// The order of a sort.
 struct Order {
     descending: bool,
-    /// Floats are ordered by their bits, from -NaN over -0 and 0 to NaN; otherwise by value, as
-    /// [`Op::Sort`] does.
+    /// Floats are ordered by their bits.
     is_total: bool,
 }
 
@@ -267,37 +264,6 @@ impl Order {
             is_total,
         })
     }
-}
-
-/// Integers whose order is the total order of floats: those of their bits, all of which but the
-/// sign are inverted in negative floats.
-fn total_order(scope: &mut Scope<'_>, x: Value) -> Result<Value> {
-    let (bits, last, largest) = match scope.graph.ty(x).dtype() {
-        DType::F64 => (
-            DType::S64,
-            Literal::splat(63i64, []),
-            Literal::splat(i64::MAX, []),
-        ),
-        DType::F32 => (
-            DType::S32,
-            Literal::splat(31i32, []),
-            Literal::splat(i32::MAX, []),
-        ),
-        _ => (
-            DType::S16,
-            Literal::splat(15i16, []),
-            Literal::splat(i16::MAX, []),
-        ),
-    };
-    let mut all = |literal: Literal| {
-        let scalar = scope.constant(literal)?;
-        scope.broadcast(scalar, x)
-    };
-    let (last, largest) = (all(last)?, all(largest)?);
-    let bits = scope.push_one(Op::BitcastConvert(bits), &[x])?;
-    let signs = scope.push_one(Op::Binary(Binary::ShiftRightArithmetic), &[bits, last])?;
-    let inverted = scope.push_one(Op::Binary(Binary::And), &[signs, largest])?;
-    scope.push_one(Op::Binary(Binary::Xor), &[bits, inverted])
 }
 
 pub(super) fn scatter(

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use halite_core::Result;
-use halite_ir::{Binary, Graph, Literal, Op, Value};
+use halite_ir::{Binary, Graph, Op, Value};
 use halite_stablehlo::{Dense, Function, OpKind, Operation, Type, ValueId};
 
 /// A function of the program, with the operation that computes each value.
@@ -77,10 +77,6 @@ impl<'m> Scope<'m> {
 
     pub(super) fn push_one(&mut self, op: Op, operands: &[Value]) -> Result<Value> {
         Ok(self.push(op, operands)?[0])
-    }
-
-    pub(super) fn constant(&mut self, literal: Literal) -> Result<Value> {
-        self.push_one(Op::Constant(literal), &[])
     }
 
     /// Repeats a scalar to the dimensions of `like`.

@@ -276,7 +276,7 @@ impl<'t> Step<'_, 't> {
             Op::ArgReduce { kind: _, dim } => self.arg_reduce(*dim),
             Op::ReduceWindow { kind, window } => self.reduce_window(*kind, window),
             Op::SelectAndScatter { kind, window } => self.select_and_scatter(*kind, window),
-            Op::Sort { dim, descending } => self.sort(*dim, *descending),
+            Op::Sort { dim, .. } => self.sort(&self.node.op, *dim),
 
             Op::While { .. } => self.none(
                 "it has a dynamic trip count and cannot be differentiated in reverse mode; use \

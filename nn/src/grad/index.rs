@@ -257,7 +257,7 @@ impl<'t> Step<'_, 't> {
 
     /// Sorts the cotangents back by the origin of each element.
     #[track_caller]
-    pub(super) fn sort(&self, dim: usize, descending: bool) -> Back<'t> {
+    pub(super) fn sort(&self, op: &Op, dim: usize) -> Back<'t> {
         let is_places = |&operand: &usize| {
             let maker = self.tape.maker(self.node.operands[operand]);
             matches!(maker, Some(Recorded { op: Op::Iota { ty, dim: along }, .. }) if *along == dim && ty.dtype() == DType::S32)
@@ -266,7 +266,7 @@ impl<'t> Step<'_, 't> {
             Some(operand) => self.y(operand),
             None => {
                 let counted = self.trace.iota(&self.ty(0).with_dtype(DType::S32), dim);
-                self.trace.sort_by(&[self.x(0), counted], dim, descending)[1]
+                self.trace.push_many(op.clone(), &[self.x(0), counted], 2)[1]
             }
         };
         let flowing: Vec<Tensor<'t>> = [places]

@@ -345,6 +345,7 @@ impl<'a> Candidates<'a> {
                 let sort = Op::Sort {
                     dim: draw.below(rank + 1),
                     descending: draw.bool(),
+                    by_bits: draw.bool(),
                 };
                 return (sort, vec![self.x, draw.of(&self.same_dims)]);
             }

@@ -284,7 +284,11 @@ fn sort_is_stable_by_value() {
         let sorted: Vec<f32> = order.iter().map(|&i| x[i]).collect();
         let places: Vec<i32> = order.iter().map(|&i| i as i32).collect();
         gives(
-            Op::Sort { dim: 0, descending },
+            Op::Sort {
+                dim: 0,
+                descending,
+                by_bits: false,
+            },
             &[&host(&x, &[8]), &host(&place, &[8])],
             &[host(&sorted, &[8]), host(&places, &[8])],
         );
@@ -294,7 +298,15 @@ fn sort_is_stable_by_value() {
 #[test]
 fn sort_along_any_dimension_in_any_type() {
     let sorts = |x: &HostArray, dim, descending, expected: HostArray| {
-        gives(Op::Sort { dim, descending }, &[x], &[expected]);
+        gives(
+            Op::Sort {
+                dim,
+                descending,
+                by_bits: false,
+            },
+            &[x],
+            &[expected],
+        );
     };
     let x = host(&[3i32, 1, 2, -1, 0, -2], &[2, 3]);
     let rows = host(&[1i32, 2, 3, -2, -1, 0], &[2, 3]);

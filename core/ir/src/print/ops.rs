@@ -80,7 +80,11 @@ impl Printer<'_> {
             Op::ArgReduce { kind, dim } => self.arg_reduce(cx, *kind, *dim),
             Op::ReduceWindow { kind, window } => self.reduce_window(cx, *kind, window),
             Op::SelectAndScatter { kind, window } => self.select_and_scatter(cx, *kind, window),
-            Op::Sort { dim, descending } => self.sort(cx, *dim, *descending),
+            Op::Sort {
+                dim,
+                descending,
+                by_bits,
+            } => self.sort(cx, *dim, *descending, *by_bits),
             Op::While {
                 carried,
                 condition,

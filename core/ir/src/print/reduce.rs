@@ -215,7 +215,7 @@ impl Printer<'_> {
             .matrix(rows.iter().map(|row| &row[..]), 2);
     }
 
-    pub(super) fn sort(&mut self, cx: Cx<'_>, dim: usize, descending: bool) -> u32 {
+    pub(super) fn sort(&mut self, cx: Cx<'_>, dim: usize, descending: bool, by_bits: bool) -> u32 {
         let number = self.begin(cx);
         self.w.text("\"stablehlo.sort\"(").names(cx.operands);
         self.w.text(") <{dimension = ").number(dim);
@@ -236,7 +236,12 @@ impl Printer<'_> {
         let [(a, key), (b, _)] = parameters[..2] else {
             unreachable!("a sort has an operand");
         };
-        let before = self.comes_before(key, [a, b], descending);
+        let before = if by_bits && key.dtype().is_float() {
+            let direction = if descending { "GT" } else { "LT" };
+            self.compare(direction, a, b, key, "TOTALORDER")
+        } else {
+            self.comes_before(key, [a, b], descending)
+        };
         self.returns(&[before], &[&TensorType::scalar(DType::Bool)]);
         self.w.outdent();
         self.w.line().text("}) : ");

@@ -97,6 +97,7 @@ fn sort_errors() {
     let sort = |dim| Op::Sort {
         dim,
         descending: false,
+        by_bits: false,
     };
     check(
         [

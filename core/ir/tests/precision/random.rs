@@ -119,6 +119,7 @@ fn sort(dim: usize) -> Op {
     Op::Sort {
         dim,
         descending: false,
+        by_bits: false,
     }
 }
 
