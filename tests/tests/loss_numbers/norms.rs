@@ -50,9 +50,18 @@ fn norm_whose_square_overflows_clips() {
     assert!((found[1][0] / 5e-25 - 1.0).abs() < 1e-6, "{found:?}");
 }
 
+/// The norm is infinite, and the gradients are as long as they should be.
 #[test]
-fn norm_that_is_not_finite_makes_gradients_nan() {
-    for gradient in [[INF, 3.0, 0.0], [f32::NAN, 1.0, 2.0], [3e38, -3e38, 0.0]] {
+fn norm_beyond_its_type_clips() {
+    let found = clipped(&[3e38, -3e38, 0.0]);
+    let half = std::f32::consts::FRAC_1_SQRT_2;
+    assert_close(&found[0], &[half, -half, 0.0]);
+    assert_eq!(found[1], [INF]);
+}
+
+#[test]
+fn gradient_that_is_not_finite_makes_all_nan() {
+    for gradient in [[INF, 3.0, 0.0], [f32::NAN, 1.0, 2.0]] {
         let found = clipped(&gradient);
         assert!(
             found[0].iter().all(|x| x.is_nan()),
