@@ -42,12 +42,6 @@ impl<'t> IntoMean<'t> for Mean<'t> {
     }
 }
 
-impl<'t> IntoMean<'t> for &Mean<'t> {
-    fn into_mean(self) -> Mean<'t> {
-        *self
-    }
-}
-
 impl<'t> Mean<'t> {
     /// Weighted mean of `values` and `weights` of the same dimensions.
     ///

@@ -162,7 +162,7 @@ fn mean_of_a_batch_has_its_weights() {
     });
     let of_weights = fit(65, |cx, model, batch| {
         let weights = batch.weight.unsqueeze(1).broadcast_to([32, 3]);
-        cx.metric("size", &Mean::weighted(logits(model, batch), weights));
+        cx.metric("size", Mean::weighted(logits(model, batch), weights));
         Mean::weighted(logits(model, batch).mean([1]), batch.weight)
     });
     assert_eq!(of_batch.unwrap(), of_weights.unwrap());
