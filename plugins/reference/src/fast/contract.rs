@@ -3,7 +3,7 @@
 use halite_kernels::{Axis, View, ViewDim};
 use halite_stablehlo::{ConvolutionAttributes, DotAttributes, RankedType};
 
-use super::place::Place;
+use super::place::{Place, padded, stepped};
 
 /// Products of matrices of one shape, whose results are neighbors.
 #[derive(Debug)]
@@ -129,33 +129,25 @@ pub(super) fn dot_general(x: &Place, y: &Place, attributes: &DotAttributes) -> O
     )
 }
 
-/// The input of a convolution with its padding and dilation, if it has any.
-pub(super) fn padded_input(x: &Place, attributes: &ConvolutionAttributes) -> Option<Place> {
+/// The input of a convolution with its padding and dilation. `None` if it is too large for a copy.
+pub(super) fn padded_input(
+    x: &Place,
+    attributes: &ConvolutionAttributes,
+    results: usize,
+) -> Option<Place> {
     let ConvolutionAttributes {
         input,
         padding,
         input_dilation,
         ..
     } = attributes;
-    let mut low = vec![0; x.view.dims.len()];
-    let mut interior = vec![0; low.len()];
-    let mut dims: Vec<_> = x.view.dims.iter().map(|dim| dim.size).collect();
+    let mut of_dims = vec![(0, 0); x.view.dims.len()];
+    let mut interior = vec![0; of_dims.len()];
     for (number, &dim) in input.spatial.iter().enumerate() {
-        let (before, after) = padding.get(number).copied().unwrap_or_default();
-        low[dim] = before;
-        interior[dim] = input_dilation
-            .get(number)
-            .map_or(0, |dilation| dilation - 1);
-        let filled = dims[dim] + dims[dim].saturating_sub(1) * interior[dim];
-        dims[dim] = usize::try_from(filled as i64 + before + after).ok()?;
+        of_dims[dim] = padding[number];
+        interior[dim] = input_dilation[number] - 1;
     }
-    let changes = low.iter().any(|&low| low != 0)
-        || interior.iter().any(|&interior| interior != 0)
-        || dims
-            .iter()
-            .zip(&x.view.dims)
-            .any(|(&size, dim)| size != dim.size);
-    changes.then(|| x.padded(&low, &interior, &dims, 0))
+    padded(x, &of_dims, &interior, 0, results)
 }
 
 /// A convolution of a padded input, and the order of dimensions of the product's result: all but
@@ -185,11 +177,9 @@ pub(super) fn convolution(
             return Some((ty.dims[dim], x.view.dims[input.batch].stride));
         }
         let number = output.spatial.iter().position(|&spatial| spatial == dim)?;
-        let step = strides.get(number).copied().unwrap_or(1) as isize;
-        Some((
-            ty.dims[dim],
-            x.view.dims[input.spatial[number]].stride * step,
-        ))
+        let (step, size) = (strides[number], ty.dims[dim]);
+        let stride = x.view.dims[input.spatial[number]].stride;
+        Some((size, stepped(stride, step, size)))
     });
     let rows = rows.collect::<Option<Vec<_>>>()?;
     order.push(output.feature);
@@ -210,12 +200,9 @@ pub(super) fn convolution(
             offset += size.saturating_sub(1) as isize * stride;
             stride = -stride;
         }
-        let dilation = kernel_dilation.get(number).copied().unwrap_or(1) as isize;
-        terms.push((
-            size,
-            x.view.dims[input.spatial[number]].stride * dilation,
-            stride,
-        ));
+        let in_input = x.view.dims[input.spatial[number]].stride;
+        let in_input = stepped(in_input, kernel_dilation[number], size);
+        terms.push((size, in_input, stride));
     }
     // In the order of the input's memory: its runs are read without a copy.
     terms.sort_by_key(|&(_, input, _)| std::cmp::Reverse(input.abs()));

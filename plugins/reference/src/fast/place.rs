@@ -3,6 +3,9 @@
 use halite_kernels::{Gap, View, ViewDim};
 use halite_stablehlo::{ElementType, OpKind, RankedType};
 
+/// Elements of a padded operand up to which it is copied, whatever the sizes of operand and result.
+const ALWAYS_PADDED: usize = 1 << 24;
+
 /// Number of a buffer: an input, a constant, or a result of a node.
 pub(super) type Base = usize;
 
@@ -66,7 +69,7 @@ impl Place {
                 let mut view = view.clone();
                 for (dim, of) in view.dims.iter_mut().enumerate() {
                     view.offset += starts[dim] as isize * of.stride;
-                    of.stride *= strides[dim] as isize;
+                    of.stride = stepped(of.stride, strides[dim], ty.dims[dim]);
                     of.size = ty.dims[dim];
                 }
                 view
@@ -80,20 +83,40 @@ impl Place {
             view,
         })
     }
+}
 
-    /// The view with padding of the bits `fill`.
-    pub(super) fn padded(
-        &self,
-        low: &[i64],
-        interior: &[usize],
-        dims: &[usize],
-        fill: u32,
-    ) -> Place {
-        Place {
-            view: pad(&self.view, low, interior, dims, fill),
-            ..self.clone()
-        }
+/// Distance in the buffer of the `size` elements that are `step` apart. The step of one element
+/// alone may be any number.
+pub(super) fn stepped(stride: isize, step: usize, size: usize) -> isize {
+    if size > 1 {
+        stride * step as isize
+    } else {
+        stride
     }
+}
+
+/// `x` as windows see it, of which the caller makes a copy. `None` if the copy is not worth its
+/// memory: a window may be far larger than operand and result, and then meets padding alone, whose
+/// size may exceed the address space.
+pub(super) fn padded(
+    x: &Place,
+    padding: &[(i64, i64)],
+    interior: &[usize],
+    fill: u32,
+    results: usize,
+) -> Option<Place> {
+    let dims = x.view.dims.iter().enumerate().map(|(dim, of)| {
+        let filled = of.size + of.size.saturating_sub(1) * interior[dim];
+        usize::try_from(filled as i64 + padding[dim].0 + padding[dim].1).ok()
+    });
+    let dims: Vec<usize> = dims.collect::<Option<_>>()?;
+    let elements = (dims.iter()).try_fold(1usize, |all, &size| all.checked_mul(size))?;
+    let most = x.elements().saturating_add(results).saturating_mul(16);
+    let low: Vec<i64> = padding.iter().map(|padding| padding.0).collect();
+    (elements <= most.max(ALWAYS_PADDED)).then(|| Place {
+        view: pad(&x.view, &low, interior, &dims, fill),
+        ..x.clone()
+    })
 }
 
 fn pad(view: &View, low: &[i64], interior: &[usize], dims: &[usize], fill: u32) -> View {

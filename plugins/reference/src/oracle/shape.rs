@@ -76,10 +76,9 @@ pub(super) fn slice(
 ) -> Result<Tensor> {
     let own = strides(&x.ty.dims);
     let first = offset(starts, &own);
-    let steps: Vec<_> = own
-        .iter()
-        .zip(steps)
-        .map(|(own, step)| own * step)
+    // The step of one element alone may be any number, and is not used.
+    let steps: Vec<_> = (own.iter().zip(steps).zip(&ty.dims))
+        .map(|((own, step), &size)| if size > 1 { own * step } else { 0 })
         .collect();
     rearrange(x, ty, |index| first + offset(index, &steps))
 }
@@ -130,7 +129,8 @@ pub(super) fn pad(
     rearrange_or(x, value, ty, |index| {
         let mut at = 0;
         for dim in 0..index.len() {
-            let step = interior[dim] as i64 + 1;
+            // Beyond all sizes where there is one element: it has no neighbors.
+            let step = (interior[dim] as i64).saturating_add(1);
             let from = index[dim] as i64 - low[dim];
             if from < 0 || from % step != 0 || from / step >= x.ty.dims[dim] as i64 {
                 return None;

@@ -10,7 +10,7 @@ use super::{
     super::{
         contract::{convolution, dot_general, padded_input},
         elementwise::{Elementwise, fits_register, is_word},
-        place::Place,
+        place::{Place, padded, stepped},
         rows::{gathers_rows, scatters_rows},
     },
     Kind,
@@ -64,10 +64,10 @@ impl Builder<'_> {
             }
             (OpKind::Convolution(attributes), [x, kernel]) if has_floats(operands, ty) => {
                 let (x, kernel) = (self.without_gaps(x), self.without_gaps(kernel));
-                let x = match padded_input(&x, attributes) {
-                    Some(padded) => self.whole(&padded),
-                    None => x,
+                let Some(x) = padded_input(&x, attributes, ty.elements()) else {
+                    return Ok(None);
                 };
+                let x = self.without_gaps(&x);
                 let result = convolution(&x, &kernel, attributes, ty);
                 result.map(|(product, order)| {
                     let permuted: Vec<_> = order.iter().map(|&dim| ty.dims[dim]).collect();
@@ -286,19 +286,9 @@ impl Builder<'_> {
             || base_dilations.iter().any(|&dilation| dilation > 1);
         let mut source = self.without_gaps(x);
         if is_padded {
-            let low: Vec<_> = padding.iter().map(|padding| padding.0).collect();
-            let interior: Vec<_> = (0..ty.rank())
-                .map(|dim| base_dilations.get(dim).map_or(0, |it| it - 1))
-                .collect();
-            let dims: Option<Vec<usize>> = (source.view.dims.iter().enumerate())
-                .map(|(dim, of)| {
-                    let (low, high) = padding.get(dim).copied().unwrap_or_default();
-                    let filled = of.size + of.size.saturating_sub(1) * interior[dim];
-                    usize::try_from(filled as i64 + low + high).ok()
-                })
-                .collect();
-            let padded = source.padded(&low, &interior, &dims?, fill);
-            source = self.whole(&padded);
+            let interior: Vec<_> = base_dilations.iter().map(|it| it - 1).collect();
+            source = padded(&source, padding, &interior, fill, ty.elements())?;
+            source = self.whole(&source);
         }
         // A sum of -0 alone is 0, since it starts with 0.
         let has_signed_zero = op == BinaryOp::Add && ty.element == ElementType::F32;
@@ -308,10 +298,10 @@ impl Builder<'_> {
             let mut rest = number;
             for dim in (0..ty.rank()).rev() {
                 let of = &mut slice.view.dims[dim];
-                let within = rest % sizes[dim] * window_dilations.get(dim).copied().unwrap_or(1);
+                let within = rest % sizes[dim] * window_dilations[dim];
                 rest /= sizes[dim];
                 slice.view.offset += within as isize * of.stride;
-                of.stride *= strides.get(dim).copied().unwrap_or(1) as isize;
+                of.stride = stepped(of.stride, strides[dim], ty.dims[dim]);
                 of.size = ty.dims[dim];
             }
             result = Some(match result {
