@@ -288,6 +288,48 @@ fn custom_calls_check_types() {
 }
 
 #[test]
+fn comparators_of_custom_calls_have_types() {
+    let error = |functions: &str, dim: i64, arguments: &str, result: &str| {
+        let text = format!(
+            "func.func @order({arguments}) -> {result} {{
+               %0 = stablehlo.constant dense<1> : {result}
+               return %0 : {result}
+             }}
+             func.func public @main() -> (tensor<1xf32>, tensor<1xi32>) {{
+               %x = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+               %i = stablehlo.constant dense<[0, 1]> : tensor<2xi32>
+               %v = stablehlo.constant dense<0.0> : tensor<f32>
+               %j = stablehlo.constant dense<0> : tensor<i32>
+               %0:2 = stablehlo.custom_call @ApproxTopK(%x, %i, %v, %j)
+                 {{called_computations = [{functions}],
+                   mhlo.backend_config = {{reduction_dim = {dim} : i64}}}}
+                 : (tensor<2xf32>, tensor<2xi32>, tensor<f32>, tensor<i32>)
+                 -> (tensor<1xf32>, tensor<1xi32>)
+               return %0#0, %0#1 : tensor<1xf32>, tensor<1xi32>
+             }}"
+        );
+        let error = interpret(&Module::parse(&text).unwrap(), &[]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        error.to_string()
+    };
+    let scalars = "%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>";
+    let swapped = "%a: tensor<f32>, %b: tensor<i32>, %c: tensor<f32>, %d: tensor<i32>";
+    let expected = "must be a function from tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32> to \
+                    tensor<i1>";
+    for (arguments, result) in [(swapped, "tensor<i1>"), (scalars, "tensor<i32>")] {
+        let error = error("@order", 0, arguments, result);
+        assert!(error.contains(expected), "{error}");
+    }
+    let none = error("", 0, scalars, "tensor<i1>");
+    assert!(none.contains("has 0 called computations"), "{none}");
+    let outside = error("@order", 1, scalars, "tensor<i1>");
+    assert!(
+        outside.contains("dimension 1 of tensor<2xf32>"),
+        "{outside}"
+    );
+}
+
+#[test]
 fn interpret_refuses_several_devices() {
     let text = "module attributes {mhlo.num_replicas = 2 : i32} {
       func.func public @main() { return }

@@ -3,8 +3,8 @@
 
 use halite_core::{Error, ErrorKind, Result, custom_call};
 use halite_stablehlo::{
-    Attribute, CustomCallAttributes, ElementClass, Function, Module, OpKind, Operation, RankedType,
-    Region, Type, ValueId,
+    Attribute, CustomCallAttributes, ElementClass, ElementType, Function, Module, OpKind,
+    Operation, RankedType, Region, Type, ValueId,
 };
 
 use super::{
@@ -56,23 +56,75 @@ pub(crate) fn check_custom_calls(module: &Module) -> Result<()> {
     module
         .functions
         .iter()
-        .try_for_each(|function| check_region(function, &function.body))
+        .try_for_each(|function| check_region(module, function, &function.body))
 }
 
-fn check_region(function: &Function, region: &Region) -> Result<()> {
+fn check_region(module: &Module, function: &Function, region: &Region) -> Result<()> {
     for op in &region.operations {
-        if let OpKind::CustomCall(CustomCallAttributes { target, .. }) = &op.kind {
+        if let OpKind::CustomCall(attributes) = &op.kind {
+            let target = &attributes.target;
             let types = |ids: &[ValueId]| ids.iter().map(|&id| function.ty(id)).collect::<Vec<_>>();
             let (operands, results) = (types(&op.operands), types(&op.results));
             if FUNCTIONS.contains(&&**target) {
                 if !has_types(target, &operands, &results) {
                     return Err(locate(wrong_types(target, &operands, &results), op));
                 }
+                if is_approximate(target) {
+                    check_sorting(module, op, attributes, &operands)
+                        .map_err(|error| locate(error, op))?;
+                }
             } else if !ANNOTATIONS.contains(&&**target) && custom_call::target(target).is_none() {
                 return Err(locate(unknown(target), op));
             }
         }
-        (op.regions.iter()).try_for_each(|region| check_region(function, region))?;
+        (op.regions.iter()).try_for_each(|region| check_region(module, function, region))?;
+    }
+    Ok(())
+}
+
+/// Returns true if the target sorts by a function of the program.
+fn is_approximate(target: &str) -> bool {
+    matches!(target, "ApproxTopK" | "PartialReduce")
+}
+
+/// Checks the dimension and the comparator of a target that sorts.
+fn check_sorting(
+    module: &Module,
+    op: &Operation,
+    attributes: &CustomCallAttributes,
+    operands: &[&Type],
+) -> Result<()> {
+    let target = &attributes.target;
+    let x = &tensor_types(operands)?[..operands.len() / 2];
+    let [comparator] = &attributes.functions[..] else {
+        let count = attributes.functions.len();
+        let message = format!("`{target}` has {count} called computations; it needs 1");
+        return Err(Error::invalid("program", message));
+    };
+    let dim = config_int(op, attributes, "reduction_dim").unwrap_or(0);
+    if dim >= x[0].rank() {
+        let message = format!("`{target}` is along dimension {dim} of {}", x[0]);
+        return Err(Error::invalid("program", message));
+    }
+    let scalar = |ty: &&RankedType| Type::Tensor(RankedType::new(ty.element, []));
+    let takes: Vec<Type> = (x.iter().map(scalar))
+        .flat_map(|ty| [ty.clone(), ty])
+        .collect();
+    let returns = [Type::Tensor(RankedType::new(ElementType::Bool, []))];
+    let fits = module.function(comparator).is_some_and(|function| {
+        let types = |ids: &[ValueId]| ids.iter().map(|&id| function.ty(id).clone()).collect();
+        let [arguments, results]: [Vec<Type>; 2] =
+            [&function.body.arguments, &function.body.results].map(|ids| types(ids));
+        arguments == takes && results == returns
+    });
+    if !fits {
+        let takes: Vec<_> = takes.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "`{target}` sorts by `{comparator}`, which must be a function from {} to {}",
+            takes.join(", "),
+            returns[0]
+        );
+        return Err(Error::invalid("program", message));
     }
     Ok(())
 }
@@ -211,7 +263,7 @@ pub(super) fn call<'r>(
                 tensor_types(types)?[0],
             )?]
         }
-        "ApproxTopK" | "PartialReduce" => {
+        target if is_approximate(target) => {
             approximate_top_k(frame, op, attributes, &operands, types)?
         }
         "TopK" | "mhlo.topk" => top_k(&tensors(&operands)?, &tensor_types(types)?, op)?,
@@ -273,17 +325,7 @@ fn approximate_top_k<'r>(
     let dim = config_int(op, attributes, "reduction_dim")
         .or(dim)
         .unwrap_or(0);
-    let [comparator] = &attributes.functions[..] else {
-        let message = format!("`{}` needs one called computation", attributes.target);
-        return Err(Error::invalid("run", message));
-    };
-    if dim >= x[0].ty.rank() {
-        let message = format!(
-            "`{}` along dimension {dim} of {}",
-            attributes.target, x[0].ty
-        );
-        return Err(Error::invalid("run", message));
-    }
+    let comparator = &attributes.functions[0];
     let function = frame.process.module.function(comparator);
     let order = function.and_then(|function| Order::of(&function.body));
     let mut evaluate = |arguments| frame.call(comparator, arguments);
