@@ -4,16 +4,18 @@
 //! Each function takes any bytes, returns whether they were accepted, and panics if a property does
 //! not hold.
 
-use halite_core::HostArray;
+use halite_core::{DType, HostArray, TensorType};
 
 use crate::{Artifact, Exported, PyTree, npy};
 
 /// A `.npy` file.
 pub fn npy(data: &[u8]) -> bool {
-    let Ok(array) = npy::read(data) else {
+    let Ok(array) = npy::read_as(data, DType::F8E4M3Fn) else {
         return false;
     };
-    let again = npy::read(&npy::write(&array)).expect("what was written is read");
+    // The file does not name the types of 8-bit floats.
+    let again = npy::read_as(&npy::write(&array), array.ty().dtype());
+    let again = again.expect("what was written is read");
     assert!(
         again == array,
         "an array changes when it is written and read"
@@ -28,11 +30,17 @@ pub fn npy_seeds() -> Vec<Vec<u8>> {
         HostArray::scalar(7i64),
         matrix.expect("as many values as elements"),
         HostArray::from_slice(&[true, false], [2]).expect("as many values as elements"),
+        HostArray::zeros(TensorType::new(DType::F8E4M3Fn, [4])),
     ];
-    let columns = b"{'descr': '<u2', 'fortran_order': True, 'shape': (2, 1), }";
-    let length = [columns.len() as u8, 0];
-    let header = [&b"\x93NUMPY\x01\0"[..], &length, columns, &[0; 4]].concat();
-    arrays.iter().map(npy::write).chain([header]).collect()
+    let file = |header: &str, data: &[u8]| {
+        let length = [header.len() as u8, 0];
+        [&b"\x93NUMPY\x01\0"[..], &length, header.as_bytes(), data].concat()
+    };
+    let columns = "{'descr': '<u2', 'fortran_order': True, 'shape': (2, 1), }";
+    // The only 8-bit float that `ml_dtypes` names.
+    let float8 = "{'descr': '<f1', 'fortran_order': False, 'shape': (2,), }";
+    let others = [file(columns, &[0; 4]), file(float8, &[0x3c; 2])];
+    arrays.iter().map(npy::write).chain(others).collect()
 }
 
 /// An artifact of `jax.export`, or any other program, which is also imported.

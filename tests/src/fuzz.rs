@@ -6,6 +6,7 @@
 //! TARGET --inputs 10000000 --seed 1`.
 
 mod mutate;
+mod run;
 mod targets;
 
 use std::{

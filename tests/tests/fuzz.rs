@@ -1,4 +1,4 @@
-//! Every parser on mutated inputs: none panics, hangs or takes much memory, and printed values
+//! Every parser, and the executor, on mutated inputs: none panics, hangs or takes much memory, and printed values
 //! parse as the same values.
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -40,6 +40,7 @@ const PLUGIN: &[&str] = &[
     "npy",
     "jax_artifact",
 ];
+const EXECUTOR: &[&str] = &["run_program"];
 const COMMAND: &[&str] = &[
     "accelerator",
     "compile_target",
@@ -73,13 +74,18 @@ fn parsers_of_plugin_output_survive_any_input() {
 }
 
 #[test]
+fn executor_survives_any_program() {
+    check(EXECUTOR, 5_000);
+}
+
+#[test]
 fn parsers_of_arguments_survive_any_input() {
     check(COMMAND, 10_000);
 }
 
 #[test]
 fn every_target_is_tested_here() {
-    let tested: BTreeSet<&str> = [DATA, CHECKPOINT, CACHE, PLUGIN, COMMAND]
+    let tested: BTreeSet<&str> = [DATA, CHECKPOINT, CACHE, PLUGIN, EXECUTOR, COMMAND]
         .concat()
         .into_iter()
         .collect();

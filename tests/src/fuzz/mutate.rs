@@ -1,5 +1,7 @@
 //! Mutations of valid inputs, of their bytes and of their textual structure.
 
+use std::ops::Range;
+
 use crate::random::Random;
 
 /// Longest input: parsers are linear, and short inputs find as much in less time.
@@ -62,7 +64,7 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
     let length = bytes.len();
     let at = random.below(length + 1);
     let upto = |random: &mut Random, most: usize| random.below(most.min(length - at) + 1);
-    match random.below(14) {
+    match random.below(17) {
         0 if at < length => bytes[at] ^= 1 << random.below(8),
         1 if at < length => bytes[at] = random.next_u64() as u8,
         2 => bytes.insert(at, random.next_u64() as u8),
@@ -93,6 +95,7 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
         8 => binary_number(bytes, at, random),
         9 => decimal_number(bytes, random),
         10 => swap_pieces(bytes, random),
+        14..=16 => word(bytes, seeds, random),
         11 | 12 if !dictionary.is_empty() => {
             let word = *random.pick(dictionary);
             let replaced = if random.percent(50) {
@@ -142,6 +145,29 @@ fn decimal_number(bytes: &mut Vec<u8>, random: &mut Random) {
         start..start + digits,
         random.pick(&NUMBERS).to_string().into_bytes(),
     );
+}
+
+/// Replaces a word by a word of one of the inputs, so that much of a language stays valid.
+fn word(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
+    let other = random.pick(seeds);
+    let (Some(old), Some(new)) = (any_word(bytes, random), any_word(other, random)) else {
+        return;
+    };
+    bytes.splice(old, other[new].iter().copied());
+}
+
+/// The letters, digits and points around a random place.
+fn any_word(bytes: &[u8], random: &mut Random) -> Option<Range<usize>> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.%".contains(byte);
+    let from = random.below(bytes.len() + 1);
+    let start = from + bytes[from..].iter().position(is_part)?;
+    let before = bytes[..start].iter().rev().take_while(|byte| is_part(byte));
+    let start = start - before.count();
+    let length = bytes[start..]
+        .iter()
+        .take_while(|byte| is_part(byte))
+        .count();
+    Some(start..start + length)
 }
 
 /// Swaps two of the pieces between separators.

@@ -235,6 +235,26 @@ const TARGETS: &[Target] = &[
         ],
     },
     Target {
+        name: "run_program",
+        run: super::run::run_program,
+        seeds: super::run::seeds,
+        dictionary: &[
+            "tensor<2x3xf32>",
+            "tensor<f32>",
+            "f64",
+            "bf16",
+            "i1",
+            "ui4",
+            "complex<f32>",
+            "0x",
+            "x0x",
+            "dims = [",
+            "stablehlo.",
+            "maximum",
+            "-1",
+        ],
+    },
+    Target {
         name: "accelerator",
         run: |data| survives_printing::<Accelerator>(data),
         seeds: || {
