@@ -34,6 +34,9 @@ pub struct Faults {
     /// operand with different values share the padded copy, the parts of a convolution are added over
     /// devices that hold copies of the same part, and the starts of dynamic slices are not clamped.
     pub split_windows: bool,
+    /// The partitioner reorders the result of a product that is summed over devices, where a dimension
+    /// of the result is sharded over the summed axes and that of an operand over others.
+    pub split_products: bool,
     /// `atan2(x, 1)` returns other elements and zeros: its vectorized arc tangent is wrong.
     pub arc_tangent: bool,
     /// Powers of integers take account of six bits of the exponent only.
@@ -45,6 +48,7 @@ impl Faults {
     pub const NONE: Self = Faults {
         negative_padding: false,
         split_windows: false,
+        split_products: false,
         arc_tangent: false,
         integer_power: false,
     };
@@ -52,6 +56,7 @@ impl Faults {
     pub const ALL: Self = Faults {
         negative_padding: true,
         split_windows: true,
+        split_products: true,
         arc_tangent: true,
         integer_power: true,
     };

@@ -109,6 +109,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::ShardMap(map) => cx.shard_map(map),
         Op::ShardingConstraint(spec) => cx.sharding_constraint(spec),
         Op::Unsharded { dims } => cx.unsharded(dims),
+        Op::PropagationBarrier => cx.propagation_barrier(),
     }?;
     for result in &results {
         cx.usable(result)?;

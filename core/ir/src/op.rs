@@ -274,6 +274,8 @@ pub enum Op {
         /// The dimensions, ascending.
         dims: Vec<usize>,
     },
+    /// The operand, whose sharding follows from what computes it, and not from its uses.
+    PropagationBarrier,
 }
 
 impl Op {
@@ -354,6 +356,7 @@ impl Op {
             Op::ShardMap(_) => "shard_map",
             Op::ShardingConstraint(_) => "sharding_constraint",
             Op::Unsharded { .. } => "unsharded",
+            Op::PropagationBarrier => "propagation_barrier",
         }
     }
 

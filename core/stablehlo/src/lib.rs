@@ -32,8 +32,8 @@ pub use module::{Function, Module, Operation, Position, Region, SourceLine, Valu
 pub use op::{
     BinaryOp, CollectiveAttributes, ComparisonDirection, ComparisonOrder, ConvolutionAttributes,
     ConvolutionDims, CustomCallAttributes, DotAttributes, FftKind, GatherAttributes,
-    ManualAttributes, OpKind, RngAlgorithm, RngDistribution, ScatterAttributes, Transposition,
-    UnaryOp, WindowAttributes,
+    ManualAttributes, OpKind, PropagationDirection, RngAlgorithm, RngDistribution,
+    ScatterAttributes, Transposition, UnaryOp, WindowAttributes,
 };
 pub use sharding::{ShardyAxis, ShardyDim, ShardyMesh, ShardySharding};
 pub use types::{ElementClass, ElementType, RankedType, Type};

@@ -206,6 +206,9 @@ pub enum OpKind {
 
     /// `sdy.sharding_constraint`.
     ShardingConstraint(ShardySharding),
+    /// `sdy.propagation_barrier`: its operand, to whose sharding shardings spread in these directions
+    /// only.
+    PropagationBarrier(PropagationDirection),
     /// `sdy.manual_computation`: its region takes and returns the shards of one device.
     ManualComputation(ManualAttributes),
 }
@@ -288,6 +291,12 @@ named! {
 named! {
     /// Algorithms of [`OpKind::RngBitGenerator`].
     RngAlgorithm { Default = "DEFAULT", ThreeFry = "THREE_FRY", Philox = "PHILOX" }
+}
+
+named! {
+    /// Directions of [`OpKind::PropagationBarrier`], in the order of their numbers: from the operand
+    /// to the result is forward.
+    PropagationDirection { None = "NONE", Forward = "FORWARD", Backward = "BACKWARD", Both = "BOTH" }
 }
 
 /// Attributes of `gather`; index lists are ascending where the specification says so.

@@ -94,7 +94,7 @@ pub(super) fn convert(
         }
         OpKind::OptimizationBarrier if operation.operands.is_empty() => return Ok(None),
         OpKind::OptimizationBarrier => Op::OptimizationBarrier,
-        OpKind::ShardingConstraint(_) => return Ok(None),
+        OpKind::ShardingConstraint(_) | OpKind::PropagationBarrier(_) => return Ok(None),
         // How GSPMD annotates values.
         OpKind::CustomCall(call) if call.target == "Sharding" => return Ok(None),
         OpKind::CustomCall(call) => {

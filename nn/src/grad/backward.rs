@@ -320,6 +320,7 @@ impl<'t> Step<'_, 't> {
                 let op = Op::Unsharded { dims: dims.clone() };
                 vec![Some(self.trace.push_one(op, &[self.g()]))]
             }
+            Op::PropagationBarrier => vec![Some(self.g())],
         }
     }
 

@@ -237,7 +237,10 @@ fn is_cheap(op: &Op) -> bool {
         Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Pad { .. } => true,
         Op::Convert(_) | Op::BitcastConvert(_) | Op::ReducePrecision { .. } => true,
         Op::Compare(_) | Op::Select | Op::Clamp => true,
-        Op::StopGradient | Op::ShardingConstraint(_) | Op::Unsharded { .. } => true,
+        Op::StopGradient
+        | Op::ShardingConstraint(_)
+        | Op::Unsharded { .. }
+        | Op::PropagationBarrier => true,
         Op::Unary(unary) => match unary {
             Unary::Abs
             | Unary::Ceil

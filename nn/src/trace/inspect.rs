@@ -118,6 +118,7 @@ fn propagated(
         | Op::Transpose { .. }
         | Op::ShardingConstraint(_)
         | Op::Unsharded { .. }
+        | Op::PropagationBarrier
         | Op::AllReduce { .. }
         | Op::Binary(Binary::Divide) => operand(0),
         Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),

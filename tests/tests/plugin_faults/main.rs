@@ -4,6 +4,7 @@
 mod convolutions;
 mod elementwise;
 mod negative_padding;
+mod split_products;
 mod split_windows;
 mod strategies;
 mod support;

@@ -1,13 +1,13 @@
 //! Windows along sharded dimensions. Programs that are lowered as if the partitioner had no fault show
 //! that it still has it.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{env, time::Duration};
 
-use halite_core::{Array, Client, DType, Faults, HostArray, Mesh, PartitionSpec, Sharding};
-use halite_nn::{ConvOptions, Padding, Tensor, Trace, grad, jit};
+use halite_core::{Client, DType, Faults, PartitionSpec};
+use halite_nn::{ConvOptions, Padding, grad, jit};
 use halite_tests::process::Running;
 
-use crate::support::{embedded, plugin};
+use crate::support::{Devices, embedded, plugin};
 
 /// The plugin as if its partitioner had no fault.
 fn trusted() -> Client {
@@ -16,39 +16,6 @@ fn trusted() -> Client {
         ..Faults::ALL
     };
     plugin().clone().with_faults(faults)
-}
-
-/// Arrays with a mesh of the first devices of a client.
-struct Devices<'c> {
-    client: &'c Client,
-    mesh: Arc<Mesh>,
-}
-
-impl<'c> Devices<'c> {
-    fn new(client: &'c Client, axes: &[(&str, usize)]) -> Self {
-        let count = axes.iter().map(|(_, size)| size).product();
-        let devices = client.local_devices()[..count].to_vec();
-        let mesh = Mesh::new(axes.iter().copied(), devices).unwrap();
-        Devices {
-            client,
-            mesh: Arc::new(mesh),
-        }
-    }
-
-    fn upload(&self, values: &[f32], dims: &[usize], spec: &str) -> Array {
-        let sharding = Sharding::new(&self.mesh, spec.parse().unwrap()).unwrap();
-        let host = HostArray::from_slice(values, dims).unwrap();
-        Array::upload(self.client, &host, &sharding).unwrap()
-    }
-
-    fn run<const N: usize>(
-        &self,
-        function: impl for<'t> Fn(&'t Trace, [Tensor<'t>; N]) -> [Tensor<'t>; 2] + Send + Sync + 'static,
-        inputs: [&Array; N],
-    ) -> [Vec<f32>; 2] {
-        let results = jit(self.client, function).on(&self.mesh).run(inputs);
-        results.unwrap().map(|result| result.to_vec().unwrap())
-    }
 }
 
 /// Two pads of a sharded dimension.

@@ -1,10 +1,11 @@
 //! The plugin and the executor that it is compared with, and programs as text.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use halite_backends::Accelerator;
-use halite_core::{Array, Client, HostArray};
+use halite_core::{Array, Client, HostArray, Mesh, Sharding};
 use halite_exchange::Artifact;
+use halite_nn::{Tensor, Trace, jit};
 use halite_tests::eval;
 
 /// XLA's CPU plugin.
@@ -16,9 +17,42 @@ pub(crate) fn plugin() -> &'static Client {
 pub(crate) fn embedded() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
-        let embedded = Accelerator::Embedded { devices: Some(4) };
+        let embedded = Accelerator::Embedded { devices: Some(8) };
         embedded.open().expect("halite contains it")
     })
+}
+
+/// Arrays with a mesh of the first devices of a client.
+pub(crate) struct Devices<'c> {
+    client: &'c Client,
+    pub(crate) mesh: Arc<Mesh>,
+}
+
+impl<'c> Devices<'c> {
+    pub(crate) fn new(client: &'c Client, axes: &[(&str, usize)]) -> Self {
+        let count = axes.iter().map(|(_, size)| size).product();
+        let devices = client.local_devices()[..count].to_vec();
+        let mesh = Mesh::new(axes.iter().copied(), devices).unwrap();
+        Devices {
+            client,
+            mesh: Arc::new(mesh),
+        }
+    }
+
+    pub(crate) fn upload(&self, values: &[f32], dims: &[usize], spec: &str) -> Array {
+        let sharding = Sharding::new(&self.mesh, spec.parse().unwrap()).unwrap();
+        let host = HostArray::from_slice(values, dims).unwrap();
+        Array::upload(self.client, &host, &sharding).unwrap()
+    }
+
+    pub(crate) fn run<const N: usize>(
+        &self,
+        function: impl for<'t> Fn(&'t Trace, [Tensor<'t>; N]) -> [Tensor<'t>; 2] + Send + Sync + 'static,
+        inputs: [&Array; N],
+    ) -> [Vec<f32>; 2] {
+        let results = jit(self.client, function).on(&self.mesh).run(inputs);
+        results.unwrap().map(|result| result.to_vec().unwrap())
+    }
 }
 
 /// Runs a program as it is, without halite's lowering, on one device of the plugin.

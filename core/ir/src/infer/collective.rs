@@ -134,6 +134,11 @@ impl Infer<'_> {
         Ok(vec![(*x).clone()])
     }
 
+    pub(super) fn propagation_barrier(self) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        Ok(vec![(*x).clone()])
+    }
+
     /// Divides `dims[dim]` by the number of members of a group, which is returned.
     fn divide(
         self,

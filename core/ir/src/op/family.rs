@@ -60,6 +60,7 @@ macro_rules! marker_op {
             | $crate::Op::OptimizationBarrier
             | $crate::Op::ShardingConstraint(_)
             | $crate::Op::Unsharded { .. }
+            | $crate::Op::PropagationBarrier
     };
 }
 

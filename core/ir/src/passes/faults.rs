@@ -4,6 +4,7 @@
 mod clamped_starts;
 mod elementwise;
 mod negative_padding;
+mod split_products;
 mod split_windows;
 
 use halite_core::{Faults, MeshShape};
@@ -27,6 +28,9 @@ pub fn around_faults(mut graph: Graph, faults: &Faults, mesh: &MeshShape) -> Gra
     }
     if faults.split_windows && mesh.size() > 1 {
         graph = clamped_starts::without(split_windows::without(graph, mesh));
+    }
+    if faults.split_products {
+        graph = split_products::without(graph, mesh);
     }
     graph
 }

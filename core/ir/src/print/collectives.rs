@@ -371,6 +371,20 @@ impl Printer<'_> {
         self.end(cx);
         Printed::Group(number)
     }
+
+    pub(super) fn propagation_barrier(&mut self, cx: Cx<'_>) -> Printed {
+        if self.constrained_mesh().is_none() {
+            return Printed::Same(cx.operands[0]);
+        }
+        let number = self.begin(cx);
+        self.w
+            .text("sdy.propagation_barrier ")
+            .names(cx.operands)
+            .text(" allowed_direction=FORWARD : ")
+            .ty(cx.types[0]);
+        self.end(cx);
+        Printed::Group(number)
+    }
 }
 
 /// Groups of mesh positions that differ along `axes` alone; the last axis varies fastest.

@@ -139,6 +139,7 @@ impl Printer<'_> {
             Op::ShardMap(map) => return self.shard_map(cx, map),
             Op::ShardingConstraint(spec) => return Ok(self.sharding_constraint(cx, spec)),
             Op::Unsharded { dims } => return Ok(self.unsharded(cx, dims)),
+            Op::PropagationBarrier => return Ok(self.propagation_barrier(cx)),
         }))
     }
 

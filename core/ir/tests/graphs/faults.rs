@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use halite_core::{DType, Faults, MeshShape, TensorType};
-use halite_ir::{ConvDims, Convolution, Graph, Interface, Op, around_faults, text, verify};
+use halite_ir::{ConvDims, Convolution, Dot, Graph, Interface, Op, around_faults, text, verify};
 
 use crate::{f32, push};
 
@@ -20,7 +20,7 @@ fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {
     let printed = text(&after, &interface).unwrap();
     let lines = printed
         .lines()
-        .filter(|line| line.contains(" = stablehlo") || line.contains(" = sdy.sh"));
+        .filter(|line| line.contains(" = stablehlo") || line.contains(" = sdy."));
     let lines: Vec<&str> = lines.map(str::trim).collect();
     expected.assert_eq(&lines.join("\n"));
 }
@@ -182,5 +182,47 @@ fn starts_of_slices_are_clamped() {
         %5 = stablehlo.constant dense<255> : tensor<ui8>
         %6 = stablehlo.clamp %4, %arg1, %5 : (tensor<ui8>, tensor<ui8>, tensor<ui8>) -> tensor<ui8>
         %7 = stablehlo.dynamic_slice %arg0, %6, sizes = [2] : (tensor<300xf32>, tensor<ui8>) -> tensor<2xf32>"#]],
+    );
+}
+
+/// A product of batches of matrices.
+fn product() -> Graph {
+    let mut graph = Graph::new();
+    let operands = [graph.input(f32(&[4, 5, 2])), graph.input(f32(&[4, 2, 3]))];
+    let dot = Dot {
+        left_batch: vec![0],
+        right_batch: vec![0],
+        left_contract: vec![2],
+        right_contract: vec![1],
+        result: DType::F32,
+    };
+    let result = push(&mut graph, Op::Dot(dot), &operands);
+    graph.set_outputs(vec![result]);
+    graph
+}
+
+#[test]
+fn products_are_sharded_as_their_operands() {
+    check(
+        &product(),
+        &[("data", 4), ("one", 1)],
+        expect![
+            "%0 = stablehlo.dot_general %arg0, %arg1, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<4x5x2xf32>, tensor<4x2x3xf32>) -> tensor<4x5x3xf32>"
+        ],
+    );
+    check(
+        &product(),
+        &[("data", 2), ("model", 2)],
+        expect![[r#"
+        %0 = stablehlo.dot_general %arg0, %arg1, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<4x5x2xf32>, tensor<4x2x3xf32>) -> tensor<4x5x3xf32>
+        %1 = sdy.propagation_barrier %0 allowed_direction=FORWARD : tensor<4x5x3xf32>"#]],
+    );
+    check(
+        &product(),
+        &[("data", 2), ("model", 2), ("time", 2)],
+        expect![[r#"
+        %0 = sdy.sharding_constraint %arg1 <@mesh, [{?}, {}, {?}]> : tensor<4x2x3xf32>
+        %1 = stablehlo.dot_general %arg0, %0, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<4x5x2xf32>, tensor<4x2x3xf32>) -> tensor<4x5x3xf32>
+        %2 = sdy.propagation_barrier %1 allowed_direction=FORWARD : tensor<4x5x3xf32>"#]],
     );
 }

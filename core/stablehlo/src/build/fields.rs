@@ -6,7 +6,8 @@ use super::{ALGORITHM_FIELDS, API_VERSION_END, API_VERSIONS, DEFAULT_API_VERSION
 use crate::{
     Attribute, Attributes, CollectiveAttributes, ComparisonDirection, ComparisonOrder,
     ConvolutionAttributes, ConvolutionDims, CustomCallAttributes, Dense, DotAttributes,
-    GatherAttributes, ManualAttributes, OpKind, ScatterAttributes, Transposition, WindowAttributes,
+    GatherAttributes, ManualAttributes, OpKind, PropagationDirection, ScatterAttributes,
+    Transposition, WindowAttributes,
 };
 
 impl Take<'_> {
@@ -339,6 +340,15 @@ impl Take<'_> {
         match self.required("sharding")? {
             Attribute::Sharding(sharding) => Ok(OpKind::ShardingConstraint(sharding)),
             _ => Err(self.error("attribute `sharding` is not a sharding `#sdy.sharding<..>`")),
+        }
+    }
+
+    pub(super) fn propagation_barrier(&mut self) -> Result<OpKind> {
+        let name = "allowed_direction";
+        let number = self.size(name)?;
+        match PropagationDirection::ALL.get(number) {
+            Some(direction) => Ok(OpKind::PropagationBarrier(*direction)),
+            None => Err(self.error(&format!("attribute `{name}` is {number}; expected 0 to 3"))),
         }
     }
 

@@ -200,6 +200,7 @@ impl Take<'_> {
             "replica_id" => OpKind::ReplicaId,
             "chlo.erf" => OpKind::CustomCall(erf_call()),
             "sdy.sharding_constraint" => self.sharding_constraint()?,
+            "sdy.propagation_barrier" => self.propagation_barrier()?,
             "sdy.manual_computation" => OpKind::ManualComputation(self.manual()?),
             name => match chlo::composite(name, self.attributes) {
                 Some(composite) => composite,

@@ -212,6 +212,7 @@ fn all() -> Vec<OpKind> {
         OpKind::PartitionId,
         OpKind::ReplicaId,
         OpKind::ShardingConstraint(sharding.clone()),
+        OpKind::PropagationBarrier(PropagationDirection::Forward),
         OpKind::ManualComputation(ManualAttributes {
             inputs: vec![sharding.clone()],
             outputs: vec![sharding],

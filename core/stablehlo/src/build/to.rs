@@ -229,6 +229,10 @@ impl Attributes {
                 self.push("sharding", Attribute::Sharding(sharding.clone()));
                 "sdy.sharding_constraint"
             }
+            OpKind::PropagationBarrier(direction) => {
+                self.push_i32("allowed_direction", *direction as i64);
+                "sdy.propagation_barrier"
+            }
             OpKind::ManualComputation(ManualAttributes {
                 inputs,
                 outputs,

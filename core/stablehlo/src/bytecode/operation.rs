@@ -113,6 +113,7 @@ impl<'a> Reader<'a> {
             }
             (Dialect::Vhlo, _, Some(op)) => op.attributes,
             (Dialect::Shardy, "sharding_constraint", _) => &["sharding"][..],
+            (Dialect::Shardy, "propagation_barrier", _) => &["allowed_direction"],
             (Dialect::Shardy, "manual_computation", _) => {
                 &["in_shardings", "manual_axes", "out_shardings"]
             }

@@ -410,9 +410,9 @@ fn casts_inside(region: &Region, form: Form) -> usize {
 /// Number of casts of the operands and results of an operation.
 fn casts_around(operation: &Operation) -> usize {
     match operation.kind {
-        OpKind::ShardingConstraint(_) | OpKind::ManualComputation(_) => {
-            operation.operands.len() + operation.results.len()
-        }
+        OpKind::ShardingConstraint(_)
+        | OpKind::PropagationBarrier(_)
+        | OpKind::ManualComputation(_) => operation.operands.len() + operation.results.len(),
         _ => 0,
     }
 }

@@ -3,7 +3,7 @@
 use halite_core::Result;
 
 use super::{lexer::Token, op::Parts, parser::Parser};
-use crate::{Attribute, Attributes, Dense, ElementType, RankedType, Type};
+use crate::{Attribute, Attributes, Dense, ElementType, PropagationDirection, RankedType, Type};
 
 /// The attribute that `key = value` of the pretty form sets.
 fn attribute_of(op: &str, key: &str) -> Option<&'static str> {
@@ -131,12 +131,31 @@ impl Parser<'_> {
                     .attributes
                     .push("sharding", Attribute::Sharding(sharding));
             }
+            "sdy.propagation_barrier" => {
+                let direction = self.direction()?;
+                parts.attributes.push("allowed_direction", direction);
+            }
             _ => {}
         }
         let attributes = self.optional_attributes()?;
         parts.attributes.0.extend(attributes.0);
         self.pretty_types(op, &mut parts)?;
         Ok(parts)
+    }
+
+    /// `allowed_direction=FORWARD`; the attribute is its number.
+    fn direction(&mut self) -> Result<Attribute> {
+        self.expect_word("allowed_direction")?;
+        self.expect('=')?;
+        let direction = match self.token {
+            Token::Word(word) => PropagationDirection::from_name(word),
+            _ => None,
+        };
+        let Some(direction) = direction else {
+            return Err(self.expected("NONE, FORWARD, BACKWARD or BOTH"));
+        };
+        self.advance();
+        Ok(Attribute::Int(direction as i64, ElementType::S32))
     }
 
     /// An operand, a case of an enumeration, or `key = value`; returns whether there was one.

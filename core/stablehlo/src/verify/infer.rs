@@ -110,6 +110,7 @@ pub(super) fn infer(op: &Typed<'_>) -> Check<Vec<Type>> {
         }
 
         OpKind::ShardingConstraint(constraint) => sharding::constraint(op, constraint),
+        OpKind::PropagationBarrier(_) => sharding::operand(op).map(|ty| vec![ty]),
         OpKind::ManualComputation(manual) => sharding::manual_computation(op, manual),
     }
 }

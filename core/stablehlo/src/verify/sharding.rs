@@ -135,12 +135,18 @@ fn overlap(a: &ShardyAxis, b: &ShardyAxis) -> bool {
 }
 
 pub(super) fn constraint(op: &Typed<'_>, sharding: &ShardySharding) -> Check<Vec<Type>> {
+    let operand = operand(op)?;
+    check(op.module, sharding, &operand)?;
+    Ok(vec![operand])
+}
+
+/// The type of the only operand.
+pub(super) fn operand(op: &Typed<'_>) -> Check<Type> {
     let operands = op.operands();
-    let [operand] = &*operands else {
-        return Err(format!("operand count is {}; it must be 1", operands.len()));
-    };
-    check(op.module, sharding, operand)?;
-    Ok(vec![(*operand).clone()])
+    match &*operands {
+        [operand] => Ok((*operand).clone()),
+        _ => Err(format!("operand count is {}; it must be 1", operands.len())),
+    }
 }
 
 pub(super) fn manual_computation(op: &Typed<'_>, manual: &ManualAttributes) -> Check<Vec<Type>> {

@@ -100,6 +100,7 @@ pub(crate) fn all() -> Vec<Module> {
         program(OpKind::PartitionId, "", "ui32"),
         program(OpKind::ReplicaId, "", "ui32"),
         sharding_constraint(),
+        propagation_barrier(),
         manual_computation(),
     ]
 }

@@ -150,7 +150,8 @@ fn shardings_have_a_grammar_of_their_own() {
         r#"sdy.mesh @mesh = <["x"=4, "y z"=2], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]>
         func.func @main(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x":(1)2, ?}p1, {}], replicated={"y z"}>}) -> tensor<8x8xf32> {
           %0 = sdy.sharding_constraint %x <@mesh, [{?}, {"x"}], unreduced={"y z"}> : tensor<8x8xf32>
-          %1 = sdy.manual_computation(%0) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%a: tensor<2x8xf32>) {
+          %2 = sdy.propagation_barrier %0 allowed_direction=FORWARD : tensor<8x8xf32>
+          %1 = sdy.manual_computation(%2) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%a: tensor<2x8xf32>) {
             sdy.return %a : tensor<2x8xf32>
           } : (tensor<8x8xf32>) -> tensor<8x8xf32>
           return %1 : tensor<8x8xf32>
@@ -160,11 +161,12 @@ fn shardings_have_a_grammar_of_their_own() {
               sdy.mesh @mesh = <["x"=4, "y z"=2], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]>
               func.func public @main(%0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x":(1)2, ?}p1, {}], replicated={"y z"}>}) -> (tensor<8x8xf32>) {
                 %1 = "sdy.sharding_constraint"(%0) <{sharding = #sdy.sharding<@mesh, [{?}, {"x"}], unreduced={"y z"}>}> : (tensor<8x8xf32>) -> (tensor<8x8xf32>)
-                %3 = "sdy.manual_computation"(%1) <{in_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, out_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>}> ({
-                ^bb0(%2: tensor<2x8xf32>):
-                  "sdy.return"(%2) : (tensor<2x8xf32>) -> ()
+                %2 = "sdy.propagation_barrier"(%1) <{allowed_direction = 1 : i32}> : (tensor<8x8xf32>) -> (tensor<8x8xf32>)
+                %4 = "sdy.manual_computation"(%2) <{in_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, out_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>}> ({
+                ^bb0(%3: tensor<2x8xf32>):
+                  "sdy.return"(%3) : (tensor<2x8xf32>) -> ()
                 }) : (tensor<8x8xf32>) -> (tensor<8x8xf32>)
-                "func.return"(%3) : (tensor<8x8xf32>) -> ()
+                "func.return"(%4) : (tensor<8x8xf32>) -> ()
               }
             }
         "#]],

@@ -99,7 +99,7 @@ impl<'r> Frame<'r> {
     ) -> Result<Vec<Value>> {
         let Process { world, scope, .. } = self.process;
         let results = match &op.kind {
-            OpKind::ShardingConstraint(_) => return Ok(operands),
+            OpKind::ShardingConstraint(_) | OpKind::PropagationBarrier(_) => return Ok(operands),
             OpKind::ManualComputation(attributes) => {
                 return self.manual_computation(op, attributes, operands, types);
             }

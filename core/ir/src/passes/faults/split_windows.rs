@@ -35,7 +35,8 @@ pub(super) fn without(graph: Graph, mesh: &MeshShape) -> Graph {
     rewriter.finish(outputs)
 }
 
-fn unsharded(
+/// The value, whole along these dimensions.
+pub(super) fn unsharded(
     graph: &mut Graph,
     value: Value,
     dims: Vec<usize>,

@@ -64,7 +64,8 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
         | Op::Reverse { .. }
         | Op::AllGather { .. }
         | Op::ShardingConstraint(_)
-        | Op::Unsharded { .. } => DataMovement,
+        | Op::Unsharded { .. }
+        | Op::PropagationBarrier => DataMovement,
         Op::Unary(unary) => of_unary(*unary),
         Op::Binary(Binary::Multiply)
             if node.operands[0] == node.operands[1] && cast.policy.compute == DType::F16 =>

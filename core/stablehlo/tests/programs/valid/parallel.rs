@@ -1,8 +1,8 @@
 //! Collectives and shardings.
 
 use halite_stablehlo::{
-    CollectiveAttributes, ManualAttributes, Module, OpKind, ShardyAxis, ShardyDim, ShardyMesh,
-    ShardySharding,
+    CollectiveAttributes, ManualAttributes, Module, OpKind, PropagationDirection, ShardyAxis,
+    ShardyDim, ShardyMesh, ShardySharding,
 };
 
 use crate::program::{on, program, program_with};
@@ -115,6 +115,11 @@ pub(crate) fn with_mesh(mut module: Module) -> Module {
 
 pub(crate) fn sharding_constraint() -> Module {
     let kind = OpKind::ShardingConstraint(sharding(&["y", ""]));
+    with_mesh(program(kind, "8x3xf32", "8x3xf32"))
+}
+
+pub(crate) fn propagation_barrier() -> Module {
+    let kind = OpKind::PropagationBarrier(PropagationDirection::Forward);
     with_mesh(program(kind, "8x3xf32", "8x3xf32"))
 }
 
