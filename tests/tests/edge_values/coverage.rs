@@ -51,7 +51,7 @@ const EXEMPT: &[(&[&str], &str)] = &[
             "sharding_constraint",
             "role_constraint",
         ],
-        "several devices: tests/shard_map, and tests of split programs against whole ones",
+        "of several devices: the suite `split` and tests/shard_map",
     ),
 ];
 

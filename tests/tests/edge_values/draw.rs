@@ -18,8 +18,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
+    }
+
+    /// Values between -4 and 4, or below 10.
+    pub(crate) fn ordinary(&mut self, ty: TensorType) -> HostArray {
+        let (dtype, size) = (ty.dtype(), ty.dtype().size());
+        let mut host = HostArray::zeros(ty);
+        for bytes in host.bytes_mut().chunks_exact_mut(size) {
+            bytes.copy_from_slice(&ordinary(dtype, self.next())[..size]);
+        }
+        host
     }
 
     /// Inputs of a form, and the size of [`Form::Rows`].

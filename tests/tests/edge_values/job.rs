@@ -212,7 +212,7 @@ impl fmt::Display for Job {
     }
 }
 
-fn every_result<'t>(rows: &[&Row], given: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
+pub(crate) fn every_result<'t>(rows: &[&Row], given: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
     let mut all = Vec::new();
     for row in rows {
         let outputs = (row.build)(given);

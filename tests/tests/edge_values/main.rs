@@ -14,6 +14,7 @@ mod draw;
 mod job;
 mod judge;
 mod rows;
+mod split;
 mod table;
 
 use std::sync::Mutex;
