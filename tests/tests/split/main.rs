@@ -6,6 +6,9 @@
 //! following one has the next seed. A failure names the seed and the steps of a smaller program that
 //! fails too.
 
+mod by_hand;
+mod control;
+mod coverage;
 mod draw;
 mod operations;
 mod program;

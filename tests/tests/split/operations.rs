@@ -1,18 +1,25 @@
 //! The operations that programs are made of. Each takes a tensor of floats, or is left out if it does
 //! not apply to it.
 
-use halite_core::{DType, TensorType, tree::Leaf};
-use halite_ir::{Extreme, Reduction, Remat, Window};
-use halite_nn::{ConvOptions, Dropout, Mask, Padding, Tensor, Trace, attention, rng};
+use halite_core::{DType, MeshShape, TensorType, tree::Leaf};
+use halite_ir::{Dot, Extreme, Reduction, Remat, Window};
+use halite_nn::{
+    ConvOptions, Dropout, Mask, Padding, Tensor, Trace, attention, attention_in_blocks, rng,
+};
 use halite_tests::random::Random;
 
+use crate::{
+    by_hand::by_hand,
+    control::{control, numbers},
+};
+
 /// A result and what it is called.
-type Drawn<'t> = Option<(String, Tensor<'t>)>;
+pub(crate) type Drawn<'t> = Option<(String, Tensor<'t>)>;
 /// An operation on a tensor; the slice has all earlier ones.
 type Operation = for<'t> fn(&mut Random, &'t Trace, Tensor<'t>, &[Tensor<'t>]) -> Drawn<'t>;
 
 /// By kind. Those that partitioners treat as windows are there several times.
-const OPERATIONS: [Operation; 30] = [
+const OPERATIONS: [Operation; 35] = [
     pad,
     pad,
     pad,
@@ -38,11 +45,16 @@ const OPERATIONS: [Operation; 30] = [
     scatter,
     dynamic,
     product,
+    batched,
+    batched,
     reshape,
     transpose,
     elementwise,
     triangle,
     body,
+    control,
+    control,
+    numbers,
 ];
 
 /// Most elements of a result.
@@ -54,14 +66,17 @@ pub(crate) fn draw<'t>(
     cx: &'t Trace,
     pool: &[Tensor<'t>],
     inputs: usize,
+    devices: (&MeshShape, bool),
 ) -> Drawn<'t> {
     let index = match random.below(3) {
         0 => random.below(inputs),
         1 => pool.len() - 1,
         _ => random.below(pool.len()),
     };
-    let operation = random.pick(&OPERATIONS);
-    let (name, result) = operation(random, cx, pool[index], pool)?;
+    let (name, result) = match random.percent(5) {
+        true => by_hand(random, cx, pool[index], devices)?,
+        false => random.pick(&OPERATIONS)(random, cx, pool[index], pool)?,
+    };
     let small = !result.is_error() && result.ty().elements() <= MOST_ELEMENTS;
     (small && result.ty().elements() > 0).then(|| (format!("{name} of %{index}"), result))
 }
@@ -335,6 +350,36 @@ fn product<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, pool: &[Tensor<
     ))
 }
 
+/// Products of batches of matrices: of one tensor's parts along its first dimensions.
+fn batched<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, pool: &[Tensor<'t>]) -> Drawn<'t> {
+    let alike: Vec<Tensor<'t>> = (pool.iter().copied())
+        .filter(|other| other.dims() == x.dims())
+        .collect();
+    let (other, rank) = (random.pick(&alike).sin(), x.rank());
+    let summed = rank.checked_sub(1).filter(|&last| last > 0)?;
+    let scaled = x * (1.0 / x.dims()[summed] as f64);
+    Some(match random.below(3) {
+        0 if rank > 2 => {
+            let transposed = other.swap_dims(rank - 2, rank - 1);
+            ("matmul".to_owned(), scaled.matmul(transposed))
+        }
+        kind => {
+            let batches: Vec<usize> = (0..if kind == 1 { 1 } else { summed }).collect();
+            let dot = Dot {
+                left_batch: batches.clone(),
+                right_batch: batches.clone(),
+                left_contract: vec![summed],
+                right_contract: vec![summed],
+                result: x.dtype(),
+            };
+            (
+                format!("dot_general, batches {batches:?}"),
+                scaled.dot_general(other, dot),
+            )
+        }
+    })
+}
+
 fn reshape<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, _: &[Tensor<'t>]) -> Drawn<'t> {
     let dim = dim(random, x)?;
     let mut dims = x.dims();
@@ -399,10 +444,17 @@ fn triangle<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, _: &[Tensor<'t
     } else {
         Mask::None
     };
-    Some((
-        "attention".to_owned(),
-        attention(heads, heads.sin(), heads, mask, Dropout::new(0.0)),
-    ))
+    let (keys, none) = (heads.sin(), Dropout::new(0.0));
+    Some(match random.percent(70) {
+        true => (
+            "attention".to_owned(),
+            attention(heads, keys, heads, mask, none),
+        ),
+        false => (
+            "attention_in_blocks".to_owned(),
+            attention_in_blocks(heads, keys, heads, mask, none, 3),
+        ),
+    })
 }
 
 /// Windows in the body of a scan, a checkpoint, or a loop over slices.

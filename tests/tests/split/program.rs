@@ -61,12 +61,17 @@ impl Program {
 
     /// The results of all steps, then the gradients of a loss of all of them by the inputs. Returns
     /// the names of the results, too.
-    fn trace<'t>(&self, cx: &'t Trace, inputs: &[Tensor<'t>]) -> (Vec<String>, Vec<Tensor<'t>>) {
+    fn trace<'t>(
+        &self,
+        cx: &'t Trace,
+        inputs: &[Tensor<'t>],
+        is_split: bool,
+    ) -> (Vec<String>, Vec<Tensor<'t>>) {
         let mut pool = inputs.to_vec();
         let (mut names, mut results, mut losses) = (Vec::new(), Vec::new(), Vec::new());
         for step in 1..=self.steps {
             let random = &mut Random::new(self.seed, step);
-            let drawn = operations::draw(random, cx, &pool, inputs.len());
+            let drawn = operations::draw(random, cx, &pool, inputs.len(), (&self.mesh, is_split));
             let spec_random = &mut Random::new(self.seed, step + 1000);
             let Some((mut name, mut result)) = drawn else {
                 continue;
@@ -101,20 +106,19 @@ impl Program {
         let inputs: Vec<Tensor<'_>> = (self.inputs.iter())
             .map(|(ty, _)| cx.input(ty.clone(), "x"))
             .collect();
-        self.trace(&cx, &inputs).0
+        self.trace(&cx, &inputs, false).0
     }
 
     fn run(&self, client: &Client, mesh: &MeshShape) -> Result<Vec<HostArray>> {
         type Many = Vec<Leaf<()>>;
-        let traced = self.clone();
+        let (traced, is_split) = (self.clone(), mesh.size() > 1);
         let devices = &client.local_devices()[..mesh.size()];
         let mesh = Arc::new(Mesh::new(mesh.axes(), devices.iter().copied())?);
         let jit = Jit::<Empty<()>, Many, Many>::new(client, move |cx, _, inputs| {
-            let results = traced.trace(cx, &inputs.into_leaves()).1;
+            let results = traced.trace(cx, &inputs.into_leaves(), is_split).1;
             (Empty::new(), results.into_iter().map(Leaf).collect())
         });
         let (shape, seed, sharded) = (self.mesh.clone(), self.seed, self.sharded_results);
-        let is_split = mesh.size() > 1;
         let jit = jit.on(&mesh).output_specs(move |path, ty| {
             let index = path
                 .bytes()
