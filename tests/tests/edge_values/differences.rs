@@ -105,8 +105,11 @@ pub(crate) const STAY: &[Difference] = differs! {
     ["exp_m1", "elu", "selu", "sigmoid", "tanh", "glu", "mish"], Gradient, FLOATS, EVERYWHERE,
         Allow::Epsilons(4.0),
         "computed from the result, as in PyTorch and JAX: y + 1, y (1 - y), 1 - y^2";
-    ["gelu", "gelu_tanh"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(16.0),
-        "1 + erf(x) and 1 + tanh(x) cancel for negative x, as in PyTorch";
+    ["gelu"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(8.0),
+        "1 + erf(x) cancels for negative x, as in PyTorch";
+    ["gelu_tanh"], Both, FLOATS, EVERYWHERE, Allow::Epsilons(32.0),
+        "1 + tanh(z) cancels for negative x, and 1 - tanh(z)^2, which is multiplied by x and the \
+         slope of z, for both signs, as in PyTorch";
     ["log_add_exp", "bce_with_logits", "cross_entropy", "cross_entropy_smoothed", "log_softmax",
         "soft_cross_entropy", "kl_divergence", "columns_floats"], Both, FLOATS, EVERYWHERE,
         Allow::Epsilons(8.0),
