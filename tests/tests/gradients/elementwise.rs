@@ -1,6 +1,6 @@
 use halite_core::{DType, tree::Leaf};
 use halite_ir::Unary;
-use halite_nn::{Tensor, grad, vjp};
+use halite_nn::{Mean, Tensor, bce_with_logits_each, grad, huber_each, mse_each, vjp};
 use halite_tests::eval::{eval, host};
 
 use crate::Case;
@@ -79,13 +79,14 @@ fn every_binary_operation_has_its_derivatives() {
     noise().check("one operand twice", |_, x| vec![x[0] * x[0] - x[1] * x[0]]);
 }
 
+fn at(points: &[&[f64]]) -> Case {
+    let inputs: Vec<_> = points.iter().map(|x| host(x, &[x.len()])).collect();
+    Case::at(&inputs)
+}
+
 /// Points at which a factor of a rule is 0, or a selection inside a rule switches.
 #[test]
 fn second_derivatives_hold_at_special_points() {
-    let at = |points: &[&[f64]]| {
-        let inputs: Vec<_> = points.iter().map(|x| host(x, &[x.len()])).collect();
-        Case::at(&inputs)
-    };
     let (a, b) = (
         [4.0, 2.0, 0.5, 1.0, 1.0, 3.0],
         [0.0, 0.0, 0.0, 0.0, 1.0, 2.0],
@@ -122,6 +123,41 @@ fn second_derivatives_hold_at_special_points() {
         &[1.0, 1.0, 1.0, 1.0],
     ])
     .check("clamp", |_, x| vec![x[1].clamp(x[0], x[2])]);
+}
+
+/// Where a function of an absolute value or of a sign would have the curvature 0.
+#[test]
+fn second_derivatives_hold_at_zero() {
+    at(&[&[0.0, 0.4, -0.4]]).check("functions", |_, x| {
+        let x = x[0];
+        vec![
+            x.tanh(),
+            x.sigmoid(),
+            x.log_sigmoid(),
+            x.exp_m1(),
+            x.log_1p(),
+            x.erf(),
+            x.sin(),
+            x.tan(),
+            x.cos(),
+            x.square(),
+        ]
+    });
+    at(&[&[0.0, 0.0, 1.5, -0.4], &[0.0, 1.0, 1.5, 0.3]]).check("losses", |_, x| {
+        vec![
+            bce_with_logits_each(x[0], x[1]),
+            huber_each(x[0], x[1], 2.0),
+            mse_each(x[0], x[1]),
+        ]
+    });
+    at(&[&[1.0, 2.0, 0.0], &[0.0, 3.0, 0.0]]).check("weighted mean", |_, x| {
+        vec![Mean::weighted(x[0].square(), x[1]).total]
+    });
+    at(&[&[0.0, 0.0, 0.0, 0.0]]).check("norms of zeros", |_, x| {
+        let centered = x[0] - x[0].mean_keep([0]);
+        let root = (centered.square().mean_keep([0]) + 0.5).rsqrt();
+        vec![centered * root, x[0].log_softmax(0)]
+    });
 }
 
 #[test]
