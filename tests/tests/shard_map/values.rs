@@ -324,6 +324,32 @@ fn lists_name_places_in_the_mesh() {
     assert_eq!(results[0].as_slice::<i32>().unwrap(), [28; 8]);
 }
 
+#[test]
+fn permutation_along_one_axis_leaves_others_to_the_compiler() {
+    let mesh = mesh();
+    let values: Vec<i32> = (0..8).collect();
+    for axis in ["data", "model"] {
+        let on = mesh.clone();
+        let results = run(
+            &mesh,
+            move |cx, x| {
+                let over = Manual::over(&on.shape()).only([axis]);
+                let split = [spec(&[&[axis]])];
+                cx.shard_map(over, x, &split, &split, |x| {
+                    vec![x[0].collective_permute([(0, 1), (1, 0)], axis)]
+                })
+            },
+            &[(host(&values, &[8]), spec(&[&["data", "model"]]))],
+        );
+        let part = 8 / mesh.shape().axis(axis).unwrap();
+        let swapped: Vec<i32> = match part {
+            4 => vec![4, 5, 6, 7, 0, 1, 2, 3],
+            _ => vec![2, 3, 0, 1, 0, 0, 0, 0],
+        };
+        assert_eq!(results[0].as_slice::<i32>().unwrap(), swapped, "{axis}");
+    }
+}
+
 /// `x @ w`, with columns of `x` and rows of `w` on the devices of one axis, rows of `x` on those of
 /// the other.
 fn product<'t>(cx: &'t Trace, over: impl Into<Manual>, x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {

@@ -1,5 +1,7 @@
 //! Collectives: exchanges between processes, then plain operations on what was received.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{CollectiveAttributes, OpKind, Operation, RankedType, Type};
 
@@ -225,16 +227,13 @@ impl<'r> Frame<'r> {
             Grouping::Partitions => self.process.partition,
             _ => self.process.replica,
         };
-        // Only processes that send or receive take part: others may not exist (manual regions).
-        let mut involved: Vec<_> = pairs.iter().flat_map(|&(from, to)| [from, to]).collect();
-        involved.sort_unstable();
-        involved.dedup();
+        let involved = connected(pairs, own);
         let source = pairs
             .iter()
             .find(|&&(_, to)| to == own)
             .map(|&(from, _)| from);
         let zeros = || Ok(zeros(types)?.into_iter().map(Value::Tensor).collect());
-        if !involved.contains(&own) {
+        if involved.len() == 1 && source.is_none() {
             return zeros();
         }
         let groups = [involved.clone()];
@@ -247,6 +246,22 @@ impl<'r> Frame<'r> {
             None => zeros(),
         }
     }
+}
+
+/// Those that a process exchanges values with, over others or not, and itself, ascending. The other
+/// processes need not run the operation: regions that are manual over some axes run for one group.
+fn connected(pairs: &[(usize, usize)], own: usize) -> Vec<usize> {
+    let mut neighbors = BTreeMap::<usize, Vec<usize>>::new();
+    for &(from, to) in pairs {
+        neighbors.entry(from).or_default().push(to);
+        neighbors.entry(to).or_default().push(from);
+    }
+    let (mut found, mut open) = (BTreeSet::from([own]), vec![own]);
+    while let Some(process) = open.pop() {
+        let all = neighbors.get(&process).into_iter().flatten();
+        open.extend(all.filter(|other| found.insert(**other)));
+    }
+    found.into_iter().collect()
 }
 
 /// The combinations of the values of all members, in their order, each rounded once.
