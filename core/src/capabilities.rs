@@ -32,7 +32,8 @@ pub struct Faults {
     pub negative_padding: bool,
     /// The partitioner computes windows along a sharded dimension wrong: operations that pad one
     /// operand with different values share the padded copy, the parts of a convolution are added over
-    /// devices that hold copies of the same part, and the starts of dynamic slices are not clamped.
+    /// devices that hold copies of the same part, the starts of dynamic slices are not clamped, and a
+    /// scatter adds what fills up the last part of its updates.
     pub split_windows: bool,
     /// The partitioner reorders the result of a product that is summed over devices, where a dimension
     /// of the result is sharded over the summed axes and that of an operand over others.

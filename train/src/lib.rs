@@ -9,7 +9,7 @@
 //! use halite_core::{HostArray, tree::Tree};
 //! use halite_data::{InMemory, Labeled};
 //! use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
-//! use halite_train::{Task, Trainer};
+//! use halite_train::{Task, Trainer, Weighted};
 //!
 //! #[derive(Tree)]
 //! struct Model<L> {

@@ -91,6 +91,28 @@ fn right_grouped() -> [Vec<f32>; 2] {
     [vec![1.0, 20.0, 3.0, 40.0], vec![4.0, 6.0]]
 }
 
+/// Sums at three places of a sharded dimension, which are not in equal parts, and a padded copy.
+fn scattered(client: &Client) -> [Vec<f32>; 2] {
+    let devices = Devices::new(client, &[("data", 2), ("model", 4)]);
+    let values: Vec<f32> = (0..72u8).map(f32::from).collect();
+    let x = devices.upload(&values, &[12, 6], "(None, data)");
+    devices.run(
+        |cx, [x]| {
+            let places = cx.arange(3, DType::S32) * -2.0 + 5.0;
+            let sums = x.scatter_add(places, x.slice_dim(1, ..3), 1);
+            [
+                sums.slice_dim(0, ..1),
+                x.pad(5.0, [(1, -1), (0, 0)]).slice_dim(0, ..1),
+            ]
+        },
+        [&x],
+    )
+}
+
+fn right_scattered() -> [Vec<f32>; 2] {
+    [vec![0.0, 3.0, 2.0, 4.0, 4.0, 5.0], vec![5.0; 6]]
+}
+
 const MENDED: &str = "the partitioner of this version is right: it needs no \
                       `Faults::split_windows` (backends/pjrt/src/quirks.rs)";
 
@@ -146,11 +168,17 @@ fn plugin_aborts_in_a_child() {
 }
 
 #[test]
+fn plugin_still_adds_what_fills_up_parts() {
+    assert_ne!(scattered(&trusted()), right_scattered(), "{MENDED}");
+}
+
+#[test]
 fn windows_of_sharded_dimensions_are_right() {
     for client in [plugin(), embedded()] {
         assert_eq!(pads(client), right_pads());
         assert_eq!(convolution(client), right_convolution());
         assert_eq!(grouped(client), right_grouped());
+        assert_eq!(scattered(client), right_scattered());
         assert_eq!(last_elements(client), LAST_ELEMENTS);
         let gaps = vec![0.0, 2.0, 0.0, 3.0, 0.0, 4.0, 0.0, 0.0];
         assert_eq!(cut_with_gaps(client), [gaps, vec![2.0, 3.0, 4.0, 5.0]]);

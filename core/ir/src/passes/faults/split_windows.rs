@@ -10,7 +10,8 @@ use crate::{
     passes::{Rewriter, kernels::is_manual, map_regions},
 };
 
-/// Constrains operands and results of operations with windows, so that no dimension along which a
+/// Constrains operands and results of operations with windows, and the updates of scatters that parts
+/// are filled up for, so that no dimension along which a
 /// window moves is sharded. Other dimensions, such as a batch, are sharded as before, but for
 /// those of the features of a convolution in groups.
 pub(super) fn without(graph: Graph, mesh: &MeshShape) -> Graph {
@@ -77,6 +78,20 @@ impl Windows {
             } => alike(1, &|dim| (low[dim], high[dim], interior[dim]) != (0, 0, 0)),
             Op::ReduceWindow { window, .. } => alike(1, &|dim| window.moves(dim)),
             Op::SelectAndScatter { window, .. } => alike(2, &|dim| window.moves(dim)),
+            Op::Scatter(scatter) => {
+                let uneven = |operand: usize, is_place: &dyn Fn(usize) -> bool| {
+                    let dims = graph.ty(node.operands[operand]).dims();
+                    let in_parts = |dim: usize| dims[dim].is_multiple_of(mesh.size());
+                    let all = 0..dims.len();
+                    all.filter(|&dim| is_place(dim) && !in_parts(dim)).collect()
+                };
+                let of_index = uneven(1, &|dim| dim != scatter.index_vector_dim);
+                let of_update = uneven(2, &|dim| !scatter.update_window_dims.contains(&dim));
+                Windows {
+                    operands: vec![vec![], of_index, of_update],
+                    result: vec![],
+                }
+            }
             Op::Convolution(conv) => Self::of_convolution(
                 conv,
                 rank(0),
