@@ -333,7 +333,7 @@ fn permutation_along_one_axis_leaves_others_to_the_compiler() {
         let results = run(
             &mesh,
             move |cx, x| {
-                let over = Manual::over(&on.shape()).only([axis]);
+                let over = Manual::over(on.shape()).only([axis]);
                 let split = [spec(&[&[axis]])];
                 cx.shard_map(over, x, &split, &split, |x| {
                     vec![x[0].collective_permute([(0, 1), (1, 0)], axis)]
