@@ -38,7 +38,7 @@ impl Task for Classify {
     ) -> Mean<'t> {
         let logits = model.forward(batch.input);
         let correct = correct(logits, batch.target, 1);
-        cx.metric("accuracy", Mean::weighted(correct, batch.weight));
+        cx.metric("accuracy", batch.mean(correct));
         let cross_entropy = CrossEntropy::new().weights(batch.weight);
         cross_entropy.loss(logits, batch.target)
     }

@@ -30,7 +30,7 @@ impl Task for Fit {
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
         let error = (model.forward(batch.input) - batch.target).square();
-        Mean::weighted(error.sum([1]), batch.weight)
+        batch.mean(error.sum([1]))
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Capabilities {
     pub faults: Faults,
 }
 
-/// Faults of a compiler that give wrong numbers without an error. Programs are lowered around those
+/// Faults of a compiler that give wrong numbers without an error, or end the process. Programs are lowered around those
 /// that are set; decision 0051 describes each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Faults {
@@ -40,6 +40,8 @@ pub struct Faults {
     pub split_products: bool,
     /// `atan2(x, 1)` returns other elements and zeros: its vectorized arc tangent is wrong.
     pub arc_tangent: bool,
+    /// A convolution of a dilated input with fewer places than the kernel may end the process.
+    pub swapped_operands: bool,
     /// Powers of integers take account of six bits of the exponent only.
     pub integer_power: bool,
 }
@@ -51,6 +53,7 @@ impl Faults {
         split_windows: false,
         split_products: false,
         arc_tangent: false,
+        swapped_operands: false,
         integer_power: false,
     };
     /// All that are known: those of every version of XLA's CPU plugin so far.
@@ -59,6 +62,7 @@ impl Faults {
         split_windows: true,
         split_products: true,
         arc_tangent: true,
+        swapped_operands: true,
         integer_power: true,
     };
 

@@ -24,8 +24,8 @@
 //!
 //!     fn loss<'t>(&self, cx: &'t Trace, model: &Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
 //!         let error = model.out.forward(batch.input) - batch.target;
-//!         cx.metric("mae", Mean::weighted(error.abs().sum([1]), batch.weight));
-//!         Mean::weighted(error.square().sum([1]), batch.weight)
+//!         cx.metric("mae", batch.mean(error.abs().sum([1])));
+//!         batch.mean(error.square().sum([1]))
 //!     }
 //! }
 //!

@@ -8,3 +8,4 @@ mod split_products;
 mod split_windows;
 mod strategies;
 mod support;
+mod swapped_operands;

@@ -6,6 +6,7 @@ mod elementwise;
 mod negative_padding;
 mod split_products;
 mod split_windows;
+mod swapped_operands;
 
 use halite_core::{Faults, MeshShape};
 
@@ -19,6 +20,9 @@ use crate::Graph;
 pub fn around_faults(mut graph: Graph, faults: &Faults, mesh: &MeshShape) -> Graph {
     if faults.negative_padding {
         graph = negative_padding::without(graph);
+    }
+    if faults.swapped_operands {
+        graph = swapped_operands::without(graph);
     }
     if faults.arc_tangent {
         graph = elementwise::without_arc_tangent(graph);
