@@ -225,13 +225,17 @@ impl Tail {
                 || words.starts_with("at ")
                 || ["{", "}"].contains(&words)
                 || words.starts_with("A complete log of")
-                || words.starts_with("WARNING: Retrying")
         };
-        let lines: Vec<_> = text
+        let is_retry = |line: &&str| line.starts_with("WARNING: Retrying");
+        let lines = text
             .lines()
             .map(str::trim_end)
-            .filter(|line| !is_noise(line))
-            .collect();
+            .filter(|line| !is_noise(line));
+        let lines: Vec<_> = lines.collect();
+        let last_retry = lines.iter().rposition(is_retry);
+        let is_kept = |&(at, line): &(usize, &str)| !is_retry(&line) || Some(at) == last_retry;
+        let lines = lines.into_iter().enumerate().filter(is_kept);
+        let lines: Vec<_> = lines.map(|(_, line)| line).collect();
         match &lines[lines.len().saturating_sub(LINES)..] {
             [] => "  (nothing)".into(),
             last => last

@@ -290,6 +290,7 @@ fn failed_program_is_reported_to_every_wait(subject: &Subject) -> Checked {
     let failed = compile(client, &large)
         .and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&late)]));
     match failed {
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Err(error.into()),
         // The compiler or the launch rejects it: no wait is needed.
         Err(error) => check!(
             error.kind() == ErrorKind::OutOfMemory,
