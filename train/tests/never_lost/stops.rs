@@ -196,8 +196,8 @@ fn flag_set_before_the_run_ends_it_before_the_first_step() {
     assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
 }
 
-/// The error of a run with a checkpoint `every` so many steps, whose device hangs after this step
-/// and which is asked to stop then.
+/// The error of a run that saves a checkpoint after every `every` steps, whose device hangs after
+/// step `after`, and which is asked to stop then.
 fn stopped_while_hanging(out: &Path, after: u64, every: u64) -> String {
     let (gate, stop) = (Gate::default(), StopFlag::new());
     let _open = OpenAtEnd(gate.clone());
