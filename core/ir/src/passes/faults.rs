@@ -10,7 +10,8 @@ mod swapped_operands;
 
 use halite_core::{Faults, MeshShape};
 
-use crate::Graph;
+use super::{Rewriter, map_regions};
+use crate::{Graph, Node, Value};
 
 /// Returns the graph of a program for a mesh of this shape, in a form that a compiler with these faults
 /// compiles correctly.
@@ -37,4 +38,18 @@ pub fn around_faults(mut graph: Graph, faults: &Faults, mesh: &MeshShape) -> Gra
         graph = split_products::without(graph, mesh);
     }
     graph
+}
+
+/// Applies `change` to each node; a value that it returns takes the place of the only result.
+fn rewritten(graph: Graph, change: &dyn Fn(&mut Graph, &mut Node) -> Option<Value>) -> Graph {
+    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
+    for mut node in nodes {
+        map_regions(&mut node.op, |body| rewritten(body, change));
+        rewriter.map_operands(&mut node);
+        match change(&mut rewriter.new, &mut node) {
+            Some(value) => rewriter.replace(node.results[0], value),
+            None => rewriter.keep(node),
+        }
+    }
+    rewriter.finish(outputs)
 }

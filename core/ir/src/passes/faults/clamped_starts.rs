@@ -5,34 +5,23 @@ use std::panic::Location;
 
 use halite_core::TensorType;
 
-use crate::{
-    Graph, Literal, Op, Value,
-    passes::{Rewriter, map_regions},
-};
+use crate::{Graph, Literal, Op, Value, passes::faults::rewritten};
 
 /// Clamps the starts of dynamic slices and updates, as the operations do.
 pub(super) fn without(graph: Graph) -> Graph {
-    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
-    for mut node in nodes {
-        map_regions(&mut node.op, without);
-        rewriter.map_operands(&mut node);
-        let graph = &mut rewriter.new;
+    rewritten(graph, &|graph, node| {
         let dims = |graph: &Graph, at: usize| graph.ty(node.operands[at]).dims().to_vec();
         let (first, part) = match &node.op {
             Op::DynamicSlice { sizes } => (1, sizes.clone()),
             Op::DynamicUpdateSlice => (2, dims(graph, 1)),
-            _ => {
-                rewriter.keep(node);
-                continue;
-            }
+            _ => return None,
         };
         let whole = dims(graph, 0);
         for (dim, start) in node.operands[first..].iter_mut().enumerate() {
             *start = clamped(graph, *start, whole[dim] - part[dim], node.origin);
         }
-        rewriter.keep(node);
-    }
-    rewriter.finish(outputs)
+        None
+    })
 }
 
 /// An integer that is at least 0 and at most `most`.

@@ -2,10 +2,7 @@
 
 use halite_core::{DType, TensorType};
 
-use crate::{
-    Binary, Comparison, Graph, Literal, Node, Op, Value,
-    passes::{Rewriter, map_regions},
-};
+use crate::{Binary, Comparison, Graph, Literal, Node, Op, Value, passes::faults::rewritten};
 
 /// Hides the second operand of each arc tangent from the compiler, which replaces `atan2(x, 1)` by a
 /// function that mixes elements.
@@ -29,20 +26,6 @@ pub(super) fn without_integer_power(graph: Graph) -> Graph {
         let is_power = node.op == Op::Binary(Binary::Power) && is_integer;
         is_power.then(|| Integers::of(graph, node).power(node.operands[0], node.operands[1]))
     })
-}
-
-/// Applies `change` to each node; a value that it returns takes the place of the only result.
-fn rewritten(graph: Graph, change: &dyn Fn(&mut Graph, &mut Node) -> Option<Value>) -> Graph {
-    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
-    for mut node in nodes {
-        map_regions(&mut node.op, |body| rewritten(body, change));
-        rewriter.map_operands(&mut node);
-        match change(&mut rewriter.new, &mut node) {
-            Some(value) => rewriter.replace(node.results[0], value),
-            None => rewriter.keep(node),
-        }
-    }
-    rewriter.finish(outputs)
 }
 
 /// Bits of the exponent that the compiler takes account of.

@@ -1,21 +1,14 @@
 //! Convolutions without negative padding. XLA's CPU compiler reads outside of the input where the
 //! padding before is negative and that after is positive.
 
-use crate::{
-    Convolution, Graph, Literal, Node, Op,
-    passes::{Rewriter, map_regions},
-};
+use crate::{Convolution, Graph, Literal, Node, Op, passes::faults::rewritten};
 
 /// Slices the input of each convolution with negative padding, so that none is left.
 pub(super) fn without(graph: Graph) -> Graph {
-    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
-    for mut node in nodes {
-        map_regions(&mut node.op, without);
-        rewriter.map_operands(&mut node);
-        slice_input(&mut rewriter.new, &mut node);
-        rewriter.keep(node);
-    }
-    rewriter.finish(outputs)
+    rewritten(graph, &|graph, node| {
+        slice_input(graph, node);
+        None
+    })
 }
 
 /// Makes the operand of a convolution a slice of its input instead of cutting it by padding.

@@ -1,22 +1,15 @@
 //! Convolutions of small dilated inputs. XLA's CPU compiler swaps an input with a kernel of more
 //! elements, and ends the process where it makes a wrong window for a dilated input.
 
-use crate::{
-    Convolution, Graph, Literal, Node, Op,
-    passes::{Rewriter, map_regions},
-};
+use crate::{Convolution, Graph, Literal, Node, Op, passes::faults::rewritten};
 
 /// Puts the zeros of each dilated input with fewer places than its kernel into a pad before the
 /// convolution.
 pub(super) fn without(graph: Graph) -> Graph {
-    let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
-    for mut node in nodes {
-        map_regions(&mut node.op, without);
-        rewriter.map_operands(&mut node);
-        pad_input(&mut rewriter.new, &mut node);
-        rewriter.keep(node);
-    }
-    rewriter.finish(outputs)
+    rewritten(graph, &|graph, node| {
+        pad_input(graph, node);
+        None
+    })
 }
 
 fn pad_input(graph: &mut Graph, node: &mut Node) {
