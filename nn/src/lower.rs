@@ -17,8 +17,8 @@ use halite_core::{
     tree::{Family, Path, Tree},
 };
 use halite_ir::{
-    Graph, Interface, Op, Port, around_faults, choose_kernels, narrow_convolutions, one_function,
-    unrolled, with_kernels,
+    Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, narrow_convolutions,
+    one_function, unrolled, with_kernels,
 };
 
 pub use self::{
@@ -103,6 +103,13 @@ pub fn lower<S: Family, I: Family, O: Family>(
     let stored = |ports: &[(Option<String>, ShardedType)]| -> Vec<_> {
         ports.iter().map(|(_, ty)| ty.stored).collect()
     };
+    let capabilities = Capabilities {
+        unrolled: match has_checkpoint(&traced.graph) {
+            true => 0,
+            false => capabilities.unrolled,
+        },
+        ..*capabilities
+    };
     let graph = choose_kernels(traced.graph, capabilities.kernels, mesh.size());
     let graph = halite_ir::with_signature(graph, &stored(&traced.inputs), &stored(&traced.outputs));
     let graph = halite_ir::with_precision(graph, &function.precision, &capabilities.narrowing);
@@ -133,8 +140,8 @@ pub fn lower<S: Family, I: Family, O: Family>(
         aliases: (0..states).map(|index| (index, index)).collect(),
         ..Interface::default()
     };
-    let for_compiler = for_compiler(graph.clone(), mesh, capabilities);
-    let program = match small(&for_compiler, function.beside_scanned, mesh, capabilities) {
+    let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);
+    let program = match small(&for_compiler, function.beside_scanned, mesh, &capabilities) {
         None => halite_ir::program(&for_compiler, &interface)?,
         Some(small) => {
             interface.one_function = true;

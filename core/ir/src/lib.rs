@@ -72,8 +72,8 @@ pub use op::{
 };
 pub use passes::{
     ATTENTION, ATTENTION_GRADIENT, around_faults, choose_kernels, common_subexpressions, dead_code,
-    identities, matrix_products, narrow_convolutions, one_function, optimize, unrolled,
-    with_kernels, with_precision, with_signature,
+    has_checkpoint, identities, matrix_products, narrow_convolutions, one_function, optimize,
+    unrolled, with_kernels, with_precision, with_signature,
 };
 pub use print::{Interface, Port, program, text};
 pub use scanned::scanned;

@@ -35,7 +35,7 @@ pub use matrix_products::matrix_products;
 pub use narrow_convolutions::narrow_convolutions;
 pub use one_function::one_function;
 pub use precision::{with_precision, with_signature};
-pub use unroll::unrolled;
+pub use unroll::{has_checkpoint, unrolled};
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].
 ///

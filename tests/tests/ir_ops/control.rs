@@ -1,7 +1,6 @@
 use halite_core::{CompileOptions, DType, ErrorKind, HostArray, TensorType};
 use halite_ir::{
-    Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Remat, Unary,
-    program, unrolled,
+    Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Remat, Unary, program,
 };
 
 use crate::support::*;
@@ -172,36 +171,6 @@ fn scan_without_carry_slices_or_iterations() {
         &[&x],
         &[host(&[2.0f32, 6.0], &[2, 1])],
     );
-}
-
-#[test]
-fn loops_with_checkpoints_are_not_unrolled() {
-    let vector = TensorType::new(DType::F32, [2]);
-    let twice = graph([vector.clone()], |graph, [x]| {
-        vec![push(graph, Op::Binary(Binary::Add), &[x, x])]
-    });
-    let checkpoint = Op::Checkpoint {
-        body: Box::new(twice.clone()),
-        remat: Remat::Full,
-    };
-    let inside = graph([vector.clone()], |graph, [x]| {
-        vec![push(graph, checkpoint, &[x])]
-    });
-    for (body, loops) in [(twice, 0), (inside, 1)] {
-        let scan = Op::Scan {
-            carried: 1,
-            scanned: 0,
-            length: 3,
-            reverse: false,
-            residuals: 0,
-            body: Box::new(body),
-        };
-        let program = graph([vector.clone()], |graph, [x]| vec![push(graph, scan, &[x])]);
-        let unrolled = unrolled(program, usize::MAX);
-        let scans = unrolled.nodes().iter();
-        let scans = scans.filter(|node| matches!(node.op, Op::Scan { .. }));
-        assert_eq!(scans.count(), loops);
-    }
 }
 
 #[test]

@@ -13,31 +13,20 @@ use crate::{Graph, Node, Op, Value};
 /// XLA's CUDA plugin launches the operations of a loop one by one, with the copies that slice and
 /// stack on other streams, and those of a straight program as one CUDA graph.
 ///
-/// A program with a [`Checkpoint`](Op::Checkpoint) is left as it is: without loops, the compiler merges
-/// what the gradients recompute with the values of the forward pass, and keeps all of them.
+/// Not for programs with a [checkpoint](has_checkpoint): without loops, the compiler merges what the
+/// gradients recompute with the values of the forward pass, and keeps all of them.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
 pub fn unrolled(graph: Graph, most_nodes: usize) -> Graph {
-    match most_nodes == 0 || has_checkpoint(&graph) {
-        true => graph,
-        false => without_loops(graph, most_nodes),
+    if most_nodes == 0 {
+        return graph;
     }
-}
-
-fn has_checkpoint(graph: &Graph) -> bool {
-    graph.nodes().iter().any(|node| {
-        let is_checkpoint = matches!(node.op, Op::Checkpoint { .. });
-        is_checkpoint || node.op.regions().into_iter().any(has_checkpoint)
-    })
-}
-
-fn without_loops(graph: Graph, most_nodes: usize) -> Graph {
     let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
     let mut stacks = HashMap::new();
     for mut node in nodes {
         rewriter.map_operands(&mut node);
-        map_regions(&mut node.op, |region| without_loops(region, most_nodes));
+        map_regions(&mut node.op, |region| unrolled(region, most_nodes));
         match &node.op {
             Op::Scan { length, body, .. }
                 if *length > 0 && length.saturating_mul(node_count(body)) <= most_nodes =>
@@ -48,6 +37,14 @@ fn without_loops(graph: Graph, most_nodes: usize) -> Graph {
         }
     }
     dead_code(rewriter.finish(outputs))
+}
+
+/// Returns whether there is an [`Op::Checkpoint`], in a region too. The precision pass leaves none.
+pub fn has_checkpoint(graph: &Graph) -> bool {
+    graph.nodes().iter().any(|node| {
+        let is_checkpoint = matches!(node.op, Op::Checkpoint { .. });
+        is_checkpoint || node.op.regions().into_iter().any(has_checkpoint)
+    })
 }
 
 /// Nodes of a graph and of its regions.
