@@ -65,6 +65,13 @@ pub(crate) fn accumulation(
     }
 }
 
+/// Whether products of this many numbers may leave the range of a narrow type: XLA rounds after each
+/// factor, so that what is infinite or NaN then depends on the order.
+fn leaves_range(element: ElementType, count: usize, range: Range) -> bool {
+    let most = if element.bits() == 8 { 2 } else { 8 };
+    range == Range::Positive && count > most
+}
+
 /// The initial value of a combination, which leaves every element as it is: other values may be
 /// combined any number of times.
 fn initial(draft: &mut Draft<'_>, combiner: &str, element: ElementType) -> Value {
@@ -95,8 +102,7 @@ fn reduce(draft: &mut Draft<'_>, combiner: &str, element: ElementType) -> Option
     let reduced = subset(draft, dims.len());
     let count: usize = reduced.iter().map(|&dim| dims[dim]).product();
     let (range, tolerance) = accumulation(combiner, element, count);
-    // Products of many numbers leave the range of narrow types.
-    if combiner == "multiply" && count > 8 && range == Range::Positive {
+    if combiner == "multiply" && leaves_range(element, count, range) {
         return reduce(draft, combiner, element);
     }
     let x = draft.input(element, &dims, range);
@@ -246,7 +252,7 @@ fn reduce_window(draft: &mut Draft<'_>, combiner: &str, element: ElementType) ->
     let dims = draft.dims_of_rank(rank);
     let windows = windows(draft, &dims, true);
     let (range, tolerance) = accumulation(combiner, element, windows.count);
-    if combiner == "multiply" && windows.count > 8 && range == Range::Positive {
+    if combiner == "multiply" && leaves_range(element, windows.count, range) {
         return reduce_window(draft, combiner, element);
     }
     let x = draft.input(element, &dims, range);
