@@ -23,13 +23,15 @@ mod residuals;
 mod scan;
 mod shape;
 mod shard_map;
+#[cfg(test)]
+mod tests;
 
 use std::panic::Location;
 
 use halite_core::tree::Tree;
 
 use crate::{Tensor, Trace};
-use backward::{Back, Step, Tape, pull_back, pull_back_through};
+use backward::{Back, Step, Tape, pull_back};
 pub(crate) use custom::GradientRule;
 
 /// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is

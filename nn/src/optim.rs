@@ -172,7 +172,7 @@ fn wait_for_gradients<'t>(
 /// Determines for each leaf of `model` whether it is trained and has a gradient. A warning names
 /// those without one; it is a mistake if none has one.
 fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'_>]) -> Vec<bool> {
-    let none = cx.without_gradient();
+    let none = cx.without_gradient(grads);
     let mut unused = Vec::new();
     let mut trained = 0;
     let leaves = model.named().into_iter().zip(grads);

@@ -1,6 +1,9 @@
 //! The backward pass: cotangents from the outputs back to the leaves, one operation at a time.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use halite_core::TensorType;
 use halite_ir::{Op, Unary};
@@ -18,17 +21,12 @@ pub(super) fn pull_back<'t>(
     seeds: &[(Tensor<'t>, Tensor<'t>)],
     wrt: &[Tensor<'t>],
 ) -> Vec<Option<Tensor<'t>>> {
-    pull_back_through(trace, &trace.visible_nodes(), seeds, wrt)
-}
-
-/// Like [`pull_back`], only through `nodes`.
-pub(super) fn pull_back_through<'t>(
-    trace: &'t Trace,
-    nodes: &[Arc<Recorded>],
-    seeds: &[(Tensor<'t>, Tensor<'t>)],
-    wrt: &[Tensor<'t>],
-) -> Vec<Option<Tensor<'t>>> {
-    let tape = Tape::new(trace, nodes, wrt);
+    let least = wrt.iter().map(|leaf| leaf.id).min();
+    let nodes = trace.computing(
+        seeds.iter().map(|(output, _)| output.id),
+        least.unwrap_or(Id::MAX),
+    );
+    let tape = Tape::new(trace, &nodes, wrt);
     let mut sums = Cotangents::default();
     for &(output, cotangent) in seeds {
         if tape.is_active(output.id) {
@@ -115,7 +113,7 @@ impl<'t> Cotangents<'t> {
     fn pull(
         &self,
         trace: &'t Trace,
-        tape: &Tape<'_>,
+        tape: &Tape<'t>,
         node: &Recorded,
     ) -> (Back<'t>, Option<LeftOut<'t>>) {
         let step = |cotangents| Step {
@@ -141,63 +139,52 @@ impl<'t> Cotangents<'t> {
     }
 }
 
-/// The operations that a backward pass goes through.
-pub(super) struct Tape<'a> {
-    nodes: &'a [Arc<Recorded>],
-    /// By tensor: whether it depends on one of the leaves.
-    active: Vec<bool>,
-    /// By tensor: the index of the operation that computed it.
-    made_by: HashMap<Id, usize>,
+/// The tensors that a backward pass goes through.
+pub(super) struct Tape<'t> {
+    trace: &'t Trace,
+    /// Those that depend on one of the leaves.
+    active: HashSet<Id>,
 }
 
-impl<'a> Tape<'a> {
-    pub(super) fn new(trace: &Trace, nodes: &'a [Arc<Recorded>], wrt: &[Tensor<'_>]) -> Self {
-        let mut active = vec![false; trace.tensor_count()];
-        for tensor in wrt {
-            active[tensor.id as usize] = tensor.dtype().is_float();
-        }
-        let mut made_by = HashMap::with_capacity(nodes.len());
-        for (index, node) in nodes.iter().enumerate() {
-            let is_active =
-                !is_flat(&node.op) && node.operands.iter().any(|&id| active[id as usize]);
-            for &id in &node.results {
-                made_by.insert(id, index);
-                active[id as usize] |= is_active && trace.type_of(id).dtype().is_float();
+impl<'t> Tape<'t> {
+    /// The tape of these operations, which are in program order.
+    pub(super) fn new(trace: &'t Trace, nodes: &[Arc<Recorded>], wrt: &[Tensor<'t>]) -> Self {
+        #[cfg(test)]
+        VISITED.with(|visited| visited.set(visited.get() + nodes.len()));
+        let floats = wrt.iter().filter(|leaf| leaf.dtype().is_float());
+        let mut active: HashSet<Id> = floats.map(|leaf| leaf.id).collect();
+        for node in nodes {
+            if !is_flat(&node.op) && node.operands.iter().any(|id| active.contains(id)) {
+                let results = node.results.iter().copied();
+                active.extend(results.filter(|&id| trace.type_of(id).dtype().is_float()));
             }
         }
-        Tape {
-            nodes,
-            active,
-            made_by,
-        }
+        Tape { trace, active }
     }
 
     pub(super) fn is_active(&self, id: Id) -> bool {
-        // Tensors of the backward pass itself are not on the tape.
-        self.active.get(id as usize).copied().unwrap_or(false)
-    }
-
-    pub(super) fn maker(&self, id: Id) -> Option<&'a Recorded> {
-        self.made_by.get(&id).map(|&index| &*self.nodes[index])
+        self.active.contains(&id)
     }
 
     /// Whether a tensor is the constant 0.
     pub(super) fn is_zero(&self, id: Id) -> bool {
-        match self.maker(id) {
-            Some(Recorded {
-                op: Op::Constant(literal),
-                ..
-            }) => literal
+        let Some(maker) = self.trace.maker(id) else {
+            return false;
+        };
+        match &maker.op {
+            Op::Constant(literal) => literal
                 .as_splat()
                 .is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0)),
-            Some(Recorded {
-                op: Op::Broadcast { .. },
-                operands,
-                ..
-            }) => self.is_zero(operands[0]),
+            Op::Broadcast { .. } => self.is_zero(maker.operands[0]),
             _ => false,
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Operations that tapes of this thread were made of.
+    pub(super) static VISITED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// Whether the derivative is zero wherever it exists.
@@ -218,7 +205,7 @@ fn is_flat(op: &Op) -> bool {
 /// An operation with the cotangents of its results.
 pub(super) struct Step<'a, 't> {
     pub(super) trace: &'t Trace,
-    pub(super) tape: &'a Tape<'a>,
+    pub(super) tape: &'a Tape<'t>,
     pub(super) node: &'a Recorded,
     /// By result; `None` is zero. At least one is not.
     pub(super) cotangents: Vec<Option<Tensor<'t>>>,

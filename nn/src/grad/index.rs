@@ -4,7 +4,7 @@ use halite_core::{DType, TensorType};
 use halite_ir::{Comparison, Gather, Literal, Op, Reduction, Scatter};
 
 use super::{Back, Step, reduce::shared};
-use crate::{Tensor, special::wide, tensor::splat, trace::Recorded};
+use crate::{Tensor, special::wide, tensor::splat};
 
 impl<'t> Step<'_, 't> {
     /// Adds to where it was read from.
@@ -259,8 +259,10 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn sort(&self, op: &Op, dim: usize) -> Back<'t> {
         let is_places = |&operand: &usize| {
-            let maker = self.tape.maker(self.node.operands[operand]);
-            matches!(maker, Some(Recorded { op: Op::Iota { ty, dim: along }, .. }) if *along == dim && ty.dtype() == DType::S32)
+            let maker = self.trace.maker(self.node.operands[operand]);
+            maker.is_some_and(|maker| {
+                matches!(&maker.op, Op::Iota { ty, dim: along } if *along == dim && ty.dtype() == DType::S32)
+            })
         };
         let places = match (1..self.node.operands.len()).find(is_places) {
             Some(operand) => self.y(operand),

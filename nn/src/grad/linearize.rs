@@ -12,7 +12,7 @@ use std::{collections::HashSet, sync::Arc};
 use halite_ir::{Graph, Op};
 
 use super::{
-    Step, Tape, pull_back_through,
+    Step, Tape, pull_back,
     residuals::{ResidualPolicy, Residuals},
 };
 use crate::{
@@ -235,15 +235,13 @@ impl<'t> Function<'t> {
         let wrt: Vec<usize> = (0..active.len()).filter(|&input| active[input]).collect();
         let wrt_tensors: Vec<Tensor<'t>> = wrt.iter().map(|&input| self.inputs[input]).collect();
         loop {
-            // Operations in the body may have been widened by the last attempt.
-            let nodes = trace.visible_nodes();
             let seeded_outputs: Vec<usize> =
                 (0..seeded.len()).filter(|&output| seeded[output]).collect();
             let outputs = seeded_outputs.iter().map(|&output| self.outputs[output]);
             let types: Vec<_> = outputs.clone().map(|output| output.ty()).collect();
             let (region, gradients) = trace.region(&types, |cotangents| {
                 let seeds: Vec<_> = outputs.zip(cotangents.iter().copied()).collect();
-                pull_back_through(trace, &nodes, &seeds, &wrt_tensors)
+                pull_back(trace, &seeds, &wrt_tensors)
             });
             let (active_inputs, gradients): (Vec<usize>, Vec<Tensor<'t>>) =
                 (wrt.iter().zip(gradients))

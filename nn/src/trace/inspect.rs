@@ -14,9 +14,7 @@ use crate::Tensor;
 impl Trace {
     /// The line that computed a tensor; `None` for inputs.
     pub(crate) fn made_at(&self, id: Id) -> Option<&'static Location<'static>> {
-        let recording = self.recording.borrow();
-        let maker = recording.nodes().rfind(|node| node.results.contains(&id));
-        maker.map(|node| node.origin)
+        self.maker(id).map(|node| node.origin)
     }
 
     /// Name of the input whose elements, all or some, are the elements of a tensor.
@@ -26,7 +24,7 @@ impl Trace {
             if let Some(name) = &recording.tensor(id).name {
                 return Some(name.clone());
             }
-            let maker = recording.nodes().rfind(|node| node.results.contains(&id))?;
+            let maker = recording.tensor(id).maker.as_ref()?;
             let moves = matches!(
                 maker.op,
                 Op::Convert(_)
@@ -44,10 +42,12 @@ impl Trace {
     /// the backward pass, an operation whose derivative is zero everywhere, such as `floor`, counts
     /// as a path.
     pub(crate) fn depends_on(&self, of: Id, leaves: &[Tensor<'_>]) -> Vec<bool> {
+        let least = leaves.iter().map(|leaf| leaf.id).min();
+        let nodes = self.computing([of], least.unwrap_or(Id::MAX));
         let recording = self.recording.borrow();
         let is_float = |id: Id| recording.tensor(id).ty.dtype().is_float();
         let mut reached = HashSet::from([of]);
-        for node in recording.nodes().rev() {
+        for node in nodes.iter().rev() {
             let through: Vec<usize> = (0..node.results.len())
                 .filter(|&index| reached.contains(&node.results[index]))
                 .collect();
@@ -71,31 +71,29 @@ impl Trace {
 
     /// Whether the tensor `of` is computed from `from`, through operations of any kind.
     pub(crate) fn is_computed_from(&self, of: Id, from: Id) -> bool {
-        let mut reached = HashSet::from([of]);
-        for node in self.recording.borrow().nodes().rev() {
-            if node.results.iter().any(|id| reached.contains(id)) {
-                reached.extend(&node.operands);
-            }
-        }
-        reached.contains(&from)
+        let nodes = self.computing([of], from);
+        of == from || nodes.iter().any(|node| node.operands.contains(&from))
     }
 
-    /// The tensors that mean "no gradient", with the lines that took the gradients: zeros that
-    /// [`grad`](crate::grad()) returned for unused leaves, and results of scaling, converting,
-    /// rearranging or adding up nothing but those.
-    pub(crate) fn without_gradient(&self) -> HashMap<Id, &'static Location<'static>> {
+    /// The tensors that mean "no gradient" among `gradients` and those that they are computed from,
+    /// with the lines that took the gradients: zeros that [`grad`](crate::grad()) returned for unused
+    /// leaves, and results of scaling, converting, rearranging or adding up nothing but those.
+    pub(crate) fn without_gradient(
+        &self,
+        gradients: &[Tensor<'_>],
+    ) -> HashMap<Id, &'static Location<'static>> {
         let mut none = self.context.no_gradient.borrow().clone();
-        if none.is_empty() {
+        let Some(&least) = none.keys().min() else {
             return none;
-        }
-        for node in self.recording.borrow().nodes() {
+        };
+        for node in self.computing(gradients.iter().map(|gradient| gradient.id), least) {
             if let Op::OptimizationBarrier = node.op {
                 for (&operand, &result) in node.operands.iter().zip(&node.results) {
                     none.get(&operand)
                         .copied()
                         .map(|line| none.insert(result, line));
                 }
-            } else if let (Some(line), &[result]) = (propagated(node, &none), &node.results[..]) {
+            } else if let (Some(line), &[result]) = (propagated(&node, &none), &node.results[..]) {
                 none.insert(result, line);
             }
         }

@@ -1,8 +1,7 @@
 //! The data of a trace: tensors, operations in the order of recording, and regions.
 //!
-//! Operations are only appended. A gradient that needs residuals of a recorded operation records
-//! it again with more results, *widened*: a program contains the widest form, at the place of the
-//! first.
+//! Operations are only appended. A gradient that needs residuals of a recorded operation puts one
+//! with more results in its place, *widened*.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -49,6 +48,8 @@ pub(super) struct Record {
     pub(super) error: bool,
     /// Path of a parameter or input, for messages.
     pub(super) name: Option<Arc<str>>,
+    /// The operation that computed it, while its scope is open.
+    pub(super) maker: Option<Arc<Recorded>>,
 }
 
 /// A recorded operation.
@@ -58,9 +59,6 @@ pub(crate) struct Recorded {
     pub(crate) results: Vec<Id>,
     pub(crate) scope: Scope,
     pub(crate) origin: &'static Location<'static>,
-    /// Whether this is an earlier operation with more results. The first results are those of the
-    /// earlier one.
-    widens: bool,
 }
 
 impl Recorded {
@@ -77,7 +75,6 @@ impl Recorded {
             results,
             scope,
             origin,
-            widens: false,
         }
     }
 }
@@ -156,10 +153,39 @@ impl Trace {
 
     /// The operations of all open scopes, in program order.
     pub(crate) fn visible_nodes(&self) -> Vec<Arc<Recorded>> {
-        in_program_order(&self.recording.borrow().nodes)
+        self.recording.borrow().nodes.clone()
     }
 
-    /// Records `node` again as `op`, which has the results of `node` and more. Returns the new ones.
+    /// The operation that computed a tensor of an open scope; `None` for inputs.
+    pub(crate) fn maker(&self, id: Id) -> Option<Arc<Recorded>> {
+        self.recording.borrow().tensor(id).maker.clone()
+    }
+
+    /// The operations by which `of` are computed from tensors numbered `least` or above, in program
+    /// order. Nothing that was recorded before is visited: it cannot depend on such a tensor.
+    pub(crate) fn computing(
+        &self,
+        of: impl IntoIterator<Item = Id>,
+        least: Id,
+    ) -> Vec<Arc<Recorded>> {
+        let recording = self.recording.borrow();
+        let mut left: Vec<Id> = of.into_iter().collect();
+        let (mut seen, mut nodes) = (HashSet::new(), Vec::new());
+        while let Some(id) = left.pop() {
+            if id >= least
+                && let Some(node) = &recording.tensor(id).maker
+                && seen.insert(node.results[0])
+            {
+                left.extend(&node.operands);
+                nodes.push(node.clone());
+            }
+        }
+        nodes.sort_unstable_by_key(|node| node.results[0]);
+        nodes
+    }
+
+    /// Puts `op`, which has the results of `node` and more, in the place of `node`. Returns the new
+    /// results.
     ///
     /// # Errors
     /// If one of them is larger than any address space; the mistake is recorded.
@@ -184,21 +210,16 @@ impl Trace {
             .iter()
             .map(|ty| recording.record(node.scope, ty.clone(), false, None))
             .collect();
-        recording.nodes.push(Arc::new(Recorded {
-            op,
-            operands: node.operands.clone(),
-            results: [&node.results[..], &new].concat(),
-            scope: node.scope,
-            origin: node.origin,
-            widens: true,
-        }));
+        let place = recording
+            .nodes
+            .iter()
+            .rposition(|original| original.results.first() == node.results.first())
+            .expect("a visible operation is recorded");
+        let results = [&node.results[..], &new].concat();
+        let widened = Recorded::new(op, node.operands.clone(), results, node.scope, node.origin);
+        recording.nodes[place] = recording.made(widened);
         drop(recording);
         Ok(new.into_iter().map(|id| self.tensor(id)).collect())
-    }
-
-    /// Number of tensors so far. Tensors are numbered below it.
-    pub(crate) fn tensor_count(&self) -> usize {
-        self.recording.borrow().tensor_count()
     }
 
     /// Adds the mistakes of another trace.
@@ -206,23 +227,6 @@ impl Trace {
         let mut mistakes = other.recording.borrow().mistakes.clone();
         self.recording.borrow_mut().mistakes.append(&mut mistakes);
     }
-}
-
-/// The operations with widened ones at the place of the first form.
-fn in_program_order(nodes: &[Arc<Recorded>]) -> Vec<Arc<Recorded>> {
-    let mut ordered: Vec<Arc<Recorded>> = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        if node.widens {
-            let original = ordered
-                .iter_mut()
-                .rfind(|original| original.results.first() == node.results.first())
-                .expect("a widened operation is recorded after the original, in the same scope");
-            *original = node.clone();
-        } else {
-            ordered.push(node.clone());
-        }
-    }
-    ordered
 }
 
 impl Recording {
@@ -239,9 +243,18 @@ impl Recording {
             .into_iter()
             .map(|ty| self.record(scope, ty, false, None))
             .collect();
-        let node = Recorded::new(op, operands, results.clone(), scope, origin);
-        self.nodes.push(Arc::new(node));
+        let node = self.made(Recorded::new(op, operands, results.clone(), scope, origin));
+        self.nodes.push(node);
         results
+    }
+
+    /// Makes an operation the maker of its results.
+    fn made(&mut self, node: Recorded) -> Arc<Recorded> {
+        let node = Arc::new(node);
+        for &id in &node.results {
+            self.tensors[id as usize].maker = Some(node.clone());
+        }
+        node
     }
 
     /// Puts operations of the program in front of all others.
@@ -263,6 +276,7 @@ impl Recording {
             scope,
             error,
             name,
+            maker: None,
         });
         id
     }
@@ -284,7 +298,10 @@ impl Recording {
             .into_iter()
             .partition(|node| node.scope == scope);
         self.nodes.extend(outside);
-        in_program_order(&inside)
+        for &id in inside.iter().flat_map(|node| &node.results) {
+            self.tensors[id as usize].maker = None;
+        }
+        inside
     }
 
     pub(super) fn tensor_count(&self) -> usize {
@@ -305,12 +322,12 @@ impl Recording {
         scope == 0 || self.open.contains(&scope)
     }
 
-    /// The operations of all open scopes, in the order of recording.
+    /// The operations of all open scopes, in program order.
     pub(super) fn nodes(&self) -> impl DoubleEndedIterator<Item = &Recorded> {
         self.nodes.iter().map(|node| &**node)
     }
 
-    /// The operations of one open scope, in the order of recording.
+    /// The operations of one open scope, in program order.
     pub(super) fn nodes_in(&self, scope: Scope) -> impl Iterator<Item = &Recorded> {
         self.nodes().filter(move |node| node.scope == scope)
     }
@@ -321,11 +338,7 @@ impl Recording {
         for one in &self.hyperparameters {
             builder.constant(one);
         }
-        for node in in_program_order(&self.nodes) {
-            if node.scope == 0 {
-                builder.push(&node);
-            }
-        }
+        self.nodes_in(0).for_each(|node| builder.push(node));
         builder.finish(outputs)
     }
 
