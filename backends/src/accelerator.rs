@@ -360,7 +360,7 @@ pub(crate) fn load(
         &load_options(&located, environment, deadline),
     )?;
     let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
-    let wanted = Environment::read()?.kernels.unwrap_or(Kernels::On);
+    let wanted = (Environment::read()?.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
     let kernels = if callable { wanted } else { Kernels::Off };
     let (one_function, faults) = (client.compiles_functions(), client.faults());

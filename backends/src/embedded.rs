@@ -4,11 +4,26 @@ use halite_core::Result;
 
 use crate::accelerator::Opened;
 
+/// What a user sees once whose debug build compiles it without optimization.
+#[cfg(feature = "embedded")]
+const UNOPTIMIZED: &str = "\
+the embedded executor is compiled without optimization, and 10 to 100 times slower; add to the \
+Cargo.toml of your workspace:
+[profile.dev.package.halite-kernels]
+opt-level = 3
+[profile.dev.package.halite-reference]
+opt-level = 3";
+
 /// Opens it with `devices` virtual devices.
 #[cfg(feature = "embedded")]
 pub(crate) fn open(devices: u32) -> Result<Opened> {
-    use halite_core::Client;
+    use halite_core::{Client, warning};
     use halite_reference::{Options, Reference};
+
+    static WARNED: std::sync::Once = std::sync::Once::new();
+    if !halite_kernels::OPTIMIZED {
+        WARNED.call_once(|| warning!("{UNOPTIMIZED}"));
+    }
 
     let backend = Reference::new(&Options {
         devices,

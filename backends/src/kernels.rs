@@ -13,11 +13,20 @@ use std::{
     thread,
 };
 
-use halite_core::{Error, ErrorKind, Result, custom_call, warning};
+use halite_core::{Error, ErrorKind, Kernels, Result, custom_call, warning};
 use halite_kernels::Threads;
 
 /// Most prepared kernels of a kind.
 const MOST_PREPARED: usize = 256;
+
+/// What programs for XLA's CPU plugin leave to halite, unless the environment says otherwise: with
+/// kernels that are not `optimized`, nothing, because XLA's own code is faster.
+pub(crate) fn used(optimized: bool) -> Kernels {
+    match optimized {
+        true => Kernels::On,
+        false => Kernels::Off,
+    }
+}
 
 /// Registers the kernels, once in a process. If that fails, it warns and returns false.
 pub(crate) fn register() -> bool {
@@ -73,4 +82,21 @@ fn threads() -> Result<&'static Threads> {
     THREADS
         .as_ref()
         .map_err(|message| Error::new(ErrorKind::Unavailable, "kernels", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unoptimized_kernels_are_not_used() {
+        assert_eq!(used(false), Kernels::Off);
+        assert_eq!(used(true), Kernels::On);
+    }
+
+    #[test]
+    fn own_profile_override_reaches_the_constant() {
+        // The workspace's `Cargo.toml` compiles the kernels with optimization in debug builds, too.
+        assert!(halite_kernels::OPTIMIZED);
+    }
 }
