@@ -2,7 +2,9 @@
 //! trainer. `peers/` has the same workloads for other frameworks.
 #![forbid(unsafe_code)]
 
+mod convnext;
 mod resnet;
+mod vae;
 mod workloads;
 
 use std::{collections::HashMap, sync::Arc};
@@ -19,7 +21,9 @@ use halite::{
     tree::{Empty, Family, Leaf},
 };
 
+pub use convnext::ConvNext;
 pub use resnet::ResNet;
+pub use vae::Vae;
 pub use workloads::{Visitor, Workload, visit};
 
 /// Convolutions of a small network, of ResNet-18 for images of 32x32, and of ResNet-50:
@@ -55,6 +59,12 @@ pub const CONVOLUTIONS: [[usize; 6]; 24] = [
 pub trait Forward: Family {
     /// Returns logits `[.., classes]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t>;
+
+    /// The loss of a training step: by default, the mean cross entropy of the logits with the
+    /// labels `y`.
+    fn loss<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>, y: Tensor<'t>) -> Tensor<'t> {
+        cross_entropy(Self::logits(model, x), y).value()
+    }
 }
 
 impl Forward for Mlp<()> {
@@ -189,7 +199,7 @@ pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>
 /// [`Step`], for any device.
 type StepFunction<M, O> = Function<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
 
-/// The step of a model with the mean cross-entropy of a batch as its loss.
+/// The training step of a model.
 fn step_function<M: Forward, O: Optimizer>(model: M::Of<Param>, optimizer: O) -> StepFunction<M, O>
 where
     M::Of<Param>: Send + Sync,
@@ -197,7 +207,7 @@ where
     StepFunction::<M, O>::new(
         move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
             state.set_training_mode(cx);
-            let loss = cross_entropy(M::logits(&state.model, x), y).value();
+            let loss = M::loss(&state.model, x, y);
             let gradients = grad(loss, &state.model);
             let next = state.update(cx, &optimizer, &model, gradients);
             (next, Leaf(loss))
@@ -396,6 +406,15 @@ pub fn data(dims: &[usize]) -> HostArray {
         ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 3.4
     };
     let values: Vec<f32> = (0..count).map(|_| next()).collect();
+    HostArray::from_slice(&values, dims).expect("as many values as the dimensions say")
+}
+
+/// Pixels of images, from 0 to 1: `dims`, f32.
+pub fn pixels(dims: &[usize]) -> HostArray {
+    let count: usize = dims.iter().product();
+    let values: Vec<f32> = (0..count)
+        .map(|index| (index * 7919 % 65) as f32 / 64.0)
+        .collect();
     HostArray::from_slice(&values, dims).expect("as many values as the dimensions say")
 }
 

@@ -3,13 +3,15 @@
 use halite::{
     DTypePolicy, Error, HostArray, MeshShape, Param, Result,
     models::Mlp,
-    nn::{Adam, Optimizer, Sgd, ShardedType, Transformer, TransformerConfig, lower},
+    nn::{Adam, AdamW, Optimizer, Sgd, ShardedType, Transformer, TransformerConfig, lower},
     train::Strategy,
     tree::Leaf,
 };
 use halite_core::{Capabilities, Program};
 
-use crate::{Forward, GptBlock, ResNet, WideCnn, data, labels, step_function};
+use crate::{
+    ConvNext, Forward, GptBlock, ResNet, Vae, WideCnn, data, labels, pixels, step_function,
+};
 
 /// A model that is trained on one batch.
 #[allow(missing_debug_implementations, reason = "a model need not have one")]
@@ -59,7 +61,7 @@ pub trait Visitor {
         M::Of<Param>: Send + Sync + Clone;
 }
 
-/// Calls `visitor` with the workload `name`: `w1` to `w6`, `mlp256` or `block`.
+/// Calls `visitor` with the workload `name`: `w1` to `w8`, `mlp256` or `block`.
 ///
 /// # Errors
 /// If there is no such workload; those of the visitor.
@@ -122,6 +124,21 @@ pub fn visit<V: Visitor>(name: &str, visitor: V) -> Result<V::Output> {
             x: data(&[8, 32]),
             y: labels([8], 32),
         }),
+        "w7" => {
+            let (x, y) = images(16, 64, 10);
+            visitor.visit(Workload::<ConvNext<()>, _> {
+                model: ConvNext::new(&[32, 64, 128], 10),
+                optimizer: AdamW::new(1e-3).weight_decay(0.05),
+                x,
+                y,
+            })
+        }
+        "w8" => visitor.visit(Workload::<Vae<()>, _> {
+            model: Vae::new(),
+            optimizer: Adam::new(1e-3),
+            x: pixels(&[32, 28, 28, 1]),
+            y: pixels(&[32, 28, 28, 1]),
+        }),
         "block" => visitor.visit(Workload::<GptBlock<()>, _> {
             model: GptBlock::new(384, 6, 256),
             optimizer: Adam::new(1e-3),
@@ -130,7 +147,7 @@ pub fn visit<V: Visitor>(name: &str, visitor: V) -> Result<V::Output> {
         }),
         other => Err(Error::invalid(
             "workload",
-            format!("unknown workload `{other}`; expected w1 to w6, mlp256 or block"),
+            format!("unknown workload `{other}`; expected w1 to w8, mlp256 or block"),
         )),
     }
 }
