@@ -5,27 +5,48 @@ use std::{
     sync::Arc,
 };
 
+use bytemuck::Pod;
 use halite_kernels::grow;
 
-/// The bytes of a tensor, in memory that is aligned for the type of its elements where the fast
-/// executor allocated it.
+/// The bytes of a tensor.
 #[derive(Clone, Debug)]
 pub(crate) enum Storage {
+    /// Bytes as the oracle computes them and callers upload them, of any alignment.
     Bytes(Vec<u8>),
-    /// Elements of 32 bits.
-    Words(Vec<u32>),
+    /// Bytes that are aligned for elements of any size.
+    Aligned(Aligned),
     /// A range of other bytes, which is copied when it is written to.
     Part(Arc<Storage>, Range<usize>),
 }
 
+/// Bytes at the start of words of 64 bits.
+#[derive(Clone, Debug)]
+pub(crate) struct Aligned {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Aligned {
+    /// Zeros. Unwinds with [`CannotAllocate`](halite_kernels::CannotAllocate).
+    pub(crate) fn zeros(length: usize) -> Self {
+        let mut words = Vec::new();
+        grow(&mut words, length.div_ceil(size_of::<u64>()), 0);
+        Aligned { words, length }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::must_cast_slice(&self.words)[..self.length]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::must_cast_slice_mut(&mut self.words)[..self.length]
+    }
+}
+
 impl Storage {
-    /// The elements of 32 bits; `None` if the bytes are not aligned for them.
-    pub(crate) fn words(&self) -> Option<&[u32]> {
-        match self {
-            Storage::Bytes(bytes) => bytemuck::try_cast_slice(bytes).ok(),
-            Storage::Words(words) => Some(words),
-            Storage::Part(..) => bytemuck::try_cast_slice(self).ok(),
-        }
+    /// The elements; `None` if the bytes are not aligned for them, or are no whole number of them.
+    pub(crate) fn elements<T: Pod>(&self) -> Option<&[T]> {
+        bytemuck::try_cast_slice(self).ok()
     }
 
     /// The same bytes, in memory of their own.
@@ -37,21 +58,17 @@ impl Storage {
     }
 
     fn copied(&self) -> Self {
-        match self.words() {
-            Some(words) => Storage::Words(copy(words)),
-            None => Storage::Bytes(copy(self)),
-        }
+        let mut copy = Aligned::zeros(self.len());
+        copy.bytes_mut().copy_from_slice(self);
+        Storage::Aligned(copy)
     }
 
-    /// The same bytes, aligned for elements of 32 bits if they can be such.
+    /// The same bytes, aligned for elements of any size.
     pub(crate) fn aligned(self: Arc<Self>) -> Arc<Self> {
-        if !self.len().is_multiple_of(size_of::<u32>()) || self.words().is_some() {
+        if self.as_ptr().cast::<u64>().is_aligned() {
             return self;
         }
-        let mut words = Vec::new();
-        grow(&mut words, self.len() / size_of::<u32>(), 0u32);
-        bytemuck::must_cast_slice_mut(&mut words).copy_from_slice(&self);
-        Arc::new(Storage::Words(words))
+        Arc::new(self.copied())
     }
 
     /// The bytes, to be written.
@@ -62,17 +79,9 @@ impl Storage {
         match self {
             Storage::Part(..) => &mut [],
             Storage::Bytes(bytes) => bytes,
-            Storage::Words(words) => bytemuck::must_cast_slice_mut(words),
+            Storage::Aligned(aligned) => aligned.bytes_mut(),
         }
     }
-}
-
-/// A copy, in memory that is allocated with an error.
-fn copy<T: Clone + Default>(values: &[T]) -> Vec<T> {
-    let mut copy = Vec::new();
-    grow(&mut copy, values.len(), T::default());
-    copy.clone_from_slice(values);
-    copy
 }
 
 impl Deref for Storage {
@@ -81,7 +90,7 @@ impl Deref for Storage {
     fn deref(&self) -> &[u8] {
         match self {
             Storage::Bytes(bytes) => bytes,
-            Storage::Words(words) => bytemuck::must_cast_slice(words),
+            Storage::Aligned(aligned) => aligned.bytes(),
             Storage::Part(whole, range) => &whole[range.clone()],
         }
     }

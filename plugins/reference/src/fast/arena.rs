@@ -6,11 +6,10 @@ use halite_core::Result;
 use halite_stablehlo::RankedType;
 
 use super::{
-    elementwise::is_word,
     place::Base,
     plan::{Plan, Unit},
 };
-use crate::{oracle::allocate, storage::Storage};
+use crate::storage::{Aligned, Storage};
 
 /// The values of a plan by the size of their memory, which one can have after another.
 #[derive(Debug)]
@@ -26,9 +25,7 @@ impl Sizes {
         let mut numbers = HashMap::new();
         let mut number = |ty: &RankedType| {
             let next = numbers.len();
-            *numbers
-                .entry((is_word(ty.element), ty.bytes()))
-                .or_insert(next)
+            *numbers.entry(ty.bytes()).or_insert(next)
         };
         let of: Vec<_> = types.iter().map(&mut number).collect();
         let mut counts = vec![0; numbers.len()];
@@ -50,15 +47,8 @@ impl Arena {
         if let Some(storage) = free.and_then(Vec::pop) {
             return Ok(storage);
         }
-        let ty = &plan.types[base];
-        if is_word(ty.element) {
-            let mut words = allocate(ty.elements())?;
-            words.resize(ty.elements(), 0);
-            return Ok(Storage::Words(words));
-        }
-        let mut bytes = allocate(ty.bytes())?;
-        bytes.resize(ty.bytes(), 0);
-        Ok(Storage::Bytes(bytes))
+        let bytes = plan.types[base].bytes();
+        Ok(Storage::Aligned(Aligned::zeros(bytes)))
     }
 
     /// Keeps the memory of a value, unless a launch cannot use as much at once.
@@ -67,11 +57,7 @@ impl Arena {
         if self.0.is_empty() {
             self.0.resize_with(plan.sizes.counts.len(), Vec::new);
         }
-        let fits = match storage {
-            Storage::Words(_) => is_word(plan.types[base].element),
-            Storage::Bytes(_) => !is_word(plan.types[base].element),
-            Storage::Part(..) => false,
-        };
+        let fits = matches!(storage, Storage::Aligned(_));
         if fits && self.0[size].len() < plan.sizes.counts[size] {
             self.0[size].push(storage);
         }

@@ -97,7 +97,7 @@ impl Values<'_> {
             } => {
                 let mut result = self.take(*out)?;
                 let words = bytemuck::cast_slice_mut(result.bytes_mut());
-                reduce(threads, *sizes, *initial, self.words(*x)?, words);
+                reduce(threads, *sizes, *initial, self.elements(*x)?, words);
                 self.set(*out, result);
                 Ok(())
             }
@@ -173,7 +173,7 @@ impl Values<'_> {
                 };
                 let floats = bytemuck::cast_slice_mut(result.bytes_mut());
                 let row = self.row_length(x);
-                let updates = bytemuck::must_cast_slice(self.words(updates)?);
+                let updates = self.elements(updates)?;
                 rows::scatter_add(floats, row, &self.integers(indices)?, updates);
                 self.set(out, result);
                 Ok(())
@@ -200,12 +200,12 @@ impl Values<'_> {
         let mut targets = Vec::with_capacity(group.targets.len());
         for (number, &target) in group.targets.iter().enumerate() {
             let memory = group.in_place[number].iter().find_map(|&source| {
-                let words = self.take_words(group.sources[source])?;
+                let memory = self.take_memory(group.sources[source])?;
                 in_place[source] = Some(number);
-                Some(words)
+                Some(memory)
             });
             targets.push(match memory {
-                Some(words) => Storage::Words(words),
+                Some(memory) => memory,
                 None => self.take(target)?,
             });
         }
@@ -215,16 +215,23 @@ impl Values<'_> {
             }
             Ok(match self.plan.types[base].element {
                 ElementType::S8 => Source::SignedBytes(self.get(base)?),
-                element if is_word(element) => Source::Words(self.words(base)?),
+                element if is_word(element) => Source::Words(self.elements(base)?),
                 _ => Source::Bytes(self.get(base)?),
             })
         };
         let sources = group.sources.iter().zip(&in_place).map(source);
         let sources: Vec<_> = sources.collect::<Result<_>>()?;
-        let slices = targets.iter_mut().map(|storage| match storage {
-            Storage::Words(words) => Target::Words(words),
-            bytes => Target::Bytes(bytes.bytes_mut()),
-        });
+        let slices = targets
+            .iter_mut()
+            .zip(&group.targets)
+            .map(|(storage, &base)| {
+                let bytes = storage.bytes_mut();
+                if is_word(self.plan.types[base].element) {
+                    Target::Words(bytemuck::cast_slice_mut(bytes))
+                } else {
+                    Target::Bytes(bytes)
+                }
+            });
         group.program.run(threads, &sources, slices.collect());
         for (&base, storage) in group.targets.iter().zip(targets) {
             self.set(base, storage);
@@ -240,16 +247,15 @@ impl Values<'_> {
         result: &mut Storage,
         threads: &Threads,
     ) -> Result<()> {
-        let (left, right) = (self.words(left)?, self.words(right)?);
         let operands = [
             Operand {
-                data: bytemuck::must_cast_slice(left),
+                data: self.elements(left)?,
                 offset: 0,
                 rows: &product.rows,
                 columns: &product.left_terms,
             },
             Operand {
-                data: bytemuck::must_cast_slice(right),
+                data: self.elements(right)?,
                 offset: 0,
                 rows: &product.right_terms,
                 columns: &product.columns,
@@ -312,7 +318,7 @@ impl Values<'_> {
                 word.into()
             }
         };
-        let words = self.words(base)?;
+        let words: &[u32] = self.elements(base)?;
         collect(words.len(), words.iter().map(integer))
     }
 

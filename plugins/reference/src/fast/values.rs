@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use halite_core::{Error, ErrorKind, Result};
 
 use super::{arena::Arena, place::Base, plan::Plan};
@@ -24,13 +25,11 @@ impl Values<'_> {
         })
     }
 
-    pub(super) fn words(&self, base: Base) -> Result<&[u32]> {
-        self.get(base)?.words().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                "run",
-                format!("value {base} has no words"),
-            )
+    /// The elements of a value, each of the size of its type.
+    pub(super) fn elements<T: Pod>(&self, base: Base) -> Result<&[T]> {
+        self.get(base)?.elements().ok_or_else(|| {
+            let message = format!("value {base} is not aligned; please report this");
+            Error::new(ErrorKind::Internal, "run", message)
         })
     }
 
@@ -62,14 +61,14 @@ impl Values<'_> {
         self.copy(base)
     }
 
-    /// The words of a value that nothing else reads.
-    pub(super) fn take_words(&mut self, base: Base) -> Option<Vec<u32>> {
+    /// The memory of a value that nothing else reads, for a result of as many bytes.
+    pub(super) fn take_memory(&mut self, base: Base) -> Option<Storage> {
         if self.is_needed[base] {
             return None;
         }
         match Arc::try_unwrap(self.values[base].take()?) {
-            Ok(Storage::Words(words)) => return Some(words),
-            Ok(bytes) => self.values[base] = Some(Arc::new(bytes)),
+            Ok(aligned @ Storage::Aligned(_)) => return Some(aligned),
+            Ok(other) => self.values[base] = Some(Arc::new(other)),
             Err(shared) => self.values[base] = Some(shared),
         }
         None
