@@ -6,6 +6,7 @@
 //! - `shape` finds the matrices whose rows and columns are reduced, and `group` merges elementwise
 //!   nodes and reductions of one matrix into programs of one pass.
 //! - `plan` orders these units, and says when each value is last used.
+//! - `direct` has the operations that are never part of a group.
 //! - `run` executes a plan on buffers that it keeps from launch to launch.
 //!
 //! Kernels are those of `halite-kernels`. Except for nodes that have no kernel, nothing is shared
@@ -13,15 +14,14 @@
 
 mod arena;
 mod contract;
+mod direct;
 mod elementwise;
 mod graph;
 mod group;
 mod place;
 mod plan;
-mod rows;
 mod run;
 mod shape;
-mod slice;
 mod values;
 
 pub(crate) use plan::Plan;

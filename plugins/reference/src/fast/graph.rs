@@ -10,6 +10,7 @@ use halite_stablehlo::{ElementType, OpKind, Operation, RankedType, ValueId};
 
 use super::{
     contract::Product,
+    direct::Direct,
     elementwise::Elementwise,
     place::{Base, Place},
     plan::Plan,
@@ -66,23 +67,10 @@ pub(super) enum Kind {
         sizes: Reduction,
         initial: u32,
     },
-    /// Copies rows of `bytes[operand]` from each operand in turn.
-    Concatenate {
-        bytes: Vec<usize>,
-    },
     /// `while`: the operands are the state, and then the captures of both plans.
     Loop(Box<Loop>),
-    /// Copies a slice of operand 0; its start is the other operands.
-    DynamicSlice,
-    /// A copy of operand 0 with operand 1 at a start, which is the other operands.
-    DynamicUpdate {
-        /// Dimensions of operand 1.
-        dims: Vec<usize>,
-    },
-    /// Rows of operand 0 at the indices of operand 1.
-    GatherRows,
-    /// Operand 0, with the rows of operand 2 added at the indices of operand 1.
-    ScatterRows,
+    /// What is never fused. The operands are all of buffers.
+    Direct(Box<dyn Direct>),
     Oracle(Box<OracleCall>),
 }
 

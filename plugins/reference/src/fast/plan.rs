@@ -12,6 +12,8 @@ use halite_stablehlo::{Module, RankedType};
 use super::{
     arena::{Arena, Sizes},
     contract::Product,
+    direct::Direct,
+    elementwise::Elementwise,
     graph::{Graph, Kind, Loop, OracleCall},
     group::{self, Group, levels},
     place::Base,
@@ -53,37 +55,17 @@ pub(super) enum Unit {
         x: Base,
         out: Base,
     },
-    Concatenate {
-        bytes: Vec<usize>,
-        parts: Vec<Base>,
-        out: Base,
+    Direct {
+        kernel: Box<dyn Direct>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+        /// Whether results may be parts of the first operand's memory: nothing updates it.
+        can_share: bool,
     },
     Loop {
         regions: Box<Loop>,
         operands: Vec<Base>,
         results: Vec<Base>,
-    },
-    DynamicSlice {
-        operands: Vec<Base>,
-        out: Base,
-        /// Whether the result can be a part of the operand's memory: nothing updates that.
-        is_part: bool,
-    },
-    DynamicUpdate {
-        dims: Vec<usize>,
-        operands: Vec<Base>,
-        out: Base,
-    },
-    GatherRows {
-        x: Base,
-        indices: Base,
-        out: Base,
-    },
-    ScatterRows {
-        x: Base,
-        indices: Base,
-        updates: Base,
-        out: Base,
     },
     Oracle {
         call: Box<OracleCall>,
@@ -98,17 +80,8 @@ impl Unit {
             Unit::Group(group) => group.sources.clone(),
             Unit::Product { left, right, .. } => vec![*left, *right],
             Unit::Reduce { x, .. } => vec![*x],
-            Unit::GatherRows { x, indices, .. } => vec![*x, *indices],
-            Unit::ScatterRows {
-                x,
-                indices,
-                updates,
-                ..
-            } => vec![*x, *indices, *updates],
-            Unit::Concatenate { parts, .. } => parts.clone(),
             Unit::Loop { operands, .. }
-            | Unit::DynamicSlice { operands, .. }
-            | Unit::DynamicUpdate { operands, .. }
+            | Unit::Direct { operands, .. }
             | Unit::Oracle { operands, .. } => operands.clone(),
         }
     }
@@ -116,14 +89,10 @@ impl Unit {
     pub(super) fn writes(&self) -> Vec<Base> {
         match self {
             Unit::Group(group) => group.targets.clone(),
-            Unit::Product { out, .. }
-            | Unit::Reduce { out, .. }
-            | Unit::Concatenate { out, .. }
-            | Unit::DynamicSlice { out, .. }
-            | Unit::DynamicUpdate { out, .. }
-            | Unit::GatherRows { out, .. }
-            | Unit::ScatterRows { out, .. } => vec![*out],
-            Unit::Loop { results, .. } | Unit::Oracle { results, .. } => results.clone(),
+            Unit::Product { out, .. } | Unit::Reduce { out, .. } => vec![*out],
+            Unit::Loop { results, .. }
+            | Unit::Direct { results, .. }
+            | Unit::Oracle { results, .. } => results.clone(),
         }
     }
 }
@@ -233,7 +202,7 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
             let node = &mut graph.nodes[number];
             let operands: Vec<Base> = node.operands.iter().map(|place| place.base).collect();
             let (results, out) = (node.results.clone(), node.results.first().copied());
-            let kind = std::mem::replace(&mut node.kind, Kind::Concatenate { bytes: Vec::new() });
+            let kind = std::mem::replace(&mut node.kind, Kind::Elementwise(Elementwise::Copy));
             units.push(match (kind, &operands[..], out.unwrap_or_default()) {
                 (Kind::Product(product), &[left, right], out) => Unit::Product {
                     product,
@@ -247,32 +216,16 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
                     x,
                     out,
                 },
-                (Kind::Concatenate { bytes }, _, out) => Unit::Concatenate {
-                    bytes,
-                    parts: operands,
-                    out,
+                (Kind::Direct(kernel), _, _) => Unit::Direct {
+                    kernel,
+                    can_share: operands.first().is_some_and(|base| !updated.contains(base)),
+                    operands,
+                    results,
                 },
                 (Kind::Loop(regions), _, _) => Unit::Loop {
                     regions,
                     operands,
                     results,
-                },
-                (Kind::DynamicSlice, _, out) => Unit::DynamicSlice {
-                    is_part: !updated.contains(&operands[0]),
-                    operands,
-                    out,
-                },
-                (Kind::DynamicUpdate { dims }, _, out) => Unit::DynamicUpdate {
-                    dims,
-                    operands,
-                    out,
-                },
-                (Kind::GatherRows, &[x, indices], out) => Unit::GatherRows { x, indices, out },
-                (Kind::ScatterRows, &[x, indices, updates], out) => Unit::ScatterRows {
-                    x,
-                    indices,
-                    updates,
-                    out,
                 },
                 (Kind::Oracle(call), _, _) => Unit::Oracle {
                     call,
@@ -290,8 +243,8 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
 fn updated(graph: &Graph) -> HashSet<Base> {
     let mut updated = HashSet::new();
     for node in &graph.nodes {
-        let written = match node.kind {
-            Kind::DynamicUpdate { .. } | Kind::ScatterRows => 1,
+        let written = match &node.kind {
+            Kind::Direct(kernel) => kernel.overwrites(),
             Kind::Loop(_) => node.operands.len(),
             _ => 0,
         };

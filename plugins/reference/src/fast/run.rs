@@ -1,24 +1,23 @@
 //! Launches of a plan.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::Result;
 use halite_kernels::{Operand, Source, Target, Threads, multiply_all, reduce};
 use halite_stablehlo::{ElementType, Module};
 
 use super::{
     contract::Product,
+    direct::Call,
     elementwise::is_word,
     graph::{Loop, OracleCall},
     group::Group,
     place::Base,
     plan::{Plan, Unit},
-    rows,
-    slice::Slice,
     values::Values,
 };
 use crate::{
-    oracle::{Single, Tensor, World, collect, run_operation},
+    oracle::{Single, Tensor, World, run_operation},
     storage::Storage,
 };
 
@@ -65,14 +64,6 @@ impl Plan {
     }
 }
 
-fn operand_count(count: usize) -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "run",
-        format!("an update of a slice has {count} operands"),
-    )
-}
-
 impl Values<'_> {
     fn step(&mut self, unit: &Unit, launch: &Launch<'_>) -> Result<()> {
         let threads = launch.threads;
@@ -101,83 +92,23 @@ impl Values<'_> {
                 self.set(*out, result);
                 Ok(())
             }
-            Unit::Concatenate { bytes, parts, out } => {
-                let mut result = self.take(*out)?;
-                self.concatenate(bytes, parts, result.bytes_mut())?;
-                self.set(*out, result);
-                Ok(())
-            }
             Unit::Loop {
                 regions,
                 operands,
                 results,
             } => self.run_loop(regions, operands, results, launch),
-            Unit::DynamicSlice {
+            Unit::Direct {
+                kernel,
                 operands,
-                out,
-                is_part,
-            } => {
-                let (x, starts) = (operands[0], &operands[1..]);
-                let slice = self.slice(x, &self.plan.types[*out].dims, starts)?;
-                if let Some(range) = slice.range().filter(|_| *is_part) {
-                    let part = Storage::Part(self.get(x)?.clone(), range);
-                    self.set(*out, part);
-                    return Ok(());
-                }
-                let mut result = self.take(*out)?;
-                slice.read(self.get(x)?, result.bytes_mut());
-                self.set(*out, result);
-                Ok(())
-            }
-            Unit::DynamicUpdate {
-                dims,
+                results,
+                can_share,
+            } => kernel.run(&mut Call {
+                values: self,
                 operands,
-                out,
-            } => {
-                let &[x, update, ref starts @ ..] = &operands[..] else {
-                    return Err(operand_count(operands.len()));
-                };
-                let slice = self.slice(x, dims, starts)?;
-                let is_shared = operands[1..].contains(&x);
-                let mut result = if is_shared {
-                    self.copy(x)?
-                } else {
-                    self.owned(x)?
-                };
-                slice.write(self.get(update)?, result.bytes_mut());
-                self.set(*out, result);
-                Ok(())
-            }
-            &Unit::GatherRows { x, indices, out } => {
-                let mut result = self.take(out)?;
-                let row = self.row_length(x) * self.plan.types[x].element.size();
-                rows::gather(
-                    self.get(x)?,
-                    row,
-                    &self.integers(indices)?,
-                    result.bytes_mut(),
-                );
-                self.set(out, result);
-                Ok(())
-            }
-            &Unit::ScatterRows {
-                x,
-                indices,
-                updates,
-                out,
-            } => {
-                let mut result = if x == updates {
-                    self.copy(x)?
-                } else {
-                    self.owned(x)?
-                };
-                let floats = bytemuck::cast_slice_mut(result.bytes_mut());
-                let row = self.row_length(x);
-                let updates = self.elements(updates)?;
-                rows::scatter_add(floats, row, &self.integers(indices)?, updates);
-                self.set(out, result);
-                Ok(())
-            }
+                results,
+                can_share: *can_share,
+                threads,
+            }),
             Unit::Oracle {
                 call,
                 operands,
@@ -264,62 +195,6 @@ impl Values<'_> {
         let out = bytemuck::cast_slice_mut(result.bytes_mut());
         multiply_all(threads, operands, &product.batches, out);
         Ok(())
-    }
-
-    fn concatenate(&self, bytes: &[usize], parts: &[Base], mut out: &mut [u8]) -> Result<()> {
-        let row: usize = bytes.iter().sum();
-        let parts: Vec<&Arc<Storage>> = parts
-            .iter()
-            .map(|&part| self.get(part))
-            .collect::<Result<_>>()?;
-        for number in 0..out.len().checked_div(row).unwrap_or(0) {
-            for (part, &length) in parts.iter().zip(bytes) {
-                let (target, rest) = out.split_at_mut(length);
-                target.copy_from_slice(&part[number * length..][..length]);
-                out = rest;
-            }
-        }
-        Ok(())
-    }
-
-    /// A part of `x` with these dimensions, at a start that is moved to be inside.
-    fn slice(&self, x: Base, dims: &[usize], starts: &[Base]) -> Result<Slice> {
-        let x = &self.plan.types[x];
-        let mut first = Vec::with_capacity(starts.len());
-        for (dim, &start) in starts.iter().enumerate() {
-            let bits = self
-                .get(start)?
-                .iter()
-                .rev()
-                .fold(0u64, |all, &byte| all << 8 | u64::from(byte));
-            let start = match self.plan.types[start].element {
-                ElementType::S8 => i64::from(bits as i8),
-                ElementType::S32 => i64::from(bits as i32),
-                _ => i64::try_from(bits).unwrap_or(i64::MAX),
-            };
-            let most = x.dims[dim].saturating_sub(dims[dim]);
-            first.push(usize::try_from(start).unwrap_or(0).min(most));
-        }
-        Ok(Slice::new(&x.dims, dims, &first, x.element.size()))
-    }
-
-    /// Number of elements of a row.
-    fn row_length(&self, base: Base) -> usize {
-        self.plan.types[base].dims.iter().skip(1).product()
-    }
-
-    /// The elements of a value, integers of 32 bits.
-    fn integers(&self, base: Base) -> Result<Vec<i64>> {
-        let is_signed = self.plan.types[base].element == ElementType::S32;
-        let integer = |&word: &u32| {
-            if is_signed {
-                i64::from(word as i32)
-            } else {
-                word.into()
-            }
-        };
-        let words: &[u32] = self.elements(base)?;
-        collect(words.len(), words.iter().map(integer))
     }
 
     fn run_loop(

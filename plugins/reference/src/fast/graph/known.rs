@@ -9,9 +9,14 @@ use halite_stablehlo::{
 use super::{
     super::{
         contract::{convolution, dot_general, padded_input},
+        direct::{
+            Direct,
+            concatenate::Concatenate,
+            rows::{GatherRows, ScatterRows, gathers_rows, scatters_rows},
+            slice::{DynamicSlice, DynamicUpdate},
+        },
         elementwise::{Elementwise, fits_register, is_word},
         place::{Place, padded, stepped},
-        rows::{gathers_rows, scatters_rows},
     },
     Kind,
     build::Builder,
@@ -95,8 +100,7 @@ impl Builder<'_> {
                 if is_word(indices.element)
                     && gathers_rows(attributes, &x.ty(), &indices.ty(), ty) =>
             {
-                let operands = operands.iter().map(|place| self.whole(place)).collect();
-                Some(self.node(Kind::GatherRows, operands, ty))
+                Some(self.direct(GatherRows, operands, ty))
             }
             (OpKind::Scatter(attributes), [x, indices, updates])
                 if has_floats(&[x.clone(), updates.clone()], ty)
@@ -104,18 +108,14 @@ impl Builder<'_> {
                     && operator(function, &operation.regions) == Some(BinaryOp::Add)
                     && scatters_rows(attributes, &x.ty(), &indices.ty(), &updates.ty()) =>
             {
-                let operands = operands.iter().map(|place| self.whole(place)).collect();
-                Some(self.node(Kind::ScatterRows, operands, ty))
+                Some(self.direct(ScatterRows, operands, ty))
             }
-            (OpKind::DynamicSlice { .. }, _) => {
-                let operands = operands.iter().map(|place| self.whole(place)).collect();
-                Some(self.node(Kind::DynamicSlice, operands, ty))
-            }
+            (OpKind::DynamicSlice { .. }, _) => Some(self.direct(DynamicSlice, operands, ty)),
             (OpKind::DynamicUpdateSlice, [x, part, starts @ ..]) => {
                 let dims = part.ty().dims.to_vec();
-                let mut operands = vec![self.whole(x), self.in_order(part)];
-                operands.extend(starts.iter().map(|place| self.whole(place)));
-                Some(self.node(Kind::DynamicUpdate { dims }, operands, ty))
+                let mut operands = vec![x.clone(), self.in_order(part)];
+                operands.extend_from_slice(starts);
+                Some(self.direct(DynamicUpdate { dims }, &operands, ty))
             }
             (_, [first, ..]) => {
                 let from = if *kind == OpKind::Select {
@@ -192,8 +192,18 @@ impl Builder<'_> {
         let behind: usize = ty.dims[dim + 1..].iter().product();
         let row = |part: &Place| part.view.dims[dim].size * behind * ty.element.size();
         let bytes = parts.iter().map(row).collect();
-        let parts = parts.iter().map(|part| self.whole(part)).collect();
-        self.node(Kind::Concatenate { bytes }, parts, ty)
+        self.direct(Concatenate { bytes }, parts, ty)
+    }
+
+    /// Adds a node of an operation on whole buffers.
+    fn direct(
+        &mut self,
+        kernel: impl Direct + 'static,
+        operands: &[Place],
+        ty: &RankedType,
+    ) -> Place {
+        let operands = operands.iter().map(|place| self.whole(place)).collect();
+        self.node(Kind::Direct(Box::new(kernel)), operands, ty)
     }
 
     fn reduce(

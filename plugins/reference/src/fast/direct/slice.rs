@@ -2,9 +2,77 @@
 
 use std::ops::Range;
 
+use halite_core::Result;
+use halite_stablehlo::ElementType;
+
+use super::{Call, Direct};
+use crate::storage::Storage;
+
+/// Copies a slice of operand 0; its start is the other operands.
+#[derive(Debug)]
+pub(in super::super) struct DynamicSlice;
+
+impl Direct for DynamicSlice {
+    fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
+        let slice = slice(call, &call.result_ty(0).dims, 1)?;
+        if let Some(range) = slice.range().filter(|_| call.can_share) {
+            let part = Storage::Part(call.operand(0)?.clone(), range);
+            call.set(0, part);
+            return Ok(());
+        }
+        let mut result = call.take(0)?;
+        slice.read(call.operand(0)?, result.bytes_mut());
+        call.set(0, result);
+        Ok(())
+    }
+}
+
+/// A copy of operand 0 with operand 1 at a start, which is the other operands.
+#[derive(Debug)]
+pub(in super::super) struct DynamicUpdate {
+    /// Dimensions of operand 1.
+    pub(in super::super) dims: Vec<usize>,
+}
+
+impl Direct for DynamicUpdate {
+    fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
+        let slice = slice(call, &self.dims, 2)?;
+        let mut result = call.owned(0)?;
+        slice.write(call.operand(1)?, result.bytes_mut());
+        call.set(0, result);
+        Ok(())
+    }
+
+    fn overwrites(&self) -> usize {
+        1
+    }
+}
+
+/// The part of operand 0 with these dimensions at the operands from `first` on, a start that is
+/// moved to be inside.
+fn slice(call: &Call<'_, '_>, dims: &[usize], first: usize) -> Result<Slice> {
+    let x = call.ty(0);
+    let mut starts = Vec::with_capacity(x.rank());
+    for dim in 0..x.rank() {
+        let number = first + dim;
+        let bytes = call.operand(number)?.iter().rev();
+        let bits = bytes.fold(0u64, |all, &byte| all << 8 | u64::from(byte));
+        let start = match call.ty(number).element {
+            ElementType::S8 => i64::from(bits as i8),
+            ElementType::S16 => i64::from(bits as i16),
+            ElementType::S32 => i64::from(bits as i32),
+            ElementType::S64 => bits as i64,
+            _ => i64::try_from(bits).unwrap_or(i64::MAX),
+        };
+        let most = x.dims[dim].saturating_sub(dims[dim]);
+        starts.push(usize::try_from(start).unwrap_or(0).min(most));
+    }
+    Ok(Slice::new(&x.dims, dims, &starts, x.element.size()))
+}
+
 /// A rectangular part of a row-major tensor, in bytes.
 #[derive(Debug)]
-pub(super) struct Slice {
+struct Slice {
     /// Bytes of the rows of the part.
     row: usize,
     /// Positions of these rows in the tensor.
@@ -13,7 +81,7 @@ pub(super) struct Slice {
 
 impl Slice {
     /// The part of `dims` at `first` in a tensor of `whole`, whose elements have `size` bytes.
-    pub(super) fn new(whole: &[usize], dims: &[usize], first: &[usize], size: usize) -> Self {
+    fn new(whole: &[usize], dims: &[usize], first: &[usize], size: usize) -> Self {
         let mut stride = size;
         // Inner dimensions of which the part has all are in its rows, and the next one out.
         let mut row = size;
@@ -41,7 +109,7 @@ impl Slice {
     }
 
     /// The bytes of the part, if they are neighbors.
-    pub(super) fn range(&self) -> Option<Range<usize>> {
+    fn range(&self) -> Option<Range<usize>> {
         match self.rows[..] {
             [first] => Some(first..first + self.row),
             _ => None,
@@ -49,14 +117,14 @@ impl Slice {
     }
 
     /// Copies the part out of a tensor.
-    pub(super) fn read(&self, whole: &[u8], part: &mut [u8]) {
+    fn read(&self, whole: &[u8], part: &mut [u8]) {
         for (part, &at) in part.chunks_exact_mut(self.row.max(1)).zip(&self.rows) {
             part.copy_from_slice(&whole[at..at + self.row]);
         }
     }
 
     /// Copies the part into a tensor.
-    pub(super) fn write(&self, part: &[u8], whole: &mut [u8]) {
+    fn write(&self, part: &[u8], whole: &mut [u8]) {
         for (part, &at) in part.chunks_exact(self.row.max(1)).zip(&self.rows) {
             whole[at..at + self.row].copy_from_slice(part);
         }

@@ -1,9 +1,69 @@
 //! Gathers and scatters of whole rows: the lookup of an embedding, and its gradient.
 
-use halite_stablehlo::{GatherAttributes, RankedType, ScatterAttributes};
+use halite_core::Result;
+use halite_stablehlo::{ElementType, GatherAttributes, RankedType, ScatterAttributes};
+
+use super::{Call, Direct};
+use crate::oracle::collect;
+
+/// Rows of operand 0 at the indices of operand 1.
+#[derive(Debug)]
+pub(in super::super) struct GatherRows;
+
+impl Direct for GatherRows {
+    fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
+        let mut result = call.take(0)?;
+        let row = row_length(call) * call.ty(0).element.size();
+        gather(
+            call.operand(0)?,
+            row,
+            &integers(call, 1)?,
+            result.bytes_mut(),
+        );
+        call.set(0, result);
+        Ok(())
+    }
+}
+
+/// Operand 0, with the rows of operand 2 added at the indices of operand 1.
+#[derive(Debug)]
+pub(in super::super) struct ScatterRows;
+
+impl Direct for ScatterRows {
+    fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
+        let mut result = call.owned(0)?;
+        let floats = bytemuck::cast_slice_mut(result.bytes_mut());
+        scatter_add(floats, row_length(call), &integers(call, 1)?, call.elements(2)?);
+        call.set(0, result);
+        Ok(())
+    }
+
+    fn overwrites(&self) -> usize {
+        1
+    }
+}
+
+/// Number of elements of a row of operand 0.
+fn row_length(call: &Call<'_, '_>) -> usize {
+    call.ty(0).dims.iter().skip(1).product()
+}
+
+/// The elements of an operand, integers of 32 bits.
+fn integers(call: &Call<'_, '_>, operand: usize) -> Result<Vec<i64>> {
+    let is_signed = call.ty(operand).element == ElementType::S32;
+    let integer = |&word: &u32| {
+        if is_signed {
+            i64::from(word as i32)
+        } else {
+            word.into()
+        }
+    };
+    let words: &[u32] = call.elements(operand)?;
+    collect(words.len(), words.iter().map(integer))
+}
 
 /// Returns whether a gather takes rows `x[i]` for all indices `i`.
-pub(super) fn gathers_rows(
+pub(in super::super) fn gathers_rows(
     attributes: &GatherAttributes,
     x: &RankedType,
     indices: &RankedType,
@@ -24,7 +84,7 @@ pub(super) fn gathers_rows(
 }
 
 /// Returns whether a scatter combines rows with rows `x[i]` for all indices `i`.
-pub(super) fn scatters_rows(
+pub(in super::super) fn scatters_rows(
     attributes: &ScatterAttributes,
     x: &RankedType,
     indices: &RankedType,
@@ -56,7 +116,7 @@ fn is_behind(dims: &[usize], first: usize, rank: usize) -> bool {
 }
 
 /// Copies rows of `x`, each of `row` elements. Indices beyond the ends are moved to the ends.
-pub(super) fn gather(x: &[u8], row: usize, indices: &[i64], out: &mut [u8]) {
+fn gather(x: &[u8], row: usize, indices: &[i64], out: &mut [u8]) {
     let Some(count) = x.len().checked_div(row).filter(|&count| count > 0) else {
         return;
     };
@@ -67,7 +127,7 @@ pub(super) fn gather(x: &[u8], row: usize, indices: &[i64], out: &mut [u8]) {
 }
 
 /// Adds rows to those of `out`, in order. Rows with an index beyond the ends are dropped.
-pub(super) fn scatter_add(out: &mut [f32], row: usize, indices: &[i64], updates: &[f32]) {
+fn scatter_add(out: &mut [f32], row: usize, indices: &[i64], updates: &[f32]) {
     if row == 0 {
         return;
     }
