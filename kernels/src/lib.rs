@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod combine;
 mod conv;
 mod element;
 mod gemm;
@@ -39,6 +40,7 @@ mod tile;
 mod view;
 
 pub use attention::{Attention, AttentionBackward, AttentionError, AttentionGeometry};
+pub use combine::combine;
 pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
 pub use element::Element;
 pub use gemm::{Axis, Operand, multiply, multiply_all};

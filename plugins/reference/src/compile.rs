@@ -5,15 +5,19 @@ use std::sync::Arc;
 use halite_core::{
     CompileOptions, DeviceId, Error, HloSharding, Program, ProgramKey, Result, Signature,
 };
-use halite_stablehlo::{InterfaceTensor, Module};
+use halite_stablehlo::{InterfaceTensor, Module, OpKind, Region};
 use sha2::{Digest, Sha256};
 
 use crate::{
     ReferenceExecutable,
     backend::Client,
     fast::Plan,
+    launch::Ready,
     oracle::{Partitioning, check_custom_calls, guarded},
 };
+
+/// Estimated nanoseconds of a launch below which the caller's thread runs it.
+const SHORT: usize = 50_000;
 
 /// A program as it was given.
 #[derive(Clone, Debug)]
@@ -57,20 +61,30 @@ impl Source {
             };
             tensors.into_iter().map(sharding).collect()
         };
-        let plan = match client.threads {
-            Some(_) if self.partitions == 1 => guarded(|| Plan::new(&module))
+        let fast = match &client.threads {
+            Some(threads) => guarded(|| Plan::new(&module))
                 .map_err(refuse)?
-                .map(Arc::new),
-            _ => None,
+                .map(|plan| (plan, threads.clone())),
+            None => None,
+        };
+        let nanoseconds = fast.as_ref().and_then(|(plan, _)| plan.nanoseconds);
+        let has_effects = (module.functions.iter()).any(|function| has_effects(&function.body));
+        let program = Ready {
+            module: Arc::new(module),
+            fast,
+            partitioning: Partitioning {
+                inputs: shardings(interface.inputs),
+                outputs: shardings(interface.outputs),
+            },
+            replicas: self.replicas,
+            partitions: self.partitions,
         };
         Ok(ReferenceExecutable {
             client: client.clone(),
-            plan,
-            module: Arc::new(module),
-            partitioning: Arc::new(Partitioning {
-                inputs: shardings(interface.inputs),
-                outputs: shardings(interface.outputs),
-            }),
+            // Several jobs may wait for each other.
+            is_short: program.jobs().len() == 1 && nanoseconds.is_some_and(|it| it < SHORT),
+            has_effects,
+            program: Arc::new(program),
             signature: signature.clone(),
             devices,
             source: self,
@@ -120,6 +134,13 @@ impl Source {
         }
         Ok(given.to_vec())
     }
+}
+
+/// Returns whether a region has calls of functions that are not part of the program.
+fn has_effects(region: &Region) -> bool {
+    (region.operations.iter()).any(|operation| {
+        matches!(operation.kind, OpKind::CustomCall(_)) || operation.regions.iter().any(has_effects)
+    })
 }
 
 /// A digest of what the result of a compilation depends on.

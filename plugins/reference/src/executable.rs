@@ -2,37 +2,33 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed, mpsc},
 };
 
 use halite_core::{
     Arg, DeviceId, Error, Executable, HloSharding, Launch, Launched, ProgramMemory, Result,
     Signature, TensorType,
 };
-use halite_kernels::Threads;
-use halite_stablehlo::{Attribute, Module, RankedType, Type};
+use halite_stablehlo::{Attribute, RankedType, Type};
 
 use crate::{
-    Reference, ReferenceBuffer,
+    Reference, ReferenceBuffer, ReferenceDevice,
     backend::Client,
     compile::Source,
-    failure::Failure,
-    fast::{self, Plan},
-    oracle::{LAUNCH, Partitioning, Tensor, Value, World, cost, guarded, run_main, run_partition},
+    launch::{Job, Outputs, Ready},
+    oracle::{World, cost},
     serialized,
-    slot::{Promise, Slot},
+    slot::Slot,
 };
-
-/// Estimated nanoseconds of a launch below which the caller's thread runs it.
-const SHORT: usize = 50_000;
 
 /// A program that is ready to run on its devices.
 pub struct ReferenceExecutable {
     pub(crate) client: Arc<Client>,
-    pub(crate) module: Arc<Module>,
-    /// The plan of the fast mode.
-    pub(crate) plan: Option<Arc<Plan>>,
-    pub(crate) partitioning: Arc<Partitioning>,
+    pub(crate) program: Arc<Ready>,
+    /// Whether a launch takes less time than to wake another thread for it.
+    pub(crate) is_short: bool,
+    /// Whether it has custom calls, which others may observe.
+    pub(crate) has_effects: bool,
     pub(crate) signature: Signature,
     pub(crate) devices: Vec<DeviceId>,
     pub(crate) source: Source,
@@ -52,52 +48,43 @@ impl Executable<Reference> for ReferenceExecutable {
             let message = format!("`{}`: {message}", self.source.name);
             self.client.on(Error::invalid("launch", message))
         })?;
-        let Source {
-            replicas,
-            partitions,
-            ..
-        } = self.source;
+        let program = &self.program;
         let world = Arc::new(World::new(
-            replicas,
-            partitions,
+            program.replicas,
+            program.partitions,
             self.client.launches.fetch_add(1, Relaxed),
             self.client.cancelled.clone(),
         ));
         let _order = self.client.launching();
-        let rows = self.devices.iter().zip(launch.args).enumerate();
-        let outputs = rows.map(|(number, (&device, args))| {
-            let (outputs, promises): (Vec<_>, Vec<_>) = (self.signature.outputs.iter())
-                .map(|ty| ReferenceBuffer::pending(&self.client, ty, device.into()))
-                .unzip();
-            let run = Run {
-                module: self.module.clone(),
-                fast: self.plan.clone().zip(self.client.threads.clone()),
-                partitioning: self.partitioning.clone(),
-                world: world.clone(),
-                process: number,
-                partitions,
-                is_short: self.is_short(),
-                is_alone: self.devices.len() == 1,
-                inputs: args.into_iter().map(slot).collect(),
-            };
-            let device = self.client.device("launch", device.into())?;
-            let memory = device.memory.clone();
-            let is_short = run.is_short && device.is_idle() && run.has_inputs();
-            let job = move || {
-                run.run(promises, |promise, result| {
-                    promise.fulfill(result, |bytes| memory.charge(bytes));
+        let (mut args, mut devices) = (launch.args.into_iter(), self.devices.iter());
+        let mut outputs = Vec::with_capacity(self.devices.len());
+        for replicas in program.jobs() {
+            let count = replicas.len() * program.partitions;
+            let (mut of_job, mut on) = (Vec::with_capacity(count), Vec::with_capacity(count));
+            for &id in devices.by_ref().take(count) {
+                let device = self.client.device("launch", id.into())?;
+                let (buffers, promises): (Vec<_>, Vec<_>) = (self.signature.outputs.iter())
+                    .map(|ty| ReferenceBuffer::pending(&self.client, ty, id.into()))
+                    .unzip();
+                outputs.push(buffers);
+                of_job.push(Outputs {
+                    promises,
+                    memory: device.memory.clone(),
                 });
-            };
-            if is_short {
-                job();
-            } else {
-                device.enqueue(job);
+                on.push(device);
             }
-            Ok(outputs)
-        });
-        Ok(Launched {
-            outputs: outputs.collect::<Result<_>>()?,
-        })
+            let slots = |args: Vec<_>| args.into_iter().map(slot).collect();
+            let job = Job {
+                program: program.clone(),
+                world: world.clone(),
+                replicas,
+                is_short: self.is_short,
+                inputs: args.by_ref().take(count).map(slots).collect(),
+                outputs: of_job,
+            };
+            self.start(job, &on);
+        }
+        Ok(Launched { outputs })
     }
 
     fn serialize(&self) -> Result<Vec<u8>> {
@@ -107,7 +94,7 @@ impl Executable<Reference> for ReferenceExecutable {
     /// Sizes of arguments and results. Temporary memory is that of all intermediate values of
     /// `main`, an upper bound of those that exist at a time.
     fn memory(&self) -> Result<ProgramMemory> {
-        let main = self.module.main()?;
+        let main = self.program.module.main()?;
         let bytes = |ty: &Type| ty.as_tensor().map_or(0, RankedType::bytes);
         let ends = main.body.arguments.iter().chain(&main.body.results);
         let ends = total(ends.map(|&id| bytes(main.ty(id))));
@@ -134,7 +121,7 @@ impl Executable<Reference> for ReferenceExecutable {
     }
 
     fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
-        let replicas = self.source.replicas;
+        let replicas = self.program.replicas;
         let over_all = |sharding: &HloSharding| {
             let of_device = sharding.of_device.repeat(replicas).into();
             Some(HloSharding {
@@ -142,11 +129,17 @@ impl Executable<Reference> for ReferenceExecutable {
                 of_device,
             })
         };
-        Ok(self.partitioning.outputs.iter().map(over_all).collect())
+        Ok(self
+            .program
+            .partitioning
+            .outputs
+            .iter()
+            .map(over_all)
+            .collect())
     }
 
     fn cost(&self) -> Result<Vec<(String, f64)>> {
-        Ok(cost(&self.module))
+        Ok(cost(&self.program.module))
     }
 }
 
@@ -156,10 +149,30 @@ fn total(sizes: impl Iterator<Item = usize>) -> u64 {
 }
 
 impl ReferenceExecutable {
-    /// Returns whether a launch takes less time than to wake another thread for it.
-    fn is_short(&self) -> bool {
-        let nanoseconds = self.plan.as_ref().and_then(|plan| plan.nanoseconds);
-        self.devices.len() == 1 && nanoseconds.is_some_and(|it| it < SHORT)
+    /// Runs a job at once if it is short and nothing else runs on its devices, else on the queue of
+    /// the first one.
+    fn start(&self, job: Job, devices: &[&ReferenceDevice]) {
+        let Some((first, others)) = devices.split_first() else {
+            return;
+        };
+        if job.is_short && devices.iter().all(|device| device.is_idle()) && job.has_inputs() {
+            return job.run();
+        }
+        let mut done = Vec::new();
+        if self.has_effects {
+            // Effects have the order of the launches on every device.
+            for other in others {
+                let (running, ended) = mpsc::channel::<()>();
+                done.push(running);
+                other.enqueue(move || {
+                    let _ = ended.recv();
+                });
+            }
+        }
+        first.enqueue(move || {
+            job.run();
+            drop(done);
+        });
     }
 
     /// Checks the arguments of a launch.
@@ -220,91 +233,5 @@ fn slot(arg: Arg<'_, ReferenceBuffer>) -> Arc<Slot> {
     match arg {
         Arg::Borrow(buffer) => buffer.slot.clone(),
         Arg::Donate(buffer) => buffer.slot,
-    }
-}
-
-/// The part of a launch that runs on one device.
-struct Run {
-    module: Arc<Module>,
-    fast: Option<(Arc<Plan>, Arc<Threads>)>,
-    partitioning: Arc<Partitioning>,
-    world: Arc<World>,
-    /// Number of the process, replicas outermost.
-    process: usize,
-    partitions: usize,
-    /// Whether it takes less time than to wake another thread.
-    is_short: bool,
-    /// Whether it is all of the launch, and so never waits for other devices.
-    is_alone: bool,
-    inputs: Vec<Arc<Slot>>,
-}
-
-impl Run {
-    /// Runs it, and delivers the results or the error.
-    fn run(self, promises: Vec<Promise>, deliver: impl Fn(Promise, Result<Tensor, Failure>)) {
-        let (world, process) = (self.world.clone(), self.process);
-        let result = guarded(|| self.evaluate()).map_err(Failure::from);
-        let ended = result.as_ref().map(|_| ()).map_err(Clone::clone);
-        world.end(&LAUNCH, process, ended);
-        match result {
-            Ok(tensors) => {
-                promises
-                    .into_iter()
-                    .zip(tensors)
-                    .for_each(|(promise, it)| deliver(promise, Ok(it)));
-            }
-            Err(failure) => {
-                promises
-                    .into_iter()
-                    .for_each(|promise| deliver(promise, Err(failure.clone())));
-            }
-        }
-    }
-
-    /// Returns whether all inputs are there.
-    fn has_inputs(&self) -> bool {
-        self.inputs.iter().all(|slot| slot.is_delivered())
-    }
-
-    fn evaluate(self) -> Result<Vec<Tensor>> {
-        let inputs = self.inputs.iter().map(|slot| slot.wait());
-        let inputs: Vec<_> = inputs.collect::<Result<_>>()?;
-        // The program alone holds what was donated, or dropped since the launch.
-        drop(self.inputs);
-        if let Some((plan, threads)) = &self.fast {
-            let (module, world, replica) = (&self.module, &self.world, self.process);
-            let launch = fast::Launch {
-                module,
-                world,
-                replica,
-                threads,
-            };
-            // The kernels' threads are woken once, unless one would wait for another launch.
-            return if self.is_alone && !self.is_short {
-                threads.run(|| plan.run(&launch, inputs))
-            } else {
-                plan.run(&launch, inputs)
-            };
-        }
-        let inputs = inputs.into_iter().map(Value::Tensor).collect();
-        let process = [
-            self.process / self.partitions,
-            self.process % self.partitions,
-        ];
-        let results = if self.partitions == 1 {
-            run_main(&self.module, &self.world, process, inputs)?
-        } else {
-            run_partition(
-                &self.module,
-                &self.world,
-                process,
-                &self.partitioning,
-                inputs,
-            )?
-        };
-        results
-            .into_iter()
-            .map(|value| value.tensor().cloned())
-            .collect()
     }
 }

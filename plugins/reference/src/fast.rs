@@ -13,16 +13,19 @@
 //! with the oracle.
 
 mod arena;
+mod collective;
 mod contract;
 mod direct;
 mod elementwise;
 mod graph;
 mod group;
+mod lockstep;
 mod place;
 mod plan;
 mod run;
 mod shape;
 mod values;
 
+pub(crate) use lockstep::{Launch, Process};
 pub(crate) use plan::Plan;
-pub(crate) use run::Launch;
+pub(crate) use direct::slice::Slice;

@@ -28,8 +28,10 @@ mod executable;
 mod failure;
 mod fast;
 mod interpret;
+mod launch;
 mod oracle;
 mod serialized;
+mod shards;
 mod slot;
 mod storage;
 

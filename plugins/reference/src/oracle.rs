@@ -31,10 +31,12 @@ mod tensor;
 mod unary;
 mod world;
 
+pub(crate) use collective::{combined, members};
 pub(crate) use cost::cost;
 pub(crate) use custom::check_custom_calls;
 pub(crate) use interpret::{Single, run_main, run_operation};
-pub(crate) use manual::{Partitioning, STACK, guarded, no_thread, run_partition};
+pub(crate) use manual::{Partitioning, STACK, Shards, guarded, no_thread};
 pub(crate) use operation::compute;
+pub(crate) use sharding::{shard_start, shard_type};
 pub(crate) use tensor::{Tensor, Value, allocate, collect};
 pub(crate) use world::{LAUNCH, World};

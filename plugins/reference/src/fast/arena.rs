@@ -38,12 +38,21 @@ impl Sizes {
 
 /// Memory that a plan keeps from launch to launch, by the numbers of its sizes.
 #[derive(Debug, Default)]
-pub(crate) struct Arena(Vec<Vec<Storage>>);
+pub(crate) struct Arena {
+    free: Vec<Vec<Storage>>,
+    /// Number of processes that use it together.
+    processes: usize,
+}
 
 impl Arena {
+    /// Keeps enough memory for as many processes.
+    pub(super) fn serve(&mut self, processes: usize) {
+        self.processes = processes;
+    }
+
     /// Memory of unspecified contents for a value.
     pub(super) fn take(&mut self, plan: &Plan, base: Base) -> Result<Storage> {
-        let free = self.0.get_mut(plan.sizes.of[base]);
+        let free = self.free.get_mut(plan.sizes.of[base]);
         if let Some(storage) = free.and_then(Vec::pop) {
             return Ok(storage);
         }
@@ -54,12 +63,12 @@ impl Arena {
     /// Keeps the memory of a value, unless a launch cannot use as much at once.
     pub(super) fn put(&mut self, plan: &Plan, base: Base, storage: Storage) {
         let size = plan.sizes.of[base];
-        if self.0.is_empty() {
-            self.0.resize_with(plan.sizes.counts.len(), Vec::new);
+        if self.free.is_empty() {
+            self.free.resize_with(plan.sizes.counts.len(), Vec::new);
         }
         let fits = matches!(storage, Storage::Aligned(_));
-        if fits && self.0[size].len() < plan.sizes.counts[size] {
-            self.0[size].push(storage);
+        if fits && self.free[size].len() < plan.sizes.counts[size] * self.processes {
+            self.free[size].push(storage);
         }
     }
 }

@@ -4,18 +4,24 @@ mod build;
 mod capture;
 mod fold;
 mod known;
+mod processes;
+
+use std::sync::Arc;
 
 use halite_kernels::Reduction;
 use halite_stablehlo::{ElementType, OpKind, Operation, RankedType, ValueId};
 
+pub(super) use self::known::operator;
 use super::{
+    collective::Collective,
     contract::Product,
     direct::Direct,
     elementwise::Elementwise,
+    lockstep::{Launch, Process},
     place::{Base, Place},
     plan::Plan,
 };
-use crate::oracle::Tensor;
+use crate::oracle::{Shards, Single, Tensor};
 
 /// A program.
 #[derive(Debug, Default)]
@@ -26,6 +32,36 @@ pub(super) struct Graph {
     pub(super) inputs: Vec<Base>,
     /// Each is all of a buffer.
     pub(super) outputs: Vec<Base>,
+    pub(super) links: Links,
+}
+
+/// How the processes of a program run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// In lockstep, on one thread: see [`lockstep`](super::lockstep).
+    Lockstep,
+    /// Each replica on a thread. The oracle runs collectives and manual computations.
+    Threads,
+}
+
+/// How the processes of a program depend on each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Links {
+    /// The oracle runs an operation in which processes wait for each other.
+    pub(crate) needs_threads: bool,
+    /// A collective is between replicas.
+    pub(crate) joins_replicas: bool,
+}
+
+/// The processes that run a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    form: Form,
+    /// Numbers of replicas and partitions of the program.
+    counts: [usize; 2],
+    /// The partitions of each replica that run it.
+    partitions: Arc<[usize]>,
+    is_manual: bool,
 }
 
 /// A buffer.
@@ -71,7 +107,26 @@ pub(super) enum Kind {
     Loop(Box<Loop>),
     /// What is never fused. The operands are all of buffers.
     Direct(Box<dyn Direct>),
+    /// The number of the process.
+    Number(Numbered),
+    /// `sdy.manual_computation`.
+    Manual(Box<Manual>),
+    Collective(Box<Collective>),
     Oracle(Box<OracleCall>),
+}
+
+/// What the number of a process counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Numbered {
+    Replica,
+    Partition,
+}
+
+/// The region of a manual computation, as a function of shards.
+#[derive(Debug)]
+pub(super) struct Manual {
+    pub(super) plan: Plan,
+    pub(super) shards: Shards,
 }
 
 /// The regions of a loop, as functions of the state and the captures.
@@ -89,6 +144,34 @@ pub(super) struct OracleCall {
     pub(super) operation: Operation,
     /// Values of enclosing regions that its regions use: the operands after its own.
     pub(super) captures: Vec<ValueId>,
+    /// The partitions that run the manual computation around it; `None` outside of any.
+    pub(super) shards: Option<Arc<[usize]>>,
+}
+
+impl OracleCall {
+    pub(super) fn single<'c>(&'c self, launch: &'c Launch<'_>, process: Process) -> Single<'c> {
+        Single {
+            module: launch.module,
+            world: launch.world,
+            process: [process.replica, process.partition],
+            shards: self.shards.as_deref(),
+            function: &launch.module.functions[self.function],
+            operation: &self.operation,
+            captures: &self.captures,
+        }
+    }
+
+    /// Returns whether its results depend on its operands alone, and nothing else observes it.
+    pub(super) fn is_pure(&self) -> bool {
+        fn depends_on_process(operation: &Operation) -> bool {
+            let mut inner = (operation.regions.iter()).flat_map(|region| &region.operations);
+            matches!(
+                operation.kind,
+                OpKind::Rng { .. } | OpKind::PartitionId | OpKind::ReplicaId
+            ) || inner.any(depends_on_process)
+        }
+        !has_effects(&self.operation) && !depends_on_process(&self.operation)
+    }
 }
 
 impl Graph {
@@ -100,8 +183,8 @@ impl Graph {
         for (node, keep) in self.nodes.iter().zip(&mut keeps).rev() {
             let has_effects = match &node.kind {
                 Kind::Oracle(call) => has_effects(&call.operation),
-                // It may never end, or have collectives.
-                Kind::Loop(_) => true,
+                // They may never end, or have effects.
+                Kind::Loop(_) | Kind::Manual(_) => true,
                 _ => false,
             };
             *keep = has_effects || node.results.iter().any(|&base| is_used[base]);
@@ -140,6 +223,8 @@ fn has_effects(operation: &Operation) -> bool {
         | OpKind::CollectivePermute { .. }
         | OpKind::CollectiveBroadcast(_)
         | OpKind::ManualComputation(_)
+        // Outside of manual computations it is an error.
+        | OpKind::PartitionId
         | OpKind::While
         | OpKind::Call { .. } => true,
         _ => inner().any(has_effects),

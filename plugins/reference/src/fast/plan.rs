@@ -11,10 +11,11 @@ use halite_stablehlo::{Module, RankedType};
 
 use super::{
     arena::{Arena, Sizes},
+    collective::Collective,
     contract::Product,
     direct::Direct,
     elementwise::Elementwise,
-    graph::{Graph, Kind, Loop, OracleCall},
+    graph::{Form, Graph, Kind, Links, Loop, Manual, Numbered, OracleCall},
     group::{self, Group, levels},
     place::Base,
     shape::{Shape, Shapes},
@@ -35,6 +36,8 @@ pub(crate) struct Plan {
     pub(super) sizes: Sizes,
     /// An estimate of the time of a launch; `None` if it has loops or operations of the oracle.
     pub(crate) nanoseconds: Option<usize>,
+    /// How its processes depend on each other.
+    pub(crate) links: Links,
     /// Memory of earlier launches, one of each that runs at the same time.
     pub(super) arenas: Mutex<Vec<Arena>>,
 }
@@ -67,6 +70,21 @@ pub(super) enum Unit {
         operands: Vec<Base>,
         results: Vec<Base>,
     },
+    /// The number of the process.
+    Number {
+        of: Numbered,
+        out: Base,
+    },
+    Manual {
+        manual: Box<Manual>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
+    Collective {
+        collective: Box<Collective>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
     Oracle {
         call: Box<OracleCall>,
         operands: Vec<Base>,
@@ -82,26 +100,46 @@ impl Unit {
             Unit::Reduce { x, .. } => vec![*x],
             Unit::Loop { operands, .. }
             | Unit::Direct { operands, .. }
+            | Unit::Manual { operands, .. }
+            | Unit::Collective { operands, .. }
             | Unit::Oracle { operands, .. } => operands.clone(),
+            Unit::Number { .. } => Vec::new(),
         }
     }
 
     pub(super) fn writes(&self) -> Vec<Base> {
         match self {
             Unit::Group(group) => group.targets.clone(),
-            Unit::Product { out, .. } | Unit::Reduce { out, .. } => vec![*out],
+            Unit::Product { out, .. } | Unit::Reduce { out, .. } | Unit::Number { out, .. } => {
+                vec![*out]
+            }
             Unit::Loop { results, .. }
             | Unit::Direct { results, .. }
+            | Unit::Manual { results, .. }
+            | Unit::Collective { results, .. }
             | Unit::Oracle { results, .. } => results.clone(),
         }
     }
 }
 
 impl Unit {
+    /// Returns whether its results depend on its operands alone, and nothing else observes it.
+    pub(super) fn is_pure(&self) -> bool {
+        match self {
+            Unit::Number { .. } => false,
+            Unit::Oracle { call, .. } => call.is_pure(),
+            _ => true,
+        }
+    }
+
     /// An estimate of the time that it takes; `None` if there is none.
     fn nanoseconds(&self, types: &[RankedType]) -> Option<usize> {
         match self {
             Unit::Loop { .. } | Unit::Oracle { .. } => None,
+            Unit::Manual { manual, .. } => {
+                let runs: usize = manual.shards.of.values().map(Vec::len).sum();
+                Some(manual.plan.nanoseconds? * runs)
+            }
             Unit::Group(group) => {
                 let Program {
                     rows,
@@ -126,7 +164,12 @@ impl Plan {
     /// # Errors
     /// If a constant does not fit the memory.
     pub(crate) fn new(module: &Module) -> Result<Option<Self>> {
-        Ok(Graph::new(module)?.map(Plan::of))
+        let lockstep = Graph::new(module, Form::Lockstep)?;
+        let graph = match lockstep {
+            Some(graph) if graph.links.needs_threads => Graph::new(module, Form::Threads)?,
+            graph => graph,
+        };
+        Ok(graph.map(Plan::of))
     }
 
     /// The plan of a graph.
@@ -152,6 +195,7 @@ impl Plan {
             sizes: Sizes::new(&types, &units),
             nanoseconds: units.iter().map(|unit| unit.nanoseconds(&types)).sum(),
             last_uses,
+            links: graph.links,
             inputs: graph.inputs,
             outputs: graph.outputs,
             types,
@@ -224,6 +268,17 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
                 },
                 (Kind::Loop(regions), _, _) => Unit::Loop {
                     regions,
+                    operands,
+                    results,
+                },
+                (Kind::Number(of), [], out) => Unit::Number { of, out },
+                (Kind::Manual(manual), _, _) => Unit::Manual {
+                    manual,
+                    operands,
+                    results,
+                },
+                (Kind::Collective(collective), _, _) => Unit::Collective {
+                    collective,
                     operands,
                     results,
                 },

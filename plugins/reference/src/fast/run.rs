@@ -1,71 +1,32 @@
-//! Launches of a plan.
+//! The units that a process runs by itself.
 
-use std::sync::PoisonError;
-
-use halite_core::Result;
+use halite_core::{Error, ErrorKind, Result};
 use halite_kernels::{Operand, Source, Target, Threads, multiply_all, reduce};
-use halite_stablehlo::{ElementType, Module};
+use halite_stablehlo::ElementType;
 
 use super::{
     contract::Product,
     direct::Call,
     elementwise::is_word,
-    graph::{Loop, OracleCall},
+    graph::{Numbered, OracleCall},
     group::Group,
+    lockstep::{Launch, Process},
     place::Base,
-    plan::{Plan, Unit},
+    plan::Unit,
     values::Values,
 };
 use crate::{
-    oracle::{Single, Tensor, World, run_operation},
+    oracle::{Tensor, run_operation},
     storage::Storage,
 };
 
-/// A launch on one device.
-pub(crate) struct Launch<'r> {
-    pub(crate) module: &'r Module,
-    pub(crate) world: &'r World,
-    /// The replica.
-    pub(crate) replica: usize,
-    pub(crate) threads: &'r Threads,
-}
-
-impl Plan {
-    /// Runs the program.
-    ///
-    /// # Errors
-    /// Those of the operations that the oracle computes, and of allocations.
-    pub(crate) fn run(&self, launch: &Launch<'_>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let arenas = || self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut values = Values {
-            plan: self,
-            values: vec![None; self.types.len()],
-            is_needed: vec![true; self.types.len()],
-            arena: arenas().pop().unwrap_or_default(),
-        };
-        for (base, storage) in &self.constants {
-            values.values[*base] = Some(storage.clone());
-        }
-        for (&base, tensor) in self.inputs.iter().zip(inputs) {
-            values.values[base] = Some(tensor.bytes.aligned());
-        }
-        for (unit, unused) in self.units.iter().zip(&self.last_uses) {
-            launch.world.check()?;
-            unused
-                .iter()
-                .for_each(|&base| values.is_needed[base] = false);
-            values.step(unit, launch)?;
-            unused.iter().for_each(|&base| values.release(base));
-        }
-        let outputs = self.outputs.iter().map(|&base| values.whole(base));
-        let outputs = outputs.collect();
-        arenas().push(values.arena);
-        outputs
-    }
-}
-
 impl Values<'_> {
-    fn step(&mut self, unit: &Unit, launch: &Launch<'_>) -> Result<()> {
+    pub(super) fn step(
+        &mut self,
+        unit: &Unit,
+        launch: &Launch<'_>,
+        process: Process,
+    ) -> Result<()> {
         let threads = launch.threads;
         match unit {
             Unit::Group(group) => self.group(group, threads),
@@ -92,11 +53,6 @@ impl Values<'_> {
                 self.set(*out, result);
                 Ok(())
             }
-            Unit::Loop {
-                regions,
-                operands,
-                results,
-            } => self.run_loop(regions, operands, results, launch),
             Unit::Direct {
                 kernel,
                 operands,
@@ -113,7 +69,21 @@ impl Values<'_> {
                 call,
                 operands,
                 results,
-            } => self.oracle(call, operands, results, launch),
+            } => self.oracle(call, operands, results, launch, process),
+            &Unit::Number { of, out } => {
+                let number = match of {
+                    Numbered::Replica => process.replica,
+                    Numbered::Partition => process.partition,
+                };
+                let mut result = self.take(out)?;
+                (result.bytes_mut()).copy_from_slice(&(number as u32).to_le_bytes());
+                self.set(out, result);
+                Ok(())
+            }
+            Unit::Loop { .. } | Unit::Manual { .. } | Unit::Collective { .. } => {
+                let message = "a unit of all processes runs for one of them; please report this";
+                Err(Error::new(ErrorKind::Internal, "run", message))
+            }
         }
     }
 
@@ -197,65 +167,17 @@ impl Values<'_> {
         Ok(())
     }
 
-    fn run_loop(
-        &mut self,
-        regions: &Loop,
-        operands: &[Base],
-        results: &[Base],
-        launch: &Launch<'_>,
-    ) -> Result<()> {
-        let mut state = Vec::with_capacity(operands.len());
-        for &base in operands {
-            state.push(self.whole(base)?);
-        }
-        let captures = state.split_off(results.len());
-        // Nothing else holds what only the loop reads, so that its body can reuse the memory.
-        for &base in operands {
-            if !self.is_needed[base] {
-                self.values[base] = None;
-            }
-        }
-        loop {
-            launch.world.check()?;
-            let with_captures = |state: Vec<Tensor>| {
-                let mut all = state;
-                all.extend(captures.iter().cloned());
-                all
-            };
-            let decision = regions
-                .condition
-                .run(launch, with_captures(state.clone()))?;
-            if decision
-                .first()
-                .is_none_or(|it| it.bytes.first() == Some(&0))
-            {
-                break;
-            }
-            state = regions.body.run(launch, with_captures(state))?;
-        }
-        for (&base, tensor) in results.iter().zip(state) {
-            self.values[base] = Some(tensor.bytes);
-        }
-        Ok(())
-    }
-
     fn oracle(
         &mut self,
         call: &OracleCall,
         operands: &[Base],
         results: &[Base],
         launch: &Launch<'_>,
+        process: Process,
     ) -> Result<()> {
         let operands = operands.iter().map(|&base| self.tensor(base));
         let operands: Vec<Tensor> = operands.collect::<Result<_>>()?;
-        let single = Single {
-            module: launch.module,
-            world: launch.world,
-            replica: launch.replica,
-            function: &launch.module.functions[call.function],
-            operation: &call.operation,
-            captures: &call.captures,
-        };
+        let single = call.single(launch, process);
         let tensors = run_operation(&single, operands)?;
         for (&base, tensor) in results.iter().zip(tensors) {
             self.values[base] = Some(tensor.bytes.aligned());

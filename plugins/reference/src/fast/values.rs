@@ -8,16 +8,34 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{arena::Arena, place::Base, plan::Plan};
 use crate::{oracle::Tensor, storage::Storage};
 
-/// The values of a launch.
+/// The values of a process.
 pub(super) struct Values<'p> {
     pub(super) plan: &'p Plan,
     pub(super) values: Vec<Option<Arc<Storage>>>,
     /// Whether units after the present one read it, or the program returns it.
     pub(super) is_needed: Vec<bool>,
+    /// That of the run, while it runs a unit of this process.
     pub(super) arena: Arena,
 }
 
-impl Values<'_> {
+impl<'p> Values<'p> {
+    /// The inputs and constants of a plan.
+    pub(super) fn new(plan: &'p Plan, inputs: Vec<Tensor>) -> Self {
+        let mut values = vec![None; plan.types.len()];
+        for (base, storage) in &plan.constants {
+            values[*base] = Some(storage.clone());
+        }
+        for (&base, tensor) in plan.inputs.iter().zip(inputs) {
+            values[base] = Some(tensor.bytes.aligned());
+        }
+        Values {
+            plan,
+            values,
+            is_needed: vec![true; plan.types.len()],
+            arena: Arena::default(),
+        }
+    }
+
     pub(super) fn get(&self, base: Base) -> Result<&Arc<Storage>> {
         self.values[base].as_ref().ok_or_else(|| {
             let message = format!("value {base} of the plan is not computed; please report this");
@@ -31,13 +49,6 @@ impl Values<'_> {
             let message = format!("value {base} is not aligned; please report this");
             Error::new(ErrorKind::Internal, "run", message)
         })
-    }
-
-    /// Frees a value for later ones, if this launch alone has it.
-    pub(super) fn release(&mut self, base: Base) {
-        if let Some(Ok(storage)) = self.values[base].take().map(Arc::try_unwrap) {
-            self.arena.put(self.plan, base, storage);
-        }
     }
 
     pub(super) fn take(&mut self, base: Base) -> Result<Storage> {
@@ -78,13 +89,6 @@ impl Values<'_> {
         let mut copy = self.take(base)?;
         copy.bytes_mut().copy_from_slice(self.get(base)?);
         Ok(copy)
-    }
-
-    /// A value that does not share the memory of a larger one.
-    pub(super) fn whole(&self, base: Base) -> Result<Tensor> {
-        let Tensor { ty, bytes } = self.tensor(base)?;
-        let bytes = bytes.whole();
-        Ok(Tensor { ty, bytes })
     }
 
     pub(super) fn tensor(&self, base: Base) -> Result<Tensor> {

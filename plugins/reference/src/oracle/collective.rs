@@ -6,7 +6,7 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{CollectiveAttributes, OpKind, Operation, RankedType, Type};
 
 use super::{
-    interpret::{Frame, Process, address},
+    interpret::{Frame, Process, Single, address, locate},
     operation::tensor_types,
     reduce::Reducer,
     shape::{concatenate, slice},
@@ -45,31 +45,32 @@ impl Grouping {
         }
     }
 
-    /// The processes of the group that has this process; `None` if none has.
-    fn members(self, process: Process<'_>, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
-        let Process {
-            world,
-            replica,
-            partition,
-            ..
-        } = process;
+    /// The processes of the group that has the process `[replica, partition]` among `counts` of
+    /// them; `None` if none has.
+    fn members(
+        self,
+        counts: [usize; 2],
+        process: [usize; 2],
+        groups: &[Vec<usize>],
+    ) -> Option<Vec<usize>> {
+        let ([replicas, partitions], [replica, partition]) = (counts, process);
+        let number = |replica: usize, partition: usize| replica * partitions + partition;
         let (own, count) = match self {
-            Grouping::Replicas | Grouping::ReplicasWithPartitions => (replica, world.replicas),
-            Grouping::Partitions => (partition, world.partitions),
-            Grouping::Processes => (process.number(), world.replicas * world.partitions),
+            Grouping::Replicas | Grouping::ReplicasWithPartitions => (replica, replicas),
+            Grouping::Partitions => (partition, partitions),
+            Grouping::Processes => (number(replica, partition), replicas * partitions),
         };
         // Without groups, all are in one.
         let all = [(0..count).collect()];
         let groups = if groups.is_empty() { &all } else { groups };
         let group = groups.iter().find(|group| group.contains(&own))?;
-        let number = |replica: usize, partition: usize| replica * world.partitions + partition;
         Some(match self {
             Grouping::Replicas => group.iter().map(|&of| number(of, partition)).collect(),
             Grouping::Partitions => group.iter().map(|&of| number(replica, of)).collect(),
             Grouping::Processes => group.clone(),
             Grouping::ReplicasWithPartitions => {
-                let partitions = |&of: &usize| (0..world.partitions).map(move |p| number(of, p));
-                group.iter().flat_map(partitions).collect()
+                let of_replica = |&of: &usize| (0..partitions).map(move |p| number(of, p));
+                group.iter().flat_map(of_replica).collect()
             }
         })
     }
@@ -143,7 +144,7 @@ impl<'r> Frame<'r> {
             }
             OpKind::CollectiveBroadcast(collective) => {
                 let grouping = Grouping::of_channel(collective.channel);
-                match grouping.members(self.process, &collective.groups) {
+                match self.members(grouping, &collective.groups) {
                     None => zeros(types)?,
                     Some(members) => {
                         let all = self.exchange(op, "collective_broadcast", &members, operands)?;
@@ -164,6 +165,17 @@ impl<'r> Frame<'r> {
 
     fn number(&self, number: usize, types: &[&Type]) -> Result<Tensor> {
         Tensor::encode(tensor_types(types)?[0], Wide::Int(vec![number as i128]))
+    }
+
+    fn members(&self, grouping: Grouping, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
+        let Process {
+            world,
+            replica,
+            partition,
+            ..
+        } = self.process;
+        let counts = [world.replicas, world.partitions];
+        grouping.members(counts, [replica, partition], groups)
     }
 
     fn exchange(
@@ -198,7 +210,7 @@ impl<'r> Frame<'r> {
         values: Vec<Value>,
     ) -> Result<Received> {
         let number = self.process.number();
-        let members = grouping.members(self.process, &collective.groups);
+        let members = self.members(grouping, &collective.groups);
         let own = members
             .as_ref()
             .and_then(|members| members.iter().position(|&it| it == number));
@@ -237,7 +249,7 @@ impl<'r> Frame<'r> {
             return zeros();
         }
         let groups = [involved.clone()];
-        let Some(members) = grouping.members(self.process, &groups) else {
+        let Some(members) = self.members(grouping, &groups) else {
             return zeros();
         };
         let all = self.exchange(op, "collective_permute", &members, operands)?;
@@ -246,6 +258,45 @@ impl<'r> Frame<'r> {
             None => zeros(),
         }
     }
+}
+
+/// The processes with which one exchanges values in a collective, in the order of their group, by
+/// their numbers; `None` if it has none. `process` is `[replica, partition]`, among `counts`.
+pub(crate) fn members(
+    kind: &OpKind,
+    counts: [usize; 2],
+    process: [usize; 2],
+) -> Option<Vec<usize>> {
+    let (grouping, groups) = match kind {
+        OpKind::AllReduce(collective)
+        | OpKind::ReduceScatter { collective, .. }
+        | OpKind::AllGather { collective, .. } => {
+            (Grouping::of_reduction(collective), &collective.groups)
+        }
+        OpKind::AllToAll { collective, .. } | OpKind::CollectiveBroadcast(collective) => {
+            (Grouping::of_channel(collective.channel), &collective.groups)
+        }
+        OpKind::CollectivePermute { pairs, channel } => {
+            let grouping = Grouping::of_channel(*channel);
+            let own = process[usize::from(channel.is_some())];
+            return grouping.members(counts, process, &[connected(pairs, own)]);
+        }
+        _ => return None,
+    };
+    grouping.members(counts, process, groups)
+}
+
+/// The combinations of the operands of all members of an `all_reduce` or a `reduce_scatter`.
+pub(crate) fn combined(single: &Single<'_>, operands: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>> {
+    let of_member = |tensors: Vec<Tensor>| tensors.into_iter().map(Value::Tensor).collect();
+    let values: Vec<Vec<Value>> = operands.into_iter().map(of_member).collect();
+    let scope = single.scope();
+    let mut frame = single.frame(scope.as_ref());
+    frame
+        .reducer(&single.operation.regions[0], |reducer| {
+            sums(reducer, &values)
+        })
+        .map_err(|error| locate(error, single.operation))
 }
 
 /// Those that a process exchanges values with, over others or not, and itself, ascending. The other

@@ -58,7 +58,10 @@ pub(crate) fn run_main(
 pub(crate) struct Single<'r> {
     pub(crate) module: &'r Module,
     pub(crate) world: &'r World,
-    pub(crate) replica: usize,
+    /// `[replica, partition]`.
+    pub(crate) process: [usize; 2],
+    /// The partitions that run the manual computation around it; `None` outside of any.
+    pub(crate) shards: Option<&'r [usize]>,
     /// The function that has the operation.
     pub(crate) function: &'r Function,
     pub(crate) operation: &'r Operation,
@@ -66,33 +69,40 @@ pub(crate) struct Single<'r> {
     pub(crate) captures: &'r [ValueId],
 }
 
+impl Single<'_> {
+    /// The manual computation around it.
+    pub(super) fn scope(&self) -> Option<Scope<'static>> {
+        self.shards.map(Scope::of_shards)
+    }
+
+    /// An activation of the function. `scope` is that of [`scope`](Self::scope).
+    pub(super) fn frame<'f>(&'f self, scope: Option<&'f Scope<'static>>) -> Frame<'f> {
+        let [replica, partition] = self.process;
+        let process = Process {
+            module: self.module,
+            world: self.world,
+            replica,
+            partition,
+            scope: scope.unwrap_or(&LAUNCH),
+        };
+        Frame::new(process, self.function)
+    }
+}
+
 /// Runs one operation. `operands` are its own, and then the values of the captures.
 pub(crate) fn run_operation(single: &Single<'_>, mut operands: Vec<Tensor>) -> Result<Vec<Tensor>> {
-    let &Single {
-        module,
-        world,
-        replica,
-        function,
-        operation,
-        captures,
-    } = single;
-    let process = Process {
-        module,
-        world,
-        replica,
-        partition: 0,
-        scope: &LAUNCH,
-    };
-    let mut frame = Frame::new(process, function);
+    let scope = single.scope();
+    let mut frame = single.frame(scope.as_ref());
     let captured = operands
-        .split_off(operation.operands.len())
+        .split_off(single.operation.operands.len())
         .into_iter()
         .map(Value::Tensor);
-    frame.values.extend(captures.iter().copied().zip(captured));
+    let captures = single.captures.iter().copied();
+    frame.values.extend(captures.zip(captured));
     let operands = operands.into_iter().map(Value::Tensor).collect();
     let results = frame
-        .operation(operation, operands)
-        .map_err(|e| locate(e, operation))?;
+        .operation(single.operation, operands)
+        .map_err(|e| locate(e, single.operation))?;
     results
         .into_iter()
         .map(|value| value.tensor().cloned())

@@ -1,6 +1,4 @@
-//! Programs over several partitions. A process with partitions assembles the global arguments, runs
-//! the program once without partitioning it, and shards the results. A manual computation inside
-//! runs its region once for each shard, on a thread each.
+//! Manual computations: the region runs once for each shard, on a thread each.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +14,11 @@ use halite_stablehlo::{
 };
 
 use super::{
-    interpret::{Frame, Process, address, run_main},
+    interpret::{Frame, Process, address},
     operation::tensor_types,
     sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
-    tensor::{Value, cannot_allocate, tensor_type, unexpected},
-    world::{LAUNCH, Scope, World},
+    tensor::{Value, cannot_allocate, unexpected},
+    world::Scope,
 };
 use crate::failure::Failure;
 
@@ -35,72 +33,32 @@ pub(crate) struct Partitioning {
     pub(crate) outputs: Vec<HloSharding>,
 }
 
-/// Runs `main` as process `[replica, partition]`, on its shards of the inputs, and returns its
-/// shards of the outputs. The first partition of each replica runs the program for all of them.
-pub(crate) fn run_partition(
-    module: &Module,
-    world: &World,
-    process: [usize; 2],
-    partitioning: &Partitioning,
-    inputs: Vec<Value>,
-) -> Result<Vec<Value>> {
-    let [replica, partition] = process;
-    let (first, count) = (replica * world.partitions, world.partitions);
-    let members: Vec<_> = (first..first + count).collect();
-    let exchange = |name, operation, values| {
-        let number = first + partition;
-        world.exchange(name, operation, &members, &LAUNCH, number, values)
-    };
-    // Operations have addresses, so that these numbers are free.
-    let all = exchange("arguments", 0, inputs)?;
-    let results = if partition == 0 {
-        let main = module.main()?;
-        let mut inputs = Vec::with_capacity(main.body.arguments.len());
-        for (number, &id) in main.body.arguments.iter().enumerate() {
-            let shards: Vec<_> = all
-                .iter()
-                .map(|values| values[number].tensor())
-                .collect::<Result<_>>()?;
-            let ty = tensor_type(main.ty(id))?;
-            let whole = assemble(
-                shards.into_iter().enumerate(),
-                &partitioning.inputs[number],
-                ty,
-            )?;
-            inputs.push(Value::Tensor(whole));
-        }
-        run_main(module, world, [replica, 0], inputs)?
-    } else {
-        Vec::new()
-    };
-    let results = exchange("results", 1, results)?.swap_remove(0);
-    let own = |(value, sharding): (&Value, _)| {
-        Ok(Value::Tensor(shard(value.tensor()?, sharding, partition)?))
-    };
-    results.iter().zip(&partitioning.outputs).map(own).collect()
-}
-
-/// The axes and shards of a manual computation.
-struct Shards {
-    inputs: Vec<HloSharding>,
-    outputs: Vec<HloSharding>,
-    /// The partitions of this process, one for each shard.
-    partitions: Vec<usize>,
-    /// All partitions that run the region, with the partition that starts each.
-    starters: BTreeMap<usize, usize>,
+/// The shards of a manual computation.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    pub(crate) inputs: Vec<HloSharding>,
+    pub(crate) outputs: Vec<HloSharding>,
+    /// For each partition that starts the region, the partitions that run it, one for each shard.
+    pub(crate) of: BTreeMap<usize, Vec<usize>>,
 }
 
 impl Shards {
-    fn new(
-        process: Process<'_>,
+    /// The shards of a region in a program over `partitions`, which `starters` start. `ranks` are
+    /// those of the operands and of the results.
+    ///
+    /// # Errors
+    /// If the mesh has more devices than there are partitions, or no such axes.
+    pub(crate) fn new(
+        module: &Module,
+        partitions: usize,
+        starters: &[usize],
         attributes: &ManualAttributes,
         ranks: [Vec<usize>; 2],
     ) -> Result<Self> {
-        let (module, world) = (process.module, process.world);
         let is_manual = |axis: &ShardyAxis| attributes.axes.contains(axis);
         let read = |shardings: &[ShardySharding], ranks: &[usize]| -> Result<Vec<HloSharding>> {
             let read = |(sharding, &rank): (_, &usize)| {
-                of_shardy(module, sharding, rank, world.partitions, is_manual)
+                of_shardy(module, sharding, rank, partitions, is_manual)
             };
             shardings.iter().zip(ranks).map(read).collect()
         };
@@ -108,28 +66,24 @@ impl Shards {
         let mesh = sharding
             .map(|sharding| mesh(module, &sharding.mesh))
             .transpose()?;
-        let shards_of = |partition| match mesh {
-            Some(mesh) => neighbors(mesh, &attributes.axes, partition),
-            None => Ok(vec![partition]),
+        let shards_of = |&starter: &usize| {
+            let own = match mesh {
+                Some(mesh) => neighbors(mesh, &attributes.axes, starter)?,
+                None => vec![starter],
+            };
+            if let Some(outside) = own.iter().find(|&&it| it >= partitions) {
+                let message = format!(
+                    "a manual computation needs partition {outside}, the program has {partitions}; \
+                     compile it for as many partitions as its mesh has devices"
+                );
+                return Err(Error::invalid("run", message));
+            }
+            Ok((starter, own))
         };
-        let mut starters = BTreeMap::new();
-        for starter in process.scope.partitions() {
-            starters.extend(shards_of(starter)?.into_iter().map(|own| (own, starter)));
-        }
-        let partitions = shards_of(process.partition)?;
-        if let Some(outside) = partitions.iter().find(|&&it| it >= world.partitions) {
-            let message = format!(
-                "a manual computation needs partition {outside}, the program has {}; compile it \
-                 for as many partitions as its mesh has devices",
-                world.partitions
-            );
-            return Err(Error::invalid("run", message));
-        }
         Ok(Shards {
             inputs: read(&attributes.inputs, &ranks[0])?,
             outputs: read(&attributes.outputs, &ranks[1])?,
-            partitions,
-            starters,
+            of: starters.iter().map(shards_of).collect::<Result<_>>()?,
         })
     }
 }
@@ -165,20 +119,25 @@ impl<'r> Frame<'r> {
             operands.iter().map(rank).collect::<Result<_>>()?,
             types.iter().map(|ty| ty.rank()).collect(),
         ];
-        let shards = Shards::new(self.process, attributes, ranks)?;
-        let mut inputs = Vec::with_capacity(shards.partitions.len());
-        for &partition in &shards.partitions {
+        let Process { module, world, .. } = self.process;
+        let running = self.process.scope.partitions();
+        let shards = Shards::new(module, world.partitions, &running, attributes, ranks)?;
+        let partitions = &shards.of[&self.process.partition];
+        let mut inputs = Vec::with_capacity(partitions.len());
+        for &partition in partitions {
             let own = |(value, sharding): (&Value, _)| {
                 Ok(Value::Tensor(shard(value.tensor()?, sharding, partition)?))
             };
             let own: Result<Vec<_>> = operands.iter().zip(&shards.inputs).map(own).collect();
             inputs.push((partition, own?));
         }
-        let (world, number) = (self.process.world, self.process.number());
-        let scope = world.enter(self.process.scope, address(op), number, shards.starters);
+        let starters = (shards.of.iter())
+            .flat_map(|(&starter, own)| own.iter().map(move |&partition| (partition, starter)));
+        let (starters, number) = (starters.collect(), self.process.number());
+        let scope = world.enter(self.process.scope, address(op), number, starters);
         let results = self.run_shards(&op.regions[0], &scope, inputs)?;
         let whole = |(number, ty): (usize, &RankedType)| {
-            let parts: Vec<_> = (shards.partitions.iter().zip(&results))
+            let parts: Vec<_> = (partitions.iter().zip(&results))
                 .map(|(&partition, values)| Ok((partition, values[number].tensor()?)))
                 .collect::<Result<_>>()?;
             Ok(Value::Tensor(assemble(parts, &shards.outputs[number], ty)?))

@@ -113,7 +113,7 @@ impl MeshAxis {
 }
 
 /// The type of the shards of a tensor of type `ty`.
-fn shard_type(ty: &RankedType, sharding: &HloSharding) -> Result<RankedType> {
+pub(crate) fn shard_type(ty: &RankedType, sharding: &HloSharding) -> Result<RankedType> {
     let mut dims = ty.dims.clone();
     for (dim, (size, parts)) in dims.iter_mut().zip(&sharding.parts).enumerate() {
         if *size % parts != 0 {
@@ -127,7 +127,11 @@ fn shard_type(ty: &RankedType, sharding: &HloSharding) -> Result<RankedType> {
 }
 
 /// The index of the first element of the shard of a partition.
-fn start(sharding: &HloSharding, partition: usize, shard: &RankedType) -> Vec<usize> {
+pub(crate) fn shard_start(
+    sharding: &HloSharding,
+    partition: usize,
+    shard: &RankedType,
+) -> Vec<usize> {
     let tile = sharding.of_device[partition];
     let steps = strides(&sharding.parts);
     let sizes = steps.iter().zip(&sharding.parts).zip(&shard.dims);
@@ -141,7 +145,7 @@ pub(super) fn shard(x: &Tensor, sharding: &HloSharding, partition: usize) -> Res
     let ty = shard_type(&x.ty, sharding)?;
     slice(
         x,
-        &start(sharding, partition, &ty),
+        &shard_start(sharding, partition, &ty),
         &vec![1; ty.rank()],
         &ty,
     )
@@ -157,7 +161,7 @@ pub(super) fn assemble<'t>(
     bytes.resize(ty.bytes(), 0);
     let (steps, size) = (strides(&ty.dims), ty.element.size());
     for (partition, shard) in shards {
-        let first = offset(&start(sharding, partition, &shard.ty), &steps);
+        let first = offset(&shard_start(sharding, partition, &shard.ty), &steps);
         let mut from = 0;
         for_each_index(&shard.ty.dims, |index| {
             let at = (first + offset(index, &steps)) * size;

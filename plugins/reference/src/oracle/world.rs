@@ -55,6 +55,16 @@ pub(crate) static LAUNCH: Scope<'static> = Scope {
 };
 
 impl Scope<'_> {
+    /// A manual computation without exchanges, which these partitions run.
+    pub(super) fn of_shards(partitions: &[usize]) -> Self {
+        Scope {
+            path: usize::MAX,
+            run: 1,
+            outer: Some(&LAUNCH),
+            partitions: partitions.iter().map(|&it| (it, it)).collect(),
+        }
+    }
+
     /// Returns true for a run of a manual computation.
     pub(super) fn is_manual(&self) -> bool {
         self.outer.is_some()

@@ -72,7 +72,7 @@ fn slice(call: &Call<'_, '_>, dims: &[usize], first: usize) -> Result<Slice> {
 
 /// A rectangular part of a row-major tensor, in bytes.
 #[derive(Debug)]
-struct Slice {
+pub(crate) struct Slice {
     /// Bytes of the rows of the part.
     row: usize,
     /// Positions of these rows in the tensor.
@@ -81,7 +81,7 @@ struct Slice {
 
 impl Slice {
     /// The part of `dims` at `first` in a tensor of `whole`, whose elements have `size` bytes.
-    fn new(whole: &[usize], dims: &[usize], first: &[usize], size: usize) -> Self {
+    pub(crate) fn new(whole: &[usize], dims: &[usize], first: &[usize], size: usize) -> Self {
         let mut stride = size;
         // Inner dimensions of which the part has all are in its rows, and the next one out.
         let mut row = size;
@@ -109,7 +109,7 @@ impl Slice {
     }
 
     /// The bytes of the part, if they are neighbors.
-    fn range(&self) -> Option<Range<usize>> {
+    pub(crate) fn range(&self) -> Option<Range<usize>> {
         match self.rows[..] {
             [first] => Some(first..first + self.row),
             _ => None,
@@ -117,14 +117,14 @@ impl Slice {
     }
 
     /// Copies the part out of a tensor.
-    fn read(&self, whole: &[u8], part: &mut [u8]) {
+    pub(crate) fn read(&self, whole: &[u8], part: &mut [u8]) {
         for (part, &at) in part.chunks_exact_mut(self.row.max(1)).zip(&self.rows) {
             part.copy_from_slice(&whole[at..at + self.row]);
         }
     }
 
     /// Copies the part into a tensor.
-    fn write(&self, part: &[u8], whole: &mut [u8]) {
+    pub(crate) fn write(&self, part: &[u8], whole: &mut [u8]) {
         for (part, &at) in part.chunks_exact(self.row.max(1)).zip(&self.rows) {
             whole[at..at + self.row].copy_from_slice(part);
         }

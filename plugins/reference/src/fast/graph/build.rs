@@ -1,6 +1,6 @@
 //! The nodes of functions and regions, calls inlined.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_stablehlo::{Dense, Function, Module, OpKind, Operation, RankedType, Region, ValueId};
@@ -11,7 +11,7 @@ use super::{
         place::{Base, Place},
         plan::Plan,
     },
-    BaseInfo, Graph, Kind, Loop, Node, OracleCall,
+    BaseInfo, Form, Graph, Kind, Links, Loop, Node, OracleCall, Running,
     capture::captures,
 };
 use crate::oracle::Tensor;
@@ -29,8 +29,14 @@ const MOST_CONSTANT_BYTES: usize = 1 << 28;
 
 impl Graph {
     /// The graph of a module. `None` if it has values that are not tensors.
-    pub(in super::super) fn new(module: &Module) -> Result<Option<Self>> {
-        let mut builder = Builder::new(module);
+    pub(in super::super) fn new(module: &Module, form: Form) -> Result<Option<Self>> {
+        let running = Running {
+            form,
+            counts: [module.replicas(), module.partitions()],
+            partitions: Arc::new([0]),
+            is_manual: false,
+        };
+        let mut builder = Builder::new(module, running);
         let index = (module.functions.iter()).position(|function| function.name == "main");
         let Some(index) = index else {
             return Ok(None);
@@ -55,6 +61,7 @@ impl Graph {
             .into_iter()
             .map(|place| builder.dense(place))
             .collect();
+        builder.graph.links = builder.budget.links;
         builder.graph.drop_unused();
         Ok(Some(builder.graph))
     }
@@ -69,15 +76,16 @@ pub(super) fn tensor(function: &Function, id: ValueId) -> &RankedType {
 
 /// The graph of a region, as a function of its arguments and of `captures`. `None` if it cannot be
 /// one.
-fn region_graph(
+pub(super) fn region_graph(
     module: &Module,
+    running: Running,
     function: usize,
     region: &Region,
     captures: &[ValueId],
     depth: usize,
     budget: &mut Budget,
 ) -> Result<Option<Graph>> {
-    let mut builder = Builder::new(module);
+    let mut builder = Builder::new(module, running);
     builder.budget = std::mem::take(budget);
     let of = &module.functions[function];
     let ids = || region.arguments.iter().chain(captures);
@@ -100,28 +108,31 @@ fn region_graph(
 /// Values of a function by their ids.
 type Values = HashMap<ValueId, Place>;
 
-/// What a plan has used of its limits, with all regions.
+/// What a plan has used of its limits, and what was found in it, with all regions.
 #[derive(Default)]
-struct Budget {
+pub(super) struct Budget {
     /// Number of operations, against [`MOST_OPERATIONS`].
     operations: usize,
     /// Bytes of computed constants, against [`MOST_CONSTANT_BYTES`].
     constant_bytes: usize,
+    pub(super) links: Links,
 }
 
 /// A graph that grows by the nodes of operations.
 pub(super) struct Builder<'m> {
-    module: &'m Module,
+    pub(super) module: &'m Module,
+    pub(super) running: Running,
     pub(super) graph: Graph,
     /// Copies of views.
     dense: HashMap<Place, Base>,
-    budget: Budget,
+    pub(super) budget: Budget,
 }
 
 impl<'m> Builder<'m> {
-    fn new(module: &'m Module) -> Self {
+    fn new(module: &'m Module, running: Running) -> Self {
         Builder {
             module,
+            running,
             graph: Graph::default(),
             dense: HashMap::new(),
             budget: Budget::default(),
@@ -160,7 +171,7 @@ impl<'m> Builder<'m> {
         Place::whole(base, ty)
     }
 
-    fn nodes_of(&mut self, kind: Kind, operands: Vec<Place>, results: Vec<Base>) {
+    pub(super) fn nodes_of(&mut self, kind: Kind, operands: Vec<Place>, results: Vec<Base>) {
         let number = self.graph.nodes.len();
         results
             .iter()
@@ -267,7 +278,10 @@ impl<'m> Builder<'m> {
         let operands = operation.operands.iter().map(|&id| self.value(values, id));
         let operands: Vec<Place> = operands.collect::<Result<_>>()?;
         match &operation.kind {
-            OpKind::OptimizationBarrier => return Ok(Some(operands)),
+            // Shardings say where elements are, not what they are.
+            OpKind::OptimizationBarrier
+            | OpKind::ShardingConstraint(_)
+            | OpKind::PropagationBarrier(_) => return Ok(Some(operands)),
             OpKind::Call { function: name }
             | OpKind::Composite {
                 decomposition: name,
@@ -290,7 +304,17 @@ impl<'m> Builder<'m> {
                     return Ok(Some(results));
                 }
             }
-            _ => {}
+            OpKind::ManualComputation(attributes) => {
+                let results = self.manual(function, operation, attributes, &operands, depth)?;
+                if let Some(results) = results {
+                    return Ok(Some(results));
+                }
+            }
+            _ => {
+                if let Some(results) = self.of_process(function, operation, &operands) {
+                    return Ok(Some(results));
+                }
+            }
         }
         if let &[result] = &operation.results[..] {
             let of = &self.module.functions[function];
@@ -330,9 +354,11 @@ impl<'m> Builder<'m> {
             return Ok(None);
         };
         let captures = captures(operation);
-        let (module, budget) = (self.module, &mut self.budget);
+        let (module, running, budget) = (self.module, &self.running, &mut self.budget);
         let mut plan = |region| -> Result<Option<Plan>> {
-            let graph = region_graph(module, function, region, &captures, depth + 1, budget)?;
+            let running = running.clone();
+            let depth = depth + 1;
+            let graph = region_graph(module, running, function, region, &captures, depth, budget)?;
             Ok(graph.map(Plan::of))
         };
         let (Some(condition), Some(body)) = (plan(condition)?, plan(body)?) else {
@@ -362,6 +388,7 @@ impl<'m> Builder<'m> {
         operands: Vec<Place>,
         values: &Values,
     ) -> Result<Vec<Place>> {
+        self.budget.links.needs_threads |= self.exchanges(operation);
         let captures = captures(operation);
         let mut operands = operands;
         for &id in &captures {
@@ -382,6 +409,7 @@ impl<'m> Builder<'m> {
             function,
             operation: operation.clone(),
             captures,
+            shards: self.running.shards(),
         };
         self.nodes_of(Kind::Oracle(Box::new(call)), operands, results.clone());
         Ok(results

@@ -332,7 +332,7 @@ fn has_floats(operands: &[Place], ty: &RankedType) -> bool {
 }
 
 /// The operation that a region `(accumulator, element) -> accumulator op element` consists of.
-fn operator(function: &Function, regions: &[Region]) -> Option<BinaryOp> {
+pub(in super::super) fn operator(function: &Function, regions: &[Region]) -> Option<BinaryOp> {
     let [region] = regions else {
         return None;
     };

@@ -1,0 +1,268 @@
+//! Collectives of processes that run in lockstep: operations on the values of all of them.
+
+mod combine;
+
+use std::{collections::HashMap, sync::Arc};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_stablehlo::{BinaryOp, OpKind, RankedType};
+
+use self::combine::combine_all;
+use super::{
+    graph::{OracleCall, operator},
+    lockstep::{Launch, Process},
+    direct::slice::Slice,
+};
+use crate::{
+    oracle::{Tensor, combined},
+    storage::{Aligned, Storage},
+};
+
+/// A collective.
+#[derive(Debug)]
+pub(super) struct Collective {
+    pub(super) call: OracleCall,
+    /// The processes of each group, by their numbers. No process is in two groups.
+    pub(super) groups: Vec<Vec<usize>>,
+}
+
+/// Allocates memory for a result, by its number.
+type Take<'t> = dyn FnMut(usize) -> Result<Storage> + 't;
+
+/// The operands of the processes of a group.
+struct Group<'g> {
+    numbers: &'g [usize],
+    /// `operands[member][operand]`.
+    operands: Vec<&'g [Tensor]>,
+    types: &'g [&'g RankedType],
+}
+
+impl Collective {
+    /// The results of each process, from its operands.
+    ///
+    /// # Errors
+    /// If a process of a group does not run it, and those of the oracle and of allocations.
+    pub(super) fn run(
+        &self,
+        launch: &Launch<'_>,
+        processes: &[Process],
+        operands: &[Vec<Tensor>],
+        types: &[&RankedType],
+        take: &mut Take<'_>,
+    ) -> Result<Vec<Vec<Tensor>>> {
+        let partitions = launch.module.partitions();
+        let numbers = processes.iter().map(|it| it.number(partitions));
+        let places: HashMap<usize, usize> = numbers.zip(0..).collect();
+        let mut results = vec![Vec::new(); processes.len()];
+        for numbers in &self.groups {
+            let members = numbers.iter().map(|number| places.get(number).copied());
+            // Other replicas may run it on their own.
+            if members.clone().all(|member| member.is_none()) {
+                continue;
+            }
+            let members = members.collect::<Option<Vec<usize>>>();
+            let members = members.ok_or_else(|| self.absent(numbers, &places))?;
+            let group = Group {
+                numbers,
+                operands: members.iter().map(|&at| &operands[at][..]).collect(),
+                types,
+            };
+            let of_members = self.of_group(launch, &group, take)?;
+            for (&at, result) in members.iter().zip(of_members) {
+                results[at] = result;
+            }
+        }
+        for result in results.iter_mut().filter(|result| result.is_empty()) {
+            *result = zeros(types, take)?;
+        }
+        Ok(results)
+    }
+
+    fn absent(&self, numbers: &[usize], places: &HashMap<usize, usize>) -> Error {
+        let absent = numbers.iter().find(|number| !places.contains_key(number));
+        let (name, absent) = (
+            self.call.operation.kind.to_attributes().0,
+            absent.unwrap_or(&0),
+        );
+        let message = format!(
+            "process {absent} ended without its `{name}`, for which processes {numbers:?} wait; \
+             every process of a group must run the same collectives"
+        );
+        Error::invalid("run", message)
+    }
+
+    /// The results of each member of a group.
+    fn of_group(
+        &self,
+        launch: &Launch<'_>,
+        group: &Group<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<Vec<Vec<Tensor>>> {
+        let count = group.numbers.len();
+        match &self.call.operation.kind {
+            OpKind::AllReduce(_) => {
+                let all = self.combined(launch, group, take)?;
+                Ok(vec![all; count])
+            }
+            OpKind::ReduceScatter { dim, .. } => {
+                let all = self.combined(launch, group, take)?;
+                let part = |member| all.iter().map(|x| part(x, *dim, member, count)).collect();
+                (0..count).map(part).collect()
+            }
+            OpKind::AllGather { dim, .. } => {
+                let joined = |number: usize| {
+                    let parts: Vec<_> = group.operands.iter().map(|all| &all[number]).collect();
+                    join(&parts, *dim, group.types[number], take(number)?)
+                };
+                let joined: Vec<_> = (0..group.types.len()).map(joined).collect::<Result<_>>()?;
+                Ok(vec![joined; count])
+            }
+            OpKind::AllToAll {
+                split,
+                concat,
+                parts,
+                ..
+            } => {
+                let mut results = Vec::with_capacity(count);
+                for member in 0..count {
+                    let mut own = Vec::with_capacity(group.types.len());
+                    for (number, ty) in group.types.iter().enumerate() {
+                        let of = |all: &&[Tensor]| part(&all[number], *split, member, *parts);
+                        let of_all: Vec<_> =
+                            group.operands.iter().map(of).collect::<Result<_>>()?;
+                        let of_all: Vec<_> = of_all.iter().collect();
+                        own.push(join(&of_all, *concat, ty, take(number)?)?);
+                    }
+                    results.push(own);
+                }
+                Ok(results)
+            }
+            OpKind::CollectiveBroadcast(_) => Ok(vec![group.operands[0].to_vec(); count]),
+            OpKind::CollectivePermute { pairs, channel } => {
+                let partitions = launch.module.partitions();
+                let id = |number: usize| match channel {
+                    Some(_) => number % partitions,
+                    None => number / partitions,
+                };
+                let received = |&number: &usize| {
+                    let own = id(number);
+                    let source = pairs.iter().find(|&&(_, to)| to == own);
+                    let is_source = |it: &usize| Some(id(*it)) == source.map(|&(from, _)| from);
+                    match group.numbers.iter().position(is_source) {
+                        Some(member) => Ok(group.operands[member].to_vec()),
+                        None => zeros(group.types, take),
+                    }
+                };
+                group.numbers.iter().map(received).collect()
+            }
+            kind => {
+                let message = format!(
+                    "`{}` is no collective; please report this",
+                    kind.to_attributes().0
+                );
+                Err(Error::new(ErrorKind::Internal, "run", message))
+            }
+        }
+    }
+
+    /// The combinations of the operands of all members.
+    fn combined(
+        &self,
+        launch: &Launch<'_>,
+        group: &Group<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<Vec<Tensor>> {
+        if let [only] = group.operands[..] {
+            return Ok(only.to_vec());
+        }
+        let mut results = Vec::with_capacity(group.operands[0].len());
+        for (number, first) in group.operands[0].iter().enumerate() {
+            let sources = group.operands.iter();
+            let sources: Vec<_> =
+                (sources.map(|all| all[number].bytes.clone().aligned())).collect();
+            let mut out = match &self.call.operation.kind {
+                OpKind::AllReduce(_) => take(number)?,
+                _ => Storage::Aligned(Aligned::zeros(first.ty.bytes())),
+            };
+            let is_combined = self.operator(launch, &first.ty).is_some_and(|op| {
+                combine_all(launch.threads, op, first.ty.element, &sources, &mut out)
+            });
+            if !is_combined {
+                return self.by_oracle(launch, group);
+            }
+            let bytes = Arc::new(out);
+            results.push(Tensor {
+                ty: first.ty.clone(),
+                bytes,
+            });
+        }
+        Ok(results)
+    }
+
+    fn by_oracle(&self, launch: &Launch<'_>, group: &Group<'_>) -> Result<Vec<Tensor>> {
+        let process = Process {
+            replica: 0,
+            partition: 0,
+        };
+        let operands = group.operands.iter().map(|all| all.to_vec()).collect();
+        combined(&self.call.single(launch, process), operands)
+    }
+
+    /// The operation by which operands of this type are combined, if it is one.
+    fn operator(&self, launch: &Launch<'_>, ty: &RankedType) -> Option<BinaryOp> {
+        let function = &launch.module.functions[self.call.function];
+        let regions = &self.call.operation.regions;
+        let argument = regions.first()?.arguments.first()?;
+        let is_same = (function.ty(*argument).as_tensor())
+            .is_some_and(|argument| argument.element == ty.element);
+        operator(function, regions).filter(|_| is_same)
+    }
+}
+
+fn zeros(types: &[&RankedType], take: &mut Take<'_>) -> Result<Vec<Tensor>> {
+    let zero = |(number, ty): (usize, &&RankedType)| {
+        let mut bytes = take(number)?;
+        bytes.bytes_mut().fill(0);
+        Ok(Tensor {
+            ty: (*ty).clone(),
+            bytes: Arc::new(bytes),
+        })
+    };
+    types.iter().enumerate().map(zero).collect()
+}
+
+/// Part `number` of `parts` along `dim`.
+fn part(x: &Tensor, dim: usize, number: usize, parts: usize) -> Result<Tensor> {
+    let mut ty = x.ty.clone();
+    if parts == 0 || !ty.dims[dim].is_multiple_of(parts) {
+        let message = format!("dimension {dim} of {ty} has no {parts} equal parts");
+        return Err(Error::invalid("run", message));
+    }
+    ty.dims[dim] /= parts;
+    let mut start = vec![0; ty.rank()];
+    start[dim] = number * ty.dims[dim];
+    let slice = Slice::new(&x.ty.dims, &ty.dims, &start, ty.element.size());
+    let bytes = Arc::new(match slice.range() {
+        Some(range) => Storage::Part(x.bytes.clone(), range),
+        None => {
+            let mut copy = Storage::Aligned(Aligned::zeros(ty.bytes()));
+            slice.read(&x.bytes, copy.bytes_mut());
+            copy
+        }
+    });
+    Ok(Tensor { ty, bytes })
+}
+
+/// The tensors, one after another along `dim`.
+fn join(parts: &[&Tensor], dim: usize, ty: &RankedType, mut out: Storage) -> Result<Tensor> {
+    let mut start = vec![0; ty.rank()];
+    for part in parts {
+        let slice = Slice::new(&ty.dims, &part.ty.dims, &start, ty.element.size());
+        slice.write(&part.bytes, out.bytes_mut());
+        start[dim] += part.ty.dims[dim];
+    }
+    Ok(Tensor {
+        ty: ty.clone(),
+        bytes: Arc::new(out),
+    })
+}

@@ -1,0 +1,338 @@
+//! Launches of a plan by any number of processes, in lockstep: each unit runs for all of them
+//! before the next one, so that a collective is an operation on the values of all.
+//!
+//! What processes compute from the same buffers is computed once, and they share the result:
+//! replicated parameters, whatever follows from them, and the results of collectives.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+};
+
+use halite_core::Result;
+use halite_kernels::Threads;
+use halite_stablehlo::Module;
+
+use super::{
+    arena::Arena,
+    collective::Collective,
+    graph::{Loop, Manual},
+    place::Base,
+    plan::{Plan, Unit},
+    values::Values,
+};
+use crate::{
+    oracle::{Tensor, World},
+    shards::{assemble, shards},
+    storage::Storage,
+};
+
+/// A launch.
+pub(crate) struct Launch<'r> {
+    pub(crate) module: &'r Module,
+    pub(crate) world: &'r World,
+    pub(crate) threads: &'r Threads,
+}
+
+/// One replica's run of one partition.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Process {
+    pub(crate) replica: usize,
+    pub(crate) partition: usize,
+}
+
+impl Process {
+    /// Its number among all processes.
+    pub(super) fn number(self, partitions: usize) -> usize {
+        self.replica * partitions + self.partition
+    }
+}
+
+impl Plan {
+    /// Runs the program as each of the processes, on inputs for each.
+    ///
+    /// # Errors
+    /// Those of the operations that the oracle computes, of collectives, and of allocations.
+    pub(crate) fn run(
+        &self,
+        launch: &Launch<'_>,
+        processes: &[Process],
+        inputs: Vec<Vec<Tensor>>,
+    ) -> Result<Vec<Vec<Tensor>>> {
+        let arenas = || self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arena = arenas().pop().unwrap_or_default();
+        arena.serve(processes.len());
+        let values = inputs.into_iter().map(|inputs| Values::new(self, inputs));
+        let mut run = Run {
+            plan: self,
+            launch,
+            processes,
+            values: values.collect(),
+            arena,
+        };
+        for (unit, unused) in self.units.iter().zip(&self.last_uses) {
+            launch.world.check()?;
+            run.step(unit, unused)?;
+        }
+        let (arena, outputs) = (std::mem::take(&mut run.arena), run.outputs());
+        arenas().push(arena);
+        outputs
+    }
+}
+
+/// A run of a plan.
+struct Run<'p> {
+    plan: &'p Plan,
+    launch: &'p Launch<'p>,
+    processes: &'p [Process],
+    /// Of each process.
+    values: Vec<Values<'p>>,
+    arena: Arena,
+}
+
+impl Run<'_> {
+    /// Runs a unit, after which nothing reads the values `unused`.
+    fn step(&mut self, unit: &Unit, unused: &[Base]) -> Result<()> {
+        for values in &mut self.values {
+            (unused.iter()).for_each(|&base| values.is_needed[base] = false);
+        }
+        match unit {
+            Unit::Loop {
+                regions,
+                operands,
+                results,
+            } => self.run_loop(regions, operands, results)?,
+            Unit::Manual {
+                manual,
+                operands,
+                results,
+            } => self.manual(manual, operands, results)?,
+            Unit::Collective {
+                collective,
+                operands,
+                results,
+            } => self.collective(collective, operands, results)?,
+            _ => return self.step_each(unit, unused),
+        }
+        for at in 0..self.values.len() {
+            self.release(at, unused);
+        }
+        Ok(())
+    }
+
+    /// Runs a unit that one process alone can run.
+    fn step_each(&mut self, unit: &Unit, unused: &[Base]) -> Result<()> {
+        let same = self.same(unit);
+        // What others only share is free to be overwritten by the process that computes.
+        let reads = if same.is_empty() {
+            Vec::new()
+        } else {
+            unit.reads()
+        };
+        for (at, &first) in same.iter().enumerate().filter(|&(at, &first)| at != first) {
+            let values = &mut self.values[at];
+            let shared = reads.iter().filter(|&&base| !values.is_needed[base]);
+            shared.for_each(|&base| values.values[base] = None);
+            debug_assert!(first < at, "a unit runs before its result is shared");
+        }
+        for (at, process) in self.processes.iter().enumerate() {
+            let first = same.get(at).copied().unwrap_or(at);
+            if first == at {
+                let values = &mut self.values[at];
+                std::mem::swap(&mut values.arena, &mut self.arena);
+                let stepped = values.step(unit, self.launch, *process);
+                std::mem::swap(&mut self.values[at].arena, &mut self.arena);
+                stepped?;
+            } else {
+                for base in unit.writes() {
+                    self.values[at].values[base] = self.values[first].values[base].clone();
+                }
+            }
+            // Those that others share stay until these have them.
+            if same.is_empty() {
+                self.release(at, unused);
+            }
+        }
+        if !same.is_empty() {
+            for at in 0..self.values.len() {
+                self.release(at, unused);
+            }
+        }
+        Ok(())
+    }
+
+    /// For each process the first one that reads the same buffers; empty if each computes by itself.
+    fn same(&self, unit: &Unit) -> Vec<usize> {
+        if self.values.len() == 1 || !unit.is_pure() {
+            return Vec::new();
+        }
+        let reads = unit.reads();
+        let address = |values: &Values<'_>, &base: &Base| {
+            (values.values[base].as_ref()).map_or(std::ptr::null(), Arc::as_ptr)
+        };
+        let key = |values| -> Vec<*const Storage> {
+            reads.iter().map(|base| address(values, base)).collect()
+        };
+        let mut firsts = HashMap::new();
+        let first = |(at, values)| *firsts.entry(key(values)).or_insert(at);
+        let same: Vec<_> = self.values.iter().enumerate().map(first).collect();
+        if firsts.len() == same.len() {
+            return Vec::new();
+        }
+        same
+    }
+
+    /// Frees values of a process for later ones, where it alone has them.
+    fn release(&mut self, at: usize, unused: &[Base]) {
+        for &base in unused {
+            if let Some(Ok(storage)) = self.values[at].values[base].take().map(Arc::try_unwrap) {
+                self.arena.put(self.plan, base, storage);
+            }
+        }
+    }
+
+    fn outputs(&self) -> Result<Vec<Vec<Tensor>>> {
+        self.all_of(&self.plan.outputs)
+    }
+
+    /// These values of all processes, none of which shares the memory of a larger one.
+    fn all_of(&self, bases: &[Base]) -> Result<Vec<Vec<Tensor>>> {
+        // Copies of parts, so that processes that share one share the copy.
+        let mut copies: HashMap<*const Storage, Arc<Storage>> = HashMap::new();
+        let mut tensor = |values: &Values<'_>, base| {
+            let Tensor { ty, bytes } = values.tensor(base)?;
+            let bytes = match *bytes {
+                Storage::Part(..) => copies
+                    .entry(Arc::as_ptr(&bytes))
+                    .or_insert_with(|| bytes.clone().whole())
+                    .clone(),
+                _ => bytes,
+            };
+            Ok(Tensor { ty, bytes })
+        };
+        let of = |values| bases.iter().map(|&base| tensor(values, base)).collect();
+        self.values.iter().map(of).collect()
+    }
+
+    /// Drops what nothing reads later, so that what runs next can reuse the memory.
+    fn give_up(&mut self, operands: &[Base]) {
+        for values in &mut self.values {
+            for &base in operands {
+                if !values.is_needed[base] {
+                    values.values[base] = None;
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, results: &[Base], all: Vec<Vec<Tensor>>) {
+        for (values, tensors) in self.values.iter_mut().zip(all) {
+            for (&base, tensor) in results.iter().zip(tensors) {
+                values.values[base] = Some(tensor.bytes.aligned());
+            }
+        }
+    }
+
+    /// Runs a loop as long as any process is in it.
+    fn run_loop(&mut self, regions: &Loop, operands: &[Base], results: &[Base]) -> Result<()> {
+        let mut states = self.all_of(operands)?;
+        let captures: Vec<_> = (states.iter_mut())
+            .map(|state| state.split_off(results.len()))
+            .collect();
+        self.give_up(operands);
+        let mut active: Vec<usize> = (0..states.len()).collect();
+        loop {
+            self.launch.world.check()?;
+            let with_captures = |at: usize, state: Vec<Tensor>| {
+                let mut all = state;
+                all.extend(captures[at].iter().cloned());
+                all
+            };
+            let processes = |active: &[usize]| -> Vec<Process> {
+                active.iter().map(|&at| self.processes[at]).collect()
+            };
+            let inputs = active
+                .iter()
+                .map(|&at| with_captures(at, states[at].clone()));
+            let decisions =
+                (regions.condition).run(self.launch, &processes(&active), inputs.collect())?;
+            let goes_on = |decision: &Vec<Tensor>| {
+                let value = decision.first().and_then(|it| it.bytes.first());
+                value.is_some_and(|&byte| byte != 0)
+            };
+            let mut decisions = decisions.iter().map(goes_on);
+            active.retain(|_| decisions.next().expect("a decision of each process"));
+            if active.is_empty() {
+                break;
+            }
+            let inputs = (active.iter())
+                .map(|&at| with_captures(at, std::mem::take(&mut states[at])))
+                .collect();
+            let after = (regions.body).run(self.launch, &processes(&active), inputs)?;
+            for (&at, state) in active.iter().zip(after) {
+                states[at] = state;
+            }
+        }
+        self.set(results, states);
+        Ok(())
+    }
+
+    /// Runs a manual computation as the partitions of all shards.
+    fn manual(&mut self, manual: &Manual, operands: &[Base], results: &[Base]) -> Result<()> {
+        let Manual { plan, shards: of } = manual;
+        let (mut processes, mut inputs) = (Vec::new(), Vec::new());
+        for (values, process) in self.values.iter().zip(self.processes) {
+            let partitions = &of.of[&process.partition];
+            let first = inputs.len();
+            processes.extend(partitions.iter().map(|&partition| Process {
+                partition,
+                ..*process
+            }));
+            inputs.resize_with(processes.len(), Vec::new);
+            for (&base, sharding) in operands.iter().zip(&of.inputs) {
+                let shards = shards(&values.tensor(base)?, sharding, partitions)?;
+                for (inputs, shard) in inputs[first..].iter_mut().zip(shards) {
+                    inputs.push(shard);
+                }
+            }
+        }
+        self.give_up(operands);
+        let mut outputs = plan.run(self.launch, &processes, inputs)?.into_iter();
+        let mut all = Vec::with_capacity(self.values.len());
+        for process in self.processes {
+            let partitions = &of.of[&process.partition];
+            let mut columns: Vec<Vec<(usize, Tensor)>> = vec![Vec::new(); results.len()];
+            for (&partition, outputs) in partitions.iter().zip(&mut outputs) {
+                for (column, tensor) in columns.iter_mut().zip(outputs) {
+                    column.push((partition, tensor));
+                }
+            }
+            let whole = |((shards, sharding), &base)| {
+                let take = || self.arena.take(self.plan, base);
+                assemble(shards, sharding, &self.plan.types[base], take)
+            };
+            let columns = columns.into_iter().zip(&of.outputs).zip(results);
+            all.push(columns.map(whole).collect::<Result<_>>()?);
+        }
+        self.set(results, all);
+        Ok(())
+    }
+
+    fn collective(
+        &mut self,
+        collective: &Collective,
+        operands: &[Base],
+        results: &[Base],
+    ) -> Result<()> {
+        let tensors = |values: &Values<'_>| -> Result<Vec<Tensor>> {
+            operands.iter().map(|&base| values.tensor(base)).collect()
+        };
+        let all: Vec<_> = self.values.iter().map(tensors).collect::<Result<_>>()?;
+        let types: Vec<_> = results.iter().map(|&base| &self.plan.types[base]).collect();
+        let arena = &mut self.arena;
+        let mut take = |result: usize| arena.take(self.plan, results[result]);
+        let all = collective.run(self.launch, self.processes, &all, &types, &mut take)?;
+        self.set(results, all);
+        Ok(())
+    }
+}
