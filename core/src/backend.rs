@@ -33,7 +33,10 @@
 //! - **Nothing is measured here.** Telemetry observes the client: see
 //!   [`Observer`](crate::Observer).
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use crate::{
     Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey, Result, TensorType,
@@ -318,6 +321,12 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
+    /// Operations for which the backend has no kernel, so that an interpreter computes them: slow,
+    /// and a fact to report. Empty, the default, where everything is compiled.
+    fn interpreted(&self) -> Vec<Interpreted> {
+        Vec::new()
+    }
+
     /// The optimized program: its format, such as `hlo_with_config`, and its bytes. Blocks.
     ///
     /// # Errors
@@ -442,6 +451,27 @@ pub struct MemoryStats {
     pub peak: Option<u64>,
     /// Limit of the use.
     pub limit: Option<u64>,
+}
+
+/// Operations of a compiled program that an interpreter computes.
+#[derive(Clone, Debug)]
+pub struct Interpreted {
+    /// Their name: `sort`.
+    pub operation: Arc<str>,
+    /// What they are operations of: an element type, such as `f8E4M3FN`; or, where all operations
+    /// of a program are interpreted, what kind of program it is.
+    pub of: Arc<str>,
+    /// Their number in the program, each counted once.
+    pub count: u64,
+    /// Nanoseconds that launches have spent in them so far.
+    pub nanoseconds: Arc<AtomicU64>,
+}
+
+impl fmt::Display for Interpreted {
+    /// `` `sort` of f8E4M3FN ``
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` of {}", self.operation, self.of)
+    }
 }
 
 /// Memory that a compiled program needs on each device, in bytes.

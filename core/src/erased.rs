@@ -5,8 +5,8 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error, ErrorKind, Event,
-    Executable, HloSharding, HostBytes, Launch, OnFetched, OnReady, Placement, Platform, Program,
-    ProgramKey, ProgramMemory, Result, Signature, TensorType, client::Session,
+    Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnReady, Placement,
+    Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, client::Session,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -183,6 +183,7 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
     fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>>;
+    fn interpreted(&self) -> Vec<Interpreted>;
     fn optimized(&self) -> Result<(String, Vec<u8>)>;
 }
 
@@ -317,6 +318,9 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     }
     fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         self.executable.output_shardings()
+    }
+    fn interpreted(&self) -> Vec<Interpreted> {
+        self.executable.interpreted()
     }
     fn optimized(&self) -> Result<(String, Vec<u8>)> {
         self.executable.optimized()

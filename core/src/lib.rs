@@ -58,9 +58,9 @@ pub mod wait;
 
 pub use array::Array;
 pub use backend::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue, Launch,
-    Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
-    ProgramMemory, Signature,
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue,
+    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement,
+    Platform, Program, ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Faults, Kernels};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};

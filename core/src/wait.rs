@@ -5,7 +5,10 @@
 //! a day (SIGSTOP, a suspended virtual machine) does not exceed its deadlines when it continues.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -27,6 +30,34 @@ pub fn default_limit() -> Duration {
 /// Sets the default limit of waits in this process. Clients that exist already keep theirs.
 pub fn set_default_limit(limit: Duration) {
     DEFAULT_LIMIT.set(limit);
+}
+
+/// Work that waits may wait for, such as the launches of a backend.
+pub trait Work: Send + Sync {
+    /// What it does now; `None` if nothing. Called by any thread, and never blocks for long.
+    fn progress(&self) -> Option<String>;
+}
+
+static WORK: Mutex<Vec<Weak<dyn Work>>> = Mutex::new(Vec::new());
+
+/// Adds what `work` does to the warnings of all long waits in this process, until it is dropped.
+pub fn explain_with(work: Weak<dyn Work>) {
+    let mut all = WORK.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|work| work.strong_count() > 0);
+    all.push(work);
+}
+
+/// What the work of this process does, as the end of a sentence.
+fn progress() -> String {
+    let all = WORK.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let now: Vec<_> = all
+        .iter()
+        .filter_map(|work| work.upgrade()?.progress())
+        .collect();
+    if now.is_empty() {
+        return String::new();
+    }
+    format!("; {}", now.join("; "))
 }
 
 /// A limit of waits that several threads read and change.
@@ -121,9 +152,10 @@ impl Wait {
             && !self.silent
         {
             halite_core::warning!(
-                "still waiting for {} after {} s",
+                "still waiting for {} after {} s{}",
                 self.name,
-                lasting.as_secs()
+                lasting.as_secs(),
+                progress()
             );
         }
         Ok(())
@@ -207,6 +239,21 @@ mod tests {
         assert_eq!(limit.get(), A_DAY);
         limit.set(Duration::MAX);
         assert_eq!(limit.get(), Duration::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn warnings_say_what_runs() {
+        struct Sorts;
+        impl Work for Sorts {
+            fn progress(&self) -> Option<String> {
+                Some("`step` sorts".to_owned())
+            }
+        }
+        let sorts: std::sync::Arc<dyn Work> = std::sync::Arc::new(Sorts);
+        explain_with(std::sync::Arc::downgrade(&sorts));
+        assert_eq!(progress(), "; `step` sorts");
+        drop(sorts);
+        assert_eq!(progress(), "");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{panic::Location, sync::Arc, time::Duration};
 
-use halite_core::{ProgramMemory, Reason, Stages};
+use halite_core::{Interpreted, ProgramMemory, Reason, Stages};
 
 use crate::CounterSnapshot;
 
@@ -30,6 +30,8 @@ pub struct CompileRecord {
     pub stages: Stages,
     /// Its memory on each device, where the driver reports it.
     pub memory: Option<ProgramMemory>,
+    /// Operations that an interpreter computes, because the backend has no kernel for them.
+    pub interpreted: Vec<Interpreted>,
     /// When it was done, since the client was created.
     pub at: Duration,
 }
@@ -51,6 +53,19 @@ pub struct FunctionActivity {
     pub timed: u64,
     /// Sum of those times.
     pub executed: Duration,
+    /// Operations that an interpreter computes, because the backend has no kernel for them.
+    pub interpreted: Vec<InterpretedActivity>,
+}
+
+/// Operations of a function that an interpreter computes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct InterpretedActivity {
+    /// The name and the type: `` `sort` of f8E4M3FN ``.
+    pub operation: String,
+    /// Their number in the programs of the function.
+    pub count: u64,
+    /// Time of launches in them.
+    pub took: Duration,
 }
 
 impl FunctionActivity {
@@ -130,6 +145,12 @@ impl Growing for FunctionActivity {
 
     fn subtract(&mut self, earlier: &Self) {
         subtract!(earlier, from self, compiles, launches, timed, executed);
+        for now in &mut self.interpreted {
+            let is_same = |before: &&InterpretedActivity| before.operation == now.operation;
+            if let Some(before) = earlier.interpreted.iter().find(is_same) {
+                now.took = now.took.saturating_sub(before.took);
+            }
+        }
     }
 
     fn is_active(&self) -> bool {

@@ -63,6 +63,7 @@ fn describe_compile(record: &CompileRecord) -> String {
         outputs,
         stages,
         memory,
+        interpreted,
         ..
     } = record;
     let called = called_at.map_or(String::new(), |line| format!(", called at {line}"));
@@ -85,6 +86,11 @@ fn describe_compile(record: &CompileRecord) -> String {
     text += &format!("  time    trace {traced}, print {printed}, {compile} {compiled}\n");
     if let Some(memory) = memory {
         text += &describe_memory(memory);
+    }
+    if !interpreted.is_empty() {
+        let operations: Vec<_> = interpreted.iter().map(ToString::to_string).collect();
+        let operations = operations.join(", ");
+        text += &format!("  slow    no kernel for {operations}: in the interpreter\n");
     }
     text
 }

@@ -88,6 +88,9 @@ fn summary(record: &CompileRecord) -> String {
             "peak": memory.peak,
         })
     });
+    let interpreted: Vec<_> = (record.interpreted.iter())
+        .map(|it| json!({ "operation": it.to_string(), "count": it.count }))
+        .collect();
     let summary = json!({
         "function": &*record.function,
         "origin": line(record.origin),
@@ -102,6 +105,7 @@ fn summary(record: &CompileRecord) -> String {
             "compile": record.stages.compile.as_secs_f64(),
         },
         "bytes": memory,
+        "interpreted": interpreted,
     });
     format!("{summary:#}\n")
 }

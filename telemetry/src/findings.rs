@@ -35,6 +35,8 @@ pub enum FindingKind {
     TinySteps,
     /// Compiling took most of the time.
     CompileShare,
+    /// The device computes an operation in an interpreter.
+    Interpreted,
 }
 
 impl fmt::Display for Finding {
@@ -64,6 +66,8 @@ const TINY: Duration = Duration::from_micros(100);
 const TINY_BUSY_SHARE: f64 = 0.3;
 /// Share of the time that is too much for compiling, in runs of at least [`LONG`].
 const COMPILE_SHARE: f64 = 0.5;
+/// Share of the device time in an interpreter that is too much.
+const INTERPRETED_SHARE: f64 = 0.1;
 /// Shorter runs are experiments.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -88,7 +92,37 @@ impl Activity {
         findings.extend(self.many_uploads());
         findings.extend(self.tiny_steps());
         findings.extend(self.compile_share());
+        findings.extend(self.functions.iter().filter_map(|f| self.interpreted(f)));
         findings
+    }
+
+    /// Operations without a kernel that take a share of the device's time.
+    fn interpreted(&self, function: &FunctionActivity) -> Option<Finding> {
+        let whole = self.device_busy().unwrap_or(self.time);
+        let mut slow: Vec<_> = function.interpreted.iter().collect();
+        slow.sort_by_key(|it| std::cmp::Reverse(it.took));
+        let took: Duration = slow.iter().map(|it| it.took).sum();
+        if ratio(took, whole) < INTERPRETED_SHARE {
+            return None;
+        }
+        let named: Vec<_> = (slow.iter().take(3).map(|it| it.operation.as_str())).collect();
+        let more = match slow.len().saturating_sub(named.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "{}{more} of `{}` ran in the exact interpreter: {} of the device time ({}); the \
+             embedded executor has no kernel for them; see \"Slow runs\" in \
+             docs/how-to-find-what-is-wrong.md",
+            named.join(", "),
+            function.name,
+            percent(ratio(took, whole).min(1.0)),
+            time(took),
+        );
+        Some(Finding {
+            kind: FindingKind::Interpreted,
+            message,
+        })
     }
 
     fn compiles_too_frequent(&self, function: &FunctionActivity) -> Option<Finding> {

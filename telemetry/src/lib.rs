@@ -44,7 +44,9 @@ mod report;
 mod text;
 mod timer;
 
-pub use activity::{Activity, CompileRecord, FunctionActivity, InputActivity, SiteActivity};
+pub use activity::{
+    Activity, CompileRecord, FunctionActivity, InputActivity, InterpretedActivity, SiteActivity,
+};
 pub use counters::{CounterSnapshot, Counters};
 pub use findings::{Finding, FindingKind};
 pub use metrics::{InputSource, Metric, Metrics};

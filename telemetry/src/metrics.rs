@@ -15,11 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Compilation, ExecutableSource, Program, Stages, Transfer};
+use halite_core::{Compilation, ExecutableSource, Interpreted, Program, Stages, Transfer};
 
 use crate::{
-    Activity, CompileRecord, Counters, FunctionActivity, InputActivity, SiteActivity,
-    TelemetryOptions, Timer, Verbosity, console, device_clock::DeviceClock, dump,
+    Activity, CompileRecord, Counters, FunctionActivity, InputActivity, InterpretedActivity,
+    SiteActivity, TelemetryOptions, Timer, Verbosity, console, device_clock::DeviceClock, dump,
     metrics_file::MetricsFile,
 };
 
@@ -307,6 +307,7 @@ impl Metrics {
                 ..cause.stages
             },
             memory: loaded.memory().ok(),
+            interpreted: loaded.interpreted(),
             at: self.started.elapsed(),
         };
         if self.options.verbosity >= Verbosity::Compiles {
@@ -368,6 +369,8 @@ pub(crate) struct Function {
     /// Launches that were timed on the device, and the sum of their times.
     timed: AtomicU64,
     execute_nanos: AtomicU64,
+    /// Of all its programs.
+    interpreted: Mutex<Vec<Interpreted>>,
 }
 
 impl Function {
@@ -380,7 +383,13 @@ impl Function {
             devices: AtomicU64::new(1),
             timed: AtomicU64::new(0),
             execute_nanos: AtomicU64::new(0),
+            interpreted: Mutex::default(),
         }
+    }
+
+    /// Adds the operations of a program that an interpreter computes.
+    pub(crate) fn add_interpreted(&self, operations: Vec<Interpreted>) {
+        lock(&self.interpreted).extend(operations);
     }
 
     /// Counts a launch, and returns the number of launches before.
@@ -404,7 +413,28 @@ impl Function {
             devices: self.devices.load(Relaxed),
             timed: self.timed.load(Relaxed),
             executed: Duration::from_nanos(self.execute_nanos.load(Relaxed)),
+            interpreted: self.interpreted(),
         }
+    }
+
+    fn interpreted(&self) -> Vec<InterpretedActivity> {
+        let mut all: Vec<InterpretedActivity> = Vec::new();
+        for one in &*lock(&self.interpreted) {
+            let operation = one.to_string();
+            let took = Duration::from_nanos(one.nanoseconds.load(Relaxed));
+            match all.iter_mut().find(|known| known.operation == operation) {
+                Some(known) => {
+                    known.count += one.count;
+                    known.took += took;
+                }
+                None => all.push(InterpretedActivity {
+                    operation,
+                    count: one.count,
+                    took,
+                }),
+            }
+        }
+        all
     }
 }
 

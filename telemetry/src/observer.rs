@@ -78,6 +78,7 @@ impl Observer for MetricsObserver {
             }
             ExecutableSource::Serialized => {}
         }
+        function.add_interpreted(loaded.interpreted());
         if let Some(program) = compilation.program {
             metrics.record(&function, program, compilation);
         }

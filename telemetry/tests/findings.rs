@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use halite_core::{Reason, Stages};
 use halite_telemetry::{
-    Activity, CompileRecord, Finding, FindingKind, FunctionActivity, SiteActivity,
+    Activity, CompileRecord, Finding, FindingKind, FunctionActivity, InterpretedActivity,
+    SiteActivity,
 };
 
 const fn millis(millis: u64) -> Duration {
@@ -21,6 +22,7 @@ fn tiny() -> Activity {
         devices: 1,
         timed: 100,
         executed: millis(2),
+        interpreted: Vec::new(),
     };
     Activity {
         time: Duration::from_secs(10),
@@ -45,6 +47,7 @@ fn compiled(time: Duration, compile: Duration) -> Activity {
             ..Stages::default()
         },
         memory: None,
+        interpreted: Vec::new(),
         at: compile,
     };
     Activity {
@@ -73,6 +76,41 @@ fn tiny_steps_are_found_with_the_idle_share() {
     for part in ["`step`", "100 % of the time", "larger batch"] {
         assert!(finding.message.contains(part), "{part}: {finding}");
     }
+}
+
+#[test]
+fn interpreted_operations_are_found_with_their_share() {
+    let mut activity = tiny();
+    let step = &mut activity.functions[0];
+    // A launch takes 5 ms.
+    (step.launches, step.timed, step.executed) = (100, 100, millis(500));
+    let slow = |operation: &str, took| InterpretedActivity {
+        operation: operation.to_owned(),
+        count: 1,
+        took,
+    };
+    step.interpreted = vec![
+        slow("`top_k` of f16", millis(5)),
+        slow("`sort` of f8E4M3FN", millis(210)),
+    ];
+    let finding = only(&activity);
+    assert_eq!(finding.kind, FindingKind::Interpreted);
+    for part in [
+        "`sort` of f8E4M3FN, `top_k` of f16 of `step`",
+        "43 %",
+        "see \"Slow runs\"",
+    ] {
+        assert!(finding.message.contains(part), "{part}: {finding}");
+    }
+    activity.functions[0].interpreted[1].took = millis(20);
+    assert_silent(&activity);
+    // What ran before is not of this activity.
+    let mut earlier = activity.clone();
+    earlier.functions[0].launches = 0;
+    activity.functions[0].interpreted[1].took = millis(120);
+    earlier.functions[0].interpreted[1].took = millis(100);
+    let since = activity.since(&earlier);
+    assert_eq!(since.functions[0].interpreted[1].took, millis(20));
 }
 
 #[test]

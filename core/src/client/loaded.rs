@@ -4,8 +4,8 @@ use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
 use super::Session;
 use crate::{
-    Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, LargeBuffer, LaunchObserver,
-    ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
+    Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, Interpreted, LargeBuffer,
+    LaunchObserver, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
     compile_cause::explain_out_of_memory, erased::AnyExecutable,
 };
 
@@ -130,6 +130,11 @@ impl Loaded {
     /// [`ErrorKind::Unsupported`] where the driver does not report them.
     pub fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         self.executable.output_shardings()
+    }
+
+    /// Operations for which the backend has no kernel, so that an interpreter computes them.
+    pub fn interpreted(&self) -> Vec<Interpreted> {
+        self.executable.interpreted()
     }
 
     /// Checks that the compiler sharded each result as requested. `expected` has for each result

@@ -4,7 +4,7 @@ use std::{
     fmt,
     num::NonZero,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::Sender,
     },
@@ -14,6 +14,7 @@ use std::{
 use halite_core::{
     Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, Placement, Platform,
     Program, ProgramKey, Result, Signature, TensorType,
+    wait::{Work, explain_with},
 };
 use halite_kernels::Threads;
 use halite_stablehlo::RankedType;
@@ -22,6 +23,7 @@ use crate::{
     ReferenceBuffer, ReferenceDevice, ReferenceEvent, ReferenceExecutable,
     compile::{Source, program_key},
     device::{Job, start_queue},
+    launch::Running,
     oracle::{STACK, Tensor, allocate},
     serialized,
     slot::Slot,
@@ -76,7 +78,7 @@ impl Reference {
             let message = "the reference executor needs at least 1 device, 0 are requested";
             return Err(Error::invalid("open", message));
         }
-        Ok(Reference(Arc::new(Client {
+        let client = Arc::new(Client {
             platform: Platform {
                 name: Arc::from("halite"),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -88,11 +90,15 @@ impl Reference {
             launching: Mutex::new(()),
             launches: AtomicU64::new(0),
             cancelled: Arc::default(),
+            running: Arc::default(),
             threads: match options.mode {
                 Mode::Fast => Some(Arc::new(start_threads(options.threads)?)),
                 Mode::Oracle => None,
             },
-        })))
+        });
+        let work: Weak<Client> = Arc::downgrade(&client);
+        explain_with(work);
+        Ok(Reference(client))
     }
 }
 
@@ -184,6 +190,8 @@ pub(crate) struct Client {
     /// Number of launches so far.
     pub(crate) launches: AtomicU64,
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// Jobs that run.
+    pub(crate) running: Arc<Mutex<Vec<Arc<Running>>>>,
     /// The threads of [`Mode::Fast`].
     pub(crate) threads: Option<Arc<Threads>>,
 }
@@ -228,6 +236,14 @@ impl Client {
     /// Queues a callback on the thread for callbacks.
     pub(crate) fn call_back(&self, callback: Job) {
         let _ = self.callbacks.send(callback);
+    }
+}
+
+impl Work for Client {
+    fn progress(&self) -> Option<String> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running: Vec<_> = running.iter().map(ToString::to_string).collect();
+        (!running.is_empty()).then(|| running.join(", "))
     }
 }
 

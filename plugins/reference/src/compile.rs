@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use halite_core::{
-    CompileOptions, DeviceId, Error, HloSharding, Program, ProgramKey, Result, Signature,
+    CompileOptions, DeviceId, Error, HloSharding, Interpreted, Program, ProgramKey, Result,
+    Signature,
 };
 use halite_stablehlo::{InterfaceTensor, Module, OpKind, Region};
 use sha2::{Digest, Sha256};
@@ -11,8 +12,8 @@ use sha2::{Digest, Sha256};
 use crate::{
     ReferenceExecutable,
     backend::Client,
-    fast::Plan,
-    launch::Ready,
+    fast::{Plan, why_interpreted},
+    launch::{Ready, Slowness},
     oracle::{Partitioning, check_custom_calls, guarded},
 };
 
@@ -69,6 +70,17 @@ impl Source {
         };
         let nanoseconds = fast.as_ref().and_then(|(plan, _)| plan.nanoseconds);
         let has_effects = (module.functions.iter()).any(|function| has_effects(&function.body));
+        let interpreted = match (&fast, &client.threads) {
+            (Some((plan, _)), _) => plan.interpreted.clone(),
+            (None, Some(_)) => vec![Interpreted {
+                operation: "every operation".into(),
+                of: why_interpreted(&module).into(),
+                count: 1,
+                nanoseconds: Arc::default(),
+            }],
+            // As requested.
+            (None, None) => Vec::new(),
+        };
         let program = Ready {
             module: Arc::new(module),
             fast,
@@ -78,6 +90,9 @@ impl Source {
             },
             replicas: self.replicas,
             partitions: self.partitions,
+            name: self.name.clone(),
+            interpreted,
+            slowness: Slowness::default(),
         };
         Ok(ReferenceExecutable {
             client: client.clone(),

@@ -6,8 +6,8 @@ use std::{
 };
 
 use halite_core::{
-    Arg, DeviceId, Error, Executable, HloSharding, Launch, Launched, ProgramMemory, Result,
-    Signature, TensorType,
+    Arg, DeviceId, Error, Executable, HloSharding, Interpreted, Launch, Launched, ProgramMemory,
+    Result, Signature, TensorType,
 };
 use halite_stablehlo::{Attribute, RankedType, Type};
 
@@ -81,6 +81,7 @@ impl Executable<Reference> for ReferenceExecutable {
                 is_short: self.is_short,
                 inputs: args.by_ref().take(count).map(slots).collect(),
                 outputs: of_job,
+                running: self.client.running.clone(),
             };
             self.start(job, &on);
         }
@@ -136,6 +137,10 @@ impl Executable<Reference> for ReferenceExecutable {
             .iter()
             .map(over_all)
             .collect())
+    }
+
+    fn interpreted(&self) -> Vec<Interpreted> {
+        self.program.interpreted.clone()
     }
 
     fn cost(&self) -> Result<Vec<(String, f64)>> {

@@ -26,6 +26,7 @@ mod run;
 mod shape;
 mod values;
 
+pub(crate) use graph::why_interpreted;
 pub(crate) use lockstep::{Launch, Process};
 pub(crate) use plan::Plan;
 pub(crate) use direct::slice::Slice;

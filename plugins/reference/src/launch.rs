@@ -5,9 +5,17 @@
 //! assembles them, runs the program once, and delivers the shards of the results. Jobs wait for
 //! results of earlier launches only, so that the oldest one can always go on.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
-use halite_core::{HloSharding, Result};
+use halite_core::{HloSharding, Interpreted, Result};
 use halite_kernels::Threads;
 use halite_stablehlo::Module;
 
@@ -21,6 +29,9 @@ use crate::{
     storage::{Aligned, Storage},
 };
 
+/// Nanoseconds in the oracle from which on a program is worth a warning.
+const WORTH_A_WARNING: u64 = 20_000_000;
+
 /// What the launches of an executable share.
 #[derive(Debug)]
 pub(crate) struct Ready {
@@ -30,9 +41,73 @@ pub(crate) struct Ready {
     pub(crate) partitioning: Partitioning,
     pub(crate) replicas: usize,
     pub(crate) partitions: usize,
+    pub(crate) name: Arc<str>,
+    /// Operations of the fast mode that the oracle computes.
+    pub(crate) interpreted: Vec<Interpreted>,
+    pub(crate) slowness: Slowness,
+}
+
+/// Whether a warning about interpreted operations is due.
+#[derive(Debug, Default)]
+pub(crate) struct Slowness {
+    /// Nanoseconds of all jobs so far.
+    spent: AtomicU64,
+    is_reported: AtomicBool,
+}
+
+/// A job that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    program: Arc<Ready>,
+    world: Arc<World>,
+    since: Instant,
+}
+
+impl fmt::Display for Running {
+    /// `` `step` has been running for 61 s, now `sort` of f8E4M3FN in the exact interpreter ``
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.since.elapsed().as_secs();
+        write!(
+            f,
+            "`{}` has been running for {seconds} s",
+            self.program.name
+        )?;
+        match self.world.interpreted() {
+            Some(operation) => write!(f, ", now {operation} in the exact interpreter"),
+            None if self.program.fast.is_none() => f.write_str(", in the exact interpreter"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Ready {
+    /// The warning that the oracle computes much of what took `took` and the jobs before, once.
+    fn slow_warning(&self, took: Duration) -> Option<String> {
+        let took = took.as_nanos() as u64;
+        let spent = self.slowness.spent.fetch_add(took, Relaxed) + took;
+        let nanoseconds = |it: &Interpreted| it.nanoseconds.load(Relaxed);
+        let slow: u64 = self.interpreted.iter().map(nanoseconds).sum();
+        if slow < WORTH_A_WARNING
+            || slow < spent / 10
+            || self.slowness.is_reported.swap(true, Relaxed)
+        {
+            return None;
+        }
+        let mut operations: Vec<_> = self.interpreted.iter().collect();
+        operations.sort_by_key(|it| std::cmp::Reverse(nanoseconds(it)));
+        let percent = |part: u64| (100.0 * part as f64 / spent.max(1) as f64).min(100.0);
+        let named: Vec<_> = (operations.iter().take(5))
+            .map(|it| format!("{it} ({:.0} %)", percent(nanoseconds(it))))
+            .collect();
+        Some(format!(
+            "`{}` spends {:.0} % of its time in the exact interpreter, as the embedded executor \
+             has no kernel for {}; see docs/how-to-find-what-is-wrong.md",
+            self.name,
+            percent(slow),
+            named.join(", ")
+        ))
+    }
+
     pub(crate) fn plan(&self) -> Option<&Plan> {
         self.fast.as_ref().map(|(plan, _)| plan)
     }
@@ -60,6 +135,8 @@ pub(crate) struct Job {
     /// Of each of its devices.
     pub(crate) inputs: Vec<Vec<Arc<Slot>>>,
     pub(crate) outputs: Vec<Outputs>,
+    /// All jobs of the client that run.
+    pub(crate) running: Arc<Mutex<Vec<Arc<Running>>>>,
 }
 
 /// The results on a device.
@@ -113,12 +190,32 @@ impl Job {
         }
         // The program alone holds what was donated, or dropped since the launch.
         self.inputs.clear();
+        let running = Arc::new(Running {
+            program: program.clone(),
+            world: self.world.clone(),
+            since: Instant::now(),
+        });
+        let all_running = || self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all_running().push(running.clone());
+        let result = self.run_on(rows);
+        all_running().retain(|other| !Arc::ptr_eq(other, &running));
+        if !program.interpreted.is_empty()
+            && let Some(warning) = program.slow_warning(running.since.elapsed())
+        {
+            halite_core::warning!("{warning}");
+        }
+        result
+    }
+
+    /// The results on each device, of the inputs on each.
+    fn run_on(&self, rows: Vec<Vec<Tensor>>) -> Result<Vec<Vec<Tensor>>> {
+        let program = &self.program;
         let mut rows = rows.into_iter();
         let mut inputs = Vec::with_capacity(self.replicas.len());
         for _ in self.replicas.clone() {
             inputs.push(program.assemble(rows.by_ref().take(program.partitions).collect())?);
         }
-        let mut all = Vec::with_capacity(self.outputs.len());
+        let mut all = Vec::new();
         for results in self.run_replicas(inputs)? {
             all.append(&mut program.shard(results)?);
         }
@@ -135,7 +232,13 @@ impl Job {
                 let results = results.iter().map(|value| value.tensor().cloned());
                 results.collect()
             };
-            return self.replicas.clone().zip(inputs).map(run).collect();
+            let started = Instant::now();
+            let results = self.replicas.clone().zip(inputs).map(run).collect();
+            for whole in &self.program.interpreted {
+                let took = started.elapsed().as_nanos() as u64;
+                whole.nanoseconds.fetch_add(took, Relaxed);
+            }
+            return results;
         };
         let launch = fast::Launch {
             module,
@@ -193,5 +296,95 @@ impl Ready {
             }
         }
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use halite_core::{
+        Arg, Backend, CompileOptions, DType, Device, Executable, HostBytes, Launch, Program,
+        Signature, TensorType, wait::Work,
+    };
+
+    use super::*;
+    use crate::{Options, Reference};
+
+    const ENDLESS: &str = "func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+      %0 = stablehlo.while(%v = %x) : tensor<f32>
+      cond {
+        %true = stablehlo.constant dense<true> : tensor<i1>
+        stablehlo.return %true : tensor<i1>
+      } do {
+        stablehlo.return %v : tensor<f32>
+      }
+      return %0 : tensor<f32>
+    }";
+
+    fn program(code: &str) -> Program {
+        let ty = TensorType::new(DType::F32, []);
+        Program {
+            name: Arc::from("step"),
+            code: Arc::from(code.as_bytes()),
+            signature: Signature {
+                inputs: vec![ty.clone()],
+                outputs: vec![ty],
+                donated: Vec::new(),
+            },
+            partitions: 1,
+            replicas: 1,
+            facts: None,
+        }
+    }
+
+    #[test]
+    fn long_waits_say_what_runs() {
+        let reference = Reference::new(&Options::default()).expect("it starts");
+        let options = CompileOptions::default();
+        let program = program(ENDLESS);
+        let executable = Backend::compile(&reference, &program, &options).expect("it compiles");
+        let [ty] = &program.signature.inputs[..] else {
+            panic!("the program has one input");
+        };
+        let place = reference.devices()[0].id().into();
+        let x = reference
+            .upload(HostBytes::Borrowed(&[0; 4]), ty, place)
+            .expect("it uploads");
+        let args = vec![vec![Arg::Borrow(&x)]];
+        let _outputs = executable.launch(Launch { args }).expect("it is queued");
+        let client = executable.client.clone();
+        let progress = loop {
+            if let Some(progress) = client.progress() {
+                break progress;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(progress, "`step` has been running for 0 s");
+    }
+
+    #[test]
+    fn interpreted_operations_are_reported_once() {
+        let reference = Reference::new(&Options::default()).expect("it starts");
+        let code = "func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+          stablehlo.custom_call @check.expect_eq(%x, %x) {has_side_effect = true}
+            : (tensor<f32>, tensor<f32>) -> ()
+          return %x : tensor<f32>
+        }";
+        let options = CompileOptions::default();
+        let executable =
+            Backend::compile(&reference, &program(code), &options).expect("it compiles");
+        let program = &executable.program;
+        let [call] = &program.interpreted[..] else {
+            panic!("{:?}", program.interpreted);
+        };
+        let millis = Duration::from_millis;
+        assert_eq!(program.slow_warning(millis(1000)), None);
+        call.nanoseconds.store(430_000_000, Relaxed);
+        let warning = program.slow_warning(millis(0)).expect("it is slow");
+        let expected = "`step` spends 43 % of its time in the exact interpreter, as the embedded \
+                        executor has no kernel for `check.expect_eq` of f32 (43 %); see";
+        assert!(warning.starts_with(expected), "{warning}");
+        assert_eq!(program.slow_warning(millis(0)), None);
     }
 }

@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, time::Instant};
 
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes, Launch, Launched,
-    OnFetched, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature,
-    TensorType,
+    Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes, Interpreted, Launch,
+    Launched, OnFetched, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
+    Signature, TensorType,
 };
 
 /// A backend that logs each call of another one with its arguments, duration and error, as events
@@ -188,6 +188,10 @@ impl<B: Backend> Executable<Traced<B>> for TracedExecutable<B> {
 
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         log("cost", &self.name, || self.executable.cost())
+    }
+
+    fn interpreted(&self) -> Vec<Interpreted> {
+        self.executable.interpreted()
     }
 
     fn optimized(&self) -> Result<(String, Vec<u8>)> {

@@ -5,9 +5,9 @@ mod combine;
 use std::{collections::HashMap, sync::Arc};
 
 use halite_core::{Error, ErrorKind, Result};
-use halite_stablehlo::{BinaryOp, OpKind, RankedType};
+use halite_stablehlo::{BinaryOp, ElementType, Module, OpKind, Operation, RankedType};
 
-use self::combine::combine_all;
+use self::combine::{combine_all, has_kernel};
 use super::{
     graph::{OracleCall, operator},
     lockstep::{Launch, Process},
@@ -184,9 +184,9 @@ impl Collective {
                 OpKind::AllReduce(_) => take(number)?,
                 _ => Storage::Aligned(Aligned::zeros(first.ty.bytes())),
             };
-            let is_combined = self.operator(launch, &first.ty).is_some_and(|op| {
-                combine_all(launch.threads, op, first.ty.element, &sources, &mut out)
-            });
+            let element = first.ty.element;
+            let is_combined = (self.operator(launch.module, element))
+                .is_some_and(|op| combine_all(launch.threads, op, element, &sources, &mut out));
             if !is_combined {
                 return self.by_oracle(launch, group);
             }
@@ -205,16 +205,32 @@ impl Collective {
             partition: 0,
         };
         let operands = group.operands.iter().map(|all| all.to_vec()).collect();
-        combined(&self.call.single(launch, process), operands)
+        let single = self.call.single(launch, process);
+        self.call.timed(launch, || combined(&single, operands))
     }
 
-    /// The operation by which operands of this type are combined, if it is one.
-    fn operator(&self, launch: &Launch<'_>, ty: &RankedType) -> Option<BinaryOp> {
-        let function = &launch.module.functions[self.call.function];
+    /// Returns whether it never needs the oracle.
+    pub(super) fn has_kernel(&self, module: &Module) -> bool {
+        let Operation { kind, operands, .. } = &self.call.operation;
+        if !matches!(kind, OpKind::AllReduce(_) | OpKind::ReduceScatter { .. }) {
+            return true;
+        }
+        let function = &module.functions[self.call.function];
+        operands.iter().all(|&id| {
+            let element = function.ty(id).as_tensor().map(|ty| ty.element);
+            element.is_some_and(|element| {
+                (self.operator(module, element)).is_some_and(|op| has_kernel(op, element))
+            })
+        })
+    }
+
+    /// The operation by which operands of this element type are combined, if it is one.
+    fn operator(&self, module: &Module, element: ElementType) -> Option<BinaryOp> {
+        let function = &module.functions[self.call.function];
         let regions = &self.call.operation.regions;
         let argument = regions.first()?.arguments.first()?;
         let is_same = (function.ty(*argument).as_tensor())
-            .is_some_and(|argument| argument.element == ty.element);
+            .is_some_and(|argument| argument.element == element);
         operator(function, regions).filter(|_| is_same)
     }
 }

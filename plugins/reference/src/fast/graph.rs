@@ -6,11 +6,16 @@ mod fold;
 mod known;
 mod processes;
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
 
+use halite_core::{Interpreted, custom_call};
 use halite_kernels::Reduction;
 use halite_stablehlo::{ElementType, OpKind, Operation, RankedType, ValueId};
 
+pub(crate) use self::build::why_interpreted;
 pub(super) use self::known::operator;
 use super::{
     collective::Collective,
@@ -146,9 +151,22 @@ pub(super) struct OracleCall {
     pub(super) captures: Vec<ValueId>,
     /// The partitions that run the manual computation around it; `None` outside of any.
     pub(super) shards: Option<Arc<[usize]>>,
+    /// What reports say of it.
+    pub(super) slow: Interpreted,
 }
 
 impl OracleCall {
+    /// Calls `run`, whose time counts as that of the interpreter.
+    pub(super) fn timed<T>(&self, launch: &Launch<'_>, run: impl FnOnce() -> T) -> T {
+        launch.world.interpret(Some(self.slow.clone()));
+        let started = Instant::now();
+        let result = run();
+        let took = started.elapsed().as_nanos() as u64;
+        self.slow.nanoseconds.fetch_add(took, Relaxed);
+        launch.world.interpret(None);
+        result
+    }
+
     pub(super) fn single<'c>(&'c self, launch: &'c Launch<'_>, process: Process) -> Single<'c> {
         Single {
             module: launch.module,
@@ -158,6 +176,14 @@ impl OracleCall {
             function: &launch.module.functions[self.function],
             operation: &self.operation,
             captures: &self.captures,
+        }
+    }
+
+    /// Returns whether it calls a Rust function that the user has registered.
+    pub(super) fn is_of_user(&self) -> bool {
+        match &self.operation.kind {
+            OpKind::CustomCall(call) => custom_call::target(&call.target).is_some(),
+            _ => false,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use halite_core::Result;
+use halite_core::{Interpreted, Result};
 use halite_kernels::{Program, Reduction};
 use halite_stablehlo::{Module, RankedType};
 
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(super) sizes: Sizes,
     /// An estimate of the time of a launch; `None` if it has loops or operations of the oracle.
     pub(crate) nanoseconds: Option<usize>,
+    /// Operations that the oracle computes, and the time of launches in them.
+    pub(crate) interpreted: Vec<Interpreted>,
     /// How its processes depend on each other.
     pub(crate) links: Links,
     /// Memory of earlier launches, one of each that runs at the same time.
@@ -169,7 +171,42 @@ impl Plan {
             Some(graph) if graph.links.needs_threads => Graph::new(module, Form::Threads)?,
             graph => graph,
         };
-        Ok(graph.map(Plan::of))
+        let mut plan = graph.map(Plan::of);
+        if let Some(plan) = &mut plan {
+            let mut all: Vec<Interpreted> = Vec::new();
+            plan.for_each_interpreted(module, &mut |call| {
+                let is_same = |known: &&mut Interpreted| {
+                    known.operation == call.slow.operation && known.of == call.slow.of
+                };
+                match all.iter_mut().find(is_same) {
+                    Some(known) => {
+                        known.count += 1;
+                        call.slow.nanoseconds = known.nanoseconds.clone();
+                    }
+                    None => all.push(call.slow.clone()),
+                }
+            });
+            plan.interpreted = all;
+        }
+        Ok(plan)
+    }
+
+    /// Calls `visit` with each operation of the oracle, those of inner plans included.
+    fn for_each_interpreted(&mut self, module: &Module, visit: &mut dyn FnMut(&mut OracleCall)) {
+        for unit in &mut self.units {
+            match unit {
+                Unit::Oracle { call, .. } if !call.is_of_user() => visit(call),
+                Unit::Collective { collective, .. } if !collective.has_kernel(module) => {
+                    visit(&mut collective.call);
+                }
+                Unit::Loop { regions, .. } => {
+                    regions.condition.for_each_interpreted(module, visit);
+                    regions.body.for_each_interpreted(module, visit);
+                }
+                Unit::Manual { manual, .. } => manual.plan.for_each_interpreted(module, visit),
+                _ => {}
+            }
+        }
     }
 
     /// The plan of a graph.
@@ -196,6 +233,7 @@ impl Plan {
             nanoseconds: units.iter().map(|unit| unit.nanoseconds(&types)).sum(),
             last_uses,
             links: graph.links,
+            interpreted: Vec::new(),
             inputs: graph.inputs,
             outputs: graph.outputs,
             types,

@@ -178,7 +178,7 @@ impl Values<'_> {
         let operands = operands.iter().map(|&base| self.tensor(base));
         let operands: Vec<Tensor> = operands.collect::<Result<_>>()?;
         let single = call.single(launch, process);
-        let tensors = run_operation(&single, operands)?;
+        let tensors = call.timed(launch, || run_operation(&single, operands))?;
         for (&base, tensor) in results.iter().zip(tensors) {
             self.values[base] = Some(tensor.bytes.aligned());
         }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use halite_core::{
-    Error, Result,
+    Error, Interpreted, Result,
     wait::{default_limit, wait_until},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct World {
     cancelled: Arc<AtomicBool>,
     state: Mutex<State>,
     changed: Condvar,
+    /// The operation of a plan that is interpreted now.
+    interpreted: Mutex<Option<Interpreted>>,
 }
 
 /// One run of the launch's program or of a manual computation: the processes that run it.
@@ -133,7 +135,19 @@ impl World {
             cancelled,
             state: Mutex::default(),
             changed: Condvar::new(),
+            interpreted: Mutex::default(),
         }
+    }
+
+    /// Sets the operation of a plan that is interpreted now, for warnings about long waits.
+    pub(crate) fn interpret(&self, operation: Option<Interpreted>) {
+        *(self.interpreted.lock()).unwrap_or_else(PoisonError::into_inner) = operation;
+    }
+
+    /// The operation of a plan that is interpreted now.
+    pub(crate) fn interpreted(&self) -> Option<Interpreted> {
+        let interpreted = self.interpreted.lock();
+        interpreted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

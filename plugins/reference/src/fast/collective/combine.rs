@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use halite_kernels::{Threads, combine};
 use halite_stablehlo::{BinaryOp, ElementType};
 
-use crate::storage::Storage;
+use crate::storage::{Aligned, Storage};
 
 /// The combination of all sources in `out`, rounded once. False if there is no kernel for it.
 pub(super) fn combine_all(
@@ -39,6 +39,15 @@ pub(super) fn combine_all(
         _ => None,
     }
     .is_some()
+}
+
+/// Returns whether there is a kernel for the combination.
+pub(super) fn has_kernel(op: BinaryOp, element: ElementType) -> bool {
+    let Ok(threads) = Threads::new(1) else {
+        return false;
+    };
+    let empty = || Storage::Aligned(Aligned::zeros(0));
+    combine_all(&threads, op, element, &[Arc::new(empty())], &mut empty())
 }
 
 struct Values<'v> {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Interpreted, Result};
 use halite_stablehlo::{Dense, Function, Module, OpKind, Operation, RankedType, Region, ValueId};
 
 use super::{
@@ -64,6 +64,33 @@ impl Graph {
         builder.graph.links = builder.budget.links;
         builder.graph.drop_unused();
         Ok(Some(builder.graph))
+    }
+}
+
+/// Why [`Graph::new`] makes no graph of a module.
+pub(crate) fn why_interpreted(module: &Module) -> &'static str {
+    let has_tensors =
+        |function: &Function| function.types.iter().all(|ty| ty.as_tensor().is_some());
+    if module.functions.iter().all(has_tensors) {
+        "a program of more than 262,144 operations, or with calls more than 64 deep"
+    } else {
+        "a program with tokens or tuples"
+    }
+}
+
+/// What reports say of an operation that the oracle computes.
+pub(super) fn slow(function: &Function, operation: &Operation) -> Interpreted {
+    let first = operation.operands.iter().chain(&operation.results).next();
+    let ty = first.and_then(|&id| function.ty(id).as_tensor());
+    let name = match &operation.kind {
+        OpKind::CustomCall(call) => call.target.as_str(),
+        kind => kind.to_attributes().0,
+    };
+    Interpreted {
+        operation: name.into(),
+        of: ty.map_or("no type", |ty| ty.element.name()).into(),
+        count: 1,
+        nanoseconds: Arc::default(),
     }
 }
 
@@ -410,6 +437,7 @@ impl<'m> Builder<'m> {
             operation: operation.clone(),
             captures,
             shards: self.running.shards(),
+            slow: slow(of, operation),
         };
         self.nodes_of(Kind::Oracle(Box::new(call)), operands, results.clone());
         Ok(results

@@ -8,7 +8,7 @@ use halite_stablehlo::{ManualAttributes, OpKind, Operation, RankedType, Region};
 use super::{
     super::{collective::Collective, place::Place, plan::Plan},
     Form, Kind, Manual, Numbered, OracleCall, Running,
-    build::{Builder, region_graph, tensor},
+    build::{Builder, region_graph, slow, tensor},
 };
 use crate::oracle::{Shards, members, shard_type};
 
@@ -103,6 +103,7 @@ impl Builder<'_> {
                     operation: operation.clone(),
                     captures: Vec::new(),
                     shards: self.running.shards(),
+                    slow: slow(of, operation),
                 };
                 Kind::Collective(Box::new(Collective { call, groups }))
             }
