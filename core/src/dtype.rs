@@ -4,6 +4,8 @@ mod float8;
 
 use std::fmt;
 
+use bytemuck::checked::CheckedCastError;
+
 pub use float8::float8;
 
 /// Element type of a tensor.
@@ -170,15 +172,42 @@ pub trait Element:
 {
     /// The element type.
     const DTYPE: DType;
+
+    /// The elements of these bytes, each of them checked.
+    #[doc(hidden)]
+    fn of_bytes(bytes: &[u8]) -> Result<&[Self], CheckedCastError> {
+        bytemuck::checked::try_cast_slice(bytes)
+    }
+
+    /// The elements of these bytes, each of them checked.
+    #[doc(hidden)]
+    fn of_bytes_mut(bytes: &mut [u8]) -> Result<&mut [Self], CheckedCastError> {
+        bytemuck::checked::try_cast_slice_mut(bytes)
+    }
 }
 
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+}
+
+/// Types without invalid bits. A debug build would look at each element all the same.
 macro_rules! elements {
     ($($rust:ty => $dtype:ident),* $(,)?) => {
-        $(impl Element for $rust { const DTYPE: DType = DType::$dtype; })*
+        $(impl Element for $rust {
+            const DTYPE: DType = DType::$dtype;
+
+            fn of_bytes(bytes: &[u8]) -> Result<&[Self], CheckedCastError> {
+                Ok(bytemuck::try_cast_slice(bytes)?)
+            }
+
+            fn of_bytes_mut(bytes: &mut [u8]) -> Result<&mut [Self], CheckedCastError> {
+                Ok(bytemuck::try_cast_slice_mut(bytes)?)
+            }
+        })*
     };
 }
 
 elements! {
-    bool => Bool, i8 => S8, i16 => S16, i32 => S32, i64 => S64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    i8 => S8, i16 => S16, i32 => S32, i64 => S64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
     half::f16 => F16, half::bf16 => Bf16, f32 => F32, f64 => F64, [f32; 2] => C64, [f64; 2] => C128,
 }

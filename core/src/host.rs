@@ -196,7 +196,7 @@ impl HostArray {
     /// 1).
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.expect_dtype::<T>()?;
-        bytemuck::checked::try_cast_slice(self.bytes.as_ref()).map_err(|e| {
+        T::of_bytes(self.bytes.as_ref()).map_err(|e| {
             Error::invalid(
                 "host array",
                 format!("the bytes of {} are not valid {}: {e}", self.ty, T::DTYPE),

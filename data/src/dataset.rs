@@ -190,7 +190,7 @@ impl<'a> Sample<'a> {
     /// If `field` is not less than the number of fields.
     pub fn values<T: Element>(&self, field: usize) -> Result<&'a [T]> {
         expect_dtype::<T>(&self.rows.arrays[field])?;
-        bytemuck::checked::try_cast_slice(self.bytes(field)).map_err(|error| {
+        T::of_bytes(self.bytes(field)).map_err(|error| {
             Error::invalid(
                 "sample",
                 format!(

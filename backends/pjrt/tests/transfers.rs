@@ -4,6 +4,7 @@
 mod common;
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -17,7 +18,7 @@ use halite_core::{
     AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, ErrorKind, Event,
     HostBytes, MemoryKind, Placement, TensorType,
 };
-use halite_pjrt::PjrtBuffer;
+use halite_pjrt::{Pjrt, PjrtBuffer};
 
 #[test]
 fn shapes_of_any_rank_come_back_by_both_ways() {
@@ -63,6 +64,83 @@ fn column_major_result_is_read_row_major() {
     let a = upload(&client, &[1, 2, 3, 4, 5, 6], &[2, 3], 0);
     let b = run(&double, vec![Arg::Borrow(&a)]).unwrap().remove(0);
     assert_eq!(read::<i32>(&b), [2, 4, 6, 8, 10, 12]);
+}
+
+/// A client that counts copies of the plugin to the host in the length of a file. `more` changes its
+/// table of functions.
+fn counting_copies(directory: &Path, name: &str, more: &str) -> (Pjrt, impl Fn() -> u64) {
+    let copies = directory.join("copies");
+    let code = format!(
+        r#"
+        static void* counted(void* args) {{
+            FILE* copies = fopen("{}", "a");
+            fputc('x', copies);
+            fclose(copies);
+            return REAL(PJRT_Buffer_ToHostBuffer)(args);
+        }}
+        static void replace(void** table) {{
+            table[PJRT_Buffer_ToHostBuffer] = counted;
+            {more}
+        }}
+        "#,
+        copies.display()
+    );
+    let replaced = [
+        "PJRT_Buffer_ToHostBuffer",
+        "PJRT_Buffer_OpaqueDeviceMemoryDataPointer",
+        "PJRT_Buffer_IncreaseExternalReferenceCount",
+    ];
+    let plugin = shim(directory, name, &replaced, &code);
+    let client = plugin
+        .client(vec![("cpu_device_count".into(), 1i64.into())])
+        .unwrap();
+    (client, move || {
+        copies.metadata().map_or(0, |file| file.len())
+    })
+}
+
+#[test]
+fn read_of_host_memory_is_one_copy() {
+    let directory = directory();
+    let (client, copies) = counting_copies(directory.path(), "in_place", "");
+    for dims in [&[][..], &[0], &[3], &[2, 3, 4], &[64, 1025]] {
+        let elements: usize = dims.iter().product();
+        let values: Vec<i32> = (0..elements as i32).collect();
+        let there = upload(&client, &values, dims, 0);
+        assert_eq!(read::<i32>(&there), values, "{dims:?}");
+    }
+    let bools = upload(&client, &[true, false, true], &[3], 0);
+    assert_eq!(read::<bool>(&bools), [true, false, true]);
+    // A result, and one in the memory of an argument.
+    for donated in [false, true] {
+        let program = compile(&client, &add(2, donated));
+        let (one, two) = (
+            upload(&client, &[1.0f32, 2.0], &[2], 0),
+            upload(&client, &[3.0f32, 4.0], &[2], 0),
+        );
+        let one = match donated {
+            true => Arg::Donate(one),
+            false => Arg::Borrow(&one),
+        };
+        let sum = run(&program, vec![one, Arg::Borrow(&two)]).unwrap();
+        assert_eq!(read::<f32>(&sum[0]), [4.0, 6.0]);
+    }
+    assert_eq!(copies(), 0);
+}
+
+#[test]
+fn plugin_that_hides_its_memory_copies() {
+    for (name, hidden) in [
+        ("no_address", "PJRT_Buffer_OpaqueDeviceMemoryDataPointer"),
+        ("no_count", "PJRT_Buffer_IncreaseExternalReferenceCount"),
+    ] {
+        let directory = directory();
+        let more = format!("table[{hidden}] = 0;");
+        let (client, copies) = counting_copies(directory.path(), name, &more);
+        let there = upload(&client, &[1i32, 2, 3], &[3], 0);
+        assert_eq!(read::<i32>(&there), [1, 2, 3], "{hidden}");
+        assert_eq!(copies(), 1, "{hidden}");
+    }
 }
 
 #[test]

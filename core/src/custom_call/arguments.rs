@@ -128,7 +128,7 @@ impl<'a> InputBuffer<'a> {
         if self.0.bytes.is_empty() {
             return Ok(&[]);
         }
-        bytemuck::checked::try_cast_slice(self.0.bytes).map_err(|error| self.0.misread(&error))
+        T::of_bytes(self.0.bytes).map_err(|error| self.0.misread(&error))
     }
 }
 
@@ -162,8 +162,7 @@ impl OutputBuffer<'_> {
             ty,
             bytes,
         } = &mut self.0;
-        bytemuck::checked::try_cast_slice_mut(bytes)
-            .map_err(|error| misread(role, *index, ty, &error))
+        T::of_bytes_mut(bytes).map_err(|error| misread(role, *index, ty, &error))
     }
 }
 

@@ -18,7 +18,7 @@ impl RowMajor {
         }
     }
 
-    fn as_slice(&self) -> &[i64] {
+    pub(super) fn as_slice(&self) -> &[i64] {
         match self {
             RowMajor::Short(all, skip) => &all[*skip..],
             RowMajor::Long(all) => all,
