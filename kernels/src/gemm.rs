@@ -11,10 +11,12 @@
 
 mod block;
 mod panels;
+mod plain;
 
 use std::ops::Range;
 
 pub(crate) use self::panels::{Panels, Rows};
+pub use self::plain::{Number, multiply_plain};
 use self::{block::MOST_ROWS, panels::block_depth};
 use crate::Threads;
 
@@ -100,9 +102,9 @@ impl Axis {
 
 /// A matrix: element `(i, j)` is `data[offset + rows[i] + columns[j]]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Operand<'a> {
+pub struct Operand<'a, T = f32> {
     /// The buffer that has the elements.
-    pub data: &'a [f32],
+    pub data: &'a [T],
     /// Position of the matrix in it.
     pub offset: usize,
     /// Positions of the rows.

@@ -34,6 +34,7 @@ mod element;
 mod gemm;
 mod math;
 mod memory;
+mod narrow;
 mod reduce;
 mod threads;
 mod tile;
@@ -43,11 +44,14 @@ pub use attention::{Attention, AttentionBackward, AttentionError, AttentionGeome
 pub use combine::combine;
 pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
 pub use element::Element;
-pub use gemm::{Axis, Operand, multiply, multiply_all};
+pub use gemm::{Axis, Number, Operand, multiply, multiply_all, multiply_plain};
 pub use memory::{CannotAllocate, grow, host_memory, reserve};
-pub use reduce::{Accumulate, Reduction, reduce};
+pub use reduce::{Accumulate, Reduction, Word, reduce};
 pub use threads::Threads;
-pub use tile::{Binary, Extent, Instruction, Output, Program, Register, Source, Target, Unary};
+pub use tile::{
+    Binary, Compare, Convert, Extent, Format, Instruction, Kind, Odd, OddBinary, Operation, Output,
+    Program, Register, Shorten, Source, Target, Unary, Widen,
+};
 pub use view::{Gap, View, ViewDim};
 
 /// False if this crate was compiled with `opt-level = 0`, as in a debug build of a package that

@@ -1,7 +1,10 @@
 //! Transcendental functions of `f32` that compilers vectorize.
 //!
 //! All but [`exp_of_negative`] compute in `f64` by polynomials whose error is far below the
-//! rounding of the result: it is within 0.51 units in the last place.
+//! rounding of the result: it is within 0.51 units in the last place. Those that end in `_wide`
+//! have the result before it is rounded. Functions of `f64` are in [`double`].
+
+pub(crate) mod double;
 
 /// Taylor coefficients of `(exp(r) - 1) / r`, highest power first. For `|r| <= ln(2) / 2` the
 /// relative error is below 1e-11.
@@ -37,13 +40,15 @@ fn exp_parts(x: f64) -> (f64, f64) {
 }
 
 #[inline(always)]
-fn exp_m1_wide(x: f64) -> f64 {
+pub(crate) fn exp_m1_wide(x: f64) -> f64 {
     let (scale, rest) = exp_parts(x);
-    (scale - 1.0) + scale * rest
+    let result = (scale - 1.0) + scale * rest;
+    // Zeros keep their sign.
+    if x == 0.0 { x } else { result }
 }
 
 #[inline(always)]
-fn exp_wide(x: f64) -> f64 {
+pub(crate) fn exp_wide(x: f64) -> f64 {
     let (scale, rest) = exp_parts(x);
     scale + scale * rest
 }
@@ -89,36 +94,37 @@ pub(crate) fn exp_of_negative(x: f32) -> f32 {
 
 #[inline(always)]
 pub(crate) fn exp_m1(x: f32) -> f32 {
-    // Zeros keep their sign.
-    if x == 0.0 {
-        x
-    } else {
-        exp_m1_wide(x.into()) as f32
-    }
+    exp_m1_wide(x.into()) as f32
+}
+
+#[inline(always)]
+pub(crate) fn tanh_wide(x: f64) -> f64 {
+    // Beyond 20 the result is 1.
+    let twice = 2.0 * x;
+    let twice = if twice > 40.0 { 40.0 } else { twice };
+    let twice = if twice < -40.0 { -40.0 } else { twice };
+    let grown = exp_m1_wide(twice);
+    grown / (grown + 2.0)
 }
 
 #[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {
-    // Beyond 20 the result is 1.
-    let twice = 2.0 * f64::from(x);
-    let twice = if twice > 40.0 { 40.0 } else { twice };
-    let twice = if twice < -40.0 { -40.0 } else { twice };
-    let grown = exp_m1_wide(twice);
-    if x == 0.0 {
-        x
-    } else {
-        (grown / (grown + 2.0)) as f32
-    }
+    tanh_wide(x.into()) as f32
+}
+
+#[inline(always)]
+pub(crate) fn logistic_wide(x: f64) -> f64 {
+    1.0 / (1.0 + exp_wide(-x))
 }
 
 #[inline(always)]
 pub(crate) fn logistic(x: f32) -> f32 {
-    (1.0 / (1.0 + exp_wide(-f64::from(x)))) as f32
+    logistic_wide(x.into()) as f32
 }
 
 /// Logarithm of a normal `f64`, of zero, infinity and NaN.
 #[inline(always)]
-fn log_wide(x: f64) -> f64 {
+pub(crate) fn log_wide(x: f64) -> f64 {
     // x = mantissa * 2^power, with the mantissa between sqrt(1/2) and sqrt(2).
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let bits = x.to_bits().wrapping_sub(SQRT_HALF);
@@ -148,12 +154,47 @@ pub(crate) fn log(x: f32) -> f32 {
 }
 
 #[inline(always)]
+pub(crate) fn log_1p_wide(x: f64) -> f64 {
+    let series = x - x * x * (0.5 - x * (1.0 / 3.0));
+    let log = log_wide(1.0 + x);
+    if x.abs() < 1e-4 { series } else { log }
+}
+
+#[inline(always)]
 pub(crate) fn log_1p(x: f32) -> f32 {
-    let wide = f64::from(x);
-    let series = wide - wide * wide * (0.5 - wide * (1.0 / 3.0));
-    let log = log_wide(1.0 + wide);
-    let near = if x == 0.0 { x } else { series as f32 };
-    if wide.abs() < 1e-4 { near } else { log as f32 }
+    log_1p_wide(x.into()) as f32
+}
+
+#[inline(always)]
+pub(crate) fn rsqrt_wide(x: f64) -> f64 {
+    1.0 / x.sqrt()
+}
+
+macro_rules! through_f64 {
+    ($($name:ident: $f:expr,)*) => {
+        $(#[inline(always)]
+        pub(crate) fn $name(x: f32) -> f32 {
+            $f(f64::from(x)) as f32
+        })*
+    };
+}
+
+through_f64! {
+    rsqrt: rsqrt_wide,
+    cos: f64::cos,
+    sin: f64::sin,
+    tan: f64::tan,
+    cbrt: f64::cbrt,
+}
+
+#[inline(always)]
+pub(crate) fn power(x: f32, y: f32) -> f32 {
+    f64::from(x).powf(y.into()) as f32
+}
+
+#[inline(always)]
+pub(crate) fn atan2(x: f32, y: f32) -> f32 {
+    f64::from(x).atan2(y.into()) as f32
 }
 
 /// The larger of both; NaN if one is. Zero is larger than negative zero.

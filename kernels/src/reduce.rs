@@ -1,8 +1,11 @@
 //! Reductions along one axis.
 
+mod word;
+
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::{Threads, math, memory::grow};
+pub use self::word::Word;
+use crate::{Threads, memory::grow};
 
 /// Rows that one block of a reduction combines.
 const BLOCK: usize = 256;
@@ -41,23 +44,6 @@ pub enum Accumulate {
     Xor,
 }
 
-impl Accumulate {
-    /// The word that changes no other.
-    pub(crate) fn identity(self) -> u32 {
-        match self {
-            Accumulate::AddF => (-0.0f32).to_bits(),
-            Accumulate::MultiplyF => 1.0f32.to_bits(),
-            Accumulate::MaximumF => f32::NEG_INFINITY.to_bits(),
-            Accumulate::MinimumF => f32::INFINITY.to_bits(),
-            Accumulate::Multiply => 1,
-            Accumulate::MaximumS => i32::MIN as u32,
-            Accumulate::MinimumS => i32::MAX as u32,
-            Accumulate::MinimumU | Accumulate::And => u32::MAX,
-            Accumulate::Add | Accumulate::MaximumU | Accumulate::Or | Accumulate::Xor => 0,
-        }
-    }
-}
-
 /// Combines the elements along the middle axis, and with `initial`.
 ///
 /// Sums of floats are of up to 256 elements in `f32`, in at least 32 lanes or one for each column,
@@ -65,7 +51,7 @@ impl Accumulate {
 ///
 /// # Panics
 /// If the lengths of `x` and `out` are not those of the sizes.
-pub fn reduce(threads: &Threads, sizes: Reduction, initial: u32, x: &[u32], out: &mut [u32]) {
+pub fn reduce<W: Word>(threads: &Threads, sizes: Reduction, initial: W, x: &[W], out: &mut [W]) {
     let Reduction {
         outer,
         reduced,
@@ -103,7 +89,7 @@ pub fn reduce(threads: &Threads, sizes: Reduction, initial: u32, x: &[u32], out:
     // Columns: blocks of rows first, and then these.
     let blocks = reduced.div_ceil(BLOCK);
     let mut partial = Vec::new();
-    grow(&mut partial, outer * blocks * inner, sizes.op.identity());
+    grow(&mut partial, outer * blocks * inner, W::identity(sizes.op));
     let parts = partial
         .chunks_exact_mut(blocks * inner)
         .zip(x.chunks_exact(reduced * inner));
@@ -127,25 +113,25 @@ const COLUMNS: usize = 16;
 
 /// Combines partial results of columns, of which `partial` has any number of rows, and `initial`;
 /// sums in `f64`.
-pub(crate) fn combine_rows(op: Accumulate, initial: u32, partial: &[u32], out: &mut [u32]) {
+pub(crate) fn combine_rows<W: Word>(op: Accumulate, initial: W, partial: &[W], out: &mut [W]) {
     let columns = out.len();
     for (number, out) in out.chunks_mut(COLUMNS).enumerate() {
         let count = out.len();
         let rows = partial.chunks_exact(columns);
         let rows = rows.map(|row| &row[number * COLUMNS..][..count]);
         if op == Accumulate::AddF {
-            let mut sums = [f64::from(f32::from_bits(initial)); COLUMNS];
+            let mut sums = [initial.to_float(); COLUMNS];
             for row in rows {
                 for (sum, &word) in sums.iter_mut().zip(row) {
-                    *sum += f64::from(f32::from_bits(word));
+                    *sum += word.to_float();
                 }
             }
             for (out, sum) in out.iter_mut().zip(sums) {
-                *out = (sum as f32).to_bits();
+                *out = W::from_float(sum);
             }
         } else {
             out.fill(initial);
-            rows.for_each(|row| accumulate(op, out, row));
+            rows.for_each(|row| W::accumulate(op, out, row));
         }
     }
 }
@@ -154,15 +140,15 @@ pub(crate) fn combine_rows(op: Accumulate, initial: u32, partial: &[u32], out: &
 ///
 /// Sums of floats are of up to 256 elements in `f32`, in lanes, and of these in `f64`.
 #[inline(always)]
-pub(crate) fn reduce_row(op: Accumulate, initial: u32, row: &[u32]) -> u32 {
+pub(crate) fn reduce_row<W: Word>(op: Accumulate, initial: W, row: &[W]) -> W {
     let mut result = initial;
     for block in row.chunks(BLOCK * LANES) {
-        let mut lanes = [op.identity(); LANES];
+        let mut lanes = [W::identity(op); LANES];
         let (parts, rest) = block.as_chunks::<LANES>();
         for part in parts {
-            accumulate(op, &mut lanes, part);
+            W::accumulate(op, &mut lanes, part);
         }
-        accumulate(op, &mut lanes[..rest.len()], rest);
+        W::accumulate(op, &mut lanes[..rest.len()], rest);
         result = combine_lanes(op, result, lanes);
     }
     result
@@ -170,85 +156,54 @@ pub(crate) fn reduce_row(op: Accumulate, initial: u32, row: &[u32]) -> u32 {
 
 /// Combines lanes pairwise, and with `initial`; sums in `f64`.
 #[inline(always)]
-fn combine_lanes(op: Accumulate, initial: u32, mut lanes: [u32; LANES]) -> u32 {
+fn combine_lanes<W: Word>(op: Accumulate, initial: W, mut lanes: [W; LANES]) -> W {
     if op == Accumulate::AddF {
-        let mut wide = lanes.map(|word| f64::from(f32::from_bits(word)));
+        let mut wide = lanes.map(W::to_float);
         for half in [16, 8, 4, 2, 1] {
             for lane in 0..half {
                 wide[lane] += wide[lane + half];
             }
         }
-        return ((f64::from(f32::from_bits(initial)) + wide[0]) as f32).to_bits();
+        return W::from_float(initial.to_float() + wide[0]);
     }
     for half in [16, 8, 4, 2, 1] {
         let (low, high) = lanes.split_at_mut(half);
-        accumulate(op, low, &high[..half]);
+        W::accumulate(op, low, &high[..half]);
     }
     let mut result = [initial];
-    accumulate(op, &mut result, &lanes[..1]);
+    W::accumulate(op, &mut result, &lanes[..1]);
     result[0]
 }
 
-/// Combines each element of `x` with that of `out` at the same position.
-#[inline(always)]
-pub(crate) fn accumulate(op: Accumulate, out: &mut [u32], x: &[u32]) {
-    macro_rules! each {
-        ($f:expr) => {
-            for (out, x) in out.iter_mut().zip(x) {
-                *out = $f(*out, *x);
-            }
-        };
-    }
-    #[inline(always)]
-    fn float(f: impl Fn(f32, f32) -> f32) -> impl Fn(u32, u32) -> u32 {
-        move |x, y| f(f32::from_bits(x), f32::from_bits(y)).to_bits()
-    }
-    match op {
-        Accumulate::AddF => each!(float(|x, y| x + y)),
-        Accumulate::MultiplyF => each!(float(|x, y| x * y)),
-        Accumulate::MaximumF => each!(float(math::maximum)),
-        Accumulate::MinimumF => each!(float(math::minimum)),
-        Accumulate::Add => each!(u32::wrapping_add),
-        Accumulate::Multiply => each!(u32::wrapping_mul),
-        Accumulate::MaximumS => each!(|x: u32, y: u32| (x as i32).max(y as i32) as u32),
-        Accumulate::MinimumS => each!(|x: u32, y: u32| (x as i32).min(y as i32) as u32),
-        Accumulate::MaximumU => each!(|x: u32, y: u32| x.max(y)),
-        Accumulate::MinimumU => each!(|x: u32, y: u32| x.min(y)),
-        Accumulate::And => each!(|x: u32, y: u32| x & y),
-        Accumulate::Or => each!(|x: u32, y: u32| x | y),
-        Accumulate::Xor => each!(|x: u32, y: u32| x ^ y),
-    }
-}
-
 /// A block of rows that are combined with each other.
-struct Columns<'a> {
+struct Columns<'a, W> {
     op: Accumulate,
-    x: &'a [u32],
-    partial: &'a mut [u32],
+    x: &'a [W],
+    partial: &'a mut [W],
 }
 
-impl WithSimd for Columns<'_> {
+impl<W: Word> WithSimd for Columns<'_, W> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Columns { op, x, partial } = self;
         for row in x.chunks_exact(partial.len()) {
-            accumulate(op, partial, row);
+            W::accumulate(op, partial, row);
         }
     }
 }
 
 /// Rows whose elements are combined.
-struct Rows<'a> {
+struct Rows<'a, W> {
     op: Accumulate,
     reduced: usize,
-    initial: u32,
-    x: &'a [u32],
-    out: &'a mut [u32],
+    initial: W,
+    x: &'a [W],
+    out: &'a mut [W],
 }
 
-impl WithSimd for Rows<'_> {
+impl<W: Word> WithSimd for Rows<'_, W> {
     type Output = ();
 
     #[inline(always)]

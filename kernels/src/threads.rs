@@ -22,7 +22,7 @@ const MOST_ITEMS: usize = 1 << 16;
 pub struct Threads {
     /// `None` for one thread: the caller's.
     pool: Option<ThreadPool>,
-    scratch: Arc<Mutex<Vec<Vec<f32>>>>,
+    scratch: Arc<Mutex<Vec<Vec<u64>>>>,
 }
 
 impl Threads {
@@ -103,9 +103,16 @@ impl Threads {
 
     /// Calls `work` with `length` floats of unspecified values.
     pub(crate) fn with_scratch<T>(&self, length: usize, work: impl FnOnce(&mut [f32]) -> T) -> T {
+        self.with_words(length.div_ceil(2), |words| {
+            work(&mut bytemuck::must_cast_slice_mut(words)[..length])
+        })
+    }
+
+    /// Calls `work` with `length` words of unspecified values.
+    pub(crate) fn with_words<T>(&self, length: usize, work: impl FnOnce(&mut [u64]) -> T) -> T {
         let lock = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_default();
-        grow(&mut scratch, length, 0.0);
+        grow(&mut scratch, length, 0);
         let result = work(&mut scratch[..length]);
         lock().push(scratch);
         result

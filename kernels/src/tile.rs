@@ -8,15 +8,38 @@
 //! results in the same pass: a softmax or a layer norm is one program. Reductions of columns are
 //! results only.
 
+mod format;
 mod operation;
 mod run;
 
-pub use self::operation::{Binary, Unary};
+pub use self::{
+    format::Format,
+    operation::{Binary, Compare, Convert, Odd, OddBinary, Shorten, Unary, Widen},
+};
 use crate::{Accumulate, View};
 
-/// Number of a register, which holds 32-bit words for a tile: floats, integers, booleans as 0 and
-/// 1, and narrow integers extended to 32 bits.
+/// Number of a register, which holds words for a tile: floats, integers, booleans as 0 and 1. Words
+/// have 32 bits, or 64 in wide registers. Integers of 8 and 16 bits are extended by their own sign,
+/// and floats of 16 bits are those of 32 bits with the same value: after an operation whose result
+/// the narrow type may not have, a program has to round it, by a [`Convert`].
 pub type Register = u32;
+
+/// A register.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Kind {
+    /// Number of its words.
+    pub extent: Extent,
+    /// Whether its words have 64 bits.
+    pub is_wide: bool,
+}
+
+impl Kind {
+    /// A register with a word of 32 bits for each element.
+    pub const ELEMENTS: Self = Kind {
+        extent: Extent::Elements,
+        is_wide: false,
+    };
+}
 
 /// Words of a register.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -36,8 +59,8 @@ pub enum Output {
     Columns {
         /// How elements are combined.
         op: Accumulate,
-        /// The first operand, as bits.
-        initial: u32,
+        /// The first operand.
+        initial: u64,
     },
 }
 
@@ -49,11 +72,11 @@ pub struct Program {
     /// Number of elements of a row: 1 if no instruction and no result needs rows.
     pub columns: usize,
     /// The registers.
-    pub registers: Vec<Extent>,
+    pub registers: Vec<Kind>,
     /// The results.
     pub outputs: Vec<Output>,
-    /// Registers that have the same value, given as bits, in all elements.
-    pub constants: Vec<(Register, u32)>,
+    /// Registers that have the same word in all elements.
+    pub constants: Vec<(Register, u64)>,
     /// Registers that have one element of an operand in all elements: the number of the operand,
     /// and the position in it.
     pub uniform: Vec<(Register, usize, usize)>,
@@ -65,107 +88,102 @@ pub struct Program {
 
 /// One step of a [`Program`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(
-    missing_docs,
-    reason = "the fields are registers, in the order of the operation"
-)]
 pub enum Instruction {
-    /// Reads a view, by its number.
-    Load { into: Register, view: usize },
-    /// `into = op(x)`.
-    Unary {
-        op: Unary,
+    /// Reads a view.
+    Load {
+        /// The register that is written.
         into: Register,
-        x: Register,
+        /// Number of the view.
+        view: usize,
     },
-    /// `into = op(x, y)`.
-    Binary {
-        op: Binary,
+    /// Computes a register.
+    Apply {
+        /// What it computes.
+        op: Operation,
+        /// The register that is written.
         into: Register,
-        x: Register,
-        y: Register,
+        /// The operands, of which operations read as many as they need.
+        operands: [Register; 3],
     },
-    /// `into = if condition { x } else { y }`.
-    Select {
-        into: Register,
-        condition: Register,
+    /// Writes a result, or combines elements with a result of columns.
+    Store {
+        /// The register that is read.
         x: Register,
-        y: Register,
+        /// Number of the result.
+        target: usize,
     },
-    /// Copies the word of each row to its elements.
-    Broadcast { into: Register, x: Register },
-    /// Combines the elements of each row, and with `initial`.
+}
+
+/// What an instruction computes of its operands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Operation {
+    /// On words of one width.
+    Unary(Unary),
+    /// On words of one width.
+    Binary(Binary),
+    /// On words of one width, with a result of 32 bits.
+    Compare(Compare),
+    /// On floats of 32 bits, rounded to odd.
+    Odd(Odd),
+    /// On floats of 32 bits, rounded to odd.
+    OddBinary(OddBinary),
+    /// From 32 bits to 32 bits.
+    Convert(Convert),
+    /// From 32 bits to 64 bits.
+    Widen(Widen),
+    /// From 64 bits to 32 bits.
+    Shorten(Shorten),
+    /// The second operand where the first is not 0, else the third.
+    Select,
+    /// The word of each row, for its elements.
+    Broadcast,
+    /// The elements of each row combined, and with `initial`.
     Reduce {
+        /// How elements are combined.
         op: Accumulate,
-        initial: u32,
-        into: Register,
-        x: Register,
+        /// The first operand.
+        initial: u64,
     },
-    /// Writes a result, by its number, or combines elements with a result of columns.
-    Store { x: Register, target: usize },
 }
 
 /// Elements of an operand.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// Words.
-    Words(&'a [u32]),
-    /// Bytes, as unsigned integers or booleans.
-    Bytes(&'a [u8]),
-    /// Bytes, as signed integers.
-    SignedBytes(&'a [u8]),
-    /// What a result, given by its number, has before: a result that is computed in place. Each
-    /// element has to be loaded, by a view of all words in order, before it is stored.
-    InPlace(usize),
+    /// Bytes, which are aligned for elements of the format.
+    Memory(Format, &'a [u8]),
+    /// What a result, given by its number, has before, as elements of a format of the same size: a
+    /// result that is computed in place. Each element has to be loaded, by a view of all elements
+    /// in order, before it is stored.
+    InPlace(Format, usize),
 }
 
 impl Source<'_> {
-    fn word(&self, at: usize) -> u32 {
+    fn word(&self, at: usize) -> u64 {
         match self {
-            Source::Words(words) => words[at],
-            Source::Bytes(bytes) => bytes[at].into(),
-            Source::SignedBytes(bytes) => bytes[at] as i8 as u32,
-            Source::InPlace(_) => panic!("a uniform register is not a result computed in place"),
+            Source::Memory(format, bytes) => format.word(&bytes[at * format.size()..]),
+            Source::InPlace(..) => panic!("a uniform register is not a result computed in place"),
         }
     }
 }
 
 /// Elements of a result.
 #[derive(Debug)]
-pub enum Target<'a> {
-    /// Words.
-    Words(&'a mut [u32]),
-    /// The low byte of each word.
-    Bytes(&'a mut [u8]),
+pub struct Target<'a> {
+    /// How they are stored.
+    pub format: Format,
+    /// The bytes, aligned for elements of the format.
+    pub bytes: &'a mut [u8],
 }
 
 impl<'a> Target<'a> {
-    #[inline(always)]
-    fn write(&mut self, from: usize, x: &[u32]) {
-        match self {
-            Target::Words(out) => out[from..from + x.len()].copy_from_slice(x),
-            Target::Bytes(out) => {
-                let out = &mut out[from..from + x.len()];
-                out.iter_mut()
-                    .zip(x)
-                    .for_each(|(out, &word)| *out = word as u8);
-            }
-        }
-    }
-
     /// Cuts off the first `count` elements.
     fn take(&mut self, count: usize) -> Target<'a> {
-        match self {
-            Target::Words(words) => {
-                let (first, rest) = std::mem::take(words).split_at_mut(count);
-                *words = rest;
-                Target::Words(first)
-            }
-            Target::Bytes(bytes) => {
-                let (first, rest) = std::mem::take(bytes).split_at_mut(count);
-                *bytes = rest;
-                Target::Bytes(first)
-            }
+        let bytes = std::mem::take(&mut self.bytes);
+        let (first, rest) = bytes.split_at_mut(count * self.format.size());
+        self.bytes = rest;
+        Target {
+            format: self.format,
+            bytes: first,
         }
     }
 }

@@ -10,8 +10,8 @@ pub struct View {
     pub offset: isize,
     /// The dimensions, outermost first.
     pub dims: Vec<ViewDim>,
-    /// The bits of padding.
-    pub fill: u32,
+    /// The word of padding.
+    pub fill: u64,
 }
 
 /// A dimension of a [`View`].
@@ -139,16 +139,17 @@ impl View {
         }
     }
 
-    /// Writes elements `range`, in row-major order, to `out`, each by `word`.
+    /// Writes elements `range`, in row-major order, to `out`, each by `word`, and `fill` for padding.
     ///
     /// The view has to be [collapsed](Self::collapsed) for long rows.
     #[inline(always)]
-    pub(crate) fn load<T: Copy>(
+    pub(crate) fn load<T: Copy, W: Copy>(
         &self,
         source: &[T],
         range: Range<usize>,
-        out: &mut [u32],
-        word: impl Fn(T) -> u32,
+        out: &mut [W],
+        fill: W,
+        word: impl Fn(T) -> W,
     ) {
         if range.is_empty() {
             return;
@@ -163,12 +164,12 @@ impl View {
             let length = (inner.size - within).min(rest.len());
             let (row, next) = rest.split_at_mut(length);
             match (rows.position(), inner.gap) {
-                (None, _) => row.fill(self.fill),
+                (None, _) => row.fill(fill),
                 (Some(from), Some(gap)) => {
                     for (at, out) in row.iter_mut().enumerate() {
                         let element = gap.element(within + at);
                         let from = element.map(|element| from + element * inner.stride);
-                        *out = from.map_or(self.fill, |from| word(source[from as usize]));
+                        *out = from.map_or(fill, |from| word(source[from as usize]));
                     }
                 }
                 (Some(from), None) => {
@@ -280,7 +281,7 @@ mod tests {
         let (count, half) = (view.elements(), view.elements() / 3);
         for range in [0..half, half..count] {
             let mut out = vec![0; range.len()];
-            view.load(source, range, &mut out, |word| word);
+            view.load(source, range, &mut out, view.fill as u32, |word| word);
             all.extend(out);
         }
         all

@@ -3,8 +3,8 @@
 
 use halite_kernels::{
     Accumulate, Attention, AttentionBackward, AttentionGeometry, Axis, Binary, ConvDim,
-    ConvGeometry, Convolution, Extent, Instruction, Operand, Output, Program, Reduction, Source,
-    Target, Threads, Unary, View, multiply, reduce,
+    ConvGeometry, Convert, Convolution, Extent, Format, Instruction, Kind, Operand, Operation,
+    Output, Program, Reduction, Source, Target, Threads, Unary, View, multiply, reduce,
 };
 
 /// Returns whether `a * b + c` is rounded once. Elsewhere products are summed with other bits.
@@ -191,7 +191,7 @@ fn floats() -> Vec<u32> {
 }
 
 /// Results of one instruction.
-fn computed(instruction: Instruction, x: &[u32], y: &[u32]) -> u64 {
+fn computed(op: Operation, x: &[u32], y: &[u32]) -> u64 {
     let load = |view| Instruction::Load {
         into: view as u32,
         view,
@@ -200,53 +200,89 @@ fn computed(instruction: Instruction, x: &[u32], y: &[u32]) -> u64 {
     let program = Program {
         rows: x.len(),
         columns: 1,
-        registers: vec![Extent::Elements; 3],
+        registers: vec![Kind::ELEMENTS; 3],
         outputs: vec![Output::Of(Extent::Elements)],
         views: vec![view(0), view(1)],
         code: vec![
             load(0),
             load(1),
-            instruction,
+            Instruction::Apply {
+                op,
+                into: 2,
+                operands: [0, 1, 0],
+            },
             Instruction::Store { x: 2, target: 0 },
         ],
         ..Program::default()
     };
     let mut out = vec![0; x.len()];
-    let sources = [Source::Words(x), Source::Words(y)];
-    program.run(&threads(), &sources, vec![Target::Words(&mut out)]);
+    let sources = [x, y].map(|x| Source::Memory(Format::Word, bytemuck::cast_slice(x)));
+    let target = Target {
+        format: Format::Word,
+        bytes: bytemuck::cast_slice_mut(&mut out),
+    };
+    program.run(&threads(), &sources, vec![target]);
     digest(out)
 }
 
 #[test]
 fn functions_have_the_bits_of_every_processor() {
     let x = floats();
-    let unary = |(name, op, expected)| {
-        let (into, x_register) = (2, 0);
-        let instruction = Instruction::Unary {
-            op,
-            into,
-            x: x_register,
-        };
-        (name, computed(instruction, &x, &x), expected)
-    };
+    let unary = |(name, op, expected)| (name, computed(op, &x, &x), expected);
     let found = [
-        ("exp", Unary::Exp, 0x95f9_ec93_8109_6e01),
-        ("exp_m1", Unary::ExpM1, 0x4dfe_f0ff_d449_6dc8),
-        ("log", Unary::Log, 0x5f99_9f9d_f02e_0234),
-        ("log_1p", Unary::Log1P, 0xad0d_e762_42f4_c4a1),
-        ("tanh", Unary::Tanh, 0x5400_e5f4_8b54_73a0),
-        ("logistic", Unary::Logistic, 0xc04b_e8fc_d4d0_d261),
-        ("sqrt", Unary::Sqrt, 0x0792_3a88_3502_ab28),
-        ("rsqrt", Unary::Rsqrt, 0x6cc9_99f8_3a0a_0188),
-        ("round_even", Unary::RoundEven, 0xf1a6_bc33_5489_15d5),
-        ("round_away", Unary::RoundAway, 0xdfe4_0841_4456_a9d5),
-        ("to signed", Unary::SFromFloat, 0x3841_4b38_8adc_05dc),
-        ("to unsigned", Unary::UFromFloat, 0x7f18_a425_0afb_7bef),
-        ("to 8 bits", Unary::S8FromFloat, 0x5940_170d_8bf9_abdc),
-        ("cos", Unary::Cos, 0xb7fd_8d6a_59da_b0e3),
-        ("sin", Unary::Sin, 0x2fae_0a92_3387_a58f),
-        ("tan", Unary::Tan, 0x0f3a_0d2b_a59d_61a8),
-        ("cbrt", Unary::Cbrt, 0xe7e1_c720_f80b_99e2),
+        ("exp", Operation::Unary(Unary::Exp), 0x95f9_ec93_8109_6e01),
+        (
+            "exp_m1",
+            Operation::Unary(Unary::ExpM1),
+            0x4dfe_f0ff_d449_6dc8,
+        ),
+        ("log", Operation::Unary(Unary::Log), 0x5f99_9f9d_f02e_0234),
+        (
+            "log_1p",
+            Operation::Unary(Unary::Log1P),
+            0xad0d_e762_42f4_c4a1,
+        ),
+        ("tanh", Operation::Unary(Unary::Tanh), 0x5400_e5f4_8b54_73a0),
+        (
+            "logistic",
+            Operation::Unary(Unary::Logistic),
+            0xc04b_e8fc_d4d0_d261,
+        ),
+        ("sqrt", Operation::Unary(Unary::Sqrt), 0x0792_3a88_3502_ab28),
+        (
+            "rsqrt",
+            Operation::Unary(Unary::Rsqrt),
+            0x6cc9_99f8_3a0a_0188,
+        ),
+        (
+            "round_even",
+            Operation::Unary(Unary::RoundEven),
+            0xf1a6_bc33_5489_15d5,
+        ),
+        (
+            "round_away",
+            Operation::Unary(Unary::RoundAway),
+            0xdfe4_0841_4456_a9d5,
+        ),
+        (
+            "to signed",
+            Operation::Unary(Unary::SFromFloat),
+            0x3841_4b38_8adc_05dc,
+        ),
+        (
+            "to unsigned",
+            Operation::Unary(Unary::UFromFloat),
+            0x7f18_a425_0afb_7bef,
+        ),
+        (
+            "to 8 bits",
+            Operation::Convert(Convert::S8FromFloat),
+            0x5940_170d_8bf9_abdc,
+        ),
+        ("cos", Operation::Unary(Unary::Cos), 0xb7fd_8d6a_59da_b0e3),
+        ("sin", Operation::Unary(Unary::Sin), 0x2fae_0a92_3387_a58f),
+        ("tan", Operation::Unary(Unary::Tan), 0x0f3a_0d2b_a59d_61a8),
+        ("cbrt", Operation::Unary(Unary::Cbrt), 0xe7e1_c720_f80b_99e2),
     ]
     .map(unary);
     check(&found);
@@ -259,16 +295,7 @@ fn operations_have_the_bits_of_every_processor() {
     for at in (1..y.len()).rev() {
         y.swap(at, random.word() as usize % (at + 1));
     }
-    let binary = |(name, op, expected)| {
-        let (into, first, second) = (2, 0, 1);
-        let instruction = Instruction::Binary {
-            op,
-            into,
-            x: first,
-            y: second,
-        };
-        (name, computed(instruction, &x, &y), expected)
-    };
+    let binary = |(name, op, expected)| (name, computed(Operation::Binary(op), &x, &y), expected);
     let found = [
         ("add", Binary::AddF, 0x24c7_b097_ac4b_7fb1),
         ("multiply", Binary::MultiplyF, 0x5418_948c_30b6_b617),

@@ -2,15 +2,19 @@
 
 use std::ops::Range;
 
+use bytemuck::{cast_slice, cast_slice_mut, must_cast_slice, must_cast_slice_mut};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{
-    Extent, Instruction, Output, Program, Register, Source, Target,
-    operation::{binary, unary},
+    Extent, Format, Instruction, Kind, Operation, Output, Program, Register, Source, Target,
+    operation::{
+        binary, binary_wide, compare, compare_wide, convert, odd, odd_binary, shorten, unary,
+        unary_wide, widen,
+    },
 };
 use crate::{
-    Threads,
-    reduce::{accumulate, combine_rows, reduce_row},
+    Accumulate, Threads, Word,
+    reduce::{combine_rows, reduce_row},
 };
 
 /// Words of all registers together, which the first-level cache has: 24 of its 32 kilobytes or
@@ -31,38 +35,53 @@ impl Program {
     /// Computes all results.
     ///
     /// # Panics
-    /// If a view or uniform register reads beyond its operand, an operand in place has no words, a
-    /// register, view, operand or result does not exist, or a result has not the length of its
-    /// [`Output`].
+    /// If a view or uniform register reads beyond its operand, an operand or result is not aligned
+    /// for its format, a register, view, operand or result does not exist, a register has not the
+    /// width of its operation, view or result, or a result has not the length of its [`Output`].
     pub fn run(&self, threads: &Threads, sources: &[Source<'_>], targets: Vec<Target<'_>>) {
         let tile_rows = self.tile_rows();
         let tiles = ITEM.div_ceil(tile_rows * self.columns.max(1));
         let item_rows = tile_rows * tiles;
-        let is_column = |output: &&Output| matches!(output, Output::Columns { .. });
-        let sums = self.outputs.iter().filter(is_column).count();
         // For each result of columns, a row of each item.
         let length = self.rows.div_ceil(item_rows) * self.columns;
-        threads.with_scratch(sums * length, |scratch| {
-            let scratch: &mut [u32] = bytemuck::must_cast_slice_mut(scratch);
-            let mut partial = scratch.chunks_exact_mut(length.max(1));
+        let words = |(target, output): (&Target<'_>, &Output)| match output {
+            Output::Columns { .. } => (length * target.format.size()).div_ceil(size_of::<u64>()),
+            Output::Of(_) => 0,
+        };
+        let scratch: usize = targets.iter().zip(&self.outputs).map(words).sum();
+        threads.with_words(scratch, |scratch| {
+            let mut rest = &mut *scratch;
             let mut columns = Vec::new();
-            let part = |(target, output): (_, &Output)| match (target, output) {
-                (Target::Words(out), &Output::Columns { op, initial }) => {
-                    columns.push((op, initial, out));
-                    let partial = partial.next().unwrap_or_default();
-                    partial.fill(op.identity());
-                    Target::Words(partial)
+            let mut parts = Vec::with_capacity(targets.len());
+            for (target, output) in targets.into_iter().zip(&self.outputs) {
+                let Output::Columns { op, initial } = *output else {
+                    parts.push(target);
+                    continue;
+                };
+                let format = target.format;
+                let count = words((&target, output));
+                let (sums, next) = std::mem::take(&mut rest).split_at_mut(count);
+                rest = next;
+                columns.push((op, initial, target, count));
+                let bytes = &mut must_cast_slice_mut(sums)[..length * format.size()];
+                if format.is_wide() {
+                    fill::<u64>(op, bytes);
+                } else {
+                    fill::<u32>(op, bytes);
                 }
-                (Target::Bytes(_), Output::Columns { .. }) => {
-                    panic!("a result of columns has words")
+                parts.push(Target { format, bytes });
+            }
+            self.run_items(threads, item_rows, sources, parts);
+            let mut rest = &*scratch;
+            for (op, initial, Target { format, bytes }, count) in columns {
+                let (sums, next) = rest.split_at(count);
+                rest = next;
+                if format.is_wide() {
+                    combine_rows(op, initial, &sums[..length], cast_slice_mut(bytes));
+                } else {
+                    let sums = &must_cast_slice::<_, u32>(sums)[..length];
+                    combine_rows(op, initial as u32, sums, cast_slice_mut(bytes));
                 }
-                (target, Output::Of(_)) => target,
-            };
-            let targets = targets.into_iter().zip(&self.outputs).map(part).collect();
-            self.run_items(threads, item_rows, sources, targets);
-            let mut partial = scratch.chunks_exact(length.max(1));
-            for (op, initial, out) in columns {
-                combine_rows(op, initial, partial.next().unwrap_or_default(), out);
             }
         });
     }
@@ -94,16 +113,23 @@ impl Program {
                 rows,
             }
         });
-        let sizes = |extent: &Extent| match extent {
-            Extent::Elements => self.tile_rows().min(self.rows) * self.columns,
-            Extent::Rows => self.tile_rows().min(self.rows),
+        let sizes = |kind: &Kind| {
+            let rows = self.tile_rows().min(self.rows);
+            let words = match kind.extent {
+                Extent::Elements => rows * self.columns,
+                Extent::Rows => rows,
+            };
+            if kind.is_wide {
+                words
+            } else {
+                words.div_ceil(2)
+            }
         };
         let words = self.registers.iter().map(sizes).sum();
         threads.for_each(cost, items, |item: Item<'_, '_>| {
-            threads.with_scratch(words, |scratch| {
-                let mut rest: &mut [u32] = bytemuck::must_cast_slice_mut(scratch);
-                let registers = self.registers.iter().map(|extent| {
-                    let (register, next) = std::mem::take(&mut rest).split_at_mut(sizes(extent));
+            threads.with_words(words, |mut rest| {
+                let registers = self.registers.iter().map(|kind| {
+                    let (register, next) = std::mem::take(&mut rest).split_at_mut(sizes(kind));
                     rest = next;
                     register
                 });
@@ -113,10 +139,16 @@ impl Program {
     }
 
     fn tile_rows(&self) -> usize {
-        let tile = REGISTERS / self.registers.len().max(1);
+        let wide = self.registers.iter().filter(|kind| kind.is_wide).count();
+        let tile = REGISTERS / (self.registers.len() + wide).max(1);
         let tile = tile.clamp(TILE.start, TILE.end) / UNROLLED * UNROLLED;
         (tile / self.columns.max(1)).max(1)
     }
+}
+
+/// Writes the word that changes no other.
+fn fill<W: Word>(op: Accumulate, bytes: &mut [u8]) {
+    cast_slice_mut(bytes).fill(W::identity(op));
 }
 
 /// A range of the rows.
@@ -165,9 +197,9 @@ impl Tile {
 /// An item, with its registers.
 struct Tiles<'p, 't> {
     item: Item<'p, 't>,
-    registers: Vec<&'t mut [u32]>,
+    registers: Vec<&'t mut [u64]>,
     /// Registers that are a part of an operand, which is not copied.
-    borrowed: Vec<Option<&'p [u32]>>,
+    borrowed: Vec<Option<&'p [u8]>>,
 }
 
 impl WithSimd for Tiles<'_, '_> {
@@ -189,7 +221,9 @@ impl WithSimd for Tiles<'_, '_> {
                 match *instruction {
                     Instruction::Store { x, target } => self.store(x, target, &tile),
                     Instruction::Load { into, view } => self.load(into, view, &tile),
-                    instruction => self.compute(instruction, &tile),
+                    Instruction::Apply { op, into, operands } => {
+                        self.apply(op, into as usize, operands, &tile);
+                    }
                 }
             }
         }
@@ -197,12 +231,17 @@ impl WithSimd for Tiles<'_, '_> {
 }
 
 impl<'p, 't> Tiles<'p, 't> {
-    fn new(item: Item<'p, 't>, mut registers: Vec<&'t mut [u32]>) -> Self {
-        for &(register, bits) in &item.program.constants {
-            registers[register as usize].fill(bits);
-        }
-        for &(register, source, at) in &item.program.uniform {
-            registers[register as usize].fill(item.sources[source].word(at));
+    fn new(item: Item<'p, 't>, mut registers: Vec<&'t mut [u64]>) -> Self {
+        let uniform = item.program.uniform.iter();
+        let uniform =
+            uniform.map(|&(register, source, at)| (register, item.sources[source].word(at)));
+        for (register, word) in item.program.constants.iter().copied().chain(uniform) {
+            let register = register as usize;
+            if item.program.registers[register].is_wide {
+                registers[register].fill(word);
+            } else {
+                must_cast_slice_mut(registers[register]).fill(word as u32);
+            }
         }
         let borrowed = vec![None; registers.len()];
         Tiles {
@@ -212,29 +251,47 @@ impl<'p, 't> Tiles<'p, 't> {
         }
     }
 
+    /// The first words of a register.
     #[inline(always)]
-    fn get(&self, register: Register, count: usize) -> &[u32] {
+    fn get<W: Word>(&self, register: Register, count: usize) -> &[W] {
         let register = register as usize;
-        self.borrowed[register].unwrap_or_else(|| &self.registers[register][..count])
+        match self.borrowed[register] {
+            Some(bytes) => cast_slice(bytes),
+            None => &cast_slice(self.registers[register])[..count],
+        }
     }
 
     #[inline(always)]
     fn store(&mut self, x: Register, target: usize, tile: &Tile) {
         let output = self.item.program.outputs[target];
-        let extent = match output {
-            Output::Of(extent) => extent,
-            Output::Columns { .. } => Extent::Elements,
-        };
-        let (register, count) = (x as usize, tile.len(extent));
-        let words = self.borrowed[register].unwrap_or_else(|| &self.registers[register][..count]);
-        match (output, &mut self.item.targets[target]) {
-            (Output::Of(_), target) => target.write(tile.offset(extent), words),
-            (Output::Columns { op, .. }, Target::Words(sums)) => {
-                for row in words.chunks_exact(tile.columns.max(1)) {
-                    accumulate(op, sums, row);
+        let format = self.item.targets[target].format;
+        let mut bytes = std::mem::take(&mut self.item.targets[target].bytes);
+        match output {
+            Output::Of(extent) => {
+                let count = tile.len(extent);
+                let out = &mut bytes[tile.offset(extent) * format.size()..];
+                let out = &mut out[..count * format.size()];
+                if format.is_wide() {
+                    format.store(cast_slice(self.get::<u64>(x, count)), out);
+                } else {
+                    format.store(cast_slice(self.get::<u32>(x, count)), out);
                 }
             }
-            (Output::Columns { .. }, Target::Bytes(_)) => {}
+            Output::Columns { op, .. } if format.is_wide() => {
+                self.accumulate::<u64>(op, x, cast_slice_mut(bytes), tile);
+            }
+            Output::Columns { op, .. } => {
+                self.accumulate::<u32>(op, x, cast_slice_mut(bytes), tile);
+            }
+        }
+        std::mem::swap(&mut self.item.targets[target].bytes, &mut bytes);
+    }
+
+    #[inline(always)]
+    fn accumulate<W: Word>(&self, op: Accumulate, x: Register, sums: &mut [W], tile: &Tile) {
+        let words = self.get::<W>(x, tile.len(Extent::Elements));
+        for row in words.chunks_exact(tile.columns.max(1)) {
+            W::accumulate(op, sums, row);
         }
     }
 
@@ -248,70 +305,117 @@ impl<'p, 't> Tiles<'p, 't> {
         } = self.item;
         let (source, view) = &program.views[view];
         let into = into as usize;
-        let extent = program.registers[into];
+        let extent = program.registers[into].extent;
         let range = tile.range(extent);
-        let out = &mut self.registers[into][..range.len()];
         self.borrowed[into] = None;
+        let out = &mut *self.registers[into];
         match sources[*source] {
-            Source::Words(words) if view.is_line() => {
-                let first = view.offset as usize + range.start;
-                self.borrowed[into] = Some(&words[first..][..range.len()]);
-            }
-            Source::Words(words) => view.load(words, range, out, |word| word),
-            Source::Bytes(bytes) => view.load(bytes, range, out, u32::from),
-            Source::SignedBytes(bytes) => {
-                view.load(bytes, range, out, |byte| byte as i8 as u32);
-            }
-            Source::InPlace(target) => match &targets[target] {
-                Target::Words(words) => {
-                    out.copy_from_slice(&words[tile.offset(extent)..][..range.len()]);
+            Source::Memory(format, bytes) if view.is_line() => {
+                let size = format.size();
+                let first = (view.offset as usize + range.start) * size;
+                let bytes = &bytes[first..][..range.len() * size];
+                if matches!(format, Format::Word | Format::Wide) {
+                    self.borrowed[into] = Some(bytes);
+                } else {
+                    format.load_line(bytes, out);
                 }
-                Target::Bytes(_) => panic!("a result that is computed in place has words"),
-            },
+            }
+            Source::Memory(format, bytes) => format.load(view, bytes, range, out),
+            Source::InPlace(format, target) => {
+                let size = format.size();
+                let first = tile.offset(extent) * size;
+                format.load_line(&targets[target].bytes[first..][..range.len() * size], out);
+            }
         }
     }
 
     #[inline(always)]
-    fn compute(&mut self, instruction: Instruction, tile: &Tile) {
+    fn apply(&mut self, op: Operation, into: usize, operands: [Register; 3], tile: &Tile) {
         // The register that is written is taken out, so that the others can be read meanwhile.
-        let into = match instruction {
-            Instruction::Unary { into, .. }
-            | Instruction::Binary { into, .. }
-            | Instruction::Select { into, .. }
-            | Instruction::Broadcast { into, .. }
-            | Instruction::Reduce { into, .. } => into as usize,
-            Instruction::Load { .. } | Instruction::Store { .. } => return,
-        };
         self.borrowed[into] = None;
-        let count = tile.len(self.item.program.registers[into]);
+        let kind = self.item.program.registers[into];
+        let count = tile.len(kind.extent);
         let words = std::mem::take(&mut self.registers[into]);
-        let out = &mut words[..count];
-        match instruction {
-            Instruction::Unary { op, x, .. } => unary(op, out, self.get(x, count)),
-            Instruction::Binary { op, x, y, .. } => {
-                binary(op, out, self.get(x, count), self.get(y, count));
+        if kind.is_wide {
+            self.apply_wide(op, &mut words[..count], operands, tile);
+        } else {
+            let out = &mut must_cast_slice_mut(words)[..count];
+            self.apply_word(op, out, operands, tile);
+        }
+        self.registers[into] = words;
+    }
+
+    #[inline(always)]
+    fn apply_word(&self, op: Operation, out: &mut [u32], [x, y, z]: [Register; 3], tile: &Tile) {
+        let count = out.len();
+        match op {
+            Operation::Unary(op) => unary(op, out, self.get(x, count)),
+            Operation::Binary(op) => binary(op, out, self.get(x, count), self.get(y, count)),
+            Operation::Odd(op) => odd(op, out, self.get(x, count)),
+            Operation::OddBinary(op) => {
+                odd_binary(op, out, self.get(x, count), self.get(y, count));
             }
-            Instruction::Select {
-                condition, x, y, ..
-            } => {
-                let [condition, x, y] = [condition, x, y].map(|register| self.get(register, count));
+            Operation::Convert(op) => convert(op, out, self.get(x, count)),
+            Operation::Shorten(op) => shorten(op, out, self.get(x, count)),
+            Operation::Compare(op) => {
+                if self.item.program.registers[x as usize].is_wide {
+                    compare_wide(op, out, self.get(x, count), self.get(y, count));
+                } else {
+                    compare(op, out, self.get(x, count), self.get(y, count));
+                }
+            }
+            Operation::Widen(_) => panic!("widened words have a wide register"),
+            op => self.arrange(op, out, [x, y, z], tile),
+        }
+    }
+
+    #[inline(always)]
+    fn apply_wide(&self, op: Operation, out: &mut [u64], [x, y, z]: [Register; 3], tile: &Tile) {
+        let count = out.len();
+        match op {
+            Operation::Unary(op) => unary_wide(op, out, self.get(x, count)),
+            Operation::Binary(op) => binary_wide(op, out, self.get(x, count), self.get(y, count)),
+            Operation::Widen(op) => widen(op, out, self.get(x, count)),
+            Operation::Odd(_)
+            | Operation::OddBinary(_)
+            | Operation::Convert(_)
+            | Operation::Shorten(_)
+            | Operation::Compare(_) => panic!("{op:?} has no wide register"),
+            op => self.arrange(op, out, [x, y, z], tile),
+        }
+    }
+
+    /// Operations of both widths that are the same for all types.
+    #[inline(always)]
+    fn arrange<W: Word>(
+        &self,
+        op: Operation,
+        out: &mut [W],
+        [x, y, z]: [Register; 3],
+        tile: &Tile,
+    ) {
+        let count = out.len();
+        match op {
+            Operation::Select => {
+                let condition = self.get::<u32>(x, count);
+                let [x, y] = [y, z].map(|register| self.get::<W>(register, count));
                 for (((out, condition), x), y) in out.iter_mut().zip(condition).zip(x).zip(y) {
                     *out = if *condition != 0 { *x } else { *y };
                 }
             }
-            Instruction::Broadcast { x, .. } => {
-                let x = self.get(x, tile.len(Extent::Rows));
+            Operation::Broadcast => {
+                let x = self.get::<W>(x, tile.len(Extent::Rows));
                 let rows = out.chunks_exact_mut(tile.columns.max(1));
                 rows.zip(x).for_each(|(out, &word)| out.fill(word));
             }
-            Instruction::Reduce { op, initial, x, .. } => {
-                let x = self.get(x, tile.len(Extent::Elements));
+            Operation::Reduce { op, initial } => {
+                let x = self.get::<W>(x, tile.len(Extent::Elements));
+                let initial = W::from_word(initial);
                 for (row, out) in out.iter_mut().enumerate() {
                     *out = reduce_row(op, initial, &x[row * tile.columns..][..tile.columns]);
                 }
             }
-            Instruction::Load { .. } | Instruction::Store { .. } => {}
+            _ => {}
         }
-        self.registers[into] = words;
     }
 }

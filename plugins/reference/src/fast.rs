@@ -24,9 +24,11 @@ mod place;
 mod plan;
 mod run;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod values;
 
+pub(crate) use direct::slice::Slice;
 pub(crate) use graph::why_interpreted;
 pub(crate) use lockstep::{Launch, Process};
 pub(crate) use plan::Plan;
-pub(crate) use direct::slice::Slice;

@@ -38,5 +38,5 @@ pub(crate) use interpret::{Single, run_main, run_operation};
 pub(crate) use manual::{Partitioning, STACK, Shards, guarded, no_thread};
 pub(crate) use operation::compute;
 pub(crate) use sharding::{shard_start, shard_type};
-pub(crate) use tensor::{Tensor, Value, allocate, collect};
+pub(crate) use tensor::{Tensor, Value, allocate, collect, push_count};
 pub(crate) use world::{LAUNCH, World};

@@ -9,9 +9,9 @@ use halite_stablehlo::{BinaryOp, ElementType, Module, OpKind, Operation, RankedT
 
 use self::combine::{combine_all, has_kernel};
 use super::{
+    direct::slice::Slice,
     graph::{OracleCall, operator},
     lockstep::{Launch, Process},
-    direct::slice::Slice,
 };
 use crate::{
     oracle::{Tensor, combined},

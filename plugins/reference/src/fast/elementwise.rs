@@ -1,135 +1,276 @@
 //! Elementwise operations: from those of StableHLO to those of [`halite_kernels`].
+//!
+//! Registers hold numbers of 8 and 16 bits as ones of 32 bits, and operations compute with these:
+//! what the narrow type may not have is rounded or wrapped by a conversion afterwards.
 
-use halite_kernels::{Binary, Unary};
+use halite_kernels::{
+    Binary, Compare, Convert, Format, Odd, OddBinary, Operation, Shorten, Unary, Widen,
+};
 use halite_stablehlo::{
-    BinaryOp, ComparisonDirection, ComparisonOrder, ElementType, OpKind, UnaryOp,
+    BinaryOp, ComparisonDirection, ComparisonOrder, ElementClass, ElementType, OpKind, UnaryOp,
 };
 
-/// An elementwise operation that has a kernel.
+/// An elementwise operation that is a single instruction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Elementwise {
     /// A copy of the operand, which is a view.
     Copy,
-    Unary(Unary),
-    Binary(Binary),
+    Apply(Operation),
     /// The operands are exchanged.
-    Swapped(Binary),
-    Select,
-    /// `minimum(maximum(x, low), high)` of the operands `(low, x, high)`.
-    Clamp(Binary, Binary),
+    Swapped(Operation),
 }
 
-/// Returns whether registers can hold elements of a type.
-pub(super) fn fits_register(element: ElementType) -> bool {
-    is_word(element) || is_byte(element)
+/// An operation of StableHLO as a few elementwise ones.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Recipe {
+    /// Applied to the first operand.
+    pub(super) before: Option<Operation>,
+    pub(super) op: Elementwise,
+    /// Applied to the result.
+    pub(super) after: Option<Operation>,
 }
 
-/// Returns whether buffers hold elements of a type as words.
-pub(super) fn is_word(element: ElementType) -> bool {
-    matches!(
-        element,
-        ElementType::F32 | ElementType::S32 | ElementType::U32
-    )
-}
-
-fn is_byte(element: ElementType) -> bool {
-    matches!(
-        element,
-        ElementType::Bool | ElementType::S8 | ElementType::U8
-    )
-}
-
-impl Elementwise {
-    /// The kernel of an operation on operands of type `from` with a result of type `to`; `None` if
-    /// it has none.
-    pub(super) fn new(kind: &OpKind, from: ElementType, to: ElementType) -> Option<Self> {
-        if !fits_register(from) || !fits_register(to) {
-            return None;
-        }
-        Some(match kind {
-            OpKind::Unary(op) => Elementwise::Unary(unary(*op, from)?),
-            OpKind::Binary(op) => Elementwise::Binary(binary(*op, from)?),
-            OpKind::Compare { direction, order } => compare(*direction, *order, from)?,
-            OpKind::Select => Elementwise::Select,
-            OpKind::Clamp => Elementwise::Clamp(
-                binary(BinaryOp::Maximum, from)?,
-                binary(BinaryOp::Minimum, from)?,
-            ),
-            OpKind::Convert => convert(from, to)?,
-            OpKind::BitcastConvert if is_word(from) && is_word(to) => Elementwise::Copy,
-            _ => return None,
-        })
-    }
-}
-
-fn unary(op: UnaryOp, element: ElementType) -> Option<Unary> {
-    Some(match (element, op) {
-        (ElementType::F32, op) => match op {
-            UnaryOp::Abs => Unary::AbsF,
-            UnaryOp::Cbrt => Unary::Cbrt,
-            UnaryOp::Ceil => Unary::Ceil,
-            UnaryOp::Cosine => Unary::Cos,
-            UnaryOp::Exponential => Unary::Exp,
-            UnaryOp::ExponentialMinusOne => Unary::ExpM1,
-            UnaryOp::Floor => Unary::Floor,
-            UnaryOp::IsFinite => Unary::IsFinite,
-            UnaryOp::Log => Unary::Log,
-            UnaryOp::LogPlusOne => Unary::Log1P,
-            UnaryOp::Logistic => Unary::Logistic,
-            UnaryOp::Negate => Unary::NegateF,
-            UnaryOp::RoundNearestAfz => Unary::RoundAway,
-            UnaryOp::RoundNearestEven => Unary::RoundEven,
-            UnaryOp::Rsqrt => Unary::Rsqrt,
-            UnaryOp::Sign => Unary::SignF,
-            UnaryOp::Sine => Unary::Sin,
-            UnaryOp::Sqrt => Unary::Sqrt,
-            UnaryOp::Tan => Unary::Tan,
-            UnaryOp::Tanh => Unary::Tanh,
-            _ => return None,
-        },
-        (ElementType::Bool, UnaryOp::Not) => Unary::NotBool,
-        (ElementType::S32 | ElementType::U32, UnaryOp::Not) => Unary::Not,
-        (ElementType::S32 | ElementType::U32, UnaryOp::Negate) => Unary::NegateS,
-        (ElementType::S32 | ElementType::U32, UnaryOp::Popcnt) => Unary::Popcnt,
-        (ElementType::S32 | ElementType::U32, UnaryOp::CountLeadingZeros) => Unary::LeadingZeros,
-        (ElementType::S32, UnaryOp::Abs) => Unary::AbsS,
-        (ElementType::S32, UnaryOp::Sign) => Unary::SignS,
-        (ElementType::U32, UnaryOp::Sign) => Unary::SignU,
+/// How buffers store elements of a type; `None` if registers cannot hold them.
+pub(super) fn format(element: ElementType) -> Option<Format> {
+    Some(match element {
+        ElementType::Bool | ElementType::U8 => Format::U8,
+        ElementType::S8 => Format::S8,
+        ElementType::U16 => Format::U16,
+        ElementType::S16 => Format::S16,
+        ElementType::Bf16 => Format::Bf16,
+        ElementType::F16 => Format::F16,
+        ElementType::F32 | ElementType::S32 | ElementType::U32 => Format::Word,
+        ElementType::F64 | ElementType::S64 | ElementType::U64 => Format::Wide,
         _ => return None,
     })
 }
 
-fn binary(op: BinaryOp, element: ElementType) -> Option<Binary> {
-    let is_float = element == ElementType::F32;
-    let is_signed = matches!(element, ElementType::S32 | ElementType::S8);
+/// The type with which operations on elements of a type compute: it has the same registers.
+pub(super) fn computed(element: ElementType) -> ElementType {
+    match element {
+        ElementType::Bf16 | ElementType::F16 => ElementType::F32,
+        ElementType::S8 | ElementType::S16 => ElementType::S32,
+        ElementType::Bool | ElementType::U8 | ElementType::U16 => ElementType::U32,
+        element => element,
+    }
+}
+
+/// Returns whether buffers hold elements of a type as words of 32 bits.
+pub(super) fn is_word(element: ElementType) -> bool {
+    format(element) == Some(Format::Word)
+}
+
+fn is_wide(element: ElementType) -> bool {
+    format(element) == Some(Format::Wide)
+}
+
+fn is_float(element: ElementType) -> bool {
+    element.class() == ElementClass::Float
+}
+
+fn is_signed(element: ElementType) -> bool {
+    element.class() == ElementClass::Signed
+}
+
+fn pick<T>(is_signed: bool, of_signed: T, of_unsigned: T) -> T {
+    if is_signed { of_signed } else { of_unsigned }
+}
+
+/// From the type that computes to a narrow one. `None` if they are the same.
+fn narrowing(element: ElementType) -> Option<Operation> {
+    Some(Operation::Convert(match element {
+        ElementType::Bf16 => Convert::RoundBf16,
+        ElementType::F16 => Convert::RoundF16,
+        ElementType::S8 => Convert::S8FromInt,
+        ElementType::U8 => Convert::U8FromInt,
+        ElementType::S16 => Convert::S16FromInt,
+        ElementType::U16 => Convert::U16FromInt,
+        ElementType::Bool => Convert::BoolFromInt,
+        _ => return None,
+    }))
+}
+
+impl Recipe {
+    /// The recipe of an operation on operands of type `from` with a result of type `to`; `None` if
+    /// it has none.
+    pub(super) fn new(kind: &OpKind, from: ElementType, to: ElementType) -> Option<Self> {
+        format(from)?;
+        format(to)?;
+        match kind {
+            OpKind::Unary(op) if is_float(from) => float_unary(*op, from),
+            OpKind::Unary(op) => integer_unary(*op, from),
+            OpKind::Binary(op) if is_float(from) => float_binary(*op, from),
+            OpKind::Binary(op) => integer_binary(*op, from),
+            OpKind::Compare { direction, order } => {
+                Some(Recipe::of(compare(*direction, *order, from)))
+            }
+            OpKind::Select => Some(Recipe::of(Elementwise::Apply(Operation::Select))),
+            OpKind::Convert => convert(from, to),
+            OpKind::BitcastConvert => bitcast(from, to),
+            _ => None,
+        }
+    }
+
+    fn of(op: Elementwise) -> Self {
+        Recipe {
+            before: None,
+            op,
+            after: None,
+        }
+    }
+
+    fn one(op: Operation) -> Self {
+        Recipe::of(Elementwise::Apply(op))
+    }
+
+    /// The operation, and then the conversion to a narrow type.
+    fn narrowed(op: Operation, to: ElementType) -> Self {
+        Recipe {
+            after: narrowing(to),
+            ..Recipe::one(op)
+        }
+    }
+}
+
+fn float_unary(op: UnaryOp, element: ElementType) -> Option<Recipe> {
+    let (unary, odd) = match op {
+        // Exact.
+        UnaryOp::Abs => (Unary::AbsF, None),
+        UnaryOp::Ceil => (Unary::Ceil, None),
+        UnaryOp::Floor => (Unary::Floor, None),
+        UnaryOp::Negate => (Unary::NegateF, None),
+        UnaryOp::RoundNearestAfz => (Unary::RoundAway, None),
+        UnaryOp::RoundNearestEven => (Unary::RoundEven, None),
+        UnaryOp::Sign => (Unary::SignF, None),
+        UnaryOp::IsFinite if is_wide(element) => {
+            return Some(Recipe::one(Operation::Shorten(Shorten::IsFinite)));
+        }
+        UnaryOp::IsFinite => (Unary::IsFinite, None),
+        UnaryOp::Sqrt => {
+            return Some(Recipe::narrowed(Operation::Unary(Unary::Sqrt), element));
+        }
+        UnaryOp::Cbrt => (Unary::Cbrt, Some(Odd::Cbrt)),
+        UnaryOp::Cosine => (Unary::Cos, Some(Odd::Cos)),
+        UnaryOp::Exponential => (Unary::Exp, Some(Odd::Exp)),
+        UnaryOp::ExponentialMinusOne => (Unary::ExpM1, Some(Odd::ExpM1)),
+        UnaryOp::Log => (Unary::Log, Some(Odd::Log)),
+        UnaryOp::LogPlusOne => (Unary::Log1P, Some(Odd::Log1P)),
+        UnaryOp::Logistic => (Unary::Logistic, Some(Odd::Logistic)),
+        UnaryOp::Rsqrt => (Unary::Rsqrt, Some(Odd::Rsqrt)),
+        UnaryOp::Sine => (Unary::Sin, Some(Odd::Sin)),
+        UnaryOp::Tan => (Unary::Tan, Some(Odd::Tan)),
+        UnaryOp::Tanh => (Unary::Tanh, Some(Odd::Tanh)),
+        _ => return None,
+    };
+    Some(match odd {
+        Some(odd) if computed(element) != element => Recipe::narrowed(Operation::Odd(odd), element),
+        _ => Recipe::one(Operation::Unary(unary)),
+    })
+}
+
+fn integer_unary(op: UnaryOp, element: ElementType) -> Option<Recipe> {
+    if element == ElementType::Bool {
+        let not = Recipe::one(Operation::Convert(Convert::NotBool));
+        return (op == UnaryOp::Not).then_some(not);
+    }
+    let signed = is_signed(element);
+    let narrowed = |op| Recipe::narrowed(Operation::Unary(op), element);
     Some(match op {
-        _ if is_float => match op {
-            BinaryOp::Add => Binary::AddF,
-            BinaryOp::Atan2 => Binary::Atan2F,
-            BinaryOp::Divide => Binary::DivideF,
-            BinaryOp::Maximum => Binary::MaximumF,
-            BinaryOp::Minimum => Binary::MinimumF,
-            BinaryOp::Multiply => Binary::MultiplyF,
-            BinaryOp::Power => Binary::PowerF,
-            BinaryOp::Remainder => Binary::RemainderF,
-            BinaryOp::Subtract => Binary::SubtractF,
-            _ => return None,
+        UnaryOp::Abs if signed => narrowed(Unary::AbsS),
+        UnaryOp::Abs => Recipe::of(Elementwise::Copy),
+        UnaryOp::Negate => narrowed(Unary::NegateS),
+        UnaryOp::Not => narrowed(Unary::Not),
+        UnaryOp::Sign if signed => Recipe::one(Operation::Unary(Unary::SignS)),
+        UnaryOp::Sign => Recipe::one(Operation::Unary(Unary::SignU)),
+        UnaryOp::Popcnt => Recipe {
+            before: unsigned_bits(element),
+            ..Recipe::one(Operation::Unary(Unary::Popcnt))
         },
-        BinaryOp::Maximum if is_signed => Binary::MaximumS,
-        BinaryOp::Minimum if is_signed => Binary::MinimumS,
-        BinaryOp::Maximum => Binary::MaximumU,
-        BinaryOp::Minimum => Binary::MinimumU,
-        BinaryOp::And => Binary::And,
-        BinaryOp::Or => Binary::Or,
-        BinaryOp::Xor => Binary::Xor,
-        // The rest would have to wrap results of narrow types.
-        _ if !is_word(element) => return None,
-        BinaryOp::Add => Binary::Add,
-        BinaryOp::Subtract => Binary::Subtract,
-        BinaryOp::Multiply => Binary::Multiply,
-        BinaryOp::ShiftLeft => Binary::ShiftLeft,
-        BinaryOp::ShiftRightLogical => Binary::ShiftRightLogical,
-        BinaryOp::ShiftRightArithmetic => Binary::ShiftRightArithmetic,
+        UnaryOp::CountLeadingZeros => Recipe::one(match element.bits() {
+            8 => Operation::Convert(Convert::LeadingZeros8),
+            16 => Operation::Convert(Convert::LeadingZeros16),
+            _ => Operation::Unary(Unary::LeadingZeros),
+        }),
+        _ => return None,
+    })
+}
+
+/// The bits of a narrow signed integer without its extension.
+fn unsigned_bits(element: ElementType) -> Option<Operation> {
+    narrowing(match element {
+        ElementType::S8 => ElementType::U8,
+        ElementType::S16 => ElementType::U16,
+        _ => return None,
+    })
+}
+
+/// The bits of a narrow unsigned integer, extended as those of a signed one.
+fn signed_bits(element: ElementType) -> Option<Operation> {
+    narrowing(match element {
+        ElementType::U8 => ElementType::S8,
+        ElementType::U16 => ElementType::S16,
+        _ => return None,
+    })
+}
+
+fn float_binary(op: BinaryOp, element: ElementType) -> Option<Recipe> {
+    let is_bf16 = element == ElementType::Bf16;
+    let is_narrow = computed(element) != element;
+    Some(match op {
+        BinaryOp::Add => Recipe::narrowed(Operation::Binary(Binary::AddF), element),
+        BinaryOp::Subtract => Recipe::narrowed(Operation::Binary(Binary::SubtractF), element),
+        // Subnormal results of bf16 would be rounded twice.
+        BinaryOp::Multiply if is_bf16 => {
+            Recipe::narrowed(Operation::OddBinary(OddBinary::Multiply), element)
+        }
+        BinaryOp::Divide if is_bf16 => {
+            Recipe::narrowed(Operation::OddBinary(OddBinary::Divide), element)
+        }
+        BinaryOp::Multiply => Recipe::narrowed(Operation::Binary(Binary::MultiplyF), element),
+        BinaryOp::Divide => Recipe::narrowed(Operation::Binary(Binary::DivideF), element),
+        BinaryOp::Power if is_narrow => {
+            Recipe::narrowed(Operation::OddBinary(OddBinary::Power), element)
+        }
+        BinaryOp::Atan2 if is_narrow => {
+            Recipe::narrowed(Operation::OddBinary(OddBinary::Atan2), element)
+        }
+        BinaryOp::Power => Recipe::one(Operation::Binary(Binary::PowerF)),
+        BinaryOp::Atan2 => Recipe::one(Operation::Binary(Binary::Atan2F)),
+        // Exact.
+        BinaryOp::Maximum => Recipe::one(Operation::Binary(Binary::MaximumF)),
+        BinaryOp::Minimum => Recipe::one(Operation::Binary(Binary::MinimumF)),
+        BinaryOp::Remainder => Recipe::one(Operation::Binary(Binary::RemainderF)),
+        _ => return None,
+    })
+}
+
+fn integer_binary(op: BinaryOp, element: ElementType) -> Option<Recipe> {
+    let signed = is_signed(element);
+    let narrowed = |op| Recipe::narrowed(Operation::Binary(op), element);
+    let one = |op| Recipe::one(Operation::Binary(op));
+    Some(match op {
+        BinaryOp::Add => narrowed(Binary::Add),
+        BinaryOp::Subtract => narrowed(Binary::Subtract),
+        BinaryOp::Multiply => narrowed(Binary::Multiply),
+        BinaryOp::Divide => narrowed(pick(signed, Binary::DivideS, Binary::DivideU)),
+        BinaryOp::Remainder => one(pick(signed, Binary::RemainderS, Binary::RemainderU)),
+        BinaryOp::Power => narrowed(pick(signed, Binary::PowerS, Binary::PowerU)),
+        BinaryOp::Maximum => one(pick(signed, Binary::MaximumS, Binary::MaximumU)),
+        BinaryOp::Minimum => one(pick(signed, Binary::MinimumS, Binary::MinimumU)),
+        BinaryOp::And => one(Binary::And),
+        BinaryOp::Or => one(Binary::Or),
+        BinaryOp::Xor => one(Binary::Xor),
+        _ if element == ElementType::Bool => return None,
+        BinaryOp::ShiftLeft => narrowed(Binary::ShiftLeft),
+        BinaryOp::ShiftRightLogical => Recipe {
+            before: unsigned_bits(element),
+            ..narrowed(Binary::ShiftRightLogical)
+        },
+        // The highest bit is the sign, also of unsigned numbers.
+        BinaryOp::ShiftRightArithmetic => Recipe {
+            before: signed_bits(element),
+            ..narrowed(Binary::ShiftRightArithmetic)
+        },
         _ => return None,
     })
 }
@@ -138,54 +279,154 @@ fn compare(
     direction: ComparisonDirection,
     order: Option<ComparisonOrder>,
     element: ElementType,
-) -> Option<Elementwise> {
-    let [equal, not_equal, less, less_equal] = match element {
-        ElementType::F32 if order == Some(ComparisonOrder::TotalOrder) => return None,
-        ElementType::F32 => [
-            Binary::EqualF,
-            Binary::NotEqualF,
-            Binary::LessF,
-            Binary::LessEqualF,
+) -> Elementwise {
+    let is_total = order == Some(ComparisonOrder::TotalOrder);
+    let [equal, not_equal, less, less_equal] = match element.class() {
+        ElementClass::Float if is_total => [
+            Compare::Equal,
+            Compare::NotEqual,
+            Compare::LessTotal,
+            Compare::LessEqualTotal,
         ],
-        ElementType::S32 | ElementType::S8 => [
-            Binary::Equal,
-            Binary::NotEqual,
-            Binary::LessS,
-            Binary::LessEqualS,
+        ElementClass::Float => [
+            Compare::EqualF,
+            Compare::NotEqualF,
+            Compare::LessF,
+            Compare::LessEqualF,
+        ],
+        ElementClass::Signed => [
+            Compare::Equal,
+            Compare::NotEqual,
+            Compare::LessS,
+            Compare::LessEqualS,
         ],
         _ => [
-            Binary::Equal,
-            Binary::NotEqual,
-            Binary::LessU,
-            Binary::LessEqualU,
+            Compare::Equal,
+            Compare::NotEqual,
+            Compare::LessU,
+            Compare::LessEqualU,
         ],
     };
-    Some(match direction {
-        ComparisonDirection::Eq => Elementwise::Binary(equal),
-        ComparisonDirection::Ne => Elementwise::Binary(not_equal),
-        ComparisonDirection::Lt => Elementwise::Binary(less),
-        ComparisonDirection::Le => Elementwise::Binary(less_equal),
+    let [equal, not_equal, less, less_equal] =
+        [equal, not_equal, less, less_equal].map(Operation::Compare);
+    match direction {
+        ComparisonDirection::Eq => Elementwise::Apply(equal),
+        ComparisonDirection::Ne => Elementwise::Apply(not_equal),
+        ComparisonDirection::Lt => Elementwise::Apply(less),
+        ComparisonDirection::Le => Elementwise::Apply(less_equal),
         ComparisonDirection::Gt => Elementwise::Swapped(less),
         ComparisonDirection::Ge => Elementwise::Swapped(less_equal),
+    }
+}
+
+fn convert(from: ElementType, to: ElementType) -> Option<Recipe> {
+    if from == to {
+        return Some(Recipe::of(Elementwise::Copy));
+    }
+    Some(match (is_float(from), is_wide(from)) {
+        (true, false) => convert_float(to),
+        (true, true) => convert_double(to),
+        (false, false) => convert_integer(from, to),
+        (false, true) => convert_wide_integer(is_signed(from), to),
     })
 }
 
-fn convert(from: ElementType, to: ElementType) -> Option<Elementwise> {
-    let is_signed = matches!(from, ElementType::S32 | ElementType::S8);
-    Some(Elementwise::Unary(match (from, to) {
-        _ if from == to => return Some(Elementwise::Copy),
-        (ElementType::F32, ElementType::S32) => Unary::SFromFloat,
-        (ElementType::F32, ElementType::U32) => Unary::UFromFloat,
-        (ElementType::F32, ElementType::S8) => Unary::S8FromFloat,
-        (ElementType::F32, ElementType::U8) => Unary::U8FromFloat,
-        (ElementType::F32, ElementType::Bool) => Unary::BoolFromFloat,
-        (_, ElementType::F32) if is_signed => Unary::FloatFromS,
-        (_, ElementType::F32) => Unary::FloatFromU,
-        // Registers hold narrow integers extended by their own sign.
-        (_, ElementType::S32 | ElementType::U32) => return Some(Elementwise::Copy),
-        (_, ElementType::S8) => Unary::S8FromInt,
-        (_, ElementType::U8) => Unary::U8FromInt,
-        (_, ElementType::Bool) => Unary::BoolFromInt,
-        _ => return None,
-    }))
+/// From floats in registers of 32 bits.
+fn convert_float(to: ElementType) -> Recipe {
+    Recipe::one(match to {
+        ElementType::F32 => return Recipe::of(Elementwise::Copy),
+        ElementType::Bf16 => Operation::Convert(Convert::RoundBf16),
+        ElementType::F16 => Operation::Convert(Convert::RoundF16),
+        ElementType::S8 => Operation::Convert(Convert::S8FromFloat),
+        ElementType::U8 => Operation::Convert(Convert::U8FromFloat),
+        ElementType::S16 => Operation::Convert(Convert::S16FromFloat),
+        ElementType::U16 => Operation::Convert(Convert::U16FromFloat),
+        ElementType::Bool => Operation::Convert(Convert::BoolFromFloat),
+        ElementType::S32 => Operation::Unary(Unary::SFromFloat),
+        ElementType::U32 => Operation::Unary(Unary::UFromFloat),
+        ElementType::S64 => Operation::Widen(Widen::SFromFloat),
+        ElementType::U64 => Operation::Widen(Widen::UFromFloat),
+        _ => Operation::Widen(Widen::DoubleFromFloat),
+    })
+}
+
+fn convert_double(to: ElementType) -> Recipe {
+    Recipe::one(match to {
+        ElementType::F32 => Operation::Shorten(Shorten::FloatFromDouble),
+        ElementType::Bf16 | ElementType::F16 => {
+            return Recipe::narrowed(Operation::Shorten(Shorten::OddFromDouble), to);
+        }
+        ElementType::S8 => Operation::Shorten(Shorten::S8FromDouble),
+        ElementType::U8 => Operation::Shorten(Shorten::U8FromDouble),
+        ElementType::S16 => Operation::Shorten(Shorten::S16FromDouble),
+        ElementType::U16 => Operation::Shorten(Shorten::U16FromDouble),
+        ElementType::S32 => Operation::Shorten(Shorten::S32FromDouble),
+        ElementType::U32 => Operation::Shorten(Shorten::U32FromDouble),
+        ElementType::Bool => Operation::Shorten(Shorten::BoolFromDouble),
+        ElementType::S64 => Operation::Unary(Unary::SFromFloat),
+        _ => Operation::Unary(Unary::UFromFloat),
+    })
+}
+
+/// From integers in registers of 32 bits, which have them extended by their own sign.
+fn convert_integer(from: ElementType, to: ElementType) -> Recipe {
+    let signed = is_signed(from);
+    Recipe::one(match to {
+        ElementType::F32 => Operation::Unary(pick(signed, Unary::FloatFromS, Unary::FloatFromU)),
+        ElementType::Bf16 | ElementType::F16 => {
+            let odd = pick(signed, Convert::OddFromS, Convert::OddFromU);
+            return Recipe::narrowed(Operation::Convert(odd), to);
+        }
+        ElementType::F64 => Operation::Widen(pick(signed, Widen::DoubleFromS, Widen::DoubleFromU)),
+        ElementType::S64 | ElementType::U64 => {
+            Operation::Widen(pick(signed, Widen::SFromInt, Widen::UFromInt))
+        }
+        to => match narrowing(to) {
+            Some(narrowing) => narrowing,
+            None => return Recipe::of(Elementwise::Copy),
+        },
+    })
+}
+
+fn convert_wide_integer(signed: bool, to: ElementType) -> Recipe {
+    Recipe::one(match to {
+        ElementType::F32 => {
+            Operation::Shorten(pick(signed, Shorten::FloatFromS, Shorten::FloatFromU))
+        }
+        ElementType::Bf16 | ElementType::F16 => {
+            let odd = pick(signed, Shorten::OddFromS, Shorten::OddFromU);
+            return Recipe::narrowed(Operation::Shorten(odd), to);
+        }
+        ElementType::F64 => Operation::Unary(pick(signed, Unary::FloatFromS, Unary::FloatFromU)),
+        ElementType::S64 | ElementType::U64 => return Recipe::of(Elementwise::Copy),
+        ElementType::Bool => Operation::Shorten(Shorten::BoolFromInt),
+        to => return Recipe::narrowed(Operation::Shorten(Shorten::IntFromInt), to),
+    })
+}
+
+/// The same bits. `None` if the types have other sizes.
+fn bitcast(from: ElementType, to: ElementType) -> Option<Recipe> {
+    if from.bits() != to.bits() {
+        return None;
+    }
+    let bits = match from {
+        _ if from == to => None,
+        ElementType::Bf16 => Some(Convert::BitsFromBf16),
+        ElementType::F16 => Some(Convert::BitsFromF16),
+        _ => None,
+    };
+    let of_bits = match to {
+        _ if from == to => None,
+        ElementType::Bf16 => Some(Operation::Convert(Convert::Bf16FromBits)),
+        ElementType::F16 => Some(Operation::Convert(Convert::F16FromBits)),
+        to => narrowing(to),
+    };
+    Some(match (bits.map(Operation::Convert), of_bits) {
+        (Some(bits), after) => Recipe {
+            after,
+            ..Recipe::one(bits)
+        },
+        (None, Some(op)) => Recipe::one(op),
+        (None, None) => Recipe::of(Elementwise::Copy),
+    })
 }

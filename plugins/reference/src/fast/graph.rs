@@ -13,7 +13,7 @@ use std::{
 
 use halite_core::{Interpreted, custom_call};
 use halite_kernels::Reduction;
-use halite_stablehlo::{ElementType, OpKind, Operation, RankedType, ValueId};
+use halite_stablehlo::{OpKind, Operation, RankedType, ValueId};
 
 pub(crate) use self::build::why_interpreted;
 pub(super) use self::known::operator;
@@ -21,7 +21,7 @@ use super::{
     collective::Collective,
     contract::Product,
     direct::Direct,
-    elementwise::Elementwise,
+    elementwise::{Elementwise, format},
     lockstep::{Launch, Process},
     place::{Base, Place},
     plan::Plan,
@@ -81,14 +81,9 @@ pub(super) struct BaseInfo {
 
 impl BaseInfo {
     /// The only element of a constant, as a word of a register.
-    pub(super) fn scalar(&self) -> Option<u32> {
+    pub(super) fn scalar(&self) -> Option<u64> {
         let tensor = self.constant.as_ref().filter(|_| self.ty.elements() == 1)?;
-        Some(match (self.ty.element, &tensor.bytes[..]) {
-            (ElementType::S8, &[byte]) => byte as i8 as u32,
-            (_, &[byte]) => byte.into(),
-            (_, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
-            _ => return None,
-        })
+        Some(format(self.ty.element)?.word(&tensor.bytes))
     }
 }
 
@@ -106,7 +101,7 @@ pub(super) enum Kind {
     Product(Box<Product>),
     Reduce {
         sizes: Reduction,
-        initial: u32,
+        initial: u64,
     },
     /// `while`: the operands are the state, and then the captures of both plans.
     Loop(Box<Loop>),

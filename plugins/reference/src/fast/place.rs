@@ -44,12 +44,12 @@ impl Place {
     }
 
     /// The value of an operation that only moves elements of `x`, without a copy. `None` if it
-    /// needs one. `fill` is the bits of padding.
+    /// needs one. `fill` is the word of padding.
     pub(super) fn moved(
         x: &Place,
         kind: &OpKind,
         ty: &RankedType,
-        fill: Option<u32>,
+        fill: Option<u64>,
     ) -> Option<Place> {
         let view = &x.view;
         if view.has_gaps() && !matches!(kind, OpKind::Transpose { .. }) {
@@ -102,7 +102,7 @@ pub(super) fn padded(
     x: &Place,
     padding: &[(i64, i64)],
     interior: &[usize],
-    fill: u32,
+    fill: u64,
     results: usize,
 ) -> Option<Place> {
     let dims = x.view.dims.iter().enumerate().map(|(dim, of)| {
@@ -119,7 +119,7 @@ pub(super) fn padded(
     })
 }
 
-fn pad(view: &View, low: &[i64], interior: &[usize], dims: &[usize], fill: u32) -> View {
+fn pad(view: &View, low: &[i64], interior: &[usize], dims: &[usize], fill: u64) -> View {
     let dim = |(dim, &of): (usize, &ViewDim)| {
         let (low, step) = (low[dim] as isize, interior[dim] + 1);
         let changes = low != 0 || step != 1 || dims[dim] != of.size;

@@ -56,7 +56,7 @@ pub(super) enum Unit {
     },
     Reduce {
         sizes: Reduction,
-        initial: u32,
+        initial: u64,
         x: Base,
         out: Base,
     },

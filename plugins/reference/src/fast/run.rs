@@ -1,13 +1,16 @@
 //! The units that a process runs by itself.
 
+use bytemuck::{Pod, cast_slice_mut};
 use halite_core::{Error, ErrorKind, Result};
-use halite_kernels::{Operand, Source, Target, Threads, multiply_all, reduce};
+use halite_kernels::{
+    Number, Operand, Source, Target, Threads, multiply_all, multiply_plain, reduce,
+};
 use halite_stablehlo::ElementType;
 
 use super::{
     contract::Product,
     direct::Call,
-    elementwise::is_word,
+    elementwise::format,
     graph::{Numbered, OracleCall},
     group::Group,
     lockstep::{Launch, Process},
@@ -48,8 +51,14 @@ impl Values<'_> {
                 out,
             } => {
                 let mut result = self.take(*out)?;
-                let words = bytemuck::cast_slice_mut(result.bytes_mut());
-                reduce(threads, *sizes, *initial, self.elements(*x)?, words);
+                let memory = result.bytes_mut();
+                if self.plan.types[*x].element.size() == size_of::<u64>() {
+                    let x: &[u64] = self.elements(*x)?;
+                    reduce(threads, *sizes, *initial, x, cast_slice_mut(memory));
+                } else {
+                    let x: &[u32] = self.elements(*x)?;
+                    reduce(threads, *sizes, *initial as u32, x, cast_slice_mut(memory));
+                }
                 self.set(*out, result);
                 Ok(())
             }
@@ -110,29 +119,23 @@ impl Values<'_> {
                 None => self.take(target)?,
             });
         }
+        let format_of = |base: Base| {
+            format(self.plan.types[base].element).expect("values of groups have registers")
+        };
         let source = |(&base, in_place): (&Base, &Option<usize>)| {
-            if let Some(target) = *in_place {
-                return Ok(Source::InPlace(target));
-            }
-            Ok(match self.plan.types[base].element {
-                ElementType::S8 => Source::SignedBytes(self.get(base)?),
-                element if is_word(element) => Source::Words(self.elements(base)?),
-                _ => Source::Bytes(self.get(base)?),
+            let format = format_of(base);
+            Ok(match *in_place {
+                Some(target) => Source::InPlace(format, target),
+                None => Source::Memory(format, self.get(base)?),
             })
         };
         let sources = group.sources.iter().zip(&in_place).map(source);
         let sources: Vec<_> = sources.collect::<Result<_>>()?;
-        let slices = targets
-            .iter_mut()
-            .zip(&group.targets)
-            .map(|(storage, &base)| {
-                let bytes = storage.bytes_mut();
-                if is_word(self.plan.types[base].element) {
-                    Target::Words(bytemuck::cast_slice_mut(bytes))
-                } else {
-                    Target::Bytes(bytes)
-                }
-            });
+        let slices = targets.iter_mut().zip(&group.targets);
+        let slices = slices.map(|(storage, &base)| Target {
+            format: format_of(base),
+            bytes: storage.bytes_mut(),
+        });
         group.program.run(threads, &sources, slices.collect());
         for (&base, storage) in group.targets.iter().zip(targets) {
             self.set(base, storage);
@@ -148,7 +151,41 @@ impl Values<'_> {
         result: &mut Storage,
         threads: &Threads,
     ) -> Result<()> {
-        let operands = [
+        let out = result.bytes_mut();
+        match self.plan.types[left].element {
+            ElementType::F32 => {
+                let operands = self.matrices(product, left, right)?;
+                multiply_all(threads, operands, &product.batches, cast_slice_mut(out));
+            }
+            ElementType::F64 => self.plain_product::<f64>(product, left, right, out, threads)?,
+            element if element.size() == size_of::<u64>() => {
+                self.plain_product::<u64>(product, left, right, out, threads)?;
+            }
+            _ => self.plain_product::<u32>(product, left, right, out, threads)?,
+        }
+        Ok(())
+    }
+
+    fn plain_product<T: Number>(
+        &self,
+        product: &Product,
+        left: Base,
+        right: Base,
+        out: &mut [u8],
+        threads: &Threads,
+    ) -> Result<()> {
+        let operands = self.matrices::<T>(product, left, right)?;
+        multiply_plain(threads, operands, &product.batches, cast_slice_mut(out));
+        Ok(())
+    }
+
+    fn matrices<'a, T: Pod>(
+        &'a self,
+        product: &'a Product,
+        left: Base,
+        right: Base,
+    ) -> Result<[Operand<'a, T>; 2]> {
+        Ok([
             Operand {
                 data: self.elements(left)?,
                 offset: 0,
@@ -161,10 +198,7 @@ impl Values<'_> {
                 rows: &product.right_terms,
                 columns: &product.columns,
             },
-        ];
-        let out = bytemuck::cast_slice_mut(result.bytes_mut());
-        multiply_all(threads, operands, &product.batches, out);
-        Ok(())
+        ])
     }
 
     fn oracle(

@@ -290,7 +290,7 @@ fn complex_of(element: ElementType, bytes: &[u8]) -> Complex {
 }
 
 /// Encodes a number as an element of any type.
-pub(super) fn push_count(element: ElementType, count: usize, bytes: &mut Vec<u8>) {
+pub(crate) fn push_count(element: ElementType, count: usize, bytes: &mut Vec<u8>) {
     match (element.class(), element.part()) {
         (ElementClass::Float, _) => push_float(element, count as f64, bytes),
         (_, Some(part)) => {

@@ -33,7 +33,12 @@ impl Direct for ScatterRows {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let mut result = call.owned(0)?;
         let floats = bytemuck::cast_slice_mut(result.bytes_mut());
-        scatter_add(floats, row_length(call), &integers(call, 1)?, call.elements(2)?);
+        scatter_add(
+            floats,
+            row_length(call),
+            &integers(call, 1)?,
+            call.elements(2)?,
+        );
         call.set(0, result);
         Ok(())
     }

@@ -3,11 +3,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use halite_core::{Error, ErrorKind, Interpreted, Result};
-use halite_stablehlo::{Dense, Function, Module, OpKind, Operation, RankedType, Region, ValueId};
+use halite_stablehlo::{
+    Dense, ElementType, Function, Module, OpKind, Operation, RankedType, Region, ValueId,
+};
 
 use super::{
     super::{
-        elementwise::{Elementwise, fits_register},
+        elementwise::{Elementwise, format},
         place::{Base, Place},
         plan::Plan,
     },
@@ -152,6 +154,8 @@ pub(super) struct Builder<'m> {
     pub(super) graph: Graph,
     /// Copies of views.
     dense: HashMap<Place, Base>,
+    /// All elements of buffers, as other types.
+    pub(super) converted: HashMap<(Base, ElementType), Base>,
     pub(super) budget: Budget,
 }
 
@@ -162,6 +166,7 @@ impl<'m> Builder<'m> {
             running,
             graph: Graph::default(),
             dense: HashMap::new(),
+            converted: HashMap::new(),
             budget: Budget::default(),
         }
     }
@@ -354,7 +359,7 @@ impl<'m> Builder<'m> {
 
     /// A constant. `None` if it would be expanded beyond the limits.
     fn constant(&mut self, dense: &Dense) -> Result<Option<Place>> {
-        if dense.is_splat() && fits_register(dense.ty.element) {
+        if dense.is_splat() && format(dense.ty.element).is_some() {
             let ty = RankedType::new(dense.ty.element, []);
             let tensor = Tensor::new(ty.clone(), dense.bytes.to_vec());
             let base = self.base(&ty, Some(tensor));

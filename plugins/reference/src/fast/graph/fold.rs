@@ -29,10 +29,8 @@ impl Builder<'_> {
         if !operation.regions.is_empty() || !operation.results.iter().all(fits) {
             return Ok(None);
         }
-        let constant = |place: &Place| self.graph.bases[place.base].constant.clone();
-        let constants = operands
-            .iter()
-            .map(|place| constant(place).map(Value::Tensor));
+        let constants = operands.iter().map(|place| self.tensor(place));
+        let constants = constants.map(|tensor| tensor.map(Value::Tensor));
         let Some(constants) = constants.collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
@@ -49,5 +47,24 @@ impl Builder<'_> {
             .map(|value| value.tensor().cloned())
             .collect::<Result<_>>()
             .map(Some)
+    }
+
+    /// The value of a place, if it is a small constant: all of a buffer, or one element of it.
+    fn tensor(&self, place: &Place) -> Option<Tensor> {
+        let Tensor { ty, bytes } = self.graph.bases[place.base].constant.as_ref()?;
+        let is_whole = place.view.is_contiguous() && place.elements() == ty.elements();
+        if is_whole {
+            return Some(Tensor {
+                ty: place.ty(),
+                bytes: bytes.clone(),
+            });
+        }
+        let elements = place.elements();
+        let is_small = place.view.is_uniform() && (1..=LARGEST_FOLDED).contains(&elements);
+        is_small.then(|| {
+            let size = ty.element.size();
+            let element = &bytes[place.view.offset as usize * size..][..size];
+            Tensor::new(place.ty(), element.repeat(elements))
+        })
     }
 }

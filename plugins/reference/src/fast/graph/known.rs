@@ -3,7 +3,8 @@
 use halite_core::Result;
 use halite_kernels::{Accumulate, Reduction};
 use halite_stablehlo::{
-    BinaryOp, ElementType, Function, OpKind, Operation, RankedType, Region, WindowAttributes,
+    BinaryOp, ElementClass, ElementType, Function, OpKind, Operation, RankedType, Region,
+    WindowAttributes,
 };
 
 use super::{
@@ -15,13 +16,13 @@ use super::{
             rows::{GatherRows, ScatterRows, gathers_rows, scatters_rows},
             slice::{DynamicSlice, DynamicUpdate},
         },
-        elementwise::{Elementwise, fits_register, is_word},
+        elementwise::{Elementwise, Recipe, computed, format, is_word},
         place::{Place, padded, stepped},
     },
     Kind,
     build::Builder,
 };
-use crate::oracle::{Tensor, allocate};
+use crate::oracle::{Tensor, allocate, push_count};
 
 /// Number of elements of a window up to which it is expanded into slices.
 const LARGEST_WINDOW: usize = 64;
@@ -36,10 +37,21 @@ impl Builder<'_> {
         ty: &RankedType,
     ) -> Result<Option<Place>> {
         let kind = &operation.kind;
-        let fits =
-            fits_register(ty.element) && operands.iter().all(|place| fits_register(place.element));
-        if !fits {
+        let elements = || {
+            operands
+                .iter()
+                .map(|place| place.element)
+                .chain([ty.element])
+        };
+        if !elements().all(|element| format(element).is_some()) {
             return Ok(None);
+        }
+        // Positions, such as those of masks, which cost twice as much as narrow numbers.
+        if elements().any(|element| element.size() == size_of::<u64>())
+            && let Some(tensors) = self.folded(function, operation, operands)?
+        {
+            let constant = tensors.into_iter().next();
+            return Ok(constant.map(|tensor| Place::whole(self.base(ty, Some(tensor)), ty)));
         }
         Ok(match (kind, operands) {
             (OpKind::Iota { dim }, []) => self.iota(*dim, ty)?,
@@ -62,13 +74,22 @@ impl Builder<'_> {
                 Place::moved(&x, kind, ty, None)
             }),
             (OpKind::Concatenate { dim }, parts) => Some(self.concatenate(parts, *dim, ty)),
-            (OpKind::DotGeneral(attributes), [x, y]) if has_floats(operands, ty) => {
-                let (x, y) = (self.without_gaps(x), self.without_gaps(y));
+            (OpKind::DotGeneral(attributes), [x, y]) => {
+                let Some([x, y]) = self.contracted([x, y], ty) else {
+                    return Ok(None);
+                };
                 let product = dot_general(&x, &y, attributes);
-                product.map(|product| self.node(Kind::Product(Box::new(product)), vec![x, y], ty))
+                product.map(|product| {
+                    let wide = RankedType::new(x.element, &ty.dims[..]);
+                    let product = Kind::Product(Box::new(product));
+                    let result = self.node(product, vec![x, y], &wide);
+                    self.converted(&result, ty.element)
+                })
             }
-            (OpKind::Convolution(attributes), [x, kernel]) if has_floats(operands, ty) => {
-                let (x, kernel) = (self.without_gaps(x), self.without_gaps(kernel));
+            (OpKind::Convolution(attributes), [x, kernel]) => {
+                let Some([x, kernel]) = self.contracted([x, kernel], ty) else {
+                    return Ok(None);
+                };
                 let Some(x) = padded_input(&x, attributes, ty.elements()) else {
                     return Ok(None);
                 };
@@ -76,7 +97,7 @@ impl Builder<'_> {
                 let result = convolution(&x, &kernel, attributes, ty);
                 result.map(|(product, order)| {
                     let permuted: Vec<_> = order.iter().map(|&dim| ty.dims[dim]).collect();
-                    let permuted = RankedType::new(ty.element, permuted);
+                    let permuted = RankedType::new(x.element, permuted);
                     let operands = vec![x, kernel];
                     let mut result =
                         self.node(Kind::Product(Box::new(product)), operands, &permuted);
@@ -85,7 +106,7 @@ impl Builder<'_> {
                         .iter()
                         .zip(dims)
                         .for_each(|(&dim, of)| result.view.dims[dim] = of);
-                    result
+                    self.converted(&result, ty.element)
                 })
             }
             (OpKind::Reduce { dims }, [x, initial]) => {
@@ -103,12 +124,15 @@ impl Builder<'_> {
                 Some(self.direct(GatherRows, operands, ty))
             }
             (OpKind::Scatter(attributes), [x, indices, updates])
-                if has_floats(&[x.clone(), updates.clone()], ty)
+                if computed(x.element) == ElementType::F32
                     && is_word(indices.element)
                     && operator(function, &operation.regions) == Some(BinaryOp::Add)
                     && scatters_rows(attributes, &x.ty(), &indices.ty(), &updates.ty()) =>
             {
-                Some(self.direct(ScatterRows, operands, ty))
+                let [x, updates] = [x, updates].map(|it| self.converted(it, ElementType::F32));
+                let wide = RankedType::new(ElementType::F32, &ty.dims[..]);
+                let result = self.direct(ScatterRows, &[x, indices.clone(), updates], &wide);
+                Some(self.converted(&result, ty.element))
             }
             (OpKind::DynamicSlice { .. }, _) => Some(self.direct(DynamicSlice, operands, ty)),
             (OpKind::DynamicUpdateSlice, [x, part, starts @ ..]) => {
@@ -123,14 +147,21 @@ impl Builder<'_> {
                 } else {
                     first.element
                 };
-                let op = Elementwise::new(kind, from, ty.element);
-                op.map(|op| self.elementwise(op, operands, ty))
+                self.arithmetic(kind, from, operands, ty)
             }
             _ => None,
         })
     }
 
-    fn elementwise(&mut self, op: Elementwise, operands: &[Place], ty: &RankedType) -> Place {
+    /// An elementwise operation, whose operands have elements of type `from` where they are
+    /// numbers. `None` if it has no kernel.
+    fn arithmetic(
+        &mut self,
+        kind: &OpKind,
+        from: ElementType,
+        operands: &[Place],
+        ty: &RankedType,
+    ) -> Option<Place> {
         let spread = |x: &Place| {
             // Scalar predicates and limits are broadcast.
             let is_scalar = x.view.dims.len() != ty.rank();
@@ -142,17 +173,88 @@ impl Builder<'_> {
             spread.flatten().unwrap_or_else(|| x.clone())
         };
         let operands: Vec<_> = operands.iter().map(spread).collect();
-        if let (Elementwise::Clamp(maximum, minimum), [low, x, high]) = (op, &operands[..]) {
-            let parts = vec![x.clone(), low.clone()];
-            let lower = self.node(Kind::Elementwise(Elementwise::Binary(maximum)), parts, ty);
-            let parts = vec![lower, high.clone()];
-            return self.node(Kind::Elementwise(Elementwise::Binary(minimum)), parts, ty);
+        if let (OpKind::Clamp, [low, x, high]) = (kind, &operands[..]) {
+            let [maximum, minimum] = [BinaryOp::Maximum, BinaryOp::Minimum].map(OpKind::Binary);
+            let parts = [x.clone(), low.clone()];
+            let lower = self.arithmetic(&maximum, from, &parts, ty)?;
+            return self.arithmetic(&minimum, from, &[lower, high.clone()], ty);
         }
-        self.node(Kind::Elementwise(op), operands, ty)
+        let recipe = Recipe::new(kind, from, ty.element)?;
+        Some(self.follow(recipe, operands, ty))
+    }
+
+    /// The nodes of a recipe.
+    fn follow(&mut self, recipe: Recipe, mut operands: Vec<Place>, ty: &RankedType) -> Place {
+        let wide = |element| RankedType::new(computed(element), &ty.dims[..]);
+        if let (Some(op), Some(first)) = (recipe.before, operands.first_mut()) {
+            let apply = Kind::Elementwise(Elementwise::Apply(op));
+            *first = self.node(apply, vec![first.clone()], &wide(first.element));
+        }
+        let op = Kind::Elementwise(recipe.op);
+        let Some(after) = recipe.after else {
+            return self.node(op, operands, ty);
+        };
+        let result = self.node(op, operands, &wide(ty.element));
+        let after = Kind::Elementwise(Elementwise::Apply(after));
+        self.node(after, vec![result], ty)
+    }
+
+    /// The same numbers as elements of another type that registers can hold.
+    fn converted(&mut self, place: &Place, to: ElementType) -> Place {
+        if place.element == to {
+            return place.clone();
+        }
+        let convert = |builder: &mut Self, place: &Place| {
+            let ty = RankedType::new(to, &place.ty().dims[..]);
+            let converted =
+                builder.arithmetic(&OpKind::Convert, place.element, &[place.clone()], &ty);
+            converted.expect("all types of registers convert into each other")
+        };
+        let base_ty = &self.graph.bases[place.base].ty;
+        if place.view.has_gaps() || base_ty.elements() > place.elements() {
+            return convert(self, place);
+        }
+        // All of the buffer, in its order, once for all of its views.
+        let all = Place::whole(place.base, base_ty);
+        let base = match self.converted.get(&(place.base, to)) {
+            Some(&base) => base,
+            None => convert(self, &all).base,
+        };
+        self.converted.insert((place.base, to), base);
+        Place {
+            base,
+            element: to,
+            view: place.view.clone(),
+        }
+    }
+
+    /// The operands of a contraction with a result of type `ty`, as views without gaps of elements
+    /// that a kernel multiplies. `None` if there is none.
+    fn contracted(&mut self, operands: [&Place; 2], ty: &RankedType) -> Option<[Place; 2]> {
+        let is_float = |element: &ElementType| element.class() == ElementClass::Float;
+        let elements = operands.map(|place| place.element);
+        let is_wide = |element: &ElementType| element.size() == size_of::<u64>();
+        let all = [elements[0], elements[1], ty.element];
+        let element = if all.iter().all(is_float) {
+            match all.iter().any(is_wide) {
+                true => ElementType::F64,
+                false => ElementType::F32,
+            }
+        } else if all.iter().any(is_float) {
+            return None;
+        } else if is_wide(&ty.element) {
+            ElementType::U64
+        } else {
+            ElementType::U32
+        };
+        Some(operands.map(|place| {
+            let place = self.without_gaps(place);
+            self.converted(&place, element)
+        }))
     }
 
     /// The value of a constant scalar.
-    fn scalar(&self, place: &Place) -> Option<u32> {
+    fn scalar(&self, place: &Place) -> Option<u64> {
         self.graph.bases[place.base]
             .scalar()
             .filter(|_| !place.view.has_gaps())
@@ -174,12 +276,7 @@ impl Builder<'_> {
             return Ok(None);
         }
         let mut bytes = allocate(line.bytes())?;
-        for at in 0..size {
-            match ty.element {
-                ElementType::F32 => bytes.extend_from_slice(&(at as f32).to_le_bytes()),
-                element => bytes.extend_from_slice(&at.to_le_bytes()[..element.size()]),
-            }
-        }
+        (0..size).for_each(|at| push_count(ty.element, at, &mut bytes));
         let base = self.base(&line, Some(Tensor::new(line.clone(), bytes)));
         let mut place = Place::whole(base, ty);
         for (at, of) in place.view.dims.iter_mut().enumerate() {
@@ -216,6 +313,7 @@ impl Builder<'_> {
     ) -> Option<Place> {
         let op = accumulate(op?, x.element)?;
         let initial = self.scalar(initial)?;
+        let x = &self.converted(x, computed(x.element));
         let rank = x.view.dims.len();
         let is_reduced = |dim: usize| dims.contains(&dim);
         let size = |range: std::ops::Range<usize>| -> usize {
@@ -257,7 +355,9 @@ impl Builder<'_> {
             inner,
             op,
         };
-        Some(self.node(Kind::Reduce { sizes, initial }, vec![x], ty))
+        let wide = RankedType::new(x.element, &ty.dims[..]);
+        let result = self.node(Kind::Reduce { sizes, initial }, vec![x], &wide);
+        Some(self.converted(&result, ty.element))
     }
 
     /// A reduction over small windows, as elementwise operations on slices.
@@ -277,16 +377,16 @@ impl Builder<'_> {
             padding,
         } = attributes;
         let op = op?;
-        let kernel = Elementwise::new(&OpKind::Binary(op), ty.element, ty.element)?;
+        let element = computed(ty.element);
         let fill = self.scalar(initial)?;
         let count = sizes
             .iter()
             .try_fold(1usize, |all, &size| all.checked_mul(size))?;
         // The initial value is combined with each window, unless that changes nothing.
-        let changes_nothing = match (op, ty.element) {
-            (BinaryOp::Maximum, ElementType::F32) => fill == f32::NEG_INFINITY.to_bits(),
-            (BinaryOp::Minimum, ElementType::F32) => fill == f32::INFINITY.to_bits(),
-            (BinaryOp::Add, _) => fill == 0,
+        let changes_nothing = match op {
+            BinaryOp::Maximum => Some(fill) == least(ty.element),
+            BinaryOp::Minimum => Some(fill) == greatest(ty.element),
+            BinaryOp::Add => fill == 0,
             _ => false,
         };
         if !(1..=LARGEST_WINDOW).contains(&count) || !changes_nothing {
@@ -294,15 +394,21 @@ impl Builder<'_> {
         }
         let is_padded = padding.iter().any(|&padding| padding != (0, 0))
             || base_dilations.iter().any(|&dilation| dilation > 1);
+        // Rounded once, after the last operation.
+        let wide = RankedType::new(element, &ty.dims[..]);
         let mut source = self.without_gaps(x);
+        source = self.converted(&source, element);
         if is_padded {
             let interior: Vec<_> = base_dilations.iter().map(|it| it - 1).collect();
             source = padded(&source, padding, &interior, fill, ty.elements())?;
             source = self.whole(&source);
         }
         // A sum of -0 alone is 0, since it starts with 0.
-        let has_signed_zero = op == BinaryOp::Add && ty.element == ElementType::F32;
+        let has_signed_zero = op == BinaryOp::Add && element.class() == ElementClass::Float;
         let mut result = has_signed_zero.then(|| Place::splat(initial.base, ty));
+        if let Some(zero) = &result {
+            result = Some(self.converted(zero, element));
+        }
         for number in 0..count {
             let mut slice = source.clone();
             let mut rest = number;
@@ -316,19 +422,38 @@ impl Builder<'_> {
             }
             result = Some(match result {
                 None => slice,
-                Some(before) => self.node(Kind::Elementwise(kernel), vec![before, slice], ty),
+                Some(before) => {
+                    self.arithmetic(&OpKind::Binary(op), element, &[before, slice], &wide)?
+                }
             });
         }
-        result
+        result.map(|result| self.converted(&result, ty.element))
     }
 }
 
-fn has_floats(operands: &[Place], ty: &RankedType) -> bool {
-    operands
-        .iter()
-        .map(|place| place.element)
-        .chain([ty.element])
-        .all(|it| it == ElementType::F32)
+/// The word of the least number of a type, infinity included.
+fn least(element: ElementType) -> Option<u64> {
+    let bits = element.bits();
+    Some(match (element.class(), element.size()) {
+        (ElementClass::Float, 8) => f64::NEG_INFINITY.to_bits(),
+        (ElementClass::Float, _) => f32::NEG_INFINITY.to_bits().into(),
+        (ElementClass::Signed, 8) => i64::MIN as u64,
+        (ElementClass::Signed, _) => u64::from(u32::MAX << (bits - 1)),
+        (ElementClass::Unsigned | ElementClass::Bool, _) => 0,
+        _ => return None,
+    })
+}
+
+/// The word of the greatest number of a type, infinity included.
+fn greatest(element: ElementType) -> Option<u64> {
+    let bits = element.bits();
+    Some(match (element.class(), element.size()) {
+        (ElementClass::Float, 8) => f64::INFINITY.to_bits(),
+        (ElementClass::Float, _) => f32::INFINITY.to_bits().into(),
+        (ElementClass::Signed, _) => (1 << (bits - 1)) - 1,
+        (ElementClass::Unsigned | ElementClass::Bool, _) => u64::MAX >> (64 - bits),
+        _ => return None,
+    })
 }
 
 /// The operation that a region `(accumulator, element) -> accumulator op element` consists of.
@@ -349,17 +474,19 @@ pub(in super::super) fn operator(function: &Function, regions: &[Region]) -> Opt
     (is_whole && function.ty(x) == function.ty(y)).then_some(op)
 }
 
+/// How elements of a type are combined, as those of the type that computes. `None` if they have no
+/// kernel.
 fn accumulate(op: BinaryOp, element: ElementType) -> Option<Accumulate> {
-    if !is_word(element) {
-        return None;
-    }
-    let is_signed = element == ElementType::S32;
+    let class = element.class();
+    let [is_float, is_signed] = [ElementClass::Float, ElementClass::Signed].map(|it| it == class);
     Some(match op {
-        BinaryOp::Add if element == ElementType::F32 => Accumulate::AddF,
-        BinaryOp::Multiply if element == ElementType::F32 => Accumulate::MultiplyF,
-        BinaryOp::Maximum if element == ElementType::F32 => Accumulate::MaximumF,
-        BinaryOp::Minimum if element == ElementType::F32 => Accumulate::MinimumF,
-        _ if element == ElementType::F32 => return None,
+        BinaryOp::Add if is_float => Accumulate::AddF,
+        BinaryOp::Multiply if is_float => Accumulate::MultiplyF,
+        BinaryOp::Maximum if is_float => Accumulate::MaximumF,
+        BinaryOp::Minimum if is_float => Accumulate::MinimumF,
+        _ if is_float => return None,
+        // 1 + 1 is 1.
+        BinaryOp::Add if element == ElementType::Bool => Accumulate::Or,
         BinaryOp::Add => Accumulate::Add,
         BinaryOp::Multiply => Accumulate::Multiply,
         BinaryOp::Maximum if is_signed => Accumulate::MaximumS,

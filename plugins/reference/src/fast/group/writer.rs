@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 
-use halite_kernels::{Extent, Instruction, Output, Program, Register, View};
+use halite_kernels::{
+    Extent, Instruction, Kind as RegisterKind, Operation, Output, Program, Register, View,
+};
+use halite_stablehlo::ElementType;
 
 use super::{
     super::{
-        elementwise::{Elementwise, is_word},
+        elementwise::{Elementwise, format},
         graph::{Graph, Kind, Node},
         place::{Base, Place},
         shape::{Shape, Shapes, Words},
@@ -29,12 +32,13 @@ pub(super) struct Writer<'g> {
     outputs: Vec<Output>,
     views: Vec<(usize, View)>,
     code: Vec<Step>,
-    extents: Vec<Extent>,
+    kinds: Vec<RegisterKind>,
     results: HashMap<Base, usize>,
     loads: HashMap<(Base, View, Extent), usize>,
     /// Words of rows, as words of elements.
     repeated: HashMap<usize, usize>,
-    constants: HashMap<u32, usize>,
+    /// By the word, and whether the register is wide.
+    constants: HashMap<(u64, bool), usize>,
     uniform: HashMap<(Base, usize), usize>,
 }
 
@@ -58,7 +62,7 @@ impl<'g> Writer<'g> {
             outputs: Vec::new(),
             views: Vec::new(),
             code: Vec::new(),
-            extents: Vec::new(),
+            kinds: Vec::new(),
             results: HashMap::new(),
             loads: HashMap::new(),
             repeated: HashMap::new(),
@@ -76,27 +80,30 @@ impl<'g> Writer<'g> {
             (&Kind::Elementwise(op), Words::Of(extent)) => {
                 let operands = node.operands.iter();
                 let operands: Vec<_> = operands.map(|it| self.read(node, it, extent)).collect();
-                let register = self.compute(op, &operands, extent);
+                let register = self.compute(op, &operands, self.kind(result, extent));
                 self.finish(result, register, extent);
             }
             (&Kind::Reduce { sizes, initial }, words) => {
-                let (op, into) = (sizes.op, 0);
+                let op = sizes.op;
                 let x = self.read(node, &node.operands[0], Extent::Elements);
                 match words {
                     Words::Of(extent) => {
-                        let reduce = Instruction::Reduce {
-                            op,
-                            initial,
-                            into,
-                            x: 0,
-                        };
-                        let register = self.step(reduce, &[x], extent);
+                        let reduce = Operation::Reduce { op, initial };
+                        let register = self.apply(reduce, &[x], self.kind(result, extent));
                         self.finish(result, register, extent);
                     }
                     Words::Columns => self.store(result, x, Output::Columns { op, initial }),
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The kind of register that has a value.
+    fn kind(&self, base: Base, extent: Extent) -> RegisterKind {
+        RegisterKind {
+            extent,
+            is_wide: is_wide(self.graph.bases[base].ty.element),
         }
     }
 
@@ -120,8 +127,8 @@ impl<'g> Writer<'g> {
     }
 
     /// Adds an instruction that writes a register.
-    fn step(&mut self, instruction: Instruction, operands: &[usize], extent: Extent) -> usize {
-        let register = self.register(extent);
+    fn step(&mut self, instruction: Instruction, operands: &[usize], kind: RegisterKind) -> usize {
+        let register = self.register(kind);
         let mut reads = [None; 3];
         reads
             .iter_mut()
@@ -135,9 +142,18 @@ impl<'g> Writer<'g> {
         register
     }
 
-    fn register(&mut self, extent: Extent) -> usize {
-        self.extents.push(extent);
-        self.extents.len() - 1
+    fn apply(&mut self, op: Operation, operands: &[usize], kind: RegisterKind) -> usize {
+        let instruction = Instruction::Apply {
+            op,
+            into: 0,
+            operands: [0; 3],
+        };
+        self.step(instruction, operands, kind)
+    }
+
+    fn register(&mut self, kind: RegisterKind) -> usize {
+        self.kinds.push(kind);
+        self.kinds.len() - 1
     }
 
     fn source(&mut self, base: Base) -> usize {
@@ -154,16 +170,17 @@ impl<'g> Writer<'g> {
         if let Some(&register) = self.results.get(&place.base)
             && self.shapes.shares_registers(self.graph, node, place)
         {
-            return match (self.extents[register], extent) {
+            return match (self.kinds[register].extent, extent) {
                 (Extent::Rows, Extent::Elements) => self.repeat(register),
                 _ => register,
             };
         }
+        let kind = self.kind(place.base, extent);
         if place.view.is_uniform() {
             // Registers of one value serve both extents.
-            let next = self.extents.len();
+            let next = self.kinds.len();
             let register = if let Some(bits) = self.graph.bases[place.base].scalar() {
-                Some(*self.constants.entry(bits).or_insert(next))
+                Some(*self.constants.entry((bits, kind.is_wide)).or_insert(next))
             } else if place.elements() > 0 {
                 let at = place.view.offset as usize;
                 Some(*self.uniform.entry((place.base, at)).or_insert(next))
@@ -171,7 +188,10 @@ impl<'g> Writer<'g> {
                 None
             };
             if register == Some(next) {
-                return self.register(Extent::Elements);
+                return self.register(RegisterKind {
+                    extent: Extent::Elements,
+                    ..kind
+                });
             }
             if let Some(register) = register {
                 return register;
@@ -184,7 +204,7 @@ impl<'g> Writer<'g> {
         let source = self.source(place.base);
         let view = self.views.len();
         self.views.push((source, key.1.clone()));
-        let register = self.step(Instruction::Load { into: 0, view }, &[], extent);
+        let register = self.step(Instruction::Load { into: 0, view }, &[], kind);
         self.loads.insert(key, register);
         register
     }
@@ -194,35 +214,26 @@ impl<'g> Writer<'g> {
         if let Some(&register) = self.repeated.get(&of_rows) {
             return register;
         }
-        let broadcast = Instruction::Broadcast { into: 0, x: 0 };
-        let register = self.step(broadcast, &[of_rows], Extent::Elements);
+        let kind = RegisterKind {
+            extent: Extent::Elements,
+            ..self.kinds[of_rows]
+        };
+        let register = self.apply(Operation::Broadcast, &[of_rows], kind);
         self.repeated.insert(of_rows, register);
         register
     }
 
-    fn compute(&mut self, op: Elementwise, operands: &[usize], extent: Extent) -> usize {
-        let (into, x, y) = (0, 0, 0);
-        let instruction = match op {
-            Elementwise::Copy => return operands[0],
-            Elementwise::Unary(op) => Instruction::Unary { op, into, x },
-            Elementwise::Binary(op) => Instruction::Binary { op, into, x, y },
-            Elementwise::Swapped(op) => {
-                let swapped = [operands[1], operands[0]];
-                return self.step(Instruction::Binary { op, into, x, y }, &swapped, extent);
-            }
-            Elementwise::Select | Elementwise::Clamp(..) => Instruction::Select {
-                into,
-                condition: 0,
-                x,
-                y,
-            },
-        };
-        self.step(instruction, operands, extent)
+    fn compute(&mut self, op: Elementwise, operands: &[usize], kind: RegisterKind) -> usize {
+        match op {
+            Elementwise::Copy => operands[0],
+            Elementwise::Apply(op) => self.apply(op, operands, kind),
+            Elementwise::Swapped(op) => self.apply(op, &[operands[1], operands[0]], kind),
+        }
     }
 
     /// Assigns registers, each free again after its last use.
     pub(super) fn assign(mut self, shape: Shape) -> Group {
-        let count = self.extents.len();
+        let count = self.kinds.len();
         let mut last_use = vec![0; count];
         for (at, step) in self.code.iter().enumerate() {
             step.into
@@ -235,15 +246,15 @@ impl<'g> Writer<'g> {
         }
         let mut assigned: Vec<Option<Register>> = vec![None; count];
         let mut registers = Vec::new();
-        let mut fresh = |extent| {
-            registers.push(extent);
+        let mut fresh = |kind| {
+            registers.push(kind);
             (registers.len() - 1) as Register
         };
         let mut constants = Vec::new();
-        for (&bits, &register) in &self.constants {
-            let number = fresh(Extent::Elements);
+        for (&(word, _), &register) in &self.constants {
+            let number = fresh(self.kinds[register]);
             assigned[register] = Some(number);
-            constants.push((number, bits));
+            constants.push((number, word));
         }
         let mut uniform = Vec::new();
         let uniforms: Vec<_> = self
@@ -252,7 +263,7 @@ impl<'g> Writer<'g> {
             .map(|(&key, &register)| (key, register))
             .collect();
         for ((base, at), register) in uniforms {
-            let number = fresh(Extent::Elements);
+            let number = fresh(self.kinds[register]);
             assigned[register] = Some(number);
             uniform.push((number, self.source(base), at));
         }
@@ -260,14 +271,14 @@ impl<'g> Writer<'g> {
         for &register in self.constants.values().chain(self.uniform.values()) {
             is_held[register] = true;
         }
-        let mut free: HashMap<Extent, Vec<Register>> = HashMap::new();
+        let mut free: HashMap<RegisterKind, Vec<Register>> = HashMap::new();
         let mut code = Vec::with_capacity(self.code.len());
         for (at, step) in self.code.iter().enumerate() {
             // A result never shares the register of an operand.
             if let Some(into) = step.into {
-                let extent = self.extents[into];
-                let free = free.entry(extent).or_default();
-                assigned[into] = Some(free.pop().unwrap_or_else(|| fresh(extent)));
+                let kind = self.kinds[into];
+                let free = free.entry(kind).or_default();
+                assigned[into] = Some(free.pop().unwrap_or_else(|| fresh(kind)));
             }
             let of = |register: Option<usize>| {
                 register
@@ -292,7 +303,7 @@ impl<'g> Writer<'g> {
                 .into_iter()
                 .filter(|&it| last_use[it] == at && !is_held[it]);
             for register in done {
-                free.entry(self.extents[register])
+                free.entry(self.kinds[register])
                     .or_default()
                     .extend(assigned[register]);
             }
@@ -327,11 +338,9 @@ impl<'g> Writer<'g> {
     /// For each target the sources whose memory it can have, at most [`CANDIDATES`].
     fn in_place(&self, program: &Program) -> Vec<Vec<usize>> {
         let elements = program.rows * program.columns;
-        let has_words = |base: &Base| {
-            let ty = &self.graph.bases[*base].ty;
-            is_word(ty.element) && ty.elements() == elements
-        };
-        let mut fits: Vec<bool> = self.sources.iter().map(has_words).collect();
+        let of = |base: Base| &self.graph.bases[base].ty;
+        let has_all = |base: &Base| of(*base).elements() == elements;
+        let mut fits: Vec<bool> = self.sources.iter().map(has_all).collect();
         for (source, view) in &program.views {
             fits[*source] &= view.is_contiguous() && view.elements() == elements;
         }
@@ -355,10 +364,13 @@ impl<'g> Writer<'g> {
                     }
                 }
                 Instruction::Store { target, .. }
-                    if has_words(&self.targets[target])
-                        && program.outputs[target] == Output::Of(Extent::Elements) =>
+                    if program.outputs[target] == Output::Of(Extent::Elements) =>
                 {
-                    in_place[target] = loaded.iter().rev().take(CANDIDATES).copied().collect();
+                    let size = of(self.targets[target]).element.size();
+                    let has_size =
+                        |&source: &usize| of(self.sources[source]).element.size() == size;
+                    let loaded = loaded.iter().rev().copied().filter(has_size);
+                    in_place[target] = loaded.take(CANDIDATES).collect();
                 }
                 _ => {}
             }
@@ -367,33 +379,21 @@ impl<'g> Writer<'g> {
     }
 }
 
+fn is_wide(element: ElementType) -> bool {
+    format(element).is_some_and(|format| format.is_wide())
+}
+
 fn place_registers(
     instruction: Instruction,
     into: Register,
-    [a, b, c]: [Register; 3],
+    operands: [Register; 3],
 ) -> Instruction {
     match instruction {
         Instruction::Load { view, .. } => Instruction::Load { into, view },
-        Instruction::Unary { op, .. } => Instruction::Unary { op, into, x: a },
-        Instruction::Binary { op, .. } => Instruction::Binary {
-            op,
-            into,
-            x: a,
-            y: b,
+        Instruction::Apply { op, .. } => Instruction::Apply { op, into, operands },
+        Instruction::Store { target, .. } => Instruction::Store {
+            x: operands[0],
+            target,
         },
-        Instruction::Select { .. } => Instruction::Select {
-            into,
-            condition: a,
-            x: b,
-            y: c,
-        },
-        Instruction::Broadcast { .. } => Instruction::Broadcast { into, x: a },
-        Instruction::Reduce { op, initial, .. } => Instruction::Reduce {
-            op,
-            initial,
-            into,
-            x: a,
-        },
-        Instruction::Store { target, .. } => Instruction::Store { x: a, target },
     }
 }
