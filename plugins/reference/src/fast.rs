@@ -6,6 +6,7 @@
 //! - `shape` finds the matrices whose rows and columns are reduced, and `group` merges elementwise
 //!   nodes and reductions of one matrix into programs of one pass.
 //! - `plan` orders these units, and says when each value is last used.
+//! - `scalar` compiles regions to functions of scalars.
 //! - `direct` has the operations that are never part of a group.
 //! - `run` executes a plan on buffers that it keeps from launch to launch.
 //!
@@ -23,6 +24,7 @@ mod lockstep;
 mod place;
 mod plan;
 mod run;
+mod scalar;
 mod shape;
 #[cfg(test)]
 mod tests;

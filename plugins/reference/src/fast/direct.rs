@@ -2,13 +2,18 @@
 //! memory of its results from that of its operands. Nothing else in the executor knows them, except
 //! for `graph::known`, which recognizes them.
 
+pub(super) mod complex;
 pub(super) mod concatenate;
-pub(super) mod rows;
+pub(super) mod fft;
+pub(super) mod indices;
+pub(super) mod reduce;
 pub(super) mod slice;
+pub(super) mod sliding;
+pub(super) mod sort;
+pub(super) mod window;
 
 use std::{fmt::Debug, sync::Arc};
 
-use bytemuck::Pod;
 use halite_core::Result;
 use halite_kernels::Threads;
 use halite_stablehlo::RankedType;
@@ -24,6 +29,46 @@ pub(super) trait Direct: Debug + Send + Sync {
     /// Number of operands, from the first on, whose memory results may take.
     fn overwrites(&self) -> usize {
         0
+    }
+
+    /// Limits the work to the first elements along each dimension of the results: something reads
+    /// so many, and nothing those behind them.
+    fn limit(&mut self, _read: &[usize]) {}
+}
+
+/// What an operation on lines reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Input {
+    Operand(usize),
+    /// The position of each element in its line, which is nowhere in memory.
+    Counter,
+}
+
+/// The elements of a row-major tensor along one dimension, or along neighbors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines {
+    pub(super) outer: usize,
+    pub(super) length: usize,
+    pub(super) inner: usize,
+}
+
+impl Lines {
+    /// The lines along a dimension.
+    pub(super) fn along(dims: &[usize], dim: usize) -> Self {
+        Lines {
+            outer: dims[..dim].iter().product(),
+            length: dims[dim],
+            inner: dims[dim + 1..].iter().product(),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// The first element of a line.
+    fn first(&self, line: usize) -> usize {
+        line / self.inner * self.length * self.inner + line % self.inner
     }
 }
 
@@ -45,11 +90,6 @@ impl Call<'_, '_> {
 
     pub(super) fn operand(&self, number: usize) -> Result<&Arc<Storage>> {
         self.values.get(self.operands[number])
-    }
-
-    /// The operand's elements, each of the size of its type.
-    pub(super) fn elements<T: Pod>(&self, number: usize) -> Result<&[T]> {
-        self.values.elements(self.operands[number])
     }
 
     pub(super) fn result_ty(&self, number: usize) -> &RankedType {

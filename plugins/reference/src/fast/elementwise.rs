@@ -55,11 +55,6 @@ pub(super) fn computed(element: ElementType) -> ElementType {
     }
 }
 
-/// Returns whether buffers hold elements of a type as words of 32 bits.
-pub(super) fn is_word(element: ElementType) -> bool {
-    format(element) == Some(Format::Word)
-}
-
 fn is_wide(element: ElementType) -> bool {
     format(element) == Some(Format::Wide)
 }

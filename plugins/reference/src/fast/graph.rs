@@ -5,6 +5,7 @@ mod capture;
 mod fold;
 mod known;
 mod processes;
+mod unfused;
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -196,6 +197,33 @@ impl OracleCall {
 }
 
 impl Graph {
+    /// Tells nodes how much of their results is read.
+    fn limit(&mut self) {
+        let mut read: Vec<Vec<usize>> = (self.bases.iter())
+            .map(|info| vec![0; info.ty.rank()])
+            .collect();
+        for &base in &self.outputs {
+            read[base] = self.bases[base].ty.dims.to_vec();
+        }
+        for place in self.nodes.iter().flat_map(|node| &node.operands) {
+            let dims = &self.bases[place.base].ty.dims;
+            let extents = place.extents(dims);
+            for (read, extent) in read[place.base].iter_mut().zip(extents) {
+                *read = extent.max(*read);
+            }
+        }
+        for node in &mut self.nodes {
+            if let Kind::Direct(kernel) = &mut node.kind {
+                let mut all = read[node.results[0]].clone();
+                for &other in &node.results[1..] {
+                    let each = all.iter_mut().zip(&read[other]);
+                    each.for_each(|(all, &of_other)| *all = of_other.max(*all));
+                }
+                kernel.limit(&all);
+            }
+        }
+    }
+
     /// Removes nodes whose results nothing uses.
     fn drop_unused(&mut self) {
         let mut is_used = vec![false; self.bases.len()];
@@ -224,6 +252,7 @@ impl Graph {
                 .iter()
                 .for_each(|&base| self.bases[base].node = Some(number));
         }
+        self.limit();
     }
 }
 

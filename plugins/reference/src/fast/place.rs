@@ -4,7 +4,7 @@ use halite_kernels::{Gap, View, ViewDim};
 use halite_stablehlo::{ElementType, OpKind, RankedType};
 
 /// Elements of a padded operand up to which it is copied, whatever the sizes of operand and result.
-const ALWAYS_PADDED: usize = 1 << 24;
+pub(super) const ALWAYS_PADDED: usize = 1 << 24;
 
 /// Number of a buffer: an input, a constant, or a result of a node.
 pub(super) type Base = usize;
@@ -32,6 +32,22 @@ impl Place {
         let mut place = Place::whole(base, ty);
         place.view.dims.iter_mut().for_each(|dim| dim.stride = 0);
         place
+    }
+
+    /// The first elements along each dimension of the buffer that include all of the view.
+    pub(super) fn extents(&self, dims: &[usize]) -> Vec<usize> {
+        let whole = View::contiguous(dims);
+        let is_part = |(of, whole): (&ViewDim, &ViewDim)| {
+            of.gap.is_none() && of.size <= whole.size && (of.size == 1 || of.stride == whole.stride)
+        };
+        let is_first = self.view.offset == 0
+            && self.view.dims.len() == dims.len()
+            && self.view.dims.iter().zip(&whole.dims).all(is_part);
+        if is_first {
+            self.view.dims.iter().map(|dim| dim.size).collect()
+        } else {
+            dims.to_vec()
+        }
     }
 
     pub(super) fn elements(&self) -> usize {

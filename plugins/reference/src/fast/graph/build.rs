@@ -354,6 +354,10 @@ impl<'m> Builder<'m> {
                 return Ok(Some(vec![place]));
             }
         }
+        let of = &self.module.functions[function];
+        if let Some(results) = self.unfused(of, operation, &operands)? {
+            return Ok(Some(results));
+        }
         self.oracle(function, operation, operands, values).map(Some)
     }
 

@@ -10,13 +10,8 @@ use halite_stablehlo::{
 use super::{
     super::{
         contract::{convolution, dot_general, padded_input},
-        direct::{
-            Direct,
-            concatenate::Concatenate,
-            rows::{GatherRows, ScatterRows, gathers_rows, scatters_rows},
-            slice::{DynamicSlice, DynamicUpdate},
-        },
-        elementwise::{Elementwise, Recipe, computed, format, is_word},
+        direct::Lines,
+        elementwise::{Elementwise, Recipe, computed, format},
         place::{Place, padded, stepped},
     },
     Kind,
@@ -73,7 +68,6 @@ impl Builder<'_> {
                 let x = self.whole(x);
                 Place::moved(&x, kind, ty, None)
             }),
-            (OpKind::Concatenate { dim }, parts) => Some(self.concatenate(parts, *dim, ty)),
             (OpKind::DotGeneral(attributes), [x, y]) => {
                 let Some([x, y]) = self.contracted([x, y], ty) else {
                     return Ok(None);
@@ -116,30 +110,6 @@ impl Builder<'_> {
             (OpKind::ReduceWindow(attributes), [x, initial]) => {
                 let op = operator(function, &operation.regions);
                 self.reduce_window(op, x, initial, attributes, ty)
-            }
-            (OpKind::Gather(attributes), [x, indices])
-                if is_word(indices.element)
-                    && gathers_rows(attributes, &x.ty(), &indices.ty(), ty) =>
-            {
-                Some(self.direct(GatherRows, operands, ty))
-            }
-            (OpKind::Scatter(attributes), [x, indices, updates])
-                if computed(x.element) == ElementType::F32
-                    && is_word(indices.element)
-                    && operator(function, &operation.regions) == Some(BinaryOp::Add)
-                    && scatters_rows(attributes, &x.ty(), &indices.ty(), &updates.ty()) =>
-            {
-                let [x, updates] = [x, updates].map(|it| self.converted(it, ElementType::F32));
-                let wide = RankedType::new(ElementType::F32, &ty.dims[..]);
-                let result = self.direct(ScatterRows, &[x, indices.clone(), updates], &wide);
-                Some(self.converted(&result, ty.element))
-            }
-            (OpKind::DynamicSlice { .. }, _) => Some(self.direct(DynamicSlice, operands, ty)),
-            (OpKind::DynamicUpdateSlice, [x, part, starts @ ..]) => {
-                let dims = part.ty().dims.to_vec();
-                let mut operands = vec![x.clone(), self.in_order(part)];
-                operands.extend_from_slice(starts);
-                Some(self.direct(DynamicUpdate { dims }, &operands, ty))
             }
             (_, [first, ..]) => {
                 let from = if *kind == OpKind::Select {
@@ -269,7 +239,7 @@ impl Builder<'_> {
     }
 
     /// Counts along one dimension, as a view of a line. `None` if the plan has no room for it.
-    fn iota(&mut self, dim: usize, ty: &RankedType) -> Result<Option<Place>> {
+    pub(super) fn iota(&mut self, dim: usize, ty: &RankedType) -> Result<Option<Place>> {
         let size = ty.dims.get(dim).copied().unwrap_or(0);
         let line = RankedType::new(ty.element, [size]);
         if !self.has_room(&line) {
@@ -285,22 +255,47 @@ impl Builder<'_> {
         Ok(Some(place))
     }
 
-    fn concatenate(&mut self, parts: &[Place], dim: usize, ty: &RankedType) -> Place {
-        let behind: usize = ty.dims[dim + 1..].iter().product();
-        let row = |part: &Place| part.view.dims[dim].size * behind * ty.element.size();
-        let bytes = parts.iter().map(row).collect();
-        self.direct(Concatenate { bytes }, parts, ty)
-    }
-
-    /// Adds a node of an operation on whole buffers.
-    fn direct(
-        &mut self,
-        kernel: impl Direct + 'static,
-        operands: &[Place],
-        ty: &RankedType,
-    ) -> Place {
-        let operands = operands.iter().map(|place| self.whole(place)).collect();
-        self.node(Kind::Direct(Box::new(kernel)), operands, ty)
+    /// A value whose lines are reduced, and these: with the reduced dimensions last, if they are not
+    /// neighbors. `None` if that needs a view and there is none.
+    pub(super) fn lines(
+        &self,
+        x: &Place,
+        dims: &[usize],
+        can_move: bool,
+    ) -> Option<(Place, Lines)> {
+        let rank = x.view.dims.len();
+        let is_reduced = |dim: usize| dims.contains(&dim);
+        let size = |range: std::ops::Range<usize>| -> usize {
+            range.map(|dim| x.view.dims[dim].size).product()
+        };
+        let first = (0..rank).find(|&dim| is_reduced(dim)).unwrap_or(rank);
+        let last = (0..rank)
+            .rfind(|&dim| is_reduced(dim))
+            .map_or(rank, |dim| dim + 1);
+        if (first..last).all(is_reduced) {
+            let lines = Lines {
+                outer: size(0..first),
+                length: size(first..last),
+                inner: size(last..rank),
+            };
+            return Some((x.clone(), lines));
+        }
+        let mut permutation: Vec<_> = (0..rank).filter(|&dim| !is_reduced(dim)).collect();
+        permutation.extend((0..rank).filter(|&dim| is_reduced(dim)));
+        let sizes: Vec<_> = permutation
+            .iter()
+            .map(|&dim| x.view.dims[dim].size)
+            .collect();
+        let kept = rank - dims.len();
+        let lines = Lines {
+            outer: sizes[..kept].iter().product(),
+            length: sizes[kept..].iter().product(),
+            inner: 1,
+        };
+        let moved = RankedType::new(x.element, sizes);
+        let kind = OpKind::Transpose { permutation };
+        let x = Place::moved(x, &kind, &moved, None).filter(|_| can_move)?;
+        Some((x, lines))
     }
 
     fn reduce(
@@ -314,45 +309,12 @@ impl Builder<'_> {
         let op = accumulate(op?, x.element)?;
         let initial = self.scalar(initial)?;
         let x = &self.converted(x, computed(x.element));
-        let rank = x.view.dims.len();
-        let is_reduced = |dim: usize| dims.contains(&dim);
-        let size = |range: std::ops::Range<usize>| -> usize {
-            range.map(|dim| x.view.dims[dim].size).product()
-        };
-        let first = (0..rank).find(|&dim| is_reduced(dim)).unwrap_or(rank);
-        let last = (0..rank)
-            .rfind(|&dim| is_reduced(dim))
-            .map_or(rank, |dim| dim + 1);
-        let (x, outer, reduced, inner) = if (first..last).all(is_reduced) {
-            (
-                x.clone(),
-                size(0..first),
-                size(first..last),
-                size(last..rank),
-            )
-        } else {
-            // What is reduced comes last.
-            let mut permutation: Vec<_> = (0..rank).filter(|&dim| !is_reduced(dim)).collect();
-            permutation.extend((0..rank).filter(|&dim| is_reduced(dim)));
-            let sizes: Vec<_> = permutation
-                .iter()
-                .map(|&dim| x.view.dims[dim].size)
-                .collect();
-            let moved = RankedType::new(x.element, sizes);
-            let kind = OpKind::Transpose { permutation };
-            let x = Place::moved(x, &kind, &moved, None)?;
-            (
-                x,
-                ty.elements(),
-                dims.iter().map(|&dim| size(dim..dim + 1)).product(),
-                1,
-            )
-        };
+        let (x, lines) = self.lines(x, dims, true)?;
         let x = self.whole(&x);
         let sizes = Reduction {
-            outer,
-            reduced,
-            inner,
+            outer: lines.outer,
+            reduced: lines.length,
+            inner: lines.inner,
             op,
         };
         let wide = RankedType::new(x.element, &ty.dims[..]);

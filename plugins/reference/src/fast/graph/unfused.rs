@@ -1,0 +1,478 @@
+//! Operations that are never part of a group, and have a kernel for every size of elements.
+
+use halite_core::Result;
+use halite_stablehlo::{
+    Attribute, BinaryOp, CustomCallAttributes, ElementType, Function, OpKind, Operation,
+    RankedType, ScatterAttributes, WindowAttributes,
+};
+
+use super::{
+    super::{
+        direct::{
+            Direct, Input, Lines,
+            complex::Complexes,
+            concatenate::Concatenate,
+            fft::Transform,
+            indices::{Combine, Gather, Scatter, Slices},
+            reduce::{Direction, Reduce},
+            slice::{DynamicSlice, DynamicUpdate},
+            sliding::Sliding,
+            sort::{Comparator, Sort},
+            window::{ReduceWindow, SelectAndScatter, Windows},
+        },
+        elementwise::format,
+        place::{Base, Place},
+        scalar::{self, Floats, Format, Order},
+    },
+    Kind,
+    build::{Builder, tensor},
+    known::operator,
+};
+
+impl Builder<'_> {
+    /// The results of an operation with a kernel of its own. `None` if it has none.
+    pub(super) fn unfused(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+    ) -> Result<Option<Vec<Place>>> {
+        let types = operation.results.iter().map(|&id| tensor(function, id));
+        let types: Vec<&RankedType> = types.collect();
+        let [ty] = types[..] else {
+            return self.of_several(function, operation, operands, &types);
+        };
+        let one = match (&operation.kind, operands) {
+            (OpKind::Concatenate { dim }, parts) => self.concatenate(parts, *dim, ty),
+            (OpKind::DynamicSlice { .. }, _) => self.direct(DynamicSlice, operands, ty),
+            (OpKind::DynamicUpdateSlice, [x, part, starts @ ..]) => {
+                let dims = part.ty().dims.to_vec();
+                let mut operands = vec![x.clone(), self.in_order(part)];
+                operands.extend_from_slice(starts);
+                self.direct(DynamicUpdate { dims }, &operands, ty)
+            }
+            (OpKind::Gather(attributes), [x, indices]) => {
+                let slices = Slices::of_gather(attributes, &x.ty(), &indices.ty(), ty);
+                self.direct(Gather(slices), operands, ty)
+            }
+            (OpKind::Fft { transform, lengths }, [x]) => {
+                let is_single = matches!(x.element, ElementType::F32 | ElementType::C64);
+                let result = match is_single {
+                    true => Transform::<f32>::new(*transform, lengths)
+                        .map(|kernel| self.direct(kernel, operands, ty)),
+                    false => Transform::<f64>::new(*transform, lengths)
+                        .map(|kernel| self.direct(kernel, operands, ty)),
+                };
+                return Ok(result.map(|one| vec![one]));
+            }
+            (kind, [x, ..]) => match Complexes::new(kind, x.element) {
+                Some(kernel) => self.direct(kernel, operands, ty),
+                None => return self.of_several(function, operation, operands, &types),
+            },
+            _ => return self.of_several(function, operation, operands, &types),
+        };
+        Ok(Some(vec![one]))
+    }
+
+    /// As [`unfused`](Self::unfused), of operations with any number of results.
+    fn of_several(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+        types: &[&RankedType],
+    ) -> Result<Option<Vec<Place>>> {
+        match &operation.kind {
+            OpKind::Reduce { dims } => {
+                Ok(self.reduce_by_function(function, operation, operands, dims, types))
+            }
+            OpKind::ReduceWindow(attributes) => {
+                let scan = self.scan(function, operation, operands, attributes, types);
+                Ok(scan.or_else(|| self.windows(function, operation, operands, attributes, types)))
+            }
+            OpKind::SelectAndScatter(attributes) => {
+                Ok(self.select_and_scatter(function, operation, operands, attributes, types))
+            }
+            OpKind::Scatter(attributes) => {
+                Ok(self.scatter(function, operation, operands, attributes, types))
+            }
+            OpKind::Sort { dim, .. } => {
+                let comparator =
+                    scalar::Function::new(self.module, function, &operation.regions[0]);
+                let sorted = comparator.map(|it| self.sort(comparator_of(it), operands, *dim));
+                Ok(sorted)
+            }
+            OpKind::CustomCall(attributes) => self.top_k(operation, attributes, operands, types),
+            _ => Ok(None),
+        }
+    }
+
+    /// Adds a node of an operation on whole buffers.
+    pub(super) fn direct(
+        &mut self,
+        kernel: impl Direct + 'static,
+        operands: &[Place],
+        ty: &RankedType,
+    ) -> Place {
+        self.direct_of(kernel, operands, &[ty]).remove(0)
+    }
+
+    /// As [`direct`](Self::direct), with several results.
+    fn direct_of(
+        &mut self,
+        kernel: impl Direct + 'static,
+        operands: &[Place],
+        types: &[&RankedType],
+    ) -> Vec<Place> {
+        let operands = operands.iter().map(|place| self.whole(place)).collect();
+        let results: Vec<Base> = types.iter().map(|ty| self.base(ty, None)).collect();
+        self.nodes_of(Kind::Direct(Box::new(kernel)), operands, results.clone());
+        let whole = |(base, ty): (Base, &&RankedType)| Place::whole(base, ty);
+        results.into_iter().zip(types).map(whole).collect()
+    }
+
+    fn concatenate(&mut self, parts: &[Place], dim: usize, ty: &RankedType) -> Place {
+        let behind: usize = ty.dims[dim + 1..].iter().product();
+        let row = |part: &Place| part.view.dims[dim].size * behind * ty.element.size();
+        let bytes = parts.iter().map(row).collect();
+        self.direct(Concatenate { bytes }, parts, ty)
+    }
+
+    /// Inputs of an operation on lines along `dim`, and the operands that they are.
+    fn inputs(&self, places: &[Place], dim: Option<usize>) -> (Vec<Input>, Vec<Place>) {
+        let mut operands = Vec::new();
+        let mut inputs = Vec::with_capacity(places.len());
+        for place in places {
+            if dim.is_some_and(|dim| self.counts(place, dim)) {
+                inputs.push(Input::Counter);
+            } else {
+                inputs.push(Input::Operand(operands.len()));
+                operands.push(place.clone());
+            }
+        }
+        (inputs, operands)
+    }
+
+    /// Returns whether elements are their positions along a dimension.
+    fn counts(&self, place: &Place, dim: usize) -> bool {
+        let is_along = place.view.offset == 0
+            && !place.view.has_gaps()
+            && (place.view.dims.iter().enumerate())
+                .all(|(at, of)| of.size == 1 || of.stride == isize::from(at == dim));
+        let size = place.element.size();
+        let constant = &self.graph.bases[place.base].constant;
+        let counts = |bytes: &[u8]| {
+            let elements = bytes.chunks_exact(size).take(place.view.dims[dim].size);
+            let is_integer = Format::of(place.element).is_some_and(|it| !it.is_float());
+            is_integer
+                && (0u64..)
+                    .zip(elements)
+                    .all(|(at, bytes)| *bytes == at.to_le_bytes()[..size])
+        };
+        is_along && constant.as_ref().is_some_and(|it| counts(&it.bytes))
+    }
+
+    fn reduce_by_function(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+        dims: &[usize],
+        types: &[&RankedType],
+    ) -> Option<Vec<Place>> {
+        let (x, initial) = operands.split_at(operands.len() / 2);
+        let (combine, formats) = self.combiner(function, operation, x, types)?;
+        let mut lines = None;
+        let mut moved = Vec::with_capacity(x.len());
+        for x in x {
+            // Other types have no views.
+            let of = self.lines(x, dims, format(x.element).is_some())?;
+            moved.push(of.0);
+            lines = Some(of.1);
+        }
+        let (inputs, mut operands) = match dims {
+            &[dim] => self.inputs(&moved, Some(dim)),
+            _ => self.inputs(&moved, None),
+        };
+        operands.extend_from_slice(initial);
+        let kernel = Reduce {
+            lines: lines?,
+            inputs,
+            function: combine,
+            formats,
+            scan: None,
+        };
+        Some(self.direct_of(kernel, &operands, types))
+    }
+
+    /// The function of accumulators and elements of a reduction, and the formats of these in
+    /// memory.
+    fn combiner(
+        &self,
+        function: &Function,
+        operation: &Operation,
+        x: &[Place],
+        types: &[&RankedType],
+    ) -> Option<(scalar::Function, Vec<Format>)> {
+        let is_same = x.iter().zip(types).all(|(x, ty)| x.element == ty.element);
+        let formats = x.iter().map(|x| Format::of(x.element));
+        let formats: Vec<Format> = formats.collect::<Option<_>>()?;
+        if !is_same {
+            return None;
+        }
+        let combine = match (operator(function, &operation.regions), &formats[..]) {
+            // Sums and products are rounded once, after the last element.
+            (Some(op @ (BinaryOp::Add | BinaryOp::Multiply)), [format]) => {
+                scalar::Function::binary(op, format.wide())?
+            }
+            _ => scalar::Function::new(self.module, function, operation.regions.first()?)?,
+        };
+        (combine.arguments.len() == 2 * x.len()).then_some((combine, formats))
+    }
+
+    /// Windows over a whole dimension, which end or start at each element: a running reduction.
+    fn scan(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+        attributes: &WindowAttributes,
+        types: &[&RankedType],
+    ) -> Option<Vec<Place>> {
+        let (x, initial) = operands.split_at(operands.len() / 2);
+        let dims = x.first()?.ty().dims;
+        let (dim, direction) = whole_axis(attributes, &dims)?;
+        let (combine, formats) = self.combiner(function, operation, x, types)?;
+        let (inputs, mut operands) = self.inputs(x, Some(dim));
+        operands.extend_from_slice(initial);
+        let kernel = Reduce {
+            lines: Lines::along(&dims, dim),
+            inputs,
+            function: combine,
+            formats,
+            scan: Some(direction),
+        };
+        Some(self.direct_of(kernel, &operands, types))
+    }
+
+    /// Windows in general: by one operation, however large, or by a function.
+    fn windows(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+        attributes: &WindowAttributes,
+        types: &[&RankedType],
+    ) -> Option<Vec<Place>> {
+        let x = &operands[..operands.len() / 2];
+        let (combine, formats) = self.combiner(function, operation, x, types)?;
+        let windows = Windows {
+            attributes: attributes.clone(),
+            dims: x.first()?.ty().dims.to_vec(),
+            counts: types.first()?.dims.to_vec(),
+        };
+        let op = operator(function, &operation.regions).filter(|_| windows.is_bounded());
+        let identity = op.and_then(|op| combine.arguments[0].identity(op));
+        if let (&[format], Some(identity)) = (&formats[..], identity) {
+            let kernel = Sliding {
+                windows,
+                function: combine,
+                format,
+                identity,
+            };
+            return Some(self.direct_of(kernel, operands, types));
+        }
+        let kernel = ReduceWindow {
+            windows,
+            function: combine,
+            formats,
+        };
+        Some(self.direct_of(kernel, operands, types))
+    }
+
+    fn select_and_scatter(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+        attributes: &WindowAttributes,
+        types: &[&RankedType],
+    ) -> Option<Vec<Place>> {
+        let ([x, source, _], [select, _]) = (operands, &operation.regions[..]) else {
+            return None;
+        };
+        let combine = Operation {
+            regions: operation.regions[1..].to_vec(),
+            ..operation.clone()
+        };
+        let of_source = std::slice::from_ref(source);
+        let (combine, formats) = self.combiner(function, &combine, of_source, types)?;
+        let kernel = SelectAndScatter {
+            windows: Windows {
+                attributes: attributes.clone(),
+                dims: x.ty().dims.to_vec(),
+                counts: source.ty().dims.to_vec(),
+            },
+            select: scalar::Function::new(self.module, function, select)?,
+            combine,
+            formats: [Format::of(x.element)?, formats[0]],
+        };
+        Some(self.direct_of(kernel, operands, types))
+    }
+
+    fn scatter(
+        &mut self,
+        function: &Function,
+        operation: &Operation,
+        operands: &[Place],
+        attributes: &ScatterAttributes,
+        types: &[&RankedType],
+    ) -> Option<Vec<Place>> {
+        let count = types.len();
+        let (x, indices, updates) = (&operands[..count], &operands[count], &operands[count + 1..]);
+        let region = operation.regions.first()?;
+        let is_replaced =
+            region.operations.is_empty() && region.results == region.arguments[count..];
+        let combine = if is_replaced && count == 1 {
+            Combine::Replace
+        } else {
+            let (function, formats) = self.combiner(function, operation, updates, types)?;
+            if formats == [Format::F32] && function.is_sum() {
+                Combine::Add
+            } else {
+                Combine::By(function, formats)
+            }
+        };
+        let kernel = Scatter {
+            slices: Slices::of_scatter(attributes, &x[0].ty(), &indices.ty(), &updates[0].ty()),
+            combine,
+            count,
+        };
+        Some(self.direct_of(kernel, operands, types))
+    }
+
+    fn sort(&mut self, comparator: Comparator, operands: &[Place], dim: usize) -> Vec<Place> {
+        let types: Vec<_> = operands.iter().map(Place::ty).collect();
+        let (inputs, operands) = self.inputs(operands, Some(dim));
+        let lines = Lines::along(&types[0].dims, dim);
+        let kernel = Sort {
+            lines,
+            dim,
+            count: lines.length,
+            inputs,
+            comparator,
+        };
+        self.direct_of(kernel, &operands, &types.iter().collect::<Vec<_>>())
+    }
+
+    /// Custom calls that return the first elements of a sorted dimension.
+    fn top_k(
+        &mut self,
+        operation: &Operation,
+        attributes: &CustomCallAttributes,
+        operands: &[Place],
+        types: &[&RankedType],
+    ) -> Result<Option<Vec<Place>>> {
+        // Other types have no views.
+        if types.iter().any(|ty| format(ty.element).is_none()) {
+            return Ok(None);
+        }
+        let sorted = match &*attributes.target {
+            "ApproxTopK" | "PartialReduce" => {
+                let [name] = &attributes.functions[..] else {
+                    return Ok(None);
+                };
+                let Some(function) = self.module.function(name) else {
+                    return Ok(None);
+                };
+                let x = &operands[..operands.len() / 2];
+                let dims = &x[0].ty().dims;
+                let narrowed = (0..dims.len()).find(|&dim| types[0].dims[dim] != dims[dim]);
+                let dim = config_int(operation, attributes, "reduction_dim").or(narrowed);
+                scalar::Function::new(self.module, function, &function.body)
+                    .map(|it| self.sort(comparator_of(it), x, dim.unwrap_or(0)))
+            }
+            "TopK" | "mhlo.topk" => {
+                let [x] = operands else {
+                    return Ok(None);
+                };
+                let Some(format) = Format::of(x.element) else {
+                    return Ok(None);
+                };
+                let is_largest = match operation.attributes.get("mhlo.attributes") {
+                    Some(Attribute::Dict(of)) => of.get("largest") != Some(&Attribute::Bool(false)),
+                    _ => true,
+                };
+                let dim = x.view.dims.len() - 1;
+                let of_indices = RankedType::new(types[1].element, &*x.ty().dims);
+                let Some(indices) = self.iota(dim, &of_indices)? else {
+                    return Ok(None);
+                };
+                let comparator = Comparator::Order(Order::by_value(format, is_largest));
+                Some(self.sort(comparator, &[x.clone(), indices], dim))
+            }
+            _ => None,
+        };
+        let first = |(place, ty): (Place, &&RankedType)| {
+            let kind = OpKind::Slice {
+                starts: vec![0; ty.rank()],
+                limits: ty.dims.to_vec(),
+                strides: vec![1; ty.rank()],
+            };
+            Place::moved(&place, &kind, ty, None)
+        };
+        Ok(sorted.and_then(|all| all.into_iter().zip(types).map(first).collect()))
+    }
+}
+
+/// What decides between two elements, by keys if they have an order.
+fn comparator_of(function: scalar::Function) -> Comparator {
+    match function.order() {
+        Some(order) if order.floats != Floats::Partial || !order.format.is_float() => {
+            Comparator::Order(order)
+        }
+        order => Comparator::Function(function, order),
+    }
+}
+
+/// The dimension that windows are over, all others having windows of one element.
+fn whole_axis(attributes: &WindowAttributes, dims: &[usize]) -> Option<(usize, Direction)> {
+    let WindowAttributes {
+        sizes,
+        strides,
+        base_dilations,
+        window_dilations,
+        padding,
+    } = attributes;
+    let are_ones = |of: &[usize]| of.iter().all(|&it| it == 1);
+    if !are_ones(strides) || !are_ones(base_dilations) || !are_ones(window_dilations) {
+        return None;
+    }
+    let dim = (0..dims.len()).find(|&dim| sizes[dim] != 1)?;
+    let is_flat = |other: usize| sizes[other] == 1 && padding[other] == (0, 0);
+    let before = dims[dim].checked_sub(1)? as i64;
+    let direction = match padding[dim] {
+        padding if padding == (before, 0) => Direction::Forward,
+        padding if padding == (0, before) => Direction::Backward,
+        _ => return None,
+    };
+    let is_whole = sizes[dim] == dims[dim] && (0..dims.len()).all(|it| it == dim || is_flat(it));
+    is_whole.then_some((dim, direction))
+}
+
+/// An integer in the configuration of a custom call.
+fn config_int(
+    operation: &Operation,
+    attributes: &CustomCallAttributes,
+    name: &str,
+) -> Option<usize> {
+    let of_operation = operation.attributes.get("mhlo.backend_config");
+    let dictionary = match (&attributes.config, of_operation) {
+        (Some(Attribute::Dict(config)), _) | (_, Some(Attribute::Dict(config))) => config,
+        _ => return None,
+    };
+    match dictionary.get(name) {
+        Some(&Attribute::Int(value, _)) => usize::try_from(value).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,362 @@
+//! Operations with kernels of their own, on sizes beyond those of `operations`, against the oracle:
+//! bit for bit, but for sums of floats.
+
+mod common;
+
+use common::{floats, open, program, run};
+use halite_core::DType;
+use halite_reference::Mode;
+
+/// Pseudorandom numbers.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // Xorshift (Marsaglia, 2003).
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// The bytes of elements: small integers, so that some are equal, and special floats.
+    fn bytes(&mut self, dtype: DType, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            let number = self.next() % 40;
+            let special = [
+                f64::NAN,
+                -f64::NAN,
+                -0.0,
+                0.0,
+                f64::INFINITY,
+                f64::NEG_INFINITY,
+            ];
+            let value = match special.get(number as usize) {
+                Some(&special) => special,
+                None => (self.next() % 2000) as f64 / 8.0 - 100.0,
+            };
+            match dtype {
+                DType::F32 => bytes.extend((value as f32).to_le_bytes()),
+                DType::F64 => bytes.extend(value.to_le_bytes()),
+                DType::Bf16 => {
+                    bytes.extend(((value as f32).to_bits() >> 16).to_le_bytes()[..2].iter())
+                }
+                DType::Bool => bytes.push((self.next() % 2) as u8),
+                dtype => bytes.extend(&(self.next() % 50).to_le_bytes()[..dtype.size()]),
+            }
+        }
+        bytes
+    }
+}
+
+/// Floats with the same bits for every NaN.
+fn with_one_nan(dtype: DType, bytes: &[u8]) -> Vec<u8> {
+    let each = bytes.chunks(dtype.size());
+    let same = |bytes: &[u8]| {
+        let is_nan = match *bytes {
+            [a, b] if dtype == DType::Bf16 => f32::from_le_bytes([0, 0, a, b]).is_nan(),
+            [a, b, c, d, e, f, g, h] if dtype == DType::F64 => {
+                f64::from_le_bytes([a, b, c, d, e, f, g, h]).is_nan()
+            }
+            _ => false,
+        };
+        if is_nan {
+            vec![0xff; bytes.len()]
+        } else {
+            bytes.to_vec()
+        }
+    };
+    each.flat_map(same).collect()
+}
+
+/// Runs a program in both modes. Without a tolerance the bits of the results are compared; with one
+/// the values, of which floats of 32 bits may differ by so much, relative to the largest.
+fn check(text: &str, seed: u64, tolerance: Option<f32>) {
+    let program = program(text);
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let inputs = program.signature.inputs.iter();
+    let inputs: Vec<_> = inputs
+        .map(|ty| random.bytes(ty.dtype(), ty.elements()))
+        .collect();
+    let on =
+        |mode| run(&open(mode, 1), &program, &inputs).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let (fast, oracle) = (on(Mode::Fast), on(Mode::Oracle));
+    let pairs = fast.iter().zip(&oracle).zip(&program.signature.outputs);
+    for (number, ((fast, oracle), ty)) in pairs.enumerate() {
+        let Some(tolerance) = tolerance else {
+            assert!(fast == oracle, "result {number} of seed {seed}\n{text}");
+            continue;
+        };
+        if ty.dtype() != DType::F32 {
+            let [fast, oracle] = [fast, oracle].map(|bytes| with_one_nan(ty.dtype(), bytes));
+            assert!(fast == oracle, "result {number} of seed {seed}\n{text}");
+            continue;
+        }
+        let (fast, oracle) = (floats(fast), floats(oracle));
+        let finite = oracle.iter().filter(|it| it.is_finite());
+        let limit = tolerance * finite.fold(1.0, |most: f32, it| most.max(it.abs()));
+        for (at, (fast, oracle)) in fast.iter().zip(&oracle).enumerate() {
+            let is_same = fast == oracle || fast.is_nan() && oracle.is_nan();
+            assert!(
+                is_same || (fast - oracle).abs() <= limit,
+                "result {number} at {at} of seed {seed}: {fast}, not {oracle}\n{text}"
+            );
+        }
+    }
+}
+
+const SIZES: [usize; 8] = [0, 1, 2, 3, 63, 65, 127, 300];
+
+/// The comparator of `jax.numpy.sort` on floats.
+const JAX: &str = "
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %nan = stablehlo.constant dense<0x7FC00000> : tensor<f32>
+      %1 = stablehlo.compare EQ, %a, %zero, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %2 = stablehlo.select %1, %zero, %a : tensor<i1>, tensor<f32>
+      %3 = stablehlo.compare NE, %a, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %4 = stablehlo.select %3, %nan, %2 : tensor<i1>, tensor<f32>
+      %5 = stablehlo.compare EQ, %b, %zero, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %6 = stablehlo.select %5, %zero, %b : tensor<i1>, tensor<f32>
+      %7 = stablehlo.compare NE, %b, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %8 = stablehlo.select %7, %nan, %6 : tensor<i1>, tensor<f32>
+      %z = stablehlo.compare LT, %4, %8, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>";
+
+/// A comparison of elements of type `ty`.
+fn compares(ty: &str, direction: &str, order: &str) -> String {
+    format!(
+        "%z = stablehlo.compare {direction}, %a, %b, {order} : (tensor<{ty}>, tensor<{ty}>) -> \
+         tensor<i1>"
+    )
+}
+
+/// Sorts elements of type `ty` with their positions, and returns the first `count` of each line.
+fn sort(ty: &str, dims: [usize; 2], dim: usize, comparator: &str, count: usize) -> String {
+    let [rows, columns] = dims;
+    let mut kept = dims;
+    kept[dim] = kept[dim].min(count);
+    let [x, y] = kept;
+    let of = |ty: &str| format!("tensor<{rows}x{columns}x{ty}>");
+    let part = |ty: &str| format!("tensor<{x}x{y}x{ty}>");
+    format!(
+        "func.func public @main(%x: {0}) -> ({2}, {3}) {{
+    %i = stablehlo.iota dim = {dim} : {1}
+    %s:2 = \"stablehlo.sort\"(%x, %i) <{{dimension = {dim} : i64, is_stable = true}}> ({{
+    ^bb0(%a: tensor<{ty}>, %b: tensor<{ty}>, %j: tensor<i32>, %k: tensor<i32>):
+      {comparator}
+      stablehlo.return %z : tensor<i1>
+    }}) : ({0}, {1}) -> ({0}, {1})
+    %v = stablehlo.slice %s#0 [0:{x}, 0:{y}] : ({0}) -> {2}
+    %p = stablehlo.slice %s#1 [0:{x}, 0:{y}] : ({1}) -> {3}
+    return %v, %p : {2}, {3}
+  }}",
+        of(ty),
+        of("i32"),
+        part(ty),
+        part("i32")
+    )
+}
+
+#[test]
+fn sorts_agree_with_the_oracle() {
+    let orders = [
+        ("f32", JAX.to_owned()),
+        ("f32", compares("f32", "LT", "FLOAT")),
+        ("f32", compares("f32", "GT", "FLOAT")),
+        ("f32", compares("f32", "GT", "TOTALORDER")),
+        ("f32", compares("f32", "LE", "FLOAT")),
+        ("f64", compares("f64", "LT", "TOTALORDER")),
+        ("f64", compares("f64", "GT", "FLOAT")),
+        ("bf16", compares("bf16", "LT", "TOTALORDER")),
+        ("i32", compares("i32", "GT", "SIGNED")),
+        ("i64", compares("i64", "LT", "SIGNED")),
+        ("ui8", compares("ui8", "GT", "UNSIGNED")),
+    ];
+    for (number, (ty, comparator)) in orders.iter().enumerate() {
+        for (at, size) in SIZES.into_iter().enumerate() {
+            let seed = (number * 100 + at) as u64;
+            let (dims, dim) = if at % 2 == 0 {
+                ([3, size], 1)
+            } else {
+                ([size, 3], 0)
+            };
+            for count in [1, 5, usize::MAX] {
+                check(&sort(ty, dims, dim, comparator, count), seed, None);
+            }
+        }
+    }
+}
+
+/// A sort by two keys, the second where the first are equal.
+#[test]
+fn sorts_by_two_keys_agree_with_the_oracle() {
+    for size in SIZES {
+        let ty = format!("tensor<{size}xi32>");
+        let pair = "(tensor<i32>, tensor<i32>) -> tensor<i1>";
+        check(
+            &format!(
+                "func.func public @main(%x: {ty}, %y: {ty}) -> ({ty}, {ty}) {{
+    %s:2 = \"stablehlo.sort\"(%x, %y) <{{dimension = 0 : i64, is_stable = true}}> ({{
+    ^bb0(%a: tensor<i32>, %b: tensor<i32>, %j: tensor<i32>, %k: tensor<i32>):
+      %1 = stablehlo.compare LT, %a, %b, SIGNED : {pair}
+      %2 = stablehlo.compare EQ, %a, %b, SIGNED : {pair}
+      %3 = stablehlo.compare LT, %j, %k, SIGNED : {pair}
+      %4 = stablehlo.and %2, %3 : tensor<i1>
+      %z = stablehlo.or %1, %4 : tensor<i1>
+      stablehlo.return %z : tensor<i1>
+    }}) : ({ty}, {ty}) -> ({ty}, {ty})
+    return %s#0, %s#1 : {ty}, {ty}
+  }}"
+            ),
+            size as u64 + 1,
+            None,
+        );
+    }
+}
+
+/// Positions of largest elements, as JAX finds them.
+#[test]
+fn positions_of_extremes_agree_with_the_oracle() {
+    for (number, ty) in ["f32", "f64", "i32", "ui8", "bf16"].into_iter().enumerate() {
+        for (at, size) in SIZES.into_iter().enumerate() {
+            let dim = at % 2;
+            let dims = if dim == 0 {
+                format!("{size}x70")
+            } else {
+                format!("70x{size}")
+            };
+            let (x, i) = (
+                format!("tensor<{dims}x{ty}>"),
+                format!("tensor<{dims}xi32>"),
+            );
+            let (y, j) = (format!("tensor<70x{ty}>"), "tensor<70xi32>");
+            let (s, k) = (format!("tensor<{ty}>"), "tensor<i32>");
+            let flag = format!("({s}, {s}) -> tensor<i1>");
+            check(
+                &format!(
+                    "func.func public @main(%x: {x}, %least: {s}) -> ({y}, {j}) {{
+    %i = stablehlo.iota dim = {dim} : {i}
+    %none = stablehlo.constant dense<0> : {k}
+    %r:2 = stablehlo.reduce(%x init: %least), (%i init: %none) across dimensions = [{dim}] : \
+                     ({x}, {i}, {s}, {k}) -> ({y}, {j})
+     reducer(%a: {s}, %b: {s}) (%m: {k}, %n: {k}) {{
+      %2 = stablehlo.compare GT, %a, %b : {flag}
+      %3 = stablehlo.compare NE, %a, %a : {flag}
+      %4 = stablehlo.or %2, %3 : tensor<i1>
+      %5 = stablehlo.compare EQ, %a, %b : {flag}
+      %6 = stablehlo.compare LT, %m, %n, SIGNED : ({k}, {k}) -> tensor<i1>
+      %7 = stablehlo.and %5, %6 : tensor<i1>
+      %8 = stablehlo.or %4, %7 : tensor<i1>
+      %9 = stablehlo.select %4, %a, %b : tensor<i1>, {s}
+      %10 = stablehlo.select %8, %m, %n : tensor<i1>, {k}
+      stablehlo.return %9, %10 : {s}, {k}
+    }}
+    return %r#0, %r#1 : {y}, {j}
+  }}"
+                ),
+                (number * 100 + at + 1) as u64,
+                None,
+            );
+        }
+    }
+}
+
+/// Windows over a dimension, which end or start at each element.
+#[test]
+fn running_reductions_agree_with_the_oracle() {
+    let cases = [
+        ("f32", "add", "0.0"),
+        ("f32", "maximum", "0xFF800000"),
+        ("f32", "multiply", "1.0"),
+        ("bf16", "maximum", "0xFF80"),
+        ("f64", "minimum", "0x7FF0000000000000"),
+        ("i32", "add", "0"),
+        ("ui8", "add", "0"),
+        ("i64", "minimum", "9223372036854775807"),
+        ("i1", "or", "false"),
+    ];
+    for (number, (ty, op, initial)) in cases.into_iter().enumerate() {
+        for (at, size) in SIZES.into_iter().enumerate() {
+            for (dims, dim) in [([size, 67], 0), ([3, size], 1)] {
+                for is_forward in [true, false] {
+                    if size == 0 {
+                        continue;
+                    }
+                    let (mut window, mut padding) = ([1, 1], [[0, 0], [0, 0]]);
+                    window[dim] = size;
+                    padding[dim][usize::from(!is_forward)] = size - 1;
+                    let text = windows(ty, op, initial, dims, window, [1, 1], padding);
+                    let is_sum = op == "add" || op == "multiply";
+                    let tolerance = is_sum.then_some(2e-7);
+                    check(&text, (number * 10 + at + 1) as u64, tolerance);
+                }
+            }
+        }
+    }
+}
+
+/// Reductions of windows of a tensor.
+fn windows(
+    ty: &str,
+    op: &str,
+    initial: &str,
+    dims: [usize; 2],
+    window: [usize; 2],
+    strides: [usize; 2],
+    padding: [[usize; 2]; 2],
+) -> String {
+    let count = |dim: usize| {
+        let padded = dims[dim] + padding[dim][0] + padding[dim][1];
+        if padded < window[dim] {
+            0
+        } else {
+            (padded - window[dim]) / strides[dim] + 1
+        }
+    };
+    let (x, y) = (
+        format!("tensor<{}x{}x{ty}>", dims[0], dims[1]),
+        format!("tensor<{}x{}x{ty}>", count(0), count(1)),
+    );
+    format!(
+        "func.func public @main(%x: {x}) -> {y} {{
+    %i = stablehlo.constant dense<{initial}> : tensor<{ty}>
+    %y = \"stablehlo.reduce_window\"(%x, %i) <{{padding = dense<{padding:?}> : tensor<2x2xi64>, \
+         window_dimensions = array<i64: {}, {}>, window_strides = array<i64: {}, {}>}}> ({{
+    ^bb0(%a: tensor<{ty}>, %b: tensor<{ty}>):
+      %z = stablehlo.{op} %a, %b : tensor<{ty}>
+      stablehlo.return %z : tensor<{ty}>
+    }}) : ({x}, tensor<{ty}>) -> {y}
+    return %y : {y}
+  }}",
+        window[0], window[1], strides[0], strides[1]
+    )
+}
+
+/// Windows of more elements than are expanded, in one and in two dimensions.
+#[test]
+fn large_windows_agree_with_the_oracle() {
+    let ops = [
+        ("f32", "add", "0.5"),
+        ("f32", "maximum", "0xFF800000"),
+        ("f64", "maximum", "0xFFF0000000000000"),
+        ("bf16", "minimum", "0x7F80"),
+        ("ui8", "maximum", "3"),
+        ("i32", "add", "1"),
+        ("i1", "and", "true"),
+    ];
+    let shapes = [
+        ([20, 30], [9, 9], [1, 1], [[4, 4], [4, 4]]),
+        ([3, 200], [1, 100], [1, 1], [[0, 0], [50, 49]]),
+        ([200, 3], [77, 1], [3, 1], [[5, 0], [0, 0]]),
+        ([70, 4], [5, 2], [2, 2], [[0, 0], [0, 1]]),
+        ([1, 7], [1, 100], [1, 1], [[0, 0], [99, 99]]),
+        ([0, 7], [2, 70], [1, 1], [[3, 3], [69, 0]]),
+    ];
+    for (number, (ty, op, initial)) in ops.into_iter().enumerate() {
+        for (at, (dims, window, strides, padding)) in shapes.into_iter().enumerate() {
+            let text = windows(ty, op, initial, dims, window, strides, padding);
+            let tolerance = Some(if op == "add" { 2e-7 } else { 0.0 });
+            check(&text, (number * 10 + at + 1) as u64, tolerance);
+        }
+    }
+}
