@@ -188,6 +188,11 @@ impl Writer {
         of_type[of_type.len() - 1 - back].clone()
     }
 
+    /// Whether the sign of a NaN is that of an argument: that of a result is left open.
+    fn has_known_sign(&self, name: &str, ty: Type) -> bool {
+        !ty.is_float() || self.values[..TYPES.len()].iter().any(|it| it.0 == name)
+    }
+
     fn step(&mut self) {
         let ty = self.random.pick(&TYPES);
         let (x, text) = (self.operand(ty), self.ty(ty));
@@ -205,7 +210,11 @@ impl Writer {
                 let direction = self.random.pick(&["EQ", "NE", "LT", "LE", "GT", "GE"]);
                 let kind = match ty.kind {
                     Kind::Signed => "SIGNED",
-                    Kind::Float { .. } => self.random.pick(&["FLOAT", "TOTALORDER"]),
+                    Kind::Float { .. } => {
+                        let [x, y] = [&x, &y].map(|it| self.has_known_sign(it, ty));
+                        let orders = ["FLOAT", "TOTALORDER"];
+                        self.random.pick(&orders[..if x && y { 2 } else { 1 }])
+                    }
                     _ => "UNSIGNED",
                 };
                 let mask = by_name("i1");
@@ -222,7 +231,8 @@ impl Writer {
             6 => {
                 let to = self.random.pick(&TYPES);
                 let of = self.ty(to);
-                let op = if to.bits == ty.bits && self.random.below(2) == 0 {
+                let is_cast = to.bits == ty.bits && self.random.below(2) == 0;
+                let op = if is_cast && self.has_known_sign(&x, ty) {
                     "bitcast_convert"
                 } else {
                     "convert"
