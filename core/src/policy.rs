@@ -102,7 +102,8 @@ impl Measured {
     fn of(platform: &str) -> Self {
         let (bf16, narrowing) = match platform {
             // Loops over bf16 convert to f32 and back: only operands are worth casting.
-            "cpu" => (Bf16Units::None, Narrowing::Contractions),
+            // `halite` is the embedded executor, whose kernels compute in f32.
+            "cpu" | "halite" => (Bf16Units::None, Narrowing::Contractions),
             "cuda" => (
                 Bf16Units::Since {
                     compute_capability: 8,
@@ -360,6 +361,18 @@ mod tests {
             let policy = DTypePolicy::auto(platform, &attributes).to_string();
             assert_eq!(policy, name, "{platform} {compute_capability:?}");
         }
+    }
+
+    #[test]
+    fn executors_on_the_host_narrow_the_same_values() {
+        for platform in ["cpu", "halite"] {
+            assert_eq!(
+                Narrowing::on(platform),
+                Narrowing::Contractions,
+                "{platform}"
+            );
+        }
+        assert_eq!(Narrowing::on("cuda"), Narrowing::Everywhere);
     }
 
     #[test]
