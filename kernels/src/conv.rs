@@ -7,9 +7,13 @@
 //! (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014, section 3).
 //!
 //! The input gradient of a strided convolution is one product for each remainder of input positions
-//! by the strides: no term of it is a multiplication by an inserted zero.
+//! by the strides, and so is the result of a convolution of a dilated input: no term of them is a
+//! multiplication by an inserted zero.
+//!
+//! Groups of few features have no product each, but vectors of several groups.
 
 mod geometry;
+mod grouped;
 mod kernel_gradient;
 mod pass;
 mod phase;
@@ -20,11 +24,12 @@ mod source;
 pub use self::geometry::{ConvDim, ConvGeometry, GeometryError};
 use self::{
     geometry::elements,
+    grouped::{Group, Grouped, is_grouped},
     pass::{ITEM_WINDOWS, KernelPositions, Pass, item_windows},
     phase::Windows,
-    positions::{axis, spread},
+    positions::spread,
 };
-use crate::{Axis, Element, Threads};
+use crate::{Element, Threads};
 
 /// A convolution of one geometry, with the positions that its products read.
 ///
@@ -34,7 +39,15 @@ use crate::{Axis, Element, Threads};
 /// ```
 /// use halite_kernels::{ConvDim, ConvGeometry, Convolution, Threads};
 ///
-/// let dim = ConvDim { input: 4, kernel: 3, stride: 1, dilation: 1, low: 1, high: 1 };
+/// let dim = ConvDim {
+///     input: 4,
+///     kernel: 3,
+///     input_dilation: 1,
+///     stride: 1,
+///     dilation: 1,
+///     low: 1,
+///     high: 1,
+/// };
 /// let convolution = Convolution::new(ConvGeometry {
 ///     batch: 1,
 ///     features: 1,
@@ -50,13 +63,19 @@ use crate::{Axis, Element, Threads};
 #[derive(Debug)]
 pub struct Convolution {
     geometry: ConvGeometry,
-    forward: Pass,
-    input_gradient: Pass,
+    forward: Path,
+    input_gradient: Path,
     /// The forward pass in larger items, over which the kernel gradient sums.
-    positions: Pass,
-    /// Positions of the rows and columns of a part of the result.
-    result_rows: Axis,
-    result_columns: Axis,
+    positions: Path,
+}
+
+/// How a pass is computed.
+#[derive(Debug)]
+enum Path {
+    /// As a product of matrices for each group.
+    Products(Pass),
+    /// With vectors of several groups.
+    Grouped(Grouped),
 }
 
 impl Convolution {
@@ -67,44 +86,20 @@ impl Convolution {
     /// features, or the tensors are too large.
     pub fn new(geometry: ConvGeometry) -> Result<Self, GeometryError> {
         geometry.check()?;
-        let ConvGeometry {
-            features,
-            outputs,
-            groups,
-            ..
-        } = geometry;
         let sizes = simplified(&geometry);
-        let (features, outputs_of_group) = (features / groups, outputs / groups);
-        let forward = |most_windows: usize| {
-            let windows = sizes.spatial.iter().map(Windows::forward).collect();
-            let kernel = KernelPositions {
-                tap: features * outputs,
-                terms: spread(features, outputs),
-                columns: spread(outputs, 1),
-            };
-            Pass::new(&sizes, windows, kernel, most_windows)
-        };
-        let windows = sizes.spatial.iter().map(Windows::backward);
-        let windows: Vec<_> = windows.collect();
-        let column =
-            |feature: usize| feature % features * outputs + feature / features * outputs_of_group;
-        let kernel = KernelPositions {
-            tap: features * outputs,
-            terms: spread(outputs_of_group, 1),
-            columns: (0..geometry.features).map(column).collect(),
-        };
-        let counts = windows.iter().map(Windows::count);
-        let most_windows = item_windows(counts.fold(sizes.batch, usize::saturating_mul));
-        let input_gradient = Pass::new(&sizes, windows, kernel, most_windows)?;
+        let forward = |most_windows: usize| Path::forward(&sizes, most_windows);
         let positions = forward(ITEM_WINDOWS)?;
-        let rows = positions.products.first();
-        let rows = rows.map_or(0, |product| product.rows.len());
-        let too_large = || GeometryError::too_large(&geometry);
+        if let Path::Products(pass) = &positions {
+            let mut products = pass.products.iter();
+            if products.any(|it| it.target_rows.len() != it.targets.len()) {
+                return Err(GeometryError::too_large(&geometry));
+            }
+        }
         Ok(Convolution {
-            forward: forward(item_windows(geometry.output_len() / outputs.max(1)))?,
-            input_gradient,
-            result_rows: axis(&[spread(rows, outputs)]).ok_or_else(too_large)?,
-            result_columns: axis(&[spread(outputs, 1)]).ok_or_else(too_large)?,
+            forward: forward(item_windows(
+                geometry.output_len() / geometry.outputs.max(1),
+            ))?,
+            input_gradient: Path::input_gradient(&sizes)?,
             positions,
             geometry,
         })
@@ -115,8 +110,9 @@ impl Convolution {
         &self.geometry
     }
 
-    /// Computes the result: `out[b, r, o] = sum of x[b, r * stride + k * dilation - low, f] *
-    /// kernel[k, f, o]` over the taps `k` and the features `f` of the group of `o`.
+    /// Computes the result: `out[b, r, o] = sum of x[b, i, f] * kernel[k, f, o]` over the taps `k` with
+    /// `r * stride + k * dilation = i * input_dilation + low`, and the features `f` of the group of
+    /// `o`.
     ///
     /// # Panics
     /// If a slice does not have the length of the geometry's tensor.
@@ -158,8 +154,9 @@ impl Convolution {
         out: &mut [O],
     ) {
         self.check_lengths(x.len(), out.len(), g.len());
-        O::with_f32_mut(threads, out, |out| {
-            self.sum_kernel_gradient(threads, x, g, out);
+        O::with_f32_mut(threads, out, |out| match &self.positions {
+            Path::Products(pass) => pass.kernel_gradient(threads, x, g, out),
+            Path::Grouped(grouped) => grouped.kernel_gradient(threads, x, g, out),
         });
     }
 
@@ -178,18 +175,78 @@ impl Convolution {
     }
 }
 
+impl Path {
+    fn new(
+        sizes: &ConvGeometry,
+        windows: Vec<Windows>,
+        group: Group,
+        mut kernel: KernelPositions,
+        most_windows: usize,
+    ) -> Result<Self, GeometryError> {
+        kernel.is_grouped = is_grouped(sizes.groups, group);
+        let is_grouped = kernel.is_grouped;
+        let pass = Pass::new(sizes, windows, kernel, most_windows)?;
+        Ok(match is_grouped {
+            true => Path::Grouped(Grouped { pass, group }),
+            false => Path::Products(pass),
+        })
+    }
+
+    fn forward(sizes: &ConvGeometry, most_windows: usize) -> Result<Self, GeometryError> {
+        let group = Group {
+            source: sizes.features / sizes.groups,
+            target: sizes.outputs / sizes.groups,
+        };
+        let kernel = KernelPositions {
+            tap: group.source * sizes.outputs,
+            terms: spread(group.source, sizes.outputs),
+            columns: spread(sizes.outputs, 1),
+            is_grouped: false,
+        };
+        let windows = sizes.spatial.iter().map(Windows::forward).collect();
+        Self::new(sizes, windows, group, kernel, most_windows)
+    }
+
+    fn input_gradient(sizes: &ConvGeometry) -> Result<Self, GeometryError> {
+        let group = Group {
+            source: sizes.outputs / sizes.groups,
+            target: sizes.features / sizes.groups,
+        };
+        let column = |feature: usize| {
+            feature % group.target * sizes.outputs + feature / group.target * group.source
+        };
+        let kernel = KernelPositions {
+            tap: group.target * sizes.outputs,
+            terms: spread(group.source, 1),
+            columns: (0..sizes.features).map(column).collect(),
+            is_grouped: false,
+        };
+        let windows: Vec<_> = sizes.spatial.iter().map(Windows::backward).collect();
+        let counts = windows.iter().map(Windows::count);
+        let most_windows = item_windows(counts.fold(sizes.batch, usize::saturating_mul));
+        Self::new(sizes, windows, group, kernel, most_windows)
+    }
+
+    fn run<T: Element, O: Element>(
+        &self,
+        threads: &Threads,
+        source: &[T],
+        kernel: &[T],
+        out: &mut [O],
+    ) {
+        match self {
+            Path::Products(pass) => pass.run(threads, source, kernel, out),
+            Path::Grouped(grouped) => grouped.run(threads, source, kernel, out),
+        }
+    }
+}
+
 /// The same convolution with at least one spatial dimension, and with one for all positions of all
 /// images if a window is one element.
 fn simplified(geometry: &ConvGeometry) -> ConvGeometry {
     let is_pointwise = |dim: &ConvDim| {
-        let ConvDim {
-            kernel,
-            stride,
-            low,
-            high,
-            ..
-        } = *dim;
-        (kernel, stride, low, high) == (1, 1, 0, 0)
+        let steps = [dim.kernel, dim.input_dilation, dim.stride];
+        steps == [1; 3] && [dim.low, dim.high] == [0, 0]
     };
     if !geometry.spatial.iter().all(is_pointwise) {
         return geometry.clone();
@@ -198,6 +255,7 @@ fn simplified(geometry: &ConvGeometry) -> ConvGeometry {
     let dim = ConvDim {
         input: elements(inputs.chain([geometry.batch])),
         kernel: 1,
+        input_dilation: 1,
         stride: 1,
         dilation: 1,
         low: 0,

@@ -103,6 +103,7 @@ fn convolution(features: usize, outputs: usize, groups: usize) -> u64 {
     let dim = ConvDim {
         input: 13,
         kernel: 3,
+        input_dilation: 1,
         stride: 2,
         dilation: 1,
         low: 1,

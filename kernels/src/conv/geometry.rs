@@ -32,6 +32,9 @@ pub struct ConvDim {
     pub input: usize,
     /// Size of the kernel.
     pub kernel: usize,
+    /// Distance between neighboring elements of the input, with zeros between them: above 1, the
+    /// convolution is a transposed one.
+    pub input_dilation: usize,
     /// Distance between neighboring windows.
     pub stride: usize,
     /// Distance between neighboring elements of a window.
@@ -66,11 +69,8 @@ impl GeometryError {
 impl ConvDim {
     /// Size of the result.
     pub fn output(&self) -> usize {
-        let extent = match self.kernel {
-            0 => 0,
-            size => (size - 1) * self.dilation + 1,
-        };
-        let padded = self.low + self.input as isize + self.high;
+        let extent = spread(self.kernel, self.dilation);
+        let padded = self.low + spread(self.input, self.input_dilation) as isize + self.high;
         match usize::try_from(padded) {
             Ok(padded) if padded > 0 && extent <= padded => (padded - extent) / self.stride + 1,
             _ => 0,
@@ -79,7 +79,12 @@ impl ConvDim {
 
     /// Returns whether no size overflows.
     fn is_bounded(&self) -> bool {
-        let sizes = [self.input, self.stride, self.dilation];
+        let sizes = [
+            spread(self.input, self.input_dilation),
+            self.input_dilation,
+            self.stride,
+            self.dilation,
+        ];
         let padding = [self.low, self.high].map(isize::unsigned_abs);
         let mut sizes = sizes.iter().chain(&padding);
         self.kernel <= MOST_POSITIONS && sizes.all(|&size| size <= MOST_ALONG)
@@ -121,12 +126,15 @@ impl ConvGeometry {
         }
         for (number, dim) in self.spatial.iter().enumerate() {
             let ConvDim {
-                stride, dilation, ..
+                input_dilation,
+                stride,
+                dilation,
+                ..
             } = *dim;
-            if stride == 0 || dilation == 0 {
+            if [input_dilation, stride, dilation].contains(&0) {
                 return Err(GeometryError(format!(
-                    "spatial dimension {number} has stride {stride} and dilation {dilation}; \
-                     both must be at least 1"
+                    "spatial dimension {number} has input dilation {input_dilation}, stride \
+                     {stride} and dilation {dilation}; all must be at least 1"
                 )));
             }
         }
@@ -139,6 +147,14 @@ impl ConvGeometry {
         is_small
             .then_some(())
             .ok_or_else(|| GeometryError::too_large(self))
+    }
+}
+
+/// Extent of `size` elements, of which neighbors are `step` apart.
+fn spread(size: usize, step: usize) -> usize {
+    match size {
+        0 => 0,
+        size => (size - 1).saturating_mul(step).saturating_add(1),
     }
 }
 

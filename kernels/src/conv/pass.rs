@@ -3,7 +3,7 @@
 use super::{
     ConvGeometry, GeometryError,
     geometry::{MOST_ELEMENTS, MOST_POSITIONS, elements},
-    phase::{Phase, Windows},
+    phase::{Phase, Windows, greatest_common_divisor},
     positions::{axis, positions, spread, strides},
     right::Right,
 };
@@ -19,6 +19,8 @@ pub(super) const ITEM_WINDOWS: usize = 384;
 const LEAST_WINDOWS: usize = 32;
 /// Number of items that share the work of threads evenly.
 const ITEMS: usize = 16;
+/// Most elements of a vector.
+pub(super) const MOST_LANES: usize = 16;
 /// Most elements of the source of an item of several images: one megabyte.
 const ITEM_SOURCE: usize = 1 << 18;
 
@@ -32,8 +34,9 @@ const ITEM_SOURCE: usize = 1 << 18;
 pub(super) struct Pass {
     pub(super) batch: usize,
     pub(super) groups: usize,
+    /// Elements of a position of the source; 1 where that is a vector of [`Grouped`](super::grouped).
     pub(super) source_features: usize,
-    target_features: usize,
+    pub(super) target_features: usize,
     pub(super) dims: Vec<Windows>,
     /// Position in the source of the box of an item whose first window is 0, and size of the box.
     pub(super) origin: Vec<isize>,
@@ -45,24 +48,34 @@ pub(super) struct Pass {
     windows: usize,
     pub(super) products: Vec<Product>,
     /// Columns of the kernel.
-    columns: Axis,
+    pub(super) columns: Axis,
+    /// Positions of the features of the target.
+    pub(super) target_columns: Axis,
 }
 
 /// A phase along each dimension. The same positions serve all items, the last of which have fewer.
 #[derive(Debug)]
 pub(super) struct Product {
-    /// Windows along the first dimension of an image, and windows for each of these.
+    /// Windows along the first dimension of an image, windows for each of these, and windows along the
+    /// last dimension.
     count: usize,
     inner_count: usize,
+    pub(super) line: usize,
+    /// Taps along the last dimension, and the distance of the first two. In a pass of the result it
+    /// is that of all.
+    pub(super) line_taps: usize,
+    pub(super) tap_step: usize,
     /// First element of the first window, in the source of an item.
     pub(super) offset: usize,
     /// Windows, and elements from the first of a window.
     pub(super) rows: Axis,
     pub(super) terms: Axis,
     /// Positions of the terms in the kernel.
-    kernel_terms: Axis,
+    pub(super) kernel_terms: Axis,
     /// Positions of the rows in the target of an item.
-    targets: Vec<usize>,
+    pub(super) targets: Vec<usize>,
+    /// The same as rows of a matrix; empty if they are too far apart for one.
+    pub(super) target_rows: Axis,
 }
 
 /// Windows `first..end` along the first dimension, of some images.
@@ -80,6 +93,9 @@ pub(super) struct KernelPositions {
     pub(super) tap: usize,
     pub(super) terms: Vec<usize>,
     pub(super) columns: Vec<usize>,
+    /// Whether each of the features that are summed is in a copy of its own, of vectors: for
+    /// [`Grouped`](super::grouped).
+    pub(super) is_grouped: bool,
 }
 
 impl Pass {
@@ -91,8 +107,15 @@ impl Pass {
     ) -> Result<Self, GeometryError> {
         let too_large = || GeometryError::too_large(geometry);
         let groups = geometry.groups;
-        let (source_features, target_features) =
-            (kernel.terms.len() * groups, kernel.columns.len());
+        let copies = if kernel.is_grouped {
+            kernel.terms.len()
+        } else {
+            1
+        };
+        let source_features = match kernel.is_grouped {
+            true => 1,
+            false => kernel.terms.len() * groups,
+        };
         let counts: Vec<usize> = dims.iter().map(Windows::count).collect();
         let inner = product(&counts[1..]);
         let image = inner.saturating_mul(counts[0]);
@@ -110,7 +133,8 @@ impl Pass {
             _ => dim.extent(dim.count()),
         });
         let extent: Vec<usize> = sizes.collect();
-        let box_size = product(&extent).saturating_mul(source_features);
+        let vector = if kernel.is_grouped { MOST_LANES } else { 1 };
+        let box_size = product(&[product(&extent), source_features, copies, vector]);
         let images = match image {
             0 => 1,
             _ if windows < counts[0] => 1,
@@ -120,14 +144,15 @@ impl Pass {
             batch: geometry.batch,
             groups,
             source_features,
-            target_features,
+            target_features: kernel.columns.len(),
             origin: dims.iter().map(Windows::origin).collect(),
             extent,
-            is_inside: dims.iter().all(Windows::is_inside),
+            is_inside: !kernel.is_grouped && dims.iter().all(Windows::is_inside),
             images: images.clamp(1, geometry.batch.max(1)),
             windows: windows.max(1),
             products: Vec::new(),
             columns: axis(std::slice::from_ref(&kernel.columns)).ok_or_else(too_large)?,
+            target_columns: axis(&[spread(kernel.columns.len(), 1)]).ok_or_else(too_large)?,
             dims,
         };
         let phases = elements(pass.dims.iter().map(|dim| dim.phases.len()));
@@ -136,7 +161,7 @@ impl Pass {
         let is_small = product(&[phases, pass.images, pass.windows, inner]) <= MOST_POSITIONS
             && product(&[phases, kernel.terms.len()]) <= MOST_POSITIONS
             && product(&[taps, kernel.terms.len()]) <= MOST_POSITIONS
-            && product(&[pass.images, strides[0]]) <= MOST_ELEMENTS;
+            && product(&[pass.images, strides[0], copies, vector]) <= MOST_ELEMENTS;
         if !is_small {
             return Err(too_large());
         }
@@ -168,6 +193,11 @@ impl Pass {
         strides(&sizes, self.source_features)
     }
 
+    /// Positions of a copy of the source of an item.
+    pub(super) fn copy_len(&self) -> usize {
+        product(&[self.images, self.source_strides()[0]])
+    }
+
     fn product(&self, phases: &[Phase], kernel: &KernelPositions) -> Option<Product> {
         let source = self.source_strides();
         let sizes: Vec<usize> = self.dims.iter().map(|dim| dim.target).collect();
@@ -197,9 +227,19 @@ impl Pass {
             tap_stride *= dim.kernel;
         }
         kernel_terms.reverse();
-        terms.push(spread(kernel.terms.len(), 1));
+        let term_step = if kernel.is_grouped {
+            self.copy_len()
+        } else {
+            1
+        };
+        terms.push(spread(kernel.terms.len(), term_step));
         kernel_terms.push(kernel.terms.clone());
+        let last = phases.last()?;
+        let tap_step = last.taps.get(1).map_or(1, |tap| tap.offset);
         Some(Product {
+            line: last.count,
+            line_taps: last.taps.len(),
+            tap_step,
             count: phases[0].count,
             inner_count: phases[1..].iter().map(|phase| phase.count).product(),
             offset,
@@ -207,6 +247,7 @@ impl Pass {
             terms: axis(&terms)?,
             kernel_terms: axis(&kernel_terms)?,
             targets: positions(&targets)?,
+            target_rows: axis(&targets).unwrap_or_default(),
         })
     }
 }
@@ -269,43 +310,63 @@ impl Pass {
                         rows: &product.kernel_terms,
                         columns: &self.columns,
                     };
-                    let (right, rest) =
-                        Right::pack(threads, kernel, product.terms.len(), panels, packed);
+                    let (right, rest) = Right::pack(threads, kernel, panels, packed);
                     packed = rest;
                     steps.push((product, right));
                 }
-                let serial = threads.serial();
-                let mut rest = out;
-                let items = self.items().into_iter().map(|item| {
-                    let (out, next) = std::mem::take(&mut rest).split_at_mut(self.target_len(item));
-                    rest = next;
-                    (item, out)
-                });
-                threads.for_each(self.nanoseconds(), items, |(item, out)| {
-                    O::with_f32_mut(&serial, out, |out| {
-                        self.with_source(&serial, item, source, |source, first| {
-                            self.run_item(&serial, item, &steps, (source, first), out);
-                        });
+                self.for_each_item(threads, out, |serial, item, out| {
+                    self.with_source(serial, item, source, |source, first| {
+                        self.run_item(serial, item, &steps, (source, first), out);
                     });
                 });
             });
         });
     }
 
-    /// Panels of each group for right matrices of `terms` rows and the columns of the target; none
-    /// for depthwise convolutions.
+    /// Most windows of an item.
+    pub(super) fn most_windows(&self) -> usize {
+        let windows = self.products.iter().map(|product| product.targets.len());
+        windows.max().unwrap_or(0)
+    }
+
+    /// Calls `work` with one thread, each item and its target, which is set to zeros if no window
+    /// writes to some of it.
+    pub(super) fn for_each_item<O: Element>(
+        &self,
+        threads: &Threads,
+        out: &mut [O],
+        work: impl Fn(&Threads, Item, &mut [f32]) + Send + Sync,
+    ) {
+        let serial = threads.serial();
+        let is_covered = self.is_covered();
+        let mut rest = out;
+        let items = self.items().into_iter().map(|item| {
+            let (out, next) = std::mem::take(&mut rest).split_at_mut(self.target_len(item));
+            rest = next;
+            (item, out)
+        });
+        threads.for_each(self.nanoseconds(), items, |(item, out)| {
+            O::with_f32_mut(&serial, out, |out| {
+                if !is_covered {
+                    out.fill(0.0);
+                }
+                work(&serial, item, out);
+            });
+        });
+    }
+
+    /// Returns whether windows write to all of the target.
+    fn is_covered(&self) -> bool {
+        let targets = self.dims.iter().map(|dim| dim.target).product();
+        let counts = self.products.iter().map(|it| it.count * it.inner_count);
+        counts.sum::<usize>() == targets
+    }
+
+    /// Panels of each group for right matrices of `terms` rows and the columns of the target.
     pub(super) fn panels(&self, terms: usize) -> Vec<Panels> {
-        if self.is_depthwise() {
-            return Vec::new();
-        }
         let width = self.target_features / self.groups;
         let columns = (0..self.groups).map(|group| group * width..(group + 1) * width);
         columns.map(|columns| Panels::new(terms, columns)).collect()
-    }
-
-    fn is_depthwise(&self) -> bool {
-        let features = [self.source_features, self.target_features];
-        self.groups > 1 && features == [self.groups; 2]
     }
 
     /// An estimate of the time of all items.
@@ -328,13 +389,7 @@ impl Pass {
         out: &mut [f32],
     ) {
         let length = self.target_features;
-        let targets: usize = self.dims.iter().map(|dim| dim.target).product();
-        let counts = self.products.iter();
-        let computed: usize = counts.map(|it| it.count * it.inner_count).sum();
-        if computed != targets {
-            out.fill(0.0);
-        }
-        let is_whole = self.products.len() == 1 && computed == targets;
+        let is_whole = self.products.len() == 1 && self.is_covered();
         for (product, right) in steps {
             let patches = Operand {
                 data: source,
@@ -370,13 +425,6 @@ impl Product {
 pub(super) fn item_windows(windows: usize) -> usize {
     let share = windows.div_ceil(ITEMS).next_multiple_of(8);
     share.clamp(LEAST_WINDOWS, ITEM_WINDOWS)
-}
-
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 {
-        return a;
-    }
-    greatest_common_divisor(b, a % b)
 }
 
 fn product(sizes: &[usize]) -> usize {

@@ -38,72 +38,72 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Windows of the result: one phase.
+    /// Windows of the result. Result `r` has term `k` of input `i` where
+    /// `r * stride + k * dilation = i * input_dilation + low`: there is one phase for each remainder of
+    /// the left side by the dilation of the input.
     pub(super) fn forward(dim: &ConvDim) -> Self {
-        let tap = |kernel| Tap {
-            kernel,
-            offset: kernel * dim.dilation,
-        };
-        let target = dim.output();
-        let phase = Phase {
-            first_target: 0,
-            first_source: -dim.low,
-            count: target,
-            taps: (0..dim.kernel).map(tap).collect(),
-        };
-        Windows {
-            source: dim.input,
-            target,
-            kernel: dim.kernel,
-            source_step: dim.stride,
-            target_step: 1,
-            phases: vec![phase],
-        }
-        .without_empty_phases()
+        let taps =
+            (0..dim.kernel).map(|kernel| (kernel, (kernel * dim.dilation) as isize - dim.low));
+        Self::of(
+            dim,
+            [dim.input, dim.output()],
+            [dim.input_dilation, dim.stride],
+            taps.collect(),
+        )
     }
 
-    /// Windows of the input gradient: one phase for each remainder of input positions by the
-    /// stride.
-    ///
-    /// Input `i` has term `k` in result `r` where `i + low = r * stride + k * dilation`.
+    /// Windows of the input gradient, by the same equation: one phase for each remainder of input
+    /// positions by the stride.
     pub(super) fn backward(dim: &ConvDim) -> Self {
-        let ConvDim {
-            input,
-            kernel,
-            stride,
-            dilation,
-            low,
-            ..
-        } = *dim;
-        // By remainders of the kernel's positions.
-        let mut kernels: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for kernel in (0..kernel).rev() {
-            let remainder = kernel * dilation % stride;
-            kernels.entry(remainder).or_default().push(kernel);
+        let taps = (0..dim.kernel).rev();
+        let taps = taps.map(|kernel| (kernel, dim.low - (kernel * dim.dilation) as isize));
+        Self::of(
+            dim,
+            [dim.output(), dim.input],
+            [dim.stride, dim.input_dilation],
+            taps.collect(),
+        )
+    }
+
+    /// Windows of targets `t` that read sources `s` where `s * source_scale = t * target_scale +
+    /// shift`, for each tap of the kernel with its shift, in ascending order of the shifts.
+    fn of(
+        dim: &ConvDim,
+        [source, target]: [usize; 2],
+        [source_scale, target_scale]: [usize; 2],
+        taps: Vec<(usize, isize)>,
+    ) -> Self {
+        let divisor = greatest_common_divisor(source_scale, target_scale);
+        let target_step = source_scale / divisor;
+        let scale = source_scale as isize;
+        // By remainders, because a kernel may have far fewer taps than there are phases.
+        let mut by_remainder: BTreeMap<isize, Vec<(usize, isize)>> = BTreeMap::new();
+        for (kernel, shift) in taps {
+            let taps = by_remainder.entry((-shift).rem_euclid(scale)).or_default();
+            taps.push((kernel, shift));
         }
-        let phase = |(remainder, kernels): (usize, Vec<usize>)| {
-            let first_target = (remainder as isize - low).rem_euclid(stride as isize);
-            let result = (first_target + low).div_euclid(stride as isize);
-            let back = |kernel: usize| kernel * dilation / stride;
-            let most_back = back(kernels[0]);
-            let tap = |kernel| Tap {
+        let phase = |(remainder, taps): (isize, Vec<(usize, isize)>)| {
+            let first_target = solution(target_scale, remainder as usize, source_scale)?;
+            let position = |shift: isize| (first_target * target_scale) as isize + shift;
+            let first_source = position(taps[0].1).div_euclid(scale);
+            let tap = |(kernel, shift)| Tap {
                 kernel,
-                offset: most_back - back(kernel),
+                offset: (position(shift).div_euclid(scale) - first_source) as usize,
             };
-            Phase {
-                first_target: first_target as usize,
-                first_source: result - most_back as isize,
-                count: input.saturating_sub(first_target as usize).div_ceil(stride),
-                taps: kernels.into_iter().map(tap).collect(),
-            }
+            Some(Phase {
+                first_target,
+                first_source,
+                count: target.saturating_sub(first_target).div_ceil(target_step),
+                taps: taps.into_iter().map(tap).collect(),
+            })
         };
         Windows {
-            source: dim.output(),
-            target: input,
-            kernel,
-            source_step: 1,
-            target_step: stride,
-            phases: kernels.into_iter().map(phase).collect(),
+            source,
+            target,
+            kernel: dim.kernel,
+            source_step: target_scale / divisor,
+            target_step,
+            phases: by_remainder.into_iter().filter_map(phase).collect(),
         }
         .without_empty_phases()
     }
@@ -141,4 +141,35 @@ impl Windows {
         let end = self.origin() + self.extent(self.count()) as isize;
         self.origin() >= 0 && end <= self.source as isize
     }
+}
+
+/// The least `x` with `factor * x = remainder` modulo `modulus`; `None` if there is none.
+fn solution(factor: usize, remainder: usize, modulus: usize) -> Option<usize> {
+    let (divisor, inverse) = bezout(factor as i128, modulus as i128);
+    let (divisor, rest) = (divisor as usize, modulus / divisor as usize);
+    let first = (remainder / divisor) as i128 * inverse;
+    remainder
+        .is_multiple_of(divisor)
+        .then(|| first.rem_euclid(rest as i128) as usize)
+}
+
+/// The greatest common divisor of two numbers, and the factor of the first that gives it modulo the
+/// second.
+fn bezout(a: i128, b: i128) -> (i128, i128) {
+    let (mut last, mut next) = ((a, 1), (b, 0));
+    while next.0 != 0 {
+        let quotient = last.0 / next.0;
+        (last, next) = (
+            next,
+            (last.0 - quotient * next.0, last.1 - quotient * next.1),
+        );
+    }
+    last
+}
+
+pub(super) fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 {
+        return a;
+    }
+    greatest_common_divisor(b, a % b)
 }

@@ -38,20 +38,33 @@ impl Pass {
 
     /// Copies the elements of an item, and zeros around them.
     fn fill_box<T: Element>(&self, item: Item, source: &[T], buffer: &mut [f32]) {
-        let (last, outer) = self.dims.split_last().expect("passes have dimensions");
         let features = self.source_features;
-        let origin = |dim: usize| {
+        let length = self.extent[self.extent.len() - 1] * features;
+        let lines = buffer.chunks_exact_mut(length.max(1));
+        for (line, buffer) in self.lines(item).zip(lines) {
+            let source = &source[line.first * features..][..line.count * features];
+            let (low, buffer) = buffer.split_at_mut(line.before * features);
+            let (inside, high) = buffer.split_at_mut(source.len());
+            low.fill(0.0);
+            T::widen(source, inside);
+            high.fill(0.0);
+        }
+    }
+
+    /// The lines of the box of an item.
+    pub(super) fn lines(&self, item: Item) -> impl Iterator<Item = Line> {
+        let (last, outer) = self.dims.split_last().expect("passes have dimensions");
+        let origin = move |dim: usize| {
             let first = item.first * self.dims[0].source_step;
             self.origin[dim] + if dim == 0 { first as isize } else { 0 }
         };
-        // A line is the last dimension.
         let extent = self.extent[outer.len()];
         let start = origin(outer.len());
         let end = (start + extent as isize).clamp(0, last.source as isize) as usize;
         let from = start.clamp(0, end as isize) as usize;
-        let before = (from as isize - start).clamp(0, extent as isize) as usize * features;
-        let lines = buffer.chunks_exact_mut((extent * features).max(1));
-        for (number, line) in lines.enumerate() {
+        let before = (from as isize - start).clamp(0, extent as isize) as usize;
+        let outer_count: usize = self.extent[..outer.len()].iter().product();
+        (0..item.images * outer_count).map(move |number| {
             let (mut rest, mut inner, mut position) = (number, 1, Some(0));
             for (dim, windows) in outer.iter().enumerate().rev() {
                 let at = origin(dim) + (rest % self.extent[dim]) as isize;
@@ -60,18 +73,24 @@ impl Pass {
                 rest /= self.extent[dim];
                 inner *= windows.source;
             }
-            let Some(position) = position else {
-                line.fill(0.0);
-                continue;
-            };
-            let row = (item.image + rest) * inner + position;
-            let source =
-                &source[(row * last.source + from) * features..][..(end - from) * features];
-            let (low, line) = line.split_at_mut(before);
-            let (line, high) = line.split_at_mut(source.len());
-            low.fill(0.0);
-            T::widen(source, line);
-            high.fill(0.0);
-        }
+            match position {
+                Some(position) => Line {
+                    first: ((item.image + rest) * inner + position) * last.source + from,
+                    before,
+                    count: end - from,
+                },
+                None => Line::default(),
+            }
+        })
     }
+}
+
+/// Positions of the source along its last dimension, in the box of an item.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    /// Position of the first in the source.
+    pub(super) first: usize,
+    /// Positions of the box before it, which are zeros as those after the last are.
+    pub(super) before: usize,
+    pub(super) count: usize,
 }

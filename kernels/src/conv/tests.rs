@@ -24,6 +24,10 @@ impl Random {
         ConvDim {
             input: self.below(9),
             kernel: self.below(5),
+            input_dilation: match self.below(4) {
+                0 => 1 + self.below(4),
+                _ => 1,
+            },
             stride: 1 + self.below(4),
             dilation: 1 + self.below(3),
             low: self.below(7) as isize - 3,
@@ -63,6 +67,7 @@ fn dim(input: usize, kernel: usize, stride: usize, padding: isize) -> ConvDim {
     ConvDim {
         input,
         kernel,
+        input_dilation: 1,
         stride,
         dilation: 1,
         low: padding,
@@ -104,7 +109,10 @@ fn terms(geometry: &ConvGeometry, mut each: impl FnMut([usize; 3])) {
                     result_rest /= dim.output();
                     tap_rest /= dim.kernel;
                     let input = (at * dim.stride + k * dim.dilation) as isize - dim.low;
-                    let input = usize::try_from(input).ok().filter(|&at| at < dim.input);
+                    let input = usize::try_from(input).ok();
+                    let input = input.filter(|at| at.is_multiple_of(dim.input_dilation));
+                    let input = input.map(|at| at / dim.input_dilation);
+                    let input = input.filter(|&at| at < dim.input);
                     position = position.zip(input).map(|(all, at)| all + at * stride);
                     stride *= dim.input;
                 }
@@ -326,7 +334,8 @@ fn groups_divide_features() {
 fn strides_are_positive() {
     assert_eq!(
         error(square(1, 1, 1, dim(1, 1, 0, 0))),
-        "convolution: spatial dimension 0 has stride 0 and dilation 1; both must be at least 1"
+        "convolution: spatial dimension 0 has input dilation 1, stride 0 and dilation 1; all \
+         must be at least 1"
     );
 }
 
@@ -348,6 +357,7 @@ fn extreme_sizes_do_not_panic() {
         let mut dim = || ConvDim {
             input: size(9),
             kernel: size(7),
+            input_dilation: size(9),
             stride: size(9),
             dilation: size(9),
             low: size(9) as isize,
