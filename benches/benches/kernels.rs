@@ -140,6 +140,7 @@ impl Bench<'_> {
         let dim = ConvDim {
             input: size,
             kernel,
+            input_dilation: 1,
             stride,
             dilation: 1,
             low: before as isize,

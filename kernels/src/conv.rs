@@ -10,11 +10,13 @@
 //! by the strides, and so is the result of a convolution of a dilated input: no term of them is a
 //! multiplication by an inserted zero.
 //!
-//! Groups of few features have no product each, but vectors of several groups.
+//! Groups of few features have no product each, but vectors of several groups; products with few
+//! columns have vectors of terms.
 
 mod geometry;
 mod grouped;
 mod kernel_gradient;
+mod narrow;
 mod pass;
 mod phase;
 mod positions;
@@ -22,6 +24,8 @@ mod right;
 mod source;
 
 pub use self::geometry::{ConvDim, ConvGeometry, GeometryError};
+use pulp::Arch;
+
 use self::{
     geometry::elements,
     grouped::{Group, Grouped, is_grouped},
@@ -67,6 +71,11 @@ pub struct Convolution {
     input_gradient: Path,
     /// The forward pass in larger items, over which the kernel gradient sums.
     positions: Path,
+}
+
+/// Bits of the vectors that kernels use on this processor.
+pub fn vector_bits() -> usize {
+    8 * size_of::<f32>() * Arch::new().dispatch(grouped::Lanes)
 }
 
 /// How a pass is computed.

@@ -42,7 +42,7 @@ mod view;
 
 pub use attention::{Attention, AttentionBackward, AttentionError, AttentionGeometry};
 pub use combine::combine;
-pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError};
+pub use conv::{ConvDim, ConvGeometry, Convolution, GeometryError, vector_bits};
 pub use element::Element;
 pub use gemm::{Axis, Number, Operand, multiply, multiply_all, multiply_plain};
 pub use memory::{CannotAllocate, grow, host_memory, reserve};

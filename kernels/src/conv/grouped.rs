@@ -12,21 +12,28 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{
-    pass::{Item, Pass, Product},
+    pass::{Item, MOST_LANES, Pass, Product},
     source::Line,
 };
 use crate::{Element, Threads};
 
 /// Most outputs of a group: more fill vectors of their own.
 const MOST_OUTPUTS: usize = 15;
-/// Most copies, so that those of an item fit the second-level cache.
+/// Most copies, so that those of an item fit the second-level cache; and most where the outputs of a
+/// group are more than these, so that a product of matrices is faster (measured).
 const MOST_COPIES: usize = 32;
+const FEW: usize = 4;
 /// Most windows of the innermost kernel.
 const WINDOWS: usize = 8;
 
 /// Returns whether a [`Grouped`] computes a convolution of these groups.
 pub(super) fn is_grouped(groups: usize, group: Group) -> bool {
-    groups > 1 && group.target <= MOST_OUTPUTS && group.source <= MOST_COPIES
+    let most = if group.target <= FEW {
+        MOST_COPIES
+    } else {
+        FEW
+    };
+    groups > 1 && group.target <= MOST_OUTPUTS && group.source <= most
 }
 
 /// Number of features of a group.
@@ -73,12 +80,12 @@ impl Grouped {
         let lanes = Arch::new().dispatch(Lanes);
         let vectors = self.pass.target_features.div_ceil(lanes);
         T::with_f32(threads, kernel, |kernel| {
-            threads.with_scratch(self.terms() * vectors * lanes, |packed| {
+            with_vectors(threads, self.terms() * vectors * lanes, |packed| {
                 self.pack(kernel, lanes, packed);
                 let packed = &*packed;
                 self.pass.for_each_item(threads, out, |serial, item, out| {
                     self.with_source(serial, item, source, |source, first| {
-                        serial.with_scratch(self.positions() * lanes, |copies| {
+                        with_vectors(serial, self.positions() * lanes, |copies| {
                             Arch::new().dispatch(Sums {
                                 grouped: self,
                                 item,
@@ -156,10 +163,11 @@ impl Grouped {
             .chunks_exact_mut(self.pass.copy_len().max(1))
             .enumerate()
         {
-            let mut channels = [0; super::pass::MOST_LANES];
+            let mut channels = [0; MOST_LANES];
             for (lane, channel) in channels[..width].iter_mut().enumerate() {
                 *channel = (target + lane) / self.group.target * self.group.source + copy;
             }
+            // Lanes without a target have any value.
             let lines = positions.chunks_exact_mut(extent.max(1));
             for (line, out) in self.pass.lines(item).zip(lines) {
                 let Line { before, count, .. } = line;
@@ -173,12 +181,12 @@ impl Grouped {
                 let source = &source[(line.first - first) * features..][..count * features];
                 let pixels = source.chunks_exact(features).zip(out);
                 if self.group.source != 1 || self.group.target != 1 {
-                    for (pixel, out) in pixels {
-                        let lanes: &mut [f32] = cast_slice_mut(std::slice::from_mut(out));
-                        for (lane, &channel) in lanes.iter_mut().zip(&channels[..width]) {
-                            *lane = pixel[channel];
-                        }
-                        lanes[width..].fill(0.0);
+                    let channels = &channels[..S::F32_LANES];
+                    match self.group.target {
+                        2 => spread::<S, 2>(pixels, channels),
+                        4 => spread::<S, 4>(pixels, channels),
+                        8 => spread::<S, 8>(pixels, channels),
+                        _ => spread::<S, 1>(pixels, channels),
                     }
                 } else if width == S::F32_LANES {
                     pixels.for_each(|(pixel, out)| *out = load::<S>(&pixel[target..]));
@@ -201,8 +209,19 @@ impl Product {
     }
 }
 
+/// Calls `work` with scratch memory that begins with a cache line, so that no vector has parts of
+/// two.
+fn with_vectors<T>(threads: &Threads, length: usize, work: impl FnOnce(&mut [f32]) -> T) -> T {
+    threads.with_scratch(length + MOST_LANES, |scratch| {
+        let first = scratch
+            .as_ptr()
+            .align_offset(size_of::<[f32; MOST_LANES]>());
+        work(&mut scratch[first.min(MOST_LANES)..][..length])
+    })
+}
+
 /// Number of elements of a vector.
-struct Lanes;
+pub(super) struct Lanes;
 
 impl WithSimd for Lanes {
     type Output = usize;
@@ -218,6 +237,24 @@ impl WithSimd for Lanes {
 fn load<S: Simd>(from: &[f32]) -> S::f32s {
     let vectors: &[S::f32s] = cast_slice(&from[..S::F32_LANES]);
     vectors[0]
+}
+
+/// Fills vectors with channels of pixels. Each `N` lanes have the same channel.
+#[inline(always)]
+fn spread<'p, S: Simd, const N: usize>(
+    pixels: impl Iterator<Item = (&'p [f32], &'p mut S::f32s)>,
+    channels: &[usize],
+) {
+    let mut firsts = [0; MOST_LANES];
+    for (first, channels) in firsts.iter_mut().zip(channels.chunks(N)) {
+        *first = channels[0];
+    }
+    for (pixel, out) in pixels {
+        let lanes: &mut [f32] = cast_slice_mut(std::slice::from_mut(out));
+        for (lanes, &channel) in lanes.chunks_mut(N).zip(&firsts) {
+            lanes.fill(pixel[channel]);
+        }
+    }
 }
 
 /// The target of an item.

@@ -1,8 +1,11 @@
 //! The gradient of the kernel: sums over the positions of the result.
 
+use pulp::Arch;
+
 use super::{
+    narrow,
     pass::{Item, Pass, Product},
-    right::Right,
+    right::{Packing, Right},
 };
 use crate::{
     Element, Operand, Threads,
@@ -85,10 +88,12 @@ impl Pass {
     ) {
         let length = self.target_features;
         let rows = out.len() / length.max(1);
+        // A narrow product has all rows of a part.
+        let blocks = |rows: usize| (!self.is_narrow()).then_some(rows);
         if let [product] = &self.products[..]
             && product.terms.len() == rows
         {
-            return in_parts(self, threads, out, Some(rows), |serial, part| {
+            return in_parts(self, threads, out, blocks(rows), |serial, part| {
                 self.sum_part(serial, product, (x, g), part);
             });
         }
@@ -97,7 +102,7 @@ impl Pass {
         for product in &self.products {
             threads.with_scratch(product.terms.len() * length, |sums| {
                 let rows = product.terms.len();
-                in_parts(self, threads, sums, Some(rows), |serial, part| {
+                in_parts(self, threads, sums, blocks(rows), |serial, part| {
                     self.sum_part(serial, product, (x, g), part);
                 });
                 for (term, sums) in sums.chunks_exact(length.max(1)).enumerate() {
@@ -148,13 +153,24 @@ impl Pass {
         g: &[f32],
         rows: Rows<'_>,
     ) {
-        let panels = self.panels(windows);
         let patches = Operand {
             data: x,
             offset: first + product.offset,
             rows: &product.terms,
             columns: &product.rows,
         };
+        if self.is_narrow() {
+            return Arch::new().dispatch(narrow::Transposed {
+                patches,
+                windows,
+                features: self.source_features,
+                g,
+                g_rows: &product.target_rows,
+                columns: self.target_features,
+                rows,
+            });
+        }
+        let panels = self.panels(windows);
         let g = Operand {
             data: g,
             offset: 0,
@@ -163,7 +179,7 @@ impl Pass {
         };
         let packed_len = panels.iter().map(Panels::len).sum();
         threads.with_scratch(packed_len, |packed| {
-            let (right, _) = Right::pack(threads, g, panels, packed);
+            let (right, _) = Right::pack(threads, g, Packing::Panels(panels), packed);
             right.multiply(threads, patches, self.source_features / self.groups, rows);
         });
     }

@@ -3,9 +3,10 @@
 use super::{
     ConvGeometry, GeometryError,
     geometry::{MOST_ELEMENTS, MOST_POSITIONS, elements},
+    narrow,
     phase::{Phase, Windows, greatest_common_divisor},
     positions::{axis, positions, spread, strides},
-    right::Right,
+    right::{Packing, Right},
 };
 use crate::{
     Axis, Element, Operand, Threads,
@@ -296,9 +297,9 @@ impl Pass {
         let products: Vec<_> = self.products.iter().collect();
         let panels = products
             .iter()
-            .map(|product| self.panels(product.terms.len()));
+            .map(|product| self.packing(product.terms.len()));
         let panels: Vec<_> = panels.collect();
-        let packed_len = panels.iter().flatten().map(Panels::len).sum();
+        let packed_len = panels.iter().map(Packing::len).sum();
         T::with_f32(threads, kernel, |kernel| {
             threads.with_scratch(packed_len, |packed| {
                 let mut packed = &mut packed[..];
@@ -360,6 +361,19 @@ impl Pass {
         let targets = self.dims.iter().map(|dim| dim.target).product();
         let counts = self.products.iter().map(|it| it.count * it.inner_count);
         counts.sum::<usize>() == targets
+    }
+
+    /// How kernels of `terms` rows are packed.
+    fn packing(&self, terms: usize) -> Packing {
+        match self.is_narrow() {
+            true => Packing::Narrow([terms, self.source_features, self.target_features]),
+            false => Packing::Panels(self.panels(terms)),
+        }
+    }
+
+    /// Returns whether products have few columns, and many terms for each tap.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.groups == 1 && narrow::is_narrow(self.source_features, self.target_features)
     }
 
     /// Panels of each group for right matrices of `terms` rows and the columns of the target.

@@ -1,32 +1,64 @@
 //! Right matrices of the products of convolutions.
 
+use pulp::Arch;
+
+use super::narrow;
 use crate::{
     Operand, Threads,
     gemm::{Panels, Rows},
 };
 
-/// The right matrix of a product, the kernel or the gradient of the result, as panels of each group.
-pub(super) struct Right<'r> {
-    groups: Vec<Panels>,
-    packed: &'r [f32],
+/// The right matrix of a product: the kernel, or the gradient of the result.
+pub(super) enum Right<'r> {
+    /// Panels of each group.
+    Panels(Vec<Panels>, &'r [f32]),
+    /// A matrix of few columns, and numbers of terms, of terms of a tap, and of columns.
+    Narrow([usize; 3], &'r [f32]),
+}
+
+/// How a right matrix is packed.
+pub(super) enum Packing {
+    Panels(Vec<Panels>),
+    Narrow([usize; 3]),
+}
+
+impl Packing {
+    /// Number of packed elements.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Packing::Panels(groups) => groups.iter().map(Panels::len).sum(),
+            &Packing::Narrow([terms, features, columns]) => {
+                narrow::packed_len(terms, features, columns)
+            }
+        }
+    }
 }
 
 impl<'r> Right<'r> {
-    /// Packs a matrix into the panels of its groups. Returns the rest of `packed` too.
+    /// Packs a matrix. Returns the rest of `packed` too.
     pub(super) fn pack(
         threads: &Threads,
         right: Operand<'_>,
-        groups: Vec<Panels>,
+        packing: Packing,
         packed: &'r mut [f32],
     ) -> (Self, &'r mut [f32]) {
-        let (packed, rest) = packed.split_at_mut(groups.iter().map(Panels::len).sum());
-        let mut unpacked = &mut packed[..];
-        for panels in &groups {
-            let (group, next) = unpacked.split_at_mut(panels.len());
-            unpacked = next;
-            panels.pack(threads, right, group);
-        }
-        (Right { groups, packed }, rest)
+        let (packed, rest) = packed.split_at_mut(packing.len());
+        let right = match packing {
+            Packing::Panels(groups) => {
+                let mut unpacked = &mut packed[..];
+                for panels in &groups {
+                    let (group, next) = unpacked.split_at_mut(panels.len());
+                    unpacked = next;
+                    panels.pack(threads, right, group);
+                }
+                Right::Panels(groups, packed)
+            }
+            Packing::Narrow(sizes) => {
+                narrow::pack(right, sizes[0], sizes[1], packed);
+                Right::Narrow(sizes, packed)
+            }
+        };
+        (right, rest)
     }
 
     /// Computes rows of the product with a left matrix, on the calling thread. The left matrix of
@@ -38,19 +70,33 @@ impl<'r> Right<'r> {
         group_step: usize,
         rows: Rows<'_>,
     ) {
-        let mut rest = self.packed;
-        for (group, panels) in self.groups.iter().enumerate() {
-            let (packed, next) = rest.split_at(panels.len());
-            rest = next;
-            let left = Operand {
-                offset: left.offset + group * group_step,
-                ..left
-            };
-            let rows = Rows {
-                out: &mut *rows.out,
-                ..rows
-            };
-            panels.multiply(threads, left, packed, rows);
+        match self {
+            Right::Panels(groups, packed) => {
+                let mut rest = *packed;
+                for (group, panels) in groups.iter().enumerate() {
+                    let (packed, next) = rest.split_at(panels.len());
+                    rest = next;
+                    let left = Operand {
+                        offset: left.offset + group * group_step,
+                        ..left
+                    };
+                    let rows = Rows {
+                        out: &mut *rows.out,
+                        ..rows
+                    };
+                    panels.multiply(threads, left, packed, rows);
+                }
+            }
+            &Right::Narrow([terms, features, columns], packed) => {
+                Arch::new().dispatch(narrow::Product {
+                    left,
+                    packed,
+                    terms,
+                    features,
+                    columns,
+                    rows,
+                });
+            }
         }
     }
 }

@@ -38,11 +38,16 @@ impl Random {
     fn geometry(&mut self) -> ConvGeometry {
         let groups = 1 + self.below(4);
         let is_depthwise = self.below(4) == 0;
+        let is_narrow = groups == 1 && self.below(4) == 0;
         let mut size = || match is_depthwise {
             true => 1,
             false => self.below(10),
         };
-        let (features, outputs) = (groups * size(), groups * size());
+        let (mut features, mut outputs) = (groups * size(), groups * size());
+        if is_narrow {
+            features += 16;
+            outputs %= 5;
+        }
         ConvGeometry {
             batch: self.below(5),
             features,
@@ -73,6 +78,13 @@ fn dim(input: usize, kernel: usize, stride: usize, padding: isize) -> ConvDim {
         low: padding,
         high: padding,
     }
+}
+
+/// With an input that is dilated by 2.
+fn transposed(mut geometry: ConvGeometry) -> ConvGeometry {
+    let dims = geometry.spatial.iter_mut();
+    dims.for_each(|dim| dim.input_dilation = 2);
+    geometry
 }
 
 fn square(batch: usize, features: usize, outputs: usize, dim: ConvDim) -> ConvGeometry {
@@ -221,6 +233,32 @@ fn convolutions_of_several_items_equal_plain_loops() {
             ..square(2, 24, 24, dim(25, 5, 1, 2))
         },
         ConvGeometry {
+            groups: 49,
+            ..square(3, 49, 49, dim(17, 7, 1, 3))
+        },
+        ConvGeometry {
+            groups: 10,
+            ..square(2, 40, 80, dim(13, 3, 2, 1))
+        },
+        ConvGeometry {
+            groups: 9,
+            ..square(2, 18, 36, dim(10, 4, 1, 3))
+        },
+        ConvGeometry {
+            groups: 20,
+            ..square(1, 20, 60, dim(31, 9, 1, 4))
+        },
+        square(3, 37, 3, dim(19, 3, 1, 1)),
+        square(2, 16, 1, dim(23, 4, 2, 1)),
+        square(2, 48, 4, dim(11, 2, 1, 0)),
+        square(2, 2, 33, dim(15, 3, 2, 1)),
+        transposed(square(3, 33, 18, dim(14, 4, 1, 2))),
+        transposed(square(3, 32, 1, dim(14, 4, 1, 2))),
+        transposed(ConvGeometry {
+            groups: 21,
+            ..square(2, 21, 21, dim(14, 3, 1, 2))
+        }),
+        ConvGeometry {
             spatial: vec![dim(1000, 9, 4, 4)],
             ..square(2, 3, 7, dim(0, 0, 1, 0))
         },
@@ -239,6 +277,12 @@ fn bits_do_not_depend_on_threads() {
             groups: 8,
             ..square(3, 8, 8, dim(29, 3, 1, 1))
         },
+        ConvGeometry {
+            groups: 8,
+            ..square(3, 32, 24, dim(29, 3, 1, 1))
+        },
+        square(3, 32, 2, dim(29, 3, 1, 1)),
+        transposed(square(3, 16, 20, dim(15, 4, 1, 2))),
     ] {
         let tensors = random.tensors(&geometry);
         let tensors = tensors.each_ref().map(|it| &it[..]);

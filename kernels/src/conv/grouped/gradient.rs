@@ -3,7 +3,7 @@
 use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{Grouped, Lanes, load};
+use super::{Grouped, Lanes, load, with_vectors};
 use crate::{
     Element, Threads,
     conv::{
@@ -29,7 +29,7 @@ impl Grouped {
         let sums_len = self.terms() * vectors * lanes;
         let (copies_len, windows) = (self.positions() * lanes, self.pass.most_windows() * lanes);
         in_parts(&self.pass, threads, out, None, |serial, part| {
-            serial.with_scratch(sums_len + copies_len + windows, |scratch| {
+            with_vectors(serial, sums_len + copies_len + windows, |scratch| {
                 let (sums, scratch) = scratch.split_at_mut(sums_len);
                 let (copies, gradient) = scratch.split_at_mut(copies_len);
                 sums.fill(0.0);
