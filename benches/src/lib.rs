@@ -310,6 +310,49 @@ where
         })
     }
 
+    /// As [`over`](Self::over) an axis `data`, with a step in which each device computes the
+    /// gradients of its samples in a `shard_map`, and their means over all devices.
+    ///
+    /// # Errors
+    /// As [`over`](Self::over).
+    pub fn by_shard_map(
+        mesh: &Arc<Mesh>,
+        client: &Client,
+        model: M::Of<Param>,
+        optimizer: O,
+        x: &HostArray,
+        y: &HostArray,
+    ) -> Result<Self> {
+        let (params, rule) = (model.clone(), optimizer.clone());
+        let strategy = Strategy::default();
+        let mut bare = Self::over(mesh, &strategy, client, model, optimizer, x, y)?;
+        let mesh = mesh.clone();
+        let step = StepFunction::<M, O>::new(
+            move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
+                state.set_training_mode(cx);
+                let mut inputs: Vec<_> = state.model.leaves().into_iter().copied().collect();
+                let count = inputs.len();
+                inputs.extend([x, y]);
+                let mut specs = vec![PartitionSpec::replicated(); count];
+                specs.extend([PartitionSpec::first("data"), PartitionSpec::first("data")]);
+                let outputs = vec![PartitionSpec::replicated(); count + 1];
+                let means = cx.shard_map(&mesh, &inputs, &specs, &outputs, |parts| {
+                    let model = state.model.with_leaves(parts[..count].iter().copied());
+                    let loss = M::logits(&model, parts[count]);
+                    let loss = cross_entropy(loss, parts[count + 1]).value();
+                    let gradients = grad(loss, &model);
+                    let all = [loss].into_iter().chain(gradients.into_leaves());
+                    all.map(|each| each.all_reduce_mean("data")).collect()
+                });
+                let gradients = state.model.with_leaves(means[1..].iter().copied());
+                let next = state.update(cx, &rule, &params, gradients);
+                (next, Leaf(means[0]))
+            },
+        );
+        bare.step = step.named("step by hand").jit(client);
+        Ok(bare)
+    }
+
     /// Traces and prints the step without compiling it; returns the length of its program in bytes.
     ///
     /// # Errors

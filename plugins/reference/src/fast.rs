@@ -8,7 +8,9 @@
 //! - `plan` orders these units, and says when each value is last used.
 //! - `scalar` compiles regions to functions of scalars.
 //! - `direct` has the operations that are never part of a group.
-//! - `run` executes a plan on buffers that it keeps from launch to launch.
+//! - `lockstep` executes a plan as all processes of a launch, on buffers that it keeps from launch
+//!   to launch: `run` has the units that each process runs by itself, `collective` those between
+//!   them.
 //!
 //! Kernels are those of `halite-kernels`. Except for nodes that have no kernel, nothing is shared
 //! with the oracle.

@@ -208,7 +208,16 @@ fn all_reduce_of_every_type() {
             let groups = [X, Y, ALL][number % 3];
             let c = all_reduce("%c", "%a", "4x2xELEMENT", op, groups);
             let d = all_reduce("%d", "%b", "4xELEMENT", op, ALL);
-            check_manual(element, &format!("{c}\n{d}"));
+            let body = program(&manual(BOTH, &format!("{c}\n{d}")));
+            check(element, &body);
+            let loaded = client(Mode::Fast)
+                .compile(&on_mesh(element, &body), &CompileOptions::default())
+                .unwrap();
+            assert!(
+                loaded.interpreted().is_empty(),
+                "{:?}",
+                loaded.interpreted()
+            );
         }
     }
 }
@@ -465,5 +474,38 @@ fn effects_are_of_each_process() {
     for mode in [Mode::Fast, Mode::Oracle] {
         let error = results(&program, mode).unwrap_err().to_string();
         assert!(error.contains("expected 1"), "{mode:?}: {error}");
+    }
+}
+
+#[test]
+fn errors_reach_all_devices() {
+    let body = "%one = stablehlo.constant dense<1> : tensor<4xELEMENT>
+      stablehlo.custom_call @check.expect_eq(%r, %one) {has_side_effect = true}
+        : (tensor<4xELEMENT>, tensor<4xELEMENT>) -> ()
+      %0 = stablehlo.add %x, %x : tensor<8x4xELEMENT>
+      %1 = stablehlo.add %r, %r : tensor<4xELEMENT>";
+    let program = on_mesh(ElementType::S32, body);
+    let client = client(Mode::Fast);
+    let loaded = client
+        .compile(&program, &CompileOptions::default())
+        .unwrap();
+    let launch = |value: u8| {
+        let mut args = Vec::new();
+        for ty in &program.signature.inputs {
+            let bytes = encoded(ElementType::S32, vec![value; ty.elements()].into_iter());
+            for &device in &client.local_devices() {
+                let upload = client.upload(HostBytes::Borrowed(&bytes), ty, device.into());
+                args.push(upload.unwrap());
+            }
+        }
+        loaded.launch(args.into_iter().map(Arg::Donate).collect())
+    };
+    let outputs = launch(2).unwrap();
+    for buffer in outputs.iter().flat_map(|buffers| buffers.iter()) {
+        let error = buffer.ready().unwrap().wait().unwrap_err().to_string();
+        assert!(error.contains("expected 1"), "{error}");
+    }
+    for buffer in launch(1).unwrap().iter().flat_map(|buffers| buffers.iter()) {
+        buffer.ready().unwrap().wait().unwrap();
     }
 }

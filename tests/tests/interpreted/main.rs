@@ -1,0 +1,187 @@
+//! Operations of training steps that the embedded executor has no kernel for, and computes in its
+//! exact interpreter: the steps of the benchmarks and of `halite train`, on 1 and 4 devices, in each
+//! precision. None is launched.
+//!
+//! The list `missing.txt` is of what is interpreted today. A line that vanishes is a kernel that was
+//! added: remove it. A line that appears is an operation that became slow: add the kernel.
+
+mod networks;
+
+use std::{collections::BTreeSet, marker::PhantomData};
+
+use halite::{
+    DTypePolicy, MeshShape, Param, Result, TensorType,
+    backends::{Accelerator, OpenOptions},
+    fetch::Quiet,
+    models::{Classify, Cnn, LanguageModel, TrainingOptions, TrainingStep},
+    nn::{AdamW, Mean, Optimizer, Tensor, Trace, TransformerConfig, cross_entropy},
+    train::{LowerOptions, Strategy, Task, lower_step},
+    tree::Family,
+};
+use halite_benches::{Forward, Visitor, Workload, visit};
+use halite_core::{Client, CompileOptions, DType, Program};
+use halite_data::Labeled;
+
+use crate::networks::{Autoencode, Autoencoder, ConvNext};
+
+const STEPS: [&str; 11] = [
+    "digits", "mnist", "text", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8",
+];
+
+const PRECISIONS: [DTypePolicy; 3] = [
+    DTypePolicy::F32,
+    DTypePolicy::BF16_MIXED,
+    DTypePolicy::F16_MIXED,
+];
+
+/// What is interpreted today, by step and precision.
+const MISSING: &str = include_str!("missing.txt");
+
+/// Classification by a model of logits.
+struct ByLogits<M>(PhantomData<fn() -> M>);
+
+impl<M: Forward> Task for ByLogits<M> {
+    type Model = M;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &M::Of<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        cross_entropy(M::logits(model, batch.input), batch.target)
+    }
+}
+
+/// Lowers a workload of the benchmarks.
+struct Lower<'o>(&'o LowerOptions);
+
+impl Visitor for Lower<'_> {
+    type Output = Program;
+
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<Program>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let Workload {
+            model,
+            optimizer,
+            x,
+            y,
+        } = workload;
+        let batch = [x.ty().clone(), y.ty().clone()];
+        let task = ByLogits::<M>(PhantomData);
+        Ok(lower_step(task, model, optimizer, &batch, self.0)?.program)
+    }
+}
+
+fn built_in<K: Task, O: Optimizer>(
+    step: TrainingStep<K, O>,
+    samples: usize,
+    options: &LowerOptions,
+) -> Result<Program>
+where
+    <K::Model as Family>::Of<Param>: Send + Sync,
+{
+    let options = LowerOptions {
+        clip_norm: step.clip_norm,
+        ..options.clone()
+    };
+    let batch = step.batch(samples);
+    Ok(lower_step(step.task, step.model, step.optimizer, &batch, &options)?.program)
+}
+
+fn lower(step: &str, options: &LowerOptions) -> Result<Program> {
+    let training = TrainingOptions {
+        learning_rate: TrainingOptions::LEARNING_RATE,
+        steps: 100,
+        clip_norm: Some(1.0),
+    };
+    let classify = |side| Classify::<Cnn<()>>::step(side, Cnn::new(side, 10), &training);
+    let adamw = AdamW::new(1e-3).weight_decay(0.05);
+    match step {
+        "digits" => built_in(classify(8), 32, options),
+        "mnist" => built_in(classify(28), 64, options),
+        "text" => {
+            let config = TransformerConfig::gpt2(2, 64)
+                .vocab_size(96)
+                .context_length(32);
+            built_in(LanguageModel::step(&config, &training)?, 8, options)
+        }
+        "w7" => {
+            let batch = [
+                TensorType::new(DType::F32, [4, 32, 32, 3]),
+                TensorType::new(DType::S32, [4]),
+            ];
+            let task = ByLogits::<ConvNext<()>>(PhantomData);
+            Ok(lower_step(task, ConvNext::new(), adamw, &batch, options)?.program)
+        }
+        "w8" => {
+            let batch = [
+                TensorType::new(DType::F32, [8, 28, 28, 1]),
+                TensorType::new(DType::S32, [8]),
+            ];
+            Ok(lower_step(Autoencode, Autoencoder::new(), adamw, &batch, options)?.program)
+        }
+        other => visit(other, Lower(options)),
+    }
+}
+
+fn client(devices: usize) -> Client {
+    let accelerator: Accelerator = format!("embedded:{devices}").parse().unwrap();
+    let opened = accelerator.open_with(&OpenOptions::default(), &mut Quiet);
+    opened.unwrap().client
+}
+
+/// What of a step is interpreted, by name and type.
+fn interpreted(client: &Client, step: &str, precision: DTypePolicy) -> BTreeSet<String> {
+    let mesh = MeshShape::new([("data", client.local_devices().len())]).unwrap();
+    let options = LowerOptions {
+        precision,
+        capabilities: client.capabilities(),
+        ..LowerOptions::new(&mesh, Strategy::default())
+    };
+    let program = lower(step, &options).unwrap_or_else(|error| panic!("{step}: {error}"));
+    let loaded = client.compile(&program, &CompileOptions::default());
+    let loaded = loaded.unwrap_or_else(|error| panic!("{step}: {error}"));
+    loaded
+        .interpreted()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn steps_have_kernels() {
+    let (one, four) = (client(1), client(4));
+    let mut found = Vec::new();
+    for step in STEPS {
+        for precision in PRECISIONS {
+            let operations = interpreted(&one, step, precision);
+            assert_eq!(
+                interpreted(&four, step, precision),
+                operations,
+                "{step} in {precision} on 4 devices, and on 1"
+            );
+            for operation in operations {
+                found.push(format!("{step} in {precision}: {operation}"));
+            }
+        }
+    }
+    let missing: Vec<_> = MISSING.lines().collect();
+    let appeared: Vec<_> = (found.iter())
+        .filter(|line| !missing.contains(&line.as_str()))
+        .map(String::as_str)
+        .collect();
+    let vanished: Vec<_> = (missing.iter())
+        .filter(|line| !found.iter().any(|found| found == *line))
+        .copied()
+        .collect();
+    assert!(
+        appeared.is_empty() && vanished.is_empty(),
+        "interpreted, and not in missing.txt:\n{}\nin missing.txt, and not interpreted:\n{}",
+        appeared.join("\n"),
+        vanished.join("\n")
+    );
+}
