@@ -105,6 +105,7 @@ fn geometry(attributes: Attributes<'_>) -> Result<ConvGeometry> {
         Ok(ConvDim {
             input: size(&format!("input{index}"))?,
             kernel: size(&format!("kernel{index}"))?,
+            input_dilation: 1,
             stride: size(&format!("stride{index}"))?,
             dilation: size(&format!("dilation{index}"))?,
             low: padding(format!("low{index}"))?,
