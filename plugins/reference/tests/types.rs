@@ -593,3 +593,67 @@ fn moves_of_all_types_keep_every_bit() {
         }
     }
 }
+
+#[test]
+fn convolutions_of_all_geometries_are_those_of_the_oracle() {
+    let mut random = Random(4);
+    for number in 0..150 {
+        let name = ["f32", "f32", "bf16", "f16", "f64", "i32", "ui8"][number % 7];
+        let ty = by_name(name);
+        let groups = random.pick(&[1, 2, 3, 8]);
+        let (feature_groups, batch_groups) = match random.below(2) {
+            0 => (groups, 1),
+            _ => (1, groups),
+        };
+        let batch = batch_groups * (1 + random.below(2));
+        let in_group = 1 + random.below(3);
+        let (features, outputs) = (feature_groups * in_group, groups * (1 + random.below(3)));
+        let mut dims = Vec::new();
+        for _ in 0..2 {
+            let (size, window) = (1 + random.below(9), 1 + random.below(4));
+            let [stride, of_input, of_window] = [(); 3].map(|()| 1 + random.below(3));
+            let dilated = (size - 1) * of_input + 1;
+            let extent = (window - 1) * of_window + 1;
+            let low = random.below(4) as i64 - 1;
+            let least = extent as i64 - dilated as i64 - low;
+            let high = (random.below(4) as i64 - 1).max(least);
+            let padded = (dilated as i64 + low + high) as usize;
+            let result = (padded - extent) / stride + 1;
+            let reverse = random.below(2) == 1;
+            dims.push((
+                size, window, stride, of_input, of_window, low, high, result, reverse,
+            ));
+        }
+        let [x, y] = [dims[0], dims[1]];
+        let layout = random.below(2);
+        let shape = |[a, b, c, d]: [usize; 4], last_is_feature: bool| match last_is_feature {
+            true => format!("tensor<{a}x{c}x{d}x{b}x{name}>"),
+            false => format!("tensor<{a}x{b}x{c}x{d}x{name}>"),
+        };
+        let input = shape([batch, features, x.0, y.0], layout == 0);
+        let output = shape([batch / batch_groups, outputs, x.7, y.7], layout == 0);
+        let kernel = match layout {
+            0 => format!("tensor<{}x{}x{in_group}x{outputs}x{name}>", x.1, y.1),
+            _ => format!("tensor<{outputs}x{in_group}x{}x{}x{name}>", x.1, y.1),
+        };
+        let numbers = match layout {
+            0 => "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]",
+            _ => "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]",
+        };
+        let text = format!(
+            "func.func public @main(%x: {input}, %k: {kernel}) -> {output} {{
+               %0 = stablehlo.convolution(%x, %k) dim_numbers = {numbers},
+                 window = {{stride = [{}, {}], pad = [[{}, {}], [{}, {}]], lhs_dilate = [{}, {}],
+                            rhs_dilate = [{}, {}], reverse = [{}, {}]}}
+                 {{batch_group_count = {batch_groups} : i64,
+                   feature_group_count = {feature_groups} : i64}}
+                 : ({input}, {kernel}) -> {output}
+               return %0 : {output}
+             }}",
+            x.2, y.2, x.5, x.6, y.5, y.6, x.3, y.3, x.4, y.4, x.8, y.8
+        );
+        let counts = [batch * features * x.0 * y.0, x.1 * y.1 * in_group * outputs];
+        let inputs = counts.map(|count| small(ty, count, &mut random));
+        check(&text, &inputs, &[ty], close(16.0 * 48.0));
+    }
+}

@@ -151,7 +151,8 @@ pub(super) fn padded_input(
 }
 
 /// A convolution of a padded input, and the order of dimensions of the product's result: all but
-/// the feature as in the result of the convolution, and then the feature.
+/// the feature as in the result of the convolution, and then the feature. In groups, there is a
+/// product for each, with its part of the features.
 pub(super) fn convolution(
     x: &Place,
     kernel: &Place,
@@ -166,9 +167,7 @@ pub(super) fn convolution(
         kernel_dilation,
         ..
     } = attributes;
-    if attributes.feature_groups != 1 || attributes.batch_groups != 1 {
-        return None;
-    }
+    let groups = attributes.feature_groups * attributes.batch_groups;
     let mut order: Vec<_> = (0..ty.rank())
         .filter(|&dim| dim != output.feature)
         .collect();
@@ -214,10 +213,23 @@ pub(super) fn convolution(
         .iter()
         .map(|&(size, _, kernel)| (size, kernel))
         .collect();
-    let columns = sizes_and_strides(&kernel.view, &[of_kernel.batch]);
-    let none = || [Vec::new(), Vec::new()];
+    let outputs = kernel.view.dims[of_kernel.batch];
+    let outputs_of_group = outputs.size / groups;
+    let columns = [(outputs_of_group, outputs.stride)];
+    let mut batches = [Vec::new(), Vec::new()];
+    if groups > 1 {
+        // Of the input, the groups split the features, or else the batch.
+        let split = match attributes.feature_groups {
+            1 => input.batch,
+            _ => input.feature,
+        };
+        let ViewDim { size, stride, .. } = x.view.dims[split];
+        let in_input = stride * (size / groups) as isize;
+        batches[0].push((groups, in_input));
+        batches[1].push((groups, outputs.stride * outputs_of_group as isize));
+    }
     let product = Product::new(
-        none(),
+        batches,
         &rows,
         [in_input, in_kernel],
         &columns,

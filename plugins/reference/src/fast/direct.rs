@@ -4,6 +4,7 @@
 
 pub(super) mod complex;
 pub(super) mod concatenate;
+pub(super) mod convolution;
 pub(super) mod fft;
 pub(super) mod indices;
 pub(super) mod reduce;
@@ -79,7 +80,6 @@ pub(super) struct Call<'c, 'p> {
     pub(super) results: &'c [Base],
     /// Whether results may be parts of the first operand's memory: nothing updates it.
     pub(super) can_share: bool,
-    #[expect(dead_code, reason = "for operations that run on several threads")]
     pub(super) threads: &'c Threads,
 }
 

@@ -2,6 +2,7 @@
 
 mod build;
 mod capture;
+mod convolution;
 mod fold;
 mod known;
 mod processes;

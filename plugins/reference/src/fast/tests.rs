@@ -58,3 +58,28 @@ fn all_types_of_data_have_kernels() {
         assert_eq!(oracle_operations(&text), [""; 0], "{ty}");
     }
 }
+
+#[test]
+fn convolutions_in_groups_have_kernels() {
+    for ty in ["f32", "bf16", "f16", "f64", "i32"] {
+        let text = format!(
+            "func.func public @main(%x: tensor<4x9x9x8x{ty}>, %k: tensor<3x3x1x8x{ty}>)
+                 -> (tensor<4x9x9x8x{ty}>, tensor<1x9x9x8x{ty}>) {{
+               %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]
+                   ->[b, 0, 1, f],
+                 window = {{stride = [2, 2], pad = [[1, 1], [1, 1]], lhs_dilate = [2, 2]}}
+                 {{batch_group_count = 1 : i64, feature_group_count = 8 : i64}}
+                 : (tensor<4x9x9x8x{ty}>, tensor<3x3x1x8x{ty}>) -> tensor<4x9x9x8x{ty}>
+               %k2 = stablehlo.broadcast_in_dim %k, dims = [0, 1, 2, 3]
+                 : (tensor<3x3x1x8x{ty}>) -> tensor<3x3x8x8x{ty}>
+               %1 = stablehlo.convolution(%x, %k2) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]
+                   ->[b, 0, 1, f],
+                 window = {{stride = [1, 1], pad = [[1, 1], [1, 1]]}}
+                 {{batch_group_count = 4 : i64, feature_group_count = 1 : i64}}
+                 : (tensor<4x9x9x8x{ty}>, tensor<3x3x8x8x{ty}>) -> tensor<1x9x9x8x{ty}>
+               return %0, %1 : tensor<4x9x9x8x{ty}>, tensor<1x9x9x8x{ty}>
+             }}"
+        );
+        assert_eq!(oracle_operations(&text), [""; 0], "{ty}");
+    }
+}

@@ -9,7 +9,7 @@ use halite_stablehlo::{
 
 use super::{
     super::{
-        contract::{convolution, dot_general, padded_input},
+        contract::dot_general,
         direct::Lines,
         elementwise::{Elementwise, Recipe, computed, format},
         place::{Place, padded, stepped},
@@ -81,27 +81,7 @@ impl Builder<'_> {
                 })
             }
             (OpKind::Convolution(attributes), [x, kernel]) => {
-                let Some([x, kernel]) = self.contracted([x, kernel], ty) else {
-                    return Ok(None);
-                };
-                let Some(x) = padded_input(&x, attributes, ty.elements()) else {
-                    return Ok(None);
-                };
-                let x = self.without_gaps(&x);
-                let result = convolution(&x, &kernel, attributes, ty);
-                result.map(|(product, order)| {
-                    let permuted: Vec<_> = order.iter().map(|&dim| ty.dims[dim]).collect();
-                    let permuted = RankedType::new(x.element, permuted);
-                    let operands = vec![x, kernel];
-                    let mut result =
-                        self.node(Kind::Product(Box::new(product)), operands, &permuted);
-                    let dims = result.view.dims.clone();
-                    order
-                        .iter()
-                        .zip(dims)
-                        .for_each(|(&dim, of)| result.view.dims[dim] = of);
-                    self.converted(&result, ty.element)
-                })
+                self.convolution(attributes, [x, kernel], ty)
             }
             (OpKind::Reduce { dims }, [x, initial]) => {
                 let op = operator(function, &operation.regions);
@@ -170,7 +150,7 @@ impl Builder<'_> {
     }
 
     /// The same numbers as elements of another type that registers can hold.
-    fn converted(&mut self, place: &Place, to: ElementType) -> Place {
+    pub(super) fn converted(&mut self, place: &Place, to: ElementType) -> Place {
         if place.element == to {
             return place.clone();
         }
@@ -200,7 +180,11 @@ impl Builder<'_> {
 
     /// The operands of a contraction with a result of type `ty`, as views without gaps of elements
     /// that a kernel multiplies. `None` if there is none.
-    fn contracted(&mut self, operands: [&Place; 2], ty: &RankedType) -> Option<[Place; 2]> {
+    pub(super) fn contracted(
+        &mut self,
+        operands: [&Place; 2],
+        ty: &RankedType,
+    ) -> Option<[Place; 2]> {
         let is_float = |element: &ElementType| element.class() == ElementClass::Float;
         let elements = operands.map(|place| place.element);
         let is_wide = |element: &ElementType| element.size() == size_of::<u64>();
@@ -230,7 +214,7 @@ impl Builder<'_> {
             .filter(|_| !place.view.has_gaps())
     }
 
-    fn without_gaps(&mut self, place: &Place) -> Place {
+    pub(super) fn without_gaps(&mut self, place: &Place) -> Place {
         if place.view.has_gaps() {
             self.whole(place)
         } else {
