@@ -56,6 +56,19 @@ impl Axis {
         Axis { positions, runs }
     }
 
+    /// The axes of `count` buffers as that of one, in which they are `length` elements apart. `None`
+    /// if it is too long.
+    pub fn repeated(&self, count: usize, length: usize) -> Option<Axis> {
+        let mut positions = Vec::with_capacity(count * self.len());
+        for number in 0..count {
+            let first = u32::try_from(number * length).ok()?;
+            for &at in &self.positions {
+                positions.push(at.checked_add(first)?);
+            }
+        }
+        Some(Axis::new(positions))
+    }
+
     /// Number of rows or columns.
     pub fn len(&self) -> usize {
         self.positions.len()

@@ -509,3 +509,55 @@ fn errors_reach_all_devices() {
         buffer.ready().unwrap().wait().unwrap();
     }
 }
+
+#[test]
+fn products_with_a_shared_matrix() {
+    // Rows of each shard with one matrix, forward and backward, and the matrix with rows of each.
+    let code = r#"module @test attributes {mhlo.num_partitions = 4 : i32} {
+      sdy.mesh @mesh = <["x"=4]>
+      func.func public @main(
+          %x: tensor<12x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>},
+          %w: tensor<64x64xf32>)
+          -> (tensor<12x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>},
+              tensor<64x64xf32>) {
+        %0:2 = sdy.manual_computation(%x, %w)
+            in_shardings=[<@mesh, [{"x"}, {}]>, <@mesh, [{}, {}]>]
+            out_shardings=[<@mesh, [{"x"}, {}]>, <@mesh, [{}, {}]>] manual_axes={"x"}
+            (%a: tensor<3x64xf32>, %b: tensor<64x64xf32>) {
+          %1 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+            : (tensor<3x64xf32>, tensor<64x64xf32>) -> tensor<3x64xf32>
+          %2 = stablehlo.dot_general %1, %b, contracting_dims = [1] x [1]
+            : (tensor<3x64xf32>, tensor<64x64xf32>) -> tensor<3x64xf32>
+          %c = stablehlo.constant dense<1.0e-4> : tensor<3x64xf32>
+          %3 = stablehlo.multiply %2, %c : tensor<3x64xf32>
+          %4 = stablehlo.floor %3 : tensor<3x64xf32>
+          %5 = "stablehlo.all_reduce"(%b) ({
+            ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+              %s = stablehlo.maximum %p, %q : tensor<f32>
+              stablehlo.return %s : tensor<f32>
+          }) {channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+              replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>, use_global_device_ids}
+            : (tensor<64x64xf32>) -> tensor<64x64xf32>
+          sdy.return %4, %5 : tensor<3x64xf32>, tensor<64x64xf32>
+        } : (tensor<12x64xf32>, tensor<64x64xf32>) -> (tensor<12x64xf32>, tensor<64x64xf32>)
+        return %0#0, %0#1 : tensor<12x64xf32>, tensor<64x64xf32>
+      }
+    }"#;
+    let ty = |dims: [usize; 2]| {
+        RankedType::new(ElementType::F32, dims)
+            .tensor_type()
+            .unwrap()
+    };
+    let program = Program {
+        code: Arc::from(code.as_bytes()),
+        signature: Signature {
+            inputs: vec![ty([3, 64]), ty([64, 64])],
+            outputs: vec![ty([3, 64]), ty([64, 64])],
+            donated: vec![0, 1],
+        },
+        ..on_mesh(ElementType::F32, "")
+    };
+    let [fast, oracle] =
+        [Mode::Fast, Mode::Oracle].map(|mode| results(&program, mode).expect("it runs"));
+    assert_eq!(fast, oracle);
+}

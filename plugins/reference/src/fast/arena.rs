@@ -40,14 +40,39 @@ impl Sizes {
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     free: Vec<Vec<Storage>>,
+    /// Memory that is only used during a unit.
+    scratch: Vec<Storage>,
     /// Number of processes that use it together.
     processes: usize,
 }
+
+/// Most buffers of scratch memory.
+const MOST_SCRATCH: usize = 16;
 
 impl Arena {
     /// Keeps enough memory for as many processes.
     pub(super) fn serve(&mut self, processes: usize) {
         self.processes = processes;
+    }
+
+    /// Memory of unspecified contents for use during a unit.
+    pub(super) fn scratch(&mut self, bytes: usize) -> Storage {
+        match self.scratch.iter().position(|it| it.len() == bytes) {
+            Some(at) => self.scratch.swap_remove(at),
+            None => Storage::Aligned(Aligned::zeros(bytes)),
+        }
+    }
+
+    /// Keeps scratch memory.
+    pub(super) fn keep(&mut self, scratch: Storage) {
+        if self.scratch.len() < MOST_SCRATCH {
+            self.scratch.push(scratch);
+        }
+    }
+
+    /// Memory for a value that the arena has; `None` if it has none.
+    pub(super) fn spare(&mut self, plan: &Plan, base: Base) -> Option<Storage> {
+        self.free.get_mut(plan.sizes.of[base])?.pop()
     }
 
     /// Memory of unspecified contents for a value.

@@ -62,6 +62,18 @@ impl Product {
         terms / 64
     }
 
+    /// This product of as many left operands, each of `length` elements, one after another. `None`
+    /// if there are too many rows.
+    pub(super) fn stacked(&self, count: usize, length: usize) -> Option<Self> {
+        Some(Product {
+            batches: self.batches.clone(),
+            rows: self.rows.repeated(count, length)?,
+            left_terms: self.left_terms.clone(),
+            right_terms: self.right_terms.clone(),
+            columns: self.columns.clone(),
+        })
+    }
+
     /// The product of two views. The lists are (size, stride) of dimensions.
     fn new(
         batches: [Vec<(usize, isize)>; 2],

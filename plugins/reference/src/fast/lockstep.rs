@@ -4,6 +4,8 @@
 //! What processes compute from the same buffers is computed once, and they share the result:
 //! replicated parameters, whatever follows from them, and the results of collectives.
 
+mod stacked;
+
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError},
@@ -59,8 +61,7 @@ impl Plan {
         processes: &[Process],
         inputs: Vec<Vec<Tensor>>,
     ) -> Result<Vec<Vec<Tensor>>> {
-        let arenas = || self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut arena = arenas().pop().unwrap_or_default();
+        let mut arena = self.arena();
         arena.serve(processes.len());
         let values = inputs.into_iter().map(|inputs| Values::new(self, inputs));
         let mut run = Run {
@@ -75,8 +76,22 @@ impl Plan {
             run.step(unit, unused)?;
         }
         let (arena, outputs) = (std::mem::take(&mut run.arena), run.outputs());
-        arenas().push(arena);
+        self.keep(arena);
         outputs
+    }
+
+    /// Memory of an earlier launch that no other one uses.
+    fn arena(&self) -> Arena {
+        let arena = self
+            .arenas
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        arena.unwrap_or_default()
+    }
+
+    fn keep(&self, arena: Arena) {
+        (self.arenas.lock().unwrap_or_else(PoisonError::into_inner)).push(arena);
     }
 }
 
@@ -123,6 +138,20 @@ impl Run<'_> {
     /// Runs a unit that one process alone can run.
     fn step_each(&mut self, unit: &Unit, unused: &[Base]) -> Result<()> {
         let same = self.same(unit);
+        if let Unit::Product {
+            product,
+            left,
+            right,
+            out,
+        } = unit
+            && same.is_empty()
+            && self.stacked(product, [*left, *right, *out])?
+        {
+            for at in 0..self.values.len() {
+                self.release(at, unused);
+            }
+            return Ok(());
+        }
         // What others only share is free to be overwritten by the process that computes.
         let reads = if same.is_empty() {
             Vec::new()
@@ -297,6 +326,15 @@ impl Run<'_> {
             }
         }
         self.give_up(operands);
+        // What the program has released of earlier results becomes the memory of the next ones.
+        let mut inner = plan.arena();
+        inner.serve(processes.len());
+        for (&result, &output) in results.iter().zip(&plan.outputs) {
+            if let Some(storage) = self.arena.spare(self.plan, result) {
+                inner.put(plan, output, storage);
+            }
+        }
+        plan.keep(inner);
         let mut outputs = plan.run(self.launch, &processes, inputs)?.into_iter();
         let mut all = Vec::with_capacity(self.values.len());
         for process in self.processes {

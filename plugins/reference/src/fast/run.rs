@@ -143,7 +143,7 @@ impl Values<'_> {
         Ok(())
     }
 
-    fn product(
+    pub(super) fn product(
         &self,
         product: &Product,
         left: Base,
