@@ -1,5 +1,7 @@
 //! Initialization of parameters, on the device.
 
+mod packed;
+
 use std::panic::Location;
 
 use halite_core::{
@@ -7,7 +9,11 @@ use halite_core::{
     tree::{Empty, Leaf, Of},
 };
 
-use crate::{Param, Tensor, Trace, rng, special::wide};
+use crate::{
+    Param, Tensor, Trace,
+    rng::{self, normal_of, stretched, truncated_of},
+    special::wide,
+};
 
 /// Initialization of a parameter.
 ///
@@ -177,26 +183,34 @@ impl Init {
         key: impl FnOnce() -> Tensor<'t>,
         ty: &TensorType,
     ) -> Tensor<'t> {
-        let dims = ty.dims();
-        // Drawn and scaled in full precision, then rounded to 16 bits.
-        let wide = wide(ty.dtype());
+        let constant = match *self {
+            Init::Zeros => Some(0.0),
+            Init::Ones => Some(1.0),
+            Init::Constant(value) => Some(value),
+            _ => None,
+        };
+        match constant {
+            Some(value) => cx.full(value, ty),
+            // Drawn and scaled in full precision, then rounded to 16 bits.
+            None => self.of_unit(rng::unit(key(), ty.dims(), wide(ty.dtype())), ty),
+        }
+    }
+
+    /// A random initialization of type `ty` from uniform numbers in `[0, 1)`.
+    fn of_unit<'t>(&self, unit: Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
+        let number = |value: f64| unit.trace().scalar(value, unit.dtype());
+        let between = |low: f64, high: f64| stretched(unit, number(low), number(high));
         let value = match *self {
-            Init::Zeros => return cx.full(0.0, ty),
-            Init::Ones => return cx.full(1.0, ty),
-            Init::Constant(value) => return cx.full(value, ty),
-            Init::Uniform { low, high } => rng::uniform(key(), dims, wide, low, high),
-            Init::Normal { mean, std } => moved(rng::normal(key(), dims, wide), mean, std),
-            Init::TruncatedNormal { mean, std } => moved(
-                rng::truncated_normal(key(), dims, wide, -2.0, 2.0),
-                mean,
-                std,
-            ),
+            Init::Zeros | Init::Ones | Init::Constant(_) => unit,
+            Init::Uniform { low, high } => between(low, high),
+            Init::Normal { mean, std } => moved(normal_of(unit), mean, std),
+            Init::TruncatedNormal { mean, std } => moved(truncated_of(unit, -2.0, 2.0), mean, std),
             Init::VarianceScaling {
                 scale,
                 mode,
                 distribution,
             } => {
-                let (fan_in, fan_out) = fans(dims);
+                let (fan_in, fan_out) = fans(ty.dims());
                 let fan = match mode {
                     Fan::In => fan_in,
                     Fan::Out => fan_out,
@@ -207,12 +221,10 @@ impl Init {
                     // Divides by the standard deviation of a standard normal truncated at 2.
                     Distribution::TruncatedNormal => {
                         let std = variance.sqrt() / 0.879_625_661_034_239_8;
-                        rng::truncated_normal(key(), dims, wide, -2.0, 2.0) * std
+                        truncated_of(unit, -2.0, 2.0) * std
                     }
-                    Distribution::Normal => rng::normal(key(), dims, wide) * variance.sqrt(),
-                    Distribution::Uniform => {
-                        rng::uniform(key(), dims, wide, -1.0, 1.0) * (3.0 * variance).sqrt()
-                    }
+                    Distribution::Normal => normal_of(unit) * variance.sqrt(),
+                    Distribution::Uniform => between(-1.0, 1.0) * (3.0 * variance).sqrt(),
                 }
             }
         };
@@ -225,6 +237,9 @@ impl Init {
 /// Each leaf has its own key, derived from `key` and the leaf's path: adding or removing a layer, or
 /// reordering fields, does not change the values of other leaves. Each layer of a
 /// [stacked](Param::stacked) leaf has its own key, split from the leaf's.
+///
+/// One loop draws the random bits of all leaves but large ones, so that compilers see the generator
+/// once and not for each leaf.
 #[track_caller]
 pub fn init<'t, M: Tree<Leaf = Param>>(
     cx: &'t Trace,
@@ -232,20 +247,26 @@ pub fn init<'t, M: Tree<Leaf = Param>>(
     key: Tensor<'t>,
 ) -> Of<M, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
-    let hashes: Vec<u64> = model
-        .named()
-        .iter()
-        .filter(|(_, param)| param.init.is_random())
-        .map(|(path, _)| stable_hash(path))
+    let leaves: Vec<(u64, &Param)> = (model.named().into_iter())
+        .map(|(path, param)| (stable_hash(&path), param))
+        .collect();
+    let packed = packed::draw(key, &leaves);
+    let alone = leaves.iter().zip(&packed);
+    let hashes: Vec<u64> = alone
+        .filter(|((_, param), packed)| param.init.is_random() && packed.is_none())
+        .map(|((hash, _), _)| *hash)
         .collect();
     // All keys at once: a few operations on vectors instead of a hundred on scalars for each leaf.
     let keys = (!hashes.is_empty()).then(|| rng::fold_in_many(key, &hashes));
-    let mut drawn = 0;
+    let mut rows = 0..;
+    let mut packed = packed.into_iter();
     Tree::leaf_refs(model).map_leaves(|_, param| {
+        if let Some(unit) = packed.next().flatten() {
+            return param.init.of_unit(unit, &param.ty);
+        }
         let next = || {
             let keys = keys.expect("keys exist if a leaf is random");
-            drawn += 1;
-            rng::row(keys, drawn - 1)
+            rng::row(keys, rows.next().expect("there is a row for each leaf"))
         };
         param.init.draw_each(cx, next, &param.ty, param.stacked)
     })

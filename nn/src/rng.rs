@@ -22,6 +22,7 @@
 //! ```
 
 mod threefry;
+mod unit;
 
 use std::panic::Location;
 
@@ -34,6 +35,7 @@ use crate::{
     special::wide,
 };
 use threefry::{block, counters};
+pub(crate) use unit::{normal_of, stretched, truncated_of, unit, unit_part};
 
 /// Makes the key of a seed on the host: high word, low word.
 pub const fn key(seed: u64) -> [u32; 2] {
@@ -122,11 +124,15 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
         );
     }
     check!(check_size("random bits", cx, &ty));
-    let (first, second) = block(key, counters(cx, ty.dims()));
+    bits_at(key, counters(cx, ty.dims()), dtype)
+}
+
+/// The bits of elements with these row-major indices, as two words.
+fn bits_at<'t>(key: Tensor<'t>, counters: (Tensor<'t>, Tensor<'t>), dtype: DType) -> Tensor<'t> {
+    let (first, second) = block(key, counters);
     if dtype == DType::U64 {
-        first
-            .convert(dtype)
-            .shift_left(cx.full(32.0, &ty))
+        let high = first.convert(dtype);
+        high.shift_left(key.trace().full(32.0, &high.ty()))
             .or(second.convert(dtype))
     } else {
         first.xor(second).convert(dtype)
@@ -147,22 +153,12 @@ pub fn uniform<'t>(
 ) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
     in_full_precision(key, dims.as_ref(), dtype, "random uniform", |dims, full| {
-        let cx = key.trace();
-        let like = cx.scalar(0.0, full);
+        let like = key.trace().scalar(0.0, full);
         let (low, high) = (
             low.beside(like).convert(full),
             high.beside(like).convert(full),
         );
-        // Random bits become the mantissa of a number in [1, 2).
-        let (word, unused, one) = if full == DType::F64 {
-            (DType::U64, 12.0, Literal::splat(1f64.to_bits(), dims))
-        } else {
-            (DType::U32, 9.0, Literal::splat(1f32.to_bits(), dims))
-        };
-        let bits = bits(key, dims, word);
-        let mantissa = bits.shift_right_logical(cx.full(unused, &bits.ty()));
-        let unit = mantissa.or(cx.literal(one)).bitcast(full) - 1.0;
-        (unit * (high - low) + low).maximum(low)
+        stretched(unit(key, dims, full), low, high)
     })
 }
 
@@ -171,13 +167,7 @@ pub fn uniform<'t>(
 pub fn normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
     in_full_precision(key, dims.as_ref(), dtype, "random normal", |dims, full| {
-        // The uniform number is never -1, whose inverse error function is infinite.
-        let low = if full == DType::F64 {
-            (-1f64).next_up()
-        } else {
-            f64::from((-1f32).next_up())
-        };
-        uniform(key, dims, full, low, 1.0).erf_inv() * std::f64::consts::SQRT_2
+        normal_of(unit(key, dims, full))
     })
 }
 
@@ -196,21 +186,7 @@ pub fn truncated_normal<'t>(
         dims.as_ref(),
         dtype,
         "random truncated normal",
-        |dims, full| {
-            let cx = key.trace();
-            let erf = |bound: f64| (cx.scalar(bound, full) / std::f64::consts::SQRT_2).erf();
-            let x =
-                uniform(key, dims, full, erf(low), erf(high)).erf_inv() * std::f64::consts::SQRT_2;
-            // Rounding must not give the bounds themselves.
-            let (low, high) = match full {
-                DType::F64 => (low.next_up(), high.next_down()),
-                _ => (
-                    f64::from((low as f32).next_up()),
-                    f64::from((high as f32).next_down()),
-                ),
-            };
-            x.clamp(low, high)
-        },
+        |dims, full| truncated_of(unit(key, dims, full), low, high),
     )
 }
 

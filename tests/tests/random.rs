@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use halite_core::{DType, HostArray, TensorType, Tree, tree::Leaf};
-use halite_nn::{Conv2d, Dropout, Init, Linear, Param, Tensor, init, rng};
+use halite_ir::Op;
+use halite_nn::{Conv2d, Distribution, Dropout, Init, Linear, Param, Tensor, Trace, init, rng};
 use halite_tests::eval::eval;
 
 fn floats(array: &HostArray) -> &[f32] {
@@ -218,6 +219,107 @@ fn initialization_depends_on_the_path_only() {
     assert_eq!(floats(&results[0]), floats(&results[1]));
     assert_ne!(floats(&results[0]), floats(&results[2]));
     assert_ne!(floats(&results[0]), floats(&results[3]));
+}
+
+/// Leaves of all distributions, types and sizes around those of the parts of a loop.
+fn leaves_of_all_kinds() -> Vec<Param> {
+    const SHAPES: [&[usize]; 12] = [
+        &[],
+        &[0],
+        &[1],
+        &[2],
+        &[3, 0],
+        &[13],
+        &[64, 63],
+        &[4096],
+        &[17, 241],
+        &[3, 3, 64, 65],
+        &[8193],
+        &[1025, 1025],
+    ];
+    let inits = moments().map(|(init, ..)| init);
+    let dtypes = [DType::F32, DType::F64, DType::Bf16, DType::F16];
+    let cases = SHAPES
+        .iter()
+        .flat_map(|shape| inits.iter().map(move |init| (shape, init)));
+    cases
+        .enumerate()
+        .map(|(index, (shape, init))| Param::new(shape, *init).with_dtype(dtypes[index % 4]))
+        .collect()
+}
+
+#[test]
+fn leaf_has_the_same_bits_alone() {
+    let together = eval(
+        |cx, _| {
+            let model: Vec<Leaf<Param>> = leaves_of_all_kinds().into_iter().map(Leaf).collect();
+            init(cx, &model, rng::constant_key(cx, rng::key(7))).into_leaves()
+        },
+        &[],
+    );
+    let count = together.len();
+    // Each kind of size, distribution and type.
+    for index in (0..count).step_by(11) {
+        let alone = eval(
+            move |cx, _| {
+                let mut model: Vec<Option<Leaf<Param>>> = (0..count).map(|_| None).collect();
+                model[index] = leaves_of_all_kinds().into_iter().nth(index).map(Leaf);
+                init(cx, &model, rng::constant_key(cx, rng::key(7))).into_leaves()
+            },
+            &[],
+        );
+        check_same(&leaves_of_all_kinds()[index], [&alone[0], &together[index]]);
+    }
+}
+
+/// Equal bits, but for the elements of a truncated normal leaf after its last whole vector: XLA's CPU
+/// compiler rounds their product and sum once or twice, depending on the operations around it.
+fn check_same(param: &Param, [alone, together]: [&HostArray; 2]) {
+    let is_truncated = matches!(
+        param.init,
+        Init::TruncatedNormal { .. }
+            | Init::VarianceScaling {
+                distribution: Distribution::TruncatedNormal,
+                ..
+            }
+    );
+    let size = alone.bytes().len() / alone.ty().elements().max(1);
+    let whole = match is_truncated {
+        true => alone.ty().elements() / 16 * 16,
+        false => alone.ty().elements(),
+    };
+    let (whole, rest) = (0..whole * size.max(1), whole..alone.ty().elements());
+    assert!(
+        alone.bytes()[whole.clone()] == together.bytes()[whole],
+        "{param:?}"
+    );
+    let wide = [alone, together].map(|array| array.to_float(DType::F64).unwrap());
+    let [alone, together] = wide
+        .each_ref()
+        .map(|array| array.as_slice::<f64>().unwrap());
+    for at in rest {
+        let difference = (alone[at] - together[at]).abs();
+        assert!(difference <= 1e-6 * alone[at].abs(), "{param:?} at {at}");
+    }
+}
+
+#[test]
+fn leaves_of_one_distribution_are_one_loop() {
+    let lines = |layers: usize| {
+        let cx = &Trace::new();
+        let model: Vec<Linear<Param>> = (0..layers).map(|size| Linear::new(size + 1, 7)).collect();
+        let key = rng::constant_key(cx, rng::key(1));
+        let graph = cx.graph(&[], &init(cx, &model, key).into_leaves()).unwrap();
+        let loops = graph
+            .nodes()
+            .iter()
+            .filter(|node| matches!(node.op, Op::Scan { .. }));
+        (loops.count(), graph.nodes().len())
+    };
+    let ((one, few), (another, many)) = (lines(10), lines(20));
+    assert_eq!((one, another), (1, 1));
+    // A draw alone takes more than a hundred operations.
+    assert!(many - few < 10 * 2 * 20, "{few} and {many} operations");
 }
 
 #[test]
