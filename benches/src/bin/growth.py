@@ -76,8 +76,12 @@ def upload(size):
 
 
 def compiled(f, *args):
-    lowered = jax.jit(f).lower(*args)
-    return least(2, lambda: lowered.compile())
+    best = float("inf")
+    for _ in range(2):
+        jax.clear_caches()
+        lowered = jax.jit(f).lower(*args)
+        best = min(best, least(1, lowered.compile))
+    return best
 
 
 def init(layers):
