@@ -24,6 +24,8 @@ WORK = {
     "w4": "GPT 6x384, 256 tokens, batch 16, Adam",
     "w5": "ResNet-50, 224x224, batch 8, SGD with momentum",
     "w6": "MLP 32-32-32, batch 8, SGD",
+    "w7": "ConvNeXt, 64x64, batch 16, AdamW",
+    "w8": "VAE with transposed convolutions, 28x28, batch 32, Adam",
     "w3-bf16": "w3 in bf16, parameters in f32",
     "w4-bf16": "w4 in bf16, parameters in f32",
 }
@@ -61,23 +63,23 @@ def rust(path):
 
 PEERS = [
     # name, command by workload, workloads that it is worth a row in
-    ("halite", halite(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
+    ("halite", halite(), "w1 w2 w3 w4 w5 w6 w7 w8 w3-bf16 w4-bf16"),
     ("halite, 16 steps a launch", halite_steps(16), "w6"),
     ("halite, 128 steps a launch", halite_steps(128), "w6"),
-    ("embedded", halite("embedded"), "w1 w2 w3 w4 w5 w6"),
-    ("jax", jax(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
+    ("embedded", halite("embedded"), "w1 w2 w3 w4 w5 w6 w7 w8"),
+    ("jax", jax(), "w1 w2 w3 w4 w5 w6 w7 w8 w3-bf16 w4-bf16"),
     ("jax, 16 steps a launch", jax("scan16"), "w6"),
     ("jax, 128 steps a launch", jax("scan128"), "w6"),
     ("jax, pool as reshape", jax("reshape_pool"), "w2"),
-    ("torch", torch(), "w1 w2 w3 w4 w5 w6 w3-bf16 w4-bf16"),
-    ("torch, channels last", torch("channels_last"), "w2 w3 w5 w3-bf16"),
+    ("torch", torch(), "w1 w2 w3 w4 w5 w6 w7 w8 w3-bf16 w4-bf16"),
+    ("torch, channels last", torch("channels_last"), "w2 w3 w5 w7 w8 w3-bf16"),
     ("torch, one thread", torch("one_thread"), "w6"),
-    ("torch, compiled", torch("compile"), "w1 w2 w4 w6"),
+    ("torch, compiled", torch("compile"), "w1 w2 w4 w6 w7 w8"),
     ("burn", rust(TARGET / "peers" / "burn" / "release" / "burn-peer"), "w1 w2 w6"),
     ("candle", rust(TARGET / "peers" / "candle" / "release" / "candle-peer"), "w1 w2 w6"),
 ]
 EVERY = " ".join(WORK)
-IMAGES = "w2 w3 w5 w3-bf16"
+IMAGES = "w2 w3 w5 w7 w8 w3-bf16"
 GPU_PEERS = [
     ("halite", halite(), EVERY),
     ("jax", jax(), EVERY),
@@ -236,7 +238,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w3-bf16,w4-bf16")
+    parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w7,w8,w3-bf16,w4-bf16")
     parser.add_argument("--peers", default="halite,embedded,jax,torch,burn,candle")
     parser.add_argument("--accelerator", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--no-build", action="store_true")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""JAX: one jitted step with donated state. `jax_peer.py w1|w2|..|w6 [bf16] [reshape_pool]`; see README.md for the work.
+"""JAX: one jitted step with donated state. `jax_peer.py w1|w2|..|w8 [bf16] [reshape_pool]`; see README.md for the work.
 
 `bf16`: parameters in f32, cast in the step; statistics, softmax and loss in f32. A model is its parameters, its other
 state (running statistics) and a function from both and the inputs to logits and the next state.
@@ -157,6 +157,69 @@ def gpt(layers, width, heads, time, vocabulary):
     return params, (), forward
 
 
+def layer_norm(p, x, eps=1e-6):
+    wide = x.astype(jnp.float32)
+    centred = wide - wide.mean(-1, keepdims=True)
+    return (centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + eps) * p["g"] + p["b"]).astype(x.dtype)
+
+
+def window(p, x, stride=1, padding=0, **options):
+    """A convolution with a bias."""
+    y = lax.conv_general_dilated(x, p["w"], (stride, stride), [(padding, padding)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC"), **options)
+    return y + p["b"]
+
+
+def convnext(widths, classes):
+    """Liu et al. 2022 in the form of torchvision, two blocks a stage."""
+    weights = lambda *shape: {"w": np.clip(normal(*shape, scale=0.02), -0.04, 0.04), "b": np.zeros(shape[-1], np.float32)}
+    norm = lambda width: {"g": np.ones(width, np.float32), "b": np.zeros(width, np.float32)}
+    block = lambda width: dict(depthwise=weights(7, 7, 1, width), norm=norm(width), hidden=weights(width, 4 * width), out=weights(4 * width, width),
+                               scale=np.full(width, 1e-6, np.float32))
+    params, inputs = {"stages": [], "norm": norm(widths[-1]), "head": weights(widths[-1], classes)}, 3
+    for stage, width in enumerate(widths):
+        patch = 2 if stage else 4
+        params["stages"].append(dict(patches=weights(patch, patch, inputs, width), norm=norm(inputs if stage else width), blocks=[block(width) for _ in range(2)]))
+        inputs = width
+
+    def forward(p, state, x):
+        for number, stage in enumerate(p["stages"]):
+            if number:
+                x = window(stage["patches"], layer_norm(stage["norm"], x), 2)
+            else:
+                x = layer_norm(stage["norm"], window(stage["patches"], x, 4))
+            for b in stage["blocks"]:
+                y = layer_norm(b["norm"], window(b["depthwise"], x, 1, 3, feature_group_count=x.shape[-1]))
+                x = x + dense(b["out"], jax.nn.gelu(dense(b["hidden"], y), approximate=False)) * b["scale"]
+        return dense(p["head"], layer_norm(p["norm"], x.mean((1, 2)))), state
+
+    return params, (), forward
+
+
+def vae(latent=16):
+    """A variational autoencoder of images of 28x28. Its state is a random key; it gives its loss in place of logits."""
+    uniform = lambda fan, *shape: {"w": rng.uniform(-1, 1, shape).astype(np.float32) * fan**-0.5, "b": rng.uniform(-1, 1, shape[-1]).astype(np.float32) * fan**-0.5}
+    params = dict(c1=uniform(16, 4, 4, 1, 32), c2=uniform(512, 4, 4, 32, 64), latent=uniform(3136, 3136, 2 * latent), hidden=uniform(latent, latent, 3136),
+                  t1=uniform(512, 4, 4, 64, 32), t2=uniform(16, 4, 4, 32, 1))
+
+    def loss(p, key, x, y):
+        key, noise = jax.random.split(key)
+        h = jax.nn.relu(window(p["c2"], jax.nn.relu(window(p["c1"], x, 2, 1)), 2, 1))
+        mean, log_variance = jnp.split(dense(p["latent"], h.reshape(len(x), -1)), 2, -1)
+        z = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(noise, mean.shape, mean.dtype)
+        h = jax.nn.relu(dense(p["hidden"], z)).reshape(-1, 7, 7, 64)
+        h = jax.nn.relu(window(p["t1"], h, 1, 2, lhs_dilation=(2, 2)))
+        logits = window(p["t2"], h, 1, 2, lhs_dilation=(2, 2)).astype(jnp.float32)
+        mean, log_variance = mean.astype(jnp.float32), log_variance.astype(jnp.float32)
+        pixels = (jax.nn.softplus(logits) - logits * y).sum()
+        return (pixels + 0.5 * (mean**2 + jnp.exp(log_variance) - log_variance - 1).sum()) / len(x), key
+
+    return params, jax.random.PRNGKey(0), loss
+
+
+def pixels(*dims):
+    return (np.arange(np.prod(dims)) * 7919 % 65 / 64).astype(np.float32).reshape(dims)
+
+
 def sgd(rate, momentum=0.0, weight_decay=0.0):
     def update(params, grads, velocity):
         if weight_decay:
@@ -168,14 +231,14 @@ def sgd(rate, momentum=0.0, weight_decay=0.0):
     return (lambda params: tree_map(np.zeros_like, params) if momentum else ()), update
 
 
-def adam(rate, b1=0.9, b2=0.999, eps=1e-8):
+def adam(rate, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.0):
     def update(params, grads, state):
         m, v, t = state
         t = t + 1
         m = tree_map(lambda m, g: b1 * m + (1 - b1) * g, m, grads)
         v = tree_map(lambda v, g: b2 * v + (1 - b2) * g * g, v, grads)
         c1, c2 = 1 - b1**t, 1 - b2**t
-        return tree_map(lambda p, m, v: p - rate * (m / c1) / (jnp.sqrt(v / c2) + eps), params, m, v), (m, v, t)
+        return tree_map(lambda p, m, v: p * (1 - rate * weight_decay) - rate * (m / c1) / (jnp.sqrt(v / c2) + eps), params, m, v), (m, v, t)
 
     return (lambda params: (tree_map(np.zeros_like, params), tree_map(np.zeros_like, params), np.float32(0))), update
 
@@ -187,6 +250,8 @@ WORK = {
     "w4": lambda: (gpt(6, 384, 6, 256, 65), adam(3e-4), (labels((16, 256), 65),) * 2),
     "w5": lambda: (resnet(7, [3, 4, 6, 3], True, 1000), sgd(0.01, 0.9, 1e-4), (normal(8, 224, 224, 3), labels(8, 1000))),
     "w6": lambda: (mlp([32, 32, 32]), sgd(0.01), (normal(8, 32), labels(8, 32))),
+    "w7": lambda: (convnext([32, 64, 128], 10), adam(1e-3, weight_decay=0.05), (normal(16, 64, 64, 3), labels(16, 10))),
+    "w8": lambda: (vae(), adam(1e-3), (pixels(32, 28, 28, 1),) * 2),
 }
 (params, statistics, forward), (first_slots, update), batch = WORK[WORKLOAD]()
 
@@ -198,6 +263,8 @@ def narrow(array):
 def loss_of(params, statistics, x, y):
     if "bf16" in OPTIONS:
         params, x = tree_map(narrow, (params, x))
+    if WORKLOAD == "w8":
+        return forward(params, statistics, x, y)
     logits, statistics = forward(params, statistics, x)
     return -jnp.take_along_axis(jax.nn.log_softmax(logits.astype(jnp.float32)), y[..., None], -1).mean(), statistics
 

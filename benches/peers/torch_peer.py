@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch. `torch_peer.py w1|w2|..|w6 [bf16] [compile] [channels_last] [one_thread] [cuda]`; see README.md for the work.
+"""PyTorch. `torch_peer.py w1|w2|..|w8 [bf16] [compile] [channels_last] [one_thread] [cuda]`; see README.md for the work.
 
 `compile`: forward and backward by torch.compile. `bf16`: autocast, parameters in f32. Optimizers are the fused ones.
 """
@@ -112,6 +112,66 @@ class Gpt(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(ids) + self.positions))).flatten(0, 1)
 
 
+class LastNorm(nn.LayerNorm):
+    """Layer norm over the features of images."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvNextBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.depthwise, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width, 1e-6)
+        self.hidden, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.full((width,), 1e-6))
+
+    def forward(self, x):
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return x + (self.out(F.gelu(self.hidden(y))) * self.scale).permute(0, 3, 1, 2)
+
+
+def convnext(widths, classes):
+    """Liu et al. 2022 in the form of torchvision, two blocks a stage."""
+    layers, inputs = [], 3
+    for stage, width in enumerate(widths):
+        if stage == 0:
+            layers += [nn.Conv2d(inputs, width, 4, 4), LastNorm(width, 1e-6)]
+        else:
+            layers += [LastNorm(inputs, 1e-6), nn.Conv2d(inputs, width, 2, 2)]
+        layers += [ConvNextBlock(width) for _ in range(2)]
+        inputs = width
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(inputs, 1e-6), nn.Linear(inputs, classes))
+    for module in model.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+            nn.init.zeros_(module.bias)
+    return model
+
+
+class Vae(nn.Module):
+    """A variational autoencoder of images of 28x28; its own loss is in `loss`."""
+
+    def __init__(self, latent=16):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(1, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 4, 2, 1), nn.ReLU(), nn.Flatten(),
+                                     nn.Linear(7 * 7 * 64, 2 * latent))
+        self.decoder = nn.Sequential(nn.Linear(latent, 7 * 7 * 64), nn.ReLU(), nn.Unflatten(1, (64, 7, 7)),
+                                     nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 1, 4, 2, 1))
+
+    def loss(self, x, y):
+        mean, log_variance = self.encoder(x).chunk(2, 1)
+        logits = self.decoder(mean + (0.5 * log_variance).exp() * torch.randn_like(mean))
+        mean, log_variance = mean.float(), log_variance.float()
+        pixels = F.binary_cross_entropy_with_logits(logits.float(), y, reduction="sum")
+        divergence = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum()
+        return (pixels + divergence) / len(x)
+
+
+def pixels(*dims):
+    return (torch.arange(math.prod(dims)) * 7919 % 65 / 64).reshape(dims)
+
+
 def sgd(**options):
     return lambda params: torch.optim.SGD(params, fused=True, **options)
 
@@ -123,6 +183,9 @@ WORK = {
     "w4": lambda: (Gpt(6, 384, 6, 256, 65), lambda params: torch.optim.Adam(params, 3e-4, fused=True), labels((16, 256), 65), labels((16 * 256,), 65)),
     "w5": lambda: (resnet50(), sgd(lr=0.01, momentum=0.9, weight_decay=1e-4), torch.randn(8, 3, 224, 224), labels((8,), 1000)),
     "w6": lambda: (mlp([32, 32, 32]), sgd(lr=0.01), torch.randn(8, 32), labels((8,), 32)),
+    "w7": lambda: (convnext([32, 64, 128], 10), lambda params: torch.optim.AdamW(params, 1e-3, weight_decay=0.05, fused=True),
+                   torch.randn(16, 3, 64, 64), labels((16,), 10)),
+    "w8": lambda: (Vae(), lambda params: torch.optim.Adam(params, 1e-3, fused=True), *[pixels(32, 1, 28, 28)] * 2),
 }
 model, optimizer, x, y = WORK[WORKLOAD]()
 model, x, y = model.to(DEVICE), x.to(DEVICE), y.to(DEVICE)
@@ -133,7 +196,7 @@ optimizer = optimizer(model.parameters())
 
 def loss_of(x, y):
     with torch.autocast(DEVICE, torch.bfloat16, enabled="bf16" in OPTIONS):
-        return F.cross_entropy(model(x).float(), y)
+        return model.loss(x, y) if hasattr(model, "loss") else F.cross_entropy(model(x).float(), y)
 
 
 if "compile" in OPTIONS:
