@@ -11,6 +11,7 @@
 mod format;
 mod operation;
 mod run;
+mod tiles;
 
 pub use self::{
     format::Format,

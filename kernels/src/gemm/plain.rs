@@ -8,14 +8,13 @@ use pulp::{Arch, Simd, WithSimd};
 use super::{Operand, nanoseconds};
 use crate::Threads;
 
-/// Rows and columns of a tile, whose sums are in registers.
-const ROWS: usize = 4;
-const COLUMNS: usize = 8;
-/// Most terms and columns of a block of the right matrix that is packed.
-const TERMS: usize = 256;
-const BLOCK: usize = 64 * COLUMNS;
-/// Least rows for which the right matrix is packed again, by another thread.
-const LEAST_ROWS: usize = 64;
+/// Terms and columns of a block of the right matrix, which the first-level cache has: each element of
+/// a result is loaded and stored once for all terms of a block.
+const TERMS: usize = 8;
+const COLUMNS: usize = 256;
+/// Rows of a result, of which the second-level cache has those columns, and for which the right matrix
+/// is packed.
+const ROWS: usize = 64;
 
 /// A type of elements of [`multiply_plain`]: `f64`, or integers, which wrap.
 pub trait Number: sealed::Number {}
@@ -27,11 +26,6 @@ impl Number for u64 {}
 mod sealed {
     pub trait Number: bytemuck::Pod + Send + Sync {
         fn plus(self, other: Self) -> Self;
-
-        #[inline(always)]
-        fn add_product(self, x: Self, y: Self) -> Self {
-            self.plus(x.times(y))
-        }
 
         fn times(self, other: Self) -> Self;
     }
@@ -81,11 +75,10 @@ pub fn multiply_plain<T: Number>(
     if out.is_empty() {
         return;
     }
-    let rows = m.div_ceil(2 * threads.count()).max(LEAST_ROWS);
     let cost = nanoseconds(m, k, n).saturating_mul(8 * batches.len());
     let items = batches.iter().zip(out.chunks_exact_mut(m * n));
     let items = items.flat_map(|(&[left, right], out)| {
-        let parts = out.chunks_mut(rows * n).enumerate();
+        let parts = out.chunks_mut(ROWS * n).enumerate();
         parts.map(move |(number, out)| Part {
             a: Operand {
                 offset: a.offset + left,
@@ -95,7 +88,7 @@ pub fn multiply_plain<T: Number>(
                 offset: b.offset + right,
                 ..b
             },
-            first: number * rows,
+            first: number * ROWS,
             out,
         })
     });
@@ -112,29 +105,42 @@ struct Part<'a, T> {
 
 impl<T: Number> Part<'_, T> {
     fn run(self, threads: &Threads) {
-        let Part { a, b, first, out } = self;
-        let (k, n) = (a.columns.len(), b.columns.len());
-        out.fill(T::zeroed());
-        let words = (TERMS * (BLOCK + ROWS) * size_of::<T>()).div_ceil(size_of::<u64>());
-        let arch = Arch::new();
+        self.out.fill(T::zeroed());
+        let words = (TERMS * COLUMNS * size_of::<T>()).div_ceil(size_of::<u64>());
         threads.with_words(words, |scratch| {
-            let (packed, left) = cast_slice_mut(scratch).split_at_mut(TERMS * BLOCK);
-            for columns in ranges(n, BLOCK) {
-                for terms in ranges(k, TERMS) {
-                    pack(b, terms.clone(), columns.clone(), packed);
-                    arch.dispatch(Block {
-                        a,
-                        first,
-                        length: n,
-                        terms,
-                        columns: columns.clone(),
-                        packed,
-                        left,
-                        out,
-                    });
+            let packed = cast_slice_mut(scratch);
+            Arch::new().dispatch(Blocks { part: self, packed });
+        });
+    }
+}
+
+/// A part, and memory for a block of the right matrix.
+struct Blocks<'a, T> {
+    part: Part<'a, T>,
+    packed: &'a mut [T],
+}
+
+impl<T: Number> WithSimd for Blocks<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Part { a, b, first, out } = self.part;
+        let (k, n) = (a.columns.len(), b.columns.len());
+        for columns in ranges(n, COLUMNS) {
+            let packed = &mut self.packed[..TERMS * columns.len()];
+            for terms in ranges(k, TERMS) {
+                pack(b, terms.clone(), columns.clone(), packed);
+                for (row, out) in out.chunks_exact_mut(n).enumerate() {
+                    let at = a.offset + a.rows.at(first + row);
+                    let mut left = [T::zeroed(); TERMS];
+                    for (left, term) in left.iter_mut().zip(terms.clone()) {
+                        *left = a.data[at + a.columns.at(term)];
+                    }
+                    add_products(&mut out[columns.clone()], left, packed);
                 }
             }
-        });
+        }
     }
 }
 
@@ -144,97 +150,36 @@ fn ranges(count: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..(start + step).min(count))
 }
 
-/// Writes panels of columns, each with the elements of a term next to each other.
+/// Copies columns of some terms, one term after the other, and zeros for those that are missing.
+#[inline(always)]
 fn pack<T: Number>(
     b: Operand<'_, T>,
     terms: Range<usize>,
     columns: Range<usize>,
     packed: &mut [T],
 ) {
-    let count = terms.len();
-    let panels = packed.chunks_exact_mut(count * COLUMNS);
-    for (panel, columns) in panels.zip(
-        ranges(columns.len(), COLUMNS).map(|it| columns.start + it.start..columns.start + it.end),
-    ) {
-        let rows = panel.chunks_exact_mut(COLUMNS).zip(terms.clone());
-        for (row, term) in rows {
-            let at = b.offset + b.rows.at(term);
-            row.fill(T::zeroed());
-            for (element, column) in row.iter_mut().zip(columns.clone()) {
-                *element = b.data[at + b.columns.at(column)];
-            }
+    let mut rows = packed.chunks_exact_mut(columns.len());
+    for (term, row) in terms.zip(&mut rows) {
+        let at = b.offset + b.rows.at(term);
+        for (index, position, length) in b.columns.runs(columns.clone()) {
+            row[index..][..length].copy_from_slice(&b.data[at + position..][..length]);
         }
     }
+    rows.for_each(|row| row.fill(T::zeroed()));
 }
 
-/// Adds the products of a packed block to some rows of a result.
-struct Block<'a, T> {
-    a: Operand<'a, T>,
-    /// The first row.
-    first: usize,
-    /// Elements of a row of the result.
-    length: usize,
-    terms: Range<usize>,
-    columns: Range<usize>,
-    packed: &'a [T],
-    left: &'a mut [T],
-    out: &'a mut [T],
-}
-
-impl<T: Number> WithSimd for Block<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Block {
-            a,
-            first,
-            length,
-            terms,
-            columns,
-            packed,
-            left,
-            out,
-        } = self;
-        let left = &mut left[..terms.len() * ROWS];
-        for (number, rows) in out.chunks_mut(ROWS * length).enumerate() {
-            let count = rows.len() / length;
-            left.fill(T::zeroed());
-            for row in 0..count {
-                let at = a.offset + a.rows.at(first + number * ROWS + row);
-                for (left, term) in left.chunks_exact_mut(ROWS).zip(terms.clone()) {
-                    left[row] = a.data[at + a.columns.at(term)];
-                }
-            }
-            let panels = packed.chunks_exact(terms.len() * COLUMNS);
-            for (start, panel) in columns.clone().step_by(COLUMNS).zip(panels) {
-                let sums = tile(left, panel);
-                let width = COLUMNS.min(columns.end - start);
-                for (row, sums) in rows.chunks_exact_mut(length).zip(sums) {
-                    for (out, sum) in row[start..][..width].iter_mut().zip(sums) {
-                        *out = out.plus(sum);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The products of [`ROWS`] rows and [`COLUMNS`] columns, with the elements of each term next to
-/// each other.
+/// Adds to each element the products of all terms, in their order.
 #[inline(always)]
-fn tile<T: Number>(left: &[T], panel: &[T]) -> [[T; COLUMNS]; ROWS] {
-    let mut sums = [[T::zeroed(); COLUMNS]; ROWS];
-    let (left, _) = left.as_chunks::<ROWS>();
-    let (right, _) = panel.as_chunks::<COLUMNS>();
-    for (left, right) in left.iter().zip(right) {
-        for (sums, &x) in sums.iter_mut().zip(left) {
-            for (sum, &y) in sums.iter_mut().zip(right) {
-                *sum = sum.add_product(x, y);
-            }
+fn add_products<T: Number>(out: &mut [T], left: [T; TERMS], packed: &[T]) {
+    let count = out.len();
+    let rows: [&[T]; TERMS] = std::array::from_fn(|term| &packed[term * count..][..count]);
+    for (at, out) in out.iter_mut().enumerate() {
+        let mut sum = *out;
+        for (x, row) in left.iter().zip(&rows) {
+            sum = sum.plus(x.times(row[at]));
         }
+        *out = sum;
     }
-    sums
 }
 
 #[cfg(test)]
@@ -273,9 +218,8 @@ mod tests {
         for (at, &value) in out.iter().enumerate() {
             let (batch, row, column) = (at / (m * n), at / n % m, at % n);
             let sum = (0..k).fold(from(0), |sum, term| {
-                sum.add_product(
-                    x[batch * m * k + term * m + row],
-                    y[(batch * k + term) * n + column],
+                sum.plus(
+                    x[batch * m * k + term * m + row].times(y[(batch * k + term) * n + column]),
                 )
             });
             assert_eq!(value, sum, "{sizes:?} at {at}");
