@@ -160,7 +160,6 @@ operations! {
         AbsS: |x: U| (x as S).wrapping_abs() as U,
         NegateS: U::wrapping_neg,
         SignS: |x: U| (x as S).signum() as U,
-        SignU: |x: U| U::from(x != 0),
         Not: |x: U| !x,
         Popcnt: |x: U| x.count_ones() as U,
         LeadingZeros: |x: U| x.leading_zeros() as U,

@@ -1,5 +1,6 @@
 //! A program as nodes over buffers: calls inlined, moves of elements as views.
 
+mod arithmetic;
 mod build;
 mod capture;
 mod convolution;
