@@ -1,4 +1,4 @@
-//! Products of matrices of `f64` and of integers, by a loop that the compiler vectorizes.
+//! Products of matrices of `f64` and of integers, by a plain loop over blocks.
 
 use std::ops::Range;
 

@@ -277,7 +277,8 @@ fn computed(op: Operation, operands: &[(Format, &[u8])], format: Format, count: 
 #[test]
 fn functions_of_16_bits_round_once() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
-    let functions: [(Odd, fn(f64) -> f64); 11] = [
+    type Function = fn(f64) -> f64;
+    let functions: [(Odd, Function); 11] = [
         (Odd::Exp, f64::exp),
         (Odd::ExpM1, f64::exp_m1),
         (Odd::Log, f64::ln),

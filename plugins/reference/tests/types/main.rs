@@ -51,7 +51,7 @@ impl Writer {
                 let op = self.random.pick(unary(ty));
                 self.push(ty, &format!("stablehlo.{op} {x} : {text}"));
             }
-            2 | 3 | 4 => {
+            2..=4 => {
                 let (op, y) = (self.random.pick(binary(ty)), self.operand(ty));
                 self.push(ty, &format!("stablehlo.{op} {x}, {y} : {text}"));
             }
