@@ -51,17 +51,6 @@ impl Source {
         let module = self.read().map_err(refuse)?;
         let interface = module.interface().map_err(refuse)?;
         interface.check_signature(signature).map_err(refuse)?;
-        let of_device: Arc<[usize]> = vec![0; self.partitions].into();
-        let shardings = |tensors: Vec<InterfaceTensor>| {
-            let whole = |rank| HloSharding {
-                parts: vec![1; rank],
-                of_device: of_device.clone(),
-            };
-            let sharding = |tensor: InterfaceTensor| {
-                tensor.sharding.unwrap_or_else(|| whole(tensor.ty.rank()))
-            };
-            tensors.into_iter().map(sharding).collect()
-        };
         let fast = match &client.threads {
             Some(threads) => guarded(|| Plan::new(&module))
                 .map_err(refuse)?
@@ -72,12 +61,7 @@ impl Source {
         let has_effects = (module.functions.iter()).any(|function| has_effects(&function.body));
         let interpreted = match (&fast, &client.threads) {
             (Some((plan, _)), _) => plan.interpreted.clone(),
-            (None, Some(_)) => vec![Interpreted {
-                operation: "every operation".into(),
-                of: why_interpreted(&module).into(),
-                count: 1,
-                nanoseconds: Arc::default(),
-            }],
+            (None, Some(_)) => vec![all_interpreted(&module)],
             // As requested.
             (None, None) => Vec::new(),
         };
@@ -85,8 +69,8 @@ impl Source {
             module: Arc::new(module),
             fast,
             partitioning: Partitioning {
-                inputs: shardings(interface.inputs),
-                outputs: shardings(interface.outputs),
+                inputs: self.shardings(interface.inputs),
+                outputs: self.shardings(interface.outputs),
             },
             replicas: self.replicas,
             partitions: self.partitions,
@@ -104,6 +88,20 @@ impl Source {
             devices,
             source: self,
         })
+    }
+
+    /// Shardings over the partitions; whole where the program has none.
+    fn shardings(&self, tensors: Vec<InterfaceTensor>) -> Vec<HloSharding> {
+        let of_device: Arc<[usize]> = vec![0; self.partitions].into();
+        let whole = |rank| HloSharding {
+            parts: vec![1; rank],
+            of_device: of_device.clone(),
+        };
+        let sharding = |tensor: InterfaceTensor| {
+            let rank = tensor.ty.rank();
+            tensor.sharding.unwrap_or_else(|| whole(rank))
+        };
+        tensors.into_iter().map(sharding).collect()
     }
 
     fn read(&self) -> Result<Module> {
@@ -148,6 +146,16 @@ impl Source {
             }
         }
         Ok(given.to_vec())
+    }
+}
+
+/// The report of a program without a plan.
+fn all_interpreted(module: &Module) -> Interpreted {
+    Interpreted {
+        operation: "every operation".into(),
+        of: why_interpreted(module).into(),
+        count: 1,
+        nanoseconds: Arc::default(),
     }
 }
 

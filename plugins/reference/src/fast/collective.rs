@@ -37,6 +37,44 @@ struct Group<'g> {
     types: &'g [&'g RankedType],
 }
 
+impl Group<'_> {
+    /// The results of a member in an `all_to_all`: its part of the operands of each.
+    fn exchanged(
+        &self,
+        member: usize,
+        split: usize,
+        parts: usize,
+        concat: usize,
+        take: &mut Take<'_>,
+    ) -> Result<Vec<Tensor>> {
+        let mut own = Vec::with_capacity(self.types.len());
+        for (number, ty) in self.types.iter().enumerate() {
+            let of = |all: &&[Tensor]| part(&all[number], split, member, parts);
+            let of_all: Vec<_> = self.operands.iter().map(of).collect::<Result<_>>()?;
+            let of_all: Vec<_> = of_all.iter().collect();
+            own.push(join(&of_all, concat, ty, take(number)?)?);
+        }
+        Ok(own)
+    }
+
+    /// The results of the process `own` in a permutation by `(source, target)`: those of its
+    /// source, or zeros. `id` is what the pairs have of a process.
+    fn received(
+        &self,
+        pairs: &[(usize, usize)],
+        own: usize,
+        id: impl Fn(usize) -> usize,
+        take: &mut Take<'_>,
+    ) -> Result<Vec<Tensor>> {
+        let source = pairs.iter().find(|&&(_, to)| to == own);
+        let is_source = |&it: &usize| source.is_some_and(|&(from, _)| from == id(it));
+        match self.numbers.iter().position(is_source) {
+            Some(member) => Ok(self.operands[member].to_vec()),
+            None => zeros(self.types, take),
+        }
+    }
+}
+
 impl Collective {
     /// The results of each process, from its operands.
     ///
@@ -123,19 +161,8 @@ impl Collective {
                 parts,
                 ..
             } => {
-                let mut results = Vec::with_capacity(count);
-                for member in 0..count {
-                    let mut own = Vec::with_capacity(group.types.len());
-                    for (number, ty) in group.types.iter().enumerate() {
-                        let of = |all: &&[Tensor]| part(&all[number], *split, member, *parts);
-                        let of_all: Vec<_> =
-                            group.operands.iter().map(of).collect::<Result<_>>()?;
-                        let of_all: Vec<_> = of_all.iter().collect();
-                        own.push(join(&of_all, *concat, ty, take(number)?)?);
-                    }
-                    results.push(own);
-                }
-                Ok(results)
+                let of = |member| group.exchanged(member, *split, *parts, *concat, take);
+                (0..count).map(of).collect()
             }
             OpKind::CollectiveBroadcast(_) => Ok(vec![group.operands[0].to_vec(); count]),
             OpKind::CollectivePermute { pairs, channel } => {
@@ -144,16 +171,9 @@ impl Collective {
                     Some(_) => number % partitions,
                     None => number / partitions,
                 };
-                let received = |&number: &usize| {
-                    let own = id(number);
-                    let source = pairs.iter().find(|&&(_, to)| to == own);
-                    let is_source = |it: &usize| Some(id(*it)) == source.map(|&(from, _)| from);
-                    match group.numbers.iter().position(is_source) {
-                        Some(member) => Ok(group.operands[member].to_vec()),
-                        None => zeros(group.types, take),
-                    }
-                };
-                group.numbers.iter().map(received).collect()
+                (group.numbers.iter())
+                    .map(|&number| group.received(pairs, id(number), id, take))
+                    .collect()
             }
             kind => {
                 let message = format!(

@@ -138,53 +138,47 @@ impl Run<'_> {
     /// Runs a unit that one process alone can run.
     fn step_each(&mut self, unit: &Unit, unused: &[Base]) -> Result<()> {
         let same = self.same(unit);
-        if let Unit::Product {
-            product,
-            left,
-            right,
-            out,
-        } = unit
-            && same.is_empty()
-            && self.stacked(product, [*left, *right, *out])?
-        {
+        if same.is_empty() && !self.stacked(unit)? {
             for at in 0..self.values.len() {
+                self.step_one(unit, at)?;
                 self.release(at, unused);
             }
             return Ok(());
         }
-        // What others only share is free to be overwritten by the process that computes.
-        let reads = if same.is_empty() {
-            Vec::new()
-        } else {
-            unit.reads()
-        };
-        for (at, &first) in same.iter().enumerate().filter(|&(at, &first)| at != first) {
-            let values = &mut self.values[at];
-            let shared = reads.iter().filter(|&&base| !values.is_needed[base]);
-            shared.for_each(|&base| values.values[base] = None);
-            debug_assert!(first < at, "a unit runs before its result is shared");
-        }
-        for (at, process) in self.processes.iter().enumerate() {
-            let first = same.get(at).copied().unwrap_or(at);
-            if first == at {
-                let values = &mut self.values[at];
-                std::mem::swap(&mut values.arena, &mut self.arena);
-                let stepped = values.step(unit, self.launch, *process);
-                std::mem::swap(&mut self.values[at].arena, &mut self.arena);
-                stepped?;
-            } else {
-                for base in unit.writes() {
-                    self.values[at].values[base] = self.values[first].values[base].clone();
-                }
-            }
-            // Those that others share stay until these have them.
-            if same.is_empty() {
-                self.release(at, unused);
-            }
-        }
         if !same.is_empty() {
-            for at in 0..self.values.len() {
-                self.release(at, unused);
+            self.step_shared(unit, &same)?;
+        }
+        for at in 0..self.values.len() {
+            self.release(at, unused);
+        }
+        Ok(())
+    }
+
+    fn step_one(&mut self, unit: &Unit, at: usize) -> Result<()> {
+        let values = &mut self.values[at];
+        std::mem::swap(&mut values.arena, &mut self.arena);
+        let stepped = values.step(unit, self.launch, self.processes[at]);
+        std::mem::swap(&mut values.arena, &mut self.arena);
+        stepped
+    }
+
+    /// Runs a unit once for all processes that are the same, each of which has its first in `same`.
+    fn step_shared(&mut self, unit: &Unit, same: &[usize]) -> Result<()> {
+        let (reads, writes) = (unit.reads(), unit.writes());
+        // What others only share is free to be overwritten by the process that computes.
+        for (at, values) in self.values.iter_mut().enumerate() {
+            if same[at] != at {
+                let shared = reads.iter().filter(|&&base| !values.is_needed[base]);
+                shared.for_each(|&base| values.values[base] = None);
+            }
+        }
+        for (at, &first) in same.iter().enumerate() {
+            if first == at {
+                self.step_one(unit, at)?;
+                continue;
+            }
+            for &base in &writes {
+                self.values[at].values[base] = self.values[first].values[base].clone();
             }
         }
         Ok(())

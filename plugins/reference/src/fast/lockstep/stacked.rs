@@ -6,16 +6,21 @@ use std::sync::Arc;
 use halite_core::Result;
 
 use super::Run;
-use crate::fast::{contract::Product, place::Base};
+use crate::fast::plan::Unit;
 
 impl Run<'_> {
-    /// Runs a product for all processes. False, and nothing is done, if it does not pay: the rows
-    /// are copied, which costs more than to pack a smaller matrix several times.
-    pub(super) fn stacked(
-        &mut self,
-        product: &Product,
-        [left, right, out]: [Base; 3],
-    ) -> Result<bool> {
+    /// Runs a product for all processes. False, and nothing is done, if it is another unit, or does
+    /// not pay: the rows are copied, which costs more than to pack a smaller matrix several times.
+    pub(super) fn stacked(&mut self, unit: &Unit) -> Result<bool> {
+        let &Unit::Product {
+            ref product,
+            left,
+            right,
+            out,
+        } = unit
+        else {
+            return Ok(false);
+        };
         let count = self.values.len();
         let [rows, columns, length] = [left, right, out].map(|base| self.plan.types[base].bytes());
         let element = self.plan.types[left].element.size();
