@@ -561,3 +561,21 @@ fn products_with_a_shared_matrix() {
         [Mode::Fast, Mode::Oracle].map(|mode| results(&program, mode).expect("it runs"));
     assert_eq!(fast, oracle);
 }
+
+#[test]
+fn memory_of_results_is_used_again() {
+    // The results of the region are of another size than those of a shard, and freed in each launch.
+    let body = "%c = stablehlo.negate %a : tensor<4x2xELEMENT>
+      %d = stablehlo.negate %b : tensor<4xELEMENT>";
+    let region = manual(BOTH, body).replacen("%0:2", "%m:2", 1);
+    let body = format!(
+        "{region}
+         %zero = stablehlo.constant dense<0.0> : tensor<ELEMENT>
+         %s = stablehlo.reduce(%m#0 init: %zero) applies stablehlo.add across dimensions = [0]
+           : (tensor<8x4xELEMENT>, tensor<ELEMENT>) -> tensor<4xELEMENT>
+         %1 = stablehlo.add %s, %m#1 : tensor<4xELEMENT>
+         %k = stablehlo.broadcast_in_dim %1, dims = [1] : (tensor<4xELEMENT>) -> tensor<8x4xELEMENT>
+         %0 = stablehlo.add %x, %k : tensor<8x4xELEMENT>"
+    );
+    check(ElementType::F32, &body);
+}

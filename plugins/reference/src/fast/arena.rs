@@ -85,13 +85,14 @@ impl Arena {
         Ok(Storage::Aligned(Aligned::zeros(bytes)))
     }
 
-    /// Keeps the memory of a value, unless a launch cannot use as much at once.
+    /// Keeps memory for a value, unless it has another size, or a launch cannot use as much at once.
     pub(super) fn put(&mut self, plan: &Plan, base: Base, storage: Storage) {
         let size = plan.sizes.of[base];
         if self.free.is_empty() {
             self.free.resize_with(plan.sizes.counts.len(), Vec::new);
         }
-        let fits = matches!(storage, Storage::Aligned(_));
+        let fits =
+            matches!(storage, Storage::Aligned(_)) && storage.len() == plan.types[base].bytes();
         if fits && self.free[size].len() < plan.sizes.counts[size] * self.processes {
             self.free[size].push(storage);
         }
