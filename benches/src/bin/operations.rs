@@ -139,10 +139,7 @@ fn program(text: &str) -> Result<Program> {
     let main = module.main()?;
     let types = |ids: &[ValueId]| -> Result<Vec<TensorType>> {
         let ty = |id: &ValueId| {
-            let ty = main
-                .ty(*id)
-                .as_tensor()
-                .and_then(|ty| ty.tensor_type().ok());
+            let ty = main.ty(*id).as_tensor().and_then(|ty| ty.tensor_type());
             ty.ok_or_else(|| Error::invalid("operations", "a value that is not a tensor"))
         };
         ids.iter().map(ty).collect()

@@ -7,6 +7,8 @@ pub(super) mod concatenate;
 pub(super) mod convolution;
 pub(super) mod fft;
 pub(super) mod indices;
+pub(super) mod matrix;
+pub(super) mod random;
 pub(super) mod reduce;
 pub(super) mod slice;
 pub(super) mod sliding;

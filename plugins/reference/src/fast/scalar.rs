@@ -12,7 +12,7 @@ use halite_stablehlo::{BinaryOp, ElementClass, ElementType};
 use self::step::{Op, Step};
 pub(super) use self::{
     compile::{Floats, Order},
-    step::{convert, decode, encode, extended, key},
+    step::{Combine, convert, decode, encode, extended, sortable},
 };
 
 /// Elements for which a function is computed at a time.
@@ -121,6 +121,15 @@ impl Function {
     pub(super) fn is_sum(&self) -> bool {
         let is_all = self.arguments.len() == 2 && self.constants.is_empty();
         matches!(&self.steps[..], [step] if is_all && step.is_sum() && self.results == [2])
+    }
+
+    /// The function of two elements, if it is a single operation.
+    pub(super) fn of_two(&self) -> Option<Box<Combine>> {
+        let is_all = self.arguments.len() == 2 && self.constants.is_empty();
+        match &self.steps[..] {
+            [step] if is_all && self.results == [2] => step.of_two(),
+            _ => None,
+        }
     }
 
     /// Registers for this function. The first ones are those of the arguments.

@@ -16,15 +16,34 @@ impl Direct for Concatenate {
         let row: usize = self.bytes.iter().sum();
         let parts = (0..self.bytes.len()).map(|part| call.operand(part));
         let parts: Vec<_> = parts.collect::<Result<_>>()?;
-        let mut out = result.bytes_mut();
-        for number in 0..out.len().checked_div(row).unwrap_or(0) {
-            for (part, &length) in parts.iter().zip(&self.bytes) {
-                let (target, rest) = out.split_at_mut(length);
-                target.copy_from_slice(&part[number * length..][..length]);
-                out = rest;
+        let out = result.bytes_mut();
+        let mut first = 0;
+        for (part, &length) in parts.iter().zip(&self.bytes) {
+            let rows = out.chunks_exact_mut(row.max(1));
+            let targets = rows.map(|row| &mut row[first..first + length]);
+            match length {
+                0 => {}
+                1 => elements::<1>(part, targets),
+                2 => elements::<2>(part, targets),
+                4 => elements::<4>(part, targets),
+                8 => elements::<8>(part, targets),
+                _ => targets
+                    .zip(part.chunks_exact(length))
+                    .for_each(|(target, part)| target.copy_from_slice(part)),
             }
+            first += length;
         }
         call.set(0, result);
         Ok(())
+    }
+}
+
+/// Copies elements of `N` bytes.
+fn elements<'t, const N: usize>(part: &[u8], targets: impl Iterator<Item = &'t mut [u8]>) {
+    let (elements, _) = part.as_chunks::<N>();
+    for (target, element) in targets.zip(elements) {
+        if let Some(target) = target.first_chunk_mut() {
+            *target = *element;
+        }
     }
 }

@@ -174,15 +174,44 @@ impl Slices {
 
     /// Calls `each` with the position in the operand and in the slices of each run, in the order of
     /// the slices; those outside are moved inside or else skipped.
-    fn runs(&self, indices: &[i64], is_moved: bool, mut each: impl FnMut(usize, usize)) {
+    fn runs(&self, indices: &Indices<'_>, is_moved: bool, each: impl FnMut(usize, usize)) {
         let is_empty = self.run == 0 || self.dims.iter().any(|dim| dim.size == 0);
         if is_empty || self.is_outside && !is_moved {
             return;
         }
+        match indices {
+            Indices::S32(indices) => {
+                self.runs_at(|at| i32::from_le_bytes(indices[at]).into(), is_moved, each);
+            }
+            Indices::Decoded(indices) => self.runs_at(|at| indices[at], is_moved, each),
+        }
+    }
+
+    fn runs_at(
+        &self,
+        index: impl Fn(usize) -> i64,
+        is_moved: bool,
+        each: impl FnMut(usize, usize),
+    ) {
+        // Loops of known length for the usual numbers of components.
+        match self.components[..] {
+            [one] => self.runs_by([one], index, is_moved, each),
+            [one, two] => self.runs_by([one, two], index, is_moved, each),
+            _ => self.runs_by(self.components.clone(), index, is_moved, each),
+        }
+    }
+
+    fn runs_by(
+        &self,
+        components: impl AsRef<[Component]>,
+        index: impl Fn(usize) -> i64,
+        is_moved: bool,
+        mut each: impl FnMut(usize, usize),
+    ) {
         let visit = |at: Position| {
             let mut operand = at.operand;
-            for (number, component) in self.components.iter().enumerate() {
-                let start = indices[at.index + number * self.component_stride];
+            for (number, component) in components.as_ref().iter().enumerate() {
+                let start = index(at.index + number * self.component_stride);
                 let start = match usize::try_from(start) {
                     Ok(start) if start <= component.last => start,
                     _ if !is_moved => return,
@@ -237,29 +266,38 @@ fn strides(dims: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// The elements of an operand, integers.
-fn integers(call: &Call<'_, '_>, operand: usize) -> Result<Vec<i64>> {
-    let ty = call.ty(operand);
-    let (size, count) = (ty.element.size(), ty.elements());
-    let format = Format::of(ty.element).unwrap_or(Format::Signed(64));
-    let mut integers = allocate(count)?;
-    let mut lanes = [0; LANES];
-    for start in (0..count).step_by(LANES) {
-        let lanes = &mut lanes[..LANES.min(count - start)];
-        load(call.operand(operand)?, size, start, 1, lanes);
-        let integer = |&bits: &u64| match format {
-            Format::Signed(_) => extended(bits, format).cast_signed(),
-            _ => i64::try_from(bits).unwrap_or(i64::MAX),
-        };
-        integers.extend(lanes.iter().map(integer));
+/// The integers of an operand.
+enum Indices<'a> {
+    S32(&'a [[u8; 4]]),
+    Decoded(Vec<i64>),
+}
+
+impl<'a> Indices<'a> {
+    fn new(ty: &RankedType, bytes: &'a [u8]) -> Result<Self> {
+        let (size, count) = (ty.element.size(), ty.elements());
+        let format = Format::of(ty.element).unwrap_or(Format::Signed(64));
+        if format == Format::Signed(32) {
+            return Ok(Indices::S32(bytes.as_chunks().0));
+        }
+        let mut integers = allocate(count)?;
+        let mut lanes = [0; LANES];
+        for start in (0..count).step_by(LANES) {
+            let lanes = &mut lanes[..LANES.min(count - start)];
+            load(bytes, size, start, 1, lanes);
+            let integer = |&bits: &u64| match format {
+                Format::Signed(_) => extended(bits, format).cast_signed(),
+                _ => i64::try_from(bits).unwrap_or(i64::MAX),
+            };
+            integers.extend(lanes.iter().map(integer));
+        }
+        Ok(Indices::Decoded(integers))
     }
-    Ok(integers)
 }
 
 impl Direct for Gather {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let mut result = call.take(0)?;
-        let indices = integers(call, 1)?;
+        let indices = Indices::new(call.ty(1), call.operand(1)?)?;
         let size = call.ty(0).element.size();
         let runs = Runs {
             slices: &self.0,
@@ -275,16 +313,16 @@ impl Direct for Gather {
 impl Direct for Scatter {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let count = self.count;
-        let indices = integers(call, count)?;
+        let mut results = Vec::with_capacity(count);
+        for number in 0..count {
+            results.push(call.owned(number)?);
+        }
+        let indices = Indices::new(call.ty(count), call.operand(count)?)?;
         let runs = Runs {
             slices: &self.slices,
             indices: &indices,
             is_gather: false,
         };
-        let mut results = Vec::with_capacity(count);
-        for number in 0..count {
-            results.push(call.owned(number)?);
-        }
         let updates = (0..count).map(|number| call.operand(count + 1 + number));
         let updates: Vec<_> = updates.collect::<Result<_>>()?;
         match &self.combine {
@@ -320,7 +358,7 @@ impl Direct for Scatter {
 /// The runs of slices at positions.
 struct Runs<'s> {
     slices: &'s Slices,
-    indices: &'s [i64],
+    indices: &'s Indices<'s>,
     is_gather: bool,
 }
 
@@ -373,6 +411,15 @@ impl Runs<'_> {
         updates: &[&[u8]],
     ) {
         let (run, count) = (self.slices.run, accumulators.len());
+        if let (1, Some(combine), [accumulator]) = (run, function.of_two(), &mut accumulators[..]) {
+            return self.each(|to, from| {
+                let mut pair = [[0; 1]; 2];
+                accumulator.load(to, &mut pair[0]);
+                load(updates[0], accumulator.size, from, 1, &mut pair[1]);
+                convert(&mut pair[1], accumulator.narrow, accumulator.wide);
+                accumulator.store(to, &[combine(pair[0][0], pair[1][0])]);
+            });
+        }
         let mut registers = function.registers();
         self.each(|to, from| {
             for start in (0..run).step_by(LANES) {
@@ -467,12 +514,12 @@ mod tests {
         let slices = Slices::of_gather(&attributes, &of(&[4, 3]), &of(&[2]), &of(&[2, 3]));
         assert_eq!(slices.run, 3);
         let mut found = Vec::new();
-        slices.runs(&[9, -1], true, |operand, slice| {
+        slices.runs(&Indices::Decoded(vec![9, -1]), true, |operand, slice| {
             found.push((operand, slice))
         });
         assert_eq!(found, [(9, 0), (0, 3)]);
         found.clear();
-        slices.runs(&[9, 2], false, |operand, slice| {
+        slices.runs(&Indices::Decoded(vec![9, 2]), false, |operand, slice| {
             found.push((operand, slice))
         });
         assert_eq!(found, [(6, 3)]);

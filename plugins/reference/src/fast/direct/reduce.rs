@@ -3,7 +3,7 @@
 use halite_core::Result;
 
 use super::{Call, Direct, Input, Lines};
-use crate::fast::scalar::{Format, Function, LANES, convert, load, store};
+use crate::fast::scalar::{Combine, Format, Function, LANES, convert, load, store};
 
 /// Combines the elements of lines, from initial values on. Operands: what is combined, and then the
 /// initial values.
@@ -28,6 +28,12 @@ pub(in super::super) enum Direction {
 
 impl Direct for Reduce {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
+        let is_dense = self.lines.inner == 1 && self.inputs == [Input::Operand(0)];
+        if let (true, Some(direction), Some(combine)) =
+            (is_dense, self.scan, self.function.of_two())
+        {
+            return self.scan_lines(call, direction, &*combine);
+        }
         let count = self.inputs.len();
         let Lines { length, inner, .. } = self.lines;
         let mut results = Vec::with_capacity(count);
@@ -106,6 +112,50 @@ impl Direct for Reduce {
 }
 
 impl Reduce {
+    /// Running reductions of lines of neighbors by one operation.
+    fn scan_lines(
+        &self,
+        call: &mut Call<'_, '_>,
+        direction: Direction,
+        combine: &Combine,
+    ) -> Result<()> {
+        let (mut result, length) = (call.take(0)?, self.lines.length);
+        let size = call.result_ty(0).element.size();
+        let (x, out) = (call.operand(0)?, result.bytes_mut());
+        let mut values = [0; LANES];
+        load(call.operand(1)?, size, 0, 1, &mut values[..1]);
+        self.widen(0, &mut values[..1]);
+        let initial = values[0];
+        for line in 0..self.lines.outer {
+            let mut sum = initial;
+            for start in (0..length).step_by(LANES) {
+                let count = LANES.min(length - start);
+                let at = match direction {
+                    Direction::Forward => line * length + start,
+                    Direction::Backward => (line + 1) * length - start - count,
+                };
+                let values = &mut values[..count];
+                load(x, size, at, 1, values);
+                self.widen(0, values);
+                match direction {
+                    Direction::Forward => values.iter_mut().for_each(|value| {
+                        sum = combine(sum, *value);
+                        *value = sum;
+                    }),
+                    // What is on the right is of later elements.
+                    Direction::Backward => values.iter_mut().rev().for_each(|value| {
+                        sum = combine(*value, sum);
+                        *value = sum;
+                    }),
+                }
+                self.narrow(0, values);
+                store(values, out, size, at);
+            }
+        }
+        call.set(0, result);
+        Ok(())
+    }
+
     /// The operand that is the first initial value.
     fn initial(&self) -> usize {
         let inputs = self.inputs.iter();

@@ -4,7 +4,7 @@ use halite_core::Result;
 
 use super::{Call, Direct, Input, Lines};
 use crate::{
-    fast::scalar::{Floats, Format, Function, LANES, Lanes, Order, decode, key, load},
+    fast::scalar::{Floats, Format, Function, LANES, Lanes, Order, decode, load, sortable},
     oracle::{allocate, collect},
 };
 
@@ -154,8 +154,14 @@ impl<'s> Sorter<'s> {
         packed.try_reserve(room + LANES).ok();
         let mut limit = u64::MAX;
         self.keys(order, first, |start, keys| {
-            for (at, &bits) in (start as u64..).zip(keys) {
-                let item = ranked(bits, order) << 32 | at;
+            let mut ranks = [0; LANES];
+            let ranks = &mut ranks[..keys.len()];
+            rank(keys, order, ranks);
+            if !ranks.iter().any(|&rank| rank <= limit >> 32) {
+                return;
+            }
+            for (at, rank) in (start as u64..).zip(ranks) {
+                let item = *rank << 32 | at;
                 if item < limit {
                     packed.push(item);
                 }
@@ -176,8 +182,10 @@ impl<'s> Sorter<'s> {
         let mut wide = std::mem::take(&mut self.wide);
         wide.clear();
         self.keys(order, first, |start, keys| {
-            let each = (start as u32..).zip(keys);
-            wide.extend(each.map(|(at, &bits)| (ranked(bits, order), at)));
+            let mut ranks = [0; LANES];
+            rank(keys, order, &mut ranks[..keys.len()]);
+            let each = (start as u32..).zip(&ranks[..keys.len()]);
+            wide.extend(each.map(|(at, &rank)| (rank, at)));
         });
         if self.sort.count < wide.len() {
             wide.select_nth_unstable(self.sort.count);
@@ -252,25 +260,25 @@ fn keep(items: &mut Vec<u64>, count: usize) -> Option<u64> {
     items.iter().max().copied()
 }
 
-/// The bits of a key as an unsigned integer that is smaller for what comes first.
-fn ranked(bits: u64, order: &Order) -> u64 {
+/// Keys as unsigned integers that are smaller for what comes first.
+fn rank(keys: &[u64], order: &Order, ranks: &mut [u64]) {
     let format = order.format;
-    let bits = match order.floats {
-        Floats::Partial | Floats::NanIsLargest if format.is_float() => {
-            let value = decode(bits, format);
-            match value {
-                _ if value.is_nan() => largest(format) >> 1,
-                0.0 => 0,
-                _ => bits,
+    let all = largest(format);
+    ranks.copy_from_slice(keys);
+    if format.is_float() && order.floats != Floats::Total {
+        // One zero, and one NaN, which is positive.
+        for bits in ranks.iter_mut() {
+            let value = decode(*bits, format);
+            if value.is_nan() {
+                *bits = all >> 1;
+            } else if value == 0.0 {
+                *bits = 0;
             }
         }
-        _ => bits,
-    };
-    let rank = key(bits, format);
+    }
+    sortable(ranks, format);
     if order.is_descending {
-        rank ^ largest(format)
-    } else {
-        rank
+        ranks.iter_mut().for_each(|rank| *rank ^= all);
     }
 }
 

@@ -14,6 +14,8 @@ use super::{
             concatenate::Concatenate,
             fft::Transform,
             indices::{Combine, Gather, Scatter, Slices},
+            matrix::{Cholesky, Qr, Solve},
+            random::RandomBits,
             reduce::{Direction, Reduce},
             slice::{DynamicSlice, DynamicUpdate},
             sliding::Sliding,
@@ -65,6 +67,26 @@ impl Builder<'_> {
                 };
                 return Ok(result.map(|one| vec![one]));
             }
+            (OpKind::Cholesky { lower }, [x]) if is_real(x.element) => {
+                self.direct(Cholesky { is_lower: *lower }, operands, ty)
+            }
+            (
+                &OpKind::TriangularSolve {
+                    left_side,
+                    lower,
+                    unit_diagonal,
+                    transpose,
+                },
+                [a, b],
+            ) if is_real(a.element) && a.element == b.element => {
+                let kernel = Solve {
+                    is_left: left_side,
+                    is_lower: lower,
+                    has_unit_diagonal: unit_diagonal,
+                    transpose,
+                };
+                self.direct(kernel, operands, ty)
+            }
             (kind, [x, ..]) => match Complexes::new(kind, x.element) {
                 Some(kernel) => self.direct(kernel, operands, ty),
                 None => return self.of_several(function, operation, operands, &types),
@@ -101,6 +123,21 @@ impl Builder<'_> {
                     scalar::Function::new(self.module, function, &operation.regions[0]);
                 let sorted = comparator.map(|it| self.sort(comparator_of(it), operands, *dim));
                 Ok(sorted)
+            }
+            &OpKind::RngBitGenerator { algorithm } => {
+                let [state, bits] = types else {
+                    return Ok(None);
+                };
+                let is_known = state.element.size() == 8
+                    && matches!(state.dims[..], [2 | 3])
+                    && bits.element.bits() == 8 * bits.element.size()
+                    && matches!(bits.element.size(), 1 | 2 | 4 | 8);
+                let kernel = RandomBits { algorithm };
+                Ok(is_known.then(|| self.direct_of(kernel, operands, types)))
+            }
+            OpKind::CustomCall(attributes) if attributes.target == "Qr" => {
+                let is_real = operands.first().is_some_and(|x| is_real(x.element));
+                Ok(is_real.then(|| self.direct_of(Qr, operands, types)))
             }
             OpKind::CustomCall(attributes) => self.top_k(operation, attributes, operands, types),
             _ => Ok(None),
@@ -423,6 +460,11 @@ impl Builder<'_> {
         };
         Ok(sorted.and_then(|all| all.into_iter().zip(types).map(first).collect()))
     }
+}
+
+/// Whether matrices of such elements have kernels.
+fn is_real(element: ElementType) -> bool {
+    matches!(element, ElementType::F32 | ElementType::F64)
 }
 
 /// What decides between two elements, by keys if they have an order.

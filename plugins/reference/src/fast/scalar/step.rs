@@ -47,6 +47,9 @@ pub(super) enum Op {
     Convert,
 }
 
+/// A function of the bits of two elements.
+pub(in super::super) type Combine = dyn Fn(u64, u64) -> u64;
+
 impl Op {
     /// The number of operands.
     pub(super) fn operands(self) -> usize {
@@ -91,6 +94,24 @@ impl Step {
     pub(super) fn is_sum(&self) -> bool {
         let [x, y, _] = self.operands;
         self.op == Op::Binary(BinaryOp::Add) && (x, y) == (0, 1)
+    }
+
+    /// The function of two elements that this is of the first two registers.
+    pub(super) fn of_two(&self) -> Option<Box<Combine>> {
+        let (op, format) = match self.op {
+            Op::Binary(op) if self.operands[..2] == [0, 1] => (op, self.from),
+            _ => return None,
+        };
+        if format.is_float() {
+            let f = float_binary(op)?;
+            return for_float!(format, |decode, encode| Some(Box::new(move |x, y| {
+                encode(f(decode(x), decode(y)))
+            })));
+        }
+        let f = integer_binary(op, format)?;
+        Some(Box::new(move |x, y| {
+            wrapped(f(extended(x, format), extended(y, format)), format)
+        }))
     }
 
     pub(super) fn op(&self) -> Op {
@@ -192,20 +213,22 @@ fn wrapped(value: u64, format: Format) -> u64 {
 
 /// Integers whose unsigned order is the order of the elements: that of values, or of floats the
 /// total order.
-pub(in super::super) fn key(bits: u64, format: Format) -> u64 {
-    let sign = match format {
-        Format::Unsigned(_) => return bits,
-        Format::Signed(size) => return bits ^ 1 << (size - 1),
-        Format::F16 | Format::Bf16 => 1 << 15,
-        Format::F32 => 1 << 31,
-        Format::F64 => 1 << 63,
-    };
-    if bits & sign == 0 {
-        bits | sign
-    } else {
-        // All bits of the format are inverted.
-        bits ^ (sign | (sign - 1))
+pub(in super::super) fn sortable(values: &mut [u64], format: Format) {
+    let (sign, all) = (1 << (format.bits() - 1), u64::MAX >> (64 - format.bits()));
+    match format {
+        Format::Unsigned(_) => {}
+        Format::Signed(_) => values.iter_mut().for_each(|bits| *bits ^= sign),
+        _ => values.iter_mut().for_each(|bits| {
+            // Negative numbers are in the opposite order.
+            *bits ^= if *bits & sign == 0 { sign } else { all };
+        }),
     }
+}
+
+fn key(bits: u64, format: Format) -> u64 {
+    let mut key = [bits];
+    sortable(&mut key, format);
+    key[0]
 }
 
 fn compare(
