@@ -108,6 +108,8 @@ pub(super) enum Kind {
     },
     /// `while`: the operands are the state, and then the captures of both plans.
     Loop(Box<Loop>),
+    /// `if` and `case`: the operands are what decides, and then the captures of all plans.
+    Branch(Box<Branch>),
     /// What is never fused. The operands are all of buffers.
     Direct(Box<dyn Direct>),
     /// The number of the process.
@@ -137,6 +139,30 @@ pub(super) struct Manual {
 pub(super) struct Loop {
     pub(super) condition: Plan,
     pub(super) body: Plan,
+}
+
+/// The regions of a branch, as functions of the captures.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub(super) regions: Vec<Plan>,
+    /// Whether the first region is that of `true`; else regions are numbered.
+    pub(super) is_if: bool,
+}
+
+impl Branch {
+    /// The region that the bytes of a predicate or a number decide for: the last one, if the number
+    /// is none.
+    pub(super) fn decide(&self, bytes: &[u8]) -> usize {
+        let last = self.regions.len() - 1;
+        let number = bytes
+            .iter()
+            .rev()
+            .fold(0, |all, &byte| all << 8 | usize::from(byte));
+        match self.is_if {
+            true => usize::from(number == 0),
+            false => number.min(last),
+        }
+    }
 }
 
 /// An operation that the oracle computes.
@@ -235,7 +261,7 @@ impl Graph {
             let has_effects = match &node.kind {
                 Kind::Oracle(call) => has_effects(&call.operation),
                 // They may never end, or have effects.
-                Kind::Loop(_) | Kind::Manual(_) => true,
+                Kind::Loop(_) | Kind::Branch(_) | Kind::Manual(_) => true,
                 _ => false,
             };
             *keep = has_effects || node.results.iter().any(|&base| is_used[base]);

@@ -18,7 +18,7 @@ use halite_stablehlo::Module;
 use super::{
     arena::Arena,
     collective::Collective,
-    graph::{Loop, Manual},
+    graph::{Branch, Loop, Manual},
     place::Base,
     plan::{Plan, Unit},
     values::Values,
@@ -61,22 +61,14 @@ impl Plan {
         processes: &[Process],
         inputs: Vec<Vec<Tensor>>,
     ) -> Result<Vec<Vec<Tensor>>> {
-        let mut arena = self.arena();
-        arena.serve(processes.len());
-        let values = inputs.into_iter().map(|inputs| Values::new(self, inputs));
-        let mut run = Run {
-            plan: self,
-            launch,
-            processes,
-            values: values.collect(),
-            arena,
-        };
-        for (unit, unused) in self.units.iter().zip(&self.last_uses) {
-            launch.world.check()?;
-            run.step(unit, unused)?;
-        }
-        let (arena, outputs) = (std::mem::take(&mut run.arena), run.outputs());
-        self.keep(arena);
+        let values = inputs.into_iter().map(|inputs| {
+            let inputs = inputs.into_iter().map(|tensor| tensor.bytes.aligned());
+            Values::new(self, inputs)
+        });
+        let mut run = Run::new(self, launch, processes.to_vec(), values.collect());
+        run.steps()?;
+        let outputs = run.outputs();
+        run.finish();
         outputs
     }
 
@@ -99,10 +91,43 @@ impl Plan {
 struct Run<'p> {
     plan: &'p Plan,
     launch: &'p Launch<'p>,
-    processes: &'p [Process],
+    processes: Vec<Process>,
     /// Of each process.
     values: Vec<Values<'p>>,
     arena: Arena,
+}
+
+impl<'p> Run<'p> {
+    fn new(
+        plan: &'p Plan,
+        launch: &'p Launch<'p>,
+        processes: Vec<Process>,
+        values: Vec<Values<'p>>,
+    ) -> Self {
+        let mut arena = plan.arena();
+        arena.serve(processes.len());
+        Run {
+            plan,
+            launch,
+            processes,
+            values,
+            arena,
+        }
+    }
+
+    /// Keeps the memory for later runs of the plan.
+    fn finish(self) {
+        self.plan.keep(self.arena);
+    }
+
+    /// Runs all units.
+    fn steps(&mut self) -> Result<()> {
+        for (unit, unused) in self.plan.units.iter().zip(&self.plan.last_uses) {
+            self.launch.world.check()?;
+            self.step(unit, unused)?;
+        }
+        Ok(())
+    }
 }
 
 impl Run<'_> {
@@ -117,6 +142,11 @@ impl Run<'_> {
                 operands,
                 results,
             } => self.run_loop(regions, operands, results)?,
+            Unit::Branch {
+                branch,
+                operands,
+                results,
+            } => self.branch(branch, operands, results)?,
             Unit::Manual {
                 manual,
                 operands,
@@ -258,45 +288,95 @@ impl Run<'_> {
 
     /// Runs a loop as long as any process is in it.
     fn run_loop(&mut self, regions: &Loop, operands: &[Base], results: &[Base]) -> Result<()> {
-        let mut states = self.all_of(operands)?;
+        let all = self.all_of(operands)?;
+        let storages = |tensors: Vec<Tensor>| tensors.into_iter().map(|tensor| tensor.bytes);
+        let mut states: Vec<Vec<Arc<Storage>>> =
+            all.into_iter().map(|it| storages(it).collect()).collect();
         let captures: Vec<_> = (states.iter_mut())
             .map(|state| state.split_off(results.len()))
             .collect();
         self.give_up(operands);
         let mut active: Vec<usize> = (0..states.len()).collect();
+        // The processes of these are those that are in the loop.
+        let (launch, processes) = (self.launch, &self.processes);
+        let start = |plan, active: &[usize]| {
+            let processes: Vec<_> = active.iter().map(|&at| processes[at]).collect();
+            let values = processes.iter().map(|_| Values::new(plan, [].into_iter()));
+            Run::new(plan, launch, processes.clone(), values.collect())
+        };
+        let mut condition = start(&regions.condition, &active);
+        let mut body = start(&regions.body, &active);
         loop {
-            self.launch.world.check()?;
-            let with_captures = |at: usize, state: Vec<Tensor>| {
-                let mut all = state;
-                all.extend(captures[at].iter().cloned());
-                all
-            };
-            let processes = |active: &[usize]| -> Vec<Process> {
-                active.iter().map(|&at| self.processes[at]).collect()
-            };
-            let inputs = active
-                .iter()
-                .map(|&at| with_captures(at, states[at].clone()));
-            let decisions =
-                (regions.condition).run(self.launch, &processes(&active), inputs.collect())?;
-            let goes_on = |decision: &Vec<Tensor>| {
-                let value = decision.first().and_then(|it| it.bytes.first());
-                value.is_some_and(|&byte| byte != 0)
-            };
-            let mut decisions = decisions.iter().map(goes_on);
-            active.retain(|_| decisions.next().expect("a decision of each process"));
-            if active.is_empty() {
-                break;
+            launch.world.check()?;
+            for (values, &at) in condition.values.iter_mut().zip(&active) {
+                values.restart(states[at].iter().chain(&captures[at]).cloned());
             }
-            let inputs = (active.iter())
-                .map(|&at| with_captures(at, std::mem::take(&mut states[at])))
-                .collect();
-            let after = (regions.body).run(self.launch, &processes(&active), inputs)?;
-            for (&at, state) in active.iter().zip(after) {
-                states[at] = state;
+            condition.steps()?;
+            let goes_on = |values: &Values<'_>| {
+                let decision = regions.condition.outputs.first();
+                decision.is_some_and(|&base| {
+                    let value = values.values[base].as_ref().and_then(|it| it.first());
+                    value.is_some_and(|&byte| byte != 0)
+                })
+            };
+            let decisions: Vec<bool> = condition.values.iter().map(goes_on).collect();
+            // So that the body can reuse the memory of the state.
+            condition.values.iter_mut().for_each(Values::clear);
+            if decisions.contains(&false) {
+                let mut decisions = decisions.into_iter();
+                active.retain(|_| decisions.next().expect("a decision of each process"));
+                condition.finish();
+                body.finish();
+                if active.is_empty() {
+                    break;
+                }
+                condition = start(&regions.condition, &active);
+                body = start(&regions.body, &active);
+            }
+            for (values, &at) in body.values.iter_mut().zip(&active) {
+                values.restart(states[at].drain(..).chain(captures[at].iter().cloned()));
+            }
+            body.steps()?;
+            for (values, &at) in body.values.iter_mut().zip(&active) {
+                for &base in &regions.body.outputs {
+                    states[at].push(values.get(base)?.clone().whole());
+                }
+                values.clear();
             }
         }
-        self.set(results, states);
+        for (values, state) in self.values.iter_mut().zip(states) {
+            for (&base, storage) in results.iter().zip(state) {
+                values.values[base] = Some(storage.aligned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs for each process the region that it decides for.
+    fn branch(&mut self, branch: &Branch, operands: &[Base], results: &[Base]) -> Result<()> {
+        let mut all = self.all_of(operands)?;
+        self.give_up(operands);
+        let decide = |tensors: &mut Vec<Tensor>| branch.decide(&tensors.remove(0).bytes);
+        let decisions: Vec<usize> = all.iter_mut().map(decide).collect();
+        let mut outputs: Vec<Vec<Tensor>> = vec![Vec::new(); all.len()];
+        for (number, plan) in branch.regions.iter().enumerate() {
+            let takes: Vec<usize> = (0..all.len())
+                .filter(|&at| decisions[at] == number)
+                .collect();
+            if takes.is_empty() {
+                continue;
+            }
+            let processes: Vec<_> = takes.iter().map(|&at| self.processes[at]).collect();
+            let inputs = takes
+                .iter()
+                .map(|&at| std::mem::take(&mut all[at]))
+                .collect();
+            let computed = plan.run(self.launch, &processes, inputs)?;
+            for (&at, tensors) in takes.iter().zip(computed) {
+                outputs[at] = tensors;
+            }
+        }
+        self.set(results, outputs);
         Ok(())
     }
 
@@ -304,7 +384,7 @@ impl Run<'_> {
     fn manual(&mut self, manual: &Manual, operands: &[Base], results: &[Base]) -> Result<()> {
         let Manual { plan, shards: of } = manual;
         let (mut processes, mut inputs) = (Vec::new(), Vec::new());
-        for (values, process) in self.values.iter().zip(self.processes) {
+        for (values, process) in self.values.iter().zip(&self.processes) {
             let partitions = &of.of[&process.partition];
             let first = inputs.len();
             processes.extend(partitions.iter().map(|&partition| Process {
@@ -331,7 +411,7 @@ impl Run<'_> {
         plan.keep(inner);
         let mut outputs = plan.run(self.launch, &processes, inputs)?.into_iter();
         let mut all = Vec::with_capacity(self.values.len());
-        for process in self.processes {
+        for process in &self.processes {
             let partitions = &of.of[&process.partition];
             let mut columns: Vec<Vec<(usize, Tensor)>> = vec![Vec::new(); results.len()];
             for (&partition, outputs) in partitions.iter().zip(&mut outputs) {
@@ -363,7 +443,7 @@ impl Run<'_> {
         let types: Vec<_> = results.iter().map(|&base| &self.plan.types[base]).collect();
         let arena = &mut self.arena;
         let mut take = |result: usize| arena.take(self.plan, results[result]);
-        let all = collective.run(self.launch, self.processes, &all, &types, &mut take)?;
+        let all = collective.run(self.launch, &self.processes, &all, &types, &mut take)?;
         self.set(results, all);
         Ok(())
     }

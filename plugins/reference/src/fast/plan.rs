@@ -15,7 +15,7 @@ use super::{
     contract::Product,
     direct::Direct,
     elementwise::Elementwise,
-    graph::{Form, Graph, Kind, Links, Loop, Manual, Numbered, OracleCall},
+    graph::{Branch, Form, Graph, Kind, Links, Loop, Manual, Numbered, OracleCall},
     group::{self, Group, levels},
     place::Base,
     shape::{Shape, Shapes},
@@ -72,6 +72,11 @@ pub(super) enum Unit {
         operands: Vec<Base>,
         results: Vec<Base>,
     },
+    Branch {
+        branch: Box<Branch>,
+        operands: Vec<Base>,
+        results: Vec<Base>,
+    },
     /// The number of the process.
     Number {
         of: Numbered,
@@ -101,6 +106,7 @@ impl Unit {
             Unit::Product { left, right, .. } => vec![*left, *right],
             Unit::Reduce { x, .. } => vec![*x],
             Unit::Loop { operands, .. }
+            | Unit::Branch { operands, .. }
             | Unit::Direct { operands, .. }
             | Unit::Manual { operands, .. }
             | Unit::Collective { operands, .. }
@@ -116,6 +122,7 @@ impl Unit {
                 vec![*out]
             }
             Unit::Loop { results, .. }
+            | Unit::Branch { results, .. }
             | Unit::Direct { results, .. }
             | Unit::Manual { results, .. }
             | Unit::Collective { results, .. }
@@ -138,6 +145,10 @@ impl Unit {
     fn nanoseconds(&self, types: &[RankedType]) -> Option<usize> {
         match self {
             Unit::Loop { .. } | Unit::Oracle { .. } => None,
+            Unit::Branch { branch, .. } => {
+                let each = branch.regions.iter().map(|plan| plan.nanoseconds);
+                each.collect::<Option<Vec<_>>>()?.into_iter().max()
+            }
             Unit::Manual { manual, .. } => {
                 let runs: usize = manual.shards.of.values().map(Vec::len).sum();
                 Some(manual.plan.nanoseconds? * runs)
@@ -203,6 +214,8 @@ impl Plan {
                     regions.condition.for_each_interpreted(module, visit);
                     regions.body.for_each_interpreted(module, visit);
                 }
+                Unit::Branch { branch, .. } => (branch.regions.iter_mut())
+                    .for_each(|plan| plan.for_each_interpreted(module, visit)),
                 Unit::Manual { manual, .. } => manual.plan.for_each_interpreted(module, visit),
                 _ => {}
             }
@@ -304,6 +317,11 @@ fn units(graph: &mut Graph) -> Vec<Unit> {
                     operands,
                     results,
                 },
+                (Kind::Branch(branch), _, _) => Unit::Branch {
+                    branch,
+                    operands,
+                    results,
+                },
                 (Kind::Loop(regions), _, _) => Unit::Loop {
                     regions,
                     operands,
@@ -338,7 +356,7 @@ fn updated(graph: &Graph) -> HashSet<Base> {
     for node in &graph.nodes {
         let written = match &node.kind {
             Kind::Direct(kernel) => kernel.overwrites(),
-            Kind::Loop(_) => node.operands.len(),
+            Kind::Loop(_) | Kind::Branch(_) => node.operands.len(),
             _ => 0,
         };
         updated.extend(node.operands[..written].iter().map(|place| place.base));

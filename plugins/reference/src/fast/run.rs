@@ -89,7 +89,10 @@ impl Values<'_> {
                 self.set(out, result);
                 Ok(())
             }
-            Unit::Loop { .. } | Unit::Manual { .. } | Unit::Collective { .. } => {
+            Unit::Loop { .. }
+            | Unit::Branch { .. }
+            | Unit::Manual { .. }
+            | Unit::Collective { .. } => {
                 let message = "a unit of all processes runs for one of them; please report this";
                 Err(Error::new(ErrorKind::Internal, "run", message))
             }

@@ -20,20 +20,32 @@ pub(super) struct Values<'p> {
 
 impl<'p> Values<'p> {
     /// The inputs and constants of a plan.
-    pub(super) fn new(plan: &'p Plan, inputs: Vec<Tensor>) -> Self {
-        let mut values = vec![None; plan.types.len()];
-        for (base, storage) in &plan.constants {
-            values[*base] = Some(storage.clone());
-        }
-        for (&base, tensor) in plan.inputs.iter().zip(inputs) {
-            values[base] = Some(tensor.bytes.aligned());
-        }
-        Values {
+    pub(super) fn new(plan: &'p Plan, inputs: impl Iterator<Item = Arc<Storage>>) -> Self {
+        let mut values = Values {
             plan,
-            values,
+            values: vec![None; plan.types.len()],
             is_needed: vec![true; plan.types.len()],
             arena: Arena::default(),
+        };
+        values.restart(inputs);
+        values
+    }
+
+    /// Replaces all values by constants and these inputs.
+    pub(super) fn restart(&mut self, inputs: impl Iterator<Item = Arc<Storage>>) {
+        self.clear();
+        self.is_needed.fill(true);
+        for (base, storage) in &self.plan.constants {
+            self.values[*base] = Some(storage.clone());
         }
+        for (&base, storage) in self.plan.inputs.iter().zip(inputs) {
+            self.values[base] = Some(storage);
+        }
+    }
+
+    /// Drops all values.
+    pub(super) fn clear(&mut self) {
+        self.values.fill(None);
     }
 
     pub(super) fn get(&self, base: Base) -> Result<&Arc<Storage>> {

@@ -13,7 +13,7 @@ use super::{
         place::{Base, Place},
         plan::Plan,
     },
-    BaseInfo, Form, Graph, Kind, Links, Loop, Node, OracleCall, Running,
+    BaseInfo, Branch, Form, Graph, Kind, Links, Loop, Node, OracleCall, Running,
     capture::captures,
 };
 use crate::oracle::Tensor;
@@ -330,6 +330,12 @@ impl<'m> Builder<'m> {
                     return Ok(Some(vec![place]));
                 }
             }
+            OpKind::If | OpKind::Case if !operation.regions.is_empty() => {
+                let results = self.branch(function, operation, &operands[0], values, depth)?;
+                if let Some(results) = results {
+                    return Ok(Some(results));
+                }
+            }
             OpKind::While => {
                 let results = self.run_loop(function, operation, &operands, values, depth)?;
                 if let Some(results) = results {
@@ -414,6 +420,48 @@ impl<'m> Builder<'m> {
         );
         let whole = |(base, ty)| Place::whole(base, ty);
         Ok(Some(results.into_iter().zip(&types).map(whole).collect()))
+    }
+
+    /// `if` or `case`. `None` if a region cannot be a plan.
+    fn branch(
+        &mut self,
+        function: usize,
+        operation: &Operation,
+        decides: &Place,
+        values: &Values,
+        depth: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        let captures = captures(operation);
+        let (module, running, budget) = (self.module, &self.running, &mut self.budget);
+        let mut plan = |region| -> Result<Option<Plan>> {
+            let running = running.clone();
+            let depth = depth + 1;
+            let graph = region_graph(module, running, function, region, &captures, depth, budget)?;
+            Ok(graph.map(Plan::of))
+        };
+        let regions: Option<Vec<Plan>> = operation
+            .regions
+            .iter()
+            .map(&mut plan)
+            .collect::<Result<_>>()?;
+        let Some(regions) = regions else {
+            return Ok(None);
+        };
+        let mut operands = vec![decides.clone()];
+        for &id in &captures {
+            operands.push(self.value(values, id)?);
+        }
+        let operands: Vec<_> = operands.iter().map(|place| self.whole(place)).collect();
+        let of = &module.functions[function];
+        let types: Vec<_> = operation.results.iter().map(|&id| tensor(of, id)).collect();
+        let results: Vec<_> = types.iter().map(|ty| self.base(ty, None)).collect();
+        let branch = Branch {
+            regions,
+            is_if: operation.kind == OpKind::If,
+        };
+        self.nodes_of(Kind::Branch(Box::new(branch)), operands, results.clone());
+        let whole = |(base, ty)| Place::whole(base, ty);
+        Ok(Some(results.into_iter().zip(types).map(whole).collect()))
     }
 
     /// Leaves an operation to the oracle.
