@@ -214,31 +214,26 @@ fn sorts_by_two_keys_agree_with_the_oracle() {
     }
 }
 
-/// Positions of largest elements, as JAX finds them.
-#[test]
-fn positions_of_extremes_agree_with_the_oracle() {
-    for (number, ty) in ["f32", "f64", "i32", "ui8", "bf16"].into_iter().enumerate() {
-        for (at, size) in SIZES.into_iter().enumerate() {
-            let dim = at % 2;
-            let dims = if dim == 0 {
-                format!("{size}x70")
-            } else {
-                format!("70x{size}")
-            };
-            let (x, i) = (
-                format!("tensor<{dims}x{ty}>"),
-                format!("tensor<{dims}xi32>"),
-            );
-            let (y, j) = (format!("tensor<70x{ty}>"), "tensor<70xi32>");
-            let (s, k) = (format!("tensor<{ty}>"), "tensor<i32>");
-            let flag = format!("({s}, {s}) -> tensor<i1>");
-            check(
-                &format!(
-                    "func.func public @main(%x: {x}, %least: {s}) -> ({y}, {j}) {{
+/// Positions of largest elements along a dimension, as JAX finds them.
+fn extremes(ty: &str, dims: [usize; 2], dim: usize) -> String {
+    let [rows, columns] = dims;
+    let rest = dims[1 - dim];
+    let (x, i) = (
+        format!("tensor<{rows}x{columns}x{ty}>"),
+        format!("tensor<{rows}x{columns}xi32>"),
+    );
+    let (y, j) = (
+        format!("tensor<{rest}x{ty}>"),
+        format!("tensor<{rest}xi32>"),
+    );
+    let (s, k) = (format!("tensor<{ty}>"), "tensor<i32>");
+    let flag = format!("({s}, {s}) -> tensor<i1>");
+    format!(
+        "func.func public @main(%x: {x}, %least: {s}) -> ({y}, {j}) {{
     %i = stablehlo.iota dim = {dim} : {i}
     %none = stablehlo.constant dense<0> : {k}
     %r:2 = stablehlo.reduce(%x init: %least), (%i init: %none) across dimensions = [{dim}] : \
-                     ({x}, {i}, {s}, {k}) -> ({y}, {j})
+         ({x}, {i}, {s}, {k}) -> ({y}, {j})
      reducer(%a: {s}, %b: {s}) (%m: {k}, %n: {k}) {{
       %2 = stablehlo.compare GT, %a, %b : {flag}
       %3 = stablehlo.compare NE, %a, %a : {flag}
@@ -253,12 +248,62 @@ fn positions_of_extremes_agree_with_the_oracle() {
     }}
     return %r#0, %r#1 : {y}, {j}
   }}"
-                ),
-                (number * 100 + at + 1) as u64,
-                None,
-            );
+    )
+}
+
+#[test]
+fn positions_of_extremes_agree_with_the_oracle() {
+    for (number, ty) in ["f32", "f64", "i32", "ui8", "bf16"].into_iter().enumerate() {
+        let seed = |at: usize| (number * 100 + at + 1) as u64;
+        for (at, size) in SIZES.into_iter().enumerate() {
+            let dim = at % 2;
+            let dims = if dim == 0 { [size, 70] } else { [70, size] };
+            check(&extremes(ty, dims, dim), seed(at), None);
+        }
+        // Long lines are cut into segments.
+        for (at, (dims, dim)) in [([1, 1024], 1), ([1500, 3], 0)].into_iter().enumerate() {
+            check(&extremes(ty, dims, dim), seed(50 + at), None);
         }
     }
+}
+
+/// Branches in a loop that counts, on both sides and beyond the last.
+#[test]
+fn branches_agree_with_the_oracle() {
+    let program = "
+func.func public @main(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %n = stablehlo.constant dense<7> : tensor<i32>
+  %half = stablehlo.constant dense<0.5> : tensor<5xf32>
+  %0:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<5xf32>
+    cond {
+      %less = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %less : tensor<i1>
+    } do {
+      %j = stablehlo.subtract %i, %one : tensor<i32>
+      %a = \"stablehlo.case\"(%j) ({
+        %b = stablehlo.add %y, %half : tensor<5xf32>
+        stablehlo.return %b : tensor<5xf32>
+      }, {
+        %b = stablehlo.multiply %y, %x : tensor<5xf32>
+        stablehlo.return %b : tensor<5xf32>
+      }, {
+        stablehlo.return %y : tensor<5xf32>
+      }) : (tensor<i32>) -> tensor<5xf32>
+      %p = stablehlo.compare EQ, %i, %one, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      %c = \"stablehlo.if\"(%p) ({
+        %b = stablehlo.negate %a : tensor<5xf32>
+        stablehlo.return %b : tensor<5xf32>
+      }, {
+        stablehlo.return %a : tensor<5xf32>
+      }) : (tensor<i1>) -> tensor<5xf32>
+      %k = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %k, %c : tensor<i32>, tensor<5xf32>
+    }
+  return %0#1, %0#0 : tensor<5xf32>, tensor<i32>
+}";
+    (1..5).for_each(|seed| check(program, seed, Some(0.0)));
 }
 
 /// Windows over a dimension, which end or start at each element.

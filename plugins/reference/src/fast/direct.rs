@@ -2,6 +2,7 @@
 //! memory of its results from that of its operands. Nothing else in the executor knows them, except
 //! for `graph::known`, which recognizes them.
 
+mod accumulator;
 pub(super) mod complex;
 pub(super) mod concatenate;
 pub(super) mod convolution;

@@ -7,6 +7,7 @@ mod convolution;
 mod fold;
 mod known;
 mod processes;
+mod regions;
 mod unfused;
 
 use std::{

@@ -41,7 +41,7 @@ impl Format {
             ElementType::Bf16 => Format::Bf16,
             ElementType::F32 => Format::F32,
             ElementType::F64 => Format::F64,
-            _ if element.bits() % 8 != 0 && element != ElementType::Bool => return None,
+            _ if !element.bits().is_multiple_of(8) && element != ElementType::Bool => return None,
             _ => match element.class() {
                 ElementClass::Bool => Format::Unsigned(1),
                 ElementClass::Signed => Format::Signed(element.bits() as u32),

@@ -3,11 +3,10 @@
 use halite_core::Result;
 use halite_stablehlo::{GatherAttributes, RankedType, ScatterAttributes};
 
-use super::{Call, Direct};
+use super::{Call, Direct, accumulator::Accumulator};
 use crate::{
-    fast::scalar::{Format, Function, LANES, convert, extended, load, store},
-    oracle::{allocate, collect},
-    storage::Storage,
+    fast::scalar::{Format, Function, LANES, extended, load},
+    oracle::allocate,
 };
 
 /// Slices of operand 0 at the positions of operand 1, moved to be inside.
@@ -415,8 +414,7 @@ impl Runs<'_> {
             return self.each(|to, from| {
                 let mut pair = [[0; 1]; 2];
                 accumulator.load(to, &mut pair[0]);
-                load(updates[0], accumulator.size, from, 1, &mut pair[1]);
-                convert(&mut pair[1], accumulator.narrow, accumulator.wide);
+                accumulator.load_updates(updates[0], from, &mut pair[1]);
                 accumulator.store(to, &[combine(pair[0][0], pair[1][0])]);
             });
         }
@@ -427,8 +425,7 @@ impl Runs<'_> {
                 for (number, accumulator) in accumulators.iter().enumerate() {
                     accumulator.load(to + start, &mut registers[number][..lanes]);
                     let register = &mut registers[count + number][..lanes];
-                    load(updates[number], accumulator.size, from + start, 1, register);
-                    convert(register, accumulator.narrow, accumulator.wide);
+                    accumulator.load_updates(updates[number], from + start, register);
                 }
                 function.run(&mut registers, lanes);
                 for (accumulator, &result) in accumulators.iter_mut().zip(&function.results) {
@@ -436,63 +433,6 @@ impl Runs<'_> {
                 }
             }
         });
-    }
-}
-
-/// Elements that updates are combined with: in place, or in a copy that is rounded at the end.
-pub(super) struct Accumulator<'a> {
-    result: &'a mut Storage,
-    size: usize,
-    narrow: Format,
-    wide: Format,
-    /// All elements in the wide format, if that is another one.
-    copy: Vec<u64>,
-}
-
-impl<'a> Accumulator<'a> {
-    pub(super) fn new(
-        result: &'a mut Storage,
-        size: usize,
-        narrow: Format,
-        wide: Format,
-    ) -> Result<Self> {
-        let mut copy = Vec::new();
-        if narrow != wide {
-            let count = result.len() / size;
-            copy = collect(count, std::iter::repeat_n(0, count))?;
-            load(result, size, 0, 1, &mut copy);
-            convert(&mut copy, narrow, wide);
-        }
-        Ok(Accumulator {
-            result,
-            size,
-            narrow,
-            wide,
-            copy,
-        })
-    }
-
-    pub(super) fn load(&self, at: usize, out: &mut [u64]) {
-        if self.narrow == self.wide {
-            load(self.result, self.size, at, 1, out);
-        } else {
-            out.copy_from_slice(&self.copy[at..][..out.len()]);
-        }
-    }
-
-    pub(super) fn store(&mut self, at: usize, values: &[u64]) {
-        if self.narrow == self.wide {
-            store(values, self.result.bytes_mut(), self.size, at);
-        } else {
-            self.copy[at..][..values.len()].copy_from_slice(values);
-        }
-    }
-
-    pub(super) fn finish(mut self) {
-        if self.narrow != self.wide {
-            convert(&mut self.copy, self.wide, self.narrow);
-            store(&self.copy, self.result.bytes_mut(), self.size, 0);
-        }
     }
 }
 

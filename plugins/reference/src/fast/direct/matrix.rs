@@ -137,12 +137,11 @@ fn factor(x: &mut Matrix) {
         // The root of a number that is not positive is NaN, which spreads.
         let root = if rest > 0.0 { rest.sqrt() } else { f64::NAN };
         x.values[k * size + k] = root;
-        for row in k + 1..size {
+        for (row, value) in column.iter_mut().enumerate().skip(k + 1) {
             x.values[row * size + k] /= root;
-            column[row] = x.values[row * size + k];
+            *value = x.at(row, k);
         }
-        for row in k + 1..size {
-            let by = column[row];
+        for (row, by) in column.iter().enumerate().skip(k + 1) {
             let rest = &mut x.values[row * size + k + 1..=row * size + row];
             let each = rest.iter_mut().zip(&column[k + 1..]);
             each.for_each(|(rest, other)| *rest -= by * other);

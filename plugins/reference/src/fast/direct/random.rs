@@ -88,13 +88,14 @@ fn philox_bits(key: u64, counter: u128, size: usize, out: &mut [u8]) -> u64 {
 
 fn philox(x: &mut [Words; 4], mut key: [u32; 2]) {
     for _ in 0..10 {
-        for lane in 0..LANES {
-            let [low0, high0] = halves(u64::from(x[0][lane]) * 0xd251_1f53);
-            let [low1, high1] = halves(u64::from(x[2][lane]) * 0xcd9e_8d57);
-            x[0][lane] = high1 ^ x[1][lane] ^ key[0];
-            x[1][lane] = low1;
-            x[2][lane] = high0 ^ x[3][lane] ^ key[1];
-            x[3][lane] = low0;
+        let [a, b, c, d] = &mut *x;
+        for ((a, b), (c, d)) in a.iter_mut().zip(b).zip(c.iter_mut().zip(d)) {
+            let [low0, high0] = halves(u64::from(*a) * 0xd251_1f53);
+            let [low1, high1] = halves(u64::from(*c) * 0xcd9e_8d57);
+            *a = high1 ^ *b ^ key[0];
+            *b = low1;
+            *c = high0 ^ *d ^ key[1];
+            *d = low0;
         }
         key = [
             key[0].wrapping_add(0x9e37_79b9),
@@ -165,9 +166,9 @@ fn threefry_blocks(key: [u32; 2], counter: u64, count: usize, mut each: impl FnM
             x.iter_mut().zip(words).for_each(|(x, word)| x[lane] = word);
         }
         threefry(&mut x, key);
-        for lane in 0..LANES.min(count - start) {
-            each([x[0][lane], x[1][lane]]);
-        }
+        let [even, odd] = x;
+        let pairs = even.into_iter().zip(odd).take(count - start);
+        pairs.for_each(|(even, odd)| each([even, odd]));
     }
 }
 

@@ -3,7 +3,8 @@
 use halite_core::Result;
 
 use super::{Call, Direct, Input, Lines};
-use crate::fast::scalar::{Combine, Format, Function, LANES, convert, load, store};
+use crate::fast::scalar::{Combine, Format, Function, LANES, Lanes, convert, load, store};
+use crate::storage::Storage;
 
 /// Combines the elements of lines, from initial values on. Operands: what is combined, and then the
 /// initial values.
@@ -34,80 +35,197 @@ impl Direct for Reduce {
         {
             return self.scan_lines(call, direction, &*combine);
         }
-        let count = self.inputs.len();
-        let Lines { length, inner, .. } = self.lines;
-        let mut results = Vec::with_capacity(count);
-        let mut sizes = Vec::with_capacity(count);
-        for number in 0..count {
+        let mut results = Vec::with_capacity(self.inputs.len());
+        for number in 0..self.inputs.len() {
             results.push(call.take(number)?);
-            sizes.push(call.result_ty(number).element.size());
         }
-        let operands = self.inputs.iter().map(|input| match input {
-            Input::Operand(operand) => call.operand(*operand).map(|it| Some(&it[..])),
-            Input::Counter => Ok(None),
-        });
-        let operands: Vec<_> = operands.collect::<Result<_>>()?;
-        // Backward, what is on the right is the accumulator: it is of later elements.
-        let (left, right) = match self.scan {
-            Some(Direction::Backward) => (count, 0),
-            _ => (0, count),
-        };
-        let mut registers = self.function.registers();
-        let mut spare = Vec::with_capacity(count);
-        for block in self.lines.blocks() {
-            let lanes = block.count;
-            for number in 0..count {
-                let initial = call.operand(self.initial() + number)?;
-                let register = &mut registers[left + number];
-                load(initial, sizes[number], 0, 1, &mut register[..1]);
-                self.widen(number, &mut register[..1]);
-                let bits = register[0];
-                register[..lanes].fill(bits);
+        let mut outs: Vec<&mut [u8]> = results.iter_mut().map(Storage::bytes_mut).collect();
+        let mut machine = Machine::new(self, call)?;
+        let Lines { length, .. } = self.lines;
+        if self.scan.is_none() && self.lines.count() < FEW_LINES && length >= LONG_LINE {
+            for line in 0..self.lines.count() {
+                machine.segments(self.lines.first(line));
+                machine.store(&mut outs, line, 1, 1);
             }
-            for step in 0..length {
-                let step = match self.scan {
-                    Some(Direction::Backward) => length - 1 - step,
-                    _ => step,
-                };
-                for (number, bytes) in operands.iter().enumerate() {
-                    let register = &mut registers[right + number][..lanes];
-                    match bytes {
-                        Some(bytes) => {
-                            let at = block.first + step * inner;
-                            load(bytes, sizes[number], at, block.stride, register);
-                            self.widen(number, register);
-                        }
-                        None => register.fill(step as u64),
-                    }
-                }
-                self.function.run(&mut registers, lanes);
-                // All before the first is replaced: results may be arguments.
-                let of = self.function.results.iter();
-                spare.clear();
-                spare.extend(of.map(|&result| registers[result]));
-                registers[left..left + count].copy_from_slice(&spare);
-                if self.scan.is_some() {
-                    let at = block.first + step * inner;
-                    for (number, result) in results.iter_mut().enumerate() {
-                        let mut values = registers[left + number];
-                        self.narrow(number, &mut values[..lanes]);
-                        let out = result.bytes_mut();
-                        scatter(&values[..lanes], out, sizes[number], at, block.stride);
-                    }
-                }
-            }
-            if self.scan.is_none() {
-                for (number, result) in results.iter_mut().enumerate() {
-                    let values = &mut registers[number][..lanes];
-                    self.narrow(number, values);
-                    store(values, result.bytes_mut(), sizes[number], block.result);
-                }
+        } else {
+            for block in self.lines.blocks() {
+                machine.block(&block, &mut outs);
             }
         }
         for (number, result) in results.into_iter().enumerate() {
             call.set(number, result);
         }
         Ok(())
+    }
+}
+
+/// Lines below which a long line is cut into segments, so that there are enough to compute at a
+/// time.
+const FEW_LINES: usize = 8;
+
+/// Elements from which a line is long.
+const LONG_LINE: usize = 1024;
+
+/// Registers of a reduction.
+struct Machine<'r> {
+    reduce: &'r Reduce,
+    /// The inputs that are in memory, and the sizes of their elements.
+    operands: Vec<(Option<&'r [u8]>, usize)>,
+    initial: Vec<u64>,
+    registers: Vec<Lanes>,
+    spare: Vec<Lanes>,
+    /// The first registers of accumulators, and of elements.
+    left: usize,
+    right: usize,
+}
+
+/// Elements that are loaded: the first, and the distance of those of the lanes.
+#[derive(Clone, Copy)]
+struct Elements {
+    first: usize,
+    stride: usize,
+    /// Positions in their lines.
+    position: usize,
+    position_stride: usize,
+}
+
+impl<'r> Machine<'r> {
+    fn new(reduce: &'r Reduce, call: &'r Call<'_, '_>) -> Result<Self> {
+        let count = reduce.inputs.len();
+        let first = reduce
+            .inputs
+            .iter()
+            .filter(|input| **input != Input::Counter);
+        let first = first.count();
+        let (mut operands, mut initial) = (Vec::new(), Vec::new());
+        for (number, input) in reduce.inputs.iter().enumerate() {
+            let size = call.result_ty(number).element.size();
+            let bytes = match input {
+                Input::Operand(operand) => Some(&call.operand(*operand)?[..]),
+                Input::Counter => None,
+            };
+            operands.push((bytes, size));
+            let mut bits = [0];
+            load(call.operand(first + number)?, size, 0, 1, &mut bits);
+            reduce.widen(number, &mut bits);
+            initial.extend(bits);
+        }
+        // Backward, what is on the right is the accumulator: it is of later elements.
+        let (left, right) = match reduce.scan {
+            Some(Direction::Backward) => (count, 0),
+            _ => (0, count),
+        };
+        Ok(Machine {
+            reduce,
+            operands,
+            initial,
+            registers: reduce.function.registers(),
+            spare: Vec::with_capacity(count),
+            left,
+            right,
+        })
+    }
+
+    /// Reduces a block of lines.
+    fn block(&mut self, block: &Block, outs: &mut [&mut [u8]]) {
+        let Lines { length, inner, .. } = self.reduce.lines;
+        let lanes = block.count;
+        self.start(lanes);
+        for step in 0..length {
+            let step = match self.reduce.scan {
+                Some(Direction::Backward) => length - 1 - step,
+                _ => step,
+            };
+            let elements = Elements {
+                first: block.first + step * inner,
+                stride: block.stride,
+                position: step,
+                position_stride: 0,
+            };
+            self.load(self.right, elements, lanes);
+            self.step(lanes);
+            if self.reduce.scan.is_some() {
+                self.store(outs, elements.first, block.stride, lanes);
+            }
+        }
+        if self.reduce.scan.is_none() {
+            self.store(outs, block.result, 1, lanes);
+        }
+    }
+
+    /// Reduces one line, as many segments that are combined in order.
+    fn segments(&mut self, first: usize) {
+        let Lines { length, inner, .. } = self.reduce.lines;
+        let segment = length / LANES;
+        let elements = |position: usize| Elements {
+            first: first + position * inner,
+            stride: segment * inner,
+            position,
+            position_stride: segment,
+        };
+        self.load(self.left, elements(0), LANES);
+        for step in 1..segment {
+            self.load(self.right, elements(step), LANES);
+            self.step(LANES);
+        }
+        let count = self.operands.len();
+        let sums = self.registers[self.left..self.left + count].to_vec();
+        self.start(1);
+        for lane in 0..LANES {
+            for (number, sum) in sums.iter().enumerate() {
+                self.registers[self.right + number][0] = sum[lane];
+            }
+            self.step(1);
+        }
+        for position in segment * LANES..length {
+            self.load(self.right, elements(position), 1);
+            self.step(1);
+        }
+    }
+
+    fn start(&mut self, lanes: usize) {
+        for (number, &initial) in self.initial.iter().enumerate() {
+            self.registers[self.left + number][..lanes].fill(initial);
+        }
+    }
+
+    fn load(&mut self, into: usize, elements: Elements, lanes: usize) {
+        for (number, &(bytes, size)) in self.operands.iter().enumerate() {
+            let register = &mut self.registers[into + number][..lanes];
+            match bytes {
+                Some(bytes) => {
+                    load(bytes, size, elements.first, elements.stride, register);
+                    self.reduce.widen(number, register);
+                }
+                None => register.iter_mut().enumerate().for_each(|(lane, value)| {
+                    *value = (elements.position + lane * elements.position_stride) as u64;
+                }),
+            }
+        }
+    }
+
+    /// Combines the elements with the accumulators.
+    fn step(&mut self, lanes: usize) {
+        let function = &self.reduce.function;
+        function.run(&mut self.registers, lanes);
+        if let [result] = function.results[..] {
+            self.registers.copy_within(result..=result, self.left);
+            return;
+        }
+        // All before the first is replaced: results may be arguments.
+        self.spare.clear();
+        let of = function.results.iter();
+        self.spare.extend(of.map(|&result| self.registers[result]));
+        self.registers[self.left..self.left + self.spare.len()].copy_from_slice(&self.spare);
+    }
+
+    /// Stores the accumulators, `stride` apart.
+    fn store(&self, outs: &mut [&mut [u8]], at: usize, stride: usize, lanes: usize) {
+        for (number, out) in outs.iter_mut().enumerate() {
+            let mut values = self.registers[self.left + number];
+            self.reduce.narrow(number, &mut values[..lanes]);
+            scatter(&values[..lanes], out, self.operands[number].1, at, stride);
+        }
     }
 }
 
@@ -154,12 +272,6 @@ impl Reduce {
         }
         call.set(0, result);
         Ok(())
-    }
-
-    /// The operand that is the first initial value.
-    fn initial(&self) -> usize {
-        let inputs = self.inputs.iter();
-        inputs.filter(|input| **input != Input::Counter).count()
     }
 
     fn widen(&self, number: usize, values: &mut [u64]) {

@@ -53,8 +53,7 @@ impl Direct for DynamicUpdate {
 fn slice(call: &Call<'_, '_>, dims: &[usize], first: usize) -> Result<Slice> {
     let x = call.ty(0);
     let mut starts = Vec::with_capacity(x.rank());
-    for dim in 0..x.rank() {
-        let number = first + dim;
+    for (number, (&all, &part)) in (first..).zip(x.dims.iter().zip(dims)) {
         let bytes = call.operand(number)?.iter().rev();
         let bits = bytes.fold(0u64, |all, &byte| all << 8 | u64::from(byte));
         let start = match call.ty(number).element {
@@ -64,7 +63,7 @@ fn slice(call: &Call<'_, '_>, dims: &[usize], first: usize) -> Result<Slice> {
             ElementType::S64 => bits as i64,
             _ => i64::try_from(bits).unwrap_or(i64::MAX),
         };
-        let most = x.dims[dim].saturating_sub(dims[dim]);
+        let most = all.saturating_sub(part);
         starts.push(usize::try_from(start).unwrap_or(0).min(most));
     }
     Ok(Slice::new(&x.dims, dims, &starts, x.element.size()))

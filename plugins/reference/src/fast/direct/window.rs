@@ -3,7 +3,7 @@
 use halite_core::Result;
 use halite_stablehlo::WindowAttributes;
 
-use super::{Call, Direct, indices::Accumulator};
+use super::{Call, Direct, accumulator::Accumulator};
 use crate::fast::place::ALWAYS_PADDED;
 use crate::fast::scalar::{Format, Function, LANES, convert, load, store};
 
@@ -129,9 +129,9 @@ impl Windows {
     /// The position in the operand, but for the last coordinate. `None` if it is outside.
     fn base(&self, block: &Block, place: &[usize]) -> Option<usize> {
         let mut base = 0;
-        for dim in 0..self.dims.len() - 1 {
-            let at = self.coordinate(dim, block.index[dim], place[dim])?;
-            base = (base + at) * self.dims[dim + 1];
+        let outer = place.iter().zip(&block.index).zip(&self.dims[1..]);
+        for (dim, ((&place, &window), &size)) in outer.enumerate() {
+            base = (base + self.coordinate(dim, window, place)?) * size;
         }
         Some(base)
     }
