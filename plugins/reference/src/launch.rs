@@ -117,14 +117,13 @@ impl Ready {
 
     /// The replicas of each job of a launch.
     pub(crate) fn jobs(&self) -> Vec<Range<usize>> {
-        match self.plan() {
-            Some(plan) if plan.links.joins_replicas && !plan.links.needs_threads => {
-                vec![0..self.replicas]
-            }
-            _ => (0..self.replicas)
-                .map(|replica| replica..replica + 1)
-                .collect(),
-        }
+        let joins = |plan: &Plan| plan.links.joins_replicas && !plan.links.needs_threads;
+        let of_job = match self.plan() {
+            Some(plan) if joins(plan) => self.replicas,
+            _ => 1,
+        };
+        let firsts = (0..self.replicas).step_by(of_job);
+        firsts.map(|first| first..first + of_job).collect()
     }
 }
 

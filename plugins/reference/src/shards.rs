@@ -1,6 +1,9 @@
 //! Shards of tensors. What is replicated, or consists of parts of one buffer, is not copied.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use halite_core::{HloSharding, Result};
 use halite_stablehlo::RankedType;
@@ -25,10 +28,11 @@ pub(crate) fn shards(
     let mut shards = Vec::with_capacity(partitions.len());
     for &partition in partitions {
         let tile = sharding.of_device[partition];
-        if !tiles.contains_key(&tile) {
-            tiles.insert(tile, shard(x, sharding, partition)?);
-        }
-        shards.push(tiles[&tile].clone());
+        let shard = match tiles.entry(tile) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => free.insert(shard(x, sharding, partition)?),
+        };
+        shards.push(shard.clone());
     }
     Ok(shards)
 }
