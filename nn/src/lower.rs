@@ -18,7 +18,7 @@ use halite_core::{
 };
 use halite_ir::{
     Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, narrow_convolutions,
-    one_function, unrolled, with_kernels,
+    one_function, unrolled, with_kernels, without_long_chains,
 };
 
 pub use self::{
@@ -173,6 +173,11 @@ fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> 
     let graph = match capabilities.kernels {
         Kernels::Off => graph,
         kernels => with_kernels(graph, kernels, mesh.size()),
+    };
+    // The plugin that compiles functions is XLA's for the CPU.
+    let graph = match capabilities.one_function {
+        true => without_long_chains(graph),
+        false => graph,
     };
     around_faults(graph, &capabilities.faults, mesh)
 }
