@@ -364,7 +364,7 @@ fn compile(
     input: TensorType,
     function: impl for<'t> Fn(&'t Trace, Tensor<'t>) -> Vec<Tensor<'t>> + Send + Sync + 'static,
 ) -> Result<f64> {
-    let jit = Jit::<Empty<()>, Leaf<()>, Vec<Leaf<()>>>::function(&client, move |cx, Leaf(x)| {
+    let jit = Jit::<Empty<()>, Leaf<()>, Vec<Leaf<()>>>::function(client, move |cx, Leaf(x)| {
         function(cx, x).into_iter().map(Leaf).collect()
     });
     let sharding = Sharding::single(client.local_devices()[0]);
