@@ -362,11 +362,12 @@ pub(crate) fn load(
     let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
     let wanted = (Environment::read()?.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
-    let kernels = if callable { wanted } else { Kernels::Off };
+    let called = if callable { wanted } else { Kernels::Off };
     let (one_function, faults) = (client.compiles_functions(), client.faults());
     Ok(Opened {
         client: Client::new(client)
-            .with_kernels(kernels)
+            .with_kernels(called)
+            .with_processor(kernels::processor())
             .with_one_function(one_function)
             .with_faults(faults),
         driver: Driver::Plugin { plugin, located },

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use halite_core::{Error, ErrorKind, Kernels, Result, custom_call, warning};
+use halite_core::{Error, ErrorKind, Kernels, Processor, Result, custom_call, warning};
 use halite_kernels::Threads;
 
 /// Most prepared kernels of a kind.
@@ -68,14 +68,27 @@ impl<S: Clone + Eq + Hash, K> Prepared<S, K> {
     }
 }
 
+/// The processor that the kernels use.
+pub(crate) fn processor() -> Processor {
+    Processor {
+        vector_bits: halite_kernels::vector_bits(),
+        threads: thread_count(),
+    }
+}
+
+/// Number of threads of the kernels.
+fn thread_count() -> usize {
+    let chosen = ["PJRT_NPROC", "NPROC"].map(|name| env::var(name).ok()?.trim().parse().ok());
+    let available = || thread::available_parallelism().map_or(1, NonZero::get);
+    let count = chosen.into_iter().flatten().find(|&count| count > 0);
+    count.unwrap_or_else(available)
+}
+
 /// The threads of all kernels of the process, whatever the number of its devices: as many as XLA's
 /// plugin starts for its own code.
 fn threads() -> Result<&'static Threads> {
     static THREADS: LazyLock<Result<Threads, String>> = LazyLock::new(|| {
-        let chosen = ["PJRT_NPROC", "NPROC"].map(|name| env::var(name).ok()?.trim().parse().ok());
-        let available = || thread::available_parallelism().map_or(1, NonZero::get);
-        let count = chosen.into_iter().flatten().find(|&count| count > 0);
-        let count = count.unwrap_or_else(available);
+        let count = thread_count();
         Threads::new(count)
             .map_err(|error| format!("the system cannot start {count} threads: {error}"))
     });

@@ -11,6 +11,9 @@ pub struct Capabilities {
     pub narrowing: Narrowing,
     /// Convolutions and attention that call halite's kernels.
     pub kernels: Kernels,
+    /// The processor that runs these kernels. It decides which ones are faster than the compiler's
+    /// code.
+    pub processor: Processor,
     /// The compiler makes one function of a small program that asks for it, as XLA's for CPUs does.
     /// Not with [`Kernels::Off`].
     pub one_function: bool,
@@ -93,12 +96,36 @@ pub enum Kernels {
 /// CUDA graph.
 const MOST_UNROLLED: usize = 4096;
 
+/// A processor, as far as it decides whether a kernel is faster than the compiler's code.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Processor {
+    /// Size of its vectors.
+    pub vector_bits: usize,
+    /// Number of threads that a kernel uses.
+    pub threads: usize,
+}
+
+impl Default for Processor {
+    /// A processor with AVX2, or the like, and four cores.
+    fn default() -> Self {
+        Self::TYPICAL
+    }
+}
+
+impl Processor {
+    const TYPICAL: Self = Processor {
+        vector_bits: 256,
+        threads: 4,
+    };
+}
+
 impl Capabilities {
     /// Capabilities that a program for any target may use: it casts wherever the policy allows, calls
     /// no function of this process, and is lowered around the faults of all compilers.
     pub const PORTABLE: Self = Capabilities {
         narrowing: Narrowing::Everywhere,
         kernels: Kernels::Off,
+        processor: Processor::TYPICAL,
         one_function: false,
         unrolled: 0,
         narrow_convolutions: false,

@@ -14,7 +14,8 @@ use std::{
 use crate::{
     Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions, Compiled,
     Device, DeviceId, Error, ExecutableSource, Faults, HostBytes, Kernels, Observer, Placement,
-    Platform, Program, ProgramCache, ProgramKey, Result, Signature, TensorType, Transfer,
+    Platform, Processor, Program, ProgramCache, ProgramKey, Result, Signature, TensorType,
+    Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -49,6 +50,8 @@ pub struct Client {
     programs: Option<Arc<dyn ProgramCache>>,
     /// Convolutions and attention of its programs that call halite's kernels.
     kernels: Kernels,
+    /// What runs them.
+    processor: Processor,
     /// Its compiler makes one function of a small program.
     one_function: bool,
     /// Faults of its compiler; `None` if they are those known on its platform.
@@ -97,6 +100,7 @@ impl Client {
             }),
             programs: None,
             kernels: Kernels::Off,
+            processor: Processor::default(),
             one_function: false,
             faults: None,
             unattributed: false,
@@ -141,6 +145,11 @@ impl Client {
         Client { kernels, ..self }
     }
 
+    /// Returns the same client, whose [kernels](Self::with_kernels) run on this processor.
+    pub fn with_processor(self, processor: Processor) -> Self {
+        Client { processor, ..self }
+    }
+
     /// Returns the same client, whose compiler makes one function of a small program where
     /// `one_function` is set; by default it does not.
     pub fn with_one_function(self, one_function: bool) -> Self {
@@ -164,6 +173,7 @@ impl Client {
         let on_platform = Capabilities::on(&self.platform().name);
         Capabilities {
             kernels: self.kernels,
+            processor: self.processor,
             one_function: self.one_function,
             faults: self.faults.unwrap_or(on_platform.faults),
             ..on_platform

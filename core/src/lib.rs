@@ -62,7 +62,7 @@ pub use backend::{
     Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement,
     Platform, Program, ProgramMemory, Signature,
 };
-pub use capabilities::{Capabilities, Faults, Kernels};
+pub use capabilities::{Capabilities, Faults, Kernels, Processor};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
 pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
 #[doc(hidden)]

@@ -172,7 +172,7 @@ fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> 
     };
     let graph = match capabilities.kernels {
         Kernels::Off => graph,
-        kernels => with_kernels(graph, kernels, mesh.size()),
+        _ => with_kernels(graph, capabilities, mesh.size()),
     };
     // The plugin that compiles functions is XLA's for the CPU.
     let graph = match capabilities.one_function {

@@ -105,7 +105,10 @@ fn geometry(attributes: Attributes<'_>) -> Result<ConvGeometry> {
         Ok(ConvDim {
             input: size(&format!("input{index}"))?,
             kernel: size(&format!("kernel{index}"))?,
-            input_dilation: 1,
+            input_dilation: match attributes.get(&format!("input_dilation{index}")) {
+                Some(_) => size(&format!("input_dilation{index}"))?,
+                None => 1,
+            },
             stride: size(&format!("stride{index}"))?,
             dilation: size(&format!("dilation{index}"))?,
             low: padding(format!("low{index}"))?,
