@@ -4,6 +4,7 @@
 
 mod convnext;
 mod resnet;
+mod shapes;
 mod vae;
 mod workloads;
 
@@ -23,6 +24,7 @@ use halite::{
 
 pub use convnext::ConvNext;
 pub use resnet::ResNet;
+pub use shapes::ConvShape;
 pub use vae::Vae;
 pub use workloads::{Visitor, Workload, visit};
 

@@ -1,46 +1,52 @@
-//! Rates of convolutions and their gradients: XLA's code on the CPU beside halite's kernels.
+//! Convolutions on the CPU: halite as chosen, XLA's code, halite's kernels, and PyTorch.
 //!
-//! `convolutions [FILTER]`. For each shape of the table whose name contains the filter, programs of
-//! XLA's convolution and of halite's kernel alternate; the rates are those of the fastest rounds.
-//! `halite::ir::with_kernels` calls the kernels that are faster here.
+//! `convolutions [--count 100] [--seed 1] [--dtype f32|bf16] [--filter TEXT] [--python PYTHON]` draws
+//! shapes from published networks and measures the result and both gradients of each, in turns in one
+//! run. It prints a line a shape, where the choice was wrong by more than 10 %, where halite is behind
+//! PyTorch, and the quantiles. Without `--python`, an interpreter with PyTorch, there is no PyTorch.
+//!
+//! `convolutions --table FILE [--dtype ..] [--filter ..]` measures other shapes, and writes `core/ir/src/passes/kernels/measured.txt`,
+//! from which programs choose. Lines of other processors and types are kept.
+//!
+//! Times are those of the processor, of all threads together, the least of several rounds: a busy
+//! machine changes them less than the time that passes.
 #![forbid(unsafe_code)]
 
-use std::{process::ExitCode, time::Instant};
+#[path = "convolutions/measure.rs"]
+mod measure;
+#[path = "convolutions/report.rs"]
+mod report;
+#[path = "convolutions/table.rs"]
+mod table;
+#[path = "convolutions/torch.rs"]
+mod torch;
 
-use halite::{
-    Array, Client, DType, Result, TensorType,
-    backends::Accelerator,
-    core::{
-        Kernels,
-        tree::{Empty, Leaf},
-    },
-    nn::{ConvOptions, CustomOp, Jit, Padding, Tensor, grad},
+use std::process::ExitCode;
+
+use halite::{DType, Error, Result};
+use halite_benches::ConvShape;
+
+use self::{
+    measure::{Clients, Measured},
+    torch::Torch,
 };
-use halite_benches::CONVOLUTIONS;
 
 /// As in `peer`: XLA's CPU plugin allocates for every launch, from several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A convolution of square images, padded so that the result has the size of the input over the
-/// stride.
-struct Shape {
-    batch: usize,
-    features: usize,
-    size: usize,
-    outputs: usize,
-    kernel: usize,
-    stride: usize,
+/// What the command line says.
+struct Arguments {
+    count: usize,
+    seed: u64,
+    dtype: DType,
+    filter: String,
+    python: Option<String>,
+    table: Option<String>,
 }
 
-/// Two tensors, as the inputs of a program.
-type Pair<'t> = (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>);
-/// A program of two arrays.
-type Program = Jit<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>;
-
 fn main() -> ExitCode {
-    let filter = std::env::args().nth(1).unwrap_or_default();
-    match run(&filter) {
+    match Arguments::read().and_then(|arguments| arguments.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -49,151 +55,59 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(filter: &str) -> Result<()> {
-    let client = Accelerator::cpu().open()?.with_kernels(Kernels::Off);
-    println!("GFLOP/s of XLA / of the kernel: result, input gradient, kernel gradient");
-    for [batch, features, size, outputs, kernel, stride] in CONVOLUTIONS {
-        let shape = Shape {
-            batch,
-            features,
-            size,
-            outputs,
-            kernel,
-            stride,
+impl Arguments {
+    fn read() -> Result<Self> {
+        let mut arguments = Arguments {
+            count: 100,
+            seed: 1,
+            dtype: DType::F32,
+            filter: String::new(),
+            python: None,
+            table: None,
         };
-        let name = shape.name();
-        if name.contains(filter) {
-            let rates = shape.rates(&client)?;
-            let rates =
-                rates.map(|[xla, own]| format!("{xla:4.0} / {own:4.0} ({:4.2})", own / xla));
-            println!("{name:26} {}", rates.join("  "));
-        }
-    }
-    Ok(())
-}
-
-impl Shape {
-    fn name(&self) -> String {
-        let Shape {
-            batch,
-            features,
-            size,
-            outputs,
-            kernel,
-            stride,
-        } = self;
-        format!("{batch}x{size}x{size}x{features} {kernel}x{kernel}/{stride} {outputs}")
-    }
-
-    /// Rates of XLA and of the kernel for the result, the input gradient and the kernel gradient.
-    fn rates(&self, client: &Client) -> Result<[[f64; 2]; 3]> {
-        let result = self.size.div_ceil(self.stride);
-        let types = [
-            [self.batch, self.size, self.size, self.features],
-            [self.kernel, self.kernel, self.features, self.outputs],
-            [self.batch, result, result, self.outputs],
-        ];
-        let arrays = types.map(|dims| {
-            let values = (0..dims.iter().product::<usize>()).map(|i| (i * 7919 % 65) as f32 / 65.0);
-            Array::from_slice(client, &values.collect::<Vec<_>>(), dims)
-        });
-        let [x, kernel, g] = arrays;
-        let (x, kernel, g) = (x?, kernel?, g?);
-        let padding = (self.kernel / 2) as i64;
-        let options = ConvOptions {
-            strides: vec![self.stride; 2],
-            padding: Padding::Explicit(vec![(padding, padding); 2]),
-            ..ConvOptions::default()
-        };
-        let [of_x, of_kernel, of_g] = types.map(|dims| TensorType::new(DType::F32, dims));
-        let forward = options.clone();
-        let programs: [(Program, Program, &Array, &Array); 3] = [
-            (
-                Jit::function(client, move |_, (Leaf(x), Leaf(kernel)): Pair<'_>| {
-                    Leaf(x.conv(kernel, &forward))
-                }),
-                self.call(client, "halite_convolution", &of_g),
-                &x,
-                &kernel,
-            ),
-            (
-                gradient(client, &options, &of_x, 0),
-                self.call(client, "halite_convolution_input_gradient", &of_x),
-                &kernel,
-                &g,
-            ),
-            (
-                gradient(client, &options, &of_kernel, 1),
-                self.call(client, "halite_convolution_kernel_gradient", &of_kernel),
-                &x,
-                &g,
-            ),
-        ];
-        let work = 2.0 * (of_g.elements() * self.features * self.kernel * self.kernel) as f64;
-        let mut rates = [[0.0; 2]; 3];
-        for (rates, (xla, own, left, right)) in rates.iter_mut().zip(&programs) {
-            for _ in 0..7 {
-                for (rate, program) in rates.iter_mut().zip([xla, own]) {
-                    *rate = f64::max(*rate, work / seconds(program, left, right, work)? / 1e9);
+        let mut words = std::env::args().skip(1);
+        while let Some(name) = words.next() {
+            let missing = || Error::invalid("convolutions", format!("{name} needs a value"));
+            let value = words.next().ok_or_else(missing)?;
+            let wrong = || Error::invalid("convolutions", format!("{name} cannot be {value}"));
+            match &name[..] {
+                "--count" => arguments.count = value.parse().map_err(|_| wrong())?,
+                "--seed" => arguments.seed = value.parse().map_err(|_| wrong())?,
+                "--dtype" => {
+                    let known = [DType::F32, DType::Bf16];
+                    let named = known.into_iter().find(|it| it.to_string() == value);
+                    arguments.dtype = named.ok_or_else(wrong)?;
+                }
+                "--filter" => arguments.filter = value,
+                "--python" => arguments.python = Some(value),
+                "--table" => arguments.table = Some(value),
+                _ => {
+                    let message = format!("unknown option {name}; see the head of its source");
+                    return Err(Error::invalid("convolutions", message));
                 }
             }
         }
-        Ok(rates)
+        Ok(arguments)
     }
 
-    /// A program that calls a kernel.
-    fn call(&self, client: &Client, target: &str, result: &TensorType) -> Program {
-        let result = result.clone();
-        let mut op = CustomOp::new(target, move |_| Ok(vec![result.clone()]));
-        let sizes = [
-            ("batch", self.batch),
-            ("features", self.features),
-            ("outputs", self.outputs),
-            ("groups", 1),
-        ];
-        for (name, value) in sizes {
-            op = op.attribute(name, value as i64);
+    fn run(self) -> Result<()> {
+        let clients = Clients::open()?;
+        if let Some(path) = &self.table {
+            return table::write(&clients, self.dtype, &self.filter, path);
         }
-        for dim in 0..2 {
-            let sizes = [
-                ("input", self.size),
-                ("kernel", self.kernel),
-                ("stride", self.stride),
-                ("dilation", 1),
-                ("low", self.kernel / 2),
-                ("high", self.kernel / 2),
-            ];
-            for (name, value) in sizes {
-                op = op.attribute(format!("{name}{dim}"), value as i64);
-            }
+        let mut torch = self.python.as_deref().map(Torch::start).transpose()?;
+        let shapes = ConvShape::draw(self.count, self.seed);
+        let shapes = shapes
+            .iter()
+            .filter(|it| it.to_string().contains(&self.filter));
+        report::print_head();
+        let mut all = Vec::new();
+        for shape in shapes {
+            let measured = Measured::of(&clients, shape, self.dtype, torch.as_mut())?;
+            report::print_line(shape, &measured);
+            all.push((shape.clone(), measured));
         }
-        Jit::function(client, move |cx, (Leaf(left), Leaf(right)): Pair<'_>| {
-            let [result] = op.call(cx, &[left, right]);
-            Leaf(result)
-        })
+        report::print_summary(&all);
+        Ok(())
     }
-}
-
-/// The program of a gradient, by the operand that it is of. The other operand and the gradient of
-/// the result are its inputs.
-fn gradient(client: &Client, options: &ConvOptions, ty: &TensorType, operand: usize) -> Program {
-    let (options, ty) = (options.clone(), ty.clone());
-    Jit::function(client, move |cx, (Leaf(other), Leaf(g)): Pair<'_>| {
-        let zero = cx.scalar(0.0, DType::F32).broadcast_to(ty.dims());
-        let y: Tensor<'_> = match operand {
-            0 => zero.conv(other, &options),
-            _ => other.conv(zero, &options),
-        };
-        grad((y * g).sum_all(), &Leaf(zero))
-    })
-}
-
-/// Seconds of a launch, over at least a few milliseconds.
-fn seconds(program: &Program, left: &Array, right: &Array, work: f64) -> Result<f64> {
-    let count = (2e9 / work).clamp(1.0, 200.0) as usize;
-    let started = Instant::now();
-    for _ in 0..count {
-        program.run_with((Leaf(left), Leaf(right)))?.0.wait()?;
-    }
-    Ok(started.elapsed().as_secs_f64() / count as f64)
 }

@@ -1,0 +1,190 @@
+//! Times of one convolution and its gradients.
+
+use std::{collections::HashMap, ffi::OsString, fs, sync::LazyLock, time::Instant};
+
+use halite::{
+    Array, Client, DType, HostArray, Result, Sharding, TensorType,
+    backends::Accelerator,
+    core::{
+        Kernels,
+        tree::{Empty, Leaf},
+    },
+    nn::{ArraySpec, Jit, Tensor, grad},
+};
+use halite_benches::ConvShape;
+
+use super::torch::Torch;
+
+/// Rounds, in each of which everybody has a turn.
+const ROUNDS: usize = 4;
+/// Seconds of processor time of a turn.
+const TURN: f64 = 4e-3;
+
+/// Clients whose programs call no kernels, all, and those that are chosen.
+pub(crate) struct Clients {
+    compiler: Client,
+    kernels: Client,
+    pub(crate) chosen: Client,
+}
+
+impl Clients {
+    pub(crate) fn open() -> Result<Self> {
+        let chosen = Accelerator::cpu().open()?;
+        Ok(Clients {
+            compiler: chosen.clone().with_kernels(Kernels::Off),
+            kernels: chosen.clone().with_kernels(Kernels::All),
+            chosen,
+        })
+    }
+}
+
+/// Seconds of processor time of a pass: the result, the gradient of the input, or that of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) compiler: f64,
+    pub(crate) kernel: f64,
+    /// Whether programs call the kernel.
+    pub(crate) is_called: bool,
+    pub(crate) torch: Option<f64>,
+}
+
+impl Times {
+    /// Time of what programs do.
+    pub(crate) fn chosen(&self) -> f64 {
+        if self.is_called {
+            self.kernel
+        } else {
+            self.compiler
+        }
+    }
+
+    /// Time of the faster one.
+    pub(crate) fn best(&self) -> f64 {
+        self.kernel.min(self.compiler)
+    }
+}
+
+/// The three passes of a shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured(pub(crate) [Times; 3]);
+
+/// Two tensors, as the inputs of a program.
+type Pair<'t> = (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>);
+/// A program of two arrays.
+type Program = Jit<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>;
+
+impl Measured {
+    pub(crate) fn of(
+        clients: &Clients,
+        shape: &ConvShape,
+        dtype: DType,
+        mut torch: Option<&mut Torch>,
+    ) -> Result<Self> {
+        let arrays = shape
+            .tensors()
+            .map(|dims| array(&clients.compiler, &dims, dtype));
+        let [x, kernel, g] = arrays;
+        let (x, kernel, g) = (x?, kernel?, g?);
+        let operands = [(&x, &kernel), (&kernel, &g), (&x, &g)];
+        if let Some(torch) = torch.as_deref_mut() {
+            torch.prepare(shape, dtype)?;
+        }
+        let mut passes = Vec::new();
+        for (pass, (left, right)) in operands.into_iter().enumerate() {
+            let program = |client: &Client| program(client, shape, dtype, pass);
+            let sides = [&clients.compiler, &clients.kernels].map(program);
+            let count = turns(&sides[1], left, right)?.max(1);
+            let (mut least, mut of_torch) = ([f64::INFINITY; 2], None);
+            for _ in 0..ROUNDS {
+                for (least, program) in least.iter_mut().zip(&sides) {
+                    *least = least.min(seconds(program, left, right, count)?);
+                }
+                if let Some(torch) = torch.as_deref_mut() {
+                    let seconds = torch.seconds(pass, TURN)?;
+                    of_torch = Some(of_torch.map_or(seconds, |least: f64| least.min(seconds)));
+                }
+            }
+            passes.push(Times {
+                compiler: least[0],
+                kernel: least[1],
+                is_called: is_called(&program(&clients.chosen), left, right)?,
+                torch: of_torch,
+            });
+        }
+        Ok(Measured(passes.try_into().expect("there are three passes")))
+    }
+}
+
+fn array(client: &Client, dims: &[usize], dtype: DType) -> Result<Array> {
+    let values = (0..dims.iter().product::<usize>()).map(|i| (i * 7919 % 65) as f32 / 65.0 - 0.5);
+    let host = HostArray::from_slice(&values.collect::<Vec<_>>(), dims)?;
+    let device = Sharding::single(client.local_devices()[0]);
+    Array::upload(client, &host.to_float(dtype)?, &device)
+}
+
+/// The program of a pass. Its inputs are the input and the kernel, the kernel and the gradient of the
+/// result, or the input and the gradient of the result.
+fn program(client: &Client, shape: &ConvShape, dtype: DType, pass: usize) -> Program {
+    let options = shape.options();
+    let [x, kernel, _] = shape.tensors().map(|dims| TensorType::new(dtype, dims));
+    Jit::function(client, move |cx, (Leaf(left), Leaf(right)): Pair<'_>| {
+        let zeros = |ty: &TensorType| cx.scalar(0.0, dtype).broadcast_to(ty.dims());
+        match pass {
+            0 => Leaf(left.conv(right, &options)),
+            1 => {
+                let zero = zeros(&x);
+                grad((zero.conv(left, &options) * right).sum_all(), &Leaf(zero))
+            }
+            _ => {
+                let zero = zeros(&kernel);
+                grad((left.conv(zero, &options) * right).sum_all(), &Leaf(zero))
+            }
+        }
+    })
+}
+
+/// Returns whether a program calls a kernel.
+fn is_called(program: &Program, left: &Array, right: &Array) -> Result<bool> {
+    let specs = (Leaf(ArraySpec::of(left)), Leaf(ArraySpec::of(right)));
+    let lowered = program.lower(&Empty::new(), &specs)?;
+    let code = String::from_utf8_lossy(&lowered.program.code).into_owned();
+    Ok(code.contains("@\"halite_convolution"))
+}
+
+/// Runs of a turn.
+fn turns(program: &Program, left: &Array, right: &Array) -> Result<usize> {
+    seconds(program, left, right, 1)?;
+    let once = seconds(program, left, right, 2)?;
+    Ok((TURN / once.max(1e-6)).clamp(1.0, 400.0) as usize)
+}
+
+/// Seconds of processor time of a run.
+fn seconds(program: &Program, left: &Array, right: &Array, count: usize) -> Result<f64> {
+    let started = processor_times();
+    for _ in 0..count {
+        program.run_with((Leaf(left), Leaf(right)))?.0.wait()?;
+    }
+    // A thread that has ended meanwhile, such as one that compiled, is left out.
+    let ran = processor_times().into_iter().map(|(thread, time)| {
+        let before = started.get(&thread).copied().unwrap_or(0.0);
+        time - before
+    });
+    Ok(ran.sum::<f64>() / count as f64)
+}
+
+/// Seconds that each thread of this process ran; where the system does not say it as Linux does, the
+/// time since the first call.
+fn processor_times() -> HashMap<OsString, f64> {
+    let of_thread = |task: fs::DirEntry| -> Option<(OsString, f64)> {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+        Some((task.file_name(), 1e-9 * nanoseconds))
+    };
+    match fs::read_dir("/proc/self/task") {
+        Ok(tasks) => tasks.flatten().filter_map(of_thread).collect(),
+        Err(_) => {
+            static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+            HashMap::from([(OsString::new(), START.elapsed().as_secs_f64())])
+        }
+    }
+}
