@@ -84,7 +84,14 @@ fn gain(measured: &[Measured], product: &Product, processor: &Processor) -> f64 
         Kind::KernelGradient => 2,
     };
     let ascending = |a: &f64, b: &f64| a.partial_cmp(b).unwrap_or(Ordering::Equal);
-    let of_type = measured.iter().filter(|it| it.dtype == product.dtype);
+    // Kernels widen what they read to `f32`: its ratios stand for a type that was not measured.
+    let is_measured = measured.iter().any(|it| it.dtype == product.dtype);
+    let dtype = if is_measured {
+        product.dtype
+    } else {
+        DType::F32
+    };
+    let of_type = measured.iter().filter(|it| it.dtype == dtype);
     let unlike = |it: &Measured| unlike(&it.processor, processor);
     let Some(nearest) = of_type.clone().map(unlike).min_by(ascending) else {
         return 0.0;
@@ -208,6 +215,20 @@ mod tests {
         };
         assert!(of(512, 4) > 0.0);
         assert!(of(128, 32) < 0.0);
+    }
+
+    #[test]
+    fn other_types_are_chosen_as_f32() {
+        let of = |table: &str| {
+            let product = Product {
+                dtype: DType::Bf16,
+                ..depthwise(32)
+            };
+            gain(&parse(table).unwrap(), &product, &PROCESSOR)
+        };
+        let f32 = "512 2 f32 1 1 32 49 1 1 1 6e6 4 1 1\n";
+        assert!(of(f32) > 0.0);
+        assert!(of(&format!("{f32}512 2 bf16 1 1 32 49 1 1 1 6e6 0.5 1 1")) < 0.0);
     }
 
     #[test]
