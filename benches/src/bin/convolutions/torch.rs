@@ -20,6 +20,8 @@ impl Torch {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/torch_convolutions.py");
         let mut process = Command::new(python)
             .arg(script)
+            // Threads that wait for work must not count as work.
+            .envs([("KMP_BLOCKTIME", "1"), ("GOMP_SPINCOUNT", "100000")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

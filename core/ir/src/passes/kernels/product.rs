@@ -188,7 +188,7 @@ impl Product {
             count(self.features, |dim| {
                 dim.input + dim.low.unsigned_abs() as usize + dim.high
             }),
-            count(self.features * self.outputs, |dim| dim.kernel),
+            count(self.features / self.groups * self.outputs, |dim| dim.kernel),
             count(self.outputs, |dim| dim.output),
         ];
         elements.into_iter().all(|count| count <= MOST_ELEMENTS)
