@@ -186,6 +186,28 @@ fn compute<T: Part>(
         Op::Negate => one(|x| -x, out),
         Op::Add => two(|x, y| x + y, out),
         Op::Subtract => two(|x, y| x - y, out),
-        Op::Multiply => two(|x, y| x * y, out),
+        Op::Multiply => two(multiply, out),
     }
+}
+
+/// The product; that of an infinity and a number other than 0 is infinite, as in the C standard
+/// (G.5.1).
+fn multiply(x: Complex<f64>, y: Complex<f64>) -> Complex<f64> {
+    let product = x * y;
+    let is_infinite = |x: Complex<f64>| x.re.is_infinite() || x.im.is_infinite();
+    let is_known = !(product.re.is_nan() && product.im.is_nan());
+    if is_known || !is_infinite(x) && !is_infinite(y) {
+        return product;
+    }
+    // Of an infinity its direction, of other numbers what is not NaN.
+    let direction = |x: Complex<f64>| {
+        let of_part = |part: f64| match (is_infinite(x), part.is_nan()) {
+            (true, _) => f64::from(u8::from(part.is_infinite())).copysign(part),
+            (false, true) => 0f64.copysign(part),
+            (false, false) => part,
+        };
+        Complex::new(of_part(x.re), of_part(x.im))
+    };
+    let Complex { re, im } = direction(x) * direction(y);
+    Complex::new(re * f64::INFINITY, im * f64::INFINITY)
 }
