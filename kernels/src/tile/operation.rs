@@ -36,6 +36,38 @@ macro_rules! width {
                 (word ^ (negative >> 1)) as S
             }
 
+            /// A float rounded to a format of fewer bits, given as those of its exponent times 256
+            /// and those of its mantissa: to nearest, ties to even. What is too large is infinite,
+            /// what is below the normal numbers 0, if the exponent has fewer bits.
+            #[inline(always)]
+            pub(super) fn reduce_precision(x: U, format: U) -> U {
+                const MANTISSA: u32 = F::MANTISSA_DIGITS - 1;
+                const EXPONENT: u32 = U::BITS - 1 - MANTISSA;
+                const INFINITY: U = F::INFINITY.to_bits();
+                let (exponent, mantissa) = ((format >> 8) as u32, (format & 0xff) as u32);
+                let sign = x & (1 << (U::BITS - 1));
+                let magnitude = x ^ sign;
+                let dropped = MANTISSA - mantissa;
+                // A carry moves on to the exponent.
+                let odd = magnitude >> dropped & 1;
+                let half = (1 as U) << dropped >> 1;
+                let rounded = magnitude.wrapping_add(half.wrapping_sub(1).wrapping_add(odd));
+                let rounded = rounded >> dropped << dropped;
+                let rounded = if dropped == 0 { magnitude } else { rounded };
+                let bias = |exponent: u32| ((1 as U) << (exponent - 1)) - 1;
+                let code = rounded >> MANTISSA;
+                let is_less = exponent < EXPONENT;
+                let is_large = is_less && code > bias(EXPONENT) + bias(exponent);
+                let is_small = is_less && code <= bias(EXPONENT) - bias(exponent);
+                let rounded = if is_large { INFINITY } else { rounded };
+                let rounded = if is_small { 0 } else { rounded };
+                if magnitude >= INFINITY {
+                    x
+                } else {
+                    sign | rounded
+                }
+            }
+
             /// All bits are 1 for a quotient by 0, as in XLA.
             #[inline(always)]
             pub(super) fn divide_signed(x: U, y: U) -> U {
@@ -175,7 +207,9 @@ operations! {
 
 operations! {
     /// Operations on two registers of one width, with a result of the same. `F`: on floats, `S` and
-    /// `U`: on signed and unsigned integers.
+    /// `U`: on signed and unsigned integers. `ReducePrecision` rounds the floats of the first to
+    /// formats, `256 * exponent bits + mantissa bits`, which the second has as integers: at most
+    /// those of the float.
     Binary(x, y) {
         AddF: float2(|x, y| x + y),
         SubtractF: float2(|x, y| x - y),
@@ -186,6 +220,7 @@ operations! {
         MinimumF: float2(math::minimum),
         PowerF: float2(math::power),
         Atan2F: float2(math::atan2),
+        ReducePrecision: reduce_precision,
         Add: U::wrapping_add,
         Subtract: U::wrapping_sub,
         Multiply: U::wrapping_mul,

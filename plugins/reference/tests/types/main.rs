@@ -46,7 +46,13 @@ impl Writer {
     fn step(&mut self) {
         let ty = self.random.pick(&TYPES);
         let (x, text) = (self.operand(ty), self.ty(ty));
-        match self.random.below(8) {
+        match self.random.below(9) {
+            8 if ty.is_float() => {
+                let (exponent, mantissa) = (1 + self.random.below(11), self.random.below(26));
+                let format = format!("e{exponent}m{mantissa}");
+                let line = format!("stablehlo.reduce_precision {x}, format = {format} : {text}");
+                self.push(ty, &line);
+            }
             0 | 1 => {
                 let op = self.random.pick(unary(ty));
                 self.push(ty, &format!("stablehlo.{op} {x} : {text}"));

@@ -1,5 +1,6 @@
 //! Elementwise operations, and the types with which operations compute.
 
+use halite_kernels::{Binary, Operation};
 use halite_stablehlo::{BinaryOp, ElementClass, ElementType, OpKind, RankedType};
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     Kind,
     build::Builder,
 };
+use crate::oracle::Tensor;
 
 impl Builder<'_> {
     /// An elementwise operation, whose operands have elements of type `from` where they are
@@ -56,6 +58,33 @@ impl Builder<'_> {
         let result = self.node(op, operands, &wide(ty.element));
         let after = Kind::Elementwise(Elementwise::Apply(after));
         self.node(after, vec![result], ty)
+    }
+
+    /// Floats rounded to a format of as many bits of exponent and mantissa, or their own if it has
+    /// fewer. `None` for f16, whose subnormal numbers registers have as normal ones.
+    pub(super) fn reduce_precision(
+        &mut self,
+        x: &Place,
+        format: [u32; 2],
+        ty: &RankedType,
+    ) -> Option<Place> {
+        let own = match ty.element {
+            ElementType::F64 => [11, 52],
+            ElementType::F32 => [8, 23],
+            ElementType::Bf16 => [8, 7],
+            _ => return None,
+        };
+        let [exponent, mantissa] = [0, 1].map(|part| format[part].min(own[part]));
+        let element = computed(ty.element);
+        let scalar = RankedType::new(element, []);
+        let format = (u64::from(exponent) << 8 | u64::from(mantissa)).to_le_bytes();
+        let format = Tensor::new(scalar.clone(), format[..element.size()].to_vec());
+        let format = self.base(&scalar, Some(format));
+        let wide = RankedType::new(element, &ty.dims[..]);
+        let operands = vec![self.converted(x, element), Place::splat(format, &wide)];
+        let round = Elementwise::Apply(Operation::Binary(Binary::ReducePrecision));
+        let rounded = self.node(Kind::Elementwise(round), operands, &wide);
+        Some(self.converted(&rounded, ty.element))
     }
 
     /// The same numbers as elements of another type that registers can hold.

@@ -91,6 +91,9 @@ impl Builder<'_> {
                 let op = operator(function, &operation.regions);
                 self.reduce_window(op, x, initial, attributes, ty)
             }
+            (OpKind::ReducePrecision { exponent, mantissa }, [x]) => {
+                self.reduce_precision(x, [*exponent, *mantissa], ty)
+            }
             (_, [first, ..]) => {
                 let from = if *kind == OpKind::Select {
                     ty.element
