@@ -53,9 +53,9 @@ pub struct Target {
 /// Registers `function` as the target `name` for the rest of the process.
 ///
 /// It computes the outputs from the inputs and attributes of one call, and nothing else: programs
-/// may drop, merge and repeat calls, unless these have side effects. Calls run at the same time on
-/// several devices. An error or a panic is the error of the launch, with the name of the target.
-/// `function` must not wait for other work of the device that it runs on.
+/// may drop, merge and repeat calls, unless these have side effects. Calls of several devices may run
+/// at the same time, or one after the other. An error or a panic is the error of the launch, with the
+/// name of the target. `function` must not wait for other work of the program.
 ///
 /// # Errors
 /// If the name is empty or already registered, or [`MAX_TARGETS`] are.

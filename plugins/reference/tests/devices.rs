@@ -32,12 +32,13 @@ fn missing_process_fails_the_collective() {
     let sums = launch(&client, &program, &scalars(&[1.0, 2.0])).unwrap();
     assert_eq!(read(&sums[1]).unwrap(), [3.0]);
     let failed = launch(&client, &program, &scalars(&[1.0, -2.0])).unwrap();
-    let error = read(&failed[0]).unwrap_err().to_string();
-    assert!(
-        error.contains("process 1 ended without its `all_reduce`"),
-        "{error}"
-    );
-    assert_eq!(read(&failed[1]).unwrap(), [-2.0]);
+    for buffer in &failed {
+        let error = read(buffer).unwrap_err().to_string();
+        assert!(
+            error.contains("process 1 ended without its `all_reduce`"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
