@@ -169,6 +169,9 @@ fn opened(line: &str) -> Option<Block> {
     if line.starts_with("macro_rules! builders") {
         return Some(Block::Methods(vec!["Adam".to_owned(), "AdamW".to_owned()]));
     }
+    if line == "thread_local! {" {
+        return Some(Block::Other);
+    }
     if line.ends_with("! {") && is_name(line.trim_end_matches("! {")) {
         return Some(Block::Table);
     }

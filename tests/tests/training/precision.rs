@@ -15,7 +15,9 @@ use halite::{
 };
 use halite_core::LossScale;
 
-use crate::support::{Arms, Net, client, digits, error_of, latest, spirals, trainer, values};
+use crate::support::{
+    Arms, Net, client, digits, error_of, fetched, latest, spirals, trainer, values,
+};
 
 fn mlp() -> Mlp<Param> {
     Mlp::new(&[28 * 28, 128, 10])
@@ -241,7 +243,7 @@ fn matmuls_round_operands_but_accumulate_in_f32() {
     let product = |policy| {
         let jit = jit(client(), |_, [x, w]| [x.matmul(w)]).precision(policy);
         let [product] = jit.run(&inputs).unwrap();
-        product.to_vec::<f32>().unwrap()
+        fetched(&product).as_slice::<f32>().unwrap().to_vec()
     };
     let exact = |round: &dyn Fn(f32) -> f64| -> Vec<f64> {
         let at = |row: usize, column: usize| {
@@ -281,7 +283,7 @@ fn narrow_storage_is_read_back_in_the_declared_dtype() {
     let host = Arc::new(HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0], [3]).unwrap());
     let array = Array::upload_as(client(), &host, &device, DType::Bf16).unwrap();
     let rounded = [1.0f32, 0.333_984_38, 256.0];
-    assert_eq!(array.read().unwrap().as_slice::<f32>().unwrap(), rounded);
+    assert_eq!(fetched(&array).as_slice::<f32>().unwrap(), rounded);
     assert_eq!(
         array
             .copy()
@@ -302,7 +304,7 @@ fn narrow_storage_is_read_back_in_the_declared_dtype() {
         (DType::F32, DType::F32)
     );
     assert_eq!(
-        twice.read().unwrap().as_slice::<f32>().unwrap(),
+        fetched(&twice).as_slice::<f32>().unwrap(),
         rounded.map(|value| 2.0 * value)
     );
 }

@@ -1,14 +1,27 @@
 //! A transformer that learns a text and generates it.
 
+use std::sync::OnceLock;
+
 use halite::{
     data::text::{TokenWindows, Tokenizer, books},
     fetch::{Cache, Quiet},
     models::{LanguageModel, Sampling, TokenBatch, generate},
     prelude::*,
-    train::Fitted,
+    train::{Fitted, TrainerBuilder},
 };
+use halite_tests::eval::open;
 
-use crate::support::{client, trainer};
+/// Generating text reads each token, and runs of other tests count the blocking reads of their
+/// client: these tests have their own.
+fn client() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(open)
+}
+
+fn trainer() -> TrainerBuilder {
+    let first = client().local_devices().into_iter().take(1);
+    Trainer::builder(client()).quiet(true).devices(first)
+}
 
 fn fitted(
     trainer: &Trainer,

@@ -2,7 +2,7 @@
 
 use halite::prelude::*;
 
-use crate::support::{client, trainer};
+use crate::support::{client, fetched, trainer};
 
 #[derive(Tree, Clone, Debug)]
 struct Net<L> {
@@ -58,7 +58,7 @@ fn points() -> InMemory {
 
 fn hosts(model: &impl Tree<Leaf = Array>) -> Vec<HostArray> {
     let leaves = model.leaves().into_iter();
-    leaves.map(|array| array.read().unwrap()).collect()
+    leaves.map(fetched).collect()
 }
 
 #[test]
