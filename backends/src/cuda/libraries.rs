@@ -6,7 +6,9 @@
 //! requirements of its package `jax-cuda13-plugin`.
 //!
 //! `unsafe` is needed to load a library, which runs its initialisers, and to call the function that
-//! returns its version.
+//! returns its version. It stands here and not in `halite-pjrt`, which knows one plugin's C interface
+//! and no vendor: which libraries there are, and where they are searched, is known in this crate
+//! alone.
 #![allow(unsafe_code)]
 
 use std::{

@@ -35,8 +35,8 @@ pub(super) trait Direct: Debug + Send + Sync {
         0
     }
 
-    /// Limits the work to the first elements along each dimension of the results: something reads
-    /// so many, and nothing those behind them.
+    /// Limits the work to the first `read[dim]` elements along each dimension of the results: no
+    /// operation reads the others.
     fn limit(&mut self, _read: &[usize]) {}
 }
 
