@@ -112,6 +112,78 @@ pub(crate) fn tanh(x: f32) -> f32 {
     tanh_wide(x.into()) as f32
 }
 
+/// The error function of a magnitude up to 0.5, by a quotient of polynomials in its square: Cody,
+/// "Rational Chebyshev approximations for the error function" (1969), in the coefficients of
+/// SPECFUN.
+#[inline(always)]
+fn erf_near_zero(x: f64) -> f64 {
+    const UPPER: [f64; 3] = [
+        3.161_123_743_870_565_6,
+        113.864_154_151_050_16,
+        377.485_237_685_302,
+    ];
+    const LOWER: [f64; 3] = [
+        23.601_290_952_344_122,
+        244.024_637_934_444_17,
+        1_282.616_526_077_372_3,
+    ];
+    let square = x * x;
+    let (mut upper, mut lower) = (0.185_777_706_184_603_15 * square, square);
+    for (a, b) in UPPER.iter().zip(LOWER) {
+        upper = (upper + a) * square;
+        lower = (lower + b) * square;
+    }
+    x * (upper + 3_209.377_589_138_469_4) / (lower + 2_844.236_833_439_171)
+}
+
+/// `1 - erf(x)` for `x` between 0.46875 and 6, likewise: beyond 4 it is small against `f32`.
+#[inline(always)]
+fn erfc_far(x: f64) -> f64 {
+    const UPPER: [f64; 7] = [
+        0.564_188_496_988_670_1,
+        8.883_149_794_388_377,
+        66.119_190_637_141_63,
+        298.635_138_197_400_1,
+        881.952_221_241_769,
+        1_712.047_612_634_070_7,
+        2_051.078_377_826_071_6,
+    ];
+    const LOWER: [f64; 7] = [
+        15.744_926_110_709_835,
+        117.693_950_891_312_5,
+        537.181_101_862_009_9,
+        1_621.389_574_566_690_3,
+        3_290.799_235_733_459_7,
+        4_362.619_090_143_247,
+        3_439.367_674_143_721_6,
+    ];
+    let (mut upper, mut lower) = (2.153_115_354_744_038_3e-8 * x, x);
+    for (a, b) in UPPER.iter().zip(LOWER) {
+        upper = (upper + a) * x;
+        lower = (lower + b) * x;
+    }
+    let quotient = (upper + 1_230.339_354_797_997_2) / (lower + 1_230.339_354_803_749_5);
+    exp_wide(-(x * x)) * quotient
+}
+
+#[inline(always)]
+pub(crate) fn erf_wide(x: f64) -> f64 {
+    let magnitude = x.abs();
+    // Beyond 6 the result is 1.
+    let limited = if magnitude > 6.0 { 6.0 } else { magnitude };
+    let far = (1.0 - erfc_far(limited)).copysign(x);
+    if magnitude < 0.46875 {
+        erf_near_zero(x)
+    } else {
+        far
+    }
+}
+
+#[inline(always)]
+pub(crate) fn erf(x: f32) -> f32 {
+    erf_wide(x.into()) as f32
+}
+
 #[inline(always)]
 pub(crate) fn logistic_wide(x: f64) -> f64 {
     1.0 / (1.0 + exp_wide(-x))
@@ -295,6 +367,11 @@ mod tests {
     #[test]
     fn tanh_is_rounded_to_half_an_ulp() {
         check("tanh", tanh, f64::tanh);
+    }
+
+    #[test]
+    fn erf_is_rounded_to_half_an_ulp() {
+        check("erf", erf, libm::erf);
     }
 
     #[test]

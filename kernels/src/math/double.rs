@@ -61,3 +61,5 @@ pub(crate) fn sign(x: f64) -> f64 {
     let sign = if x > 0.0 { 1.0 } else { -1.0 };
     if x == 0.0 || x.is_nan() { x } else { sign }
 }
+
+pub(crate) use libm::erf;

@@ -188,6 +188,7 @@ operations! {
         Sin: float1(math::sin),
         Tan: float1(math::tan),
         Cbrt: float1(math::cbrt),
+        Erf: float1(math::erf),
         IsFinite: |x: U| U::from(float(x).is_finite()),
         AbsS: |x: U| (x as S).wrapping_abs() as U,
         NegateS: U::wrapping_neg,
@@ -299,6 +300,7 @@ operations! {
         Sin: odd1(f64::sin),
         Tan: odd1(f64::tan),
         Cbrt: odd1(f64::cbrt),
+        Erf: odd1(math::erf_wide),
     } {
         odd(w32): u32 => u32,
     }

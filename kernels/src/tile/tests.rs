@@ -278,7 +278,7 @@ fn computed(op: Operation, operands: &[(Format, &[u8])], format: Format, count: 
 fn functions_of_16_bits_round_once() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     type Function = fn(f64) -> f64;
-    let functions: [(Odd, Function); 11] = [
+    let functions: [(Odd, Function); 12] = [
         (Odd::Exp, f64::exp),
         (Odd::ExpM1, f64::exp_m1),
         (Odd::Log, f64::ln),
@@ -290,6 +290,7 @@ fn functions_of_16_bits_round_once() {
         (Odd::Sin, f64::sin),
         (Odd::Tan, f64::tan),
         (Odd::Cbrt, f64::cbrt),
+        (Odd::Erf, libm::erf),
     ];
     for (op, exact) in functions {
         for (format, round) in [

@@ -4,24 +4,20 @@
 //!
 //! None is left. One that appears became slow: add its kernel.
 
-mod networks;
-
 use std::{collections::BTreeSet, marker::PhantomData};
 
 use halite::{
-    DTypePolicy, MeshShape, Param, Result, TensorType,
+    DTypePolicy, MeshShape, Param, Result,
     backends::{Accelerator, OpenOptions},
     fetch::Quiet,
     models::{Classify, Cnn, LanguageModel, TrainingOptions, TrainingStep},
-    nn::{AdamW, Mean, Optimizer, Tensor, Trace, TransformerConfig, cross_entropy},
+    nn::{Mean, Optimizer, Tensor, Trace, TransformerConfig},
     train::{LowerOptions, Strategy, Task, lower_step},
     tree::Family,
 };
 use halite_benches::{Forward, Visitor, Workload, visit};
-use halite_core::{Client, CompileOptions, DType, Program};
+use halite_core::{Client, CompileOptions, Program};
 use halite_data::Labeled;
-
-use crate::networks::{Autoencode, Autoencoder, ConvNext};
 
 const STEPS: [&str; 11] = [
     "digits", "mnist", "text", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8",
@@ -33,10 +29,10 @@ const PRECISIONS: [DTypePolicy; 3] = [
     DTypePolicy::F16_MIXED,
 ];
 
-/// Classification by a model of logits.
-struct ByLogits<M>(PhantomData<fn() -> M>);
+/// The loss of a workload of the benchmarks.
+struct Benchmark<M>(PhantomData<fn() -> M>);
 
-impl<M: Forward> Task for ByLogits<M> {
+impl<M: Forward> Task for Benchmark<M> {
     type Model = M;
     type Batch = Labeled<()>;
 
@@ -46,7 +42,7 @@ impl<M: Forward> Task for ByLogits<M> {
         model: &M::Of<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
-        cross_entropy(M::logits(model, batch.input), batch.target)
+        Mean::of(M::loss(model, batch.input, batch.target))
     }
 }
 
@@ -67,7 +63,7 @@ impl Visitor for Lower<'_> {
             y,
         } = workload;
         let batch = [x.ty().clone(), y.ty().clone()];
-        let task = ByLogits::<M>(PhantomData);
+        let task = Benchmark::<M>(PhantomData);
         Ok(lower_step(task, model, optimizer, &batch, self.0)?.program)
     }
 }
@@ -95,7 +91,6 @@ fn lower(step: &str, options: &LowerOptions) -> Result<Program> {
         clip_norm: Some(1.0),
     };
     let classify = |side| Classify::<Cnn<()>>::step(side, Cnn::new(side, 10), &training);
-    let adamw = AdamW::new(1e-3).weight_decay(0.05);
     match step {
         "digits" => built_in(classify(8), 32, options),
         "mnist" => built_in(classify(28), 64, options),
@@ -104,21 +99,6 @@ fn lower(step: &str, options: &LowerOptions) -> Result<Program> {
                 .vocab_size(96)
                 .context_length(32);
             built_in(LanguageModel::step(&config, &training)?, 8, options)
-        }
-        "w7" => {
-            let batch = [
-                TensorType::new(DType::F32, [4, 32, 32, 3]),
-                TensorType::new(DType::S32, [4]),
-            ];
-            let task = ByLogits::<ConvNext<()>>(PhantomData);
-            Ok(lower_step(task, ConvNext::new(), adamw, &batch, options)?.program)
-        }
-        "w8" => {
-            let batch = [
-                TensorType::new(DType::F32, [8, 28, 28, 1]),
-                TensorType::new(DType::S32, [8]),
-            ];
-            Ok(lower_step(Autoencode, Autoencoder::new(), adamw, &batch, options)?.program)
         }
         other => visit(other, Lower(options)),
     }

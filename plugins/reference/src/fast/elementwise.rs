@@ -104,6 +104,9 @@ impl Recipe {
             OpKind::Select => Some(Recipe::of(Elementwise::Apply(Operation::Select))),
             OpKind::Convert => convert(from, to),
             OpKind::BitcastConvert => bitcast(from, to),
+            OpKind::CustomCall(call) if call.target == "mhlo.erf" && is_float(from) => {
+                Some(transcendental(Unary::Erf, Odd::Erf, from))
+            }
             _ => None,
         }
     }
@@ -160,9 +163,18 @@ fn float_unary(op: UnaryOp, element: ElementType) -> Option<Recipe> {
         _ => return None,
     };
     Some(match odd {
-        Some(odd) if computed(element) != element => Recipe::narrowed(Operation::Odd(odd), element),
-        _ => Recipe::one(Operation::Unary(unary)),
+        Some(odd) => transcendental(unary, odd, element),
+        None => Recipe::one(Operation::Unary(unary)),
     })
+}
+
+/// A function of floats of any type: types of 16 bits round the result that is rounded to odd.
+fn transcendental(unary: Unary, odd: Odd, element: ElementType) -> Recipe {
+    if computed(element) == element {
+        Recipe::one(Operation::Unary(unary))
+    } else {
+        Recipe::narrowed(Operation::Odd(odd), element)
+    }
 }
 
 fn integer_unary(op: UnaryOp, element: ElementType) -> Option<Recipe> {
