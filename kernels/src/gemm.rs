@@ -131,17 +131,7 @@ pub struct Operand<'a, T = f32> {
 /// # Panics
 /// If the sizes do not agree, or an element is beyond the end of its buffer.
 pub fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_>, out: &mut [f32]) {
-    let (m, k, n) = (a.rows.len(), a.columns.len(), b.columns.len());
-    assert_eq!(
-        b.rows.len(),
-        k,
-        "the operands have as many columns and rows"
-    );
-    assert_eq!(
-        out.len(),
-        m * n,
-        "the result has the rows of one and the columns of the other"
-    );
+    let [m, k, n] = sizes(a, b, 1, out);
     if out.is_empty() {
         return;
     }
@@ -166,6 +156,25 @@ pub fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_>, out: &mut [f3
     });
 }
 
+/// The rows, terms and columns of `count` products.
+///
+/// # Panics
+/// If the sizes do not agree.
+fn sizes<T>(a: Operand<'_, T>, b: Operand<'_, T>, count: usize, out: &[T]) -> [usize; 3] {
+    let [m, k, n] = [a.rows.len(), a.columns.len(), b.columns.len()];
+    assert_eq!(
+        b.rows.len(),
+        k,
+        "the operands have as many columns and rows"
+    );
+    assert_eq!(
+        out.len(),
+        count * m * n,
+        "the results have the rows of one and the columns of the other"
+    );
+    [m, k, n]
+}
+
 /// Computes products of matrices of one shape. `batches` are the offsets of both matrices of each,
 /// beyond those of the operands; the results are neighbors.
 ///
@@ -177,12 +186,7 @@ pub fn multiply_all(
     batches: &[[usize; 2]],
     out: &mut [f32],
 ) {
-    let (m, k, n) = (a.rows.len(), a.columns.len(), b.columns.len());
-    assert_eq!(
-        out.len(),
-        batches.len() * m * n,
-        "the result has all products"
-    );
+    let [m, k, n] = sizes(a, b, batches.len(), out);
     if out.is_empty() {
         return;
     }

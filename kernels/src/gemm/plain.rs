@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{Operand, nanoseconds};
+use super::{Operand, nanoseconds, sizes};
 use crate::Threads;
 
 /// Terms and columns of a block of the right matrix, which the first-level cache has: each element of
@@ -61,17 +61,7 @@ pub fn multiply_plain<T: Number>(
     batches: &[[usize; 2]],
     out: &mut [T],
 ) {
-    let (m, k, n) = (a.rows.len(), a.columns.len(), b.columns.len());
-    assert_eq!(
-        b.rows.len(),
-        k,
-        "the operands have as many columns and rows"
-    );
-    assert_eq!(
-        out.len(),
-        batches.len() * m * n,
-        "the result has all products"
-    );
+    let [m, k, n] = sizes(a, b, batches.len(), out);
     if out.is_empty() {
         return;
     }
