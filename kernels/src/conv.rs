@@ -133,7 +133,7 @@ impl Convolution {
         out: &mut [O],
     ) {
         self.check_lengths(x.len(), kernel.len(), out.len());
-        self.forward.run(threads, x, kernel, out);
+        self.pass(Passes::Forward, threads, [x, kernel], out);
     }
 
     /// Computes the gradient of the input, given that of the result, `g`.
@@ -148,7 +148,7 @@ impl Convolution {
         out: &mut [O],
     ) {
         self.check_lengths(out.len(), kernel.len(), g.len());
-        self.input_gradient.run(threads, g, kernel, out);
+        self.pass(Passes::InputGradient, threads, [g, kernel], out);
     }
 
     /// Computes the gradient of the kernel, given that of the result, `g`.
@@ -163,10 +163,23 @@ impl Convolution {
         out: &mut [O],
     ) {
         self.check_lengths(x.len(), out.len(), g.len());
-        O::with_f32_mut(threads, out, |out| match &self.positions {
-            Path::Products(pass) => pass.kernel_gradient(threads, x, g, out),
-            Path::Grouped(grouped) => grouped.kernel_gradient(threads, x, g, out),
-        });
+        self.pass(Passes::KernelGradient, threads, [x, g], out);
+    }
+
+    fn pass<T: Element, O: Element>(
+        &self,
+        of: Passes,
+        threads: &Threads,
+        operands: [&[T]; 2],
+        out: &mut [O],
+    ) {
+        let call = Call {
+            convolution: self,
+            of,
+            threads,
+            operands,
+        };
+        O::convolved(call, out);
     }
 
     fn check_lengths(&self, x: usize, kernel: usize, result: usize) {
@@ -181,6 +194,47 @@ impl Convolution {
             lengths, expected,
             "input, kernel and result have the sizes of the geometry"
         );
+    }
+}
+
+/// A convolution, or one of its gradients.
+#[derive(Clone, Copy, Debug)]
+enum Passes {
+    Forward,
+    InputGradient,
+    KernelGradient,
+}
+
+/// A call of a pass. Public as the trait that names it, and not exported.
+///
+/// [`Element`] has a function for each pair of types, which is compiled in this crate: a generic
+/// function is compiled in the crate that calls it, at the level of optimization of that crate.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a, T> {
+    convolution: &'a Convolution,
+    of: Passes,
+    threads: &'a Threads,
+    operands: [&'a [T]; 2],
+}
+
+impl<T: Element> Call<'_, T> {
+    pub(crate) fn run<O: Element>(self, out: &mut [O]) {
+        let Call {
+            convolution,
+            of,
+            threads,
+            operands: [left, right],
+        } = self;
+        match of {
+            Passes::Forward => convolution.forward.run(threads, left, right, out),
+            Passes::InputGradient => convolution.input_gradient.run(threads, left, right, out),
+            Passes::KernelGradient => {
+                O::with_f32_mut(threads, out, |out| match &convolution.positions {
+                    Path::Products(pass) => pass.kernel_gradient(threads, left, right, out),
+                    Path::Grouped(grouped) => grouped.kernel_gradient(threads, left, right, out),
+                });
+            }
+        }
     }
 }
 

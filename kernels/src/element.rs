@@ -14,8 +14,9 @@ pub(crate) mod sealed {
     use pulp::Arch;
 
     use super::{Threads, bf16, rounded, widened};
+    use crate::conv::Call;
 
-    pub trait Element: Copy + Send + Sync + 'static {
+    pub trait Element: Copy + Send + Sync + Sized + 'static {
         /// Whether values are `f32` already.
         const IS_F32: bool;
 
@@ -32,10 +33,40 @@ pub(crate) mod sealed {
             to: &mut [Self],
             work: impl FnOnce(&mut [f32]) -> T,
         ) -> T;
+
+        /// Runs a call on operands of this type, with a result of `f32`.
+        fn convolve_to_f32(call: Call<'_, Self>, out: &mut [f32]);
+
+        /// Runs a call on operands of this type, with a result of `bf16`.
+        fn convolve_to_bf16(call: Call<'_, Self>, out: &mut [bf16]);
+
+        /// Runs a call on operands of any type, with a result of this type.
+        fn convolved<T: super::Element>(call: Call<'_, T>, out: &mut [Self]);
+    }
+
+    /// The functions of calls, none of which other crates compile again.
+    macro_rules! calls {
+        ($to:ident) => {
+            #[inline(never)]
+            fn convolve_to_f32(call: Call<'_, Self>, out: &mut [f32]) {
+                call.run(out);
+            }
+
+            #[inline(never)]
+            fn convolve_to_bf16(call: Call<'_, Self>, out: &mut [bf16]) {
+                call.run(out);
+            }
+
+            fn convolved<T: super::Element>(call: Call<'_, T>, out: &mut [Self]) {
+                T::$to(call, out);
+            }
+        };
     }
 
     impl Element for f32 {
         const IS_F32: bool = true;
+
+        calls!(convolve_to_f32);
 
         fn widen(from: &[Self], to: &mut [f32]) {
             to.copy_from_slice(from);
@@ -52,6 +83,8 @@ pub(crate) mod sealed {
 
     impl Element for bf16 {
         const IS_F32: bool = false;
+
+        calls!(convolve_to_bf16);
 
         fn widen(from: &[Self], to: &mut [f32]) {
             Arch::new().dispatch(|| {
