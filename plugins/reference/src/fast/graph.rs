@@ -3,6 +3,7 @@
 mod arithmetic;
 mod build;
 mod capture;
+mod control;
 mod convolution;
 mod fold;
 mod known;

@@ -11,9 +11,8 @@ use super::{
     super::{
         elementwise::{Elementwise, format},
         place::{Base, Place},
-        plan::Plan,
     },
-    BaseInfo, Branch, Form, Graph, Kind, Links, Loop, Node, OracleCall, Running,
+    BaseInfo, Form, Graph, Kind, Links, Node, OracleCall, Running,
     capture::captures,
 };
 use crate::oracle::Tensor;
@@ -135,7 +134,7 @@ pub(super) fn region_graph(
 }
 
 /// Values of a function by their ids.
-type Values = HashMap<ValueId, Place>;
+pub(super) type Values = HashMap<ValueId, Place>;
 
 /// What a plan has used of its limits, and what was found in it, with all regions.
 #[derive(Default)]
@@ -293,6 +292,19 @@ impl<'m> Builder<'m> {
         results.collect::<Result<Vec<_>>>().map(Some)
     }
 
+    /// The operands of an operation and what its regions capture, each all of a buffer.
+    pub(super) fn with_captures(
+        &mut self,
+        operands: &[Place],
+        captures: &[ValueId],
+        values: &Values,
+    ) -> Result<Vec<Place>> {
+        let captured = captures.iter().map(|&id| self.value(values, id));
+        let captured: Vec<_> = captured.collect::<Result<_>>()?;
+        let all = operands.iter().chain(&captured);
+        Ok(all.map(|place| self.whole(place)).collect())
+    }
+
     fn value(&self, values: &Values, id: ValueId) -> Result<Place> {
         values.get(&id).cloned().ok_or_else(|| {
             let message = format!("value {} is used before it is computed", id.0);
@@ -330,15 +342,10 @@ impl<'m> Builder<'m> {
                     return Ok(Some(vec![place]));
                 }
             }
-            OpKind::If | OpKind::Case if !operation.regions.is_empty() => {
-                let results = self.branch(function, operation, &operands[0], values, depth)?;
-                if let Some(results) = results {
-                    return Ok(Some(results));
-                }
-            }
-            OpKind::While => {
-                let results = self.run_loop(function, operation, &operands, values, depth)?;
-                if let Some(results) = results {
+            OpKind::If | OpKind::Case | OpKind::While => {
+                if let Some(results) =
+                    self.control(function, operation, &operands, values, depth)?
+                {
                     return Ok(Some(results));
                 }
             }
@@ -383,87 +390,6 @@ impl<'m> Builder<'m> {
         Ok(Some(place))
     }
 
-    /// A loop. `None` if its regions cannot be plans.
-    fn run_loop(
-        &mut self,
-        function: usize,
-        operation: &Operation,
-        state: &[Place],
-        values: &Values,
-        depth: usize,
-    ) -> Result<Option<Vec<Place>>> {
-        let [condition, body] = &operation.regions[..] else {
-            return Ok(None);
-        };
-        let captures = captures(operation);
-        let (module, running, budget) = (self.module, &self.running, &mut self.budget);
-        let mut plan = |region| -> Result<Option<Plan>> {
-            let running = running.clone();
-            let depth = depth + 1;
-            let graph = region_graph(module, running, function, region, &captures, depth, budget)?;
-            Ok(graph.map(Plan::of))
-        };
-        let (Some(condition), Some(body)) = (plan(condition)?, plan(body)?) else {
-            return Ok(None);
-        };
-        let mut operands = state.to_vec();
-        for &id in &captures {
-            operands.push(self.value(values, id)?);
-        }
-        let operands: Vec<_> = operands.iter().map(|place| self.whole(place)).collect();
-        let types: Vec<_> = state.iter().map(Place::ty).collect();
-        let results: Vec<_> = types.iter().map(|ty| self.base(ty, None)).collect();
-        self.nodes_of(
-            Kind::Loop(Box::new(Loop { condition, body })),
-            operands,
-            results.clone(),
-        );
-        let whole = |(base, ty)| Place::whole(base, ty);
-        Ok(Some(results.into_iter().zip(&types).map(whole).collect()))
-    }
-
-    /// `if` or `case`. `None` if a region cannot be a plan.
-    fn branch(
-        &mut self,
-        function: usize,
-        operation: &Operation,
-        decides: &Place,
-        values: &Values,
-        depth: usize,
-    ) -> Result<Option<Vec<Place>>> {
-        let captures = captures(operation);
-        let (module, running, budget) = (self.module, &self.running, &mut self.budget);
-        let mut plan = |region| -> Result<Option<Plan>> {
-            let running = running.clone();
-            let depth = depth + 1;
-            let graph = region_graph(module, running, function, region, &captures, depth, budget)?;
-            Ok(graph.map(Plan::of))
-        };
-        let regions: Option<Vec<Plan>> = operation
-            .regions
-            .iter()
-            .map(&mut plan)
-            .collect::<Result<_>>()?;
-        let Some(regions) = regions else {
-            return Ok(None);
-        };
-        let mut operands = vec![decides.clone()];
-        for &id in &captures {
-            operands.push(self.value(values, id)?);
-        }
-        let operands: Vec<_> = operands.iter().map(|place| self.whole(place)).collect();
-        let of = &module.functions[function];
-        let types: Vec<_> = operation.results.iter().map(|&id| tensor(of, id)).collect();
-        let results: Vec<_> = types.iter().map(|ty| self.base(ty, None)).collect();
-        let branch = Branch {
-            regions,
-            is_if: operation.kind == OpKind::If,
-        };
-        self.nodes_of(Kind::Branch(Box::new(branch)), operands, results.clone());
-        let whole = |(base, ty)| Place::whole(base, ty);
-        Ok(Some(results.into_iter().zip(types).map(whole).collect()))
-    }
-
     /// Leaves an operation to the oracle.
     fn oracle(
         &mut self,
@@ -474,11 +400,7 @@ impl<'m> Builder<'m> {
     ) -> Result<Vec<Place>> {
         self.budget.links.needs_threads |= self.exchanges(operation);
         let captures = captures(operation);
-        let mut operands = operands;
-        for &id in &captures {
-            operands.push(self.value(values, id)?);
-        }
-        let operands: Vec<_> = operands.iter().map(|place| self.whole(place)).collect();
+        let operands = self.with_captures(&operands, &captures, values)?;
         let of = &self.module.functions[function];
         let types: Vec<_> = operation.results.iter().map(|&id| tensor(of, id)).collect();
         if let Some(tensors) = self.folded(of, operation, &operands)? {
