@@ -45,12 +45,12 @@ def torch(*options):
     return python("torch_peer.py", *options)
 
 
-def halite_command(binary, executor=None, launch=""):
-    return lambda work, bf16, accelerator: [str(binary), work + launch, "bf16-mixed" if bf16 else "f32", executor or accelerator]
+def halite_command(binary, executor=None, launch="", mixed=False):
+    return lambda work, bf16, accelerator: [str(binary), work + launch, "bf16-mixed" if bf16 or mixed else "f32", executor or accelerator]
 
 
-def halite(*executor):
-    return halite_command(TARGET / "release" / "peer", *executor)
+def halite(*executor, **options):
+    return halite_command(TARGET / "release" / "peer", *executor, **options)
 
 
 def halite_steps(steps):
@@ -67,6 +67,8 @@ PEERS = [
     ("halite, 16 steps a launch", halite_steps(16), "w6"),
     ("halite, 128 steps a launch", halite_steps(128), "w6"),
     ("embedded", halite("embedded"), "w1 w2 w3 w4 w5 w6 w7 w8"),
+    ("embedded, bf16", halite("embedded", mixed=True), "w1 w2 w3 w4 w5 w6 w7 w8"),
+    ("embedded, 4 devices", halite("embedded:4"), "w1 w2 w3 w4 w5 w6 w7 w8"),
     ("jax", jax(), "w1 w2 w3 w4 w5 w6 w7 w8 w3-bf16 w4-bf16"),
     ("jax, 16 steps a launch", jax("scan16"), "w6"),
     ("jax, 128 steps a launch", jax("scan128"), "w6"),

@@ -6,16 +6,17 @@
 //! (ConvNeXt, batch 16, AdamW), `peer w8` (VAE, batch 32, Adam); and for comparing precisions
 //! `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width 384, 6 heads, 8 x 128,
 //! Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a
-//! third the accelerator: `peer w1 f32 embedded`. `peer w6x16` has 16 steps a launch,
-//! `peer w6x128` 128.
+//! third the accelerator: `peer w1 f32 embedded`, whose devices share the batch. `peer w6x16` has 16
+//! steps a launch, `peer w6x128` 128.
 #![forbid(unsafe_code)]
 
-use std::{io::BufRead, process::ExitCode, time::Instant};
+use std::{io::BufRead, process::ExitCode, sync::Arc, time::Instant};
 
 use halite::{
-    Client, DTypePolicy, Param, Result,
+    Client, DTypePolicy, Mesh, Param, Result,
     backends::{Accelerator, OpenOptions, cuda::CudaOptions},
     nn::Optimizer,
+    train::Strategy,
 };
 use halite_benches::{Bare, Forward, Visitor, Workload, visit};
 use halite_fetch::Bar;
@@ -91,7 +92,10 @@ impl Visitor for Peer {
             x,
             y,
         } = workload;
-        let bare = Bare::<M, O>::new(&self.client, model, optimizer, &x, &y)?;
+        let devices = self.client.local_devices();
+        let mesh = Arc::new(Mesh::new([("data", devices.len())], devices)?);
+        let strategy = Strategy::default();
+        let bare = Bare::<M, O>::over(&mesh, &strategy, &self.client, model, optimizer, &x, &y)?;
         let bare = bare.precision(self.precision);
         match self.steps_per_launch {
             1 => serve(bare),
