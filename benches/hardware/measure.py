@@ -11,7 +11,7 @@ import argparse, json, os, pathlib, platform, shutil, subprocess, sys, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 EPOCHS = {"digits": ["--epochs", "20"], "mnist": [], "text": ["--steps", "500"]}
-PRECISIONS = ["f32", "bf16-mixed", "f16-mixed"]
+PRECISIONS = ["f32", "tf32", "bf16-mixed", "f16-mixed"]
 
 
 class Report:

@@ -46,7 +46,10 @@ def torch(*options):
 
 
 def halite_command(binary, executor=None, launch="", mixed=False):
-    return lambda work, bf16, accelerator: [str(binary), work + launch, "bf16-mixed" if bf16 or mixed else "f32", executor or accelerator]
+    # On a GPU JAX multiplies f32 in TF32, and so does halite here.
+    f32 = lambda accelerator: "f32" if accelerator == "cpu" else "tf32"
+    precision = lambda bf16, accelerator: "bf16-mixed" if bf16 or mixed else f32(accelerator)
+    return lambda work, bf16, accelerator: [str(binary), work + launch, precision(bf16, accelerator), executor or accelerator]
 
 
 def halite(*executor, **options):

@@ -23,6 +23,8 @@ pub struct Capabilities {
     /// Convolutions of 16-bit operands have results of their type, which are converted: the compiler
     /// has no other ones, and would convert the operands to `f32`.
     pub narrow_convolutions: bool,
+    /// The device rounds the operands of a contraction of `f32` unless the program asks for all digits.
+    pub rounds_products: bool,
     /// Faults of the compiler that the program is lowered around.
     pub faults: Faults,
 }
@@ -129,6 +131,7 @@ impl Capabilities {
         one_function: false,
         unrolled: 0,
         narrow_convolutions: false,
+        rounds_products: true,
         faults: Faults::ALL,
     };
 
@@ -140,6 +143,7 @@ impl Capabilities {
             narrowing: Narrowing::on(platform),
             unrolled: if platform == "cuda" { MOST_UNROLLED } else { 0 },
             narrow_convolutions: platform == "cuda",
+            rounds_products: !matches!(platform, "cpu" | "halite"),
             faults: Faults::on(platform),
             ..Self::PORTABLE
         }

@@ -10,11 +10,16 @@ use crate::{DType, Error, Result};
 /// | name | parameters | contractions | between them | sums, norms, exponentials, update | `f64` |
 /// |---|---|---|---|---|---|
 /// | `f32` | as written | as written | as written | as written | stays |
+/// | `tf32` | as written | as the device multiplies `f32` fastest | as written | as written | stays |
 /// | `bf16-mixed` | `f32` | `bf16`, summed in `f32` | `bf16` | `f32` | stays |
 /// | `f16-mixed` | `f32` | `f16`, summed in `f32`, with loss scaling | `f16` | `f32` | stays |
 /// | `bf16` | `bf16` | `bf16` | `bf16` | `f32` | stays |
 /// | `use-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `bf16` |
 /// | `downcast-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `f32` |
+///
+/// Under `tf32`, the device may round the operands of a contraction of `f32`: to the 11 digits of TF32
+/// on an NVIDIA GPU, to `bf16` on a TPU. This is what JAX does by default, and PyTorch after
+/// `torch.set_float32_matmul_precision("high")`. All other policies ask for products of all digits.
 ///
 /// Under every policy, arrays report their declared type and host data has it: arrays that devices
 /// store in another dtype are converted on the way in and out. Running means, optimizer slots,
@@ -47,6 +52,8 @@ pub struct DTypePolicy {
     pub output: DType,
     /// The dtype for `f64`: itself, `f32`, or `compute`.
     pub double: DType,
+    /// Contractions of `f32` may round their operands, where the device is faster so.
+    pub fast_products: bool,
     /// Loss scaling, for gradients that would underflow in `compute`.
     pub loss_scale: Option<LossScale>,
 }
@@ -125,7 +132,13 @@ impl DTypePolicy {
         reduce: DType::F32,
         output: DType::F32,
         double: DType::F64,
+        fast_products: false,
         loss_scale: None,
+    };
+    /// All types as written, and contractions of `f32` as fast as the device has them.
+    pub const TF32: Self = DTypePolicy {
+        fast_products: true,
+        ..Self::F32
     };
     /// Contractions in `bf16`; parameters, sums and the update in `f32`.
     pub const BF16_MIXED: Self = DTypePolicy {
@@ -160,8 +173,9 @@ impl DTypePolicy {
     };
 
     /// The named policies.
-    pub const NAMED: [(&str, Self); 6] = [
+    pub const NAMED: [(&str, Self); 7] = [
         ("f32", Self::F32),
+        ("tf32", Self::TF32),
         ("bf16-mixed", Self::BF16_MIXED),
         ("f16-mixed", Self::F16_MIXED),
         ("bf16", Self::BF16),
@@ -205,9 +219,10 @@ impl DTypePolicy {
         }
     }
 
-    /// Returns whether programs are unchanged under the policy.
+    /// Returns whether the types of programs are unchanged under the policy.
     pub fn is_identity(&self) -> bool {
         DTypePolicy {
+            fast_products: false,
             loss_scale: None,
             ..*self
         } == Self::F32
@@ -296,12 +311,16 @@ impl fmt::Display for DTypePolicy {
             reduce,
             output,
             double,
+            fast_products,
             loss_scale,
         } = self;
         write!(
             f,
             "params {params}, compute {compute}, reduce {reduce}, output {output}, f64 as {double}"
         )?;
+        if *fast_products {
+            f.write_str(", fast products")?;
+        }
         match loss_scale {
             Some(LossScale {
                 first,
@@ -329,7 +348,7 @@ mod tests {
             assert_eq!(name.parse::<DTypePolicy>().unwrap(), policy);
         }
         let error = "fp8".parse::<DTypePolicy>().unwrap_err().to_string();
-        let names = "f32, bf16-mixed, f16-mixed, bf16, use-bf16, downcast-bf16";
+        let names = "f32, tf32, bf16-mixed, f16-mixed, bf16, use-bf16, downcast-bf16";
         assert_eq!(
             error,
             format!("precision: unknown policy `fp8`; expected one of {names}")
@@ -342,6 +361,17 @@ mod tests {
             own.to_string(),
             "params f32, compute f16, reduce f32, output f32, f64 as f64"
         );
+    }
+
+    #[test]
+    fn fast_products_leave_types_as_they_are() {
+        assert!(DTypePolicy::TF32.is_identity());
+        let own = DTypePolicy {
+            fast_products: true,
+            ..DTypePolicy::BF16
+        };
+        let text = own.to_string();
+        assert!(text.ends_with("f64 as f64, fast products"), "{text}");
     }
 
     #[test]

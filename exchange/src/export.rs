@@ -83,10 +83,12 @@ pub fn export_step<'a, S: Tree<Leaf = Array>, I: Inputs<'a>, O: Family>(
     exported(step.name(), &lowered, &arguments, &results)
 }
 
-/// Capabilities of the devices of a client, without calls of functions of this process.
+/// Capabilities of the devices of a client, without calls of functions of this process, and with
+/// products that have all digits on other devices too.
 fn without_kernels(client: &Client) -> Capabilities {
     Capabilities {
         kernels: Kernels::Off,
+        rounds_products: true,
         ..client.capabilities()
     }
 }

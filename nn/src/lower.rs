@@ -138,6 +138,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
         inputs: ports(traced.inputs),
         outputs: ports(traced.outputs),
         aliases: (0..states).map(|index| (index, index)).collect(),
+        full_products: capabilities.rounds_products && !function.precision.fast_products,
         ..Interface::default()
     };
     let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);

@@ -112,8 +112,9 @@ pub struct TrainerOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct NumericsOptions {
-    /// Compute and parameter dtypes: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`,
-    /// `downcast-bf16` [default: bf16-mixed on TPUs and recent GPUs, else f32]
+    /// Compute and parameter dtypes: `f32`, `tf32` (f32, multiplied as fast as the device can),
+    /// `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`, `downcast-bf16` [default: bf16-mixed on TPUs and
+    /// recent GPUs, else f32]
     #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY"))]
     pub precision: Option<DTypePolicy>,
     /// Clip gradients to this global norm; 0 turns clipping off

@@ -77,6 +77,7 @@ pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
         w: &mut writer,
         mesh: interface.mesh.as_ref(),
         replicas: interface.replicas,
+        full_products: interface.full_products,
         manual: None,
         channels: 0,
     };
@@ -89,6 +90,8 @@ struct Printer<'a> {
     /// Mesh of the interface, which may be of one device.
     mesh: Option<&'a MeshShape>,
     replicas: usize,
+    /// [`Interface::full_products`].
+    full_products: bool,
     /// Inside a `shard_map` over several devices: its manual axes, and whether these are all axes.
     manual: Option<(Vec<Arc<str>>, bool)>,
     /// Number of collectives between partitions so far.

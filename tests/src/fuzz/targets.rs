@@ -351,6 +351,7 @@ const TARGETS: &[Target] = &[
         seeds: || {
             words(&[
                 "f32",
+                "tf32",
                 "bf16-mixed",
                 "f16-mixed",
                 "bf16",

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use halite_core::{Error, Result, TensorType};
+use halite_core::{DType, Error, Result, TensorType};
 
 use super::{Printer, ops::Cx};
 use crate::{Attribute, ConvDims, Convolution, CustomCall, Dot, Gather, Scatter};
@@ -90,8 +90,11 @@ impl Printer<'_> {
             .text(", contracting_dims = ")
             .list(&dot.left_contract)
             .text(" x ")
-            .list(&dot.right_contract)
-            .text(" : ");
+            .list(&dot.right_contract);
+        if self.full(cx) {
+            self.w.text(", precision = [HIGHEST, HIGHEST]");
+        }
+        self.w.text(" : ");
         self.function_type(cx);
         self.end(cx);
         number
@@ -130,10 +133,21 @@ impl Printer<'_> {
         self.w
             .text(" : i64, feature_group_count = ")
             .number(conv.feature_groups)
-            .text(" : i64} : ");
+            .text(" : i64");
+        if self.full(cx) {
+            let highest = "#stablehlo<precision HIGHEST>";
+            let both = format!(", precision_config = [{highest}, {highest}]");
+            self.w.text(&both);
+        }
+        self.w.text("} : ");
         self.function_type(cx);
         self.end(cx);
         number
+    }
+
+    /// Whether a contraction must say that it has operands of `f32`.
+    fn full(&self, cx: Cx<'_>) -> bool {
+        self.full_products && cx.types.iter().any(|ty| ty.dtype() == DType::F32)
     }
 
     /// Writes `[b, 0, 1, f]`.

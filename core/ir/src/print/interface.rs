@@ -26,6 +26,9 @@ pub struct Interface {
     /// It must be of one device; [`one_function`](crate::one_function) returns graphs that the
     /// compiler can compile so.
     pub one_function: bool,
+    /// Asks for all digits of `f32` in contractions of `f32`, on devices that round their operands
+    /// otherwise: precision `HIGHEST` of StableHLO.
+    pub full_products: bool,
 }
 
 /// An input or output of a program.
@@ -58,6 +61,7 @@ impl Default for Interface {
             replicas: 1,
             locations: true,
             one_function: false,
+            full_products: false,
         }
     }
 }

@@ -6,7 +6,8 @@ mod loops;
 use expect_test::{Expect, expect};
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Attribute, Binary, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Value, text,
+    Attribute, Binary, ConvDims, Convolution, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op,
+    Value, text,
 };
 use halite_stablehlo::Module;
 
@@ -208,4 +209,56 @@ fn custom_call_attributes_are_typed() {
         text(&called, &plain()).unwrap_err().to_string(),
         "custom_call: `k` has an attribute `a` that is empty or appears twice"
     );
+}
+
+/// On a device that rounds operands of `f32`, those of other types are left as they are.
+#[test]
+fn full_products_are_asked_for_in_f32_alone() {
+    let of = |dtype, full_products| {
+        let ty = |dims: &[usize]| TensorType::new(dtype, dims);
+        let types = [ty(&[4, 4]), ty(&[1, 5, 2]), ty(&[3, 2, 2])];
+        let graph = graph(types, |graph, [x, image, kernel]| {
+            let dot = Dot {
+                left_batch: vec![],
+                right_batch: vec![],
+                left_contract: vec![1],
+                right_contract: vec![0],
+                result: dtype,
+            };
+            let dims = |batch, feature, spatial| ConvDims {
+                batch,
+                feature,
+                spatial: vec![spatial],
+            };
+            let convolution = Convolution {
+                input: dims(0, 2, 1),
+                kernel: dims(2, 1, 0),
+                output: dims(0, 2, 1),
+                strides: vec![1],
+                padding: vec![(0, 0)],
+                input_dilation: vec![1],
+                kernel_dilation: vec![1],
+                reversal: vec![false],
+                feature_groups: 1,
+                batch_groups: 1,
+                result: dtype,
+            };
+            vec![
+                push(graph, Op::Dot(dot), &[x, x]),
+                push(graph, Op::Convolution(convolution), &[image, kernel]),
+            ]
+        });
+        let interface = Interface {
+            full_products,
+            ..plain()
+        };
+        let text = text(&graph, &interface).unwrap();
+        let module = Module::parse(&text).unwrap();
+        assert_eq!(Module::parse(&module.to_string()).unwrap(), module);
+        text.matches("HIGHEST").count()
+    };
+    assert_eq!(of(DType::F32, true), 4);
+    assert_eq!(of(DType::F32, false), 0);
+    assert_eq!(of(DType::Bf16, true), 0);
+    assert_eq!(of(DType::F64, true), 0);
 }

@@ -1,0 +1,33 @@
+//! Products of `f32` on devices that round their operands unless a program says otherwise.
+
+use halite_core::{
+    Capabilities, DType, DTypePolicy, MeshShape, TensorType,
+    tree::{Empty, Leaf},
+};
+use halite_nn::{Function, ShardedType, Tensor, Trace, grad, lower};
+
+/// How many contractions of a product and its gradient ask for all digits.
+fn full(policy: DTypePolicy, platform: &str) -> usize {
+    let function = Function::<Empty<()>, Leaf<()>, Leaf<()>>::stateless(
+        |_: &Trace, Leaf(x): Leaf<Tensor<'_>>| grad(x.matmul(x).tanh().sum_all(), &Leaf(x)),
+    );
+    let function = function.precision(policy);
+    let input = Leaf(ShardedType::replicated(TensorType::new(DType::F32, [8, 8])));
+    let capabilities = Capabilities::on(platform);
+    let mesh = MeshShape::single();
+    let lowered = lower(&function, &Empty::new(), &input, &mesh, &capabilities).unwrap();
+    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    text.matches("precision = [HIGHEST, HIGHEST]").count()
+}
+
+#[test]
+fn f32_has_all_digits_and_tf32_is_fast() {
+    for platform in ["cuda", "tpu", "rocm", "someone's"] {
+        assert_eq!(full(DTypePolicy::F32, platform), 3, "{platform}");
+        assert_eq!(full(DTypePolicy::TF32, platform), 0, "{platform}");
+        assert_eq!(full(DTypePolicy::BF16_MIXED, platform), 0, "{platform}");
+    }
+    for platform in ["cpu", "halite"] {
+        assert_eq!(full(DTypePolicy::F32, platform), 0, "{platform}");
+    }
+}
