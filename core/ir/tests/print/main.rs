@@ -6,8 +6,8 @@ mod loops;
 use expect_test::{Expect, expect};
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Attribute, Binary, ConvDims, Convolution, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op,
-    Value, text,
+    Attribute, Binary, ConvDims, Convolution, CustomCall, Dot, Extreme, Graph, Interface, Literal,
+    Op, Value, text,
 };
 use halite_stablehlo::Module;
 
