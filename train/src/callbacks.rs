@@ -19,7 +19,7 @@ pub(crate) use self::{
     progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
 };
 use crate::{
-    Report, Trainer,
+    Report, TrainerOptions,
     callback::{Callback, Run, Shared},
     loggers::{Logger, Progress},
     run_files::{PLOT, REPORT, RunFiles},
@@ -37,24 +37,25 @@ pub(crate) struct Callbacks<'a> {
 }
 
 impl<'a> Callbacks<'a> {
-    /// The callbacks of a run of `trainer`, whose directory has these files.
+    /// The built-in callbacks of a run, whose directory has these files, and those of its user.
     ///
     /// # Errors
     /// If another run uses one of them, or two have the same name.
     pub(crate) fn new(
-        trainer: &'a Trainer,
+        options: &TrainerOptions,
+        loggers: &'a [Shared<dyn Logger + Send>],
+        custom: &'a [Shared<dyn Callback + Send>],
         nan_check: NanCheck,
         files: Option<RunFiles>,
         hyperparameters: Vec<(String, String)>,
     ) -> Result<Self> {
-        let options = &trainer.options;
         let batches = nan_check.loader.batches_per_epoch() as u64;
         let progress = Progress::new(options.epochs, batches, options.quiet);
-        let mut loggers = Vec::new();
-        for logger in &trainer.loggers {
-            loggers.push(LoggerCallback::new(logger.take()?, hyperparameters.clone()));
-        }
-        let custom = trainer.callbacks.iter().map(Shared::take);
+        let of = |logger: &'a Shared<_>| -> Result<_> {
+            Ok(LoggerCallback::new(logger.take()?, hyperparameters.clone()))
+        };
+        let loggers = loggers.iter().map(of).collect::<Result<_>>()?;
+        let custom = custom.iter().map(Shared::take);
         let mut callbacks = Callbacks {
             nan_check,
             progress_bar: ProgressBar(progress),

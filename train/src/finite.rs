@@ -8,7 +8,7 @@ use halite_core::{DType, Error, ErrorKind, HostArray, Result};
 use crate::{
     callback::NotFinite,
     cause::Cause,
-    programs::{WINDOW, Window, WindowMetric},
+    window::{WINDOW, Window, WindowMetric},
 };
 
 /// Checks that every metric of a window is finite.

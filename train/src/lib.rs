@@ -102,6 +102,7 @@ mod strategy;
 mod task;
 mod trainer;
 mod waits;
+mod window;
 
 pub use callback::Callback;
 pub use fit::Fitted;
@@ -114,5 +115,5 @@ pub use programs::LOSS;
 pub use since_start::main_starts;
 pub use state::State;
 pub use strategy::{Pattern, Rule, Strategy};
-pub use task::{Predict, Task, Weighted};
-pub use trainer::{Answers, MetricValues, Trainer, TrainerBuilder};
+pub use task::{MetricValues, Predict, Task, Weighted};
+pub use trainer::{Answers, Trainer, TrainerBuilder};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
-    Array, Client, Error, ErrorKind, HostArray, Result, Sharding, Tree,
+    Array, Error, ErrorKind, HostArray, Result, Sharding, Tree,
     tree::{Of, same_structure},
 };
 use halite_data::Dataset;
@@ -145,21 +145,5 @@ impl Saved {
         let types = types.map(|(path, param)| (format!("model.{path}"), param.ty.clone()));
         let hosts = self.take_some(&types.collect::<Vec<_>>())?;
         Ok(net.rebuild(hosts))
-    }
-}
-
-/// Places an array as `spec` says; arrays that are in place are moved.
-pub(crate) fn placed(client: &Client, array: Array, spec: &ArraySpec) -> Result<Array> {
-    if array.stored() != spec.stored {
-        Array::upload_as(
-            client,
-            &Arc::new(array.read()?),
-            &spec.sharding,
-            spec.stored,
-        )
-    } else if array.sharding() != &spec.sharding {
-        array.reshard(client, &spec.sharding)
-    } else {
-        Ok(array)
     }
 }

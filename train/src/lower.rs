@@ -11,7 +11,8 @@ use halite_nn::{Lowered, Optimizer, ShardedType, Stages};
 
 use crate::{
     Strategy, Task,
-    programs::{BatchTypes, ModelParams, Step, StepOptions, StepParts, check_sizes},
+    programs::{BatchTypes, ModelParams, Step, StepOptions, StepParts},
+    strategy::check_sizes,
 };
 
 /// Target and options of a lowered step.

@@ -1,10 +1,9 @@
 //! The programs of a run: initialization, step, evaluation. Each is one launch; none reads anything
 //! back.
 
-mod state;
+mod discover;
 mod step;
 mod steps;
-mod window;
 
 use std::{collections::HashMap, panic::Location, sync::Arc};
 
@@ -14,13 +13,12 @@ use halite_core::{
 };
 use halite_nn::{ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor, Trace};
 
-use crate::{Predict, State, Strategy, Task};
+use crate::{Predict, State, Strategy, Task, window::Window};
 
 pub(crate) use self::{
-    state::{check_sizes, state_specs},
+    discover::{Pass, discover, discover_evaluation, means_of_pass, padding},
     step::{Step, StepInputs, StepOptions, StepParts},
     steps::Steps,
-    window::{Pass, WINDOW, Window, WindowMetric, discover, padding},
 };
 
 /// Name of the loss among the metrics.
@@ -273,8 +271,10 @@ mod tests {
                 strategy: &strategy,
             };
             let policy = &parts.options.precision;
-            let state =
-                state_specs::<Linear<()>, Adam>(&mesh, &strategy, &params, &*adam, policy).unwrap();
+            let state = crate::strategy::state_specs::<Linear<()>, Adam>(
+                &mesh, &strategy, &params, &*adam, policy,
+            )
+            .unwrap();
             let shards = state
                 .leaves()
                 .into_iter()

@@ -12,7 +12,8 @@ use crate::{
     checkpoint::{Exact, RunPosition, Saved, exact_f64},
     identity::Identity,
     measured::Measured,
-    programs::{Programs, WINDOW},
+    programs::Programs,
+    window::WINDOW,
 };
 
 /// Metadata of a run's checkpoint.

@@ -9,10 +9,9 @@ use halite_core::{Error, Result};
 
 use crate::{
     TrainerOptions,
-    callbacks::MetricsTable,
     checkpoint::{CheckpointStore, LOCK, RunPosition, Saved},
     files,
-    loggers::CsvLog,
+    loggers::{CsvLog, TableMark},
     resume::Metadata,
 };
 
@@ -72,7 +71,7 @@ pub(crate) fn open(
     let csv = match &saved {
         Some(saved) => {
             let state = Metadata::of(saved)?.callbacks.remove(TABLE);
-            if let Some(mark) = state.and_then(MetricsTable::mark_of) {
+            if let Some(mark) = state.and_then(TableMark::of_state) {
                 mark.restore(&table)?;
             }
             CsvLog::resume(&table, saved.position().step)?

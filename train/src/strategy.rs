@@ -8,6 +8,7 @@
 mod assign;
 mod pattern;
 mod rules;
+mod state;
 mod table;
 
 use std::{fmt, str::FromStr};
@@ -18,9 +19,10 @@ use halite_core::{
 };
 use halite_nn::{AxisRoles, Optimizer, Param, ShardedType};
 
-use crate::{State, programs::state_specs};
+use crate::State;
 
 use self::assign::of_rule;
+pub(crate) use self::state::{check_sizes, state_specs};
 pub use self::{pattern::Pattern, rules::Rule};
 
 const OP: &str = "strategy";

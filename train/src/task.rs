@@ -1,10 +1,13 @@
 //! The traits of tasks: training and inference.
 
-use std::panic::Location;
+use std::{panic::Location, sync::Arc};
 
 use halite_core::tree::Family;
 use halite_data::Labeled;
 use halite_nn::{Mean, Tensor, Trace, Traced};
+
+/// Mean of each metric over a dataset, by name; the loss is among them.
+pub type MetricValues = Vec<(Arc<str>, f64)>;
 
 /// A model, its batches, and the loss to minimize.
 ///

@@ -14,17 +14,19 @@ use halite_telemetry::ClientMetrics;
 
 pub use self::builder::TrainerBuilder;
 use crate::{
-    Fitted, Predict, Strategy, Task, TrainerOptions,
+    Fitted, MetricValues, Predict, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
     identity::{Identity, PendingIdentity, Values},
     in_flight::InFlight,
     loggers::Logger,
     programs::{
-        BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program,
+        BatchArrays, Evaluate, ModelArrays, ModelParams, discover_evaluation, evaluate_program,
+        means_of_pass, predict_program,
     },
     signals::StopFlag,
     waits::{Limits, NextBatch, next_batch, wait},
+    window::Window,
 };
 
 /// Trains models. [`Trainer::builder`] makes one; the same trainer can fit many models.
@@ -39,9 +41,6 @@ pub struct Trainer {
     pub(crate) callbacks: Vec<Shared<dyn Callback + Send>>,
     pub(crate) loggers: Vec<Shared<dyn Logger + Send>>,
 }
-
-/// Mean of each metric over a dataset, by name; the loss is among them.
-pub type MetricValues = Vec<(Arc<str>, f64)>;
 
 /// Outputs of a model for a whole dataset.
 pub type Answers<K> = <<K as Predict>::Output as Family>::Bare<HostArray>;
@@ -151,7 +150,7 @@ impl Trainer {
     ) -> Result<MetricValues> {
         let loader = self.in_order::<K>(dataset)?;
         let specs = self.batch_specs::<K>(&loader)?;
-        let metrics = Window::discover_for::<K>(&task, model, &specs, &loader)?;
+        let metrics = discover_evaluation(&task, model, &specs, &loader)?;
         let program = evaluate_program(
             &self.client,
             &self.mesh,
@@ -200,7 +199,7 @@ impl Trainer {
         match wait(name, in_flight.limits(), stop, |slice| {
             scores.wait_ready(slice).then_some(())
         })? {
-            Some(()) => metrics.means(&scores.wait()?, loader).map(Some),
+            Some(()) => means_of_pass(metrics, &scores.wait()?, loader).map(Some),
             None => Ok(None),
         }
     }

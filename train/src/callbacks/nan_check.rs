@@ -9,7 +9,7 @@ use crate::{
     callback::{Callback, MetricsWindow, PendingCheckpoint, Run},
     cause::{Batches, Cause},
     finite,
-    programs::Window,
+    window::Window,
 };
 
 /// Checks metrics when they arrive, and the arrays of each checkpoint before it is written.

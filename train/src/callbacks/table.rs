@@ -8,7 +8,7 @@ use super::{LoggerCallback, accessory::Accessory};
 use crate::{
     Report,
     callback::{Callback, MetricsWindow, PendingCheckpoint, Run},
-    loggers::{CsvLog, Row, TableMark, plot_metrics},
+    loggers::{CsvLog, Row, plot_metrics},
 };
 
 /// Name of the table's state in a checkpoint.
@@ -35,11 +35,6 @@ impl MetricsTable {
     fn draw(&mut self) -> Result<()> {
         let rows = self.csv.logger.rows()?;
         plot_metrics(&self.plot, &title(&self.plot), &rows)
-    }
-
-    /// The mark that `state` of a checkpoint is.
-    pub(crate) fn mark_of(state: serde_json::Value) -> Option<TableMark> {
-        serde_json::from_value(state).ok()
     }
 }
 

@@ -9,9 +9,9 @@ use crate::{
     callback::{MetricsWindow, NotFinite},
     finite,
     loggers::{Row, Split},
-    programs::{Window, WindowMetric},
     signals::StopFlag,
     waits::{Limits, wait_also_when_stopped},
+    window::{Window, WindowMetric},
 };
 
 /// Sums of one metric over an epoch.

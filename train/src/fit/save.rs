@@ -7,12 +7,8 @@ use halite_nn::Optimizer;
 
 use super::{Fit, LoopState};
 use crate::{
-    Task,
-    callback::PendingCheckpoint,
-    checkpoint::Exact,
-    programs::{ModelParams, WINDOW},
-    resume::Metadata,
-    waits::Limits,
+    Task, callback::PendingCheckpoint, checkpoint::Exact, programs::ModelParams, resume::Metadata,
+    waits::Limits, window::WINDOW,
 };
 
 /// Shortest time that copies of the state may take after a request to stop or an error of the data:

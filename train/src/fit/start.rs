@@ -10,7 +10,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, Error, ErrorKind, HostArray, Result, Sharding,
+    Array, Client, Error, ErrorKind, HostArray, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
     wait::{default_limit, wait_until},
 };
@@ -28,7 +28,6 @@ use crate::{
     callbacks::{Callbacks, NanCheck},
     checkpoint::{RunPosition, Saved},
     in_flight::InFlight,
-    load::placed,
     measured::Measured,
     programs::{ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts, padding},
     resume::{self, Metadata},
@@ -117,7 +116,9 @@ where
             batches: Default::default(),
         };
         let hyperparameters = identity.identity().hyperparameters();
-        let callbacks = Callbacks::new(trainer, nan_check, files, hyperparameters)?;
+        let (loggers, custom) = (&trainer.loggers, &trainer.callbacks);
+        let callbacks =
+            Callbacks::new(options, loggers, custom, nan_check, files, hyperparameters)?;
         Ok(Fit {
             trainer,
             programs,
@@ -357,4 +358,20 @@ fn resumed(position: RunPosition, epochs: u64) -> String {
         "resumed at step {step}: all {epoch} epochs are done; give a larger number of epochs to \
          continue (`epochs`, --epochs)"
     )
+}
+
+/// Places an array as `spec` says; arrays that are in place are moved.
+fn placed(client: &Client, array: Array, spec: &ArraySpec) -> Result<Array> {
+    if array.stored() != spec.stored {
+        Array::upload_as(
+            client,
+            &Arc::new(array.read()?),
+            &spec.sharding,
+            spec.stored,
+        )
+    } else if array.sharding() != &spec.sharding {
+        array.reshard(client, &spec.sharding)
+    } else {
+        Ok(array)
+    }
 }

@@ -10,10 +10,8 @@ use halite_nn::{
     Function, Lowered, Optimizer, ShardedType, Tensor, Trace, lower, optim::clip_global_norm,
 };
 
-use super::{
-    BatchTypes, ModelParams, Pass, RunState, Window, discover, state_specs, steps::StateAndWindow,
-};
-use crate::{Strategy, Task, loss_scale::LOSS_SCALE};
+use super::{BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow};
+use crate::{Strategy, Task, loss_scale::LOSS_SCALE, strategy::state_specs, window::Window};
 
 /// Inputs of a step: a batch, and the metrics of the steps before.
 pub(crate) type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);

@@ -87,6 +87,11 @@ impl CsvLog {
 }
 
 impl TableMark {
+    /// The mark that the state of a callback in a checkpoint is.
+    pub(crate) fn of_state(state: serde_json::Value) -> Option<Self> {
+        serde_json::from_value(state).ok()
+    }
+
     /// Compares the table at `path` with the one that was marked. One with other rows is moved
     /// aside, and the copy of the checkpoint takes its place, with a warning.
     ///

@@ -2,19 +2,13 @@
 
 use std::sync::Arc;
 
-use halite_core::{
-    Array, Client, DType, DTypePolicy, Error, HostArray, Mesh, Result, Sharding, TensorType,
-    tree::{Family, Tree},
-};
+use halite_core::{Array, Client, DType, DTypePolicy, HostArray, Mesh, Result, Sharding};
 use halite_data::Loader;
 use halite_ir::{Literal, Op};
-use halite_nn::{ArraySpec, ClassTarget, Mean, Padded, ShardedType, Tensor, Trace, Traced};
+use halite_nn::{ArraySpec, Mean, ShardedType, Tensor, Trace};
 
-use super::{BatchTypes, LOSS, ModelArrays, batch_types};
 use crate::{
-    MetricValues, Task,
     cause::{self, Batches, Cause, Target},
-    finite,
     loss_scale::LOSS_SCALE,
 };
 
@@ -52,12 +46,25 @@ impl WindowMetric {
 }
 
 impl Window {
+    /// A window of these metrics, of which one may use fields of the batch as class indices.
+    pub(crate) fn new(
+        names: impl IntoIterator<Item = Arc<str>>,
+        targets: impl IntoIterator<Item = Target>,
+    ) -> Self {
+        Window {
+            names: names.into_iter().collect(),
+            targets: targets.into_iter().collect(),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn of<const N: usize>(names: [&str; N]) -> Self {
-        Window {
-            names: names.into_iter().map(Arc::from).collect(),
-            targets: Arc::default(),
-        }
+        Window::new(names.map(Arc::from), [])
+    }
+
+    /// Fields of the batch that a loss uses as class indices.
+    pub(crate) fn targets(&self) -> &[Target] {
+        &self.targets
     }
 
     /// The metrics, in order.
@@ -96,34 +103,6 @@ impl Window {
         Array::upload(&client, &self.empty(), &Sharding::replicated(mesh))
     }
 
-    /// The window of a task's evaluation, for a model on devices.
-    pub(crate) fn discover_for<K: Task>(
-        task: &K,
-        model: &ModelArrays<K>,
-        batch: &<K::Batch as Family>::Of<ArraySpec>,
-        loader: &Loader,
-    ) -> Result<Self> {
-        let types = Tree::leaf_refs(model).map_leaves(|_, array| array.ty().clone());
-        let pass = Pass {
-            padding: padding("dataset", loader),
-            is_training: false,
-        };
-        discover(task, &types, &batch_types::<K>(batch), &pass)
-    }
-
-    /// Mean of each metric over a pass through `loader`, by name, from the window of the pass.
-    ///
-    /// # Errors
-    /// If one is not finite, with the cause if it is in the data.
-    pub(crate) fn means(&self, window: &HostArray, loader: &Loader) -> Result<MetricValues> {
-        let metrics = self.read(window)?;
-        finite::check_scores(&metrics, || cause::of_pass(loader, &self.targets))?;
-        Ok(metrics
-            .into_iter()
-            .map(|metric| (metric.name.clone(), metric.mean()))
-            .collect())
-    }
-
     /// Searches the batch of a step, and the batch before it, for the cause of a metric that is not
     /// finite. A gradient that is not finite shows in the loss of the next step.
     pub(crate) fn cause(&self, loader: &Loader, batches: &Batches, step: u64) -> Cause {
@@ -148,7 +127,7 @@ impl Window {
     }
 
     /// Adds this step's loss and metrics to a window.
-    pub(super) fn add<'t>(
+    pub(crate) fn add<'t>(
         &self,
         cx: &'t Trace,
         window: Tensor<'t>,
@@ -189,92 +168,4 @@ impl Window {
             })
             .collect()
     }
-}
-
-/// What is done with the loss of a task.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pass {
-    pub(crate) is_training: bool,
-    /// Why the last batch has rows of padding, if it has some.
-    pub(crate) padding: Option<String>,
-}
-
-/// Why the last batch of `loader` has rows of padding, if it has some: the end of a message.
-pub(crate) fn padding(which: &str, loader: &Loader) -> Option<String> {
-    let (rows, samples) = (loader.padding(), loader.dataset().len());
-    let rows_are = match rows {
-        0 => return None,
-        1 => "1 row of the last batch is".to_owned(),
-        rows => format!("{rows} rows of the last batch are"),
-    };
-    let size = loader.options().batch_size;
-    Some(format!(
-        "{rows_are} padding, as the {samples} samples of the {which} are not divisible by the batch \
-         size {size}"
-    ))
-}
-
-/// Finds the metrics that a task reports, by tracing it without running it.
-///
-/// # Errors
-/// All mistakes of the task's code at once: a loss or metric that counts padding like samples is
-/// one.
-pub(crate) fn discover<K: Task>(
-    task: &K,
-    model: &<K::Model as Family>::Of<TensorType>,
-    batch: &BatchTypes<K>,
-    pass: &Pass,
-) -> Result<Window> {
-    let cx = Trace::new();
-    let key = (pass.is_training).then(|| cx.input(TensorType::new(DType::U32, [2]), "key"));
-    cx.set_mode(pass.is_training, key);
-    let model: Traced<'_, K::Model> =
-        Tree::leaf_refs(model).map_leaves(|path, ty| cx.input(ty.clone(), path.to_string()));
-    let mut batch_names = Vec::new();
-    let batch = Tree::leaf_refs(batch).map_leaves(|path, spec| {
-        let name = format!("batch.{path}");
-        let tensor = cx.input(spec.ty.clone(), name.as_str());
-        batch_names.push(name);
-        tensor
-    });
-    let loss = task.loss(&cx, &model, &batch);
-    let leaves: Vec<Tensor<'_>> = batch.leaves().into_iter().copied().collect();
-    if let (Some(reason), Some((&weight, fields))) = (&pass.padding, leaves.split_last()) {
-        let batch = Padded {
-            fields,
-            weight,
-            reason,
-        };
-        cx.require_weight(loss, batch);
-    }
-    // Reports mistakes before anything is compiled.
-    cx.check()?;
-    if loss.total.rank() != 0 || loss.weight.rank() != 0 {
-        let message = format!(
-            "the loss is the mean of a total {} and a weight {}; both must be scalars, as \
-             `Mean::of` and `Mean::weighted` make them",
-            loss.total.ty(),
-            loss.weight.ty()
-        );
-        return Err(Error::invalid("fit", message));
-    }
-    if cx.metrics().iter().any(|(name, _)| **name == *LOSS) {
-        let message = format!(
-            "the task reports a metric `{LOSS}`, which is the name of the value that it returns; \
-             give it another name"
-        );
-        return Err(Error::invalid("fit", message));
-    }
-    let names =
-        std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
-    let target = |classes: ClassTarget| {
-        let field = batch_names
-            .iter()
-            .position(|name| **name == *classes.input)?;
-        Some(Target { field, classes })
-    };
-    Ok(Window {
-        names: names.collect(),
-        targets: cx.class_targets().into_iter().filter_map(target).collect(),
-    })
 }
