@@ -1,5 +1,7 @@
-//! The packages that `cargo publish` would upload: metadata, files, and the dependencies that each
-//! of them brings.
+//! The packages that `cargo publish` would upload: metadata, files, the dependencies that each of
+//! them brings, and the circles of modules inside of them.
+
+mod modules;
 
 use std::{path::Path, process::Command, sync::OnceLock};
 
