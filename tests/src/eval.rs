@@ -52,6 +52,22 @@ pub fn open() -> Client {
         .unwrap_or_else(|error| panic!("the accelerator of the tests: {error}"))
 }
 
+/// Whether the client of the tests has this many devices. If it is an accelerator that the environment
+/// names and has fewer, prints that the test is skipped.
+///
+/// # Panics
+/// If the client that is opened by default has fewer.
+#[must_use]
+pub fn has_devices(count: usize) -> bool {
+    let has = client().local_devices().len();
+    if count > has {
+        let name = std::env::var(ACCELERATOR);
+        let name = name.unwrap_or_else(|_| panic!("the CPU plugin has {has} devices, not {count}"));
+        println!("skipped: needs {count} devices, {name} has {has}");
+    }
+    count <= has
+}
+
 /// [`halite_ir::program`], whose facts are compared with what a scan of the text finds. Programs
 /// with custom calls have no facts.
 ///
