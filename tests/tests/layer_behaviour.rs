@@ -5,7 +5,7 @@ use halite_nn::{
     Adam, BatchNorm, CrossEntropy, Init, LayerNorm, Linear, Mean, Param, Schedule, Sgd, Tensor,
     Trace, correct, cross_entropy, grad, init, optim, rng,
 };
-use halite_tests::eval::{eval, host};
+use halite_tests::eval::{client, eval, host};
 
 fn floats(array: &HostArray) -> &[f32] {
     array.as_slice().expect("it is f32")
@@ -390,11 +390,15 @@ fn means_of_small_types_use_f32() {
         },
         &[host(&[1.0f32; 70_001], &[70_001])],
     );
+    // XLA divides approximately on GPUs (decision 0054).
+    let apart = match client().platform().name.as_ref() {
+        "cuda" => f32::EPSILON,
+        _ => 0.0,
+    };
     for mean in results.chunks(2) {
-        assert_eq!(
-            (floats(&mean[0]), floats(&mean[1])),
-            (&[70_001.0][..], &[1.0][..])
-        );
+        assert_eq!(floats(&mean[0]), [70_001.0]);
+        let mean = floats(&mean[1])[0];
+        assert!((mean - 1.0).abs() <= apart, "{mean}");
     }
 }
 
