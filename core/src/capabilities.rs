@@ -29,8 +29,9 @@ pub struct Capabilities {
     pub faults: Faults,
 }
 
-/// Faults of a compiler that give wrong numbers without an error, or end the process. Programs are lowered around those
-/// that are set; decision 0051 describes each.
+/// Faults of a compiler that give wrong numbers without an error, end the process, or refuse a program
+/// that others run. Programs are lowered around those that are set; decisions 0051 and 0054 describe
+/// each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Faults {
     /// A convolution with negative padding reads outside of its input.
@@ -49,6 +50,14 @@ pub struct Faults {
     pub swapped_operands: bool,
     /// Powers of integers take account of six bits of the exponent only.
     pub integer_power: bool,
+    /// Convolutions of integers are refused, or keep sums within the range of `s8` instead of wrapping.
+    pub integer_convolutions: bool,
+    /// A convolution in batch groups adds the groups, where its kernel is reversed or its input dilated;
+    /// one whose kernel is reversed along some dimensions alone sums `f16` in `f16`.
+    pub reversed_kernels: bool,
+    /// Of updates that a scatter sets in one place, any may win, and another one in another scatter
+    /// with the same indices.
+    pub equal_indices: bool,
 }
 
 impl Faults {
@@ -60,21 +69,47 @@ impl Faults {
         arc_tangent: false,
         swapped_operands: false,
         integer_power: false,
+        integer_convolutions: false,
+        reversed_kernels: false,
+        equal_indices: false,
     };
-    /// All that are known: those of every version of XLA's CPU plugin so far.
-    pub const ALL: Self = Faults {
+    /// Those of every version of XLA's CPU plugin so far.
+    pub const CPU: Self = Faults {
         negative_padding: true,
         split_windows: true,
         split_products: true,
         arc_tangent: true,
         swapped_operands: true,
         integer_power: true,
+        ..Self::NONE
+    };
+    /// Those of XLA's plugins for GPUs.
+    pub const GPU: Self = Faults {
+        integer_power: true,
+        integer_convolutions: true,
+        reversed_kernels: true,
+        equal_indices: true,
+        ..Self::NONE
+    };
+    /// Those of libtpu. XLA leaves the order of updates open on all devices that compute in parallel.
+    pub const TPU: Self = Faults {
+        equal_indices: true,
+        ..Self::NONE
+    };
+    /// All that are known, on any platform.
+    pub const ALL: Self = Faults {
+        integer_convolutions: true,
+        reversed_kernels: true,
+        equal_indices: true,
+        ..Self::CPU
     };
 
     /// Known faults on a [`Platform::name`](crate::Platform), in any version.
     pub fn on(platform: &str) -> Self {
         match platform {
-            "cpu" => Self::ALL,
+            "cpu" => Self::CPU,
+            "cuda" | "rocm" => Self::GPU,
+            "tpu" => Self::TPU,
             _ => Self::NONE,
         }
     }

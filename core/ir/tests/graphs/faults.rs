@@ -2,7 +2,9 @@
 
 use expect_test::{Expect, expect};
 use halite_core::{DType, Faults, MeshShape, TensorType};
-use halite_ir::{ConvDims, Convolution, Dot, Graph, Interface, Op, around_faults, text, verify};
+use halite_ir::{
+    ConvDims, Convolution, Dot, Graph, Interface, Op, Scatter, Value, around_faults, text, verify,
+};
 
 use crate::{f32, push};
 
@@ -224,5 +226,151 @@ fn products_are_sharded_as_their_operands() {
         %0 = sdy.sharding_constraint %arg1 <@mesh, [{?}, {}, {?}]> : tensor<4x2x3xf32>
         %1 = stablehlo.dot_general %arg0, %0, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<4x5x2xf32>, tensor<4x2x3xf32>) -> tensor<4x5x3xf32>
         %2 = sdy.propagation_barrier %1 allowed_direction=FORWARD : tensor<4x5x3xf32>"#]],
+    );
+}
+
+/// A convolution of images of two features in batch groups, for the gradient of a kernel if it has no
+/// reversal. `kernel` changes what it convolves with.
+fn grouped(reversal: bool, kernel: impl FnOnce(&mut Graph, Value) -> Value) -> Graph {
+    let mut graph = convolution((0, 0), 1, 1);
+    let Op::Convolution(mut conv) = graph.nodes()[0].op.clone() else {
+        unreachable!("a convolution")
+    };
+    conv.batch_groups = 2;
+    conv.reversal = vec![reversal];
+    graph = Graph::new();
+    let operands = [graph.input(f32(&[4, 5, 2])), graph.input(f32(&[2, 2, 2]))];
+    let by = kernel(&mut graph, operands[1]);
+    let result = push(&mut graph, Op::Convolution(conv), &[operands[0], by]);
+    graph.set_outputs(vec![result]);
+    graph
+}
+
+#[test]
+fn batch_groups_of_reversed_kernels_are_feature_groups() {
+    check(
+        &grouped(true, |_, kernel| kernel),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.reshape %arg0 : (tensor<4x5x2xf32>) -> tensor<2x2x5x2xf32>
+        %1 = stablehlo.transpose %0, dims = [1, 2, 0, 3] : (tensor<2x2x5x2xf32>) -> tensor<2x5x2x2xf32>
+        %2 = stablehlo.reshape %1 : (tensor<2x5x2x2xf32>) -> tensor<2x5x4xf32>
+        %3 = stablehlo.reverse %arg1, dims = [0] : tensor<2x2x2xf32>
+        %4 = stablehlo.convolution(%2, %3) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 2 : i64} : (tensor<2x5x4xf32>, tensor<2x2x2xf32>) -> tensor<2x4x2xf32>"#]],
+    );
+    let reverse = |graph: &mut Graph, kernel| push(graph, Op::Reverse { dims: vec![0] }, &[kernel]);
+    check(
+        &grouped(false, reverse),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.reverse %arg1, dims = [0] : tensor<2x2x2xf32>
+        %1 = stablehlo.reshape %arg0 : (tensor<4x5x2xf32>) -> tensor<2x2x5x2xf32>
+        %2 = stablehlo.transpose %1, dims = [1, 2, 0, 3] : (tensor<2x2x5x2xf32>) -> tensor<2x5x2x2xf32>
+        %3 = stablehlo.reshape %2 : (tensor<2x5x2x2xf32>) -> tensor<2x5x4xf32>
+        %4 = stablehlo.convolution(%3, %0) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 1 : i64, feature_group_count = 2 : i64} : (tensor<2x5x4xf32>, tensor<2x2x2xf32>) -> tensor<2x4x2xf32>"#]],
+    );
+    // The gradient of a kernel stays as it is.
+    check(
+        &grouped(false, |_, kernel| kernel),
+        &[],
+        expect![
+            "%0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [false]} {batch_group_count = 2 : i64, feature_group_count = 1 : i64} : (tensor<4x5x2xf32>, tensor<2x2x2xf32>) -> tensor<2x4x2xf32>"
+        ],
+    );
+}
+
+#[test]
+fn integers_are_convolved_by_products() {
+    let conv = convolution((1, 0), 1, 1);
+    let op = conv.nodes()[0].op.clone();
+    let Op::Convolution(mut conv) = op else {
+        unreachable!("a convolution")
+    };
+    conv.result = DType::S32;
+    let mut graph = Graph::new();
+    let operands =
+        [&[4, 5, 2], &[2, 2, 2]].map(|dims| graph.input(TensorType::new(DType::S8, dims)));
+    let result = push(&mut graph, Op::Convolution(conv), &operands);
+    graph.set_outputs(vec![result]);
+    check(
+        &graph,
+        &[],
+        expect![[r#"
+        %0 = stablehlo.constant dense<0> : tensor<i8>
+        %1 = stablehlo.pad %arg0, %0, low = [0, 1, 0], high = [0, 0, 0], interior = [0, 0, 0] : (tensor<4x5x2xi8>, tensor<i8>) -> tensor<4x6x2xi8>
+        %2 = stablehlo.reshape %1 : (tensor<4x6x2xi8>) -> tensor<4x6x1x2xi8>
+        %3 = stablehlo.reshape %arg1 : (tensor<2x2x2xi8>) -> tensor<2x2x1x2xi8>
+        %4 = stablehlo.slice %2 [0:4, 0:5, 0:1, 0:2] : (tensor<4x6x1x2xi8>) -> tensor<4x5x1x2xi8>
+        %5 = stablehlo.slice %3 [0:1, 0:2, 0:1, 0:2] : (tensor<2x2x1x2xi8>) -> tensor<1x2x1x2xi8>
+        %6 = stablehlo.reshape %5 : (tensor<1x2x1x2xi8>) -> tensor<2x1x2xi8>
+        %7 = stablehlo.dot_general %4, %6, batching_dims = [2] x [1], contracting_dims = [3] x [0] : (tensor<4x5x1x2xi8>, tensor<2x1x2xi8>) -> tensor<1x4x5x2xi32>
+        %8 = stablehlo.slice %2 [0:4, 1:6, 0:1, 0:2] : (tensor<4x6x1x2xi8>) -> tensor<4x5x1x2xi8>
+        %9 = stablehlo.slice %3 [1:2, 0:2, 0:1, 0:2] : (tensor<2x2x1x2xi8>) -> tensor<1x2x1x2xi8>
+        %10 = stablehlo.reshape %9 : (tensor<1x2x1x2xi8>) -> tensor<2x1x2xi8>
+        %11 = stablehlo.dot_general %8, %10, batching_dims = [2] x [1], contracting_dims = [3] x [0] : (tensor<4x5x1x2xi8>, tensor<2x1x2xi8>) -> tensor<1x4x5x2xi32>
+        %12 = stablehlo.add %7, %11 : tensor<1x4x5x2xi32>
+        %13 = stablehlo.transpose %12, dims = [1, 2, 0, 3] : (tensor<1x4x5x2xi32>) -> tensor<4x5x1x2xi32>
+        %14 = stablehlo.reshape %13 : (tensor<4x5x1x2xi32>) -> tensor<4x5x2xi32>"#]],
+    );
+}
+
+/// A scatter of rows of a table, or of windows of two of its elements.
+fn scatter(windows: bool) -> Graph {
+    let mut graph = Graph::new();
+    let operands = [
+        graph.input(f32(&[7, 3])),
+        graph.input(TensorType::new(DType::U8, [4])),
+        graph.input(f32(if windows { &[4, 2, 3] } else { &[4, 3] })),
+    ];
+    let scatter = Scatter {
+        combine: None,
+        update_window_dims: if windows { vec![1, 2] } else { vec![1] },
+        inserted_window_dims: if windows { vec![] } else { vec![0] },
+        operand_batching_dims: vec![],
+        indices_batching_dims: vec![],
+        scatter_dims_to_operand_dims: vec![0],
+        index_vector_dim: 1,
+        unique_indices: false,
+    };
+    let result = push(&mut graph, Op::Scatter(scatter), &operands);
+    graph.set_outputs(vec![result]);
+    graph
+}
+
+#[test]
+fn last_of_equal_indices_wins() {
+    check(
+        &scatter(false),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.iota dim = 0 : tensor<4xui32>
+        %1 = stablehlo.constant dense<1> : tensor<4xui32>
+        %2 = stablehlo.add %0, %1 : tensor<4xui32>
+        %3 = stablehlo.reshape %2 : (tensor<4xui32>) -> tensor<4x1xui32>
+        %4 = stablehlo.constant dense<0> : tensor<7x1xui32>
+        %8 = stablehlo.maximum %i6, %i7 : tensor<ui32>
+        %10 = stablehlo.compare EQ, %9, %3, UNSIGNED : (tensor<4x1xui32>, tensor<4x1xui32>) -> tensor<4x1xi1>
+        %11 = stablehlo.reshape %10 : (tensor<4x1xi1>) -> tensor<4xi1>
+        %12 = stablehlo.broadcast_in_dim %11, dims = [0] : (tensor<4xi1>) -> tensor<4xi1>
+        %13 = stablehlo.convert %arg1 : (tensor<4xui8>) -> tensor<4xi32>
+        %14 = stablehlo.constant dense<-1> : tensor<4xi32>
+        %15 = stablehlo.select %12, %13, %14 : tensor<4xi1>, tensor<4xi32>"#]],
+    );
+    check(
+        &scatter(true),
+        &[],
+        expect![[r#"
+        %0 = stablehlo.iota dim = 0 : tensor<24xui32>
+        %1 = stablehlo.constant dense<1> : tensor<24xui32>
+        %2 = stablehlo.add %0, %1 : tensor<24xui32>
+        %3 = stablehlo.reshape %2 : (tensor<24xui32>) -> tensor<4x2x3xui32>
+        %4 = stablehlo.constant dense<0> : tensor<7x3xui32>
+        %8 = stablehlo.maximum %i6, %i7 : tensor<ui32>
+        %9 = stablehlo.constant dense<0> : tensor<7x3xui32>
+        %10 = stablehlo.constant dense<1> : tensor<7x3xui32>
+        %11 = stablehlo.compare NE, %5, %9, UNSIGNED : (tensor<7x3xui32>, tensor<7x3xui32>) -> tensor<7x3xi1>
+        %12 = stablehlo.subtract %5, %10 : tensor<7x3xui32>
+        %13 = stablehlo.reshape %arg2 : (tensor<4x2x3xf32>) -> tensor<24xf32>
+        %15 = stablehlo.select %11, %14, %arg0 : tensor<7x3xi1>, tensor<7x3xf32>"#]],
     );
 }
