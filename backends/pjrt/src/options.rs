@@ -99,6 +99,11 @@ pub(crate) fn with_defaults(
         // max pooling hides that a model has diverged.
         defaults.push(("xla_cpu_enable_fast_min_max", FlagValue::Bool(false)));
     }
+    if quirks.keeps_excess_precision {
+        // A number that is rounded to 16 bits stays so, also where it is converted back in the same
+        // fusion: a result must not depend on what is fused (decision 0054).
+        defaults.push(("xla_allow_excess_precision", FlagValue::Bool(false)));
+    }
     if quirks.compiles_functions && facts.one_function {
         // A function has no threads, and does not call the library.
         defaults.push(("xla_cpu_multi_thread_eigen", FlagValue::Bool(false)));
@@ -210,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_defaults_yield_to_flags_of_the_user() {
+    fn defaults_yield_to_flags_of_the_user() {
         let flag = |value| {
             (
                 "xla_cpu_enable_fast_min_max".to_owned(),
@@ -244,6 +249,17 @@ mod tests {
         // A version without the flag.
         assert_eq!(with("cpu", (0, 114), &bf16, &given), [flag(false), other]);
         assert_eq!(with("tpu", (0, 116), &bf16, &given), given);
+        let excess = |value| {
+            (
+                "xla_allow_excess_precision".to_owned(),
+                FlagValue::Bool(value),
+            )
+        };
+        assert_eq!(with("cuda", (0, 116), &bf16, &[]), [excess(false)]);
+        assert_eq!(
+            with("cuda", (0, 116), &f32, &[excess(true)]),
+            [excess(true)]
+        );
 
         let function = ProgramFacts {
             one_function: true,

@@ -22,6 +22,9 @@ pub(crate) struct Quirks {
     pub(crate) reads_libtpu_args: bool,
     /// `minimum` and `maximum` drop NaN unless `xla_cpu_enable_fast_min_max` is off.
     pub(crate) min_max_drops_nan: bool,
+    /// Leaves out a conversion to a narrower float and back within a fusion, unless
+    /// `xla_allow_excess_precision` is off.
+    pub(crate) keeps_excess_precision: bool,
     /// Fuses dots of `bf16` with the YNN library, as `xla_cpu_experimental_ynn_fusion_type` sets.
     pub(crate) fuses_with_ynn: bool,
     /// Compiles a call with the attribute `xla_cpu_small_call` as one function.
@@ -53,6 +56,7 @@ const DEVICE: Quirks = Quirks {
     large_temporary: None,
     reads_libtpu_args: true,
     min_max_drops_nan: false,
+    keeps_excess_precision: false,
     fuses_with_ynn: false,
     compiles_functions: false,
     reads_row_major: true,
@@ -60,6 +64,7 @@ const DEVICE: Quirks = Quirks {
 };
 const GPU: Quirks = Quirks {
     reads_libtpu_args: false,
+    keeps_excess_precision: true,
     faults: Faults::GPU,
     ..DEVICE
 };
