@@ -7,6 +7,7 @@ mod collectives;
 mod conformance;
 mod refusals;
 mod steps;
+mod types;
 
 #[path = "../ir_ops/contract.rs"]
 mod contract;
