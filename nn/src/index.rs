@@ -175,7 +175,7 @@ impl<'t> Tensor<'t> {
             });
             return (error, error);
         }
-        if !ty.dtype().is_float() || ty.dims()[dim] == 0 {
+        if !ty.dtype().is_float() || ty.elements() == 0 {
             let (sorted, places) = self.sort_with_indices(dim, true);
             let [sorted, places] = [sorted, places].map(|x| x.slice_dim(dim, ..count));
             return (sorted, places);

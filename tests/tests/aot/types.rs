@@ -32,7 +32,7 @@ macro_rules! rows {
 
 const ROWS: &[Row] = rows! {
     "products" NUMBERS |x| {
-        let y = x.transpose(&[0, 2, 1]);
+        let y = x.transpose([0, 2, 1]);
         let (long, short) = (x.reshape([x.ty().elements()]), x.sum([0, 2]));
         vec![x.matmul(y), long.tensordot(long, &[(0, 0)]), short.unsqueeze(0).matmul(short.unsqueeze(1))]
     };
@@ -49,7 +49,7 @@ const ROWS: &[Row] = rows! {
     "convolutions of images" NUMBERS |x| convolutions(x, 2);
     "convolutions of few places" FLOATS |x| few_places(x);
     "convolutions of volumes" NUMBERS |x| convolutions(x, 3);
-    "gradients of convolutions" FLOATS |x| (1..=3).flat_map(|spatial| gradients(x, spatial)).collect();
+    "gradients of convolutions" FLOATS |x| (1..=2).flat_map(|spatial| gradients(x, spatial)).collect();
     "reductions" ANY |x| reductions(x.dtype()).map(|kind| x.reduce(kind, [1])).collect();
     "windows" ANY |x| reductions(x.dtype()).flat_map(|kind| {
         [windows(1, 1), windows(2, 1), windows(1, 2)].map(|window| x.reduce_window(kind, window))
@@ -85,7 +85,7 @@ const ROWS: &[Row] = rows! {
     };
     "writes" ANY |x| writes(x);
     "shapes" ANY |x| vec![
-        x.transpose(&[2, 0, 1]),
+        x.transpose([2, 0, 1]),
         x.reverse([0, 2]),
         x.unsqueeze(1).broadcast_to([x.dims()[0], 5, x.dims()[1], x.dims()[2]]),
         x.trace().concat(&[x, x], 1),
@@ -93,7 +93,7 @@ const ROWS: &[Row] = rows! {
         x.eq(x).select(x, x),
     ];
     "conversions" ANY |x| DType::computed().map(|dtype| x.convert(dtype)).collect();
-    "arithmetic of integers" INTEGERS |x| vec![x / x, x % x, x.pow(x), x.shift_left(x), x.shift_right_logical(x)];
+    "arithmetic of integers" INTEGERS |x| vec![x / 3, x % 3, x.pow(x), x.shift_left(x), x.shift_right_logical(x)];
     "gradients of writes" FLOATS |x| {
         let cx = x.trace();
         let index = cx.arange(3, DType::S32) % 2;
