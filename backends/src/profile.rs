@@ -38,7 +38,7 @@ const MAX_EVENTS: u64 = 4_000_000;
 ///
 /// * all spans of [`tracing`], on the track of their thread. Those of halite are `step`, `trace`,
 ///   `print`, `compile`, `launch`, `upload`, `read`, `wait for data`, `wait for device`,
-///   `checkpoint` and `validate`;
+///   `checkpoint` and `validate`, and `unit` for each part of a program of the embedded executor;
 /// * each launch, on the track of each of its devices, and each copy to the host. Both have the
 ///   number of their step where a span around the launch has a field `step`, as the trainer's has.
 ///

@@ -11,6 +11,7 @@
 //! - `lockstep` executes a plan as all processes of a launch, on buffers that it keeps from launch
 //!   to launch: `run` has the units that each process runs by itself, `collective` those between
 //!   them.
+//! - `label` names units in profiles.
 //!
 //! Kernels are those of `halite-kernels`. Except for nodes that have no kernel, nothing is shared
 //! with the oracle.
@@ -22,6 +23,7 @@ mod direct;
 mod elementwise;
 mod graph;
 mod group;
+mod label;
 mod lockstep;
 mod place;
 mod plan;

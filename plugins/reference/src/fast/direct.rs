@@ -30,6 +30,13 @@ pub(super) trait Direct: Debug + Send + Sync {
     /// Computes all results.
     fn run(&self, call: &mut Call<'_, '_>) -> Result<()>;
 
+    /// The name of the type, without its modules and parameters.
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<Self>();
+        let path = path.split('<').next().unwrap_or(path);
+        path.rsplit("::").next().unwrap_or(path)
+    }
+
     /// Number of operands, from the first on, whose memory results may take.
     fn overwrites(&self) -> usize {
         0

@@ -124,6 +124,14 @@ impl<'p> Run<'p> {
     fn steps(&mut self) -> Result<()> {
         for (unit, unused) in self.plan.units.iter().zip(&self.plan.last_uses) {
             self.launch.world.check()?;
+            let types = &self.plan.types;
+            let _span = tracing::trace_span!(
+                "unit",
+                kind = unit.kind(),
+                sizes = unit.sizes(types),
+                bytes = unit.bytes(types),
+            )
+            .entered();
             self.step(unit, unused)?;
         }
         Ok(())
