@@ -235,7 +235,7 @@ fn functions_have_the_bits_of_every_processor() {
         (
             "exp_m1",
             Operation::Unary(Unary::ExpM1),
-            0x4dfe_f0ff_d449_6dc8,
+            0x37e5_4259_64b0_6146,
         ),
         ("log", Operation::Unary(Unary::Log), 0x5f99_9f9d_f02e_0234),
         (
@@ -243,11 +243,11 @@ fn functions_have_the_bits_of_every_processor() {
             Operation::Unary(Unary::Log1P),
             0xad0d_e762_42f4_c4a1,
         ),
-        ("tanh", Operation::Unary(Unary::Tanh), 0x5400_e5f4_8b54_73a0),
+        ("tanh", Operation::Unary(Unary::Tanh), 0x9504_9b6a_8458_8411),
         (
             "logistic",
             Operation::Unary(Unary::Logistic),
-            0xc04b_e8fc_d4d0_d261,
+            0x43ef_88f8_f6c6_c557,
         ),
         ("sqrt", Operation::Unary(Unary::Sqrt), 0x0792_3a88_3502_ab28),
         (
