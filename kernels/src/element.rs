@@ -87,11 +87,14 @@ pub(crate) mod sealed {
         calls!(convolve_to_bf16);
 
         fn widen(from: &[Self], to: &mut [f32]) {
-            Arch::new().dispatch(|| {
-                for (to, from) in to.iter_mut().zip(from) {
-                    *to = widened(*from);
-                }
-            });
+            Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for (to, from) in to.iter_mut().zip(from) {
+                        *to = widened(*from);
+                    }
+                },
+            );
         }
 
         fn with_f32<T>(threads: &Threads, from: &[Self], work: impl FnOnce(&[f32]) -> T) -> T {
@@ -108,11 +111,14 @@ pub(crate) mod sealed {
         ) -> T {
             threads.with_scratch(to.len(), |wide| {
                 let result = work(wide);
-                Arch::new().dispatch(|| {
-                    for (to, from) in to.iter_mut().zip(wide) {
-                        *to = rounded(*from);
-                    }
-                });
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for (to, from) in to.iter_mut().zip(wide) {
+                            *to = rounded(*from);
+                        }
+                    },
+                );
                 result
             })
         }

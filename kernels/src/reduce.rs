@@ -143,8 +143,13 @@ pub(crate) fn combine_rows<W: Word>(op: Accumulate, initial: W, partial: &[W], o
 pub(crate) fn reduce_row<W: Word>(op: Accumulate, initial: W, row: &[W]) -> W {
     let mut result = initial;
     for block in row.chunks(BLOCK * LANES) {
-        let mut lanes = [W::identity(op); LANES];
         let (parts, rest) = block.as_chunks::<LANES>();
+        if op == Accumulate::AddF {
+            let sum = result.to_float() + total(W::add_lanes(parts, rest));
+            result = W::from_float(sum);
+            continue;
+        }
+        let mut lanes = [W::identity(op); LANES];
         for part in parts {
             W::accumulate(op, &mut lanes, part);
         }
@@ -154,18 +159,21 @@ pub(crate) fn reduce_row<W: Word>(op: Accumulate, initial: W, row: &[W]) -> W {
     result
 }
 
-/// Combines lanes pairwise, and with `initial`; sums in `f64`.
+/// The sum of all lanes, added pairwise.
+#[inline(always)]
+fn total(mut lanes: [f64; LANES]) -> f64 {
+    for half in [16, 8, 4, 2, 1] {
+        let (low, high) = lanes.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low += *high;
+        }
+    }
+    lanes[0]
+}
+
+/// Combines lanes pairwise, and with `initial`.
 #[inline(always)]
 fn combine_lanes<W: Word>(op: Accumulate, initial: W, mut lanes: [W; LANES]) -> W {
-    if op == Accumulate::AddF {
-        let mut wide = lanes.map(W::to_float);
-        for half in [16, 8, 4, 2, 1] {
-            for lane in 0..half {
-                wide[lane] += wide[lane + half];
-            }
-        }
-        return W::from_float(initial.to_float() + wide[0]);
-    }
     for half in [16, 8, 4, 2, 1] {
         let (low, high) = lanes.split_at_mut(half);
         W::accumulate(op, low, &high[..half]);

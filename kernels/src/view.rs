@@ -176,9 +176,9 @@ impl View {
                     let mut from = from + within as isize * inner.stride;
                     if inner.stride == 1 {
                         let source = &source[from as usize..][..length];
-                        row.iter_mut()
-                            .zip(source)
-                            .for_each(|(out, &value)| *out = word(value));
+                        for (out, &value) in row.iter_mut().zip(source) {
+                            *out = word(value);
+                        }
                     } else if inner.stride == 0 {
                         row.fill(word(source[from as usize]));
                     } else {

@@ -88,8 +88,10 @@ impl Product<'_> {
             // Rows beyond the last repeat it, and are not written.
             let last = out.len() / length - 1;
             let row = |row: usize| self.rows.first + number * N + row.min(last);
-            let rows: [usize; N] =
-                std::array::from_fn(|at| self.left.offset + self.left.rows.at(row(at)));
+            let mut rows = [0; N];
+            for (at, position) in rows.iter_mut().enumerate() {
+                *position = self.left.offset + self.left.rows.at(row(at));
+            }
             let mut sums = [[[0.0; LANES]; C]; N];
             for first_lane in (0..LANES).step_by(S::F32_LANES) {
                 let found = self.sums::<S, C, N>(simd, rows, first_lane);
@@ -134,9 +136,10 @@ impl Product<'_> {
                     continue;
                 }
                 let width = S::F32_LANES.min(self.features - first);
-                let factors: [S::f32s; C] = std::array::from_fn(|column| {
-                    load(simd, &block[column][first_lane..][..S::F32_LANES])
-                });
+                let mut factors = [simd.splat_f32s(0.0); C];
+                for (factor, column) in factors.iter_mut().zip(block) {
+                    *factor = load(simd, &column[first_lane..][..S::F32_LANES]);
+                }
                 for (sums, row) in sums.iter_mut().zip(rows) {
                     let from = &self.left.data[row + at + first..];
                     let value = match width == S::F32_LANES {
@@ -156,9 +159,13 @@ impl Product<'_> {
 /// The sum of all lanes, in an order that does not depend on the processor.
 #[inline(always)]
 fn total(lanes: [f32; LANES]) -> f32 {
-    let eight: [f32; 8] = std::array::from_fn(|at| lanes[at] + lanes[at + 8]);
-    let four: [f32; 4] = std::array::from_fn(|at| eight[at] + eight[at + 4]);
-    (four[0] + four[2]) + (four[1] + four[3])
+    let mut lanes = lanes;
+    for half in [8, 4, 2, 1] {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
+        }
+    }
+    lanes[0]
 }
 
 /// The product of the transpose of patches and of some columns: that of a kernel gradient. Rows are
@@ -217,13 +224,18 @@ impl Transposed<'_> {
     ) {
         let width = S::F32_LANES.min(self.features - first);
         let term = |row: usize| (tap + row) * self.features + first;
-        let offsets: [usize; R] =
-            std::array::from_fn(|row| self.patches.offset + self.patches.rows.at(term(row)));
+        let mut offsets = [0; R];
+        for (row, offset) in offsets.iter_mut().enumerate() {
+            *offset = self.patches.offset + self.patches.rows.at(term(row));
+        }
         let mut sums = [[simd.splat_f32s(0.0); C]; R];
         for window in 0..self.windows {
             let at = self.patches.columns.at(window);
             let g = &self.g[self.g_rows.at(window)..][..C];
-            let factors: [S::f32s; C] = std::array::from_fn(|column| simd.splat_f32s(g[column]));
+            let mut factors = [simd.splat_f32s(0.0); C];
+            for (factor, &g) in factors.iter_mut().zip(g) {
+                *factor = simd.splat_f32s(g);
+            }
             for (sums, offset) in sums.iter_mut().zip(offsets) {
                 let from = &self.patches.data[offset + at..];
                 let value = match width == S::F32_LANES {

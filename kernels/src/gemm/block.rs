@@ -183,13 +183,15 @@ impl Block<'_> {
         let is_direct = groups.is_empty();
         for (number, out) in out.chunks_mut(GROUPS * ROWS * row_length).enumerate() {
             let first = first_row + number * GROUPS * ROWS;
-            let rows = |group: usize, out: &[f32]| {
-                group_rows(a, first + group * ROWS, out.len() / row_length)
-            };
+            let mut rows = [[0; ROWS]; GROUPS];
+            let rows = &mut rows[..out.len().div_ceil(ROWS * row_length)];
+            let lines = out.chunks(ROWS * row_length).enumerate();
+            for ((group, out), rows) in lines.zip(&mut *rows) {
+                *rows = group_rows(a, first + group * ROWS, out.len() / row_length);
+            }
             if !is_direct {
-                let lines = out.chunks(ROWS * row_length).enumerate();
-                for ((group, out), packed) in lines.zip(groups.chunks_exact_mut(size)) {
-                    pack_group(a, depth.clone(), &rows(group, out), packed);
+                for (rows, packed) in rows.iter().zip(groups.chunks_exact_mut(size)) {
+                    pack_group(a, depth.clone(), rows, packed);
                 }
             }
             // All groups of rows pass by a panel, which stays in the nearest caches meanwhile.
@@ -197,10 +199,10 @@ impl Block<'_> {
             for (panel, column) in panels.zip(columns.clone().step_by(width)) {
                 let panel: &[S::f32s] = cast_slice(panel);
                 let valid = width.min(columns.end - column);
-                for (group, out) in out.chunks_mut(ROWS * row_length).enumerate() {
+                let lines = out.chunks_mut(ROWS * row_length).zip(&*rows);
+                for (group, (out, rows)) in lines.enumerate() {
                     let sums = if is_direct {
-                        let rows = rows(group, out);
-                        sum_lines::<S, ROWS, VECTORS>(simd, a, depth.clone(), &rows, panel)
+                        sum_lines::<S, ROWS, VECTORS>(simd, a, depth.clone(), rows, panel)
                     } else {
                         let (group, _) = groups[group * size..][..size].as_chunks();
                         sum_group::<S, ROWS, VECTORS>(simd, group, panel)

@@ -9,6 +9,7 @@ impl Word for u64 {}
 pub(crate) mod sealed {
     use bytemuck::Pod;
 
+    use super::super::LANES;
     use crate::{Accumulate, math};
 
     pub trait Word: Pod + Eq + Send + Sync {
@@ -17,6 +18,9 @@ pub(crate) mod sealed {
 
         /// Combines each element of `x` with that of `out` at the same position.
         fn accumulate(op: Accumulate, out: &mut [Self], x: &[Self]);
+
+        /// The sums of the floats of each lane: one of each part, and of `rest`.
+        fn add_lanes(parts: &[[Self; LANES]], rest: &[Self]) -> [f64; LANES];
 
         /// The low bits of a word.
         fn from_word(word: u64) -> Self;
@@ -82,6 +86,24 @@ pub(crate) mod sealed {
                         Accumulate::Or => each!(|x, y| x | y),
                         Accumulate::Xor => each!(|x, y| x ^ y),
                     }
+                }
+
+                #[inline(always)]
+                fn add_lanes(parts: &[[Self; LANES]], rest: &[Self]) -> [f64; LANES] {
+                    let mut lanes = [-0.0; LANES];
+                    for part in parts {
+                        for (lane, &x) in lanes.iter_mut().zip(part) {
+                            *lane += $float::from_bits(x);
+                        }
+                    }
+                    for (lane, &x) in lanes.iter_mut().zip(rest) {
+                        *lane += $float::from_bits(x);
+                    }
+                    let mut wide = [0.0; LANES];
+                    for (wide, lane) in wide.iter_mut().zip(lanes) {
+                        *wide = lane.into();
+                    }
+                    wide
                 }
 
                 #[inline(always)]

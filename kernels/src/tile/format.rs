@@ -106,9 +106,9 @@ impl Format {
             ($element:ty, $load:expr, $store:expr) => {{
                 let elements: &[$element] = cast_slice(bytes);
                 let load = $load;
-                out.iter_mut()
-                    .zip(elements)
-                    .for_each(|(out, &element)| *out = load(element));
+                for (out, &element) in out.iter_mut().zip(elements) {
+                    *out = load(element);
+                }
             }};
         }
         with_format!(self, load)
@@ -125,10 +125,9 @@ impl Format {
             ($element:ty, $load:expr, $store:expr) => {{
                 let elements: &mut [$element] = cast_slice_mut(out);
                 let store = $store;
-                elements
-                    .iter_mut()
-                    .zip(words)
-                    .for_each(|(out, &word): (_, &u32)| *out = store(word));
+                for (out, &word) in elements.iter_mut().zip(words) {
+                    *out = store(word);
+                }
             }};
         }
         with_format!(self, store)

@@ -1,4 +1,11 @@
 //! Operations on tiles, a loop for each.
+//!
+//! All of a loop has to be inlined into the function that has the vector instructions of the
+//! processor: what the compiler leaves as a function of its own has those of the oldest processor.
+//! So the loops have no `for_each`, and closures of long functions say that they are inlined, which
+//! is written where one is an argument.
+
+use std::convert::identity;
 
 use crate::narrow::{
     from_bf16, from_f16, odd_from, round_bf16, round_f16, to_bf16, to_f16, to_odd,
@@ -8,6 +15,8 @@ use crate::narrow::{
 macro_rules! width {
     ($width:ident, $unsigned:ident, $signed:ident, $float:ident, $math:path) => {
         mod $width {
+            use std::convert::identity;
+
             pub(super) use $math as math;
 
             pub(super) type U = $unsigned;
@@ -21,12 +30,18 @@ macro_rules! width {
 
             #[inline(always)]
             pub(super) fn float1(f: impl Fn(F) -> F) -> impl Fn(U) -> U {
-                move |x| f(float(x)).to_bits()
+                identity(
+                    #[inline(always)]
+                    move |x| f(float(x)).to_bits(),
+                )
             }
 
             #[inline(always)]
             pub(super) fn float2(f: impl Fn(F, F) -> F) -> impl Fn(U, U) -> U {
-                move |x, y| f(float(x), float(y)).to_bits()
+                identity(
+                    #[inline(always)]
+                    move |x, y| f(float(x), float(y)).to_bits(),
+                )
             }
 
             /// An integer that is ordered as all floats are, NaNs included.
@@ -143,7 +158,10 @@ macro_rules! operations {
             match op {
                 $($name::$variant => {
                     let f = $f;
-                    out.iter_mut().zip($x).for_each(|(out, x)| *out = f(*x));
+                    let x = &$x[..out.len()];
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = f(*x);
+                    }
                 })*
             }
         }
@@ -157,8 +175,10 @@ macro_rules! operations {
             match op {
                 $($name::$variant => {
                     let f = $f;
-                    let operands = $x.iter().zip($y);
-                    out.iter_mut().zip(operands).for_each(|(out, (x, y))| *out = f(*x, *y));
+                    let (x, y) = (&$x[..out.len()], &$y[..out.len()]);
+                    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
+                        *out = f(*x, *y);
+                    }
                 })*
             }
         }
@@ -277,12 +297,18 @@ operations! {
 
 #[inline(always)]
 fn odd1(f: impl Fn(f64) -> f64) -> impl Fn(u32) -> u32 {
-    move |x| to_odd(f(f32::from_bits(x).into())).to_bits()
+    identity(
+        #[inline(always)]
+        move |x| to_odd(f(f32::from_bits(x).into())).to_bits(),
+    )
 }
 
 #[inline(always)]
 fn odd2(f: impl Fn(f64, f64) -> f64) -> impl Fn(u32, u32) -> u32 {
-    move |x, y| to_odd(f(f32::from_bits(x).into(), f32::from_bits(y).into())).to_bits()
+    identity(
+        #[inline(always)]
+        move |x, y| to_odd(f(f32::from_bits(x).into(), f32::from_bits(y).into())).to_bits(),
+    )
 }
 
 operations! {

@@ -1,6 +1,6 @@
 //! Tiles of an item of work, and the registers of each.
 
-use std::ops::Range;
+use std::{hint::select_unpredictable, ops::Range};
 
 use bytemuck::{cast_slice, cast_slice_mut, must_cast_slice_mut};
 use pulp::{Simd, WithSimd};
@@ -262,8 +262,9 @@ impl<'p, 't> Tiles<'p, 't> {
             Operation::Select => {
                 let condition = self.get::<u32>(x, count);
                 let [x, y] = [y, z].map(|register| self.get::<W>(register, count));
-                for (((out, condition), x), y) in out.iter_mut().zip(condition).zip(x).zip(y) {
-                    *out = if *condition != 0 { *x } else { *y };
+                // An `if` is compiled to a selection of addresses, from which elements are gathered.
+                for (((out, condition), &x), &y) in out.iter_mut().zip(condition).zip(x).zip(y) {
+                    *out = select_unpredictable(*condition != 0, x, y);
                 }
             }
             Operation::Broadcast => {

@@ -197,8 +197,11 @@ impl<V: Copy> Terms<'_, V> {
         first_line: usize,
         sums: &mut [V],
     ) {
-        let terms: [usize; R] = std::array::from_fn(|line| term(first_line + line));
-        let offsets = terms.map(|term| self.product.terms.at(term));
+        let (mut terms, mut offsets) = ([0; R], [0; R]);
+        for (line, (of_line, offset)) in terms.iter_mut().zip(&mut offsets).enumerate() {
+            *of_line = term(first_line + line);
+            *offset = self.product.terms.at(*of_line);
+        }
         let found = match self.product.tap_step {
             1 => self.sum::<S, R, N>(simd, offsets, 1),
             step => self.sum::<S, R, N>(simd, offsets, step),

@@ -1,5 +1,7 @@
 //! Steps of functions of scalars.
 
+use std::hint::select_unpredictable;
+
 use halite_stablehlo::{BinaryOp, ComparisonDirection, UnaryOp};
 
 use super::{Format, Lanes};
@@ -137,7 +139,9 @@ impl Step {
         match self.op {
             Op::Select => {
                 let each = out.iter_mut().zip(x.iter().zip(y.iter().zip(z)));
-                each.for_each(|(out, (&holds, (&y, &z)))| *out = if holds != 0 { y } else { z });
+                each.for_each(|(out, (&holds, (&y, &z)))| {
+                    *out = select_unpredictable(holds != 0, y, z)
+                });
             }
             Op::Convert if from.is_float() => {
                 out.copy_from_slice(x);
