@@ -1,5 +1,5 @@
-//! Convolutions: as products of matrices of patches, or by the kernel that has groups and dilated
-//! inputs.
+//! Convolutions: as products of matrices of patches, or by the kernel that has groups, padding and
+//! dilated inputs.
 
 use halite_kernels::{ConvDim, ConvGeometry, Convolution};
 use halite_stablehlo::{ConvolutionAttributes, ElementType, OpKind, RankedType};
@@ -67,8 +67,8 @@ impl Builder<'_> {
         Some(in_order(result, &order))
     }
 
-    /// The result of a convolution in groups, or of a dilated input. `None` if it is neither, or its
-    /// sizes or types have no kernel.
+    /// The result of a convolution in groups, or of a dilated or padded input, of which it needs no
+    /// copy. `None` if it is none of these, or its sizes or types have no kernel.
     fn direct_convolution(
         &mut self,
         attributes: &ConvolutionAttributes,
@@ -88,13 +88,22 @@ impl Builder<'_> {
             .input_dilation
             .iter()
             .any(|&dilation| dilation > 1);
+        let is_padded = attributes.padding.iter().any(|&sizes| sizes != (0, 0));
         let is_empty = [x.elements(), kernel.elements(), ty.elements()].contains(&0);
-        if groups == 1 && !is_dilated || is_empty || ty.element != ElementType::F32 {
+        let is_plain = groups == 1 && !is_dilated && !is_padded;
+        if is_plain || is_empty || ty.element != ElementType::F32 {
             return None;
         }
-        let pass = match batch_groups {
-            1 => Pass::Forward,
-            _ => Pass::KernelGradient,
+        // In a kernel gradient, the batch is the features of the forward pass, which are neighbors.
+        let [of_batch, of_features] =
+            [input.batch, input.feature].map(|dim| x.view.dims[dim].stride);
+        let results = output.spatial.iter().map(|&dim| ty.dims[dim]);
+        let taps = (of_kernel.spatial.iter()).map(|&dim| kernel.view.dims[dim].size);
+        let is_small = results.product::<usize>() <= taps.product::<usize>();
+        let has_batch_last = groups == 1 && of_batch == 1 && of_features != 1;
+        let pass = match *batch_groups > 1 || has_batch_last && is_small {
+            true => Pass::KernelGradient,
+            false => Pass::Forward,
         };
         let spatial = (0..input.spatial.len()).map(|number| {
             let size = |place: &Place, dim: usize| place.view.dims[dim].size;
