@@ -76,8 +76,8 @@ impl<'t> Tensor<'t> {
     }
 
     /// This with `updates` in the places `indices` of dimension `dim`: the parts of `updates` are
-    /// where [`take`](Self::take) has them. Of equal indices any may win; the gradient follows the
-    /// one that did. Writes out of range are left out.
+    /// where [`take`](Self::take) has them. Of equal indices the last wins, and gets the gradient.
+    /// Writes out of range are left out.
     #[track_caller]
     pub fn scatter_set(self, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
         self.scatter_at(None, indices, updates, dim)

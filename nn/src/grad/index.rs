@@ -198,8 +198,8 @@ impl<'t> Step<'_, 't> {
         fits.broadcast_in_dim(updates.dims(), batch)
     }
 
-    /// One of the updates to a place stays; which one, is found by writing their numbers the same
-    /// way.
+    /// The last of the updates to a place stays; which one that is, is found by writing their numbers
+    /// the same way.
     #[track_caller]
     fn scatter_last(&self, scatter: &Scatter) -> Back<'t> {
         let (g, updates) = (self.g(), self.ty(2));

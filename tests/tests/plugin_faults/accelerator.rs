@@ -53,7 +53,7 @@ struct Variation {
 }
 
 /// Names of what varies.
-const ALONE: [&str; 7] = [
+const ALONE: [&str; 8] = [
     "plain",
     "reversed in part",
     "reversed",
@@ -61,6 +61,7 @@ const ALONE: [&str; 7] = [
     "kernel dilation",
     "strides",
     "permuted",
+    "cut",
 ];
 
 impl Variation {
@@ -107,7 +108,9 @@ impl Variation {
         };
         let conv = Convolution {
             strides: each("strides", 2),
-            padding: (0..spatial as i64).map(|i| (1, i)).collect(),
+            padding: (0..spatial as i64)
+                .map(|i| if has("cut") { (-1, 2) } else { (1, i) })
+                .collect(),
             input_dilation: each("input dilation", 2),
             kernel_dilation: each("kernel dilation", 2),
             reversal: (0..spatial)
