@@ -173,20 +173,8 @@ impl View {
                     }
                 }
                 (Some(from), None) => {
-                    let mut from = from + within as isize * inner.stride;
-                    if inner.stride == 1 {
-                        let source = &source[from as usize..][..length];
-                        for (out, &value) in row.iter_mut().zip(source) {
-                            *out = word(value);
-                        }
-                    } else if inner.stride == 0 {
-                        row.fill(word(source[from as usize]));
-                    } else {
-                        for out in row {
-                            *out = word(source[from as usize]);
-                            from += inner.stride;
-                        }
-                    }
+                    let from = from + within as isize * inner.stride;
+                    load_row(source, from, inner.stride, row, &word);
                 }
             }
             if next.is_empty() {
@@ -194,6 +182,113 @@ impl View {
             }
             (rest, within) = (next, 0);
             rows.advance();
+            if inner.gap.is_none() && inner.size <= SHORT {
+                let count = rows.neighbors().min(rest.len() / inner.size);
+                if let (1.., Some(from)) = (count, rows.position()) {
+                    let (short, next) = rest.split_at_mut(count * inner.size);
+                    let strides = [rows.last.stride, inner.stride];
+                    load_rows(source, from, strides, inner.size, short, &word);
+                    rest = next;
+                    rows.skip(count);
+                }
+                if rest.is_empty() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Elements of rows that are loaded many at a time: to find the position of each takes longer.
+const SHORT: usize = 16;
+
+/// Loads a row from its first element on.
+#[inline(always)]
+fn load_row<T: Copy, W: Copy>(
+    source: &[T],
+    first: isize,
+    stride: isize,
+    out: &mut [W],
+    word: &impl Fn(T) -> W,
+) {
+    let (at, count) = (first as usize, out.len());
+    match stride {
+        0 => out.fill(word(source[at])),
+        1 => {
+            let each = out.iter_mut().zip(&source[at..][..count]);
+            each.for_each(|(out, &value)| *out = word(value));
+        }
+        -1 => {
+            let each = out.iter_mut().zip(source[at + 1 - count..=at].iter().rev());
+            each.for_each(|(out, &value)| *out = word(value));
+        }
+        2 => load_every::<2, _, _>(&source[at..], out, word),
+        3 => load_every::<3, _, _>(&source[at..], out, word),
+        4 => load_every::<4, _, _>(&source[at..], out, word),
+        _ => {
+            let mut from = first;
+            for out in out {
+                *out = word(source[from as usize]);
+                from += stride;
+            }
+        }
+    }
+}
+
+/// Loads the first of `N` elements, and so on.
+#[inline(always)]
+fn load_every<const N: usize, T: Copy, W: Copy>(
+    source: &[T],
+    out: &mut [W],
+    word: &impl Fn(T) -> W,
+) {
+    let (parts, rest) = source.as_chunks::<N>();
+    let (whole, last) = out.split_at_mut(out.len().min(parts.len()));
+    let each = whole.iter_mut().zip(parts);
+    each.for_each(|(out, part)| *out = word(part[0]));
+    if let [last] = last {
+        *last = word(rest[0]);
+    }
+}
+
+/// Loads rows of `size` elements, given the distances of rows and of elements.
+#[inline(always)]
+fn load_rows<T: Copy, W: Copy>(
+    source: &[T],
+    first: isize,
+    [outer, inner]: [isize; 2],
+    size: usize,
+    out: &mut [W],
+    word: &impl Fn(T) -> W,
+) {
+    #[inline(always)]
+    fn each<const N: usize, T: Copy, W: Copy>(
+        source: &[T],
+        first: isize,
+        [outer, inner]: [isize; 2],
+        out: &mut [W],
+        word: &impl Fn(T) -> W,
+    ) {
+        for (row, out) in out.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+            let at = first + row as isize * outer;
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = word(source[(at + column as isize * inner) as usize]);
+            }
+        }
+    }
+    let strides = [outer, inner];
+    match size {
+        2 => each::<2, _, _>(source, first, strides, out, word),
+        3 => each::<3, _, _>(source, first, strides, out, word),
+        4 => each::<4, _, _>(source, first, strides, out, word),
+        _ => {
+            for (row, out) in out.chunks_exact_mut(size).enumerate() {
+                let mut from = first + row as isize * outer;
+                for out in out {
+                    *out = word(source[from as usize]);
+                    from += inner;
+                }
+            }
         }
     }
 }
@@ -242,9 +337,24 @@ impl<'v> Rows<'v> {
         Some(self.before? + element * self.last.stride)
     }
 
+    /// Number of rows from this one on that are equally far from each other.
+    #[inline(always)]
+    fn neighbors(&self) -> usize {
+        match self.last.gap {
+            None => self.last.size - self.index,
+            Some(_) => 0,
+        }
+    }
+
     #[inline(always)]
     fn advance(&mut self) {
-        self.index += 1;
+        self.skip(1);
+    }
+
+    /// Goes on by as many rows of the same group, and maybe to the next group.
+    #[inline(always)]
+    fn skip(&mut self, count: usize) {
+        self.index += count;
         if self.index == self.last.size {
             self.index = 0;
             self.group += 1;
@@ -322,6 +432,26 @@ mod tests {
             count: 2,
         });
         assert_eq!(load(&view, &[5, 6]), [6, 9, 9, 9, 9, 9]);
+    }
+
+    #[test]
+    fn rows_of_any_stride_are_those_of_a_naive_loop() {
+        let source: Vec<u32> = (0..400).collect();
+        for size in [1, 2, 3, 4, 5, 17, 40] {
+            for stride in [-7, -2, -1, 0, 1, 2, 3, 4, 5, 9] {
+                let mut view = View::contiguous(&[3, size]);
+                (view.dims[0].stride, view.dims[1].stride) = (1, stride);
+                view.offset = 1 - (stride * (size as isize - 1)).min(0);
+                let at = |row: usize, column: usize| {
+                    (view.offset + row as isize + column as isize * stride) as u32
+                };
+                let expected: Vec<u32> = (0..3)
+                    .flat_map(|row| (0..size).map(move |column| (row, column)))
+                    .map(|(row, column)| at(row, column))
+                    .collect();
+                assert_eq!(load(&view, &source), expected, "{size} by {stride}");
+            }
+        }
     }
 
     #[test]
