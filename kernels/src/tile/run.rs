@@ -36,6 +36,17 @@ impl Program {
         let tile_rows = self.tile_rows();
         let tiles = ITEM.div_ceil(tile_rows * self.columns.max(1));
         let item_rows = tile_rows * tiles;
+        let has_columns = (self.outputs.iter()).any(|it| matches!(it, Output::Columns { .. }));
+        if (1..=item_rows).contains(&self.rows) && !has_columns {
+            let rows = 0..self.rows;
+            let item = Item {
+                program: self,
+                sources,
+                targets,
+                rows,
+            };
+            return self.run_item(threads, tile_rows, item);
+        }
         // For each result of columns, a row of each item.
         let length = self.rows.div_ceil(item_rows) * self.columns;
         let words = |(target, output): (&Target<'_>, &Output)| match output {
@@ -87,7 +98,6 @@ impl Program {
         sources: &[Source<'_>],
         mut rest: Vec<Target<'_>>,
     ) {
-        let arch = Arch::new();
         // About a nanosecond for four words.
         let elements = self.rows.saturating_mul(self.columns);
         let cost = (elements / 4).saturating_mul(self.code.len());
@@ -107,8 +117,15 @@ impl Program {
                 rows,
             }
         });
+        let tile_rows = self.tile_rows();
+        threads.for_each(cost, items, |item: Item<'_, '_>| {
+            self.run_item(threads, tile_rows, item);
+        });
+    }
+
+    fn run_item(&self, threads: &Threads, tile_rows: usize, item: Item<'_, '_>) {
+        let rows = tile_rows.min(self.rows);
         let sizes = |kind: &Kind| {
-            let rows = self.tile_rows().min(self.rows);
             let words = match kind.extent {
                 Extent::Elements => rows * self.columns,
                 Extent::Rows => rows,
@@ -120,15 +137,13 @@ impl Program {
             }
         };
         let words = self.registers.iter().map(sizes).sum();
-        threads.for_each(cost, items, |item: Item<'_, '_>| {
-            threads.with_words(words, |mut rest| {
-                let registers = self.registers.iter().map(|kind| {
-                    let (register, next) = std::mem::take(&mut rest).split_at_mut(sizes(kind));
-                    rest = next;
-                    register
-                });
-                arch.dispatch(Tiles::new(item, registers.collect()));
+        threads.with_words(words, |mut rest| {
+            let registers = self.registers.iter().map(|kind| {
+                let (register, next) = std::mem::take(&mut rest).split_at_mut(sizes(kind));
+                rest = next;
+                register
             });
+            Arch::new().dispatch(Tiles::new(item, registers.collect()));
         });
     }
 
