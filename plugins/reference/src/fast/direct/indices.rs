@@ -3,7 +3,10 @@
 use halite_core::Result;
 use halite_stablehlo::{GatherAttributes, RankedType, ScatterAttributes};
 
-use super::{Call, Direct, accumulator::Accumulator};
+use super::{
+    Call, Direct,
+    accumulator::{Accumulator, Updates},
+};
 use crate::{
     fast::scalar::{Format, Function, LANES, extended, load},
     oracle::allocate,
@@ -173,51 +176,48 @@ impl Slices {
 
     /// Calls `each` with the position in the operand and in the slices of each run, in the order of
     /// the slices; those outside are moved inside or else skipped.
-    fn runs(&self, indices: &Indices<'_>, is_moved: bool, each: impl FnMut(usize, usize)) {
+    fn runs<const MOVED: bool>(&self, indices: &Indices<'_>, each: impl FnMut(usize, usize)) {
         let is_empty = self.run == 0 || self.dims.iter().any(|dim| dim.size == 0);
-        if is_empty || self.is_outside && !is_moved {
+        if is_empty || self.is_outside && !MOVED {
             return;
         }
         match indices {
             Indices::S32(indices) => {
-                self.runs_at(|at| i32::from_le_bytes(indices[at]).into(), is_moved, each);
+                self.runs_at::<MOVED>(|at| i32::from_le_bytes(indices[at]).into(), each);
             }
-            Indices::Decoded(indices) => self.runs_at(|at| indices[at], is_moved, each),
+            Indices::Decoded(indices) => self.runs_at::<MOVED>(|at| indices[at], each),
         }
     }
 
-    fn runs_at(
+    fn runs_at<const MOVED: bool>(
         &self,
         index: impl Fn(usize) -> i64,
-        is_moved: bool,
         each: impl FnMut(usize, usize),
     ) {
         // Loops of known length for the usual numbers of components.
         match self.components[..] {
-            [one] => self.runs_by([one], index, is_moved, each),
-            [one, two] => self.runs_by([one, two], index, is_moved, each),
-            _ => self.runs_by(self.components.clone(), index, is_moved, each),
+            [one] => self.runs_by::<MOVED>([one], index, each),
+            [one, two] => self.runs_by::<MOVED>([one, two], index, each),
+            _ => self.runs_by::<MOVED>(self.components.clone(), index, each),
         }
     }
 
-    fn runs_by(
+    fn runs_by<const MOVED: bool>(
         &self,
         components: impl AsRef<[Component]>,
         index: impl Fn(usize) -> i64,
-        is_moved: bool,
         mut each: impl FnMut(usize, usize),
     ) {
         let visit = |at: Position| {
             let mut operand = at.operand;
             for (number, component) in components.as_ref().iter().enumerate() {
                 let start = index(at.index + number * self.component_stride);
-                let start = match usize::try_from(start) {
-                    Ok(start) if start <= component.last => start,
-                    _ if !is_moved => return,
-                    Ok(_) => component.last,
-                    Err(_) => 0,
-                };
-                operand += start * component.stride;
+                // Without a branch: what is outside is at random positions.
+                let inside = (start.max(0) as usize).min(component.last);
+                if !MOVED && start != inside as i64 {
+                    return;
+                }
+                operand += inside * component.stride;
             }
             each(operand, at.slice);
         };
@@ -354,6 +354,9 @@ impl Direct for Scatter {
     }
 }
 
+/// Runs whose positions are found before they are combined.
+const PAIRS: usize = 256;
+
 /// The runs of slices at positions.
 struct Runs<'s> {
     slices: &'s Slices,
@@ -385,11 +388,23 @@ impl Runs<'_> {
     /// Calls `each` with the positions of runs in the target and in the source.
     fn each(&self, mut each: impl FnMut(usize, usize)) {
         if self.is_gather {
-            self.slices
-                .runs(self.indices, true, |operand, slice| each(slice, operand));
+            (self.slices).runs::<true>(self.indices, |operand, slice| each(slice, operand));
         } else {
-            self.slices.runs(self.indices, false, each);
+            self.slices.runs::<false>(self.indices, each);
         }
+    }
+
+    /// Calls `each` with the positions of some runs at a time, in the target and in the source.
+    fn blocks(&self, mut each: impl FnMut(&[[usize; 2]])) {
+        let mut pairs = Vec::with_capacity(PAIRS);
+        self.each(|to, from| {
+            pairs.push([to, from]);
+            if pairs.len() == PAIRS {
+                each(&pairs);
+                pairs.clear();
+            }
+        });
+        each(&pairs);
     }
 
     fn add(&self, updates: &[u8], out: &mut [u8]) {
@@ -410,6 +425,23 @@ impl Runs<'_> {
         updates: &[&[u8]],
     ) {
         let (run, count) = (self.slices.run, accumulators.len());
+        if let (Some(op), [accumulator]) = (function.binary_op(), &mut accumulators[..]) {
+            let mut has_loop = true;
+            self.blocks(|pairs| {
+                let elements = updates[0];
+                has_loop &= accumulator.update(
+                    op,
+                    &Updates {
+                        elements,
+                        run,
+                        pairs,
+                    },
+                );
+            });
+            if has_loop {
+                return;
+            }
+        }
         if let (1, Some(combine), [accumulator]) = (run, function.of_two(), &mut accumulators[..]) {
             return self.each(|to, from| {
                 let mut pair = [[0; 1]; 2];
@@ -454,12 +486,12 @@ mod tests {
         let slices = Slices::of_gather(&attributes, &of(&[4, 3]), &of(&[2]), &of(&[2, 3]));
         assert_eq!(slices.run, 3);
         let mut found = Vec::new();
-        slices.runs(&Indices::Decoded(vec![9, -1]), true, |operand, slice| {
+        slices.runs::<true>(&Indices::Decoded(vec![9, -1]), |operand, slice| {
             found.push((operand, slice))
         });
         assert_eq!(found, [(9, 0), (0, 3)]);
         found.clear();
-        slices.runs(&Indices::Decoded(vec![9, 2]), false, |operand, slice| {
+        slices.runs::<false>(&Indices::Decoded(vec![9, 2]), |operand, slice| {
             found.push((operand, slice))
         });
         assert_eq!(found, [(6, 3)]);

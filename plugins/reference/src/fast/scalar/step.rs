@@ -98,6 +98,14 @@ impl Step {
         self.op == Op::Binary(BinaryOp::Add) && (x, y) == (0, 1)
     }
 
+    /// The operation that this is on the first two registers, if it is one of two operands.
+    pub(super) fn binary_op(&self) -> Option<BinaryOp> {
+        match self.op {
+            Op::Binary(op) if self.operands[..2] == [0, 1] => Some(op),
+            _ => None,
+        }
+    }
+
     /// The function of two elements that this is of the first two registers.
     pub(super) fn of_two(&self) -> Option<Box<Combine>> {
         let (op, format) = match self.op {
@@ -178,11 +186,13 @@ fn zip(out: &mut [u64], x: &[u64], y: &[u64], f: impl Fn(u64, u64) -> u64) {
 }
 
 /// The number that the bits encode.
+#[inline]
 pub(in super::super) fn decode(bits: u64, format: Format) -> f64 {
     for_float!(format, |decode, _encode| decode(bits))
 }
 
 /// The bits of the nearest number.
+#[inline]
 pub(in super::super) fn encode(value: f64, format: Format) -> u64 {
     for_float!(format, |_decode, encode| encode(value))
 }
@@ -243,6 +253,7 @@ fn compare(
     x: &[u64],
     y: &[u64],
 ) {
+    // Closures, not functions behind pointers, so that each loop is vectorized.
     fn by<T: PartialOrd>(
         direction: ComparisonDirection,
         out: &mut [u64],
@@ -250,22 +261,20 @@ fn compare(
         y: &[u64],
         decode: impl Fn(u64) -> T,
     ) {
-        let each = |holds: fn(&T, &T) -> bool, out: &mut [u64]| {
-            zip(out, x, y, |x, y| holds(&decode(x), &decode(y)).into());
-        };
         match direction {
-            ComparisonDirection::Eq => each(T::eq, out),
-            ComparisonDirection::Ne => each(T::ne, out),
-            ComparisonDirection::Ge => each(T::ge, out),
-            ComparisonDirection::Gt => each(T::gt, out),
-            ComparisonDirection::Le => each(T::le, out),
-            ComparisonDirection::Lt => each(T::lt, out),
+            ComparisonDirection::Eq => zip(out, x, y, |x, y| (decode(x) == decode(y)).into()),
+            ComparisonDirection::Ne => zip(out, x, y, |x, y| (decode(x) != decode(y)).into()),
+            ComparisonDirection::Ge => zip(out, x, y, |x, y| (decode(x) >= decode(y)).into()),
+            ComparisonDirection::Gt => zip(out, x, y, |x, y| (decode(x) > decode(y)).into()),
+            ComparisonDirection::Le => zip(out, x, y, |x, y| (decode(x) <= decode(y)).into()),
+            ComparisonDirection::Lt => zip(out, x, y, |x, y| (decode(x) < decode(y)).into()),
         }
     }
-    if format.is_float() && !total {
-        for_float!(format, |decode, _encode| by(direction, out, x, y, decode));
-    } else {
-        by(direction, out, x, y, |x| key(x, format));
+    match format {
+        Format::Unsigned(_) => by(direction, out, x, y, |x| x),
+        Format::Signed(bits) => by(direction, out, x, y, |x| x ^ 1 << (bits - 1)),
+        _ if total => by(direction, out, x, y, |x| key(x, format)),
+        _ => for_float!(format, |decode, _encode| by(direction, out, x, y, decode)),
     }
 }
 
@@ -328,7 +337,8 @@ fn float_binary(op: BinaryOp) -> Option<fn(f64, f64) -> f64> {
     })
 }
 
-fn maximum(x: f64, y: f64) -> f64 {
+#[inline]
+pub(in super::super) fn maximum(x: f64, y: f64) -> f64 {
     let takes_x = x > y || (x == y && y.is_sign_negative());
     if x.is_nan() || (takes_x && !y.is_nan()) {
         x
@@ -337,7 +347,8 @@ fn maximum(x: f64, y: f64) -> f64 {
     }
 }
 
-fn minimum(x: f64, y: f64) -> f64 {
+#[inline]
+pub(in super::super) fn minimum(x: f64, y: f64) -> f64 {
     let takes_x = x < y || (x == y && x.is_sign_negative());
     if x.is_nan() || (takes_x && !y.is_nan()) {
         x
@@ -404,12 +415,28 @@ fn integer_binary(op: BinaryOp, format: Format) -> Option<fn(u64, u64) -> u64> {
 }
 
 fn integer(op: BinaryOp, format: Format, out: &mut [u64], x: &[u64], y: &[u64]) {
+    let unused = 64 - format.bits();
+    let low = |value: u64| value << unused >> unused;
+    // In the order of the signed numbers.
+    let high = |value: u64| (value << unused).cast_signed();
+    let is_signed = matches!(format, Format::Signed(_));
     match (op, integer_binary(op, format)) {
         (BinaryOp::And, _) => zip(out, x, y, |x, y| x & y),
         (BinaryOp::Or, _) => zip(out, x, y, |x, y| x | y),
-        (BinaryOp::Add, _) => zip(out, x, y, |x, y| wrapped(x.wrapping_add(y), format)),
+        (BinaryOp::Xor, _) => zip(out, x, y, |x, y| x ^ y),
+        (BinaryOp::Add, _) => zip(out, x, y, |x, y| low(x.wrapping_add(y))),
+        (BinaryOp::Subtract, _) => zip(out, x, y, |x, y| low(x.wrapping_sub(y))),
+        (BinaryOp::Multiply, _) => zip(out, x, y, |x, y| low(x.wrapping_mul(y))),
+        (BinaryOp::Maximum, _) if is_signed => {
+            zip(out, x, y, |x, y| if high(x) > high(y) { x } else { y });
+        }
+        (BinaryOp::Minimum, _) if is_signed => {
+            zip(out, x, y, |x, y| if high(x) < high(y) { x } else { y });
+        }
+        (BinaryOp::Maximum, _) => zip(out, x, y, u64::max),
+        (BinaryOp::Minimum, _) => zip(out, x, y, u64::min),
         (_, Some(f)) => zip(out, x, y, |x, y| {
-            wrapped(f(extended(x, format), extended(y, format)), format)
+            low(f(extended(x, format), extended(y, format)))
         }),
         (_, None) => {}
     }
