@@ -42,7 +42,7 @@ impl Direct for Reduce {
         let mut outs: Vec<&mut [u8]> = results.iter_mut().map(Storage::bytes_mut).collect();
         let mut machine = Machine::new(self, call)?;
         let Lines { length, .. } = self.lines;
-        if self.scan.is_none() && self.lines.count() < FEW_LINES && length >= LONG_LINE {
+        if self.scan.is_none() && self.lines.count().saturating_mul(segmented(length)) < length {
             for line in 0..self.lines.count() {
                 machine.segments(self.lines.first(line));
                 machine.store(&mut outs, line, 1, 1);
@@ -59,12 +59,14 @@ impl Direct for Reduce {
     }
 }
 
-/// Lines below which a long line is cut into segments, so that there are enough to compute at a
-/// time.
-const FEW_LINES: usize = 8;
-
-/// Elements from which a line is long.
-const LONG_LINE: usize = 1024;
+/// Steps in which a line is reduced as segments: those of a segment, of combining all of them, and
+/// of the elements behind the last one.
+fn segmented(length: usize) -> usize {
+    match length / LANES {
+        0 => usize::MAX,
+        segment => segment + LANES.ilog2() as usize + 1 + length % LANES,
+    }
+}
 
 /// Registers of a reduction.
 struct Machine<'r> {
@@ -168,15 +170,25 @@ impl<'r> Machine<'r> {
             self.load(self.right, elements(step), LANES);
             self.step(LANES);
         }
-        let count = self.operands.len();
-        let sums = self.registers[self.left..self.left + count].to_vec();
-        self.start(1);
-        for lane in 0..LANES {
-            for (number, sum) in sums.iter().enumerate() {
-                self.registers[self.right + number][0] = sum[lane];
+        // Neighbors are combined, so that the order stays.
+        let registers = self.operands.len();
+        let mut lanes = LANES;
+        while lanes > 1 {
+            lanes /= 2;
+            for number in 0..registers {
+                let sums = self.registers[self.left + number];
+                for lane in 0..lanes {
+                    self.registers[self.left + number][lane] = sums[2 * lane];
+                    self.registers[self.right + number][lane] = sums[2 * lane + 1];
+                }
             }
-            self.step(1);
+            self.step(lanes);
         }
+        for number in 0..registers {
+            self.registers[self.right + number][0] = self.registers[self.left + number][0];
+        }
+        self.start(1);
+        self.step(1);
         for position in segment * LANES..length {
             self.load(self.right, elements(position), 1);
             self.step(1);
