@@ -405,3 +405,72 @@ fn large_windows_agree_with_the_oracle() {
         }
     }
 }
+
+/// A sort of two operands by both, the second where the first are equal.
+fn sort_by_two(size: usize, first: &str, second: &str, order: &str) -> String {
+    let (x, y) = (
+        format!("tensor<{size}x{first}>"),
+        format!("tensor<{size}x{second}>"),
+    );
+    let pair = |ty: &str| format!("(tensor<{ty}>, tensor<{ty}>) -> tensor<i1>");
+    let order_of = |ty: &str| match ty {
+        "i32" => "SIGNED".to_owned(),
+        _ => order.to_owned(),
+    };
+    let (of_first, of_second) = (order_of(first), order_of(second));
+    format!(
+        "func.func public @main(%x: {x}, %y: {y}) -> ({x}, {y}) {{
+    %s:2 = \"stablehlo.sort\"(%x, %y) <{{dimension = 0 : i64, is_stable = true}}> ({{
+    ^bb0(%a: tensor<{first}>, %b: tensor<{first}>, %j: tensor<{second}>, %k: tensor<{second}>):
+      %1 = stablehlo.compare GT, %a, %b, {of_first} : {0}
+      %2 = stablehlo.compare EQ, %b, %a, {of_first} : {0}
+      %3 = stablehlo.compare LT, %j, %k, {of_second} : {1}
+      %4 = stablehlo.and %3, %2 : tensor<i1>
+      %z = stablehlo.or %4, %1 : tensor<i1>
+      stablehlo.return %z : tensor<i1>
+    }}) : ({x}, {y}) -> ({x}, {y})
+    return %s#0, %s#1 : {x}, {y}
+  }}",
+        pair(first),
+        pair(second)
+    )
+}
+
+#[test]
+fn sorts_by_floats_where_others_are_equal() {
+    for (number, size) in SIZES.into_iter().enumerate() {
+        for order in ["FLOAT", "TOTALORDER"] {
+            for (first, second) in [("f32", "bf16"), ("i32", "f64"), ("bf16", "i32")] {
+                let text = sort_by_two(size, first, second, order);
+                check(&text, number as u64 + 7, None);
+            }
+        }
+    }
+}
+
+#[test]
+fn products_with_vectors_agree_with_the_oracle() {
+    for (seed, ty) in ["i32", "i8", "i64", "ui16", "i1"].into_iter().enumerate() {
+        for [batch, rows, terms] in [[1, 1, 1], [2, 3, 5], [1, 67, 130], [3, 1, 65], [2, 5, 0]] {
+            let of = |dims: &str| format!("tensor<{dims}x{ty}>");
+            let (x, y) = (
+                of(&format!("{terms}x{batch}x{rows}")),
+                of(&format!("{batch}x1x{terms}")),
+            );
+            let (z, w) = (
+                of(&format!("{batch}x{rows}x1")),
+                of(&format!("{batch}x1x{rows}")),
+            );
+            let text = format!(
+                "func.func public @main(%x: {x}, %y: {y}) -> ({z}, {w}) {{
+    %z = stablehlo.dot_general %x, %y, batching_dims = [1] x [0], contracting_dims = [0] x [2] : \
+                 ({x}, {y}) -> {z}
+    %w = stablehlo.dot_general %y, %x, batching_dims = [0] x [1], contracting_dims = [2] x [0] : \
+                 ({y}, {x}) -> {w}
+    return %z, %w : {z}, {w}
+  }}"
+            );
+            check(&text, seed as u64 + 3, None);
+        }
+    }
+}

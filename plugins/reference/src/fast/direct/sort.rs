@@ -22,9 +22,10 @@ pub(in super::super) struct Sort {
 /// What comes first.
 #[derive(Debug)]
 pub(in super::super) enum Comparator {
-    Order(Order),
-    /// Of pairs of elements. With the function, also orders that are partial.
-    Function(Function, Option<Order>),
+    /// The first order that does not find two elements equal decides.
+    Orders(Vec<Order>),
+    /// Of pairs of elements. With the function, also orders that are partial, if it has any.
+    Function(Function, Vec<Order>),
 }
 
 impl Direct for Sort {
@@ -81,7 +82,11 @@ impl<'s> Sorter<'s> {
             operands.push((bytes, call.result_ty(number).element.size()));
         }
         let registers = match &sort.comparator {
-            Comparator::Order(order) => order.key.registers(),
+            // The keys have the same first registers.
+            Comparator::Orders(orders) => {
+                let all = orders.iter().map(|order| order.key.registers());
+                all.max_by_key(Vec::len).unwrap_or_default()
+            }
             Comparator::Function(function, _) => function.registers(),
         };
         Ok(Sorter {
@@ -98,18 +103,21 @@ impl<'s> Sorter<'s> {
     fn sort(&mut self, first: usize) -> Result<&[u32]> {
         let sort = self.sort;
         self.positions.clear();
-        let order = match &sort.comparator {
-            Comparator::Order(order) => order,
-            Comparator::Function(_, Some(order)) if !self.has_nan(order, first) => order,
-            Comparator::Function(function, _) => {
-                self.by_function(function, first)?;
-                return Ok(&self.positions);
+        let orders = match &sort.comparator {
+            Comparator::Orders(orders) => orders,
+            Comparator::Function(function, orders) => {
+                let has_nan = orders.iter().any(|order| self.has_nan(order, first));
+                if orders.is_empty() || has_nan {
+                    self.by_function(function, first)?;
+                    return Ok(&self.positions);
+                }
+                orders
             }
         };
-        if order.format.bits() <= 32 {
-            self.by_small_keys(order, first)?;
-        } else {
-            self.by_wide_keys(order, first)?;
+        match &orders[..] {
+            [order] if order.format.bits() <= 32 => self.by_small_keys(order, first)?,
+            [order] => self.by_wide_keys(order, first)?,
+            _ => self.by_several_keys(orders, first)?,
         }
         Ok(&self.positions)
     }
@@ -194,6 +202,25 @@ impl<'s> Sorter<'s> {
         wide.sort_unstable();
         self.positions.extend(wide.iter().map(|&(_, at)| at));
         self.wide = wide;
+        Ok(())
+    }
+
+    fn by_several_keys(&mut self, orders: &[Order], first: usize) -> Result<()> {
+        let (length, count) = (self.sort.lines.length, orders.len());
+        let mut all = collect(length * count, std::iter::repeat_n(0, length * count))?;
+        for (number, order) in orders.iter().enumerate() {
+            self.keys(order, first, |start, keys| {
+                let mut ranks = [0; LANES];
+                rank(keys, order, &mut ranks[..keys.len()]);
+                let elements = all[start * count..].chunks_exact_mut(count);
+                let each = elements.zip(&ranks[..keys.len()]);
+                each.for_each(|(of_element, &rank)| of_element[number] = rank);
+            });
+        }
+        let ranks = |at: u32| &all[at as usize * count..][..count];
+        self.positions.extend(0..length as u32);
+        (self.positions).sort_unstable_by(|&a, &b| ranks(a).cmp(ranks(b)).then(a.cmp(&b)));
+        self.positions.truncate(self.sort.count);
         Ok(())
     }
 

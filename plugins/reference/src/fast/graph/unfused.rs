@@ -261,7 +261,7 @@ impl Builder<'_> {
                 let Some(indices) = self.iota(dim, &of_indices)? else {
                     return Ok(None);
                 };
-                let comparator = Comparator::Order(Order::by_value(format, is_largest));
+                let comparator = Comparator::Orders(vec![Order::by_value(format, is_largest)]);
                 Some(self.sort(comparator, &[x.clone(), indices], dim))
             }
             _ => None,
@@ -285,11 +285,12 @@ fn is_real(element: ElementType) -> bool {
 
 /// What decides between two elements, by keys if they have an order.
 fn comparator_of(function: scalar::Function) -> Comparator {
-    match function.order() {
-        Some(order) if order.floats != Floats::Partial || !order.format.is_float() => {
-            Comparator::Order(order)
-        }
-        order => Comparator::Function(function, order),
+    let orders = function.orders();
+    let is_total = |order: &Order| order.floats != Floats::Partial || !order.format.is_float();
+    if !orders.is_empty() && orders.iter().all(is_total) {
+        Comparator::Orders(orders)
+    } else {
+        Comparator::Function(function, orders)
     }
 }
 

@@ -62,12 +62,7 @@ impl Function {
             return None;
         }
         if let Op::Compare { total, .. } = last.op() {
-            let ties = if total {
-                Floats::Total
-            } else {
-                Floats::Partial
-            };
-            return self.comparison(last, ties);
+            return self.comparison(last, ties(total));
         }
         // `a < b | (a == a & b != b)`: only the larger one is NaN.
         let [compared, only_larger, _] = last.operands();
@@ -99,6 +94,55 @@ impl Function {
             && tests(is_nan, ComparisonDirection::Ne, larger);
         let order = || self.comparison(compared, Floats::NanIsLargest);
         is_known.then(order)?
+    }
+
+    /// The orders by which a comparator sorts, of which each decides where all before it find two
+    /// elements equal; none if it does not sort by orders.
+    pub(in super::super) fn orders(&self) -> Vec<Order> {
+        let orders = || match self.results[..] {
+            [result] => self.lexicographic(result),
+            _ => None,
+        };
+        let one = self.order().map(|order| vec![order]);
+        one.or_else(orders).unwrap_or_default()
+    }
+
+    /// As [`orders`](Self::orders), of `a < b | (a == b & next)` in a register.
+    fn lexicographic(&self, register: usize) -> Option<Vec<Order>> {
+        let step = self.step(register)?;
+        let [x, y, _] = step.operands();
+        if let Op::Compare { total, .. } = step.op() {
+            return Some(vec![self.comparison(step, ties(total))?]);
+        }
+        let either = [[x, y], [y, x]].into_iter();
+        either
+            .filter(|_| step.op() == Op::Binary(BinaryOp::Or))
+            .find_map(|[less, next]| {
+                let (less, next) = (self.step(less)?, self.step(next)?);
+                let Op::Compare { total, .. } = less.op() else {
+                    return None;
+                };
+                let [x, y, _] = next.operands();
+                let either = [[x, y], [y, x]].into_iter();
+                either
+                    .filter(|_| next.op() == Op::Binary(BinaryOp::And))
+                    .find_map(|[equal, next]| {
+                        let equal = self.step(equal)?;
+                        let wanted = Op::Compare {
+                            direction: ComparisonDirection::Eq,
+                            total,
+                        };
+                        let [a, b, _] = less.operands();
+                        let [c, d, _] = equal.operands();
+                        let is_same = equal.op() == wanted
+                            && equal.from() == less.from()
+                            && ([c, d] == [a, b] || [c, d] == [b, a]);
+                        let first = is_same.then(|| self.comparison(less, ties(total)))??;
+                        let mut orders = vec![first];
+                        orders.append(&mut self.lexicographic(next)?);
+                        Some(orders)
+                    })
+            })
     }
 
     /// The order of a comparison of two neighbors among the arguments by LT or GT.
@@ -170,6 +214,15 @@ impl Function {
         x.does_the_same(y)
             && (0..x.op().operands())
                 .all(|at| self.is_same(x.operands()[at], y.operands()[at], left, right))
+    }
+}
+
+/// How a comparison orders floats.
+fn ties(total: bool) -> Floats {
+    if total {
+        Floats::Total
+    } else {
+        Floats::Partial
     }
 }
 
