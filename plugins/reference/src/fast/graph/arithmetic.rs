@@ -1,7 +1,7 @@
 //! Elementwise operations, and the types with which operations compute.
 
 use halite_kernels::{Binary, Operation};
-use halite_stablehlo::{BinaryOp, ElementClass, ElementType, OpKind, RankedType};
+use halite_stablehlo::{BinaryOp, DotAttributes, ElementClass, ElementType, OpKind, RankedType};
 
 use super::{
     super::{
@@ -148,4 +148,75 @@ impl Builder<'_> {
             self.converted(&place, element)
         }))
     }
+
+    /// A product with a vector as products of elements and their sums: the kernel of products
+    /// computes whole blocks of columns. `None` if that is faster, or both operands have several
+    /// rows and columns.
+    pub(super) fn vector_product(
+        &mut self,
+        [x, y]: [&Place; 2],
+        attributes: &DotAttributes,
+        ty: &RankedType,
+    ) -> Option<Place> {
+        let left = (x, &attributes.lhs_batching, &attributes.lhs_contracting);
+        let right = (y, &attributes.rhs_batching, &attributes.rhs_contracting);
+        let count = |(place, batch, terms): (&Place, &Vec<usize>, &Vec<usize>)| -> usize {
+            let dims = place.view.dims.iter().enumerate();
+            let free = dims.filter(|(dim, _)| !batch.contains(dim) && !terms.contains(dim));
+            free.map(|(_, of)| of.size).product()
+        };
+        let (rows, columns) = (count(left), count(right));
+        let is_fast = x.element == ElementType::F32 && rows * columns != 1;
+        let ((matrix, batch, terms), (vector, of_batch, of_terms)) = match (rows, columns) {
+            _ if is_fast => return None,
+            (_, 1) => (left, right),
+            (1, _) => (right, left),
+            _ => return None,
+        };
+        // The products take no more memory than the operand.
+        let elements = self.graph.bases[matrix.base].ty.elements();
+        if matrix.elements() > elements.max(MOST_PRODUCTS) {
+            return None;
+        }
+        let whole = matrix.ty();
+        let (mut line, mut mapping) = (vector.clone(), Vec::new());
+        line.view.dims.clear();
+        for (dim, of) in vector.view.dims.iter().enumerate() {
+            let among = |from: &[usize], to: &[usize]| {
+                let at = from.iter().position(|&it| it == dim)?;
+                Some(to[at])
+            };
+            // Other dimensions have one element.
+            if let Some(to) = among(of_batch, batch).or_else(|| among(of_terms, terms)) {
+                line.view.dims.push(*of);
+                mapping.push(to);
+            }
+        }
+        let line = Place::moved(&line, &OpKind::BroadcastInDim { mapping }, &whole, None)?;
+        let multiply = OpKind::Binary(BinaryOp::Multiply);
+        let products = self.arithmetic(&multiply, x.element, &[matrix.clone(), line], &whole)?;
+        let scalar = RankedType::new(x.element, []);
+        let zero = Tensor::new(scalar.clone(), vec![0; x.element.size()]);
+        let zero = Place::splat(self.base(&scalar, Some(zero)), &scalar);
+        let kept: Vec<usize> = (0..whole.rank())
+            .filter(|dim| !terms.contains(dim))
+            .collect();
+        let sizes =
+            |dims: &[usize]| -> Vec<usize> { dims.iter().map(|&dim| whole.dims[dim]).collect() };
+        let of_sums = RankedType::new(x.element, sizes(&kept));
+        let sums = self.reduce(Some(BinaryOp::Add), &products, &zero, terms, &of_sums)?;
+        let free = kept.iter().filter(|dim| !batch.contains(dim));
+        let order: Vec<usize> = batch.iter().chain(free).copied().collect();
+        let permutation = order.iter().map(|dim| kept.iter().position(|it| it == dim));
+        let permutation = permutation.collect::<Option<Vec<_>>>()?;
+        let moved = RankedType::new(x.element, sizes(&order));
+        let sums = Place::moved(&sums, &OpKind::Transpose { permutation }, &moved, None)?;
+        let wide = RankedType::new(x.element, &ty.dims[..]);
+        let reshaped = |x: &Place| Place::moved(x, &OpKind::Reshape, &wide, None);
+        let result = reshaped(&sums).or_else(|| reshaped(&self.whole(&sums)))?;
+        Some(self.converted(&result, ty.element))
+    }
 }
+
+/// Most products of elements whose sums a product of matrices is, unless an operand has more.
+const MOST_PRODUCTS: usize = 1 << 20;

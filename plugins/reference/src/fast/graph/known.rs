@@ -13,6 +13,7 @@ use super::{
         direct::Lines,
         elementwise::{computed, format},
         place::{Place, padded, stepped},
+        scalar::Format,
     },
     Kind,
     build::Builder,
@@ -72,6 +73,9 @@ impl Builder<'_> {
                 let Some([x, y]) = self.contracted([x, y], ty) else {
                     return Ok(None);
                 };
+                if let Some(sums) = self.vector_product([&x, &y], attributes, ty) {
+                    return Ok(Some(sums));
+                }
                 let product = dot_general(&x, &y, attributes);
                 product.map(|product| {
                     let wide = RankedType::new(x.element, &ty.dims[..]);
@@ -181,7 +185,8 @@ impl Builder<'_> {
         Some((x, lines))
     }
 
-    fn reduce(
+    /// A reduction by one operation. `None` if it has no kernel.
+    pub(super) fn reduce(
         &mut self,
         op: Option<BinaryOp>,
         x: &Place,
@@ -189,20 +194,73 @@ impl Builder<'_> {
         dims: &[usize],
         ty: &RankedType,
     ) -> Option<Place> {
-        let op = accumulate(op?, x.element)?;
-        let initial = self.scalar(initial)?;
+        let (op, start) = (op?, initial);
+        let (combine, initial) = (accumulate(op, x.element)?, self.scalar(start)?);
         let x = &self.converted(x, computed(x.element));
+        let wide = RankedType::new(x.element, &ty.dims[..]);
+        let length: usize = dims.iter().map(|&dim| x.view.dims[dim].size).product();
+        if length == 1 {
+            // One element for each result.
+            let moved = |x: &Place| Place::moved(x, &OpKind::Reshape, &wide, None);
+            let x = moved(x).or_else(|| moved(&self.whole(x)))?;
+            let start = Place::splat(start.base, &RankedType::new(start.element, &ty.dims[..]));
+            let start = self.converted(&start, x.element);
+            let result = self.arithmetic(&OpKind::Binary(op), x.element, &[start, x], &wide)?;
+            return Some(self.converted(&result, ty.element));
+        }
+        if let Some((x, dims)) = self.reduced_last(op, combine, x, dims) {
+            let result = self.reduce(Some(op), &x, start, &dims, &wide)?;
+            return Some(self.converted(&result, ty.element));
+        }
         let (x, lines) = self.lines(x, dims, true)?;
         let x = self.whole(&x);
         let sizes = Reduction {
             outer: lines.outer,
             reduced: lines.length,
             inner: lines.inner,
-            op,
+            op: combine,
         };
-        let wide = RankedType::new(x.element, &ty.dims[..]);
         let result = self.node(Kind::Reduce { sizes, initial }, vec![x], &wide);
         Some(self.converted(&result, ty.element))
+    }
+
+    /// `x` reduced along the last ones of dimensions that are not all neighbors, without an initial
+    /// value, and the dimensions that are left: cheaper than a transposition.
+    fn reduced_last(
+        &mut self,
+        op: BinaryOp,
+        combine: Accumulate,
+        x: &Place,
+        dims: &[usize],
+    ) -> Option<(Place, Vec<usize>)> {
+        let mut rest = dims.to_vec();
+        rest.sort_unstable();
+        let mut last = Vec::new();
+        while rest
+            .last()
+            .is_some_and(|&dim| last.is_empty() || last.contains(&(dim + 1)))
+        {
+            last.extend(rest.pop());
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        let initial = Format::of(x.element)?.identity(op)?;
+        let (x, lines) = self.lines(x, &last, false)?;
+        let sizes = Reduction {
+            outer: lines.outer,
+            reduced: lines.length,
+            inner: lines.inner,
+            op: combine,
+        };
+        let kept = (0..x.view.dims.len()).filter(|dim| !last.contains(dim));
+        let kept: Vec<_> = kept.map(|dim| x.view.dims[dim].size).collect();
+        let ty = RankedType::new(x.element, kept);
+        let x = self.whole(&x);
+        Some((
+            self.node(Kind::Reduce { sizes, initial }, vec![x], &ty),
+            rest,
+        ))
     }
 
     /// A reduction over small windows, as elementwise operations on slices.
