@@ -18,7 +18,7 @@ use std::{
 
 use halite_core::{Interpreted, custom_call};
 use halite_kernels::Reduction;
-use halite_stablehlo::{OpKind, Operation, RankedType, ValueId};
+use halite_stablehlo::{ElementType, OpKind, Operation, RankedType, ValueId};
 
 pub(crate) use self::build::why_interpreted;
 pub(super) use self::known::operator;
@@ -141,6 +141,48 @@ pub(super) struct Manual {
 pub(super) struct Loop {
     pub(super) condition: Plan,
     pub(super) body: Plan,
+    /// What the condition counts, if that is all it does: it is not run then.
+    pub(super) counter: Option<Counter>,
+}
+
+/// A loop as long as an integer of the state, which each iteration makes larger by one, is less
+/// than a bound.
+#[derive(Debug)]
+pub(super) struct Counter {
+    /// The number among the inputs of the regions.
+    pub(super) input: usize,
+    pub(super) element: ElementType,
+    pub(super) bound: Bound,
+}
+
+/// What a counter is compared with.
+#[derive(Debug)]
+pub(super) enum Bound {
+    Constant(Tensor),
+    /// An input of the regions that stays the same.
+    Input(usize),
+}
+
+impl Counter {
+    /// The number of iterations, given the inputs before the first one.
+    pub(super) fn trips<'s>(&self, input: impl Fn(usize) -> &'s [u8]) -> u64 {
+        let number = |bytes: &[u8]| -> i128 {
+            let bits = bytes
+                .iter()
+                .rev()
+                .fold(0u64, |all, &byte| all << 8 | u64::from(byte));
+            match self.element {
+                ElementType::S32 => (bits as i32).into(),
+                ElementType::S64 => (bits as i64).into(),
+                _ => bits.into(),
+            }
+        };
+        let bound = match &self.bound {
+            Bound::Constant(tensor) => number(&tensor.bytes),
+            &Bound::Input(of) => number(input(of)),
+        };
+        u64::try_from(bound - number(input(self.input))).unwrap_or(0)
+    }
 }
 
 /// The regions of a branch, as functions of the captures.

@@ -18,7 +18,7 @@ use halite_stablehlo::Module;
 use super::{
     arena::Arena,
     collective::Collective,
-    graph::{Branch, Loop, Manual},
+    graph::{Branch, Counter, Loop, Manual},
     place::Base,
     plan::{Plan, Unit},
     values::Values,
@@ -294,6 +294,22 @@ impl Run<'_> {
         }
     }
 
+    /// What each process decides: the first result.
+    fn decisions(&mut self) -> Result<Vec<bool>> {
+        self.steps()?;
+        let output = self.plan.outputs.first();
+        let goes_on = |values: &Values<'_>| {
+            output.is_some_and(|&base| {
+                let value = values.values[base].as_ref().and_then(|it| it.first());
+                value.is_some_and(|&byte| byte != 0)
+            })
+        };
+        let decisions = self.values.iter().map(goes_on).collect();
+        // So that others can reuse the memory of the inputs.
+        self.values.iter_mut().for_each(Values::clear);
+        Ok(decisions)
+    }
+
     /// Runs a loop as long as any process is in it.
     fn run_loop(&mut self, regions: &Loop, operands: &[Base], results: &[Base]) -> Result<()> {
         let all = self.all_of(operands)?;
@@ -314,22 +330,25 @@ impl Run<'_> {
         };
         let mut condition = start(&regions.condition, &active);
         let mut body = start(&regions.body, &active);
-        loop {
-            launch.world.check()?;
-            for (values, &at) in condition.values.iter_mut().zip(&active) {
-                values.restart(states[at].iter().chain(&captures[at]).cloned());
-            }
-            condition.steps()?;
-            let goes_on = |values: &Values<'_>| {
-                let decision = regions.condition.outputs.first();
-                decision.is_some_and(|&base| {
-                    let value = values.values[base].as_ref().and_then(|it| it.first());
-                    value.is_some_and(|&byte| byte != 0)
-                })
+        let trips = |counter: &Counter| -> Vec<u64> {
+            let inputs = states.iter().zip(&captures);
+            let input = |(state, captured): (&Vec<Arc<Storage>>, &Vec<Arc<Storage>>)| {
+                counter.trips(|of| state.get(of).unwrap_or_else(|| &captured[of - state.len()]))
             };
-            let decisions: Vec<bool> = condition.values.iter().map(goes_on).collect();
-            // So that the body can reuse the memory of the state.
-            condition.values.iter_mut().for_each(Values::clear);
+            inputs.map(input).collect()
+        };
+        let trips = regions.counter.as_ref().map(trips);
+        for iteration in 0.. {
+            launch.world.check()?;
+            let decisions = match &trips {
+                Some(trips) => active.iter().map(|&at| iteration < trips[at]).collect(),
+                None => {
+                    for (values, &at) in condition.values.iter_mut().zip(&active) {
+                        values.restart(states[at].iter().chain(&captures[at]).cloned());
+                    }
+                    condition.decisions()?
+                }
+            };
             if decisions.contains(&false) {
                 let mut decisions = decisions.into_iter();
                 active.retain(|_| decisions.next().expect("a decision of each process"));

@@ -4,12 +4,16 @@ use halite_stablehlo::Module;
 
 use super::plan::{Plan, Unit};
 
+fn plan(text: &str) -> Plan {
+    let module = Module::parse(text).expect("the program parses");
+    Plan::new(&module)
+        .expect("it compiles")
+        .expect("it has a plan")
+}
+
 /// Names of the operations of a program that the oracle computes.
 fn oracle_operations(text: &str) -> Vec<String> {
-    let module = Module::parse(text).expect("the program parses");
-    let plan = Plan::new(&module)
-        .expect("it compiles")
-        .expect("it has a plan");
+    let plan = plan(text);
     let name = |unit: &Unit| match unit {
         Unit::Oracle { call, .. } => Some(call.operation.kind.to_attributes().0.to_string()),
         _ => None,
@@ -82,4 +86,123 @@ fn convolutions_in_groups_have_kernels() {
         );
         assert_eq!(oracle_operations(&text), [""; 0], "{ty}");
     }
+}
+
+/// Whether the condition of a loop is left out.
+fn counts(compare: &str, step: i32, bound: &str) -> bool {
+    let text = format!(
+        "func.func public @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {{
+           %zero = stablehlo.constant dense<0> : tensor<i32>
+           %step = stablehlo.constant dense<{step}> : tensor<i32>
+           %ten = stablehlo.constant dense<10> : tensor<i32>
+           %0:3 = stablehlo.while(%i = %zero, %m = %n, %all = %x)
+             : tensor<i32>, tensor<i32>, tensor<4xf32>
+             cond {{
+               %c = stablehlo.compare {compare}, %i, {bound}, SIGNED
+                 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+               stablehlo.return %c : tensor<i1>
+             }} do {{
+               %twice = stablehlo.add %all, %all : tensor<4xf32>
+               %j = stablehlo.add %i, %step : tensor<i32>
+               %k = stablehlo.subtract %m, %step : tensor<i32>
+               stablehlo.return %j, %k, %twice : tensor<i32>, tensor<i32>, tensor<4xf32>
+             }}
+           return %0#2 : tensor<4xf32>
+         }}"
+    );
+    let plan = plan(&text);
+    let mut loops = plan.units.iter().filter_map(|unit| match unit {
+        Unit::Loop { regions, .. } => Some(regions.counter.is_some()),
+        _ => None,
+    });
+    loops.next().expect("it has a loop")
+}
+
+#[test]
+fn conditions_that_count_are_left_out() {
+    assert!(counts("LT", 1, "%ten"));
+    assert!(counts("LT", 1, "%n"));
+    assert!(!counts("LE", 1, "%ten"));
+    assert!(!counts("LT", 2, "%ten"));
+    assert!(!counts("LT", 1, "%m"), "a bound that changes");
+}
+
+#[test]
+fn several_keys_are_sorted_without_the_comparator() {
+    let text = "func.func public @main(%x: tensor<9xi32>, %y: tensor<9xf32>)
+             -> (tensor<9xi32>, tensor<9xf32>) {
+           %s:2 = \"stablehlo.sort\"(%x, %y) <{dimension = 0 : i64, is_stable = true}> ({
+           ^bb0(%a: tensor<i32>, %b: tensor<i32>, %c: tensor<f32>, %d: tensor<f32>):
+             %1 = stablehlo.compare GT, %c, %d, TOTALORDER : (tensor<f32>, tensor<f32>)
+               -> tensor<i1>
+             %2 = stablehlo.compare LT, %a, %b, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+             %3 = stablehlo.compare EQ, %a, %b, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+             %4 = stablehlo.and %3, %1 : tensor<i1>
+             %5 = stablehlo.or %2, %4 : tensor<i1>
+             stablehlo.return %5 : tensor<i1>
+           }) : (tensor<9xi32>, tensor<9xf32>) -> (tensor<9xi32>, tensor<9xf32>)
+           return %s#0, %s#1 : tensor<9xi32>, tensor<9xf32>
+         }";
+    let text = format!("{:?}", plan(text).units);
+    assert!(text.contains("comparator: Orders"), "{text}");
+    assert_eq!(text.matches("is_descending").count(), 2);
+}
+
+/// Elements of the largest value that a program with one operand of 4x6x5 stores.
+fn largest(body: &str, result: &str) -> usize {
+    let text = format!(
+        "func.func public @main(%x: tensor<4x6x5xf32>) -> tensor<{result}xf32> {{
+           %zero = stablehlo.constant dense<0.0> : tensor<f32>
+           %y = stablehlo.exponential %x : tensor<4x6x5xf32>
+           {body}
+           return %z : tensor<{result}xf32>
+         }}"
+    );
+    let plan = plan(&text);
+    let written = plan.units.iter().flat_map(Unit::writes);
+    let sizes = written.map(|base| plan.types[base].elements());
+    sizes.max().expect("it computes something")
+}
+
+#[test]
+fn reductions_of_apart_dimensions_need_no_transposition() {
+    let body = "%z = stablehlo.reduce(%y init: %zero) applies stablehlo.add
+             across dimensions = [0, 2] : (tensor<4x6x5xf32>, tensor<f32>) -> tensor<6xf32>";
+    assert_eq!(largest(body, "6"), 24);
+}
+
+#[test]
+fn reductions_of_one_element_are_part_of_groups() {
+    let body = "%w = stablehlo.reshape %y : (tensor<4x6x5xf32>) -> tensor<120x1xf32>
+           %z = stablehlo.reduce(%w init: %zero) applies stablehlo.add
+             across dimensions = [1] : (tensor<120x1xf32>, tensor<f32>) -> tensor<120xf32>";
+    let text = format!(
+        "func.func public @main(%x: tensor<4x6x5xf32>) -> tensor<120xf32> {{
+           %zero = stablehlo.constant dense<0.0> : tensor<f32>
+           %y = stablehlo.exponential %x : tensor<4x6x5xf32>
+           {body}
+           return %z : tensor<120xf32>
+         }}"
+    );
+    assert_eq!(plan(&text).units.len(), 1);
+}
+
+#[test]
+fn products_with_a_vector_are_sums() {
+    let kernels = |ty: &str, n: usize| {
+        let text = format!(
+            "func.func public @main(%x: tensor<7x9x{ty}>, %y: tensor<9x{n}x{ty}>)
+                 -> tensor<7x{n}x{ty}> {{
+               %z = stablehlo.dot %x, %y : (tensor<7x9x{ty}>, tensor<9x{n}x{ty}>)
+                 -> tensor<7x{n}x{ty}>
+               return %z : tensor<7x{n}x{ty}>
+             }}"
+        );
+        let is_product = |unit: &&Unit| matches!(unit, Unit::Product { .. });
+        plan(&text).units.iter().filter(is_product).count()
+    };
+    assert_eq!(kernels("f64", 1), 0);
+    assert_eq!(kernels("i8", 1), 0);
+    assert_eq!(kernels("f32", 1), 1);
+    assert_eq!(kernels("f64", 2), 1);
 }

@@ -102,24 +102,41 @@ pub(super) fn tensor(function: &Function, id: ValueId) -> &RankedType {
         .expect("programs of other types are left to the oracle")
 }
 
-/// The graph of a region, as a function of its arguments and of `captures`. `None` if it cannot be
+/// What a region uses of the values around it.
+#[derive(Default)]
+pub(super) struct Captures {
+    /// Its inputs behind the arguments.
+    pub(super) inputs: Vec<ValueId>,
+    /// The value of the buffer of each, which is one in the region, too.
+    pub(super) constants: Vec<(ValueId, Place, Tensor)>,
+}
+
+/// The graph of a region, as a function of its arguments and of captures. `None` if it cannot be
 /// one.
 pub(super) fn region_graph(
     module: &Module,
     running: Running,
     function: usize,
     region: &Region,
-    captures: &[ValueId],
+    captures: &Captures,
     depth: usize,
     budget: &mut Budget,
 ) -> Result<Option<Graph>> {
     let mut builder = Builder::new(module, running);
     builder.budget = std::mem::take(budget);
     let of = &module.functions[function];
-    let ids = || region.arguments.iter().chain(captures);
+    let ids = || region.arguments.iter().chain(&captures.inputs);
     let inputs: Vec<_> = ids().map(|&id| builder.input(tensor(of, id))).collect();
     builder.graph.inputs = inputs.iter().map(|place| place.base).collect();
-    let values = ids().copied().zip(inputs).collect();
+    let mut values: Values = ids().copied().zip(inputs).collect();
+    for (id, place, tensor) in &captures.constants {
+        let base = builder.base(&tensor.ty, Some(tensor.clone()));
+        let place = Place {
+            base,
+            ..place.clone()
+        };
+        values.insert(*id, place);
+    }
     let outputs = builder.region(function, region, values, depth)?;
     *budget = std::mem::take(&mut builder.budget);
     let Some(outputs) = outputs else {
@@ -305,7 +322,7 @@ impl<'m> Builder<'m> {
         Ok(all.map(|place| self.whole(place)).collect())
     }
 
-    fn value(&self, values: &Values, id: ValueId) -> Result<Place> {
+    pub(super) fn value(&self, values: &Values, id: ValueId) -> Result<Place> {
         values.get(&id).cloned().ok_or_else(|| {
             let message = format!("value {} is used before it is computed", id.0);
             Error::new(ErrorKind::Internal, "compile", message)

@@ -8,7 +8,7 @@ use halite_stablehlo::{ManualAttributes, OpKind, Operation, RankedType, Region};
 use super::{
     super::{collective::Collective, place::Place, plan::Plan},
     Form, Kind, Manual, Numbered, OracleCall, Running,
-    build::{Builder, region_graph, slow, tensor},
+    build::{Builder, Captures, region_graph, slow, tensor},
 };
 use crate::oracle::{Shards, members, shard_type};
 
@@ -71,7 +71,16 @@ impl Builder<'_> {
             ..running.clone()
         };
         let (module, budget) = (self.module, &mut self.budget);
-        let graph = region_graph(module, running, function, region, &[], depth + 1, budget)?;
+        let captures = Captures::default();
+        let graph = region_graph(
+            module,
+            running,
+            function,
+            region,
+            &captures,
+            depth + 1,
+            budget,
+        )?;
         let Some(graph) = graph else {
             return Ok(None);
         };
