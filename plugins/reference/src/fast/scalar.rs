@@ -12,7 +12,7 @@ use halite_stablehlo::{BinaryOp, ElementClass, ElementType};
 use self::step::{Op, Step};
 pub(super) use self::{
     compile::{Floats, Order},
-    step::{Combine, convert, decode, encode, extended, maximum, minimum, sortable},
+    step::{Combine, convert, decode, encode, extended, sortable},
 };
 
 /// Elements for which a function is computed at a time.
@@ -121,15 +121,6 @@ impl Function {
     pub(super) fn is_sum(&self) -> bool {
         let is_all = self.arguments.len() == 2 && self.constants.is_empty();
         matches!(&self.steps[..], [step] if is_all && step.is_sum() && self.results == [2])
-    }
-
-    /// The operation that it is of two elements, if it is a single one.
-    pub(super) fn binary_op(&self) -> Option<BinaryOp> {
-        let is_all = self.arguments.len() == 2 && self.constants.is_empty();
-        match &self.steps[..] {
-            [step] if is_all && self.results == [2] => step.binary_op(),
-            _ => None,
-        }
     }
 
     /// The function of two elements, if it is a single operation.

@@ -3,10 +3,7 @@
 use halite_core::Result;
 use halite_stablehlo::{GatherAttributes, RankedType, ScatterAttributes};
 
-use super::{
-    Call, Direct,
-    accumulator::{Accumulator, Updates},
-};
+use super::{Call, Direct, accumulator::Accumulator};
 use crate::{
     fast::scalar::{Format, Function, LANES, extended, load},
     oracle::allocate,
@@ -354,9 +351,6 @@ impl Direct for Scatter {
     }
 }
 
-/// Runs whose positions are found before they are combined.
-const PAIRS: usize = 256;
-
 /// The runs of slices at positions.
 struct Runs<'s> {
     slices: &'s Slices,
@@ -394,19 +388,6 @@ impl Runs<'_> {
         }
     }
 
-    /// Calls `each` with the positions of some runs at a time, in the target and in the source.
-    fn blocks(&self, mut each: impl FnMut(&[[usize; 2]])) {
-        let mut pairs = Vec::with_capacity(PAIRS);
-        self.each(|to, from| {
-            pairs.push([to, from]);
-            if pairs.len() == PAIRS {
-                each(&pairs);
-                pairs.clear();
-            }
-        });
-        each(&pairs);
-    }
-
     fn add(&self, updates: &[u8], out: &mut [u8]) {
         let (updates, out) = (updates.as_chunks::<4>().0, out.as_chunks_mut::<4>().0);
         let run = self.slices.run;
@@ -425,23 +406,6 @@ impl Runs<'_> {
         updates: &[&[u8]],
     ) {
         let (run, count) = (self.slices.run, accumulators.len());
-        if let (Some(op), [accumulator]) = (function.binary_op(), &mut accumulators[..]) {
-            let mut has_loop = true;
-            self.blocks(|pairs| {
-                let elements = updates[0];
-                has_loop &= accumulator.update(
-                    op,
-                    &Updates {
-                        elements,
-                        run,
-                        pairs,
-                    },
-                );
-            });
-            if has_loop {
-                return;
-            }
-        }
         if let (1, Some(combine), [accumulator]) = (run, function.of_two(), &mut accumulators[..]) {
             return self.each(|to, from| {
                 let mut pair = [[0; 1]; 2];

@@ -98,14 +98,6 @@ impl Step {
         self.op == Op::Binary(BinaryOp::Add) && (x, y) == (0, 1)
     }
 
-    /// The operation that this is on the first two registers, if it is one of two operands.
-    pub(super) fn binary_op(&self) -> Option<BinaryOp> {
-        match self.op {
-            Op::Binary(op) if self.operands[..2] == [0, 1] => Some(op),
-            _ => None,
-        }
-    }
-
     /// The function of two elements that this is of the first two registers.
     pub(super) fn of_two(&self) -> Option<Box<Combine>> {
         let (op, format) = match self.op {
@@ -337,8 +329,7 @@ fn float_binary(op: BinaryOp) -> Option<fn(f64, f64) -> f64> {
     })
 }
 
-#[inline]
-pub(in super::super) fn maximum(x: f64, y: f64) -> f64 {
+fn maximum(x: f64, y: f64) -> f64 {
     let takes_x = x > y || (x == y && y.is_sign_negative());
     if x.is_nan() || (takes_x && !y.is_nan()) {
         x
@@ -347,8 +338,7 @@ pub(in super::super) fn maximum(x: f64, y: f64) -> f64 {
     }
 }
 
-#[inline]
-pub(in super::super) fn minimum(x: f64, y: f64) -> f64 {
+fn minimum(x: f64, y: f64) -> f64 {
     let takes_x = x < y || (x == y && x.is_sign_negative());
     if x.is_nan() || (takes_x && !y.is_nan()) {
         x
