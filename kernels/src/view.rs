@@ -215,12 +215,15 @@ fn load_row<T: Copy, W: Copy>(
     match stride {
         0 => out.fill(word(source[at])),
         1 => {
-            let each = out.iter_mut().zip(&source[at..][..count]);
-            each.for_each(|(out, &value)| *out = word(value));
+            for (out, &value) in out.iter_mut().zip(&source[at..][..count]) {
+                *out = word(value);
+            }
         }
         -1 => {
-            let each = out.iter_mut().zip(source[at + 1 - count..=at].iter().rev());
-            each.for_each(|(out, &value)| *out = word(value));
+            let reversed = source[at + 1 - count..=at].iter().rev();
+            for (out, &value) in out.iter_mut().zip(reversed) {
+                *out = word(value);
+            }
         }
         2 => load_every::<2, _, _>(&source[at..], out, word),
         3 => load_every::<3, _, _>(&source[at..], out, word),

@@ -291,13 +291,18 @@ const SIZES: [[usize; 3]; 3] = [[4, 6, 8], [0, 6, 8], [4, 6, 0]];
 /// Environment variable with the name of the only row.
 const ONLY: &str = "HALITE_AOT_ONLY";
 
+/// Compiles the rows for all types, which takes minutes; by default for some.
+const ALL: &str = "HALITE_AOT_TYPES";
+const BY_DEFAULT: [DType; 3] = [DType::F32, DType::Bf16, DType::U64];
+
 #[test]
 fn cuda_compiles_every_type() {
     let target = target("cuda:h100:1x1").unwrap();
     let only = std::env::var(ONLY).ok();
     let is_wanted = |row: &Row| only.as_deref().is_none_or(|only| only == row.name);
     let mut refused = Vec::new();
-    for dtype in DType::computed() {
+    let all = std::env::var_os(ALL).is_some();
+    for dtype in DType::computed().filter(|dtype| all || BY_DEFAULT.contains(dtype)) {
         // Sizes of 0 in a float and in an integer.
         let sizes = match dtype {
             DType::F32 | DType::S32 => &SIZES[..],
