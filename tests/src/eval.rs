@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use halite_backends::Accelerator;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Program, Result, Sharding,
-    TensorType,
+    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, MeshShape, Program, Result,
+    Sharding, TensorType,
     tree::{Empty, Leaf, Tree},
 };
 use halite_ir::{Graph, Interface};
@@ -150,15 +150,19 @@ pub fn try_eval_replicas(
     try_run_replicas(&cx.graph(&traced, &outputs)?, inputs)
 }
 
-/// Runs a graph as [`try_eval_replicas`] does.
+/// Runs a graph as [`try_eval_replicas`] does, with all digits of `f32` and around the compiler's
+/// faults, as programs of users are.
 ///
 /// # Errors
 /// Errors of printing, compiling and running.
 pub fn try_run_replicas(graph: &Graph, inputs: &[Vec<HostArray>]) -> Result<Vec<Vec<HostArray>>> {
+    let capabilities = client().capabilities();
+    let faults = &capabilities.faults;
     let program = program(
-        graph,
+        &halite_ir::around_faults(graph.clone(), faults, &MeshShape::single()),
         &Interface {
             replicas: inputs.len(),
+            full_products: capabilities.rounds_products,
             ..Interface::new("replicas")
         },
     )?;
