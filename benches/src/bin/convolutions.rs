@@ -9,7 +9,7 @@
 //! from which programs choose. Lines of other processors and types are kept.
 //!
 //! Times are those of the processor, of all threads together, the least of several rounds: a busy
-//! machine changes them less than the time that passes.
+//! machine changes them less than the time that passes, whose ratios to PyTorch's stand beside.
 #![forbid(unsafe_code)]
 
 #[path = "convolutions/measure.rs"]

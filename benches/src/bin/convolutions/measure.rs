@@ -1,6 +1,13 @@
 //! Times of one convolution and its gradients.
 
-use std::{collections::HashMap, ffi::OsString, fs, sync::LazyLock, time::Instant};
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs,
+    sync::LazyLock,
+    thread,
+    time::{Duration, Instant},
+};
 
 use halite::{
     Array, Client, DType, HostArray, Result, Sharding, TensorType,
@@ -19,6 +26,10 @@ use super::torch::Torch;
 const ROUNDS: usize = 4;
 /// Seconds of processor time of a turn.
 const TURN: f64 = 4e-3;
+/// XLA's code has no turns if it takes this many times as long as the kernel: seconds each.
+const SLOW: f64 = 20.0;
+/// Time in which threads without work fall asleep.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// Clients whose programs call no kernels, all, and those that are chosen.
 pub(crate) struct Clients {
@@ -38,19 +49,41 @@ impl Clients {
     }
 }
 
-/// Seconds of processor time of a pass: the result, the gradient of the input, or that of the kernel.
+/// Seconds of a run: of the processor, all threads together, and those that pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seconds {
+    pub(crate) processor: f64,
+    pub(crate) wall: f64,
+}
+
+impl Seconds {
+    const MOST: Self = Seconds {
+        processor: f64::INFINITY,
+        wall: f64::INFINITY,
+    };
+
+    /// The least of either.
+    fn least(self, other: Self) -> Self {
+        Seconds {
+            processor: self.processor.min(other.processor),
+            wall: self.wall.min(other.wall),
+        }
+    }
+}
+
+/// Times of a pass: the result, the gradient of the input, or that of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    pub(crate) compiler: f64,
-    pub(crate) kernel: f64,
+    pub(crate) compiler: Seconds,
+    pub(crate) kernel: Seconds,
     /// Whether programs call the kernel.
     pub(crate) is_called: bool,
-    pub(crate) torch: Option<f64>,
+    pub(crate) torch: Option<Seconds>,
 }
 
 impl Times {
     /// Time of what programs do.
-    pub(crate) fn chosen(&self) -> f64 {
+    pub(crate) fn chosen(&self) -> Seconds {
         if self.is_called {
             self.kernel
         } else {
@@ -58,9 +91,14 @@ impl Times {
         }
     }
 
-    /// Time of the faster one.
+    /// Processor time of the compiler's code as a multiple of that of the kernel.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.compiler.processor / self.kernel.processor
+    }
+
+    /// Processor time of the faster one.
     pub(crate) fn best(&self) -> f64 {
-        self.kernel.min(self.compiler)
+        self.kernel.processor.min(self.compiler.processor)
     }
 }
 
@@ -93,15 +131,20 @@ impl Measured {
         for (pass, (left, right)) in operands.into_iter().enumerate() {
             let program = |client: &Client| program(client, shape, dtype, pass);
             let sides = [&clients.compiler, &clients.kernels].map(program);
-            let count = turns(&sides[1], left, right)?.max(1);
-            let (mut least, mut of_torch) = ([f64::INFINITY; 2], None);
+            let mut least = [Seconds::MOST; 2];
+            for (least, program) in least.iter_mut().zip(&sides) {
+                seconds(program, left, right, 1)?;
+                *least = seconds(program, left, right, 2)?;
+            }
+            let is_slow = least[0].processor > SLOW * least[1].processor;
+            let count = (TURN / least[1].processor.max(1e-6)).clamp(1.0, 400.0) as usize;
+            let mut of_torch = torch.is_some().then_some(Seconds::MOST);
             for _ in 0..ROUNDS {
-                for (least, program) in least.iter_mut().zip(&sides) {
-                    *least = least.min(seconds(program, left, right, count)?);
+                for (least, program) in least.iter_mut().zip(&sides).skip(is_slow.into()) {
+                    *least = least.least(seconds(program, left, right, count)?);
                 }
-                if let Some(torch) = torch.as_deref_mut() {
-                    let seconds = torch.seconds(pass, TURN)?;
-                    of_torch = Some(of_torch.map_or(seconds, |least: f64| least.min(seconds)));
+                if let Some((least, torch)) = of_torch.as_mut().zip(torch.as_deref_mut()) {
+                    *least = least.least(torch.seconds(pass, TURN)?);
                 }
             }
             passes.push(Times {
@@ -151,30 +194,30 @@ fn is_called(program: &Program, left: &Array, right: &Array) -> Result<bool> {
     Ok(code.contains("@\"halite_convolution"))
 }
 
-/// Runs of a turn.
-fn turns(program: &Program, left: &Array, right: &Array) -> Result<usize> {
-    seconds(program, left, right, 1)?;
-    let once = seconds(program, left, right, 2)?;
-    Ok((TURN / once.max(1e-6)).clamp(1.0, 400.0) as usize)
-}
-
-/// Seconds of processor time of a run.
-fn seconds(program: &Program, left: &Array, right: &Array, count: usize) -> Result<f64> {
-    let started = processor_times();
+/// Seconds of a run.
+fn seconds(program: &Program, left: &Array, right: &Array, count: usize) -> Result<Seconds> {
+    let before = processor_times();
+    let started = Instant::now();
     for _ in 0..count {
         program.run_with((Leaf(left), Leaf(right)))?.0.wait()?;
     }
+    let wall = started.elapsed().as_secs_f64();
     // A thread that has ended meanwhile, such as one that compiled, is left out.
     let ran = processor_times().into_iter().map(|(thread, time)| {
-        let before = started.get(&thread).copied().unwrap_or(0.0);
+        let before = before.get(&thread).copied().unwrap_or(0.0);
         time - before
     });
-    Ok(ran.sum::<f64>() / count as f64)
+    Ok(Seconds {
+        processor: ran.sum::<f64>() / count as f64,
+        wall: wall / count as f64,
+    })
 }
 
 /// Seconds that each thread of this process ran; where the system does not say it as Linux does, the
 /// time since the first call.
 fn processor_times() -> HashMap<OsString, f64> {
+    // Of a thread that runs, the system says what it had run at its last tick, milliseconds ago.
+    thread::sleep(PAUSE);
     let of_thread = |task: fs::DirEntry| -> Option<(OsString, f64)> {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
         let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;

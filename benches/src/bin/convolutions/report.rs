@@ -2,9 +2,15 @@
 
 use halite_benches::ConvShape;
 
-use super::measure::{Measured, Times};
+use super::measure::{Measured, Seconds, Times};
 
 const PASSES: [&str; 3] = ["result", "input gradient", "kernel gradient"];
+type Of = fn(&Seconds) -> f64;
+/// Kinds of seconds.
+const KINDS: [(&str, Of); 2] = [
+    ("processor time", |it| it.processor),
+    ("the time that passes", |it| it.wall),
+];
 /// Where a choice is reported as wrong, and where halite is behind.
 const MARGIN: f64 = 1.1;
 
@@ -17,11 +23,11 @@ pub(crate) fn print_head() {
 
 pub(crate) fn print_line(shape: &ConvShape, Measured(passes): &Measured) {
     let cell = |times: &Times| {
-        let torch = times
-            .torch
-            .map_or("-".to_owned(), |torch| format!("{:.3}", 1e3 * torch));
+        let torch = times.torch.map_or("-".to_owned(), |torch| {
+            format!("{:.3}", 1e3 * torch.processor)
+        });
         let mark = if times.is_called { "*" } else { "" };
-        let (compiler, kernel) = (1e3 * times.compiler, 1e3 * times.kernel);
+        let [compiler, kernel] = [times.compiler, times.kernel].map(|it| 1e3 * it.processor);
         format!(
             "{compiler:8.3} / {:>8} / {torch:>7}",
             format!("{kernel:.3}{mark}")
@@ -40,31 +46,35 @@ pub(crate) fn print_summary(all: &[(ConvShape, Measured)]) {
         };
         all.iter().flat_map(each)
     };
-    let wrong = passes().map(|(name, times)| (name, times.chosen() / times.best()));
+    let wrong = passes().map(|(name, times)| (name, times.chosen().processor / times.best()));
     print_worst("the choice was wrong", wrong, MARGIN);
-    let behind = passes().filter_map(|(name, times)| Some((name, times.chosen() / times.torch?)));
-    print_worst("behind PyTorch", behind, 1.0);
+    for (kind, seconds) in KINDS {
+        let beside = |times: &Times| Some(seconds(&times.chosen()) / seconds(&times.torch?));
+        let behind = passes().filter_map(|(name, times)| Some((name, beside(&times)?)));
+        print_worst(&format!("behind PyTorch in {kind}"), behind, 1.0);
+    }
     println!("\nratios of processor time, over all shapes");
     for (number, pass) in PASSES.into_iter().enumerate() {
         let times = || all.iter().map(|(_, Measured(passes))| passes[number]);
-        print_quantiles(
-            &format!("{pass}: XLA / chosen"),
-            times().map(|it| it.compiler / it.chosen()),
-        );
-        print_quantiles(
-            &format!("{pass}: best / chosen"),
-            times().map(|it| it.best() / it.chosen()),
-        );
-        let of_torch = times().filter_map(|it| Some(it.chosen() / it.torch?));
-        print_quantiles(&format!("{pass}: chosen / PyTorch"), of_torch);
+        let of_compiler = times().map(|it| it.compiler.processor / it.chosen().processor);
+        print_quantiles(&format!("{pass}: XLA / chosen"), of_compiler);
+        let of_best = times().map(|it| it.best() / it.chosen().processor);
+        print_quantiles(&format!("{pass}: best / chosen"), of_best);
     }
-    let of_torch = passes().filter_map(|(_, it)| Some(it.chosen() / it.torch?));
-    print_quantiles("all: chosen / PyTorch", of_torch);
-    let whole = all.iter().filter_map(|(_, Measured(passes))| {
-        let torch: Option<f64> = passes.iter().map(|it| it.torch).sum();
-        Some(passes.iter().map(Times::chosen).sum::<f64>() / torch?)
-    });
-    print_quantiles("sums of the three passes: chosen / PyTorch", whole);
+    for (kind, seconds) in KINDS {
+        println!("\nhalite as chosen / PyTorch in {kind}");
+        let ratio = |it: &Times| Some(seconds(&it.chosen()) / seconds(&it.torch?));
+        for (number, pass) in PASSES.into_iter().enumerate() {
+            let times = all.iter().map(|(_, Measured(passes))| &passes[number]);
+            print_quantiles(pass, times.filter_map(ratio));
+        }
+        print_quantiles("all", passes().filter_map(|(_, it)| ratio(&it)));
+        let whole = all.iter().filter_map(|(_, Measured(passes))| {
+            let torch: Option<f64> = passes.iter().map(|it| Some(seconds(&it.torch?))).sum();
+            Some(passes.iter().map(|it| seconds(&it.chosen())).sum::<f64>() / torch?)
+        });
+        print_quantiles("sums of the three passes", whole);
+    }
 }
 
 /// Prints ratios above a limit, the largest first.
@@ -90,7 +100,7 @@ fn print_quantiles(what: &str, ratios: impl Iterator<Item = f64>) {
     let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
     let at = |part: f64| ratios[(part * (ratios.len() - 1) as f64).round() as usize];
     println!(
-        "{what:44} geometric mean {mean:5.2}, quantiles 0 {:.2}, 0.1 {:.2}, 0.5 {:.2}, 0.9 {:.2}, 1 {:.2}",
+        "{what:32} geometric mean {mean:5.2}, quantiles 0 {:.2}, 0.1 {:.2}, 0.5 {:.2}, 0.9 {:.2}, 1 {:.2}",
         at(0.0),
         at(0.1),
         at(0.5),

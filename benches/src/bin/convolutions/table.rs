@@ -36,8 +36,7 @@ pub(crate) fn write(clients: &Clients, dtype: DType, filter: &str, path: &str) -
     for shape in shapes().filter(|shape| shape.to_string().contains(filter)) {
         let Measured(passes) = Measured::of(clients, &shape, dtype, None)?;
         let power = |size: usize| size.pow(shape.dims as u32);
-        let ratios =
-            passes.map(|it| format!("{:.2}", (it.compiler / it.kernel).clamp(0.01, 1000.0)));
+        let ratios = passes.map(|it| format!("{:.2}", it.ratio().clamp(0.01, 1000.0)));
         let line = format!(
             "{own}{} {} {} {} {} {} {} {:.2e} {}",
             shape.features / shape.groups,

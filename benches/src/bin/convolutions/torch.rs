@@ -8,6 +8,8 @@ use std::{
 use halite::{DType, Error, ErrorKind, Result};
 use halite_benches::ConvShape;
 
+use super::measure::Seconds;
+
 /// The process.
 pub(crate) struct Torch {
     process: Child,
@@ -20,8 +22,9 @@ impl Torch {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/torch_convolutions.py");
         let mut process = Command::new(python)
             .arg(script)
-            // Threads that wait for work must not count as work.
-            .envs([("KMP_BLOCKTIME", "1"), ("GOMP_SPINCOUNT", "100000")])
+            // Threads that wait for work must not count as work, nor take it from others.
+            .env("OMP_WAIT_POLICY", "passive")
+            .env_remove("GOMP_SPINCOUNT")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -55,10 +58,14 @@ impl Torch {
         self.ask(&format!("shape {dtype} {sizes}")).map(drop)
     }
 
-    /// Seconds of processor time of a pass, in its faster memory format.
-    pub(crate) fn seconds(&mut self, pass: usize, turn: f64) -> Result<f64> {
+    /// Seconds of a pass, in its faster memory format.
+    pub(crate) fn seconds(&mut self, pass: usize, turn: f64) -> Result<Seconds> {
         let answer = self.ask(&format!("run {pass} {turn}"))?;
-        answer.parse().map_err(|_| failed(&answer))
+        let mut numbers = answer.split(' ').map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(processor)), Some(Ok(wall))) => Ok(Seconds { processor, wall }),
+            _ => Err(failed(&answer)),
+        }
     }
 
     fn ask(&mut self, line: &str) -> Result<String> {
