@@ -153,7 +153,7 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Trains, and samples the process four times a second.
+/// Trains, and samples the process ten times a second.
 ///
 /// # Errors
 /// If the training fails, or `/proc/self` cannot be read.
@@ -177,7 +177,7 @@ pub fn run(options: Options) -> Result<Measured> {
 
     let done = Arc::new(AtomicBool::new(false));
     let watcher = {
-        let (done, reads, per_second) = (done.clone(), reads, 4);
+        let (done, reads, per_second) = (done.clone(), reads, 10);
         thread::spawn(move || {
             let mut samples = Vec::new();
             while !done.load(Relaxed) {

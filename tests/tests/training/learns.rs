@@ -5,11 +5,13 @@ use halite::{
     prelude::*,
 };
 
-use crate::support::{Arms, Net, client, digits, fetched, latest, spirals, trainer, values};
+use crate::support::{
+    Arms, Net, client, counting, digits, fetched, latest, spirals, trainer, values,
+};
 
 #[test]
 fn two_epochs_of_mnist_reach_ninety_percent() {
-    let trainer = trainer().epochs(2).batch_size(32).build().unwrap();
+    let trainer = counting().epochs(2).batch_size(32).build().unwrap();
     let model = Mlp::new(&[28 * 28, 128, 10]);
     let task = Classify::<Mlp<()>>::new;
     let fitted = trainer

@@ -25,6 +25,13 @@ pub(crate) fn trainer() -> TrainerBuilder {
     on_all_devices().devices(client().local_devices().into_iter().take(1))
 }
 
+/// As [`trainer`], with a client of its own: other tests do not add to its counts.
+pub(crate) fn counting() -> TrainerBuilder {
+    let client = halite_tests::eval::open();
+    let first = client.local_devices().into_iter().take(1);
+    Trainer::builder(&client).quiet(true).devices(first)
+}
+
 /// A trainer on all eight devices, which prints nothing.
 pub(crate) fn on_all_devices() -> TrainerBuilder {
     Trainer::builder(client()).quiet(true)

@@ -140,7 +140,7 @@ fn state_updates_as_the_trainer_does() {
     let x = Array::from_slice(client(), &x, [32, 2]).unwrap();
     let y = Array::from_slice(client(), &y, [32, 1]).unwrap();
     let (state, _) = step.call(state, [&x, &y]).unwrap();
-    assert_eq!(state.step.item::<u32>().unwrap(), 1);
+    assert_eq!(fetched(&state.step).item::<u32>().unwrap(), 1);
     for (ours, trainers) in hosts(&state.model).iter().zip(hosts(&fitted.model)) {
         let (ours, trainers) = (ours.as_slice::<f32>().unwrap(), trainers);
         for (a, b) in ours.iter().zip(trainers.as_slice::<f32>().unwrap()) {
