@@ -247,8 +247,9 @@ fn load_every<const N: usize, T: Copy, W: Copy>(
 ) {
     let (parts, rest) = source.as_chunks::<N>();
     let (whole, last) = out.split_at_mut(out.len().min(parts.len()));
-    let each = whole.iter_mut().zip(parts);
-    each.for_each(|(out, part)| *out = word(part[0]));
+    for (out, part) in whole.iter_mut().zip(parts) {
+        *out = word(part[0]);
+    }
     if let [last] = last {
         *last = word(rest[0]);
     }
