@@ -23,7 +23,8 @@ pub struct Capabilities {
     /// Convolutions of 16-bit operands have results of their type, which are converted: the compiler
     /// has no other ones, and would convert the operands to `f32`.
     pub narrow_convolutions: bool,
-    /// The device rounds the operands of a contraction of `f32` unless the program asks for all digits.
+    /// The device rounds the operands of a contraction of `f32`, unless the program asks for full
+    /// precision.
     pub rounds_products: bool,
     /// Faults of the compiler that the program is lowered around.
     pub faults: Faults,

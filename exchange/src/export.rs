@@ -84,7 +84,7 @@ pub fn export_step<'a, S: Tree<Leaf = Array>, I: Inputs<'a>, O: Family>(
 }
 
 /// Capabilities of the devices of a client, without calls of functions of this process, and with
-/// products that have all digits on other devices too.
+/// products of full precision on other devices too.
 fn without_kernels(client: &Client) -> Capabilities {
     Capabilities {
         kernels: Kernels::Off,

@@ -6,7 +6,7 @@ use halite_core::{
 };
 use halite_nn::{Function, ShardedType, Tensor, Trace, grad, lower};
 
-/// How many contractions of a product and its gradient ask for all digits.
+/// How many contractions of a product and its gradient ask for full precision.
 fn full(policy: DTypePolicy, platform: &str) -> usize {
     let function = Function::<Empty<()>, Leaf<()>, Leaf<()>>::stateless(
         |_: &Trace, Leaf(x): Leaf<Tensor<'_>>| grad(x.matmul(x).tanh().sum_all(), &Leaf(x)),
@@ -21,7 +21,7 @@ fn full(policy: DTypePolicy, platform: &str) -> usize {
 }
 
 #[test]
-fn f32_has_all_digits_and_tf32_is_fast() {
+fn f32_has_full_precision_and_tf32_is_fast() {
     for platform in ["cuda", "tpu", "rocm", "someone's"] {
         assert_eq!(full(DTypePolicy::F32, platform), 3, "{platform}");
         assert_eq!(full(DTypePolicy::TF32, platform), 0, "{platform}");

@@ -150,7 +150,7 @@ pub fn try_eval_replicas(
     try_run_replicas(&cx.graph(&traced, &outputs)?, inputs)
 }
 
-/// Runs a graph as [`try_eval_replicas`] does, with all digits of `f32` and around the compiler's
+/// Runs a graph as [`try_eval_replicas`] does, with full precision in `f32` and around the compiler's
 /// faults, as programs of users are.
 ///
 /// # Errors

@@ -26,8 +26,8 @@ pub struct Interface {
     /// It must be of one device; [`one_function`](crate::one_function) returns graphs that the
     /// compiler can compile so.
     pub one_function: bool,
-    /// Asks for all digits of `f32` in contractions of `f32`, on devices that round their operands
-    /// otherwise: precision `HIGHEST` of StableHLO.
+    /// Asks for full precision in contractions of `f32`, `HIGHEST` of StableHLO, for devices that
+    /// round their operands otherwise.
     pub full_products: bool,
 }
 
