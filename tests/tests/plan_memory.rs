@@ -1,11 +1,13 @@
-//! The plan's memory compared with the memory of the process. The only test in this binary, so that
-//! nothing else changes it.
+//! Memory of the process: of a step, compared with its plan, and of large random draws. One test runs
+//! at a time, and these are the only ones of the binary, so that nothing else changes it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use halite::{
     backends::{OpenOptions, Target},
     fetch::Bar,
     models::{Classify, Mlp},
-    nn::Adam,
+    nn::{Adam, rng},
     plan::plan,
     prelude::*,
     train::{LowerOptions, Strategy, lower_step},
@@ -24,8 +26,20 @@ fn status(name: &str) -> u64 {
         * 1024
 }
 
+/// Waits for the other test.
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Resets the high-water mark, `VmHWM`.
+fn reset_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
 #[test]
 fn step_on_cpu_uses_the_planned_memory() {
+    let _alone = alone();
     let target = "cpu:1"
         .parse::<Target>()
         .unwrap()
@@ -61,8 +75,7 @@ fn step_on_cpu_uses_the_planned_memory() {
     let resident = status("VmRSS") - before;
     check("arguments", resident, planned.arguments);
 
-    // Resets the high-water mark.
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    reset_peak();
     let donated = &step.program.signature.donated;
     let args = arguments
         .iter_mut()
@@ -84,6 +97,31 @@ fn step_on_cpu_uses_the_planned_memory() {
     }
     let peak = status("VmHWM") - before;
     check("peak of a step", peak, planned.peak);
+}
+
+/// A draw of `f64` needs 8 bytes of random bits and the number, and may hold both. The limit leaves room
+/// for as much again, not for a copy at each round of the cipher.
+#[test]
+fn large_draws_take_bounded_memory() {
+    const COUNT: usize = 5_000_000;
+    let _alone = alone();
+    for accelerator in ["embedded", "cpu"] {
+        let client = accelerator.parse::<Accelerator>().unwrap().open().unwrap();
+        let draw = jit(&client, |_cx, [key]| {
+            let normal = rng::normal(key, [COUNT], DType::F64).max([0]);
+            let rare = rng::uniform(key, [COUNT], DType::F64, 0.0, 1.0).lt(1e-10);
+            [normal, rare.convert(DType::F64).sum([0])]
+        });
+        let key = Array::from_slice(&client, &[0u32, 3], [2]).unwrap();
+        let before = status("VmRSS");
+        reset_peak();
+        let [largest, _] = draw.run([&key]).unwrap();
+        let largest = largest.item::<f64>().unwrap();
+        assert!(largest > 4.5, "the largest of {COUNT}: {largest}");
+        let peak = (status("VmHWM") - before) as f64 / COUNT as f64;
+        println!("{accelerator}: {peak:.1} bytes for each number");
+        assert!(peak < 32.0);
+    }
 }
 
 fn check(what: &str, measured: u64, planned: u64) {
