@@ -2,6 +2,7 @@
 //! trainer. `peers/` has the same workloads for other frameworks.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod convnext;
 mod resnet;
 mod shapes;
@@ -22,6 +23,7 @@ use halite::{
     tree::{Empty, Family, Leaf},
 };
 
+pub use clock::ProcessorClock;
 pub use convnext::ConvNext;
 pub use resnet::ResNet;
 pub use shapes::ConvShape;

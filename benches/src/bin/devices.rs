@@ -8,7 +8,7 @@
 //! at best.
 #![forbid(unsafe_code)]
 
-use std::{fs, process::ExitCode, sync::Arc, time::Instant};
+use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use halite::{
     Client, HostArray, Mesh, MeshShape, Param, Result,
@@ -18,7 +18,7 @@ use halite::{
     nn::{Adam, Optimizer, Sgd, Transformer, TransformerConfig},
     train::Strategy,
 };
-use halite_benches::{Bare, Forward, WideCnn, data, labels};
+use halite_benches::{Bare, Forward, ProcessorClock, WideCnn, data, labels};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -89,16 +89,6 @@ fn mesh(client: &Client) -> Result<Arc<Mesh>> {
     Ok(Arc::new(Mesh::new(shape, devices)?))
 }
 
-/// Nanoseconds of processor time of all threads that run.
-fn processor() -> u64 {
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
-    let of = |task: std::io::Result<fs::DirEntry>| -> Option<u64> {
-        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
-    };
-    tasks.filter_map(of).sum()
-}
-
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -120,14 +110,14 @@ fn launches(devices: usize, steps: usize) -> Result<()> {
     let mut wall = Vec::new();
     bare.run(1)?;
     bare.loss()?;
-    let before = processor();
+    let clock = ProcessorClock::start();
     for _ in 0..steps {
         let started = Instant::now();
         bare.run(1)?;
         bare.loss()?;
         wall.push(started.elapsed().as_secs_f64() * 1e6);
     }
-    let processor = (processor() - before) as f64 / 1e3 / steps as f64;
+    let processor = clock.seconds() * 1e6 / steps as f64;
     println!(
         "launch until done on {devices:2} devices: {:.0} us, {processor:.0} us of processor time",
         median(wall)
@@ -177,11 +167,11 @@ where
         for ((_, bare), (wall, busy)) in subjects.iter_mut().zip(&mut times) {
             bare.run(1)?;
             bare.loss()?;
-            let (started, before) = (Instant::now(), processor());
+            let (started, clock) = (Instant::now(), ProcessorClock::start());
             bare.run(steps)?;
             bare.loss()?;
             wall.push(started.elapsed().as_secs_f64() * 1e3 / steps as f64);
-            busy.push((processor() - before) as f64 / 1e6 / steps as f64);
+            busy.push(clock.seconds() * 1e3 / steps as f64);
         }
     }
     let mut first = None;

@@ -17,6 +17,7 @@ use halite::{
     fetch::Quiet,
     stablehlo::{Module, ValueId},
 };
+use halite_benches::ProcessorClock;
 use halite_core::{
     Arg, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Signature, TensorType,
 };
@@ -117,25 +118,15 @@ impl Subject {
     }
 
     fn measure(&mut self) -> Result<()> {
-        let (started, before) = (Instant::now(), processor_ms());
+        let (started, clock) = (Instant::now(), ProcessorClock::start());
         let mut count = 0.0;
         while started.elapsed().as_secs_f64() < ROUND {
             self.launch()?;
             count += 1.0;
         }
-        self.times.push((processor_ms() - before) / count);
+        self.times.push(1e3 * clock.seconds() / count);
         Ok(())
     }
-}
-
-/// Processor time of all threads of this process, in milliseconds.
-fn processor_ms() -> f64 {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let time = |thread: std::fs::DirEntry| -> Option<f64> {
-        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
-    };
-    threads.flatten().filter_map(time).sum::<f64>() / 1e6
 }
 
 /// A program with the signature of its main function.

@@ -6,7 +6,7 @@
 //! itself as a measure of the noise.
 #![forbid(unsafe_code)]
 
-use std::{fs, process::ExitCode};
+use std::process::ExitCode;
 
 use halite::{
     Client, DTypePolicy, Error, Param, Result,
@@ -14,7 +14,7 @@ use halite::{
     models::Mlp,
     nn::{Adam, Optimizer},
 };
-use halite_benches::{Bare, Forward, GptBlock, data, labels};
+use halite_benches::{Bare, Forward, GptBlock, ProcessorClock, data, labels};
 
 /// As in `peer`: XLA's CPU plugin allocates for every launch, from several threads.
 #[global_allocator]
@@ -166,31 +166,10 @@ fn time<M: Forward, O: Optimizer + Clone>(bare: &mut Bare<M, O>, steps: usize) -
 where
     M::Of<Param>: Send + Sync + Clone,
 {
-    let before = processor_seconds()?;
+    let clock = ProcessorClock::start();
     bare.run(steps)?;
     bare.loss()?;
-    Ok((processor_seconds()? - before) / steps as f64)
-}
-
-/// Processor time of all threads of this process, in nanoseconds.
-fn processor_seconds() -> Result<f64> {
-    let read = || -> std::io::Result<f64> {
-        let mut sum = 0.0;
-        for task in fs::read_dir("/proc/self/task")? {
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            sum += text
-                .split_whitespace()
-                .next()
-                .and_then(|ns| ns.parse::<f64>().ok())
-                .unwrap_or(0.0);
-        }
-        Ok(1e-9 * sum)
-    };
-    read().map_err(|error| {
-        invalid(format!(
-            "/proc/self/task/*/schedstat: {error}; this is measured on Linux"
-        ))
-    })
+    Ok(clock.seconds() / steps as f64)
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {

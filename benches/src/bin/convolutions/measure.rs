@@ -1,13 +1,6 @@
 //! Times of one convolution and its gradients.
 
-use std::{
-    collections::HashMap,
-    ffi::OsString,
-    fs,
-    sync::LazyLock,
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use halite::{
     Array, Client, DType, HostArray, Result, Sharding, TensorType,
@@ -18,7 +11,7 @@ use halite::{
     },
     nn::{ArraySpec, Jit, Tensor, grad},
 };
-use halite_benches::ConvShape;
+use halite_benches::{ConvShape, ProcessorClock};
 
 use super::torch::Torch;
 
@@ -28,8 +21,6 @@ const ROUNDS: usize = 4;
 const TURN: f64 = 4e-3;
 /// XLA's code has no turns if it takes this many times as long as the kernel: seconds each.
 const SLOW: f64 = 20.0;
-/// Time in which threads without work fall asleep.
-const PAUSE: Duration = Duration::from_micros(500);
 
 /// Clients whose programs call no kernels, all, and those that are chosen.
 pub(crate) struct Clients {
@@ -196,38 +187,14 @@ fn is_called(program: &Program, left: &Array, right: &Array) -> Result<bool> {
 
 /// Seconds of a run.
 fn seconds(program: &Program, left: &Array, right: &Array, count: usize) -> Result<Seconds> {
-    let before = processor_times();
+    let clock = ProcessorClock::start();
     let started = Instant::now();
     for _ in 0..count {
         program.run_with((Leaf(left), Leaf(right)))?.0.wait()?;
     }
     let wall = started.elapsed().as_secs_f64();
-    // A thread that has ended meanwhile, such as one that compiled, is left out.
-    let ran = processor_times().into_iter().map(|(thread, time)| {
-        let before = before.get(&thread).copied().unwrap_or(0.0);
-        time - before
-    });
     Ok(Seconds {
-        processor: ran.sum::<f64>() / count as f64,
+        processor: clock.seconds() / count as f64,
         wall: wall / count as f64,
     })
-}
-
-/// Seconds that each thread of this process ran; where the system does not say it as Linux does, the
-/// time since the first call.
-fn processor_times() -> HashMap<OsString, f64> {
-    // Of a thread that runs, the system says what it had run at its last tick, milliseconds ago.
-    thread::sleep(PAUSE);
-    let of_thread = |task: fs::DirEntry| -> Option<(OsString, f64)> {
-        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
-        Some((task.file_name(), 1e-9 * nanoseconds))
-    };
-    match fs::read_dir("/proc/self/task") {
-        Ok(tasks) => tasks.flatten().filter_map(of_thread).collect(),
-        Err(_) => {
-            static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-            HashMap::from([(OsString::new(), START.elapsed().as_secs_f64())])
-        }
-    }
 }
