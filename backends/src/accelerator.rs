@@ -182,6 +182,57 @@ impl Accelerator {
         Self::Cpu { devices: None }
     }
 
+    /// All NVIDIA GPUs.
+    pub fn cuda() -> Self {
+        Self::Cuda {
+            devices: Devices::All,
+        }
+    }
+
+    /// All TPUs of this host.
+    pub fn tpu() -> Self {
+        Self::Tpu {
+            chips: Devices::All,
+        }
+    }
+
+    /// The executor that is part of halite, with one device.
+    pub fn embedded() -> Self {
+        Self::Embedded { devices: None }
+    }
+
+    /// This accelerator with a number of devices, as `cpu:8`: the first ones, or virtual ones of a
+    /// CPU.
+    ///
+    /// ```
+    /// use halite_backends::Accelerator;
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// assert_eq!(Accelerator::cpu().devices(8)?.to_string(), "cpu:8");
+    /// assert_eq!(Accelerator::cuda().devices(2)?.to_string(), "cuda:2");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If `count` is 0, or more than a CPU can be divided into; for `auto` and a plugin, which have
+    /// the devices that they find: `Trainer::builder(&client).devices(..)` takes some of them.
+    pub fn devices(self, count: u32) -> Result<Self> {
+        match self {
+            Self::Auto | Self::Plugin(_) => Err(Error::invalid(
+                format!("accelerator {self}"),
+                format!(
+                    "{count} devices asked for, but only cpu, embedded, cuda and tpu have a number \
+                     of devices; open it, and take some with `Trainer::builder(&client).devices(..)`"
+                ),
+            )),
+            Self::Cpu { .. } => format!("cpu:{count}").parse(),
+            Self::Embedded { .. } => format!("embedded:{count}").parse(),
+            Self::Cuda { .. } => format!("cuda:{count}").parse(),
+            Self::Tpu { .. } => format!("tpu:{count}").parse(),
+        }
+    }
+
     /// Opens the accelerator. A plugin that is missing is installed, which is reported on stderr.
     ///
     /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that

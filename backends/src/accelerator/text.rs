@@ -152,6 +152,21 @@ mod tests {
     }
 
     #[test]
+    fn number_of_devices_is_that_of_the_text() {
+        for kind in ["cpu", "embedded", "cuda", "tpu"] {
+            let accelerator = kind.parse::<Accelerator>().unwrap();
+            let eight = accelerator.clone().devices(8).unwrap();
+            assert_eq!(eight, format!("{kind}:8").parse().unwrap());
+            let error = accelerator.devices(0).unwrap_err().to_string();
+            assert!(error.contains("`0` is not a number of"), "{error}");
+        }
+        for kind in ["auto", "plugin:/x.so"] {
+            let error = kind.parse::<Accelerator>().unwrap().devices(2).unwrap_err();
+            assert!(error.to_string().contains("2 devices asked for"), "{error}");
+        }
+    }
+
+    #[test]
     fn number_is_a_count_on_every_platform() {
         let accelerator = |text: &str| text.parse::<Accelerator>().unwrap();
         let (cuda, tpu) = (
