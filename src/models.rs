@@ -159,7 +159,7 @@ impl<M: ImageModel> Task for Classify<M> {
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
         let logits = M::logits(model, normalized(batch.input));
-        cx.metric("accuracy", batch.mean(correct(logits, batch.target, 1)));
+        cx.metric("accuracy", batch.mean(correct(logits, batch.target)));
         CrossEntropy::new()
             .weights(batch.weight)
             .loss(logits, batch.target)

@@ -3,7 +3,7 @@
 
 use halite::{
     DType, Param, Tree,
-    nn::{Conv2d, Init, Linear, Padding, Tensor, bce_with_logits_each, rng},
+    nn::{Conv2d, Init, Linear, Padding, Tensor, bce_with_logits, rng},
 };
 
 use crate::Forward;
@@ -83,7 +83,7 @@ impl Forward for Vae<()> {
         let noise = rng::normal(x.trace().next_key(), mean.dims(), DType::F32);
         let deviation = (log_variance * 0.5).exp();
         let logits = model.decode(mean + deviation * noise.convert(mean.dtype()));
-        let pixels = bce_with_logits_each(logits.convert(DType::F32), y).sum_all();
+        let pixels = bce_with_logits(logits.convert(DType::F32), y).sum_all();
         let [mean, log_variance] = [mean, log_variance].map(|part| part.convert(DType::F32));
         let divergence = mean.square() + log_variance.exp() - log_variance - 1.0;
         (pixels + divergence.sum_all() * 0.5) / batch

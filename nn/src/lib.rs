@@ -37,7 +37,7 @@
 //!
 //! // A step of gradient descent: the parameters are moved in and updated in place.
 //! let step = jit_step(&client, &parameters, |_cx, model, [x, y]| {
-//!     let loss = mse(model.forward(x), y).value();
+//!     let loss = mse(model.forward(x), y).mean_all();
 //!     let gradients = grad(loss, &model);
 //!     let next = tree::zip(model, gradients).map_leaves(|_path, (value, slope)| value - 0.1 * slope);
 //!     (next, [loss])
@@ -134,15 +134,15 @@ pub use layers::{
     attention, attention_in_blocks,
 };
 pub use losses::{
-    CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each,
-    kl_divergence, mae, mae_each, mse, mse_each, soft_cross_entropy,
+    CrossEntropy, bce_with_logits, cross_entropy, huber, kl_divergence, mae, mse,
+    soft_cross_entropy,
 };
 pub use lower::{Function, Lowered, ShardedType, Traced, lower};
 pub use mean::{IntoMean, Mean};
-pub use metrics::{accuracy, correct, top_k_accuracy};
+pub use metrics::{accuracy, correct, correct_top_k, top_k_accuracy};
 pub use ops::Operand;
 pub use optim::{Adam, AdamW, Decay, Optimizer, Sgd};
-pub use param::{Param, summary};
+pub use param::{Model, Param, summary};
 pub use schedule::Schedule;
 pub use shard_map::Manual;
 pub use tensor::Tensor;

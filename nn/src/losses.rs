@@ -1,36 +1,42 @@
 //! Losses, computed in `f32` (`f64` for `f64`), whatever the compute dtype of the model.
 //!
-//! A loss is a [`Mean`], not a number: its two sums give the exact mean of all samples over many
-//! batches, and over a padded last batch. A training task returns the `Mean`.
+//! A loss function returns the loss of each sample or element, as in Optax. A training task makes the
+//! [`Mean`] of them with the weights of the batch, so that the padding of a last batch does not
+//! count; a loop of one's own without padding takes [`mean_all`](Tensor::mean_all).
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
-//! use halite_nn::{CrossEntropy, Trace, cross_entropy};
+//! use halite_nn::{CrossEntropy, Mean, Trace, cross_entropy};
 //!
 //! let cx = Trace::new();
 //! let logits = cx.input(TensorType::new(DType::F32, [8, 10]), "logits");
 //! let target = cx.input(TensorType::new(DType::U8, [8]), "target");
 //! let weight = cx.input(TensorType::new(DType::F32, [8]), "weight");
-//! let plain = cross_entropy(logits, target);
+//! let plain = cross_entropy(logits, target); // f32[8]
+//! let mean = Mean::weighted(plain, weight);
 //! let careful = CrossEntropy::new().label_smoothing(0.1).weights(weight).loss(logits, target);
-//! assert_eq!(plain.value().ty(), careful.value().ty());
+//! assert_eq!(mean.value().ty(), careful.value().ty());
 //! ```
 
 use std::panic::Location;
 
 use halite_core::{DType, TensorType};
 
-use crate::{Mean, Tensor, special::wide};
+use crate::{Mean, Tensor, check::Checked, special::wide};
 
-/// Mean over the batch of `-log softmax(logits)[target]`, in nats. `logits: [.., classes]`,
-/// `target: [..]` of integers.
+/// `-log softmax(logits)[target]` of each sample, in nats. `logits: [.., classes]`, `target: [..]` of
+/// integers; returns `[..]`.
 ///
 /// A target out of range gives NaN, so that wrong labels are noticed. [`CrossEntropy`] has the
 /// options.
 #[track_caller]
-pub fn cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+pub fn cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     let _site = logits.trace().called_from(Location::caller());
-    CrossEntropy::new().loss(logits, target)
+    let options = CrossEntropy::new();
+    match options.each(logits, target) {
+        Ok(each) => each.loss,
+        Err(error) => error_of_samples(error, target),
+    }
 }
 
 /// Cross entropy with options, like `torch.nn.CrossEntropyLoss`.
@@ -40,6 +46,16 @@ pub struct CrossEntropy<'t> {
     ignore: Option<i32>,
     class_weights: Option<Tensor<'t>>,
     weights: Option<Tensor<'t>>,
+}
+
+/// Losses of samples.
+struct Samples<'t> {
+    /// Loss of each sample, multiplied by its class weight.
+    loss: Tensor<'t>,
+    /// Class of each sample, as `s32`.
+    target: Tensor<'t>,
+    /// Weight of each sample's class.
+    class_weight: Option<Tensor<'t>>,
 }
 
 impl<'t> CrossEntropy<'t> {
@@ -75,11 +91,18 @@ impl<'t> CrossEntropy<'t> {
     /// Computes the mean over the batch. `logits: [.., classes]`, `target: [..]` of integers.
     #[track_caller]
     pub fn loss(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
-        let cx = logits.trace();
-        let _site = cx.called_from(Location::caller());
-        if let Err(error) = self.check(logits, target) {
-            return Mean::failed(error);
+        let _site = logits.trace().called_from(Location::caller());
+        match self.each(logits, target) {
+            Ok(each) => self.weighted_mean(each),
+            Err(error) => Mean::failed(error),
         }
+    }
+
+    /// The losses of the samples, ignored ones among them.
+    #[track_caller]
+    fn each(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Checked<'t, Samples<'t>> {
+        let cx = logits.trace();
+        self.check(logits, target)?;
         let logits = logits.convert(wide(logits.dtype()));
         let (last, dtype) = (logits.rank() - 1, logits.dtype());
         let classes = logits.dims()[last];
@@ -114,7 +137,11 @@ impl<'t> CrossEntropy<'t> {
                 + uniform * part("label_smoothing", self.label_smoothing);
         }
         let known = target.ge(0.0).and(target.lt(classes as f64));
-        self.weighted_mean(known.select(loss, f64::NAN), target, class_weight)
+        Ok(Samples {
+            loss: known.select(loss, f64::NAN),
+            target,
+            class_weight,
+        })
     }
 
     /// Checks the types of the arguments and of the options; `Err` after a mistake.
@@ -152,15 +179,14 @@ impl<'t> CrossEntropy<'t> {
         Ok(())
     }
 
-    /// Mean of the losses of samples, without ignored ones. `class_weight` is the weight of each
-    /// sample's class, by which its loss is multiplied already.
+    /// Mean of the losses of samples, without ignored ones.
     #[track_caller]
-    fn weighted_mean(
-        &self,
-        loss: Tensor<'t>,
-        target: Tensor<'t>,
-        class_weight: Option<Tensor<'t>>,
-    ) -> Mean<'t> {
+    fn weighted_mean(&self, each: Samples<'t>) -> Mean<'t> {
+        let Samples {
+            loss,
+            target,
+            class_weight,
+        } = each;
         let mut share = self.weights.map(|weights| weights.convert(loss.dtype()));
         if let Some(ignored) = self.ignore {
             let is_ignored = target.eq(ignored);
@@ -181,11 +207,11 @@ impl<'t> CrossEntropy<'t> {
     }
 }
 
-/// Mean over the batch of `-sum(target * log softmax(logits))`: cross entropy with a distribution
-/// over classes as the target, as label mixing gives. Both `[.., classes]`. A target of 0
+/// `-sum(target * log softmax(logits))` of each sample: cross entropy with a distribution over
+/// classes as the target, as label mixing gives. Both `[.., classes]`; returns `[..]`. A target of 0
 /// contributes 0, also if the logit is -inf.
 #[track_caller]
-pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     let _site = logits.trace().called_from(Location::caller());
     match paired("soft cross entropy", logits, target) {
         Ok((logits, target)) if logits.rank() > 0 => {
@@ -193,46 +219,37 @@ pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t
             let logs = logits.log_softmax(last);
             let kept = target.ne(0.0).or(logs.is_finite());
             let logs = logits.trace().leave_out(logs, kept);
-            Mean::of(-(target * logs).sum([last]))
+            -(target * logs).sum([last])
         }
-        Ok((logits, _)) => Mean::failed(logits.trace().fail(
-            "soft cross entropy",
-            "scalars have no classes",
-            None,
-        )),
-        Err(error) => Mean::failed(error),
+        Ok((logits, _)) => {
+            logits
+                .trace()
+                .fail("soft cross entropy", "scalars have no classes", None)
+        }
+        Err(error) => error,
     }
 }
 
-/// Mean over the batch of the Kullback-Leibler divergence of softmax(`logits`) from the
-/// distribution `target`, in nats. Both `[.., classes]`. A target of 0 contributes 0.
+/// Kullback-Leibler divergence of softmax(`logits`) from the distribution `target` of each sample,
+/// in nats. Both `[.., classes]`; returns `[..]`. A target of 0 contributes 0.
 #[track_caller]
-pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     let _site = logits.trace().called_from(Location::caller());
     let cross = soft_cross_entropy(logits, target);
-    if cross.total.is_error() {
+    if cross.is_error() {
         return cross;
     }
-    let target = target.convert(cross.total.dtype());
+    let target = target.convert(cross.dtype());
     let positive = target.gt(0.0);
     // The logarithm in the unselected branch must be finite, or its gradient is NaN.
     let log = positive.select(target, 1.0).log();
-    Mean {
-        total: cross.total + (target * log).sum_all(),
-        weight: cross.weight,
-    }
+    cross + (target * log).sum([target.rank() - 1])
 }
 
-/// Mean over all elements of the binary cross entropy of `sigmoid(logits)` with `target`, in nats,
-/// for labels that do not exclude each other. Equal dimensions; `target` from 0 to 1.
+/// Binary cross entropy of `sigmoid(logits)` with `target` of each element, in nats, for labels that
+/// do not exclude each other. Equal dimensions; `target` from 0 to 1.
 #[track_caller]
-pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
-    Mean::of(bce_with_logits_each(logits, target))
-}
-
-/// [`bce_with_logits`] of each element, for [`Mean::weighted`].
-#[track_caller]
-pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("bce with logits", logits, target, |logits, target| {
         // softplus(logits) - logits * target without a difference, which would cancel.
         let [negative, positive] = [logits, -logits].map(Tensor::softplus);
@@ -240,45 +257,26 @@ pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tenso
     })
 }
 
-/// Mean over all elements of the squared difference. Equal dimensions.
+/// Squared difference of each element. Equal dimensions.
 #[track_caller]
-pub fn mse<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
-    Mean::of(mse_each(prediction, target))
-}
-
-/// [`mse`] of each element, for [`Mean::weighted`].
-#[track_caller]
-pub fn mse_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+pub fn mse<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("mse", prediction, target, |prediction, target| {
         (prediction - target).square()
     })
 }
 
-/// Mean over all elements of the absolute difference. Equal dimensions.
+/// Absolute difference of each element. Equal dimensions.
 #[track_caller]
-pub fn mae<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
-    Mean::of(mae_each(prediction, target))
-}
-
-/// [`mae`] of each element, for [`Mean::weighted`].
-#[track_caller]
-pub fn mae_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+pub fn mae<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("mae", prediction, target, |prediction, target| {
         (prediction - target).abs()
     })
 }
 
-/// Mean over all elements of Huber's loss: half the square of a difference `d` up to `delta`,
-/// beyond it `delta (|d| - delta / 2)`. Equal dimensions. Divided by `delta` it is PyTorch's
-/// `smooth_l1_loss`.
+/// Huber's loss of each element: half the square of a difference `d` up to `delta`, beyond it
+/// `delta (|d| - delta / 2)`. Equal dimensions. Divided by `delta` it is PyTorch's `smooth_l1_loss`.
 #[track_caller]
-pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean<'t> {
-    Mean::of(huber_each(prediction, target, delta))
-}
-
-/// [`huber`] of each element, for [`Mean::weighted`].
-#[track_caller]
-pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
+pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
     elementwise("huber", prediction, target, |prediction, target| {
         let difference = prediction - target;
         // Without a select between two forms, of which one may be infinite and its gradient NaN.
@@ -318,6 +316,12 @@ fn elementwise<'t>(
         Ok((prediction, target)) => each(prediction, target),
         Err(error) => error,
     }
+}
+
+/// The error tensor in place of a value for each sample.
+fn error_of_samples<'t>(error: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+    let like = target.ty().with_dtype(error.dtype());
+    error.trace().error_like(Some(like))
 }
 
 /// The target as `s32`. Numbers that `s32` does not have become one that is neither a class nor

@@ -12,23 +12,32 @@ use crate::{
 /// Fraction of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]`
 /// of integers.
 ///
-/// Every sample counts; with padded batches `Mean::weighted(correct(logits, target, 1), weight)`.
+/// Every sample counts; with padded batches `batch.mean(correct(logits, target))`.
 #[track_caller]
 pub fn accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
-    Mean::of(correct(logits, target, 1))
+    Mean::of(correct(logits, target))
 }
 
 /// Fraction of samples whose target is among the `k` largest logits. `logits: [.., classes]`,
 /// `target: [..]` of integers.
 #[track_caller]
 pub fn top_k_accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Mean<'t> {
-    Mean::of(correct(logits, target, k))
+    Mean::of(correct_top_k(logits, target, k))
 }
 
-/// 1 for each sample whose target is among the `k` largest logits, else 0, as `f32[..]`. Equal
-/// logits rank by class. A target that is out of range, or whose logit is NaN, counts as wrong.
+/// 1 for each sample whose largest logit is the target's, else 0, as `f32[..]`: `batch.mean(correct(
+/// logits, target))` is the accuracy. `logits: [.., classes]`, `target: [..]` of integers.
+///
+/// Of equal logits the first class counts as the largest. A target that is out of range, or whose
+/// logit is NaN, counts as wrong.
 #[track_caller]
-pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'t> {
+pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+    correct_top_k(logits, target, 1)
+}
+
+/// As [`correct`], with a 1 for each sample whose target is among the `k` largest logits.
+#[track_caller]
+pub fn correct_top_k<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'t> {
     let cx = logits.trace();
     let _site = cx.called_from(Location::caller());
     if let Err(error) = classified("accuracy", logits, target) {

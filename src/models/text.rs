@@ -57,7 +57,7 @@ impl Task for LanguageModel {
         let (inputs, targets) = (tokens.slice_dim(1, ..last), tokens.slice_dim(1, 1..));
         let weights = batch.weight.unsqueeze(1).broadcast_to(targets.dims());
         let logits = model.forward(inputs);
-        cx.metric("accuracy", batch.mean(correct(logits, targets, 1)));
+        cx.metric("accuracy", batch.mean(correct(logits, targets)));
         CrossEntropy::new().weights(weights).loss(logits, targets)
     }
 }

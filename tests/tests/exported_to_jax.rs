@@ -213,7 +213,7 @@ fn training_step_returns_state_first() {
         momentum: parameters(),
     };
     let step = jit_step(&CLIENT, &state(), |_cx, state, [x, labels]| {
-        let loss = cross_entropy(state.model.forward(x), labels).value();
+        let loss = cross_entropy(state.model.forward(x), labels).mean_all();
         let slopes = grad(loss, &state.model);
         let momentum = tree::zip(state.momentum, slopes)
             .map_leaves(|_, (momentum, slope)| momentum * 0.9 + slope);

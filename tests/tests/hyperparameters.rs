@@ -239,7 +239,7 @@ fn train<O: Optimizer + Clone>(client: &Client, optimizer: O) -> (Vec<f32>, [u64
     let step = Step::<O>::new(
         client,
         move |cx, (model, (slots, Leaf(step))), (Leaf(x), Leaf(y))| {
-            let loss = mse(model.forward(x), y).value();
+            let loss = mse(model.forward(x), y).mean_all();
             let gradients = grad(loss, &model);
             let (model, slots): (_, SlotsOf<Linear<Param>, O, Tensor<'_>>) = optim::update(
                 &optimizer,

@@ -3,7 +3,7 @@
 use halite_core::{DType, HostArray, TensorType, Tree, tree::Leaf};
 use halite_nn::{
     Adam, BatchNorm, CrossEntropy, Init, LayerNorm, Linear, Mean, Param, Schedule, Sgd, Tensor,
-    Trace, correct, cross_entropy, grad, init, optim, rng,
+    Trace, correct_top_k, cross_entropy, grad, init, optim, rng,
 };
 use halite_tests::eval::{client, eval, host};
 
@@ -44,13 +44,13 @@ fn invalid_target_makes_the_loss_nan() {
             let options = CrossEntropy::new;
             let ignored = options().ignore(7).loss(logits, wrong);
             vec![
-                cross_entropy(logits, wrong).value(),
+                cross_entropy(logits, wrong).mean_all(),
                 ignored.value(),
                 options()
                     .weights(row(cx, &[0.0, 2.0]))
                     .loss(logits, wrong)
                     .value(),
-                cross_entropy(logits, right).value(),
+                cross_entropy(logits, right).mean_all(),
                 options().ignore(1).loss(logits, right).value(),
                 grad(ignored.value(), &Leaf(logits)).0.sum([1]),
             ]
@@ -74,9 +74,9 @@ fn invalid_target_makes_the_loss_nan() {
 fn bf16_loss_is_summed_in_f32() {
     let results = eval(
         |_, given| {
-            let f32 = cross_entropy(given[0], given[1]).value();
-            let bf16 = cross_entropy(given[0].convert(DType::Bf16), given[1]).value();
-            let huge = cross_entropy(given[0] * 1e30, given[1]).value();
+            let f32 = cross_entropy(given[0], given[1]).mean_all();
+            let bf16 = cross_entropy(given[0].convert(DType::Bf16), given[1]).mean_all();
+            let huge = cross_entropy(given[0] * 1e30, given[1]).mean_all();
             vec![f32, bf16, huge]
         },
         &[
@@ -104,7 +104,11 @@ fn accuracy_ranks_ties_by_class() {
     ];
     let target = [1i32, 0, 1, 0, 3, 2];
     let results = eval(
-        |_, given| (1..=3).map(|k| correct(given[0], given[1], k)).collect(),
+        |_, given| {
+            (1..=3)
+                .map(|k| correct_top_k(given[0], given[1], k))
+                .collect()
+        },
         &[host(logits.as_flattened(), &[6, 3]), host(&target, &[6])],
     );
     assert_eq!(floats(&results[0]), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
@@ -335,7 +339,7 @@ fn small_model_learns_xor() {
             let mut losses = Vec::new();
             for step in 0..60 {
                 let logits = params[1].forward(params[0].forward(given[0]).gelu());
-                let loss = cross_entropy(logits, given[1]).value();
+                let loss = cross_entropy(logits, given[1]).mean_all();
                 losses.push(loss);
                 let grads = grad(loss, &params);
                 let step = cx.scalar(f64::from(step), DType::U32);
@@ -370,7 +374,7 @@ fn result_types_follow_the_input() {
         } else {
             DType::F32
         };
-        assert_eq!(halite_nn::mse(x, x).value().dtype(), accumulated);
+        assert_eq!(halite_nn::mse(x, x).mean_all().dtype(), accumulated);
     }
     assert!(cx.mistakes().is_empty(), "{:?}", cx.mistakes());
 }

@@ -48,7 +48,7 @@ fn outputs<'t>(
     logits: Tensor<'t>,
     tokens: Tensor<'t>,
 ) -> Vec<Tensor<'t>> {
-    let loss = cross_entropy(logits, tokens).value();
+    let loss = cross_entropy(logits, tokens).mean_all();
     [logits, loss]
         .into_iter()
         .chain(grad(loss, model).into_leaves())

@@ -25,10 +25,8 @@ impl Task for Classify {
         model: &Net<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
-        cross_entropy(
-            model.out.forward(model.hidden.forward(batch.input).relu()),
-            batch.target,
-        )
+        let logits = model.out.forward(model.hidden.forward(batch.input).relu());
+        Mean::of(cross_entropy(logits, batch.target))
     }
 }
 

@@ -53,7 +53,7 @@ functions! {
     gradient_penalty(g) {
         let [x, hidden, out] = ["x", "hidden", "out"].map(|name| g.input(name));
         let logits = x.matmul(hidden).tanh().matmul(out);
-        let loss = cross_entropy(logits, g.input("target")).value();
+        let loss = cross_entropy(logits, g.input("target")).mean_all();
         let (Leaf(hidden), Leaf(out)) = grad(loss, &(Leaf(hidden), Leaf(out)));
         hidden.square().sum_all() + out.square().sum_all()
     };

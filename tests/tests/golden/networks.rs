@@ -60,17 +60,17 @@ functions! {
         let convolved = Conv2d::new(2, 3, 3).without_bias().same().rebuild([g.input("kernel")]).forward(g.x());
         let pooled = norm.forward(convolved).relu().max_pool([2, 2], [], Padding::Valid);
         g.cx.set_mode(false, None);
-        cross_entropy(pooled.flatten_from(1).matmul(g.input("dense")), g.input("target")).value()
+        cross_entropy(pooled.flatten_from(1).matmul(g.input("dense")), g.input("target")).mean_all()
     };
     rms_norm(g) RmsNorm { scale: g.input("scale"), eps: 1e-6 }.forward(g.x());
 
-    bce_with_logits(g) bce_with_logits(g.x(), g.y()).value();
+    bce_with_logits(g) bce_with_logits(g.x(), g.y()).mean_all();
     cross_entropy(g) cross_entropy_of(g).value();
-    huber(g) huber(g.x(), g.y(), g.get("delta")).value();
-    kl_divergence(g) kl_divergence(g.x(), g.y()).value();
-    mae(g) mae(g.x(), g.y()).value();
-    mse(g) mse(g.x(), g.y()).value();
-    soft_cross_entropy(g) soft_cross_entropy(g.x(), g.y()).value();
+    huber(g) huber(g.x(), g.y(), g.get("delta")).mean_all();
+    kl_divergence(g) kl_divergence(g.x(), g.y()).mean_all();
+    mae(g) mae(g.x(), g.y()).mean_all();
+    mse(g) mse(g.x(), g.y()).mean_all();
+    soft_cross_entropy(g) soft_cross_entropy(g.x(), g.y()).mean_all();
     top_k_accuracy(g) top_k_accuracy(g.x(), g.y(), g.size("k")).value();
 
     adam(g) {

@@ -5,7 +5,7 @@ use halite_core::{
     tree::{Leaf, Tree},
 };
 use halite_nn::{
-    Adam, Dropout, Mask, Mean, Param, Rotary, Tensor, Transformer, TransformerConfig, attention,
+    Adam, Dropout, Mask, Param, Rotary, Tensor, Transformer, TransformerConfig, attention,
     cross_entropy, grad, init, optim, rng,
 };
 use halite_tests::{functions, golden::Given};
@@ -28,7 +28,7 @@ functions! {
     transformer(g) {
         let (described, ids) = (described(g), g.input("ids"));
         let model = given(g, &described);
-        vec![model.forward(inputs_and_targets(ids).0), next_token_loss(&model, ids).value()]
+        vec![model.forward(inputs_and_targets(ids).0), next_token_loss(&model, ids)]
     };
     transformer_training(g) {
         let (described, ids, steps) = (described(g), g.input("ids"), g.size("steps"));
@@ -36,7 +36,7 @@ functions! {
         let slots = init(g.cx, &optim::slots(&optimizer, &described), rng::constant_key(g.cx, rng::key(0)));
         let losses = Leaf(g.cx.scalar(0.0, DType::F32).broadcast_to([steps]));
         let (.., Leaf(losses)) = g.cx.repeat(steps, (given(g, &described), (slots, losses)), |step, (model, (slots, losses))| {
-            let loss = next_token_loss(&model, ids).value();
+            let loss = next_token_loss(&model, ids);
             let gradients = grad(loss, &model);
             let (model, slots) = optim::update(&optimizer, g.cx, step.convert(DType::U32), &described, model, gradients, slots);
             (model, (slots, Leaf(losses.0.dynamic_update_slice(loss.reshape([1]), &[step]))))
@@ -85,7 +85,7 @@ fn inputs_and_targets(ids: Tensor<'_>) -> (Tensor<'_>, Tensor<'_>) {
     (ids.slice_dim(1, ..last), ids.slice_dim(1, 1..))
 }
 
-fn next_token_loss<'t>(model: &Transformer<Tensor<'t>>, ids: Tensor<'t>) -> Mean<'t> {
+fn next_token_loss<'t>(model: &Transformer<Tensor<'t>>, ids: Tensor<'t>) -> Tensor<'t> {
     let (inputs, targets) = inputs_and_targets(ids);
-    cross_entropy(model.forward(inputs), targets)
+    cross_entropy(model.forward(inputs), targets).mean_all()
 }

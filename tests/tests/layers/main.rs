@@ -166,7 +166,7 @@ fn losses_match_pytorch() {
             let options = CrossEntropy::new();
             let mean: Mean<'_> = match name {
                 "cross_entropy" | "cross_entropy.large" | "cross_entropy.positions" => {
-                    cross_entropy(x, target)
+                    Mean::of(cross_entropy(x, target))
                 }
                 "cross_entropy.smoothing" => options.label_smoothing(0.1).loss(x, target),
                 "cross_entropy.ignore" => options.ignore(-100).loss(x, target),
@@ -177,19 +177,13 @@ fn losses_match_pytorch() {
                     .ignore(-100)
                     .loss(x, target),
                 "cross_entropy.weights" => options.weights(inputs[2]).loss(x, target),
-                "soft_cross_entropy" => soft_cross_entropy(x, target),
-                "kl_divergence" => kl_divergence(x, target),
-                "bce_with_logits" => bce_with_logits(x, target),
-                "mse" => mse(x, target),
-                "mae" => mae(x, target),
-                "huber" => huber(x, target, 0.7),
-                "smooth_l1" => {
-                    let mean = huber(x, target, 0.7);
-                    Mean {
-                        total: mean.total / 0.7,
-                        weight: mean.weight,
-                    }
-                }
+                "soft_cross_entropy" => Mean::of(soft_cross_entropy(x, target)),
+                "kl_divergence" => Mean::of(kl_divergence(x, target)),
+                "bce_with_logits" => Mean::of(bce_with_logits(x, target)),
+                "mse" => Mean::of(mse(x, target)),
+                "mae" => Mean::of(mae(x, target)),
+                "huber" => Mean::of(huber(x, target, 0.7)),
+                "smooth_l1" => Mean::of(huber(x, target, 0.7) / 0.7),
                 other => panic!("no loss {other}"),
             };
             vec![mean.value()]

@@ -1,7 +1,7 @@
 use halite_core::{DType, tree::Leaf};
 use halite_nn::{
-    CrossEntropy, Mean, Tensor, bce_with_logits, bce_with_logits_each, correct, grad, huber_each,
-    kl_divergence, mae_each, mse_each, soft_cross_entropy,
+    CrossEntropy, Mean, Tensor, bce_with_logits, correct, grad, huber, kl_divergence, mae, mse,
+    soft_cross_entropy,
 };
 use halite_tests::eval::host;
 
@@ -33,10 +33,10 @@ fn weighted(
 fn weight_zero_leaves_out_what_is_not_finite() {
     type Each = for<'t> fn(Tensor<'t>, Tensor<'t>) -> Tensor<'t>;
     let losses: [(&str, Each); 12] = [
-        ("mse", |x, y| mse_each(x, y).sum([1])),
-        ("mae", |x, y| mae_each(x, y).sum([1])),
-        ("huber", |x, y| huber_each(x, y, 1.0).mean([1])),
-        ("bce", |x, y| bce_with_logits_each(x, y).sum([1])),
+        ("mse", |x, y| mse(x, y).sum([1])),
+        ("mae", |x, y| mae(x, y).sum([1])),
+        ("huber", |x, y| huber(x, y, 1.0).mean([1])),
+        ("bce", |x, y| bce_with_logits(x, y).sum([1])),
         ("square", |x, y| (x - y).square().sum([1])),
         ("largest", |x, y| ((x - y).abs() * y).max([1])),
         ("root", |x, y| (x - y).square().sum([1]).sqrt()),
@@ -233,8 +233,8 @@ fn target_of_zero_leaves_out_an_infinite_logit() {
                 panic!("two inputs")
             };
             let (soft, kl) = (
-                soft_cross_entropy(logits, target).value(),
-                kl_divergence(logits, target).value(),
+                soft_cross_entropy(logits, target).mean_all(),
+                kl_divergence(logits, target).mean_all(),
             );
             vec![soft, grad(soft, &logits), kl, grad(kl, &logits)]
         },
@@ -256,7 +256,7 @@ fn binary_cross_entropy_of_infinite_logits_is_its_limit() {
     let targets = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 1.0, 1.0, 1.0, 0.25, 1.0];
     let found = results(
         |_, given| {
-            let each = bce_with_logits_each(given[0], given[1]);
+            let each = bce_with_logits(given[0], given[1]);
             vec![
                 each,
                 grad(each.sum_all(), &given[0]),
@@ -278,7 +278,7 @@ fn binary_cross_entropy_of_infinite_logits_is_its_limit() {
     assert_close(&found[1], &slopes);
     assert_close(&found[2][5..10], &[0.0, 0.0, -100.0, 100.0, -0.5]);
     let mean = results(
-        |_, given| vec![bce_with_logits(given[0], given[1]).value()],
+        |_, given| vec![bce_with_logits(given[0], given[1]).mean_all()],
         &[host(&[INF, -INF], &[2]), host(&[1.0f32, 0.0], &[2])],
     );
     assert_eq!(mean, [[0.0]]);
@@ -288,7 +288,7 @@ fn binary_cross_entropy_of_infinite_logits_is_its_limit() {
 fn huber_has_a_slope_at_infinity() {
     let found = results(
         |_, given| {
-            let each = huber_each(given[0], given[1], 2.0);
+            let each = huber(given[0], given[1], 2.0);
             vec![each, grad(each.sum_all(), &given[0])]
         },
         &[
@@ -306,7 +306,7 @@ fn losses_have_second_derivatives_at_zero() {
     let found = results(
         |_, given| {
             let &[x, y] = given else { panic!("two inputs") };
-            let losses = [bce_with_logits_each(x, y), huber_each(x, y, 2.0)];
+            let losses = [bce_with_logits(x, y), huber(x, y, 2.0)];
             let second = losses.map(|each| {
                 let slope = grad(each.sum_all(), &x);
                 grad(slope.sum_all(), &x)
@@ -333,7 +333,7 @@ fn mean_of_nothing_is_zero() {
             let cross = CrossEntropy::new().weights(weights);
             let logits = given[0].unsqueeze(1).broadcast_to([2, 2]);
             let cross = cross.loss(logits, target).value();
-            let right = Mean::weighted(correct(logits, target, 1), weights).value();
+            let right = Mean::weighted(correct(logits, target), weights).value();
             vec![
                 loss,
                 grad(loss, &given[0]),

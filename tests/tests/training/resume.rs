@@ -332,7 +332,7 @@ impl Task for Smoothed {
         let logits = model.out.forward(model.norm.forward(x));
         cx.metric(
             "accuracy",
-            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
+            Mean::weighted(correct(logits, batch.target), batch.weight),
         );
         CrossEntropy::new()
             .weights(batch.weight)

@@ -122,7 +122,7 @@ impl Task for Arms {
             .forward(model.dropout.forward(model.norm.forward(x)));
         cx.metric(
             "accuracy",
-            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
+            Mean::weighted(correct(logits, batch.target), batch.weight),
         );
         CrossEntropy::new()
             .weights(batch.weight)

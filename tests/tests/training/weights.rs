@@ -38,7 +38,7 @@ fn unweighted<'t>(
     model: &Linear<Tensor<'t>>,
     batch: &Labeled<Tensor<'t>>,
 ) -> Mean<'t> {
-    cross_entropy(model.forward(batch.input), batch.target)
+    Mean::of(cross_entropy(model.forward(batch.input), batch.target))
 }
 
 /// Validation loss and accuracy of a run with a training set of 70 samples, which drops what does
@@ -59,7 +59,7 @@ fn error(validation: usize, loss: impl Loss) -> String {
 fn loss_that_counts_padding_is_refused() {
     let line = line!() + 2;
     let text = error(65, |_, model, batch| {
-        cross_entropy(model.forward(batch.input), batch.target)
+        Mean::of(cross_entropy(model.forward(batch.input), batch.target))
     });
     for part in [
         &format!("weights.rs:{line}:9: mean: the loss does not depend on `batch.weight`"),

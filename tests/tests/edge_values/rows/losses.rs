@@ -3,8 +3,7 @@
 use halite_core::{DType, Family, tree::Leaf};
 use halite_nn::{
     Adam, AdamW, CrossEntropy, Init, Mean, Optimizer, Param, Sgd, Tensor, accuracy,
-    bce_with_logits, bce_with_logits_each, correct, cross_entropy, huber, huber_each,
-    kl_divergence, mae, mae_each, mse, mse_each,
+    bce_with_logits, correct, correct_top_k, cross_entropy, huber, kl_divergence, mae, mse,
     optim::{Moments, Slots, Velocity, clip_global_norm, clip_value, global_norm, update},
     soft_cross_entropy, top_k_accuracy,
 };
@@ -14,7 +13,7 @@ use crate::table::rows;
 
 rows! {
     "cross_entropy" Rows FLOATS [0] ["cross_entropy", "Mean::value"]
-        |x| of_each(x[0], |row, target| cross_entropy(row, target).value());
+        |x| of_each(x[0], |row, target| cross_entropy(row, target).mean_all());
     "cross_entropy_smoothed" Rows FLOATS [0] [
         "CrossEntropy::new", "CrossEntropy::label_smoothing", "CrossEntropy::loss"
     ] |x| {
@@ -22,14 +21,14 @@ rows! {
         of_each(x[0], |row, target| loss.loss(row, target).value())
     };
     "soft_cross_entropy" Rows FLOATS [0] ["soft_cross_entropy"]
-        |x| of_each(x[0], |row, _| soft_cross_entropy(row, distribution(row)).value());
+        |x| of_each(x[0], |row, _| soft_cross_entropy(row, distribution(row)).mean_all());
     "kl_divergence" Rows FLOATS [0] ["kl_divergence"]
-        |x| of_each(x[0], |row, _| kl_divergence(row, distribution(row)).value());
+        |x| of_each(x[0], |row, _| kl_divergence(row, distribution(row)).mean_all());
     "correct" Rows FLOATS [] ["correct", "accuracy", "top_k_accuracy"] |x| {
         let targets = x[0].trace().arange(x[0].dims()[0], DType::S32) % x[0].dims()[1].max(1);
         vec![
-            correct(x[0], targets, 1),
-            correct(x[0], targets, 2),
+            correct(x[0], targets),
+            correct_top_k(x[0], targets, 2),
             of_each(x[0], |row, target| accuracy(row, target).value()),
             of_each(x[0], |row, target| top_k_accuracy(row, target, 2).value()),
         ]
@@ -38,19 +37,19 @@ rows! {
         "cross_entropy", "correct", "CrossEntropy::ignore", "CrossEntropy::class_weights",
         "CrossEntropy::weights"
     ] |x| labelled(x[0], x[1]);
-    "mse" Pairs FLOATS [0, 1] ["mse_each"] |x| mse_each(x[0], x[1]);
-    "mae" Pairs FLOATS [0, 1] ["mae_each"] |x| mae_each(x[0], x[1]);
-    "huber" Pairs FLOATS [0, 1] ["huber_each"] |x| huber_each(x[0], x[1], 1.0);
-    "bce_with_logits" Pairs FLOATS [0] ["bce_with_logits_each"]
-        |x| bce_with_logits_each(x[0], x[1].clamp(0.0, 1.0));
+    "mse" Pairs FLOATS [0, 1] ["mse"] |x| mse(x[0], x[1]);
+    "mae" Pairs FLOATS [0, 1] ["mae"] |x| mae(x[0], x[1]);
+    "huber" Pairs FLOATS [0, 1] ["huber"] |x| huber(x[0], x[1], 1.0);
+    "bce_with_logits" Pairs FLOATS [0] ["bce_with_logits"]
+        |x| bce_with_logits(x[0], x[1].clamp(0.0, 1.0));
     "mse_mean" Rows FLOATS [0] ["mse", "Mean::of"]
-        |x| of_each(x[0], |row, _| mse(row, row.ones_like()).value());
+        |x| of_each(x[0], |row, _| Mean::of(mse(row, row.ones_like())).value());
     "mae_mean" Rows FLOATS [0] ["mae"]
-        |x| of_each(x[0], |row, _| mae(row, row.ones_like()).value());
+        |x| of_each(x[0], |row, _| mae(row, row.ones_like()).mean_all());
     "huber_mean" Rows FLOATS [0] ["huber"]
-        |x| of_each(x[0], |row, _| huber(row, row.ones_like(), 1.0).value());
+        |x| of_each(x[0], |row, _| huber(row, row.ones_like(), 1.0).mean_all());
     "bce_with_logits_mean" Rows FLOATS [0] ["bce_with_logits"]
-        |x| of_each(x[0], |row, _| bce_with_logits(row, row.ones_like()).value());
+        |x| of_each(x[0], |row, _| bce_with_logits(row, row.ones_like()).mean_all());
     "mean_weighted" Rows ALL [0] ["Mean::weighted"] |x| of_each(x[0], |row, _| {
         let weights = row.trace().arange(row.dims()[1], DType::S32) % 2;
         Mean::weighted(row, weights.convert(DType::F32).unsqueeze(0)).value()
@@ -115,7 +114,7 @@ fn labelled<'t>(labels: Tensor<'t>, logits: Tensor<'t>) -> Vec<Tensor<'t>> {
     vec![
         losses(CrossEntropy::new()),
         losses(careful),
-        correct(logits, labels, 1),
+        correct(logits, labels),
     ]
 }
 
