@@ -12,12 +12,11 @@ mod workloads;
 use std::{collections::HashMap, sync::Arc};
 
 use halite::{
-    Array, Client, DType, DTypePolicy, HostArray, Mesh, Param, PartitionSpec, Result, Sharding,
-    Tree,
+    Array, Client, DTypePolicy, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
     models::{Cnn, Mlp},
     nn::{
         ArraySpec, Conv2d, Function, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace,
-        Transformer, cross_entropy, grad, init, optim, rng,
+        Transformer, cross_entropy, grad, rng,
     },
     train::{State, Strategy},
     tree::{Empty, Family, Leaf},
@@ -67,7 +66,7 @@ pub trait Forward: Family {
     /// The loss of a training step: by default, the mean cross entropy of the logits with the
     /// labels `y`.
     fn loss<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>, y: Tensor<'t>) -> Tensor<'t> {
-        cross_entropy(Self::logits(model, x), y).value()
+        cross_entropy(Self::logits(model, x), y).mean_all()
     }
 }
 
@@ -204,16 +203,13 @@ pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>
 type StepFunction<M, O> = Function<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
 
 /// The training step of a model.
-fn step_function<M: Forward, O: Optimizer>(model: M::Of<Param>, optimizer: O) -> StepFunction<M, O>
-where
-    M::Of<Param>: Send + Sync,
-{
+fn step_function<M: Forward, O: Optimizer>() -> StepFunction<M, O> {
     StepFunction::<M, O>::new(
-        move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
+        |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
             state.set_training_mode(cx);
             let loss = M::loss(&state.model, x, y);
             let gradients = grad(loss, &state.model);
-            let next = state.update(cx, &optimizer, &model, gradients);
+            let next = state.update(gradients);
             (next, Leaf(loss))
         },
     )
@@ -278,21 +274,15 @@ where
             .into_iter()
             .map(|(path, spec)| (path, spec.spec.clone()))
             .collect();
-        let (params, rule) = (model.clone(), optimizer.clone());
+        let (params, rule) = (model.clone(), Arc::new(optimizer));
         let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(
             client,
-            move |cx: &Trace, Leaf(key)| State {
-                model: init(cx, &params, key),
-                slots: init(cx, &optim::slots(&rule, &params), key),
-                step: cx.scalar(0.0, DType::U32),
-                key,
-                scale: None,
-            },
+            move |cx: &Trace, Leaf(key)| State::initialize(cx, &params, rule.clone(), None, key),
         )
         .output_specs(move |path, _| specs[path].clone());
         let trained = model.leaves().into_iter().filter(|param| param.trainable);
         let parameters = trained.map(|param| param.ty.elements()).sum();
-        let step = step_function::<M, O>(model, optimizer)
+        let step = step_function::<M, O>()
             .axis_roles(strategy.axis_roles(mesh))
             .jit(client);
         let key = Array::upload(
@@ -327,7 +317,6 @@ where
         x: &HostArray,
         y: &HostArray,
     ) -> Result<Self> {
-        let (params, rule) = (model.clone(), optimizer.clone());
         let strategy = Strategy::default();
         let mut bare = Self::over(mesh, &strategy, client, model, optimizer, x, y)?;
         let mesh = mesh.clone();
@@ -343,13 +332,13 @@ where
                 let means = cx.shard_map(&mesh, &inputs, &specs, &outputs, |parts| {
                     let model = state.model.with_leaves(parts[..count].iter().copied());
                     let loss = M::logits(&model, parts[count]);
-                    let loss = cross_entropy(loss, parts[count + 1]).value();
+                    let loss = cross_entropy(loss, parts[count + 1]).mean_all();
                     let gradients = grad(loss, &model);
                     let all = [loss].into_iter().chain(gradients.into_leaves());
                     all.map(|each| each.all_reduce_mean("data")).collect()
                 });
                 let gradients = state.model.with_leaves(means[1..].iter().copied());
-                let next = state.update(cx, &rule, &params, gradients);
+                let next = state.update(gradients);
                 (next, Leaf(means[0]))
             },
         );

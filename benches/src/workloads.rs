@@ -26,7 +26,7 @@ pub struct Workload<M: Forward, O> {
     pub y: HostArray,
 }
 
-impl<M: Forward, O: Optimizer> Workload<M, O>
+impl<M: Forward, O: Optimizer + Clone> Workload<M, O>
 where
     M::Of<Param>: Send + Sync,
 {
@@ -39,7 +39,7 @@ where
         let state = Strategy::default().state_specs::<M, O>(&mesh, &self.model, &self.optimizer)?;
         let whole = |array: &HostArray| Leaf(ShardedType::replicated(array.ty().clone()));
         let batch = (whole(&self.x), whole(&self.y));
-        let step = step_function::<M, O>(self.model, self.optimizer).precision(precision);
+        let step = step_function::<M, O>().precision(precision);
         Ok(lower(&step, &state, &batch, &mesh, capabilities)?.program)
     }
 }

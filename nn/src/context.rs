@@ -87,8 +87,10 @@ impl Trace {
     pub(crate) fn training_for(&self, layer: &str) -> bool {
         let mode = self.context.training.get();
         if mode.is_none() && !self.context.mode_missed.replace(true) {
-            let message = "the mode of this function is not set; call `cx.set_mode(true, Some(key))` first for \
-                           training, or `cx.set_mode(false, None)` for evaluation";
+            let message = "the mode of this function is not set; for training call first \
+                           `state.set_training_mode(cx)`, if there is a `State`, or else \
+                           `cx.set_mode(true, Some(key))`; for evaluation \
+                           `cx.set_mode(false, None)`";
             self.fail(layer, message, None);
         }
         mode.unwrap_or(false)
@@ -334,7 +336,7 @@ impl Trace {
         if let (Some(line), false) = (self.context.first_gradient.get(), is_scaled) {
             let message = format!(
                 "under `{policy}` gradients are computed in {}, and small ones become 0: the loss must \
-                 be scaled. Take them by `state.gradients(&net, loss)` of a \
+                 be scaled. Take them by `state.gradients(loss)` of a \
                  `State::with_precision(.., policy)`; or scale the loss and its gradients in this \
                  function, and call `cx.scales_loss()`",
                 policy.compute

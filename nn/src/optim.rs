@@ -25,7 +25,7 @@ mod decay;
 mod sgd;
 mod slots;
 
-use std::{fmt, panic::Location};
+use std::{fmt, panic::Location, sync::Arc};
 
 use halite_core::{Family, Tree, tree::Of};
 
@@ -62,6 +62,26 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         slot: <Self::Slot as Family>::Of<Tensor<'t>>,
         named: Named<'_>,
     ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>);
+}
+
+impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
+    type Slot = O::Slot;
+
+    fn slot(&self, param: &Param) -> <O::Slot as Family>::Of<Param> {
+        O::slot(self, param)
+    }
+
+    fn update<'t>(
+        &self,
+        cx: &'t Trace,
+        step: Tensor<'t>,
+        param: Tensor<'t>,
+        grad: Tensor<'t>,
+        slot: <O::Slot as Family>::Of<Tensor<'t>>,
+        named: Named<'_>,
+    ) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
+        O::update(self, cx, step, param, grad, slot, named)
+    }
 }
 
 /// A parameter's path and description.

@@ -163,7 +163,7 @@ where
     let specs = Arc::new(types);
     let stored = specs.clone();
     Function::stateless(move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
-        State::initialize(cx, &*params, &*optimizer, loss_scale, key)
+        State::initialize(cx, &*params, optimizer.clone(), loss_scale, key)
     })
     .named("init")
     .output_specs(move |path, _| specs[path].spec.clone())
@@ -271,8 +271,12 @@ mod tests {
                 strategy: &strategy,
             };
             let policy = &parts.options.precision;
-            let state = crate::strategy::state_specs::<Linear<()>, Adam>(
-                &mesh, &strategy, &params, &*adam, policy,
+            let state = crate::strategy::state_specs::<Linear<()>, _>(
+                &mesh,
+                &strategy,
+                &params,
+                adam.clone(),
+                policy,
             )
             .unwrap();
             let shards = state

@@ -1,20 +1,21 @@
 //! The training state: parameters, optimizer slots, step, random key.
 
-use std::{collections::HashSet, fmt, panic::Location};
+use std::{collections::HashSet, fmt, panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, DTypePolicy, LossScale, Result,
+    Array, Client, DType, DTypePolicy, LossScale, Result, TensorType,
     tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_nn::{
-    Jit, Optimizer, Param, Tensor, Trace, grad, init,
+    Jit, Model, Optimizer, Param, ShardedType, Tensor, Trace, grad, init,
     optim::{self, Slots},
     rng,
 };
 
 use crate::{Scaling, loss_scale::all_finite};
 
-/// Everything that a training step changes: model, optimizer slots, step count and random key.
+/// Everything that a training step changes: model, optimizer slots, step count and random key. It
+/// has its optimizer and the description of its model, which are constants of the step's program.
 ///
 /// ```
 /// use halite_core::{Array, Client, Null};
@@ -25,11 +26,11 @@ use crate::{Scaling, loss_scale::all_finite};
 /// # let client = Client::new(Null::new(1));
 /// let (net, adam) = (Linear::new(3, 1), Adam::new(1e-3));
 /// let mut state = State::new(&client, &net, &adam, 0)?;
-/// let step = jit_step(&client, &state, move |cx, state, [x, y]| {
+/// let step = jit_step(&client, &state, |cx, state, [x, y]| {
 ///     state.set_training_mode(cx);
-///     let loss = mse(state.model.forward(x), y).value();
+///     let loss = mse(state.model.forward(x), y).mean_all();
 ///     let gradients = grad(loss, &state.model);
-///     (state.update(cx, &adam, &net, gradients), [loss])
+///     (state.update(gradients), [loss])
 /// });
 /// let x = Array::from_slice(&client, &[0.0f32; 12], [4, 3])?;
 /// let y = Array::from_slice(&client, &[0.0f32; 4], [4, 1])?;
@@ -51,6 +52,27 @@ pub struct State<F: Family, S: Family, L> {
     pub key: L,
     /// Loss scale, if the precision policy has one ([`with_precision`](Self::with_precision)).
     pub scale: Option<Scaling<L>>,
+    rule: Arc<Rule<S>>,
+}
+
+/// How a state is updated.
+struct Rule<S: Family> {
+    /// Descriptions of the leaves of the model, in order.
+    params: Vec<Param>,
+    optimizer: Arc<dyn Optimizer<Slot = S>>,
+}
+
+impl<S: Family> Rule<S> {
+    fn of<M: Tree<Leaf = Param>>(net: &M, optimizer: Arc<dyn Optimizer<Slot = S>>) -> Arc<Self> {
+        let params = net.leaves().into_iter().cloned().collect();
+        Arc::new(Rule { params, optimizer })
+    }
+
+    /// Whether the leaf with this index has a gradient.
+    fn is_trained(&self, leaf: usize) -> bool {
+        let param = &self.params[leaf];
+        param.trainable && param.ty.dtype().is_float()
+    }
 }
 
 impl<F: Family, S: Family> State<F, S, Array> {
@@ -62,7 +84,7 @@ impl<F: Family, S: Family> State<F, S, Array> {
     #[track_caller]
     pub fn new<M, O>(client: &Client, net: &M, optimizer: &O, seed: u64) -> Result<Self>
     where
-        M: Tree<Leaf = Param, Family = F> + Clone + Send + Sync + 'static,
+        M: Model<Family = F>,
         O: Optimizer<Slot = S> + Clone,
     {
         State::with_precision(client, net, optimizer, seed, DTypePolicy::F32)
@@ -82,11 +104,11 @@ impl<F: Family, S: Family> State<F, S, Array> {
     /// let policy = DTypePolicy::F16_MIXED;
     /// let (net, adam) = (Linear::new(3, 1), Adam::new(1e-3));
     /// let state = State::with_precision(&client, &net, &adam, 0, policy)?;
-    /// let step = jit_step(&client, &state, move |cx, state, [x, y]| {
+    /// let step = jit_step(&client, &state, |cx, state, [x, y]| {
     ///     state.set_training_mode(cx);
-    ///     let loss = mse(state.model.forward(x), y).value();
-    ///     let gradients = state.gradients(&net, loss);
-    ///     (state.update(cx, &adam, &net, gradients), [loss])
+    ///     let loss = mse(state.model.forward(x), y).mean_all();
+    ///     let gradients = state.gradients(loss);
+    ///     (state.update(gradients), [loss])
     /// })
     /// .precision(policy);
     /// let x = Array::from_slice(&client, &[0.0f32; 12], [4, 3])?;
@@ -108,17 +130,17 @@ impl<F: Family, S: Family> State<F, S, Array> {
         policy: DTypePolicy,
     ) -> Result<Self>
     where
-        M: Tree<Leaf = Param, Family = F> + Clone + Send + Sync + 'static,
+        M: Model<Family = F>,
         O: Optimizer<Slot = S> + Clone,
     {
         policy.check()?;
         let trained = net.named().into_iter();
         let trained = trained.filter(|(_, param)| param.trainable);
         let trained: HashSet<String> = trained.map(|(path, _)| format!("model.{path}")).collect();
-        let (net, optimizer) = (net.clone(), optimizer.clone());
+        let (net, optimizer) = (net.clone(), Arc::new(optimizer.clone()));
         let key = Array::from_slice(client, &rng::key(seed), [2])?;
         Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
-            State::initialize(cx, &net, &optimizer, policy.loss_scale, key)
+            State::initialize(cx, &net, optimizer.clone(), policy.loss_scale, key)
         })
         .named("init")
         .output_stored(move |path, ty| match trained.contains(path) {
@@ -131,24 +153,25 @@ impl<F: Family, S: Family> State<F, S, Array> {
 }
 
 impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
-    /// Initializes the state in a traced function. `key` is `u32[2]`.
-    pub(crate) fn initialize<M, O>(
+    /// Initializes the state in a traced function, as for a custom sharding of its arrays. `key` is
+    /// `u32[2]`.
+    pub fn initialize<M>(
         cx: &'t Trace,
         net: &M,
-        optimizer: &O,
+        optimizer: Arc<dyn Optimizer<Slot = S>>,
         loss_scale: Option<LossScale>,
         key: Tensor<'t>,
     ) -> Self
     where
         M: Tree<Leaf = Param, Family = F>,
-        O: Optimizer<Slot = S>,
     {
         State {
             model: init(cx, net, rng::fold_in(key, 0)),
-            slots: init(cx, &optim::slots(optimizer, net), rng::fold_in(key, 1)),
+            slots: init(cx, &optim::slots(&optimizer, net), rng::fold_in(key, 1)),
             step: cx.scalar(0.0, DType::U32),
             key: rng::fold_in(key, 2),
             scale: loss_scale.map(|rule| Scaling::first(cx, rule)),
+            rule: Rule::of(net, optimizer),
         }
     }
 
@@ -158,27 +181,22 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
         cx.set_mode(true, Some(rng::fold_in(self.key, self.step)));
     }
 
-    /// The gradient of `loss`, a scalar, by each parameter of `net` that is trained, and zeros for
-    /// the other leaves. With a [loss scale](Self::scale) it is that of the scaled loss, divided by
-    /// the scale.
+    /// The gradient of `loss`, a scalar, by each parameter that is trained, and zeros for the other
+    /// leaves. With a [loss scale](Self::scale) it is that of the scaled loss, divided by the scale.
     #[track_caller]
-    pub fn gradients<M>(&self, net: &M, loss: Tensor<'t>) -> F::Of<Tensor<'t>>
-    where
-        M: Tree<Leaf = Param, Family = F>,
-    {
+    pub fn gradients(&self, loss: Tensor<'t>) -> F::Of<Tensor<'t>> {
         let _site = loss.trace().called_from(Location::caller());
-        let is_trained = |param: &Param| param.trainable && param.ty.dtype().is_float();
-        let leaves: Vec<_> = self.model.leaves().into_iter().zip(net.leaves()).collect();
-        let wrt = leaves.iter().filter(|(_, param)| is_trained(param));
-        let wrt: Vec<Leaf<Tensor<'t>>> = wrt.map(|(leaf, _)| Leaf(**leaf)).collect();
+        let leaves = self.model.leaves();
+        let trained = (0..leaves.len()).filter(|&leaf| self.rule.is_trained(leaf));
+        let wrt: Vec<Leaf<Tensor<'t>>> = trained.map(|leaf| Leaf(*leaves[leaf])).collect();
         let scale = self.scale.as_ref();
         let loss = scale.map_or(loss, |scale| scale.scale(loss));
         let mut gradients = grad(loss, &wrt)
             .into_iter()
             .map(|Leaf(gradient)| scale.map_or(gradient, |scale| scale.unscale(gradient)));
-        let all = leaves.iter().map(|(leaf, param)| match is_trained(param) {
+        let all = (0..leaves.len()).map(|leaf| match self.rule.is_trained(leaf) {
             true => gradients.next().expect("a gradient for every leaf"),
-            false => leaf.zeros_like(),
+            false => leaves[leaf].zeros_like(),
         });
         self.model.with_leaves(all.collect::<Vec<_>>())
     }
@@ -190,38 +208,33 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     /// nor slots nor statistics, and halve the scale.
     ///
     /// # Panics
-    /// If `net`, `gradients` and the state are trees of different structures.
+    /// If `gradients` is a tree of another structure than the model.
     #[track_caller]
     #[must_use = "the state after the update is the result"]
-    pub fn update<M, O>(
-        self,
-        cx: &'t Trace,
-        optimizer: &O,
-        net: &M,
-        gradients: F::Of<Tensor<'t>>,
-    ) -> Self
-    where
-        M: Tree<Leaf = Param, Family = F>,
-        O: Optimizer<Slot = S>,
-    {
+    pub fn update(self, gradients: F::Of<Tensor<'t>>) -> Self {
+        let cx = self.step.trace();
         let _site = cx.called_from(Location::caller());
+        let Rule { params, optimizer } = &*self.rule;
         let before = [self.model.leaves(), self.slots.leaves()].concat();
         let before: Vec<Tensor<'t>> = before.into_iter().copied().collect();
         let scaled = self.scale.as_ref().map(|scale| {
-            let trained = gradients.leaves().into_iter().zip(net.leaves());
+            let trained = gradients.leaves().into_iter().zip(params);
             let trained = trained.filter(|(_, param)| param.trainable);
             let trained: Vec<Tensor<'t>> = trained.map(|(gradient, _)| *gradient).collect();
             let finite = all_finite(cx, &trained);
             (scale.accepts(finite), scale.next(finite))
         });
+        let net = self.model.rebuild(params.iter().cloned());
         let (model, slots) = optim::update(
-            optimizer, cx, self.step, net, self.model, gradients, self.slots,
+            optimizer, cx, self.step, &net, self.model, gradients, self.slots,
         );
         let next = State {
             model: model.map_leaves(|_, leaf| cx.updated(leaf)),
             slots,
             step: self.step + 1,
-            ..self
+            key: self.key,
+            scale: self.scale,
+            rule: self.rule.clone(),
         };
         match scaled {
             None => next,
@@ -250,6 +263,36 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     }
 }
 
+impl<F: Family, S: Family> State<F, S, ShardedType> {
+    /// The types and shardings of the state of `net`.
+    pub(crate) fn of_types<M: Tree<Leaf = Param, Family = F>>(
+        net: &M,
+        optimizer: Arc<dyn Optimizer<Slot = S>>,
+        types: StateTypes<F, S>,
+    ) -> Self {
+        let StateTypes {
+            model,
+            slots,
+            scale,
+        } = types;
+        State {
+            model,
+            slots,
+            step: ShardedType::replicated(TensorType::scalar(DType::U32)),
+            key: ShardedType::replicated(TensorType::new(DType::U32, [2])),
+            scale,
+            rule: Rule::of(net, optimizer),
+        }
+    }
+}
+
+/// The parts of a state whose types depend on its model.
+pub(crate) struct StateTypes<F: Family, S: Family> {
+    pub(crate) model: F::Of<ShardedType>,
+    pub(crate) slots: Slots<F, S, ShardedType>,
+    pub(crate) scale: Option<Scaling<ShardedType>>,
+}
+
 impl<F: Family, S: Family> Family for State<F, S, ()> {
     type Of<L> = State<F, S, L>;
     type Bare<L> = State<F, S, L>;
@@ -274,6 +317,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             step: &self.step,
             key: &self.key,
             scale: Tree::leaf_refs(&self.scale),
+            rule: self.rule.clone(),
         }
     }
 
@@ -284,6 +328,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             step: &mut self.step,
             key: &mut self.key,
             scale: Tree::leaf_refs_mut(&mut self.scale),
+            rule: self.rule.clone(),
         }
     }
 
@@ -304,6 +349,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             step,
             key,
             scale,
+            rule: self.rule,
         })
     }
 

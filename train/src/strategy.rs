@@ -11,7 +11,7 @@ mod rules;
 mod state;
 mod table;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
     DTypePolicy, Error, MeshShape, PartitionSpec, Result,
@@ -212,13 +212,14 @@ impl Strategy {
     ///
     /// # Errors
     /// As [`specs`](Self::specs).
-    pub fn state_specs<F: Family, O: Optimizer>(
+    pub fn state_specs<F: Family, O: Optimizer + Clone>(
         &self,
         mesh: &MeshShape,
         model: &F::Of<Param>,
         optimizer: &O,
     ) -> Result<State<F, O::Slot, ShardedType>> {
-        state_specs::<F, O>(mesh, self, model, optimizer, &DTypePolicy::F32)
+        let optimizer = Arc::new(optimizer.clone());
+        state_specs::<F, O::Slot>(mesh, self, model, optimizer, &DTypePolicy::F32)
     }
 
     /// Checks that the axes of `mesh` are those that this strategy needs.

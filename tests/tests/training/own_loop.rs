@@ -20,16 +20,15 @@ fn gradient_of_own_loop(policy: DTypePolicy, scaled: bool) -> Result<f32> {
         [model.forward(x) + 0.002]
     });
     let [y] = exact.run((&state.model, &x))?;
-    let net = net.clone();
     let step = jit_step(client(), &state, move |cx, state, [x, y]| {
         state.set_training_mode(cx);
-        let loss = mse(state.model.forward(x), y).value();
+        let loss = mse(state.model.forward(x), y).mean_all();
         let gradients = match scaled {
-            true => state.gradients(&net, loss),
+            true => state.gradients(loss),
             false => grad(loss, &state.model),
         };
         let norm = optim::global_norm(cx, &gradients);
-        (state.update(cx, &sgd, &net, gradients), [norm])
+        (state.update(gradients), [norm])
     });
     let (next, [norm]) = step.precision(policy).call(state, [&x, &y])?;
     assert_eq!(next.scale.is_some(), policy.loss_scale.is_some());
@@ -55,7 +54,7 @@ fn gradient_of_f16_without_a_scale_is_refused() {
     for part in [
         "own_loop.rs:",
         "grad: under `f16-mixed` gradients are computed in f16",
-        "`state.gradients(&net, loss)` of a `State::with_precision(.., policy)`",
+        "`state.gradients(loss)` of a `State::with_precision(.., policy)`",
         "`cx.scales_loss()`",
     ] {
         assert!(error.contains(part), "`{part}` in {error}");
@@ -69,12 +68,9 @@ fn gradient_of_f16_without_a_scale_is_refused() {
                 cx.scales_loss();
             }
             let factor = 1024.0;
-            let gradients = state.gradients(&Linear::new(2, 1), loss * factor);
+            let gradients = state.gradients(loss * factor);
             let gradients = gradients.map_leaves(|_, gradient| gradient / factor);
-            (
-                state.update(cx, &Sgd::new(0.1), &Linear::new(2, 1), gradients),
-                [loss],
-            )
+            (state.update(gradients), [loss])
         })
         .precision(DTypePolicy::F16_MIXED)
     };
@@ -102,10 +98,10 @@ fn overflowing_step_of_an_own_loop_changes_nothing() {
     let step = jit_step(client(), &state, move |cx, state, [x]| {
         state.set_training_mode(cx);
         let loss = state.model.forward(x).square().mean_all();
-        let gradients = state.gradients(&net, loss);
+        let gradients = state.gradients(loss);
         let bias = state.model.bias.expect("it has a bias").sum_all();
         let factor = state.scale.as_ref().expect("the policy has one").factor;
-        (state.update(cx, &adam, &net, gradients), [bias, factor])
+        (state.update(gradients), [bias, factor])
     })
     .precision(policy);
     let x = Array::from_slice(client(), &[300.0f32, 200.0], [1, 2]).unwrap();

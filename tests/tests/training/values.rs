@@ -132,9 +132,9 @@ fn state_updates_as_the_trainer_does() {
     let state = State::new(client(), &net(), &adam, 7).unwrap();
     let step = jit_step(client(), &state, move |cx, state, [x, y]| {
         state.set_training_mode(cx);
-        let loss = mse(state.model.forward(x), y).value();
+        let loss = mse(state.model.forward(x), y).mean_all();
         let gradients = grad(loss, &state.model);
-        (state.update(cx, &adam, &net(), gradients), [loss])
+        (state.update(gradients), [loss])
     });
     let (x, y) = slices();
     let x = Array::from_slice(client(), &x, [32, 2]).unwrap();

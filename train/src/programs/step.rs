@@ -11,7 +11,7 @@ use halite_nn::{
 };
 
 use super::{BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow};
-use crate::{Strategy, Task, loss_scale::LOSS_SCALE, strategy::state_specs, window::Window};
+use crate::{State, Strategy, Task, loss_scale::LOSS_SCALE, strategy::state_specs, window::Window};
 
 /// Inputs of a step: a batch, and the metrics of the steps before.
 pub(crate) type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
@@ -66,7 +66,13 @@ where
             strategy,
         } = parts;
         let precision = &options.precision;
-        let state = state_specs::<K::Model, O>(mesh, strategy, params, &***optimizer, precision)?;
+        let state = state_specs::<K::Model, O::Slot>(
+            mesh,
+            strategy,
+            params,
+            Arc::<O>::clone(optimizer),
+            precision,
+        )?;
         let types = Tree::leaf_refs(&***params).map_leaves(|_, param| param.ty.clone());
         let pass = Pass {
             is_training: true,
@@ -133,40 +139,38 @@ where
 }
 
 /// The traced function of a training step.
-struct StepBody<K: Task, O> {
+struct StepBody<K: Task> {
     task: Arc<K>,
     params: Arc<ModelParams<K>>,
-    optimizer: Arc<O>,
     options: StepOptions,
     metrics: Window,
 }
 
-impl<K: Task, O: Optimizer> StepBody<K, O> {
-    fn new(parts: &StepParts<'_, K, O>, metrics: &Window) -> Self {
+impl<K: Task> StepBody<K> {
+    fn new<O>(parts: &StepParts<'_, K, O>, metrics: &Window) -> Self {
         StepBody {
             task: Arc::clone(parts.task),
             params: Arc::clone(parts.params),
-            optimizer: Arc::clone(parts.optimizer),
             options: parts.options.clone(),
             metrics: metrics.clone(),
         }
     }
 
     /// Returns the next state, and the window of metrics with those of this step.
-    fn trace<'t>(
+    fn trace<'t, S: Family>(
         &self,
         cx: &'t Trace,
-        state: RunState<K, O, Tensor<'t>>,
+        state: State<K::Model, S, Tensor<'t>>,
         batch: &<K::Batch as Family>::Of<Tensor<'t>>,
         window: Tensor<'t>,
-    ) -> (RunState<K, O, Tensor<'t>>, Tensor<'t>) {
+    ) -> (State<K::Model, S, Tensor<'t>>, Tensor<'t>) {
         let step = state.step;
         state.set_training_mode(cx);
         let loss = self.task.loss(cx, &state.model, batch);
         let gradients = {
             // Mistakes of the loss are reported at the user's line.
             let _site = loss.total.origin().map(|line| cx.called_from(line));
-            state.gradients(&*self.params, loss.value())
+            state.gradients(loss.value())
         };
         if let Some(scale) = &state.scale {
             cx.metric(LOSS_SCALE, scale.metric());
@@ -175,7 +179,7 @@ impl<K: Task, O: Optimizer> StepBody<K, O> {
             Some(most) => clip_global_norm(cx, &*self.params, gradients, most).0,
             None => gradients,
         };
-        let next = state.update(cx, &*self.optimizer, &*self.params, gradients);
+        let next = state.update(gradients);
         let window = self.metrics.add(cx, window, loss, step);
         (next, window)
     }

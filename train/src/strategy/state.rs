@@ -1,25 +1,27 @@
 //! Types and shardings of the state of a training step.
 
+use std::sync::Arc;
+
 use halite_core::{
-    DType, DTypePolicy, Error, MeshShape, PartitionSpec, Result, TensorType,
+    DTypePolicy, Error, MeshShape, PartitionSpec, Result, TensorType,
     tree::{Family, Tree},
 };
 use halite_nn::{Optimizer, Param, ShardedType, optim};
 
-use crate::{Scaling, State, Strategy};
+use crate::{Scaling, State, Strategy, state::StateTypes};
 
 /// Types and shardings of the state: parameters by the strategy, optimizer slots as their
 /// parameter, scalars replicated.
 ///
 /// # Errors
 /// As [`Strategy::specs`]; a parameter whose size overflows.
-pub(crate) fn state_specs<F: Family, O: Optimizer>(
+pub(crate) fn state_specs<F: Family, S: Family>(
     mesh: &MeshShape,
     strategy: &Strategy,
     params: &F::Of<Param>,
-    optimizer: &O,
+    optimizer: Arc<dyn Optimizer<Slot = S>>,
     precision: &DTypePolicy,
-) -> Result<State<F, O::Slot, ShardedType>> {
+) -> Result<State<F, S, ShardedType>> {
     let named = params.named().into_iter();
     check_sizes("model", named.map(|(path, param)| (path, &param.ty)))?;
     let specs = strategy.specs(mesh, params)?;
@@ -33,7 +35,7 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
         };
         ShardedType::new(param.ty.clone(), spec.clone()).stored_as(stored)
     });
-    let described = optim::slots(optimizer, params);
+    let described = optim::slots(&optimizer, params);
     let per_param = params
         .leaves()
         .into_iter()
@@ -53,13 +55,12 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
     let scale = precision.loss_scale;
     let scale =
         scale.map(|rule| Scaling::types(rule).map_leaves(|_, ty| ShardedType::replicated(ty)));
-    Ok(State {
+    let types = StateTypes {
         model: params.rebuild(model.collect::<Vec<_>>()),
         slots: described.rebuild(slots),
-        step: ShardedType::replicated(TensorType::scalar(DType::U32)),
-        key: ShardedType::replicated(TensorType::new(DType::U32, [2])),
         scale,
-    })
+    };
+    Ok(State::of_types(params, optimizer, types))
 }
 
 /// Checks that the size in bytes of each of these types fits in a `usize`.
