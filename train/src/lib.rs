@@ -115,5 +115,5 @@ pub use programs::LOSS;
 pub use since_start::main_starts;
 pub use state::State;
 pub use strategy::{Pattern, Rule, Strategy};
-pub use task::{MetricValues, Predict, Task, Weighted};
+pub use task::{LossTask, MetricValues, Predict, Task, Weighted, task, task_on};
 pub use trainer::{Answers, Trainer, TrainerBuilder};

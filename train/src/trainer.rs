@@ -5,11 +5,11 @@ mod builder;
 use std::{iter::repeat, panic::Location, sync::Arc};
 
 use halite_core::{
-    Client, DTypePolicy, Error, HostArray, Mesh, Result, Sharding,
-    tree::{Family, Leaf, Tree},
+    Array, Client, DTypePolicy, Error, HostArray, Mesh, Result, Sharding,
+    tree::{Empty, Family, Leaf, Of, Tree},
 };
-use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Position, Prefetch};
-use halite_nn::{ArraySpec, Optimizer};
+use halite_data::{Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Position, Prefetch};
+use halite_nn::{ArraySpec, Jit, Optimizer, Tensor};
 use halite_telemetry::ClientMetrics;
 
 pub use self::builder::TrainerBuilder;
@@ -216,19 +216,67 @@ impl Trainer {
         model: &ModelArrays<K>,
         dataset: impl Dataset + 'static,
     ) -> Result<Answers<K>> {
+        let line = Location::caller();
+        let program = predict_program(&self.client, &self.mesh, &self.strategy, &Arc::new(task));
+        let program = program.precision(self.precision).of_line(line);
+        let outputs = self.outputs(dataset, |batch| {
+            let batch = self.batch_tree::<K>(batch)?;
+            program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&batch)))
+        })?;
+        Ok(K::Output::into_bare(outputs))
+    }
+
+    /// Runs inference by a closure on the first field of every sample of `dataset`, in order:
+    /// `trainer.predict_with(&fitted.model, |model, x| model.forward(x), test)`. Returns the outputs
+    /// with the samples along the first dimension.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    #[track_caller]
+    pub fn predict_with<M: Tree<Leaf = Array>>(
+        &self,
+        model: &M,
+        predict: impl for<'t> Fn(&<M::Family as Family>::Bare<Tensor<'t>>, Tensor<'t>) -> Tensor<'t>
+        + Send
+        + Sync
+        + 'static,
+        dataset: impl Dataset + 'static,
+    ) -> Result<HostArray> {
+        let line = Location::caller();
+        let program = Jit::<Empty<()>, (M::Family, Leaf<()>), Leaf<()>>::function(
+            &self.client,
+            move |cx, (model, Leaf(x))| {
+                cx.set_mode(false, None);
+                Leaf(predict(&M::Family::into_bare(model), x))
+            },
+        )
+        .named("predict")
+        .axis_roles(self.strategy.axis_roles(&self.mesh))
+        .on(&self.mesh)
+        .precision(self.precision)
+        .of_line(line);
+        let Leaf(outputs) = self.outputs(dataset, |batch| {
+            let field = batch.arrays.first().expect("a batch has its weights");
+            program.run_with((Tree::leaf_refs(model), Leaf(field)))
+        })?;
+        Ok(outputs)
+    }
+
+    /// The outputs that `run` computes for each batch of `dataset`, joined, without padding.
+    fn outputs<T: Tree<Leaf = Array>>(
+        &self,
+        dataset: impl Dataset + 'static,
+        mut run: impl FnMut(DeviceBatch) -> Result<T>,
+    ) -> Result<Of<T, HostArray>> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
-        let program = predict_program(&self.client, &self.mesh, &self.strategy, &Arc::new(task))
-            .precision(self.precision)
-            .of_line(Location::caller());
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;
         for batch in self.prefetch(&loader, Position::default(), repeat(1))? {
             let batch = batch?;
             let count = batch.count;
-            let batch = self.batch_tree::<K>(batch)?;
-            let output = program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&batch)))?;
+            let output = run(batch)?;
             samples += count;
             let types = Tree::leaf_refs(&output).map_leaves(|_, array| array.ty().clone());
             answers.resize_with(types.leaf_count(), Vec::new);
@@ -253,7 +301,7 @@ impl Trainer {
             dims[0] = samples;
             arrays.push(HostArray::from_bytes(&bytes, ty.with_dims(dims))?);
         }
-        Ok(K::Output::into_bare(shape.rebuild(arrays)))
+        Ok(shape.rebuild(arrays))
     }
 
     /// A loader of every sample once, in the dataset's order.
@@ -299,10 +347,7 @@ impl Trainer {
         )
     }
 
-    pub(crate) fn batch_tree<K: Task>(
-        &self,
-        batch: halite_data::DeviceBatch,
-    ) -> Result<BatchArrays<K>> {
+    pub(crate) fn batch_tree<K: Task>(&self, batch: DeviceBatch) -> Result<BatchArrays<K>> {
         batch.into_tree(&<K::Batch as Family>::Of::<()>::default())
     }
 

@@ -1,6 +1,7 @@
 //! The trainer as a library, on the CPU plugin: learning, resuming, metrics, errors.
 
 mod cause;
+mod closures;
 mod custom;
 mod exact;
 mod finite;
