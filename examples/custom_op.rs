@@ -121,9 +121,9 @@ fn train(client: &Client, norm: CustomOp) -> Result<()> {
     let step = jit_step(client, &state, move |cx, state, [points, labels]| {
         state.set_training_mode(cx);
         let logits = state.model.forward(&norm, points);
-        let loss = cross_entropy(logits, labels).value();
+        let loss = cross_entropy(logits, labels).mean_all();
         let gradients = grad(loss, &state.model);
-        (state.update(cx, &adam, &net, gradients), [loss])
+        (state.update(gradients), [loss])
     });
     let point = |i: usize| [(i as f32 * 0.37).sin(), (i as f32 * 0.61).cos()];
     let points: Vec<[f32; 2]> = (0..256).map(point).collect();

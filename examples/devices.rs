@@ -13,25 +13,8 @@ struct Plane<L> {
     offset: L,
 }
 
-struct Fit;
-
-impl Task for Fit {
-    type Model = Plane<()>;
-    type Batch = Labeled<()>;
-
-    fn loss<'t>(
-        &self,
-        _cx: &'t Trace,
-        model: &Plane<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Mean<'t> {
-        let error = batch.input.matmul(model.weight) + model.offset - batch.target;
-        batch.mean(error.square().sum([1]))
-    }
-}
-
 fn main() -> Result<()> {
-    let client = "cpu:8".parse::<Accelerator>()?.open()?;
+    let client = Accelerator::cpu().devices(8)?.open()?;
     let devices = client.local_devices();
 
     // The sharding of a batch: rows along the mesh's one axis.
@@ -46,6 +29,10 @@ fn main() -> Result<()> {
         weight: Param::new([4, 1], Init::Zeros),
         offset: Param::new([1], Init::Zeros),
     };
+    let task = task(&model, |_cx, model, batch| {
+        let y = batch.input.matmul(model.weight) + model.offset;
+        batch.mean(mse(y, batch.target))
+    });
     for count in [1, 8] {
         let trainer = Trainer::builder(&client)
             .devices(devices.iter().copied().take(count))
@@ -54,7 +41,7 @@ fn main() -> Result<()> {
             .quiet(true)
             .build()?;
         let (sgd, model) = (Sgd::new(0.1).momentum(0.9), model.clone());
-        let fitted = trainer.fit(Fit, model, sgd, plane(4096)?, plane(512)?)?;
+        let fitted = trainer.fit(task, model, sgd, plane(4096)?, plane(512)?)?;
         let loss = fitted.report.metrics["loss"];
         let weight: Vec<f32> = fitted.model.weight.to_vec()?;
         println!("{count} device(s): loss {loss:.2e}, weight {weight:.4?}");

@@ -31,13 +31,13 @@ fn main() -> Result<()> {
     let mut state = State::new(&client, &net, &adam, 42)?;
 
     // Forward, backward and update are one program. The state is donated: it is updated in place.
-    let step = jit_step(&client, &state, move |cx, state, [points, labels]| {
+    let step = jit_step(&client, &state, |cx, state, [points, labels]| {
         state.set_training_mode(cx);
         let logits = state.model.forward(points);
-        let loss = cross_entropy(logits, labels).value();
-        let gradients = grad(loss, &state.model);
-        let next = state.update(cx, &adam, &net, gradients);
-        (next, [loss, accuracy(logits, labels).value()])
+        let loss = cross_entropy(logits, labels).mean_all();
+        let accuracy = correct(logits, labels).mean_all();
+        let gradients = state.gradients(loss);
+        (state.update(gradients), [loss, accuracy])
     })
     .named("spirals");
 

@@ -17,36 +17,6 @@ impl<'t> Curve<Tensor<'t>> {
     }
 }
 
-struct Fit;
-
-impl Task for Fit {
-    type Model = Curve<()>;
-    type Batch = Labeled<()>;
-
-    fn loss<'t>(
-        &self,
-        _cx: &'t Trace,
-        model: &Curve<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Mean<'t> {
-        let error = (model.forward(batch.input) - batch.target).square();
-        batch.mean(error.sum([1]))
-    }
-}
-
-impl Predict for Fit {
-    type Output = Leaf<()>;
-
-    fn predict<'t>(
-        &self,
-        _cx: &'t Trace,
-        model: &Curve<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Tensor<'t> {
-        model.forward(batch.input)
-    }
-}
-
 /// Points of the curve from -3 to 3, with noise of up to `noise`.
 fn points(count: usize, noise: f32) -> Result<InMemory> {
     let step = 6.0 / (count - 1) as f32;
@@ -68,17 +38,20 @@ fn main() -> Result<()> {
     };
     println!("{}", summary(&model));
 
+    let task = task(&model, |_cx, model, batch| {
+        batch.mean(mse(model.forward(batch.input), batch.target))
+    });
     let trainer = Trainer::builder(&client)
         .epochs(60)
         .batch_size(50)
         .quiet(true)
         .build()?;
     let (train, validation) = (points(1000, 0.2)?, points(101, 0.0)?);
-    let fitted = trainer.fit(Fit, model, Adam::new(1e-2), train, validation)?;
+    let fitted = trainer.fit(task, model, Adam::new(1e-2), train, validation)?;
     let loss = fitted.report.metrics["loss"];
     println!("mean squared error against the true curve: {loss:.5}");
 
-    let curve = trainer.predict(Fit, &fitted.model, points(7, 0.0)?)?;
+    let curve = trainer.predict_with(&fitted.model, |net, x| net.forward(x), points(7, 0.0)?)?;
     for (i, y) in curve.as_slice::<f32>()?.iter().enumerate() {
         let x = i as f32 - 3.0;
         println!("x = {x:4.1}   learned {y:6.3}   sin(x) {:6.3}", x.sin());

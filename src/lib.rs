@@ -14,19 +14,6 @@
 //!     offset: L,
 //! }
 //!
-//! /// The loss to minimize: the mean squared error.
-//! struct Fit;
-//!
-//! impl Task for Fit {
-//!     type Model = Line<()>;
-//!     type Batch = Labeled<()>;
-//!
-//!     fn loss<'t>(&self, _cx: &'t Trace, model: &Line<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
-//!         let error = batch.input * model.slope + model.offset - batch.target;
-//!         batch.mean(error.square())
-//!     }
-//! }
-//!
 //! /// Points of `y = 3 x - 1`.
 //! fn points(count: usize) -> Result<InMemory> {
 //!     let x: Vec<f32> = (0..count).map(|i| i as f32 / count as f32).collect();
@@ -37,14 +24,14 @@
 //! # fn main() -> Result<()> {
 //! let client = Accelerator::cpu().open()?; // installs the plugin if it is missing
 //! let scalar = || Param::new([], Init::Zeros);
+//! let line = Line { slope: scalar(), offset: scalar() };
+//! // The loss to minimize: the mean squared error.
+//! let task = task(&line, |_cx, line, batch| {
+//!     batch.mean(mse(batch.input * line.slope + line.offset, batch.target))
+//! });
 //! let trainer = Trainer::builder(&client).epochs(40).batch_size(32).quiet(true).build()?;
-//! let fitted = trainer.fit(
-//!     Fit,
-//!     Line { slope: scalar(), offset: scalar() },
-//!     Sgd::new(0.2).momentum(0.9),
-//!     points(256)?,
-//!     points(100)?,
-//! )?;
+//! let sgd = Sgd::new(0.2).momentum(0.9);
+//! let fitted = trainer.fit(task, line, sgd, points(256)?, points(100)?)?;
 //! let slope: f32 = fitted.model.slope.item()?;
 //! assert!((slope - 3.0).abs() < 0.01, "{slope}");
 //! assert_eq!(fitted.report.blocking_reads, 0); // training never waited for the device
@@ -101,10 +88,10 @@ pub mod prelude {
         Array, Client, DType, DTypePolicy, Error, HostArray, Result, TensorType,
         tree::{Empty, Leaf, Tree},
     };
-    pub use halite_data::{Dataset, InMemory, Labeled, Mnist};
+    pub use halite_data::{Dataset, DatasetExt, InMemory, Labeled, Mnist};
     pub use halite_nn::*;
     pub use halite_telemetry::ClientMetrics;
-    pub use halite_train::{Predict, State, Task, Trainer, Weighted};
+    pub use halite_train::{Predict, State, Task, Trainer, Weighted, task, task_on};
 }
 
 /// The program in the README compiles.
