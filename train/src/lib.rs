@@ -106,6 +106,7 @@ mod window;
 
 pub use callback::Callback;
 pub use fit::Fitted;
+pub use halite_nn::Pattern;
 pub use loggers::{Logger, Report};
 pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
@@ -114,6 +115,6 @@ pub use programs::LOSS;
 #[doc(hidden)]
 pub use since_start::main_starts;
 pub use state::State;
-pub use strategy::{Pattern, Rule, Strategy};
+pub use strategy::{Rule, Strategy};
 pub use task::{LossTask, MetricValues, Predict, Task, Weighted, task, task_on};
 pub use trainer::{Answers, Trainer, TrainerBuilder};

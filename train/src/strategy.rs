@@ -6,7 +6,6 @@
 //! are computed, and the results only by rounding.
 
 mod assign;
-mod pattern;
 mod rules;
 mod state;
 mod table;
@@ -17,13 +16,13 @@ use halite_core::{
     DTypePolicy, Error, MeshShape, PartitionSpec, Result,
     tree::{Family, Of, Tree},
 };
-use halite_nn::{AxisRoles, Optimizer, Param, ShardedType};
+use halite_nn::{AxisRoles, Optimizer, Param, Pattern, ShardedType};
 
 use crate::State;
 
 use self::assign::of_rule;
 pub(crate) use self::state::{check_sizes, state_specs};
-pub use self::{pattern::Pattern, rules::Rule};
+pub use self::rules::Rule;
 
 const OP: &str = "strategy";
 

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use halite_core::{Error, MeshShape, PartitionSpec, Result, TensorType};
+use halite_nn::Pattern;
 
-use super::{OP, Pattern};
+use super::OP;
 
 /// The partition spec of parameters whose path matches a [`Pattern`].
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

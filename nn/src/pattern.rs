@@ -11,7 +11,7 @@ use halite_core::{Error, Result};
 /// number, `<even>` and `<odd>` an even or odd one, and `<name>` anything that is not a number.
 ///
 /// ```
-/// use halite_train::Pattern;
+/// use halite_nn::Pattern;
 ///
 /// let pattern: Pattern = "**.attention.query|key.weight".parse()?;
 /// assert!(pattern.matches("blocks.3.attention.key.weight"));
