@@ -19,6 +19,8 @@ pub(crate) const TABLE: &str = "metrics.csv";
 pub(crate) const PLOT: &str = "metrics.svg";
 pub(crate) const REPORT: &str = "report.json";
 const CHECKPOINTS: &str = "checkpoints";
+/// Copy of the table's rows, in the directory of the checkpoints that mark them.
+const ROWS: &str = "rows.csv";
 
 /// Number of newest checkpoints that are kept, besides the best one.
 const KEEP: usize = 2;
@@ -67,12 +69,13 @@ pub(crate) fn open(
     for name in [TABLE, PLOT, REPORT] {
         remove_temporary(&dir.join(name))?;
     }
-    let table = dir.join(TABLE);
+    let (table, rows) = (dir.join(TABLE), checkpoints.join(ROWS));
+    remove_temporary(&rows)?;
     let csv = match &saved {
         Some(saved) => {
             let state = Metadata::of(saved)?.callbacks.remove(TABLE);
             if let Some(mark) = state.and_then(TableMark::of_state) {
-                mark.restore(&table)?;
+                mark.restore(&table, &rows)?;
             }
             CsvLog::resume(&table, saved.position().step)?
         }
@@ -81,7 +84,7 @@ pub(crate) fn open(
             CsvLog::create(&table)?
         }
     };
-    let dir = dir.to_path_buf();
+    let (dir, csv) = (dir.to_path_buf(), csv.copied_to(rows));
     Ok(Some((RunFiles { dir, store, csv }, saved)))
 }
 

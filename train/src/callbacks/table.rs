@@ -1,6 +1,10 @@
 //! `metrics.csv` and `metrics.svg` as a callback.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use halite_core::{Error, Result};
 
@@ -14,12 +18,20 @@ use crate::{
 /// Name of the table's state in a checkpoint.
 pub(crate) const NAME: &str = "metrics.csv";
 
-/// Writes the table of metrics, and draws it after each epoch. A checkpoint has a mark of the rows
-/// before it, which are on the disk before the checkpoint counts.
+/// The time from one drawing to the next is at least this many times the duration of a drawing,
+/// which grows with the number of rows: so drawings take at most 2 % of the time of a run.
+const DRAWINGS_APART: u32 = 50;
+
+/// Writes the table of metrics, and draws it after epochs and at the end. A checkpoint has a mark of
+/// the rows before it, which are on the disk before the checkpoint counts.
 pub(crate) struct MetricsTable {
     csv: LoggerCallback<Box<CsvLog>>,
     plot: PathBuf,
     drawing: Accessory,
+    /// When the last drawing ended, and how long it took; `None` if it failed.
+    drawn: Option<(Instant, Duration)>,
+    /// The plot lacks the metrics of the last epochs.
+    is_behind: bool,
 }
 
 impl MetricsTable {
@@ -29,12 +41,27 @@ impl MetricsTable {
             drawing: Accessory::new(drawing),
             csv: LoggerCallback::new(Box::new(csv), Vec::new()),
             plot,
+            drawn: None,
+            is_behind: false,
         }
     }
 
-    fn draw(&mut self) -> Result<()> {
-        let rows = self.csv.logger.rows()?;
-        plot_metrics(&self.plot, &title(&self.plot), &rows)
+    /// Draws the table, if that has not been done recently.
+    fn draw_if_due(&mut self) {
+        let is_recent = |(ended, took): (Instant, Duration)| ended.elapsed() < took * DRAWINGS_APART;
+        self.is_behind = true;
+        if !self.drawn.is_some_and(is_recent) {
+            self.draw();
+        }
+    }
+
+    fn draw(&mut self) {
+        let started = Instant::now();
+        let rows = self.csv.logger.rows();
+        let drawn = rows.and_then(|rows| plot_metrics(&self.plot, &title(&self.plot), &rows));
+        self.is_behind = drawn.is_err();
+        self.drawn = (drawn.is_ok()).then(|| (Instant::now(), started.elapsed()));
+        self.drawing.tolerate(drawn);
     }
 }
 
@@ -53,43 +80,42 @@ impl Callback for MetricsTable {
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         self.csv.on_checkpoint(run, checkpoint)?;
-        if let Ok(file) = self.csv.logger.file() {
-            checkpoint.before_commit(move |_| {
-                if let Err(error) = file.sync_data() {
+        match self.csv.logger.copy_rows() {
+            Ok(files) => checkpoint.before_commit(move |_| {
+                if let Err(error) = files.iter().try_for_each(File::sync_data) {
                     halite_core::warning!("metrics.csv may not survive a power cut: {error}");
                 }
                 Ok(())
-            });
+            }),
+            // The weights are worth more than the rows, which are in the table too.
+            Err(error) => halite_core::warning!("a checkpoint has no copy of metrics.csv: {error}"),
         }
         Ok(())
     }
 
     fn on_epoch_end(&mut self, run: &mut Run) -> Result<()> {
         self.csv.on_epoch_end(run)?;
-        let drawn = self.draw();
-        self.drawing.tolerate(drawn);
+        self.draw_if_due();
         Ok(())
     }
 
     fn on_fit_end(&mut self, run: &mut Run, report: &mut Report) -> Result<()> {
-        self.csv.on_fit_end(run, report)
+        self.csv.on_fit_end(run, report)?;
+        if self.is_behind {
+            self.draw();
+        }
+        Ok(())
     }
 
     fn on_error(&mut self, run: &Run, error: &Error) {
         self.csv.on_error(run, error);
+        if self.is_behind {
+            self.draw();
+        }
     }
 
     fn state(&self) -> Option<serde_json::Value> {
-        let mark = self.csv.logger.mark();
-        let mark = mark.and_then(|mark| {
-            serde_json::to_value(mark)
-                .map_err(|error| Error::invalid("metrics log", error.to_string()))
-        });
-        // The weights are worth more than the rows.
-        mark.inspect_err(|error| {
-            halite_core::warning!("a checkpoint is saved without a mark of the rows: {error}")
-        })
-        .ok()
+        serde_json::to_value(self.csv.logger.mark()).ok()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table of a run's metrics, one row at a time, as RFC 4180 comma-separated values.
 
+mod copy;
 pub(crate) mod fuzz;
 mod mark;
 mod table;
@@ -17,6 +18,7 @@ use halite_core::{Error, ErrorKind, Result};
 
 pub(crate) use self::mark::TableMark;
 use self::{
+    copy::TableCopy,
     mark::RowDigest,
     table::{Parsed, Table, line_of},
 };
@@ -101,6 +103,8 @@ pub struct CsvLog {
     lost: u64,
     /// Digest of the rows in the file.
     digest: RowDigest,
+    /// A second file with the rows that checkpoints marked.
+    copy: Option<TableCopy>,
 }
 
 /// Most rows that wait in memory while they cannot be written: about 20 MB.
@@ -162,8 +166,12 @@ impl CsvLog {
         let is_waiting = !self.unwritten.is_empty();
         let is_new = |(name, _): &(String, f64)| !self.names.contains(name);
         let fits = !is_waiting && self.repeated(row).is_none() && !row.metrics.iter().any(is_new);
-        if fits && self.append(&line_of(row, &self.names)).is_ok() {
+        let line = line_of(row, &self.names);
+        if fits && self.append(&line).is_ok() {
             self.digest.push(row);
+            if let Some(copy) = &mut self.copy {
+                copy.push(&line);
+            }
             return Ok(());
         }
         if self.unwritten.len() == UNWRITTEN_LIMIT {
@@ -199,8 +207,13 @@ impl CsvLog {
             .unwritten
             .iter()
             .fold(table, |table, row| table.with(row.clone(), &mut repeatable));
-        let lost = self.lost;
-        *self = Self::start(&self.path, table, repeatable)?;
+        let (lost, copy) = (self.lost, self.copy.take());
+        let mut started = Self::start(&self.path, table, repeatable);
+        match &mut started {
+            Ok(started) => started.copy = copy.map(|copy| TableCopy::of(copy.path)),
+            Err(_) => self.copy = copy,
+        }
+        *self = started?;
         if lost > 0 {
             halite_core::warning!(
                 "{}: {lost} rows could not be kept in memory and are missing",
@@ -239,12 +252,23 @@ impl CsvLog {
         })
     }
 
-    /// A handle of the file, for flushing it to the disk.
+    /// Keeps a copy of the rows that checkpoints mark at `path`.
+    pub(crate) fn copied_to(mut self, path: PathBuf) -> Self {
+        self.copy = Some(TableCopy::of(path));
+        self
+    }
+
+    /// Copies the rows since the last call, and returns handles of the table and of the copy, for
+    /// flushing them to the disk.
     ///
     /// # Errors
-    /// If the handle cannot be duplicated.
-    pub(crate) fn file(&self) -> io::Result<File> {
-        self.file.try_clone()
+    /// If the copy cannot be written: the next call tries it again.
+    pub(crate) fn copy_rows(&mut self) -> io::Result<Vec<File>> {
+        let mut files = vec![self.file.try_clone()?];
+        if let Some(copy) = &mut self.copy {
+            files.push(copy.write(&self.path)?);
+        }
+        Ok(files)
     }
 
     fn repeated(&self, row: &Row) -> Option<usize> {
@@ -276,6 +300,7 @@ impl CsvLog {
             unwritten: VecDeque::new(),
             lost: 0,
             digest,
+            copy: None,
         })
     }
 

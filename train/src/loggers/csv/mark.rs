@@ -9,10 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{CsvLog, OP, Row, SIZE_LIMIT, Table};
 use crate::files;
 
-/// A larger table is not copied into checkpoints: some 16,000 rows.
-const COPY_LIMIT: u64 = 1 << 20;
-
-/// The rows of a table at one time: their number, their digest, and a copy of a small table.
+/// The rows of a table at one time: their number and their digest.
 ///
 /// Rows are only ever appended after those that a checkpoint marked, so they stay the first rows of
 /// the table.
@@ -20,7 +17,9 @@ const COPY_LIMIT: u64 = 1 << 20;
 pub(crate) struct TableMark {
     rows: u64,
     sha256: String,
-    /// The text of the table.
+    /// The text of a small table, in checkpoints of format 1. Since then it is in a
+    /// [file](super::TableCopy).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     copy: Option<String>,
 }
 
@@ -66,23 +65,12 @@ impl RowDigest {
 
 impl CsvLog {
     /// The mark of the current rows.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub(crate) fn mark(&self) -> Result<TableMark> {
-        let failed = |error| files::failed(OP, "read", &self.path, &error);
-        let length = self.file.metadata().map_err(failed)?.len();
-        let copy = match length <= COPY_LIMIT {
-            true => {
-                String::from_utf8(files::read_plain(&self.path, SIZE_LIMIT).map_err(failed)?).ok()
-            }
-            false => None,
-        };
-        Ok(TableMark {
+    pub(crate) fn mark(&self) -> TableMark {
+        TableMark {
             rows: self.digest.rows,
             sha256: self.digest.sha256(),
-            copy,
-        })
+            copy: None,
+        }
     }
 }
 
@@ -93,11 +81,11 @@ impl TableMark {
     }
 
     /// Compares the table at `path` with the one that was marked. One with other rows is moved
-    /// aside, and the copy of the checkpoint takes its place, with a warning.
+    /// aside, and the rows of the `copy` take its place, with a warning.
     ///
     /// # Errors
     /// If a file cannot be read, moved or written.
-    pub(crate) fn restore(&self, path: &Path) -> Result<()> {
+    pub(crate) fn restore(&self, path: &Path, copy: &Path) -> Result<()> {
         let read = match files::read_plain(path, SIZE_LIMIT) {
             Ok(bytes) => Some(Ok(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -119,15 +107,12 @@ impl TableMark {
             Some(Err(error)) => format!("cannot be read ({error}){}", set_aside()?),
             Some(Ok(bytes)) => {
                 let rows = Table::parse(bytes).table.rows;
-                let marked = usize::try_from(self.rows)
-                    .ok()
-                    .and_then(|count| rows.get(..count));
-                if marked.is_some_and(|rows| RowDigest::of(rows).sha256() == self.sha256) {
+                if self.marked(&rows).is_some() {
                     return Ok(());
                 }
-                let problem = match marked {
-                    Some(_) => "has other rows than when the checkpoint was saved".to_string(),
-                    None => format!(
+                let problem = match rows.len() as u64 >= self.rows {
+                    true => "has other rows than when the checkpoint was saved".to_string(),
+                    false => format!(
                         "has {} rows, fewer than the {} when the checkpoint was saved",
                         rows.len(),
                         self.rows
@@ -136,9 +121,9 @@ impl TableMark {
                 format!("{problem}{}", set_aside()?)
             }
         };
-        match &self.copy {
-            Some(copy) => {
-                files::replace(path, copy.as_bytes())
+        match self.saved_table(copy) {
+            Some(table) => {
+                files::replace(path, table.to_text().as_bytes())
                     .map_err(|error| files::failed(OP, "write", path, &error))?;
                 halite_core::warning!(
                     "{} {what}; its rows are restored from the checkpoint",
@@ -146,18 +131,36 @@ impl TableMark {
                 );
             }
             None => halite_core::warning!(
-                "{} {what}; a new table begins, for the {} rows were too many for a copy in the \
-                 checkpoint",
+                "{} {what}; a new table begins, for {} has not the {} rows either",
                 path.display(),
+                copy.display(),
                 self.rows
             ),
         }
         Ok(())
     }
+
+    /// The rows that were marked, if these begin with them.
+    fn marked<'a>(&self, rows: &'a [Row]) -> Option<&'a [Row]> {
+        let marked = rows.get(..usize::try_from(self.rows).ok()?)?;
+        (RowDigest::of(marked).sha256() == self.sha256).then_some(marked)
+    }
+
+    /// The table that was marked, from the checkpoint or from the copy at `path`.
+    fn saved_table(&self, path: &Path) -> Option<Table> {
+        let in_file = || files::read_plain(path, SIZE_LIMIT).ok();
+        let text = self.copy.as_ref().map(|copy| copy.clone().into_bytes());
+        let Table { names, mut rows } = Table::parse(&text.or_else(in_file)?).table;
+        let marked = self.marked(&rows)?.len();
+        rows.truncate(marked);
+        Some(Table { names, rows })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::{super::Split, *};
 
     fn row(step: u64, split: Split, loss: f64) -> Row {
@@ -170,8 +173,18 @@ mod tests {
         }
     }
 
+    fn copy_of(path: &Path) -> PathBuf {
+        path.with_extension("copy")
+    }
+
+    /// The mark of a checkpoint.
+    fn mark(log: &mut CsvLog) -> TableMark {
+        log.copy_rows().unwrap();
+        log.mark()
+    }
+
     fn log(path: &Path) -> CsvLog {
-        let mut log = CsvLog::create(path).unwrap();
+        let mut log = CsvLog::create(path).unwrap().copied_to(copy_of(path));
         for step in [10, 20, 30] {
             log.write(&row(step, Split::Train, 1.0 / step as f64))
                 .unwrap();
@@ -190,7 +203,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = log(&path);
-        let mark = log.mark().unwrap();
+        let mark = mark(&mut log);
         assert_eq!(mark.rows, 6);
         // Rows after the checkpoint, and a new column, come before a kill.
         let more = Row {
@@ -199,9 +212,9 @@ mod tests {
         };
         log.write(&more).unwrap();
         let before = text(&path);
-        mark.restore(&path).unwrap();
+        mark.restore(&path, &copy_of(&path)).unwrap();
         assert_eq!(text(&path), before);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
         let json = serde_json::to_string(&mark).unwrap();
         assert_eq!(serde_json::from_str::<TableMark>(&json).unwrap(), mark);
     }
@@ -212,7 +225,7 @@ mod tests {
         let path = dir.path().join("metrics.csv");
         let mut log = log(&path);
         log.write(&row(40, Split::Train, 0.5)).unwrap();
-        let mark = log.mark().unwrap();
+        let mark = mark(&mut log);
         // Each attempt is killed after its validation.
         for seconds in [5.0, 6.0, 7.0] {
             let mut log = CsvLog::resume(&path, 40).unwrap();
@@ -221,17 +234,17 @@ mod tests {
                 ..row(40, Split::Validation, 9.0)
             })
             .unwrap();
-            mark.restore(&path).unwrap();
+            mark.restore(&path, &copy_of(&path)).unwrap();
             assert_eq!(text(&path).matches(",validation,9,").count(), 1);
         }
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn changed_tables_are_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
-        let mark = log(&path).mark().unwrap();
+        let mark = mark(&mut log(&path));
         let good = text(&path);
         let changes = [
             good.replace(",0.1,", ",0.2,"),
@@ -242,7 +255,7 @@ mod tests {
         for (index, change) in changes.iter().enumerate() {
             assert_ne!(*change, good);
             std::fs::write(&path, change).unwrap();
-            mark.restore(&path).unwrap();
+            mark.restore(&path, &copy_of(&path)).unwrap();
             assert_eq!(text(&path), good, "{change}");
             let ending = if index == 0 {
                 ".aside".to_string()
@@ -255,7 +268,7 @@ mod tests {
             );
         }
         std::fs::remove_file(&path).unwrap();
-        mark.restore(&path).unwrap();
+        mark.restore(&path, &copy_of(&path)).unwrap();
         assert_eq!(text(&path), good);
     }
 
@@ -263,16 +276,56 @@ mod tests {
     fn changed_table_without_copy_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
-        let mark = TableMark {
-            copy: None,
-            ..log(&path).mark().unwrap()
-        };
+        let mark = mark(&mut log(&path));
         let good = text(&path);
-        mark.restore(&path).unwrap();
+        std::fs::write(copy_of(&path), &good[..90]).unwrap();
+        mark.restore(&path, &copy_of(&path)).unwrap();
         assert_eq!(text(&path), good);
         std::fs::write(&path, &good[..90]).unwrap();
-        mark.restore(&path).unwrap();
+        mark.restore(&path, &copy_of(&path)).unwrap();
         assert!(!path.exists());
         assert_eq!(text(&dir.path().join("metrics.csv.aside")), good[..90]);
+    }
+    #[test]
+    fn table_in_a_checkpoint_of_format_1_is_restored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        let mark = mark(&mut log(&path));
+        let good = text(&path);
+        let mark = TableMark {
+            copy: Some(good.clone()),
+            ..mark
+        };
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(copy_of(&path)).unwrap();
+        mark.restore(&path, &copy_of(&path)).unwrap();
+        assert_eq!(text(&path), good);
+    }
+
+    #[test]
+    fn copy_grows_by_the_new_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        let mut log = log(&path);
+        mark(&mut log);
+        // Bytes that a copy of the whole table would replace.
+        let mut kept = text(&copy_of(&path));
+        kept = kept.replacen("10,", "11,", 1);
+        std::fs::write(copy_of(&path), &kept).unwrap();
+        log.write(&row(40, Split::Train, 0.5)).unwrap();
+        let marked = mark(&mut log);
+        assert_eq!(text(&copy_of(&path)), format!("{kept}40,0,40.000,train,0.5,0.5\n"));
+        // A new column rewrites the table, and the copy.
+        let more = Row {
+            metrics: vec![("top5".into(), 1.0)],
+            ..row(50, Split::Train, 0.1)
+        };
+        log.write(&more).unwrap();
+        mark(&mut log);
+        assert_eq!(text(&copy_of(&path)), text(&path));
+        // The first rows of the copy are those of the mark before, whatever the columns.
+        std::fs::remove_file(&path).unwrap();
+        marked.restore(&path, &copy_of(&path)).unwrap();
+        assert_eq!(text(&path).lines().count(), 1 + 7);
     }
 }
