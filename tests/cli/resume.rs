@@ -317,7 +317,7 @@ fn damaged_checkpoints_are_skipped() {
         .unwrap();
     for part in [
         &format!("{} cannot be used", newest.display()),
-        "sha256",
+        "xxh3_128",
         &format!("resumed at step {step},"),
     ] {
         assert!(

@@ -42,6 +42,7 @@
 //! ```
 
 mod arrays;
+mod digest;
 pub mod exact_f64;
 pub(crate) mod fuzz;
 mod listing;
@@ -51,7 +52,7 @@ mod saved;
 mod store;
 mod writer;
 
-use halite_core::HostArray;
+use halite_core::{HostArray, TensorType};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{exact_f64::Exact, lock::LOCK};
@@ -75,7 +76,7 @@ pub struct RunPosition {
 
 /// Contents of a checkpoint. `A` is a [`HostArray`], or one that is
 /// [`Pending`](halite_core::Pending).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Snapshot<A = HostArray> {
     /// Its position in the run.
     pub position: RunPosition,
@@ -87,4 +88,20 @@ pub struct Snapshot<A = HostArray> {
     pub metadata: serde_json::Value,
     /// If this is the best checkpoint so far: the name of the metric and its value.
     pub best: Option<(String, f64)>,
+}
+
+impl Snapshot {
+    /// The types of the arrays in place of the arrays, and the arrays.
+    fn split(self) -> (Snapshot<TensorType>, Vec<HostArray>) {
+        let typed = |(name, array): (String, HostArray)| ((name, array.ty().clone()), array);
+        let (types, arrays) = self.arrays.into_iter().map(typed).unzip();
+        let snapshot = Snapshot {
+            position: self.position,
+            seed: self.seed,
+            arrays: types,
+            metadata: self.metadata,
+            best: self.best,
+        };
+        (snapshot, arrays)
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::{fs, path::Path};
 
-use halite_core::{DType, HostArray, TensorType, hex};
-use sha2::{Digest, Sha256};
+use halite_core::{DType, HostArray, Result, TensorType};
 
 use super::{
-    RunPosition, arrays,
+    RunPosition,
+    arrays::{self, ArrayFile},
+    digest,
     manifest::{ArrayEntry, BestBy, Contents, FileEntry, Manifest},
 };
 
@@ -46,24 +47,37 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
             ArrayEntry::new("model.w", &TensorType::new(DType::F32, [2, 3]), FILE),
             ArrayEntry::new("model.b", &TensorType::new(DType::Bf16, [0]), FILE),
         ],
-        files: vec![FileEntry {
-            name: FILE.into(),
-            bytes: 32,
-            sha256: "00".into(),
-        }],
+        files: vec![FileEntry::new(FILE, 32, vec!["00".into()])],
         metadata: serde_json::json!({ "any": ["thing", 1.5, {"deep": null}] }),
     };
     vec![of(empty()), of(full)]
 }
 
+fn write(folder: &Path, name: &str, arrays: &[(String, HostArray)]) -> FileEntry {
+    let types: Vec<_> = (arrays.iter())
+        .map(|(name, array)| (&**name, array.ty()))
+        .collect();
+    arrays::write(folder, name, &types, |index| Ok(&arrays[index].1)).expect("it can be written")
+}
+
+fn read(
+    folder: &Path,
+    entry: &FileEntry,
+    wanted: &[ArrayEntry],
+) -> Result<Vec<(String, HostArray)>> {
+    let file = ArrayFile::open_verified(folder, entry)?;
+    let located = file.arrays()?;
+    arrays::check_types(&entry.name, &located, wanted.iter())?;
+    let places = located.iter().map(|array| (&file, array.offset, &array.ty));
+    let arrays = arrays::read(&places.collect::<Vec<_>>())?;
+    Ok(located.into_iter().map(|array| array.name).zip(arrays).collect())
+}
+
 /// `scratch` is a directory of this thread's alone.
 pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
     fs::write(scratch.join(FILE), data).expect("the scratch directory can be written");
-    let entry = FileEntry {
-        name: FILE.into(),
-        bytes: data.len() as u64,
-        sha256: hex(&Sha256::digest(data)),
-    };
+    let digests = data.chunks(digest::CHUNK as usize).map(digest::of_chunk);
+    let entry = FileEntry::new(FILE, data.len() as u64, digests.collect());
     // What the file itself says of its arrays, in the words of a manifest.
     let header = safetensors::SafeTensors::read_metadata(data).ok();
     let types = header
@@ -80,20 +94,20 @@ pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
             ))
         });
     let wanted: Vec<ArrayEntry> = types.collect();
-    let Ok(found) = arrays::read(scratch, &entry, wanted.iter()) else {
+    let Ok(found) = read(scratch, &entry, &wanted) else {
         return false;
     };
 
     const COPY: &str = "copy.safetensors";
     let copy = scratch.join(COPY);
     let _ = fs::remove_file(&copy);
-    let written = arrays::write(scratch, COPY, &found).expect("what was read is written");
+    let written = write(scratch, COPY, &found);
     let listed: Vec<ArrayEntry> = found
         .iter()
         .map(|(name, array): &(String, HostArray)| ArrayEntry::new(name, array.ty(), COPY))
         .collect();
     let mut again =
-        arrays::read(scratch, &written, listed.iter()).expect("what is written is read");
+        read(scratch, &written, &listed).expect("what is written is read");
     let mut found = found;
     let by_name = |a: &(String, HostArray), b: &(String, HostArray)| a.0.cmp(&b.0);
     found.sort_by(by_name);
@@ -117,8 +131,7 @@ pub(crate) fn safetensors_seeds(scratch: &Path) -> Vec<Vec<u8>> {
     let file = |set: &Vec<(String, HostArray)>| {
         let path = scratch.join("seed.safetensors");
         let _ = fs::remove_file(&path);
-        arrays::write(scratch, "seed.safetensors", set)
-            .expect("the scratch directory can be written");
+        write(scratch, "seed.safetensors", set);
         fs::read(path).expect("it was written")
     };
     sets.iter().map(file).collect()

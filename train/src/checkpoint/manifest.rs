@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    RunPosition, exact_f64,
+    RunPosition,
+    digest::CHUNK,
+    exact_f64,
     listing::{folder_of, step_of},
 };
 use crate::files;
@@ -15,9 +17,15 @@ use crate::files;
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const COMMIT: &str = "COMMIT";
 const FORMAT: &str = "halite checkpoint";
-const VERSION: u32 = 1;
+/// The format that is written. Version 1 had the SHA-256 of each file, and no writer; it is read on,
+/// as every version from here on will be.
+const VERSION: u32 = 2;
+/// The oldest format that is read.
+const OLDEST: u32 = 1;
 /// Enough for a million arrays and several megabytes of metadata.
 const MANIFEST_LIMIT: u64 = 256 << 20;
+/// Longest chunk that is read: a thread has one in memory.
+const MOST_CHUNK_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -32,9 +40,21 @@ pub(super) struct Manifest {
     pub(super) seed: u64,
     /// Also here, in addition to the pointer, because this is committed with the arrays.
     pub(super) best: Option<BestBy>,
+    /// Since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    writer: Option<Writer>,
     pub(super) arrays: Vec<ArrayEntry>,
     pub(super) files: Vec<FileEntry>,
     pub(super) metadata: serde_json::Value,
+}
+
+/// The process that wrote a manifest, of those that wrote the checkpoint. This version writes and
+/// reads checkpoints of one; the arrays of another would be missing.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Writer {
+    index: u32,
+    count: u32,
 }
 
 /// The metric by which a checkpoint was the best when it was written.
@@ -73,8 +93,21 @@ pub(super) struct ArrayEntry {
 pub(super) struct FileEntry {
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// In hexadecimal.
-    pub(super) sha256: String,
+    /// In hexadecimal; in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    /// Length of the chunks, the last of which may be shorter; since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chunk_bytes: Option<u64>,
+    /// The digest of each chunk, in hexadecimal; since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    xxh3_128: Option<Vec<String>>,
+}
+
+/// The digests of a file.
+pub(super) enum Digests<'a> {
+    Sha256(&'a str),
+    Chunks { bytes: u64, digests: &'a [String] },
 }
 
 /// Arguments of [`Manifest::new`].
@@ -105,10 +138,10 @@ impl Heading {
                 self.format
             )));
         }
-        if self.version != VERSION {
+        if !(OLDEST..=VERSION).contains(&self.version) {
             let message = format!(
-                "{MANIFEST} is of version {}, this halite reads version {VERSION}: use the halite \
-                 that wrote it",
+                "{MANIFEST} is of version {}, this halite reads versions {OLDEST} to {VERSION}: use \
+                 the halite that wrote it, or a later one",
                 self.version
             );
             return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));
@@ -148,10 +181,21 @@ impl Manifest {
             position,
             seed,
             best,
+            writer: Some(Writer { index: 0, count: 1 }),
             arrays,
             files,
             metadata,
         }
+    }
+
+    /// The version of the format.
+    pub(super) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The version of halite that wrote it.
+    pub(super) fn halite(&self) -> &str {
+        &self.halite
     }
 
     /// Its text.
@@ -182,6 +226,11 @@ impl Manifest {
         }
     }
 
+    /// Contents of the marker of a checkpoint whose manifest has this text.
+    pub(super) fn marker(&self, text: &[u8]) -> Vec<u8> {
+        commit_marker(self.version, text)
+    }
+
     /// Reads the manifest of the checkpoint in `folder`, if its marker commits it.
     ///
     /// # Errors
@@ -190,13 +239,13 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let marker = read(&folder.join(COMMIT), 1024)?;
         let bytes = read(&folder.join(MANIFEST), MANIFEST_LIMIT)?;
-        if marker != commit_marker(&bytes) {
+        let version = marked_version(&marker);
+        if version.is_none_or(|version| marker != commit_marker(version, &bytes)) {
             // A later format may have another marker. One damaged byte cannot change the version in
             // both files.
-            if let (Some(version), Ok(heading)) = (
-                marked_version(&marker),
-                serde_json::from_slice::<Heading>(&bytes),
-            ) && heading.version == version
+            if let (Some(version), Ok(heading)) =
+                (version, serde_json::from_slice::<Heading>(&bytes))
+                && heading.version == version
             {
                 heading.check()?;
             }
@@ -207,6 +256,12 @@ impl Manifest {
             )));
         }
         let manifest = Self::parse(&bytes)?;
+        if version != Some(manifest.version) {
+            return Err(corrupt(format!(
+                "{COMMIT} is of another version than {MANIFEST}, which is of version {}",
+                manifest.version
+            )));
+        }
         let step = manifest.position.step;
         if let Some(named) = step_of(folder).filter(|&named| named != step) {
             return Err(corrupt(format!(
@@ -232,8 +287,26 @@ impl Manifest {
     }
 
     fn check(&self) -> Result<()> {
+        match self.writer {
+            None if self.version == 1 => {}
+            Some(Writer { index: 0, count: 1 }) if self.version > 1 => {}
+            Some(Writer { index, count }) if self.version > 1 && index < count => {
+                let message = format!(
+                    "{MANIFEST} is part {index} of {count}: a checkpoint that {count} processes \
+                     wrote, and this halite reads those of one process"
+                );
+                return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));
+            }
+            writer => {
+                return Err(corrupt(format!(
+                    "{MANIFEST} of version {} has the writer {writer:?}",
+                    self.version
+                )));
+            }
+        }
         let mut files = HashSet::new();
         for file in &self.files {
+            file.check(self.version)?;
             if !is_plain_name(&file.name) {
                 return Err(corrupt(format!(
                     "{MANIFEST} names the file `{}`, which is not a plain file name",
@@ -264,6 +337,45 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+}
+
+impl FileEntry {
+    pub(super) fn new(name: &str, bytes: u64, digests: Vec<String>) -> Self {
+        FileEntry {
+            name: name.to_string(),
+            bytes,
+            sha256: None,
+            chunk_bytes: Some(CHUNK),
+            xxh3_128: Some(digests),
+        }
+    }
+
+    /// # Errors
+    /// If they are not those of a version, or too few or too many for the file.
+    pub(super) fn digests(&self) -> Result<Digests<'_>> {
+        match (&self.sha256, self.chunk_bytes, &self.xxh3_128) {
+            (Some(sha256), None, None) => Ok(Digests::Sha256(sha256)),
+            (None, Some(bytes @ 1..=MOST_CHUNK_BYTES), Some(digests))
+                if digests.len() as u64 == self.bytes.div_ceil(bytes) =>
+            {
+                Ok(Digests::Chunks { bytes, digests })
+            }
+            _ => Err(corrupt(format!(
+                "{MANIFEST} has not one digest for each part of `{}`, of {} bytes",
+                self.name, self.bytes
+            ))),
+        }
+    }
+
+    fn check(&self, version: u32) -> Result<()> {
+        match (version, self.digests()?) {
+            (1, Digests::Sha256(_)) | (2.., Digests::Chunks { .. }) => Ok(()),
+            _ => Err(corrupt(format!(
+                "{MANIFEST} of version {version} has the digests of another version for `{}`",
+                self.name
+            ))),
+        }
     }
 }
 
@@ -306,10 +418,10 @@ impl ArrayEntry {
     }
 }
 
-/// Contents of the marker of a checkpoint with this manifest.
-pub(super) fn commit_marker(manifest: &[u8]) -> Vec<u8> {
+/// Contents of the marker of a checkpoint with this manifest, of this version.
+fn commit_marker(version: u32, manifest: &[u8]) -> Vec<u8> {
     format!(
-        "{FORMAT} {VERSION}\n{MANIFEST} sha256 {}\n",
+        "{FORMAT} {version}\n{MANIFEST} sha256 {}\n",
         hex(&Sha256::digest(manifest))
     )
     .into_bytes()
@@ -347,11 +459,7 @@ mod tests {
                 &TensorType::new(DType::F32, [2, 3]),
                 "arrays.safetensors",
             )],
-            files: vec![FileEntry {
-                name: "arrays.safetensors".into(),
-                bytes: 32,
-                sha256: "00".into(),
-            }],
+            files: vec![FileEntry::new("arrays.safetensors", 32, vec!["00".into()])],
             metadata: serde_json::json!({ "any": ["thing"] }),
         });
         let mut value = serde_json::to_value(manifest).unwrap();
@@ -381,14 +489,41 @@ mod tests {
     #[test]
     fn invalid_manifest_names_the_field() {
         #[expect(clippy::type_complexity, reason = "a table")]
-        let table: [(&dyn Fn(&mut serde_json::Value), &str); 11] = [
+        let table: [(&dyn Fn(&mut serde_json::Value), &str); 17] = [
             (
                 &|m| m["format"] = "zip".into(),
                 "has the format `zip`, expected `halite checkpoint`",
             ),
             (
-                &|m| m["version"] = 2.into(),
-                "is of version 2, this halite reads version 1",
+                &|m| m["version"] = 3.into(),
+                "is of version 3, this halite reads versions 1 to 2",
+            ),
+            (&|m| m["version"] = 1.into(), "of version 1 has the writer"),
+            (
+                &|m| m["writer"]["count"] = 4.into(),
+                "part 0 of 4: a checkpoint that 4 processes wrote",
+            ),
+            (
+                &|m| m["writer"]["index"] = 1.into(),
+                "of version 2 has the writer",
+            ),
+            (
+                &|m| m["files"][0]["chunk_bytes"] = 0.into(),
+                "has not one digest for each part of `arrays.safetensors`",
+            ),
+            (
+                &|m| m["files"][0]["bytes"] = (1u64 << 40).into(),
+                "has not one digest for each part of `arrays.safetensors`",
+            ),
+            (
+                &|m| {
+                    m["files"][0]
+                        .as_object_mut()
+                        .unwrap()
+                        .retain(|name, _| ["name", "bytes"].contains(&&**name));
+                    m["files"][0]["sha256"] = "00".into();
+                },
+                "of version 2 has the digests of another version",
             ),
             (
                 &|m| m["arrays"][0]["dtype"] = "f33".into(),

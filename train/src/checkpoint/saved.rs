@@ -8,19 +8,42 @@ use std::{
 
 use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
-use super::{RunPosition, arrays, manifest::Manifest};
+use super::{
+    RunPosition,
+    arrays::{self, ArrayFile, Located},
+    manifest::Manifest,
+};
 
 /// Number of differences that an error lists.
 const SHOWN: usize = 12;
 
-/// A checkpoint that was read and validated: marker, manifest and every file match.
+/// A checkpoint that was validated: marker, manifest and every file match. Its arrays are read from
+/// the disk when they are taken.
 pub struct Saved {
     path: PathBuf,
     position: RunPosition,
     seed: u64,
     metadata: serde_json::Value,
-    arrays: BTreeMap<String, HostArray>,
+    files: Vec<ArrayFile>,
+    /// The arrays that are not taken, by name.
+    arrays: BTreeMap<String, Stored>,
     skipped: Vec<String>,
+}
+
+/// An array on the disk.
+struct Stored {
+    ty: TensorType,
+    /// Index of its file.
+    file: usize,
+    /// Position of its first byte in the file.
+    offset: u64,
+}
+
+impl Stored {
+    /// The name and the place of an array in a file of this index.
+    fn of(Located { name, ty, offset }: Located, file: usize) -> (String, Self) {
+        (name, Stored { ty, file, offset })
+    }
 }
 
 impl Saved {
@@ -31,15 +54,20 @@ impl Saved {
     /// changed.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
-        let saved = Manifest::read(folder).and_then(|manifest| Self::read_arrays(folder, manifest));
+        let saved = Manifest::read(folder).and_then(|manifest| Self::verified(folder, manifest));
         saved.map_err(|error| unusable(folder, &error))
     }
 
-    /// Reads the arrays that `manifest` lists.
-    pub(super) fn read_arrays(folder: &Path, manifest: Manifest) -> Result<Self> {
-        let mut arrays = BTreeMap::new();
-        for file in &manifest.files {
-            arrays.extend(arrays::read(folder, file, manifest.arrays.iter())?);
+    /// Verifies the files that `manifest` lists.
+    pub(super) fn verified(folder: &Path, manifest: Manifest) -> Result<Self> {
+        let (mut files, mut arrays) = (Vec::new(), BTreeMap::new());
+        for entry in &manifest.files {
+            let file = ArrayFile::open_verified(folder, entry)?;
+            let located = file.arrays()?;
+            arrays::check_types(&entry.name, &located, manifest.arrays.iter())?;
+            let index = files.len();
+            arrays.extend(located.into_iter().map(|array| Stored::of(array, index)));
+            files.push(file);
         }
         let Manifest {
             position,
@@ -52,7 +80,27 @@ impl Saved {
             position,
             seed,
             metadata,
+            files,
             arrays,
+            skipped: Vec::new(),
+        })
+    }
+
+    /// Opens a safetensors file, which has arrays alone.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not such a file.
+    pub fn of_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = ArrayFile::open(path.to_path_buf())?;
+        let arrays = file.arrays()?.into_iter();
+        Ok(Saved {
+            path: path.to_path_buf(),
+            position: RunPosition::default(),
+            seed: 0,
+            metadata: serde_json::Value::Null,
+            arrays: arrays.map(|array| Stored::of(array, 0)).collect(),
+            files: vec![file],
             skipped: Vec::new(),
         })
     }
@@ -87,9 +135,16 @@ impl Saved {
         &self.skipped
     }
 
-    /// Names and arrays not yet taken, by name.
-    pub fn arrays(&self) -> impl ExactSizeIterator<Item = (&str, &HostArray)> {
-        self.arrays.iter().map(|(name, array)| (&**name, array))
+    /// Names and types of the arrays not yet taken, by name.
+    pub fn arrays(&self) -> impl ExactSizeIterator<Item = (&str, &TensorType)> {
+        self.arrays.iter().map(|(name, array)| (&**name, &array.ty))
+    }
+
+    /// Reads an array, and leaves it.
+    pub(super) fn array(&self, name: &str) -> Result<HostArray> {
+        let stored = self.arrays.get(name).expect("the caller has its name from here");
+        let place = (&self.files[stored.file], stored.offset, &stored.ty);
+        Ok(arrays::read(&[place])?.remove(0))
     }
 
     /// Takes one array out.
@@ -122,7 +177,7 @@ impl Saved {
         let unwanted = unwanted.map(|(name, array)| {
             format!(
                 "`{name}` is {} in the checkpoint, the model has no such array",
-                array.ty()
+                array.ty
             )
         });
         self.missing(wanted).into_iter().chain(unwanted).collect()
@@ -144,32 +199,69 @@ impl Saved {
             None => Some(format!(
                 "`{name}` is not in the checkpoint, the model has {want}"
             )),
-            Some(array) if array.ty() != want => Some(format!(
+            Some(array) if array.ty != *want => Some(format!(
                 "`{name}` is {} in the checkpoint, the model has {want}",
-                array.ty()
+                array.ty
             )),
             Some(_) => None,
         };
         wanted.iter().filter_map(difference).collect()
     }
 
+    /// Takes the `wanted` arrays out one by one, in their order, and passes each to `then` before the
+    /// next is read, so that the host has memory for one. Others are left.
+    ///
+    /// # Errors
+    /// Those of [`take_some`](Self::take_some), before anything is read; the first of `then`.
+    pub fn take_each(
+        &mut self,
+        wanted: &[(String, TensorType)],
+        mut then: impl FnMut(usize, HostArray) -> Result<()>,
+    ) -> Result<()> {
+        self.check(wanted, self.missing(wanted))?;
+        for (index, wanted) in wanted.iter().enumerate() {
+            let array = self.read_arrays(std::slice::from_ref(wanted))?.remove(0);
+            then(index, array)?;
+            self.arrays.remove(&wanted.0);
+        }
+        Ok(())
+    }
+
     fn take_checked(
         &mut self,
         wanted: &[(String, TensorType)],
-        mut differences: Vec<String>,
+        differences: Vec<String>,
     ) -> Result<Vec<HostArray>> {
+        self.check(wanted, differences)?;
+        let arrays = self.read_arrays(wanted)?;
+        for (name, _) in wanted {
+            self.arrays.remove(name);
+        }
+        Ok(arrays)
+    }
+
+    /// Reads arrays that are there.
+    fn read_arrays(&self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
+        let stored = |(name, _): &(String, TensorType)| {
+            let array = self.arrays.get(name).expect("the caller has checked it");
+            (&self.files[array.file], array.offset, &array.ty)
+        };
+        arrays::read(&wanted.iter().map(stored).collect::<Vec<_>>())
+    }
+
+    /// An error of these `differences`, and of names that are wanted twice.
+    pub(super) fn check(
+        &self,
+        wanted: &[(String, TensorType)],
+        mut differences: Vec<String>,
+    ) -> Result<()> {
         let mut names = HashSet::new();
         let twice = wanted.iter().filter(|(name, _)| !names.insert(&**name));
         differences.extend(twice.map(|(name, _)| format!("`{name}` is wanted twice")));
-        if !differences.is_empty() {
-            return Err(self.mismatch(&differences));
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(self.mismatch(&differences)),
         }
-        let take = |(name, _): &(String, TensorType)| {
-            self.arrays
-                .remove(name)
-                .expect("it was found above, and is wanted once")
-        };
-        Ok(wanted.iter().map(take).collect())
     }
 
     fn mismatch(&self, differences: &[String]) -> Error {

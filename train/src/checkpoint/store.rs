@@ -10,7 +10,7 @@ use std::{
 };
 
 use halite_core::{
-    Error, ErrorKind, HostArray, Pending, Result,
+    Error, ErrorKind, HostArray, Pending, Result, TensorType,
     wait::{default_limit, wait_until},
 };
 
@@ -151,7 +151,32 @@ impl CheckpointStore {
     /// it stay.
     pub fn save(&self, snapshot: Snapshot) -> Result<PathBuf> {
         self.finish()?;
-        self.writer.write(snapshot)
+        write(&self.writer, &snapshot.split())
+    }
+
+    /// Writes a checkpoint like [`save`](Self::save) without having all of its arrays in memory:
+    /// `array` gives the one of an index, once each, in the order in which they are written.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save) and of `array`; if an array has another type than the snapshot
+    /// says.
+    pub fn save_one_by_one(
+        &self,
+        snapshot: Snapshot<TensorType>,
+        mut array: impl FnMut(usize) -> Result<HostArray>,
+    ) -> Result<PathBuf> {
+        self.finish()?;
+        let types: Vec<TensorType> = snapshot.arrays.iter().map(|(_, ty)| ty.clone()).collect();
+        self.writer.write(snapshot, |index| {
+            let (array, expected) = (array(index)?, &types[index]);
+            match array.ty() == expected {
+                true => Ok(array),
+                false => Err(Error::invalid(
+                    OP,
+                    format!("array {index} is {}, the snapshot says {expected}", array.ty()),
+                )),
+            }
+        })
     }
 
     /// Waits for the arrays and writes the checkpoint on another thread. If one is still being
@@ -179,7 +204,7 @@ impl CheckpointStore {
         let work = move || {
             let snapshot = arrived(snapshot, &arrays_by)?;
             check(&snapshot.arrays)?;
-            writer.write(snapshot)
+            write(&writer, &snapshot.split())
         };
         let thread = std::thread::Builder::new()
             .name("checkpoint writer".into())
@@ -230,7 +255,7 @@ impl CheckpointStore {
         let mut skipped = Vec::new();
         let mut found = newest_first(scan(&self.writer.dir)?).into_iter();
         while let Some(Found { path, manifest }) = found.next() {
-            match manifest.and_then(|manifest| Saved::read_arrays(&path, manifest)) {
+            match manifest.and_then(|manifest| Saved::verified(&path, manifest)) {
                 Ok(saved) => return Ok(Some(saved.with_skipped(skipped))),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     let why = unusable(&path, &error).message().to_string();
@@ -401,6 +426,13 @@ impl Drop for CheckpointStore {
             tracing::error!("{error}");
         }
     }
+}
+
+fn write(
+    writer: &Writer,
+    (snapshot, arrays): &(Snapshot<TensorType>, Vec<HostArray>),
+) -> Result<PathBuf> {
+    writer.write(snapshot.clone(), |index| Ok(&arrays[index]))
 }
 
 fn join(thread: Option<JoinHandle<Result<PathBuf>>>) -> Result<Option<PathBuf>> {

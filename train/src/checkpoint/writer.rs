@@ -1,13 +1,14 @@
 //! Writing into a directory of checkpoints.
 
 use std::{
+    borrow::Borrow,
     collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
 };
 
-use halite_core::{Error, ErrorKind, HostArray, Result};
+use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
 use super::{
     Snapshot, arrays,
@@ -16,7 +17,7 @@ use super::{
         read_pointer, scan,
     },
     lock::Lock,
-    manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest, commit_marker},
+    manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest},
     store::{OP, StoreOptions, lock_mutex},
 };
 use crate::files;
@@ -58,7 +59,12 @@ impl Writer {
         }
     }
 
-    pub(super) fn write(&self, snapshot: Snapshot) -> Result<PathBuf> {
+    /// Writes a checkpoint with arrays of these types; `array` gives the one of an index.
+    pub(super) fn write<A: Borrow<HostArray>>(
+        &self,
+        snapshot: Snapshot<TensorType>,
+        array: impl FnMut(usize) -> Result<A>,
+    ) -> Result<PathBuf> {
         let _span = tracing::trace_span!("checkpoint", step = snapshot.position.step).entered();
         self.check_writable()?;
         check_names(&snapshot.arrays)?;
@@ -74,7 +80,7 @@ impl Writer {
         state.next_sequence += 1;
         let temporary = self.dir.join(format!("{TEMPORARY}{}", folder_of(step)));
         let written = self
-            .write_folder(&temporary, snapshot, sequence)
+            .write_folder(&temporary, snapshot, sequence, array)
             .and_then(|()| self.commit(&temporary, step));
         let path = match written {
             Ok(path) => path,
@@ -97,11 +103,12 @@ impl Writer {
         Ok(path)
     }
 
-    pub(super) fn write_folder(
+    fn write_folder<A: Borrow<HostArray>>(
         &self,
         temporary: &Path,
-        snapshot: Snapshot,
+        snapshot: Snapshot<TensorType>,
         sequence: u64,
+        mut array: impl FnMut(usize) -> Result<A>,
     ) -> Result<()> {
         let failed =
             |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
@@ -120,14 +127,17 @@ impl Writer {
             best,
         } = snapshot;
         let best = best.map(|(metric, value)| BestBy::new(&metric, value));
+        let types: Vec<(&str, &TensorType)> =
+            arrays.iter().map(|(name, ty)| (&**name, ty)).collect();
         let (mut files, mut entries) = (Vec::new(), Vec::new());
-        for (name, range) in arrays::split(&arrays, self.options.file_bytes) {
-            let arrays = &arrays[range];
-            files.push(arrays::write(temporary, &name, arrays)?);
+        for (name, range) in arrays::split(&types, self.options.file_bytes) {
+            let (first, types) = (range.start, &types[range]);
+            let next = |index| array(first + index);
+            files.push(arrays::write(temporary, &name, types, next)?);
             entries.extend(
-                arrays
+                types
                     .iter()
-                    .map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)),
+                    .map(|(array, ty)| ArrayEntry::new(array, ty, &name)),
             );
         }
         let manifest = Manifest::new(Contents {
@@ -138,9 +148,9 @@ impl Writer {
             arrays: entries,
             files,
             metadata,
-        })
-        .to_bytes()?;
-        for (name, bytes) in [(MANIFEST, &manifest), (COMMIT, &commit_marker(&manifest))] {
+        });
+        let text = manifest.to_bytes()?;
+        for (name, bytes) in [(MANIFEST, &text), (COMMIT, &manifest.marker(&text))] {
             let path = temporary.join(name);
             files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
         }
@@ -148,7 +158,7 @@ impl Writer {
     }
 
     /// Gives the folder its final name, which makes it a checkpoint.
-    pub(super) fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
+    fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
         let plain = self.dir.join(folder_of(step));
         // A step can be repeated after a resume from an older checkpoint: the existing folder is
         // not touched.
@@ -276,16 +286,16 @@ impl Writer {
     }
 }
 
-fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
+pub(super) fn check_names<N: AsRef<str>, A>(arrays: &[(N, A)]) -> Result<()> {
     let mut names = HashSet::new();
-    for (name, _) in arrays {
+    for name in arrays.iter().map(|(name, _)| name.as_ref()) {
         if name.is_empty() || name == "__metadata__" {
             return Err(Error::invalid(
                 OP,
                 format!("an array cannot have the name `{name}` in a safetensors file"),
             ));
         }
-        if !names.insert(&**name) {
+        if !names.insert(name) {
             return Err(Error::invalid(
                 OP,
                 format!("two arrays have the name `{name}`: names are unique"),

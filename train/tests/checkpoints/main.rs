@@ -295,12 +295,13 @@ fn forge(folder: &Path, change: impl FnOnce(&mut serde_json::Value, &mut Vec<u8>
     let hex = |bytes: &[u8]| halite_core::hex(&Sha256::digest(bytes));
     change(&mut manifest, &mut arrays);
     manifest["files"][0]["bytes"] = arrays.len().into();
-    manifest["files"][0]["sha256"] = hex(&arrays).into();
+    let digest = format!("{:032x}", twox_hash::XxHash3_128::oneshot(&arrays));
+    manifest["files"][0]["xxh3_128"] = vec![digest].into();
     fs::write(&arrays_path, &arrays).unwrap();
     let text = serde_json::to_vec(&manifest).unwrap();
     fs::write(
         folder.join("COMMIT"),
-        format!("halite checkpoint 1\nmanifest.json sha256 {}\n", hex(&text)),
+        format!("halite checkpoint 2\nmanifest.json sha256 {}\n", hex(&text)),
     )
     .unwrap();
     fs::write(&manifest_path, text).unwrap();
@@ -388,8 +389,8 @@ fn manifest_must_match_the_arrays() {
         "`hidden.weight` is f32[4, 3] in arrays.safetensors, f32[3, 4] in the manifest",
     );
     assert_rejected(
-        |manifest, _| manifest["version"] = 2.into(),
-        "is of version 2, this halite reads version 1",
+        |manifest, _| manifest["version"] = 3.into(),
+        "is of version 3, this halite reads versions 1 to 2",
     );
 }
 

@@ -1,0 +1,144 @@
+//! Writing a file of arrays: each byte is digested and written once, and the disk works meanwhile.
+
+use std::{
+    borrow::Borrow,
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+    sync::mpsc::{SyncSender, sync_channel},
+    thread::JoinHandle,
+};
+
+use halite_core::{HostArray, Result, TensorType};
+
+use super::{
+    super::{
+        digest::{CHUNK, ChunkDigests},
+        manifest::FileEntry,
+    },
+    header_of, little_endian, order_of,
+};
+use crate::files;
+
+const BUFFER: usize = 1 << 20;
+/// Bytes after which the disk is asked to write: it works while the next ones are digested and
+/// copied, not at the end alone.
+const FLUSH: u64 = 32 << 20;
+
+/// Writes arrays of these names and types to a new file `name` in `folder`, and flushes it to the
+/// disk. `next` gives the array of an index, in the order of the file, so that all need not be in
+/// memory together.
+pub(in super::super) fn write<A: Borrow<HostArray>>(
+    folder: &Path,
+    name: &str,
+    types: &[(&str, &TensorType)],
+    mut next: impl FnMut(usize) -> Result<A>,
+) -> Result<FileEntry> {
+    little_endian()?;
+    let order = order_of(types);
+    let header = header_of(types, &order)?;
+    let path = folder.join(name);
+    let data: usize = types.iter().map(|(_, ty)| ty.bytes()).sum();
+    let bytes = (8 + header.len() + data) as u64;
+    let failed = |error: io::Error| {
+        files::failed(
+            "checkpoint",
+            format_args!("write the {bytes} bytes of"),
+            &path,
+            &error,
+        )
+    };
+    let mut file = NewFile::create(&path, bytes).map_err(failed)?;
+    file.write(&(header.len() as u64).to_le_bytes())
+        .and_then(|()| file.write(&header))
+        .map_err(failed)?;
+    for index in order {
+        let array = next(index)?;
+        file.write(array.borrow().bytes()).map_err(failed)?;
+    }
+    let digests = file.finish().map_err(failed)?;
+    Ok(FileEntry::new(name, bytes, digests))
+}
+
+/// A file that is digested while it is written.
+struct NewFile {
+    out: BufWriter<File>,
+    digests: ChunkDigests,
+    flusher: Option<Flusher>,
+}
+
+impl NewFile {
+    fn create(path: &Path, bytes: u64) -> io::Result<Self> {
+        let file = File::create_new(path)?;
+        let flusher = match bytes > FLUSH {
+            true => Some(Flusher::start(file.try_clone()?)?),
+            false => None,
+        };
+        Ok(NewFile {
+            out: BufWriter::with_capacity(BUFFER, file),
+            digests: ChunkDigests::new(),
+            flusher,
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // In pieces that stay in the caches between the two.
+        for piece in bytes.chunks(CHUNK as usize) {
+            self.digests.push(piece);
+            self.out.write_all(piece)?;
+            if let Some(flusher) = &mut self.flusher {
+                flusher.passed(piece.len() as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes the file to the disk, and returns the digests of its chunks.
+    fn finish(self) -> io::Result<Vec<String>> {
+        let file = self.out.into_inner();
+        let file = file.map_err(io::IntoInnerError::into_error)?;
+        self.flusher.map_or(Ok(()), Flusher::finish)?;
+        file.sync_all()?;
+        Ok(self.digests.finish())
+    }
+}
+
+/// A thread that flushes the file so far, again and again.
+struct Flusher {
+    requests: SyncSender<()>,
+    thread: JoinHandle<io::Result<()>>,
+    /// Bytes since the last request.
+    waiting: u64,
+}
+
+impl Flusher {
+    fn start(file: File) -> io::Result<Self> {
+        let (requests, received) = sync_channel::<()>(1);
+        let thread = std::thread::Builder::new()
+            .name("checkpoint flusher".into())
+            .spawn(move || received.into_iter().try_for_each(|()| file.sync_data()))?;
+        Ok(Flusher {
+            requests,
+            thread,
+            waiting: 0,
+        })
+    }
+
+    fn passed(&mut self, bytes: u64) {
+        self.waiting += bytes;
+        if self.waiting >= FLUSH {
+            self.waiting = 0;
+            // A full channel has a request that covers these bytes; a thread that failed has an
+            // error, which `finish` returns.
+            let _ = self.requests.try_send(());
+        }
+    }
+
+    /// An error of a flush: the system reports it once, so that the last flush alone would not see
+    /// it.
+    fn finish(self) -> io::Result<()> {
+        drop(self.requests);
+        let panicked = |_| io::Error::other("the thread that flushes the file panicked");
+        self.thread.join().map_err(panicked)?
+    }
+}
