@@ -45,11 +45,13 @@ mod arrays;
 mod digest;
 pub mod exact_f64;
 pub(crate) mod fuzz;
+mod info;
 mod listing;
 mod lock;
 mod manifest;
 mod saved;
 mod store;
+mod tree;
 mod writer;
 
 use halite_core::{HostArray, TensorType};
@@ -57,9 +59,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{exact_f64::Exact, lock::LOCK};
 pub use self::{
+    info::CheckpointInfo,
     listing::Best,
     saved::Saved,
     store::{CheckpointStore, StoreOptions},
+    tree::{Checkpoint, SavedLeaf, TypedLeaf},
 };
 
 /// Position of a checkpoint in its run: what a resume continues with.

@@ -105,6 +105,7 @@ mod waits;
 mod window;
 
 pub use callback::Callback;
+pub use checkpoint::Checkpoint;
 pub use fit::Fitted;
 pub use halite_nn::Pattern;
 pub use loggers::{Logger, Report};

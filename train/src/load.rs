@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
-    Array, Error, ErrorKind, HostArray, Result, Sharding, Tree,
+    Array, Error, HostArray, Result, Sharding, Tree,
     tree::{Of, same_structure},
 };
 use halite_data::Dataset;
@@ -11,7 +11,7 @@ use halite_nn::{ArraySpec, Optimizer, Param};
 
 use crate::{
     Fitted, Task, Trainer,
-    checkpoint::{CheckpointStore, Saved},
+    checkpoint::{CheckpointInfo, Saved},
     programs::{ModelArrays, ModelParams},
     resume::Metadata,
 };
@@ -109,25 +109,16 @@ impl Trainer {
     }
 }
 
-impl Saved {
-    /// Reads the best checkpoint of the run in `dir`, or the newest if none is marked as best.
-    ///
-    /// # Errors
-    /// If there is no checkpoint, or it cannot be read.
-    pub fn of_run(dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref();
-        let inside = dir.join("checkpoints");
-        let store = CheckpointStore::open_read_only(if inside.is_dir() { &inside } else { dir })?;
-        let saved = match store.load_best()? {
-            Some(best) => Some(best),
-            None => store.latest()?,
-        };
-        saved.ok_or_else(|| {
-            let message = format!("no checkpoint in {}", dir.display());
-            Error::new(ErrorKind::Unavailable, "load", message)
-        })
+impl CheckpointInfo {
+    /// The options of the run that wrote it, by name: those that the trainer knows, and its
+    /// [properties](crate::TrainerBuilder::property). Empty if a trainer did not write it.
+    pub fn options(&self) -> Vec<(String, String)> {
+        let metadata = Metadata::parse(self.path(), self.metadata());
+        metadata.map_or_else(|_| Vec::new(), |metadata| metadata.identity.hyperparameters())
     }
+}
 
+impl Saved {
     /// The properties of the run, by name: [`TrainerBuilder::property`](crate::TrainerBuilder::property).
     ///
     /// # Errors

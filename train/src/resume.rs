@@ -1,7 +1,7 @@
 //! The state of a run in a checkpoint besides its arrays, and the check that a run can resume from
 //! it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use halite_core::{Error, ErrorKind, Mesh, Result, tree::Tree};
 use halite_nn::{ArraySpec, Optimizer};
@@ -41,12 +41,20 @@ impl Metadata {
     /// # Errors
     /// If a trainer did not write it.
     pub(crate) fn of(saved: &Saved) -> Result<Self> {
+        Self::parse(saved.path(), saved.metadata())
+    }
+
+    /// Reads the metadata of the checkpoint in the folder `path`.
+    ///
+    /// # Errors
+    /// If a trainer did not write it.
+    pub(crate) fn parse(path: &Path, metadata: &serde_json::Value) -> Result<Self> {
         let corrupt = |problem: String| {
-            let path = saved.path().display();
+            let path = path.display();
             let message = format!("{path} was not written by this trainer: {problem}");
             Error::new(ErrorKind::Corrupt, "resume", message)
         };
-        let metadata: Metadata = serde_json::from_value(saved.metadata().clone())
+        let metadata: Metadata = serde_json::from_value(metadata.clone())
             .map_err(|error| corrupt(error.to_string()))?;
         let (metrics, sums) = (metadata.metrics.len(), metadata.sums.len());
         if metrics != sums {

@@ -1,0 +1,319 @@
+//! Trees of arrays in one file, for programs without a trainer.
+
+use std::{
+    borrow::Cow,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use halite_core::{
+    Array, Client, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
+    tree::{Family, Tree},
+};
+use halite_nn::{ArraySpec, Param};
+
+use super::{Saved, arrays, manifest::MANIFEST, store::CheckpointStore, writer::check_names};
+use crate::files;
+
+/// Name of the array of a tree that is a single array.
+const SINGLE: &str = "array";
+
+/// Saves and loads any tree of arrays in one line.
+///
+/// The file is a safetensors file, whose arrays have the paths of the tree as names; Python's
+/// `safetensors` reads it. [`CheckpointStore`] is the directory of a run's checkpoints, which also
+/// have digests, and of which the last is never lost.
+///
+/// ```
+/// use halite_core::{HostArray, TensorType, DType, tree::Tree};
+/// use halite_train::Checkpoint;
+///
+/// #[derive(Tree)]
+/// struct Line<L> {
+///     slope: L,
+///     offset: L,
+/// }
+///
+/// # fn main() -> halite_core::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("line.safetensors");
+/// let line = Line { slope: HostArray::scalar(3f32), offset: HostArray::scalar(-1f32) };
+/// Checkpoint::save(&line, &path)?;
+///
+/// // What to expect: types, arrays on the host or on devices, or a model of `Param`.
+/// let scalar = || TensorType::scalar(DType::F32);
+/// let line = Checkpoint::load(&Line { slope: scalar(), offset: scalar() }, &path)?;
+/// assert_eq!(line.slope.item::<f32>()?, 3.0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Checkpoint;
+
+impl Checkpoint {
+    /// Writes the arrays of `tree`, which are on the host or on devices, to a file. It is replaced
+    /// as a whole once the new one is on the disk. The host has memory for one array of a device at
+    /// a time.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or an array cannot be read from its devices. The file from
+    /// before stays then.
+    pub fn save<T: Tree<Leaf: SavedLeaf>>(tree: &T, path: impl AsRef<Path>) -> Result<()> {
+        let leaves = tree.named();
+        let types = leaves.iter().map(|(name, leaf)| (name_of(name), leaf.ty()));
+        write_file(path.as_ref(), &types.collect::<Vec<_>>(), |index| {
+            let (name, leaf) = &leaves[index];
+            leaf.host()
+                .map_err(|error| error.with_note(&format!("the array is `{}`", name_of(name))))
+        })
+    }
+
+    /// Reads the arrays of a tree with the paths and types of `like` to the host.
+    ///
+    /// `path` is a file of [`save`](Self::save), or any safetensors file; or a run of the trainer,
+    /// or one of its checkpoints, of which the parameters of the model are read. Of a run it is the
+    /// best checkpoint, or the newest if none is marked as best.
+    ///
+    /// # Errors
+    /// If the file cannot be read; if its arrays differ from those of `like`: one error that lists
+    /// each difference by path, with both types.
+    pub fn load<T: Tree<Leaf: TypedLeaf>>(
+        like: &T,
+        path: impl AsRef<Path>,
+    ) -> Result<<T::Family as Family>::Bare<HostArray>> {
+        let (mut saved, wanted) = find(like, path.as_ref())?;
+        let arrays = saved.take(&wanted)?;
+        Ok(T::Family::into_bare(like.rebuild(arrays)))
+    }
+
+    /// Reads the arrays of a tree like [`load`](Self::load), and uploads them to the client's first
+    /// device. The host has memory for one at a time, besides those whose memory the device uses.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), and of uploads.
+    #[track_caller]
+    pub fn load_on<T: Tree<Leaf: TypedLeaf>>(
+        client: &Client,
+        like: &T,
+        path: impl AsRef<Path>,
+    ) -> Result<<T::Family as Family>::Bare<Array>> {
+        let devices = client.local_devices();
+        let device = *devices.first().ok_or_else(|| {
+            let message = format!("{client:?} has no device for this process");
+            Error::new(ErrorKind::Unavailable, "load", message)
+        })?;
+        let sharding = Sharding::single(device);
+        let (mut source, wanted) = find(like, path.as_ref())?;
+        let mut arrays = Vec::new();
+        source.take_each(&wanted, |host| {
+            let array = Array::upload_shared(client, &Arc::new(host), &sharding)?;
+            array.wait()?;
+            arrays.push(array);
+            Ok(())
+        })?;
+        Ok(T::Family::into_bare(like.rebuild(arrays)))
+    }
+}
+
+/// A leaf that [`Checkpoint::load`] takes a type of.
+pub trait TypedLeaf {
+    /// Element type and dimensions.
+    fn ty(&self) -> &TensorType;
+}
+
+/// A leaf that [`Checkpoint::save`] writes.
+pub trait SavedLeaf: TypedLeaf {
+    /// The array on the host.
+    ///
+    /// # Errors
+    /// If it cannot be read from its devices.
+    fn host(&self) -> Result<Cow<'_, HostArray>>;
+}
+
+macro_rules! typed {
+    ($($leaf:ty: |$it:ident| $ty:expr;)*) => {$(
+        impl TypedLeaf for $leaf {
+            fn ty(&self) -> &TensorType {
+                let $it = self;
+                $ty
+            }
+        }
+    )*};
+}
+
+typed! {
+    TensorType: |ty| ty;
+    HostArray: |array| HostArray::ty(array);
+    Array: |array| Array::ty(array);
+    Param: |param| &param.ty;
+    ArraySpec: |spec| &spec.ty;
+}
+
+impl SavedLeaf for HostArray {
+    fn host(&self) -> Result<Cow<'_, HostArray>> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
+impl SavedLeaf for Array {
+    fn host(&self) -> Result<Cow<'_, HostArray>> {
+        Ok(Cow::Owned(self.fetch()?.wait()?))
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    match path {
+        "" => SINGLE,
+        path => path,
+    }
+}
+
+/// Arrays on the disk, and whether others than the wanted ones are a difference.
+struct Source {
+    saved: Saved,
+    is_model: bool,
+}
+
+impl Source {
+    fn take(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
+        match self.is_model {
+            true => self.saved.take_some(wanted),
+            false => self.saved.take_all(wanted),
+        }
+    }
+
+    fn take_each(
+        &mut self,
+        wanted: &[(String, TensorType)],
+        mut then: impl FnMut(HostArray) -> Result<()>,
+    ) -> Result<()> {
+        if !self.is_model {
+            self.saved.check(wanted, self.saved.differences(wanted))?;
+        }
+        self.saved.take_each(wanted, |_, array| then(array))
+    }
+}
+
+/// Opens the arrays at `path`, and returns names and types of the leaves of `like` in it.
+fn find<T: Tree<Leaf: TypedLeaf>>(
+    like: &T,
+    path: &Path,
+) -> Result<(Source, Vec<(String, TensorType)>)> {
+    let is_model = path.is_dir();
+    let saved = match is_model {
+        true => Saved::of_run(path)?,
+        false => Saved::of_file(path)?,
+    };
+    let name = |path: String| match is_model {
+        true => format!("model.{path}"),
+        false => name_of(&path).to_string(),
+    };
+    let leaves = like.named().into_iter();
+    let wanted = leaves.map(|(path, leaf)| (name(path), leaf.ty().clone()));
+    Ok((Source { saved, is_model }, wanted.collect()))
+}
+
+/// Writes arrays of these names and types to the file `path`, which is replaced as a whole. `array`
+/// gives the one of an index, in the order of the file.
+///
+/// # Errors
+/// If the file cannot be written, a name is not one of a safetensors file or not unique, or `array`
+/// fails. The file from before stays then.
+fn write_file<'a>(
+    path: &Path,
+    types: &[(&str, &TensorType)],
+    mut array: impl FnMut(usize) -> Result<Cow<'a, HostArray>>,
+) -> Result<()> {
+    let failed = |error: io::Error| files::failed("checkpoint", "write", path, &error);
+    check_names(types)?;
+    let name = path.file_name().filter(|_| !path.is_dir()).ok_or_else(|| {
+        let message = format!("{} is a directory; give the path of a file", path.display());
+        Error::invalid("checkpoint", message)
+    })?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // Of this process alone: several may write the same file.
+    let temporary = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
+    let written = arrays::write(folder, &temporary, types, |index| array(index).map(Held));
+    let temporary = folder.join(temporary);
+    let renamed = written.and_then(|_| {
+        fs::rename(&temporary, path)
+            .and_then(|()| files::sync_dir(folder))
+            .map_err(failed)
+    });
+    renamed.inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+/// An array that may be borrowed, for the writer.
+struct Held<'a>(Cow<'a, HostArray>);
+
+impl std::borrow::Borrow<HostArray> for Held<'_> {
+    fn borrow(&self) -> &HostArray {
+        &self.0
+    }
+}
+
+impl Saved {
+    /// Reads the best checkpoint of the run in `dir`, or the newest if none is marked as best; or
+    /// the checkpoint that `dir` is.
+    ///
+    /// # Errors
+    /// If there is no checkpoint, or it cannot be read.
+    pub fn of_run(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        if dir.join(MANIFEST).is_file() {
+            return Saved::read(dir);
+        }
+        let store = CheckpointStore::open_read_only(checkpoints_of(dir))?;
+        let saved = match store.load_best()? {
+            Some(best) => Some(best),
+            None => store.latest()?,
+        };
+        saved.ok_or_else(|| {
+            let message = format!("no checkpoint in {}", dir.display());
+            Error::new(ErrorKind::Unavailable, "load", message)
+        })
+    }
+
+    /// Writes arrays to one safetensors file, which other programs read, without a device and with
+    /// memory for one array. `name` gives the name of an array in the file; those without one are
+    /// left out. The file is replaced as a whole. Returns the number of arrays.
+    ///
+    /// # Errors
+    /// If the file cannot be written, two arrays get the same name, or none has one.
+    pub fn export(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl Fn(&str) -> Option<String>,
+    ) -> Result<usize> {
+        let chosen: Vec<(String, (&str, &TensorType))> = self
+            .arrays()
+            .filter_map(|(array, ty)| Some((name(array)?, (array, ty))))
+            .collect();
+        if chosen.is_empty() {
+            let message = format!("{} has no such array to export", self.path().display());
+            return Err(Error::invalid("checkpoint", message));
+        }
+        let types: Vec<(&str, &TensorType)> = (chosen.iter())
+            .map(|(name, (_, ty))| (&**name, *ty))
+            .collect();
+        write_file(path.as_ref(), &types, |index| {
+            self.array(chosen[index].1.0).map(Cow::Owned)
+        })?;
+        Ok(chosen.len())
+    }
+}
+
+/// The directory of the checkpoints of the run in `dir`, which may be that directory.
+pub(super) fn checkpoints_of(dir: &Path) -> PathBuf {
+    let inside = dir.join("checkpoints");
+    if inside.is_dir() {
+        inside
+    } else {
+        dir.to_path_buf()
+    }
+}
