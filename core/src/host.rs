@@ -1,6 +1,6 @@
 //! Arrays on the host, aligned so that a device of the same machine can use them in place.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::Location, sync::Arc};
 
 use half::{bf16, f16};
 
@@ -133,6 +133,7 @@ impl HostArray {
     ///
     /// # Errors
     /// If the number of values is not the product of `dims`.
+    #[track_caller]
     pub fn from_slice<T: Element>(values: &[T], dims: impl AsRef<[usize]>) -> Result<Self> {
         Self::from_bytes(
             bytemuck::cast_slice(values),
@@ -149,6 +150,7 @@ impl HostArray {
     ///
     /// # Errors
     /// If the number of bytes does not match `ty`, or the host has too little memory.
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<Self> {
         Self::from_aligned(AlignedBytes::try_copy_of(bytes)?, ty)
     }
@@ -157,13 +159,14 @@ impl HostArray {
     ///
     /// # Errors
     /// If the number of bytes does not match `ty`.
+    #[track_caller]
     pub fn from_aligned(bytes: AlignedBytes, ty: TensorType) -> Result<Self> {
         let needed = ty.checked_bytes()?;
         if bytes.len != needed {
-            return Err(Error::invalid(
-                "host array",
-                format!("{} bytes given, {ty} needs {needed}", bytes.len),
-            ));
+            return Err(mistake(format!(
+                "{} bytes given, {ty} needs {needed}",
+                bytes.len
+            )));
         }
         Ok(HostArray { ty, bytes })
     }
@@ -194,6 +197,7 @@ impl HostArray {
     /// # Errors
     /// If `T` is not the element type, or bits are invalid for `T` (a `bool` that is neither 0 nor
     /// 1).
+    #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.expect_dtype::<T>()?;
         T::of_bytes(self.bytes.as_ref()).map_err(|e| {
@@ -208,17 +212,15 @@ impl HostArray {
     ///
     /// # Errors
     /// If it has another number of elements, or another element type.
+    #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         match self.as_slice::<T>()? {
             [value] => Ok(*value),
-            _ => Err(Error::invalid(
-                "host array",
-                format!(
-                    "item() of {}, which has {} elements",
-                    self.ty,
-                    self.ty.elements()
-                ),
-            )),
+            _ => Err(mistake(format!(
+                "item() of {}, which has {} elements",
+                self.ty,
+                self.ty.elements()
+            ))),
         }
     }
 
@@ -280,15 +282,20 @@ impl HostArray {
         self.bytes.as_mut()
     }
 
+    #[track_caller]
     fn expect_dtype<T: Element>(&self) -> Result<()> {
         if T::DTYPE == self.ty.dtype() {
             return Ok(());
         }
-        Err(Error::invalid(
-            "host array",
-            format!("elements of {} read as {}", self.ty, T::DTYPE),
-        ))
+        let message = format!("elements of {} read as {}", self.ty, T::DTYPE);
+        Err(mistake(message))
     }
+}
+
+/// An error with the line that called a function of [`HostArray`].
+#[track_caller]
+fn mistake(message: String) -> Error {
+    Error::invalid("host array", format!("{message} ({})", Location::caller()))
 }
 
 impl AsRef<[u8]> for HostArray {
@@ -338,6 +345,26 @@ impl fmt::Debug for HostBytes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mistakes_name_the_line_of_the_caller() {
+        let ends = |line: u32, error: Error| {
+            let text = error.to_string();
+            assert!(
+                text.contains(&format!("(core/src/host.rs:{line}:")),
+                "{text}"
+            );
+            text
+        };
+        let (line, bytes) = (line!(), HostArray::from_slice(&[1.0f32; 12], [4, 4]));
+        let text = ends(line, bytes.unwrap_err());
+        assert!(text.starts_with("host array: 48 bytes given, f32[4, 4] needs 64"));
+        let host = HostArray::from_slice(&[1.0f32; 2], [2]).unwrap();
+        let (line, item) = (line!(), host.item::<f32>());
+        ends(line, item.unwrap_err());
+        let (line, slice) = (line!(), host.as_slice::<i32>());
+        ends(line, slice.unwrap_err());
+    }
 
     #[test]
     fn to_float_rounds_to_nearest() {

@@ -66,6 +66,12 @@ pub use self::{
 
 /// A struct with its leaf type left open: `Mlp<_>` without the `_`. Written `Mlp<()>`; derived with
 /// [`trait@Tree`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the family of a tree",
+    label = "`Family` is not implemented here",
+    note = "a struct with one type parameter for its leaves has it by `#[derive(Tree)]`; the \
+            family of `struct Mlp<L> {{ .. }}` is written `Mlp<()>`"
+)]
 pub trait Family: 'static {
     /// The struct with leaves `L`.
     type Of<L>: Tree<Leaf = L, Family = Self>;

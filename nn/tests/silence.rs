@@ -219,6 +219,7 @@ fn dropout_without_a_mode_is_a_mistake() {
         line,
         &[
             "dropout: the mode of this function is not set",
+            "`state.set_training_mode(cx)`, if there is a `State`",
             "set_mode(true, Some(key))",
             "evaluation",
         ],

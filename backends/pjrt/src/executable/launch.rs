@@ -108,7 +108,7 @@ impl PjrtExecutable {
             memory: *memory,
         };
         let message = if !Arc::ptr_eq(&buffer.kind().client, &self.client) {
-            "is a buffer of another client".to_owned()
+            "is a buffer of another client; copy it to this one, as by `Array::reshard`".to_owned()
         } else if buffer.is_deleted() {
             format!("({want}) was deleted")
         } else if buffer.tensor_type() != want {
