@@ -17,7 +17,7 @@ pub type ArrayFunction<const N: usize, const M: usize> =
 /// Compiles a function from `N` tensors to `M` tensors at its first call; [`Jit::run`] calls it.
 ///
 /// Rust infers `N` and `M` from the closure. For inputs that are structs, see [`jit_like`]; for a
-/// training step, [`jit_step`]; for outputs that are structs, [`Jit::function`].
+/// training step, [`jit_step`]; for outputs that are structs, [`jit_tree`].
 ///
 /// ```
 /// use halite_core::{Array, Client, Null};
@@ -74,6 +74,40 @@ pub fn jit_like<'a, I: Inputs<'a>, const M: usize>(
     let _ = inputs;
     Jit::function(client, move |cx, inputs| {
         function(cx, I::Family::into_bare(inputs)).map(Leaf)
+    })
+}
+
+/// Compiles a function from `N` tensors to a tree like `output` at its first call; [`Jit::run`]
+/// calls it. Only the Rust type of `output` counts here.
+///
+/// ```
+/// use halite_core::{Array, Client, Null};
+/// use halite_nn::{Linear, Model, jit_tree};
+///
+/// # fn main() -> halite_core::Result<()> {
+/// # let client = Client::new(Null::new(1));
+/// let layer = Linear::new(3, 2).initialize(&client, 0)?;
+/// let constant = jit_tree(&client, &layer, |cx, [scale]| Linear {
+///     weight: scale.broadcast_to([3, 2]),
+///     bias: Some(scale.broadcast_to([2])),
+/// });
+/// let layer = constant.run([&Array::scalar(&client, 0.5f32)?])?; // a `Linear<Array>`
+/// # assert_eq!(layer.weight.ty().dims(), [3, 2]);
+/// # Ok(())
+/// # }
+/// ```
+#[track_caller]
+pub fn jit_tree<O: Tree, const N: usize>(
+    client: &Client,
+    output: &O,
+    function: impl for<'t> Fn(&'t Trace, [Tensor<'t>; N]) -> TracedLike<'t, O::Family>
+    + Send
+    + Sync
+    + 'static,
+) -> Jit<Empty<()>, [Leaf<()>; N], O::Family> {
+    let _ = output;
+    Jit::function(client, move |cx, inputs: [Leaf<Tensor<'_>>; N]| {
+        O::Family::from_bare(function(cx, inputs.map(|Leaf(input)| input)))
     })
 }
 

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use halite_core::{Array, Client, Null, Tree, tree};
-//! use halite_nn::{Jit, Linear, Tensor, grad, init, jit_step, mse, rng, summary};
+//! use halite_nn::{Linear, Model, Tensor, grad, jit_step, mse, summary};
 //!
 //! #[derive(Tree, Clone)]
 //! struct Mlp<L> {
@@ -27,13 +27,7 @@
 //! assert!(summary(&model).contains("hidden.weight  f32[4, 8]"));
 //!
 //! let client = Client::new(Null::new(1)); // computes nothing; a real one comes from `halite_backends::Accelerator`
-//! // Initialization: a function from a random key to the parameters.
-//! let key = Array::from_slice(&client, &rng::key(42), [2])?;
-//! let initialize = Jit::<tree::Empty<()>, tree::Leaf<()>, Mlp<()>>::function(
-//!     &client,
-//!     move |cx, tree::Leaf(key)| init(cx, &model, key),
-//! );
-//! let parameters: Mlp<Array> = initialize.run(&key)?;
+//! let parameters: Mlp<Array> = model.initialize(&client, 42)?;
 //!
 //! // A step of gradient descent: the parameters are moved in and updated in place.
 //! let step = jit_step(&client, &parameters, |_cx, model, [x, y]| {
@@ -103,6 +97,7 @@ mod losses;
 mod lower;
 mod mean;
 mod metrics;
+mod model;
 mod ops;
 pub mod optim;
 mod param;
@@ -125,7 +120,7 @@ pub use context::{ClassTarget, Padded};
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};
 pub use custom_op::{CustomOp, CustomVjp};
-pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step};
+pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step, jit_tree};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Stages};
@@ -141,9 +136,10 @@ pub use losses::{
 pub use lower::{Function, Lowered, ShardedType, Traced, lower};
 pub use mean::{IntoMean, Mean};
 pub use metrics::{accuracy, correct, correct_top_k, top_k_accuracy};
+pub use model::Model;
 pub use ops::Operand;
 pub use optim::{Adam, AdamW, Decay, Optimizer, Sgd};
-pub use param::{Model, Param, summary};
+pub use param::{Param, summary};
 pub use pattern::Pattern;
 pub use schedule::Schedule;
 pub use shard_map::Manual;

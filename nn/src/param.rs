@@ -33,12 +33,6 @@ pub struct Param {
 
 halite_core::impl_single_leaf!(Param);
 
-/// A description of a model: every [`Tree`] of [`Param`]s, with static fields that threads can
-/// share. Code that is generic over models needs this bound and no other.
-pub trait Model: Tree<Leaf = Param> + Clone + Send + Sync + 'static {}
-
-impl<M: Tree<Leaf = Param> + Clone + Send + Sync + 'static> Model for M {}
-
 impl Param {
     /// A trained parameter of these dimensions, in `f32`.
     pub fn new(dims: impl AsRef<[usize]>, init: Init) -> Self {
