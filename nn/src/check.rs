@@ -44,39 +44,6 @@ impl<'t> Tensor<'t> {
         self.trace.fail(op, message() + &named, Some(like))
     }
 
-    /// Checks that `dims` are dimensions of this, without duplicates.
-    #[track_caller]
-    pub(crate) fn check_dims(self, op: &str, dims: &[usize]) -> Checked<'t> {
-        let ty = self.ty();
-        if self.is_error() {
-            return Err(self);
-        }
-        if let Some(dim) = dims.iter().find(|&&dim| dim >= ty.rank()) {
-            return Err(self.mistake(op, || match ty.rank() {
-                0 => format!("dimension {dim} of {ty}, which has none"),
-                rank => format!(
-                    "dimension {dim} of {ty}, whose dimensions are 0 to {}",
-                    rank - 1
-                ),
-            }));
-        }
-        if let Some(dim) = (1..dims.len())
-            .map(|i| dims[i])
-            .zip(1..)
-            .find(|(dim, i)| dims[..*i].contains(dim))
-        {
-            return Err(self.mistake(op, || {
-                format!("dimension {} appears twice in {dims:?}", dim.0)
-            }));
-        }
-        Ok(())
-    }
-
-    #[track_caller]
-    pub(crate) fn check_dim(self, op: &str, dim: usize) -> Checked<'t> {
-        self.check_dims(op, &[dim])
-    }
-
     /// Checks that the elements are floats.
     #[track_caller]
     pub(crate) fn check_float(self, op: &str) -> Checked<'t> {

@@ -8,6 +8,7 @@ use halite_ir::{Gather, Op, Reduction, Scatter};
 use crate::{
     Tensor, Trace,
     check::{Checked, check},
+    dim::Dim,
     special::wide,
 };
 
@@ -17,8 +18,8 @@ impl<'t> Tensor<'t> {
     ///
     /// An index out of range counts as the nearest that is in range; so does its gradient.
     #[track_caller]
-    pub fn take(self, indices: Tensor<'t>, dim: usize) -> Tensor<'t> {
-        check!(self.check_dim("take", dim));
+    pub fn take(self, indices: Tensor<'t>, dim: impl Dim) -> Tensor<'t> {
+        let dim = check!(self.known_dim("take", dim));
         check!(indices.check_integer("take"));
         let (ty, count) = (self.ty(), indices.rank());
         let mut slice_sizes = ty.dims().to_vec();
@@ -40,7 +41,8 @@ impl<'t> Tensor<'t> {
     ///
     /// An index out of range counts as the nearest that is in range; so does its gradient.
     #[track_caller]
-    pub fn take_along(self, indices: Tensor<'t>, dim: usize) -> Tensor<'t> {
+    pub fn take_along(self, indices: Tensor<'t>, dim: impl Dim) -> Tensor<'t> {
+        let dim = check!(self.known_dim("take along", dim));
         let batch = check!(self.check_along("take along", indices, dim));
         let gather = Gather {
             offset_dims: vec![],
@@ -71,7 +73,12 @@ impl<'t> Tensor<'t> {
     /// This with `updates` added at `indices` of dimension `dim`: the parts of `updates` are where
     /// [`take`](Self::take) has them. Equal indices add up; writes out of range are left out.
     #[track_caller]
-    pub fn scatter_add(self, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
+    pub fn scatter_add(
+        self,
+        indices: Tensor<'t>,
+        updates: Tensor<'t>,
+        dim: impl Dim,
+    ) -> Tensor<'t> {
         self.scatter_at(Some(Reduction::Sum), indices, updates, dim)
     }
 
@@ -79,7 +86,12 @@ impl<'t> Tensor<'t> {
     /// where [`take`](Self::take) has them. Of equal indices the last wins, and gets the gradient.
     /// Writes out of range are left out.
     #[track_caller]
-    pub fn scatter_set(self, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
+    pub fn scatter_set(
+        self,
+        indices: Tensor<'t>,
+        updates: Tensor<'t>,
+        dim: impl Dim,
+    ) -> Tensor<'t> {
         self.scatter_at(None, indices, updates, dim)
     }
 
@@ -89,9 +101,9 @@ impl<'t> Tensor<'t> {
         combine: Option<Reduction>,
         indices: Tensor<'t>,
         updates: Tensor<'t>,
-        dim: usize,
+        dim: impl Dim,
     ) -> Tensor<'t> {
-        check!(self.check_dim("scatter", dim));
+        let dim = check!(self.known_dim("scatter", dim));
         check!(indices.check_integer("scatter"));
         let (rank, count) = (self.rank(), indices.rank());
         let scatter = Scatter {
@@ -134,7 +146,8 @@ impl<'t> Tensor<'t> {
     /// The elements along `dim` in order, smallest first or, if `descending`, largest first. NaN is
     /// larger than all.
     #[track_caller]
-    pub fn sort(self, dim: usize, descending: bool) -> Tensor<'t> {
+    pub fn sort(self, dim: impl Dim, descending: bool) -> Tensor<'t> {
+        let dim = check!(self.known_dim("sort", dim));
         let sort = Op::Sort {
             dim,
             descending,
@@ -146,16 +159,17 @@ impl<'t> Tensor<'t> {
     /// Origins of the elements along `dim` after sorting, as `s32`; equal ones keep
     /// their order.
     #[track_caller]
-    pub fn argsort(self, dim: usize, descending: bool) -> Tensor<'t> {
+    pub fn argsort(self, dim: impl Dim, descending: bool) -> Tensor<'t> {
         self.sort_with_indices(dim, descending).1
     }
 
     /// [`sort`](Self::sort) and [`argsort`](Self::argsort) at once.
     #[track_caller]
-    pub fn sort_with_indices(self, dim: usize, descending: bool) -> (Tensor<'t>, Tensor<'t>) {
-        if let Err(error) = self.check_dim("sort", dim) {
-            return (error, error);
-        }
+    pub fn sort_with_indices(self, dim: impl Dim, descending: bool) -> (Tensor<'t>, Tensor<'t>) {
+        let dim = match self.known_dim("sort", dim) {
+            Ok(dim) => dim,
+            Err(error) => return (error, error),
+        };
         let places = self.trace.iota(&self.ty().with_dtype(DType::S32), dim);
         let sorted = self.trace.sort_by(&[self, places], dim, descending);
         (sorted[0], sorted[1])
@@ -163,11 +177,12 @@ impl<'t> Tensor<'t> {
 
     /// The `count` largest elements along `dim`, largest first, and where they are, as `s32`.
     #[track_caller]
-    pub fn top_k(self, count: usize, dim: usize) -> (Tensor<'t>, Tensor<'t>) {
+    pub fn top_k(self, count: usize, dim: impl Dim) -> (Tensor<'t>, Tensor<'t>) {
         let _site = self.trace.called_from(Location::caller());
-        if let Err(error) = self.check_dim("top k", dim) {
-            return (error, error);
-        }
+        let dim = match self.known_dim("top k", dim) {
+            Ok(dim) => dim,
+            Err(error) => return (error, error),
+        };
         let ty = self.ty();
         if count > ty.dims()[dim] {
             let error = self.mistake("top k", || {
@@ -214,7 +229,6 @@ impl<'t> Tensor<'t> {
     /// Checks that `indices` are integers, of the dimensions of this but at `dim`; the other dimensions.
     #[track_caller]
     fn check_along(self, op: &str, indices: Tensor<'t>, dim: usize) -> Checked<'t, Vec<usize>> {
-        self.check_dim(op, dim)?;
         indices.check_integer(op)?;
         let (x, at) = (self.ty(), indices.ty());
         let batch: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
@@ -239,9 +253,14 @@ impl Trace {
     pub fn sort_by<'t>(
         &'t self,
         tensors: &[Tensor<'t>],
-        dim: usize,
+        dim: impl Dim,
         descending: bool,
     ) -> Vec<Tensor<'t>> {
+        let dim = match tensors.first().map(|first| first.known_dim("sort", dim)) {
+            Some(Ok(dim)) => dim,
+            Some(Err(error)) => return vec![error; tensors.len()],
+            None => 0,
+        };
         let sort = Op::Sort {
             dim,
             descending,

@@ -9,6 +9,7 @@ use crate::{
     Tensor,
     check::check,
     conv::{Fit, spread},
+    dim::{Dim, Dims},
 };
 
 macro_rules! reductions {
@@ -18,7 +19,7 @@ macro_rules! reductions {
             #[doc = ""]
             #[doc = "Over `dims`, which go away."]
             #[track_caller]
-            pub fn $name(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+            pub fn $name(self, dims: impl Dims) -> Tensor<'t> {
                 self.reduce(Reduction::$kind, dims)
             }
 
@@ -26,7 +27,7 @@ macro_rules! reductions {
             #[doc = ""]
             #[doc = "Over `dims`, which stay, with size 1."]
             #[track_caller]
-            pub fn $keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+            pub fn $keep(self, dims: impl Dims) -> Tensor<'t> {
                 self.reduce_keep(Reduction::$kind, dims)
             }
         )*}
@@ -66,9 +67,8 @@ impl<'t> Tensor<'t> {
 
     /// Reduction over `dims`, which go away.
     #[track_caller]
-    pub fn reduce(self, kind: Reduction, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        let mut dims = dims.as_ref().to_vec();
-        check!(self.check_dims(reduction_name(kind), &dims));
+    pub fn reduce(self, kind: Reduction, dims: impl Dims) -> Tensor<'t> {
+        let mut dims = check!(self.known_dims(reduction_name(kind), dims));
         dims.sort_unstable();
         if dims.is_empty() {
             self
@@ -79,19 +79,17 @@ impl<'t> Tensor<'t> {
 
     /// Reduction over `dims`, which stay, with size 1.
     #[track_caller]
-    pub fn reduce_keep(self, kind: Reduction, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        let dims = dims.as_ref();
-        check!(self.check_dims(reduction_name(kind), dims));
-        self.reduce(kind, dims).reshape(self.kept(dims))
+    pub fn reduce_keep(self, kind: Reduction, dims: impl Dims) -> Tensor<'t> {
+        let dims = check!(self.known_dims(reduction_name(kind), dims));
+        self.reduce(kind, &dims).reshape(self.kept(&dims))
     }
 
     /// Mean of floats over `dims`, which go away.
     #[track_caller]
-    pub fn mean(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+    pub fn mean(self, dims: impl Dims) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        let dims = dims.as_ref();
         check!(self.check_float("mean"));
-        check!(self.check_dims("mean", dims));
+        let dims = &check!(self.known_dims("mean", dims));
         let sizes = self.dims();
         let count: f64 = dims.iter().map(|&dim| sizes[dim] as f64).product();
         self.widened(|x| x.sum(dims) / count)
@@ -99,47 +97,52 @@ impl<'t> Tensor<'t> {
 
     /// Mean of floats over `dims`, which stay, with size 1.
     #[track_caller]
-    pub fn mean_keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        let dims = dims.as_ref();
-        check!(self.check_dims("mean", dims));
+    pub fn mean_keep(self, dims: impl Dims) -> Tensor<'t> {
+        let dims = &check!(self.known_dims("mean", dims));
         self.mean(dims).reshape(self.kept(dims))
     }
 
     /// Mean of the squared distance from the mean, of floats, over `dims`, which go away. Divides
     /// by the count, not by one less.
     #[track_caller]
-    pub fn var(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+    pub fn var(self, dims: impl Dims) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        let dims = dims.as_ref();
         check!(self.check_float("variance"));
-        check!(self.check_dims("variance", dims));
+        let dims = &check!(self.known_dims("variance", dims));
         self.widened(|x| (x - x.mean_keep(dims)).square().mean(dims))
     }
 
     /// Like [`var`](Self::var), with `dims` kept as size 1.
     #[track_caller]
-    pub fn var_keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        let dims = dims.as_ref();
-        check!(self.check_dims("variance", dims));
+    pub fn var_keep(self, dims: impl Dims) -> Tensor<'t> {
+        let dims = &check!(self.known_dims("variance", dims));
         self.var(dims).reshape(self.kept(dims))
     }
 
     /// Where the largest element along `dim` is, as `s32`; the first of equals, and NaN before all.
     #[track_caller]
-    pub fn argmax(self, dim: usize) -> Tensor<'t> {
+    pub fn argmax(self, dim: impl Dim) -> Tensor<'t> {
         self.arg_reduce(Extreme::Max, dim).1
     }
 
     /// Where the smallest element along `dim` is, as `s32`; the first of equals, and NaN before
     /// all.
     #[track_caller]
-    pub fn argmin(self, dim: usize) -> Tensor<'t> {
+    pub fn argmin(self, dim: impl Dim) -> Tensor<'t> {
         self.arg_reduce(Extreme::Min, dim).1
     }
 
     /// The extreme element along `dim`, which goes away, and where it is, as `s32`.
     #[track_caller]
-    pub fn arg_reduce(self, kind: Extreme, dim: usize) -> (Tensor<'t>, Tensor<'t>) {
+    pub fn arg_reduce(self, kind: Extreme, dim: impl Dim) -> (Tensor<'t>, Tensor<'t>) {
+        let name = match kind {
+            Extreme::Max => "argmax",
+            Extreme::Min => "argmin",
+        };
+        let dim = match self.known_dim(name, dim) {
+            Ok(dim) => dim,
+            Err(error) => return (error, error),
+        };
         let results = self
             .trace
             .push_many(Op::ArgReduce { kind, dim }, &[self], 2);
@@ -148,10 +151,10 @@ impl<'t> Tensor<'t> {
 
     /// e^x of floats, divided so that the sum along `dim` is 1.
     #[track_caller]
-    pub fn softmax(self, dim: usize) -> Tensor<'t> {
+    pub fn softmax(self, dim: impl Dim) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("softmax"));
-        check!(self.check_dim("softmax", dim));
+        let dim = check!(self.known_dim("softmax", dim));
         self.widened(|x| {
             let unnormalized = (x - x.max_keep([dim]).stop_gradient()).exp();
             unnormalized / unnormalized.sum_keep([dim])
@@ -160,10 +163,10 @@ impl<'t> Tensor<'t> {
 
     /// Logarithm of [`softmax`](Self::softmax), without its loss of accuracy.
     #[track_caller]
-    pub fn log_softmax(self, dim: usize) -> Tensor<'t> {
+    pub fn log_softmax(self, dim: impl Dim) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("log softmax"));
-        check!(self.check_dim("log softmax", dim));
+        let dim = check!(self.known_dim("log softmax", dim));
         self.widened(|x| {
             let shifted = x - x.max_keep([dim]).stop_gradient();
             shifted - shifted.exp().sum_keep([dim]).log()
@@ -172,11 +175,10 @@ impl<'t> Tensor<'t> {
 
     /// log(sum(e^x)) of floats over `dims`, which go away; -inf if all are.
     #[track_caller]
-    pub fn logsumexp(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+    pub fn logsumexp(self, dims: impl Dims) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        let dims = dims.as_ref();
         check!(self.check_float("logsumexp"));
-        check!(self.check_dims("logsumexp", dims));
+        let dims = &check!(self.known_dims("logsumexp", dims));
         self.widened(|x| {
             let max = x.max_keep(dims).stop_gradient();
             let max = max.is_finite().select(max, 0.0);
@@ -220,8 +222,8 @@ impl<'t> Tensor<'t> {
     /// Sums of the elements up to and with each, along `dim`; floats of 16 bits as for
     /// [`sum`](Self::sum).
     #[track_caller]
-    pub fn cumsum(self, dim: usize) -> Tensor<'t> {
-        check!(self.check_dim("cumulative sum", dim));
+    pub fn cumsum(self, dim: impl Dim) -> Tensor<'t> {
+        let dim = check!(self.known_dim("cumulative sum", dim));
         let (rank, size) = (self.rank(), self.dims()[dim]);
         if size == 0 {
             return self;
@@ -242,14 +244,14 @@ impl<'t> Tensor<'t> {
 
     /// Products of the elements up to and with each, along `dim`.
     #[track_caller]
-    pub fn cumprod(self, dim: usize) -> Tensor<'t> {
+    pub fn cumprod(self, dim: impl Dim) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         self.widened(|x| x.scan_with("cumulative product", dim, 1.0, |a, b| a * b))
     }
 
     /// The largest of the elements up to and with each, along `dim`.
     #[track_caller]
-    pub fn cummax(self, dim: usize) -> Tensor<'t> {
+    pub fn cummax(self, dim: impl Dim) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         self.scan_with("cumulative maximum", dim, lowest(self.dtype()), |a, b| {
             a.maximum(b)
@@ -258,7 +260,7 @@ impl<'t> Tensor<'t> {
 
     /// The smallest of the elements up to and with each, along `dim`.
     #[track_caller]
-    pub fn cummin(self, dim: usize) -> Tensor<'t> {
+    pub fn cummin(self, dim: impl Dim) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         self.scan_with("cumulative minimum", dim, highest(self.dtype()), |a, b| {
             a.minimum(b)
@@ -267,7 +269,7 @@ impl<'t> Tensor<'t> {
 
     /// log(sum(e^x)) of the elements up to and with each, along `dim`, of floats.
     #[track_caller]
-    pub fn cumlogsumexp(self, dim: usize) -> Tensor<'t> {
+    pub fn cumlogsumexp(self, dim: impl Dim) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("cumulative logsumexp"));
         self.widened(|x| {
@@ -306,11 +308,11 @@ impl<'t> Tensor<'t> {
     fn scan_with(
         self,
         op: &str,
-        dim: usize,
+        dim: impl Dim,
         identity: f64,
         combine: impl Fn(Tensor<'t>, Tensor<'t>) -> Tensor<'t>,
     ) -> Tensor<'t> {
-        check!(self.check_dim(op, dim));
+        let dim = check!(self.known_dim(op, dim));
         let (size, rank) = (self.dims()[dim], self.rank());
         let mut scanned = self;
         let mut shift = 1;

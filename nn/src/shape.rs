@@ -1,5 +1,6 @@
 //! Operations that move elements: reshape, transpose, broadcast, slice, pad, concatenate.
 
+mod at;
 mod part;
 
 use std::panic::Location;
@@ -7,7 +8,13 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 use halite_ir::Op;
 
-use crate::{Tensor, Trace, check::check, tensor::holds};
+pub use self::at::{IntoSlice, Slice};
+use crate::{
+    Tensor, Trace,
+    check::check,
+    dim::{Dim, Dims, place, written},
+    tensor::holds,
+};
 
 impl<'t> Tensor<'t> {
     /// The same elements, row-major, in other dimensions.
@@ -40,13 +47,18 @@ impl<'t> Tensor<'t> {
     /// The dimensions from `dim` on become one: `[a, b, c]` from 1 is `[a, b * c]`. `dim` may be
     /// the rank: `[a, b, c, 1]`.
     #[track_caller]
-    pub fn flatten_from(self, dim: usize) -> Tensor<'t> {
-        let ty = self.ty();
-        if dim > ty.rank() {
-            return self.mistake("flatten", || {
-                format!("from dimension {dim} of {ty}, which has {}", ty.rank())
-            });
-        }
+    pub fn flatten_from(self, dim: impl Dim) -> Tensor<'t> {
+        let (ty, number) = (self.ty(), dim.number());
+        let dim = match place(number, ty.rank()) {
+            None if number == Some(ty.rank() as i64) => ty.rank(),
+            None => {
+                return self.mistake("flatten", || {
+                    let number = written(number);
+                    format!("from dimension {number} of {ty}, which has {}", ty.rank())
+                });
+            }
+            Some(dim) => dim,
+        };
         let mut dims = ty.dims()[..dim].to_vec();
         dims.push(
             ty.dims()[dim..]
@@ -58,8 +70,8 @@ impl<'t> Tensor<'t> {
 
     /// Dimension `i` of the result is dimension `permutation[i]` of this.
     #[track_caller]
-    pub fn transpose(self, permutation: impl AsRef<[usize]>) -> Tensor<'t> {
-        let permutation = permutation.as_ref();
+    pub fn transpose(self, permutation: impl Dims) -> Tensor<'t> {
+        let permutation = &check!(self.known_dims("transpose", permutation));
         if permutation.len() == self.rank()
             && permutation.iter().enumerate().all(|(to, &from)| to == from)
         {
@@ -75,12 +87,9 @@ impl<'t> Tensor<'t> {
 
     /// Dimensions `a` and `b` exchanged.
     #[track_caller]
-    pub fn swap_dims(self, a: usize, b: usize) -> Tensor<'t> {
-        if a == b {
-            check!(self.check_dim("swap dimensions", a));
-            return self;
-        }
-        check!(self.check_dims("swap dimensions", &[a, b]));
+    pub fn swap_dims(self, a: impl Dim, b: impl Dim) -> Tensor<'t> {
+        let a = check!(self.known_dim("swap dimensions", a));
+        let b = check!(self.known_dim("swap dimensions", b));
         let mut permutation: Vec<usize> = (0..self.rank()).collect();
         permutation.swap(a, b);
         self.transpose(permutation)
@@ -99,24 +108,20 @@ impl<'t> Tensor<'t> {
     /// Dimension `from` moved to where it is dimension `to` of the result; the others keep their
     /// order.
     #[track_caller]
-    pub fn move_dim(self, from: usize, to: usize) -> Tensor<'t> {
-        check!(self.check_dim("move dimension", from));
-        check!(self.check_dim("move dimension", to));
+    pub fn move_dim(self, from: impl Dim, to: impl Dim) -> Tensor<'t> {
+        let from = check!(self.known_dim("move dimension", from));
+        let to = check!(self.known_dim("move dimension", to));
         let mut permutation: Vec<usize> = (0..self.rank()).collect();
         let moved = permutation.remove(from);
         permutation.insert(to, moved);
         self.transpose(permutation)
     }
 
-    /// A new dimension of size 1, which is dimension `dim` of the result.
+    /// A new dimension of size 1, which is dimension `dim` of the result; -1 is a new last one.
     #[track_caller]
-    pub fn unsqueeze(self, dim: usize) -> Tensor<'t> {
+    pub fn unsqueeze(self, dim: impl Dim) -> Tensor<'t> {
+        let dim = check!(self.known_place("unsqueeze", dim));
         let ty = self.ty();
-        if dim > ty.rank() {
-            return self.mistake("unsqueeze", || {
-                format!("no place {dim} in {ty}: places are 0 to {}", ty.rank())
-            });
-        }
         let mut dims = ty.dims().to_vec();
         dims.insert(dim, 1);
         self.reshape(dims)
@@ -124,8 +129,8 @@ impl<'t> Tensor<'t> {
 
     /// Without dimension `dim`, whose size is 1.
     #[track_caller]
-    pub fn squeeze(self, dim: usize) -> Tensor<'t> {
-        check!(self.check_dim("squeeze", dim));
+    pub fn squeeze(self, dim: impl Dim) -> Tensor<'t> {
+        let dim = check!(self.known_dim("squeeze", dim));
         let ty = self.ty();
         let mut dims = ty.dims().to_vec();
         if dims.remove(dim) != 1 {
@@ -175,8 +180,8 @@ impl<'t> Tensor<'t> {
 
     /// Reverses the order of elements along `dims`.
     #[track_caller]
-    pub fn reverse(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        let mut dims = dims.as_ref().to_vec();
+    pub fn reverse(self, dims: impl Dims) -> Tensor<'t> {
+        let mut dims = check!(self.known_dims("reverse", dims));
         dims.sort_unstable();
         if dims.is_empty() {
             self
@@ -240,20 +245,26 @@ impl<'t> Tensor<'t> {
 impl Trace {
     /// `parts` one behind the other along dimension `dim`.
     #[track_caller]
-    pub fn concat<'t>(&'t self, parts: &[Tensor<'t>], dim: usize) -> Tensor<'t> {
+    pub fn concat<'t>(&'t self, parts: &[Tensor<'t>], dim: impl Dim) -> Tensor<'t> {
         match parts {
             [] => self.fail("concatenate", "no tensors given", None),
-            [only] => match only.check_dim("concatenate", dim) {
-                Ok(()) => *only,
-                Err(error) => error,
-            },
-            parts => self.push_one(Op::Concatenate { dim }, parts),
+            [first, ..] => {
+                let dim = check!(first.known_dim("concatenate", dim));
+                match parts {
+                    [only] => *only,
+                    parts => self.push_one(Op::Concatenate { dim }, parts),
+                }
+            }
         }
     }
 
     /// `parts`, all of one type, along a new dimension, which is dimension `dim` of the result.
     #[track_caller]
-    pub fn stack<'t>(&'t self, parts: &[Tensor<'t>], dim: usize) -> Tensor<'t> {
+    pub fn stack<'t>(&'t self, parts: &[Tensor<'t>], dim: impl Dim) -> Tensor<'t> {
+        let Some(first) = parts.first() else {
+            return self.fail("stack", "no tensors given", None);
+        };
+        let dim = check!(first.known_place("stack", dim));
         let mut raised = Vec::with_capacity(parts.len());
         for part in parts {
             raised.push(part.unsqueeze(dim));

@@ -7,6 +7,7 @@ use halite_ir::Op;
 use crate::{
     Operand, Tensor,
     check::{bounds, check},
+    dim::{Dim, place, written},
 };
 
 impl<'t> Tensor<'t> {
@@ -48,38 +49,42 @@ impl<'t> Tensor<'t> {
 
     /// The part within `range` of dimension `dim`: `x.slice_dim(1, 2..)`.
     #[track_caller]
-    pub fn slice_dim(self, dim: usize, range: impl RangeBounds<usize>) -> Tensor<'t> {
-        check!(self.check_dim("slice", dim));
+    pub fn slice_dim(self, dim: impl Dim, range: impl RangeBounds<usize>) -> Tensor<'t> {
+        let dim = check!(self.known_dim("slice", dim));
         let ty = self.ty();
         let mut ranges: Vec<Range<usize>> = ty.dims().iter().map(|&size| 0..size).collect();
         ranges[dim] = bounds(range, ty.dims()[dim]);
         self.slice(ranges)
     }
 
-    /// The part at `index` of dimension `dim`, without that dimension.
+    /// The part at `index` of dimension `dim`, without that dimension; -1 is the last.
     #[track_caller]
-    pub fn index(self, dim: usize, index: usize) -> Tensor<'t> {
-        check!(self.check_dim("index", dim));
-        let ty = self.ty();
-        if index >= ty.dims()[dim] {
+    pub fn index(self, dim: impl Dim, index: impl Dim) -> Tensor<'t> {
+        let dim = check!(self.known_dim("index", dim));
+        let (ty, number) = (self.ty(), index.number());
+        let Some(index) = place(number, ty.dims()[dim]) else {
             let mut dims = ty.dims().to_vec();
             dims.remove(dim);
             return self.mistake_like(
                 "index",
-                || format!("no {index} in dimension {dim} of {ty}"),
+                || {
+                    let (number, size) = (written(number), ty.dims()[dim]);
+                    format!("no {number} in dimension {dim} of {ty}, which has {size}")
+                },
                 ty.with_dims(dims),
             );
-        }
+        };
         self.slice_dim(dim, index..index + 1).squeeze(dim)
     }
 
     /// Splits dimension `dim` into `parts` equal parts. Returns `parts` tensors in any case: error
     /// tensors if the size is not divisible.
     #[track_caller]
-    pub fn split(self, dim: usize, parts: usize) -> Vec<Tensor<'t>> {
-        if let Err(error) = self.check_dim("split", dim) {
-            return vec![error; parts];
-        }
+    pub fn split(self, dim: impl Dim, parts: usize) -> Vec<Tensor<'t>> {
+        let dim = match self.known_dim("split", dim) {
+            Ok(dim) => dim,
+            Err(error) => return vec![error; parts],
+        };
         let ty = self.ty();
         let size = ty.dims()[dim];
         if parts == 0 || !size.is_multiple_of(parts) {

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_core::{DType, TensorType};
 use halite_ir::Gather;
-use halite_nn::{ConvOptions, Over, Padding};
+use halite_nn::{ConvOptions, Over, Padding, Trace, s};
 
 use crate::shared::{check, input};
 
@@ -36,27 +36,103 @@ fn missing_dimensions_are_mistakes() {
             let _ = x.broadcast_to([3]);
         },
         expect![[r#"
-            +4: sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +4: sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
             +5: max: dimension 0 of f32[], which has none (operand 0 is `scalar`)
-            +6: mean: dimension 1 appears twice in [1, 1] (operand 0 is `x`)
-            +7: softmax: dimension 5 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
-            +8: argmax: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
-            +9: swap dimensions: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +6: mean: dimension 1 of f32[2, 3] appears twice in [1, 1] (operand 0 is `x`)
+            +7: softmax: dimension 5 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
+            +8: argmax: dimension 2 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
+            +9: swap dimensions: dimension 2 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
             +10: transpose: f32[] is not a matrix (operand 0 is `scalar`)
             +11: squeeze: dimension 1 of f32[2, 3] is not 1 (operand 0 is `x`)
-            +12: unsqueeze: no place 3 in f32[2, 3]: places are 0 to 2 (operand 0 is `x`)
+            +12: unsqueeze: no place 3 in f32[2, 3]: places are 0 to 2, or -3 to -1 from the last (operand 0 is `x`)
             +13: transpose: dimension 0 of f32[2, 3] appears twice in [0, 0] (operand 0 is `x`)
             +14: slice: 1..9 of dimension 1 of f32[2, 3], whose indices are 0..3 (operand 0 is `x`)
-            +15: slice: dimension 3 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +15: slice: dimension 3 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
             +16: split: dimension 1 of f32[2, 3] cannot be split into 2 equal parts (operand 0 is `x`)
-            +17: index: no 2 in dimension 0 of f32[2, 3] (operand 0 is `x`)
-            +18: cumulative sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
-            +19: sort: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +17: index: no 2 in dimension 0 of f32[2, 3], which has 2 (operand 0 is `x`)
+            +18: cumulative sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
+            +19: sort: dimension 2 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
             +20: top k: 4 largest along dimension 1 of f32[2, 3] (operand 0 is `x`)
             +21: flatten: from dimension 3 of f32[2, 3], which has 2 (operand 0 is `x`)
             +22: concatenate: no tensors given
             +23: concatenate: f32[2, 3] and f32[] along dimension 0: the element type and all other dimensions must be equal (operand 0 is `x`, operand 1 is `scalar`)
             +24: broadcast: f32[2, 3] has more dimensions than [3] (operand 0 is `x`)
+        "#]],
+    );
+}
+
+#[test]
+fn negative_dimensions_count_from_the_last() {
+    let cx = Trace::new();
+    let x = input(&cx, "x", &[2, 3, 5]);
+    let shapes = [
+        (x.sum([-1]).dims(), vec![2, 3]),
+        (x.mean_keep([-2, 0]).dims(), vec![1, 1, 5]),
+        (x.argmax(-3).dims(), vec![3, 5]),
+        (x.transpose([-1, 0, 1]).dims(), vec![5, 2, 3]),
+        (x.swap_dims(0, -1).dims(), vec![5, 3, 2]),
+        (x.move_dim(-1, 0).dims(), vec![5, 2, 3]),
+        (x.unsqueeze(-1).dims(), vec![2, 3, 5, 1]),
+        (x.unsqueeze(-4).squeeze(-4).dims(), vec![2, 3, 5]),
+        (x.flatten_from(-2).dims(), vec![2, 15]),
+        (x.slice_dim(-1, 1..3).dims(), vec![2, 3, 2]),
+        (x.index(-2, -1).dims(), vec![2, 5]),
+        (x.top_k(2, -1).0.dims(), vec![2, 3, 2]),
+        (cx.concat(&[x, x], -2).dims(), vec![2, 6, 5]),
+        (cx.stack(&[x, x], -1).dims(), vec![2, 3, 5, 2]),
+    ];
+    cx.check().unwrap();
+    for (number, (shape, expected)) in shapes.into_iter().enumerate() {
+        assert_eq!(shape, expected, "{number}");
+    }
+}
+
+#[test]
+fn slices_have_the_shapes_of_numpy() {
+    let cx = Trace::new();
+    let x = input(&cx, "x", &[7, 4, 3]);
+    let shapes = [
+        (x.at(s![]).dims(), vec![7, 4, 3]),
+        (x.at(s![.., 1..3, -1]).dims(), vec![7, 2]),
+        (x.at(s![0, 0, 0]).dims(), vec![]),
+        (x.at(s![-2..]).dims(), vec![2, 4, 3]),
+        (x.at(s![..-2, ..=2]).dims(), vec![5, 3, 3]),
+        (x.at(s![1..; 3]).dims(), vec![2, 4, 3]),
+        (x.at(s![..;2, ..;5, 1..=-1]).dims(), vec![4, 1, 2]),
+        (x.at(s![7..]).dims(), vec![0, 4, 3]),
+        (x.at(s![3..3, ..]).dims(), vec![0, 4, 3]),
+    ];
+    cx.check().unwrap();
+    for (number, (shape, expected)) in shapes.into_iter().enumerate() {
+        assert_eq!(shape, expected, "{number}");
+    }
+}
+
+#[test]
+fn slices_that_do_not_fit_are_mistakes() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2, 3]);
+            let _ = x.at(s![2]);
+            let _ = x.at(s![.., -4]);
+            let _ = x.at(s![.., 1..4]);
+            let _ = x.at(s![2..1]);
+            let _ = x.at(s![..=2]);
+            let _ = x.at(s![..; 0]);
+            let _ = x.at(s![0, 0, 0]);
+            let _ = x.at(s![usize::MAX]);
+            let _ = x.sum([-3]);
+        },
+        expect![[r#"
+            +3: slice: index 2 of the 2 elements (0 to 1, or -2 to -1 from the last) of dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +4: slice: index -4 of the 3 elements (0 to 2, or -3 to -1 from the last) of dimension 1 of f32[2, 3] (operand 0 is `x`)
+            +5: slice: range 1..4 of the 3 elements of dimension 1 of f32[2, 3] (operand 0 is `x`)
+            +6: slice: range 2..1 of the 2 elements of dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +7: slice: range 0..=2 of the 2 elements of dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +8: slice: a step of 0 over the 2 elements of dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +9: slice: 3 slices of f32[2, 3], which has 2 dimensions (operand 0 is `x`)
+            +10: slice: index beyond 2^63 of the 2 elements (0 to 1, or -2 to -1 from the last) of dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +11: sum: dimension -3 of f32[2, 3], whose dimensions are 0 to 1, or -2 to -1 from the last (operand 0 is `x`)
         "#]],
     );
 }

@@ -2,10 +2,34 @@
 //! to another.
 
 use halite_core::{DType, Element, HostArray, TensorType, tree::Leaf};
-use halite_nn::{Tensor, Trace, grad};
+use halite_nn::{Tensor, Trace, grad, s};
 use halite_tests::eval::{eval, host};
 
 const TABLE: [f64; 4] = [10.0, 11.0, 12.0, 13.0];
+
+#[test]
+fn slice_has_the_elements_of_numpy() {
+    let values: Vec<f32> = (0..24).map(|value| value as f32).collect();
+    let found = eval(
+        |_, x| {
+            let part = x[0].at(s![1, ..; 2, -3..]);
+            vec![part, grad(part.square().sum_all(), &Leaf(x[0])).0]
+        },
+        &[host(&values, &[2, 3, 4])],
+    );
+    // np.arange(24).reshape(2, 3, 4)[1, ::2, -3:]
+    let expected = [13.0, 14.0, 15.0, 21.0, 22.0, 23.0];
+    assert_eq!(found[0].ty().to_string(), "f32[2, 3]");
+    assert_eq!(found[0].as_slice::<f32>().unwrap(), expected);
+    let slopes = values.iter().map(|value| match expected.contains(value) {
+        true => 2.0 * value,
+        false => 0.0,
+    });
+    assert_eq!(
+        found[1].as_slice::<f32>().unwrap(),
+        slopes.collect::<Vec<_>>()
+    );
+}
 
 /// What operations read and write at these places, with gradients.
 fn operations<'t>(cx: &'t Trace, table: Tensor<'t>, at: Tensor<'t>) -> Vec<Tensor<'t>> {

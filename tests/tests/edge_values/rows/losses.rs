@@ -34,7 +34,7 @@ rows! {
         ]
     };
     "labels" Labels INTEGERS [] [
-        "cross_entropy", "correct", "CrossEntropy::ignore", "CrossEntropy::class_weights",
+        "cross_entropy", "correct", "correct_top_k", "CrossEntropy::ignore", "CrossEntropy::class_weights",
         "CrossEntropy::weights"
     ] |x| labelled(x[0], x[1]);
     "mse" Pairs FLOATS [0, 1] ["mse"] |x| mse(x[0], x[1]);
@@ -115,6 +115,7 @@ fn labelled<'t>(labels: Tensor<'t>, logits: Tensor<'t>) -> Vec<Tensor<'t>> {
         losses(CrossEntropy::new()),
         losses(careful),
         correct(logits, labels),
+        correct_top_k(logits, labels, 2),
     ]
 }
 

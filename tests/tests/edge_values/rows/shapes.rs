@@ -1,7 +1,7 @@
 //! Operations that move elements, whose bits stay, and constants.
 
 use halite_core::{DType, TensorType};
-use halite_nn::Tensor;
+use halite_nn::{Tensor, s};
 
 use crate::table::rows;
 
@@ -11,7 +11,7 @@ rows! {
         "unsqueeze", "squeeze", "broadcast_to", "broadcast_in_dim", "pad", "pad_interior"
     ] |x| moved(x[0]);
     "parts" Rows ALL [0] [
-        "slice", "slice_strided", "slice_dim", "index", "split", "dynamic_slice",
+        "slice", "slice_strided", "slice_dim", "index", "at", "split", "dynamic_slice",
         "dynamic_update_slice", "tril", "triu", "Trace::concat", "Trace::stack"
     ] |x| parts(x[0]);
     "made" Rows NUMBERS [] [
@@ -55,6 +55,7 @@ fn parts(x: Tensor<'_>) -> Vec<Tensor<'_>> {
         x.slice_strided([0, 0], &dims, [2, 1]),
         x.slice_dim(0, 1..3),
         x.index(0, 3),
+        x.at(s![1..-1; 2, -1]),
         x.dynamic_slice(&start(2.0), [2, dims[1]]),
         x.dynamic_update_slice(x.slice([0..2, 0..dims[1]]), &start(1.0)),
         x.tril(0),
