@@ -21,8 +21,8 @@ use halite_nn::{AxisRoles, Optimizer, Param, Pattern, ShardedType};
 use crate::State;
 
 use self::assign::of_rule;
-pub(crate) use self::state::{check_sizes, state_specs};
 pub use self::rules::Rule;
+pub(crate) use self::state::{check_sizes, state_specs};
 
 const OP: &str = "strategy";
 

@@ -105,6 +105,19 @@ fn packages_can_be_published_in_dependency_order() {
     );
 }
 
+/// The program that the README shows is the example, and short enough to be read at once.
+#[test]
+fn program_of_the_readme_is_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let (readme, example) = (text("README.md"), text("examples/mnist.rs"));
+    let program = &example[example.find("use halite").unwrap()..];
+    let shown = readme.split("```rust,no_run\n").nth(1).unwrap();
+    assert_eq!(shown.split("```").next().unwrap(), program);
+    let lines = program.lines().filter(|line| !line.trim().is_empty());
+    assert!(lines.count() <= 45 && program.matches("'t").count() <= 3);
+}
+
 #[test]
 fn packages_contain_sources_alone() {
     for package in published() {
