@@ -98,3 +98,8 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The programs of the page run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/converting.md")]
+struct Converting;
