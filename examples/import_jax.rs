@@ -42,12 +42,10 @@ fn main() -> Result<()> {
 
     // As a function of a trace: here, the gradient of the sum of its first result.
     let function = artifact.function()?;
-    let gradients =
-        Jit::<Empty<()>, Vec<Leaf<()>>, Vec<Leaf<()>>>::function(&client, move |cx, inputs| {
-            let loss = function.call(cx, &inputs.clone().into_leaves())[0].sum_all();
-            grad(loss, &inputs)
-        });
-    let inputs: Vec<Leaf<Array>> = inputs.into_iter().map(Leaf).collect();
+    let gradients = jit_vec(&client, move |cx, inputs| {
+        let loss = function.call(cx, &inputs)[0].sum_all();
+        grad(loss, &inputs)
+    });
     for gradient in gradients.run(&inputs)? {
         println!("gradient {gradient}");
     }

@@ -17,7 +17,7 @@ pub type ArrayFunction<const N: usize, const M: usize> =
 /// Compiles a function from `N` tensors to `M` tensors at its first call; [`Jit::run`] calls it.
 ///
 /// Rust infers `N` and `M` from the closure. For inputs that are structs, see [`jit_like`]; for a
-/// training step, [`jit_step`]; for outputs that are structs, [`jit_tree`].
+/// training step, [`jit_step`]; for outputs that are structs, [`jit_tree`]; for vectors, [`jit_vec`].
 ///
 /// ```
 /// use halite_core::{Array, Client, Null};
@@ -41,6 +41,35 @@ pub fn jit<const N: usize, const M: usize>(
 ) -> ArrayFunction<N, M> {
     Jit::function(client, move |cx, inputs: [Leaf<Tensor<'_>>; N]| {
         function(cx, inputs.map(|Leaf(input)| input)).map(Leaf)
+    })
+}
+
+/// As [`jit`], for a number of inputs and outputs that is known when the program runs:
+/// `f.run(&arrays)` with a vector of arrays returns a vector.
+///
+/// ```
+/// use halite_core::{Array, Client, Null};
+/// use halite_nn::{grad, jit_vec};
+///
+/// # fn main() -> halite_core::Result<()> {
+/// # let client = Client::new(Null::new(1));
+/// let slopes = jit_vec(&client, |cx, inputs| {
+///     let squares: Vec<_> = inputs.iter().map(|x| x.square().sum_all()).collect();
+///     grad(cx.stack(&squares, 0).sum_all(), &inputs)
+/// });
+/// let arrays = vec![Array::scalar(&client, 2.0f32)?, Array::from_slice(&client, &[1.0f32; 3], [3])?];
+/// assert_eq!(slopes.run(&arrays)?[1].ty().dims(), [3]);
+/// # Ok(())
+/// # }
+/// ```
+#[track_caller]
+pub fn jit_vec(
+    client: &Client,
+    function: impl for<'t> Fn(&'t Trace, Vec<Tensor<'t>>) -> Vec<Tensor<'t>> + Send + Sync + 'static,
+) -> Jit<Empty<()>, Vec<Leaf<()>>, Vec<Leaf<()>>> {
+    Jit::function(client, move |cx, inputs: Vec<Leaf<Tensor<'_>>>| {
+        let inputs = inputs.into_iter().map(|Leaf(input)| input).collect();
+        function(cx, inputs).into_iter().map(Leaf).collect()
     })
 }
 

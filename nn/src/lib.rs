@@ -122,7 +122,7 @@ pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};
 pub use custom_op::{CustomOp, CustomVjp};
 pub use dim::{Dim, Dims};
-pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step, jit_tree};
+pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step, jit_tree, jit_vec};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Stages};
