@@ -268,6 +268,13 @@ impl Trace {
             })
     }
 
+    /// Drops the new values that layers gave to states so far: for a function that needs none, such as
+    /// one of gradients alone in training mode.
+    pub fn discard_updates(&self) {
+        let updates = self.context.updates.borrow();
+        updates.iter().for_each(|update| update.taken.set(true));
+    }
+
     /// Checks, at the end of a traced function, that its side outputs are used: an update of
     /// a state in training that nobody took is a mistake, metrics that nobody took are a warning.
     pub(crate) fn check_taken(&self) {
@@ -289,7 +296,8 @@ impl Trace {
                 .map_or("a state".to_string(), |name| format!("`{name}`"));
             let message = format!(
                 "{state} has a new value after this step, which the function does not return; return it in the \
-                 next state, as by `model.map_leaves(|_, leaf| cx.updated(leaf))`"
+                 next state, as by `model.map_leaves(|_, leaf| cx.updated(leaf))`, or drop it by \
+                 `cx.discard_updates()`"
             );
             self.fail_at(update.location, "update", message, None);
         }

@@ -295,6 +295,12 @@ fn dropped_running_statistics_are_a_mistake() {
     assert!(error.contains("cx.updated(leaf)"), "{error}");
     assert_eq!(step_of_norm(true, |cx, leaf| cx.updated(leaf)), Ok(()));
     assert_eq!(step_of_norm(false, |_, leaf| leaf), Ok(()));
+    assert!(error.contains("cx.discard_updates()"), "{error}");
+    let discarded = step_of_norm(true, |cx, leaf| {
+        cx.discard_updates();
+        leaf
+    });
+    assert_eq!(discarded, Ok(()));
 }
 
 /// A loss that reports a metric.
