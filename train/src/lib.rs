@@ -1,32 +1,20 @@
 //! Tasks, the trainer, checkpoints, loggers and plots.
 //!
-//! A [`Task`] defines the loss of a model; a [`Trainer`] compiles the training step, feeds it,
+//! A [`Task`] defines the loss of a model, and [`task()`] makes one from a closure; a [`Trainer`]
+//! compiles the training step, feeds it,
 //! collects metrics, saves checkpoints, and resumes after an interruption with bit-identical
 //! results.
 //!
 //! ```
 //! use halite_backends::Accelerator;
 //! use halite_core::{HostArray, tree::Tree};
-//! use halite_data::{InMemory, Labeled};
-//! use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
-//! use halite_train::{Task, Trainer, Weighted};
+//! use halite_data::InMemory;
+//! use halite_nn::{Adam, Linear};
+//! use halite_train::{Trainer, Weighted, task};
 //!
 //! #[derive(Tree)]
 //! struct Model<L> {
 //!     out: Linear<L>,
-//! }
-//!
-//! struct Fit;
-//!
-//! impl Task for Fit {
-//!     type Model = Model<()>;
-//!     type Batch = Labeled<()>;
-//!
-//!     fn loss<'t>(&self, cx: &'t Trace, model: &Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
-//!         let error = model.out.forward(batch.input) - batch.target;
-//!         cx.metric("mae", batch.mean(error.abs().sum([1])));
-//!         batch.mean(error.square().sum([1]))
-//!     }
 //! }
 //!
 //! # fn main() -> halite_core::Result<()> {
@@ -41,7 +29,12 @@
 //! let client = Accelerator::cpu().open()?;
 //! let builder = Trainer::builder(&client).batch_size(20).seed(7).out(&out).quiet(true);
 //! let model = || Model { out: Linear::new(2, 1) };
-//! let whole = builder.clone().epochs(10).build()?.fit(Fit, model(), Adam::new(0.1), points(200)?, points(50)?)?;
+//! let task = task(&model(), |cx, model, batch| {
+//!     let error = model.out.forward(batch.input) - batch.target;
+//!     cx.metric("mae", batch.mean(error.abs()));
+//!     batch.mean(error.square())
+//! });
+//! let whole = builder.clone().epochs(10).build()?.fit(task, model(), Adam::new(0.1), points(200)?, points(50)?)?;
 //! assert!(whole.report.metrics["mae"] < 0.1, "{whole}");
 //! assert_eq!(whole.report.blocking_reads, 0);
 //! assert!(out.join("report.json").exists());
@@ -49,8 +42,8 @@
 //! // The same run again, in two parts.
 //! # let out = runs.path().join("in two parts");
 //! # let builder = builder.out(&out);
-//! builder.clone().epochs(4).build()?.fit(Fit, model(), Adam::new(0.1), points(200)?, points(50)?)?;
-//! let parts = builder.epochs(10).resume(true).build()?.fit(Fit, model(), Adam::new(0.1), points(200)?, points(50)?)?;
+//! builder.clone().epochs(4).build()?.fit(task, model(), Adam::new(0.1), points(200)?, points(50)?)?;
+//! let parts = builder.epochs(10).resume(true).build()?.fit(task, model(), Adam::new(0.1), points(200)?, points(50)?)?;
 //! assert_eq!(parts.report.resumed_from_step, Some(40));
 //! assert_eq!(parts.model.out.weight.read()?, whole.model.out.weight.read()?); // bit for bit
 //! # Ok(())
