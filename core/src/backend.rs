@@ -39,7 +39,8 @@ use std::{
 };
 
 use crate::{
-    Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey, Result, TensorType,
+    AlignedBytes, Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey, Result,
+    TensorType,
 };
 
 /// A driver of one kind of accelerator: the family of types that belong together.
@@ -150,6 +151,9 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
 /// Callback of a fetch, called once with the bytes, on any thread.
 pub type OnFetched = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
 
+/// Callback of a fetch into memory of the caller, which gets the memory back with the bytes in it.
+pub type OnFilled = Box<dyn FnOnce(Result<AlignedBytes>) + Send>;
+
 /// Callback of an event, called once when the work is done, on any thread.
 pub type OnReady = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -187,6 +191,26 @@ pub trait Buffer: fmt::Debug + Send + Sync + Sized + 'static {
     /// `then` must neither block, launch nor read: it may run on a thread that the driver's work
     /// needs.
     fn fetch(&self, then: OnFetched);
+
+    /// Like [`fetch`](Self::fetch), into `memory`, whose length is that of the type. Memory that was
+    /// used before is written several times faster than new one, which the system has to map.
+    ///
+    /// The default fetches, and copies the bytes.
+    fn fetch_into(&self, mut memory: AlignedBytes, then: OnFilled) {
+        self.fetch(Box::new(move |bytes| {
+            let copied = bytes.and_then(|bytes| {
+                let into = memory.as_mut();
+                if into.len() != bytes.len() {
+                    let message =
+                        format!("{} bytes arrived, {} are expected", bytes.len(), into.len());
+                    return Err(Error::new(ErrorKind::Internal, "fetch", message));
+                }
+                into.copy_from_slice(&bytes);
+                Ok(memory)
+            });
+            then(copied);
+        }));
+    }
 }
 
 /// Completion event of asynchronous work: a launch or a copy.

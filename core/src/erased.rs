@@ -4,8 +4,8 @@
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error, ErrorKind, Event,
-    Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnReady, Placement,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error, ErrorKind, Event,
+    Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnFilled, OnReady, Placement,
     Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, client::Session,
 };
 
@@ -42,6 +42,7 @@ pub(crate) trait AnyBuffer {
     fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffers>>;
     fn read(&self, into: &mut [u8]) -> Result<()>;
     fn fetch(&self, then: OnFetched);
+    fn fetch_into(&self, memory: AlignedBytes, then: OnFilled);
 }
 
 impl<B: Buffer> AnyBuffer for B {
@@ -62,6 +63,9 @@ impl<B: Buffer> AnyBuffer for B {
     }
     fn fetch(&self, then: OnFetched) {
         Buffer::fetch(self, then);
+    }
+    fn fetch_into(&self, memory: AlignedBytes, then: OnFilled) {
+        Buffer::fetch_into(self, memory, then);
     }
 }
 

@@ -277,6 +277,11 @@ impl HostArray {
         self.bytes.as_ref()
     }
 
+    /// The memory of the elements.
+    pub fn into_aligned(self) -> AlignedBytes {
+        self.bytes
+    }
+
     /// The bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes.as_mut()

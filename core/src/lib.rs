@@ -59,7 +59,7 @@ pub mod wait;
 pub use array::Array;
 pub use backend::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue,
-    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement,
+    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnFilled, OnReady, Placement,
     Platform, Program, ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Faults, Kernels, Processor};

@@ -4,11 +4,17 @@ mod in_place;
 mod row_major;
 mod upload;
 
-use std::{collections::HashSet, ffi::c_void, mem::MaybeUninit, ptr::NonNull, sync::Arc};
+use std::{
+    collections::HashSet,
+    ffi::c_void,
+    mem::{ManuallyDrop, MaybeUninit},
+    ptr::NonNull,
+    sync::Arc,
+};
 
 use halite_core::{
-    Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement,
-    Result, TensorType,
+    AlignedBytes, Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind,
+    OnFetched, OnFilled, Placement, Result, TensorType,
 };
 use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
 
@@ -380,6 +386,46 @@ impl Buffer for PjrtBuffer {
             Err(CopyError::NoEvent(error)) => then(Err(error)),
         }
     }
+
+    fn fetch_into(&self, mut memory: AlignedBytes, then: OnFilled) {
+        const OP: &str = "fetch";
+        if let Err(error) = self.check_alive(OP) {
+            return then(Err(error));
+        }
+        if self.kind.ty.bytes() == 0 || memory.as_ref().len() != self.kind.ty.bytes() {
+            // Nothing is copied; the error of the computation is that of the event.
+            return match self.ready() {
+                Ok(event) => event.on_ready(Box::new(|result| then(result.map(|()| memory)))),
+                Err(error) => then(Err(error)),
+            };
+        }
+        let into = memory.as_mut().as_mut_ptr();
+        // Dropped in the callback only: whoever drops the callback leaks the memory, to which the
+        // plugin may still write.
+        let memory = ManuallyDrop::new(memory);
+        // SAFETY: the memory is of the type's bytes, nobody else uses it until the event is ready,
+        // and it is given up in the callback only, which runs then.
+        match unsafe { self.copy_to_host(OP, into) } {
+            Ok(event) => {
+                let arrived = Box::new(move |result| then(filled(result, memory)));
+                // A plugin that takes no callback is polled instead.
+                if let Err((_, arrived)) = event.when_done(arrived) {
+                    let result = event.wait();
+                    if event.is_done() {
+                        arrived(result);
+                    }
+                }
+            }
+            Err(CopyError::Refused(error)) => then(filled(Err(error), memory)),
+            Err(CopyError::NoEvent(error)) => then(Err(error)),
+        }
+    }
+}
+
+/// Frees memory that a plugin no longer writes, or passes it on.
+fn filled(result: Result<()>, memory: ManuallyDrop<AlignedBytes>) -> Result<AlignedBytes> {
+    let memory = ManuallyDrop::into_inner(memory);
+    result.map(|()| memory)
 }
 
 /// Uninitialized memory of this length; `None` if the host has none. (`Box::new_uninit_slice` would

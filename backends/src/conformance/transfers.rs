@@ -11,7 +11,8 @@ use std::{
 };
 
 use halite_core::{
-    AlignedBytes, Arg, DType, DeviceId, ErrorKind, HostArray, HostBytes, MemoryKind, Placement,
+    AlignedBytes, Arg, DType, DeviceId, ErrorKind, HostArray, HostBytes, MemoryKind, Pending,
+    Placement,
 };
 
 use super::{Case, Subject, support::*};
@@ -63,6 +64,11 @@ fn every_type_round_trips_bit_exactly(subject: &Subject) -> Checked {
                     &buffer.first().fetch().wait_for(PATIENCE)?,
                     host.bytes(),
                 )?;
+                let (filled, resolve) = Pending::new("fetch");
+                let memory = AlignedBytes::zeroed(host.bytes().len());
+                buffer.first().fetch_into_then(memory, Box::new(resolve));
+                let filled = filled.wait_for(PATIENCE)?;
+                same_bytes(what("fetched into memory from"), filled.as_ref(), host.bytes())?;
             }
         }
     }

@@ -17,11 +17,35 @@ impl Array {
     /// # Errors
     /// None at present; an error of the computation is returned with the value.
     pub fn fetch(&self) -> Result<Pending<HostArray>> {
+        self.fetch_to(None)
+    }
+
+    /// Queues a copy of the global array to the host, into the memory of `spare`, whose elements are
+    /// lost. An array of another type is dropped, and new memory is taken.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub fn fetch_into(&self, spare: HostArray) -> Result<Pending<HostArray>> {
+        self.fetch_to((*spare.ty() == self.ty.with_dtype(self.stored)).then_some(spare))
+    }
+
+    fn fetch_to(&self, spare: Option<HostArray>) -> Result<Pending<HostArray>> {
         let parts = self.distinct_shards()?;
         let (pending, resolve) = Pending::new("fetch");
+        let ty = self.ty.with_dtype(self.stored);
+        let spare = match (spare, &parts[..]) {
+            (Some(spare), [(ranges, shard)]) if ty == self.ty && is_whole(ranges, &ty) => {
+                let filled = move |memory: Result<AlignedBytes>| {
+                    resolve(memory.and_then(|memory| HostArray::from_aligned(memory, ty)));
+                };
+                shard.fetch_into_then(spare.into_aligned(), Box::new(filled));
+                return Ok(pending);
+            }
+            (spare, _) => spare,
+        };
         let gathering = Arc::new(Mutex::new(Gathering {
-            ty: self.ty.with_dtype(self.stored),
-            host: None,
+            ty,
+            host: spare,
             dtype: self.ty.dtype(),
             missing: parts.len(),
             resolve: Some(Box::new(resolve)),

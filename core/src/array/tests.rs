@@ -82,3 +82,26 @@ fn read_beyond_host_memory_is_an_error() {
     );
     assert_eq!(array.read().unwrap_err().kind(), ErrorKind::OutOfMemory);
 }
+
+#[test]
+fn fetch_into_uses_the_memory() {
+    let client = Client::new(crate::Null::new(1));
+    let array = Array::from_slice(&client, &[1.0f32; 64], [64]).unwrap();
+    let memory = HostArray::zeros(array.ty().clone());
+    let address = memory.bytes().as_ptr();
+    let fetched = array.fetch_into(memory).unwrap().wait().unwrap();
+    assert_eq!(
+        (fetched.ty(), fetched.bytes().as_ptr()),
+        (array.ty(), address)
+    );
+    // Memory of another type is not used.
+    let other = array.fetch_into(HostArray::scalar(1u8)).unwrap();
+    assert_eq!(other.wait().unwrap().ty(), array.ty());
+    // The shards of an array are pasted into it.
+    let client = Client::new(crate::Null::new(2));
+    let mesh = Arc::new(Mesh::new([("x", 2)], client.local_devices()).unwrap());
+    let halves = Sharding::new(&mesh, PartitionSpec::first("x")).unwrap();
+    let array = Array::upload(&client, &fetched, &halves).unwrap();
+    let pasted = array.fetch_into(fetched).unwrap().wait().unwrap();
+    assert_eq!(pasted.bytes().as_ptr(), address);
+}

@@ -4,7 +4,7 @@ use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
 use super::{ClientId, Session};
 use crate::{
-    Error, OnFetched, OnReady, Pending, Placement, Result, TensorType, Transfer,
+    AlignedBytes, Error, OnFetched, OnFilled, OnReady, Pending, Placement, Result, TensorType, Transfer,
     erased::{AnyBuffer, AnyBuffers, AnyEvent},
 };
 
@@ -166,8 +166,42 @@ impl<'a> DeviceBuffer<'a> {
     /// Queues a copy to the host, and passes the row-major bytes to `then` on any thread.
     #[track_caller]
     pub fn fetch_then(&self, then: OnFetched) {
+        match self.observed_fetch() {
+            None => self.buffer.fetch(then),
+            Some(arrived) => self.buffer.fetch(Box::new(move |bytes| {
+                arrived();
+                then(bytes);
+            })),
+        }
+    }
+
+    /// Queues a copy to `memory` of the host, of exactly the length of the type, and passes it with
+    /// the row-major bytes to `then` on any thread.
+    #[track_caller]
+    pub fn fetch_into_then(&self, memory: AlignedBytes, then: OnFilled) {
+        let (given, ty) = (memory.as_ref().len(), self.tensor_type());
+        if given != ty.bytes() {
+            let message = format!("{given} bytes to fetch into, {ty} needs {}", ty.bytes());
+            return then(Err(Error::invalid("fetch", message)));
+        }
+        match self.observed_fetch() {
+            None => self.buffer.fetch_into(memory, then),
+            Some(arrived) => {
+                let filled = move |memory| {
+                    arrived();
+                    then(memory);
+                };
+                self.buffer.fetch_into(memory, Box::new(filled));
+            }
+        }
+    }
+
+    /// Reports the start of a fetch, and returns a function that reports its end; `None` if nobody
+    /// observes the client.
+    #[track_caller]
+    fn observed_fetch(&self) -> Option<impl FnOnce() + Send + 'static> {
         if self.session.observers.is_empty() {
-            return self.buffer.fetch(then);
+            return None;
         }
         self.session.observe(|observer| observer.fetch_queued());
         let (session, started, size) = (
@@ -176,11 +210,10 @@ impl<'a> DeviceBuffer<'a> {
             self.tensor_type().bytes(),
         );
         let (caller, device) = (Location::caller(), self.placement().device);
-        self.buffer.fetch(Box::new(move |bytes| {
+        Some(move || {
             let transfer = Transfer::ending_now(size, started, caller, device);
             session.observe(|observer| observer.fetched(&transfer));
-            then(bytes);
-        }));
+        })
     }
 }
 

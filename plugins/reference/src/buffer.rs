@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use halite_core::{Buffer, Error, Event, OnFetched, OnReady, Placement, Result, TensorType};
+use halite_core::{
+    AlignedBytes, Buffer, Error, Event, OnFetched, OnFilled, OnReady, Placement, Result, TensorType,
+};
 
 use crate::{
     backend::Client,
@@ -92,6 +94,21 @@ impl Buffer for ReferenceBuffer {
             then(copied.map_err(|error| client.on(error)));
         }));
     }
+
+    fn fetch_into(&self, memory: AlignedBytes, then: OnFilled) {
+        let client = self.client.clone();
+        self.slot.then(Box::new(move |delivered| {
+            let copied = delivered
+                .map_err(|failure| failure.error())
+                .and_then(|x| copy_into(&x, memory));
+            then(copied.map_err(|error| client.on(error)));
+        }));
+    }
+}
+
+fn copy_into(x: &Tensor, mut memory: AlignedBytes) -> Result<AlignedBytes> {
+    memory.as_mut().copy_from_slice(&x.bytes);
+    Ok(memory)
 }
 
 fn copy(x: &Tensor) -> Result<Vec<u8>> {

@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc, time::Instant};
 
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes, Interpreted, Launch,
-    Launched, OnFetched, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes, Interpreted, Launch,
+    Launched, OnFetched, OnFilled, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
     Signature, TensorType,
 };
 
@@ -121,6 +121,13 @@ impl<B: Buffer> Buffer for TracedBuffer<B> {
     fn fetch(&self, then: OnFetched) {
         _ = log("fetch", self.tensor_type(), || {
             self.0.fetch(then);
+            Ok(())
+        });
+    }
+
+    fn fetch_into(&self, memory: AlignedBytes, then: OnFilled) {
+        _ = log("fetch_into", self.tensor_type(), || {
+            self.0.fetch_into(memory, then);
             Ok(())
         });
     }
