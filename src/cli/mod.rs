@@ -13,10 +13,12 @@ macro_rules! remark {
 }
 
 mod cache;
+mod checkpoint;
 mod convert;
 mod data;
 mod devices;
 mod export;
+mod new;
 mod plan;
 mod plugins;
 mod process;
@@ -53,6 +55,8 @@ Examples:
   halite train mnist --data fashion        the same on Fashion-MNIST
   halite train digits                      a smaller CNN and data set; downloads no data
   halite train mnist --resume              continue an interrupted run
+  halite new my-model                      write a project with a model, a task and a `main`
+  halite checkpoint ls runs/mnist-cnn      list the checkpoints of a run; also show, verify, export
   halite devices                           list the available devices
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
   halite export runs/mnist-cnn -o cnn.jax  write a trained model for JAX
@@ -98,10 +102,12 @@ enum Command {
     Train(train::Train),
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
+    New(new::New),
     Export(export::Export),
     Run(run::Run),
     Convert(convert::Convert),
     Plan(Box<plan::PlanCommand>),
+    Checkpoint(checkpoint::CheckpointCommand),
     Plugins(plugins::Plugins),
     /// List or download data sets
     Data(data::Data),
@@ -169,10 +175,12 @@ impl Command {
         match self {
             Command::Train(train) => train.run(),
             Command::Devices(devices) => devices.run(),
+            Command::New(new) => new.run(),
             Command::Export(export) => export.run(),
             Command::Run(run) => run.run(),
             Command::Convert(convert) => convert.run(),
             Command::Plan(plan) => plan.run(profiled),
+            Command::Checkpoint(checkpoint) => checkpoint.run(),
             Command::Plugins(plugins) => plugins.run(),
             Command::Data(data) => data.run(),
             Command::Cache(cache) => cache.run(),

@@ -9,23 +9,25 @@ use crate::support::{assert_contains, halite_alone, run, succeeds};
 #[test]
 fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(17).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(19).collect();
     expect![[r#"
         Train models on CPUs, and on accelerators that have a PJRT plugin
 
         Usage: halite [OPTIONS] [COMMAND]
 
         Commands:
-          train    Train a model
-          devices  Show the devices, their memory, and the plugin behind them
-          export   Export a trained model to an artifact that JAX reads
-          run      Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
-          convert  Convert a StableHLO program between MLIR text and portable bytecode
-          plan     Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
-          plugins  List, install or check PJRT plugins
-          data     List or download data sets
-          cache    List, verify or remove cached programs and packages
-          help     Print this message or the help of the given subcommand(s)
+          train       Train a model
+          devices     Show the devices, their memory, and the plugin behind them
+          new         Write a project of your own: a model, a task and a `main` that trains it
+          export      Export a trained model to an artifact that JAX reads
+          run         Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
+          convert     Convert a StableHLO program between MLIR text and portable bytecode
+          plan        Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
+          checkpoint  List, show, verify or export the checkpoints of a run
+          plugins     List, install or check PJRT plugins
+          data        List or download data sets
+          cache       List, verify or remove cached programs and packages
+          help        Print this message or the help of the given subcommand(s)
 
         Options:"#]]
     .assert_eq(&first.join("\n"));

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod caches;
+mod checkpoint;
 mod compile_cache;
 #[cfg(target_os = "linux")]
 mod disks;
@@ -9,6 +10,7 @@ mod embedded;
 mod environment;
 mod export;
 mod help;
+mod new;
 mod numbers;
 mod plan;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,145 @@
+//! `halite checkpoint` on the checkpoints of a real run.
+
+use std::{fs, path::Path, sync::OnceLock};
+
+use halite::train::checkpoint::{CheckpointInfo, Saved};
+use safetensors::SafeTensors;
+
+use crate::support::{assert_contains, checkpoints, fails, halite_alone, succeeds};
+
+/// A run of two epochs on digits, on the embedded executor.
+fn run() -> &'static Path {
+    static RUN: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let dir = RUN.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let train = "train digits --epochs 2 --limit 256 --batch-size 64 --out run \
+                     --accelerator embedded";
+        succeeds(halite_alone(train).current_dir(&dir));
+        dir
+    });
+    dir.path()
+}
+
+/// A copy of the run, to damage.
+fn copy() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("cp")
+        .args(["-r", "run"])
+        .arg(dir.path())
+        .current_dir(run())
+        .status();
+    assert!(status.unwrap().success());
+    dir
+}
+
+#[test]
+fn checkpoints_are_listed_with_the_best() {
+    let listed = succeeds(halite_alone("checkpoint ls run").current_dir(run())).stdout;
+    let rows: Vec<&str> = listed.lines().collect();
+    assert_eq!(rows.len(), 3, "{listed}");
+    assert_contains(rows[0], &["checkpoint", "step", "trained", "size", "saved"]);
+    assert_contains(rows[1], &["step-00000008 ", " 8 ", "2 epochs", "kB"]);
+    assert_contains(rows[2], &["step-00000004 ", " 4 ", "1 epoch"]);
+    assert_eq!(listed.matches("best: loss ").count(), 1, "{listed}");
+}
+
+#[test]
+fn checkpoint_shows_options_with_arrays() {
+    let command = "checkpoint show run/checkpoints/step-00000004";
+    let shown = succeeds(halite_alone(command).current_dir(run())).stdout;
+    assert_contains(
+        &shown,
+        &[
+            "position     step 4: 1 epoch\n",
+            "written by   halite 0.1.0, format 2\n",
+            "files        arrays.safetensors, ",
+            "  batch_size ",
+            "  --model ",
+            " arrays, ",
+            "f32[3, 3, 1, 16]",
+            "  model.",
+            "  slots.",
+        ],
+    );
+}
+
+#[test]
+fn whole_run_is_verified() {
+    let verified = succeeds(halite_alone("checkpoint verify run").current_dir(run())).stdout;
+    assert_eq!(verified.matches("whole    run/checkpoints/step-").count(), 2, "{verified}");
+}
+
+#[test]
+fn damaged_file_is_named() {
+    let dir = copy();
+    let newest = checkpoints(&dir.path().join("run")).pop().unwrap();
+    let file = newest.join("arrays.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    fs::write(newest.with_file_name("step-00000004").join("COMMIT"), "").unwrap();
+
+    let mut verify = halite_alone("checkpoint verify run");
+    let ended = crate::support::run(verify.current_dir(&dir));
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_contains(&ended.stderr, &["2 of 2 damaged"]);
+    assert_contains(
+        &ended.stdout,
+        &[
+            "damaged  run/checkpoints/step-00000008: arrays.safetensors has not the xxh3_128",
+            "(`",
+            "step-00000004 cannot be used: COMMIT is not the marker",
+        ],
+    );
+    let listed = succeeds(halite_alone("checkpoint ls run").current_dir(&dir)).stdout;
+    assert_contains(&listed, &["step-00000004        damaged"]);
+    let error = fails(halite_alone("checkpoint export run/checkpoints/step-00000008 -o w").current_dir(&dir));
+    assert_contains(&error, &["step-00000008 cannot be used", "xxh3_128"]);
+    assert!(!dir.path().join("w").exists());
+}
+
+#[test]
+fn export_has_the_parameters_of_the_model() {
+    let dir = copy();
+    let folder = "run/checkpoints/step-00000008";
+    for (flags, prefix) in [("", "model."), (" --all", "")] {
+        let command = format!("checkpoint export {folder} -o w.safetensors{flags}");
+        let said = succeeds(halite_alone(&command).current_dir(&dir)).stdout;
+        assert_contains(&said, &["w.safetensors: ", " arrays of ", "step-00000008"]);
+        let bytes = fs::read(dir.path().join("w.safetensors")).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        let mut saved = Saved::read(dir.path().join(folder)).unwrap();
+        let wanted: Vec<_> = (saved.arrays())
+            .filter(|(name, _)| name.starts_with(prefix))
+            .map(|(name, ty)| (name.to_string(), ty.clone()))
+            .collect();
+        assert_eq!(file.len(), wanted.len(), "{flags}");
+        let arrays = saved.take_some(&wanted).unwrap();
+        for ((name, ty), array) in wanted.iter().zip(&arrays) {
+            let exported = file.tensor(name.strip_prefix(prefix).unwrap()).unwrap();
+            assert_eq!(exported.shape(), ty.dims(), "{name}");
+            assert_eq!(exported.data(), array.bytes(), "{name}");
+        }
+    }
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "no temporary file is left");
+}
+
+#[test]
+fn run_stands_for_its_best_checkpoint() {
+    let shown = succeeds(halite_alone("checkpoint show run").current_dir(run())).stdout;
+    let saved = Saved::of_run(run().join("run")).unwrap();
+    let name = saved.path().file_name().unwrap().to_str().unwrap();
+    assert_contains(shown.lines().next().unwrap(), &[name]);
+    assert!(CheckpointInfo::read(saved.path()).unwrap().best_by().is_some());
+}
+
+#[test]
+fn directory_without_checkpoints_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["ls", "show", "verify", "export -o w"] {
+        let error = fails(halite_alone(&format!("checkpoint {command} .")).current_dir(&dir));
+        assert_contains(&error, &["no checkpoint in .; give the directory of a run"]);
+        let error = fails(halite_alone(&format!("checkpoint {command} none")).current_dir(&dir));
+        assert_contains(&error, &["cannot read the directory none"]);
+    }
+}
