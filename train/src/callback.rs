@@ -10,7 +10,12 @@ use std::{
 
 use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
 
-use crate::{MetricValues, Report, checkpoint::RunPosition, format::type_name, loggers::Row};
+use crate::{
+    MetricValues, Report,
+    checkpoint::{RunPosition, StateStream},
+    format::type_name,
+    loggers::Row,
+};
 
 /// Observer of a run, in the terms of Lightning. Every method has a default that does nothing.
 ///
@@ -253,10 +258,26 @@ pub struct NotFinite {
 /// Work that the checkpoint's thread does when its arrays have arrived, before it is written.
 pub type BeforeCommit = Box<dyn FnOnce(&[(String, HostArray)]) -> Result<()> + Send>;
 
+/// Check of the name and the elements of one array of a checkpoint.
+pub(crate) type EachArray = Box<dyn FnMut(&str, &HostArray) -> Result<()> + Send>;
+
+/// Work that the checkpoint's thread does before it writes.
+pub(crate) type BeforeWrite = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// The arrays of the state in a checkpoint.
+pub(crate) enum StateArrays {
+    /// Copies that are under way.
+    Copied(Vec<(String, Pending<HostArray>)>),
+    /// One at a time.
+    Streamed(StateStream),
+}
+
 /// A checkpoint before it is written.
 pub struct PendingCheckpoint {
     position: RunPosition,
-    pub(crate) arrays: Vec<(String, Pending<HostArray>)>,
+    pub(crate) arrays: StateArrays,
+    pub(crate) before_write: Vec<BeforeWrite>,
+    pub(crate) each_array: Vec<EachArray>,
     pub(crate) before_commit: Vec<BeforeCommit>,
     /// State of the callbacks, by name.
     pub(crate) callbacks: BTreeMap<String, serde_json::Value>,
@@ -265,14 +286,16 @@ pub struct PendingCheckpoint {
 }
 
 impl PendingCheckpoint {
-    /// Without arrays, which the caller adds.
     pub(crate) fn new(
         position: RunPosition,
+        arrays: StateArrays,
         metadata: serde_json::Map<String, serde_json::Value>,
     ) -> Self {
         PendingCheckpoint {
             position,
-            arrays: Vec::new(),
+            arrays,
+            before_write: Vec::new(),
+            each_array: Vec::new(),
             before_commit: Vec::new(),
             callbacks: BTreeMap::new(),
             metadata,
@@ -284,9 +307,26 @@ impl PendingCheckpoint {
         self.position
     }
 
+    /// Adds a check that the checkpoint's thread does for each array of the state, by its name,
+    /// before the array is written. An error discards the checkpoint and ends the run.
+    pub fn for_each_array(
+        &mut self,
+        check: impl FnMut(&str, &HostArray) -> Result<()> + Send + 'static,
+    ) {
+        self.each_array.push(Box::new(check));
+    }
+
+    /// Adds work that the checkpoint's thread does before it writes anything.
+    pub(crate) fn before_write(&mut self, work: impl FnOnce() -> Result<()> + Send + 'static) {
+        self.before_write.push(Box::new(work));
+    }
+
     /// Adds work that the checkpoint's thread does with the arrays of the state, when they have
-    /// arrived on the host and before anything is written. Training continues meanwhile. An error
-    /// discards the checkpoint and ends the run.
+    /// arrived on the host and before anything is written. Training continues meanwhile, and the
+    /// host has memory for all of them, also where it would otherwise have one
+    /// ([`CheckpointMode::Stream`](crate::CheckpointMode)):
+    /// [`for_each_array`](Self::for_each_array) needs less. An error discards the checkpoint and
+    /// ends the run.
     pub fn before_commit(
         &mut self,
         work: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
@@ -299,7 +339,6 @@ impl fmt::Debug for PendingCheckpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingCheckpoint")
             .field("position", &self.position)
-            .field("arrays", &self.arrays.len())
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 mod accessory;
 mod checkpointing;
+mod checks;
 mod nan_check;
 mod progress_bar;
 mod report_file;

@@ -50,14 +50,21 @@ mod listing;
 mod lock;
 mod manifest;
 mod saved;
+mod spare;
 mod store;
+mod stream;
 mod tree;
 mod writer;
 
 use halite_core::{HostArray, TensorType};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{exact_f64::Exact, lock::LOCK};
+pub(crate) use self::{
+    exact_f64::Exact,
+    lock::LOCK,
+    spare::SpareMemory,
+    stream::{StateServer, StateStream},
+};
 pub use self::{
     info::CheckpointInfo,
     listing::Best,
@@ -98,14 +105,22 @@ impl Snapshot {
     /// The types of the arrays in place of the arrays, and the arrays.
     fn split(self) -> (Snapshot<TensorType>, Vec<HostArray>) {
         let typed = |(name, array): (String, HostArray)| ((name, array.ty().clone()), array);
-        let (types, arrays) = self.arrays.into_iter().map(typed).unzip();
-        let snapshot = Snapshot {
+        let mut snapshot = self;
+        let arrays = std::mem::take(&mut snapshot.arrays).into_iter();
+        let (types, arrays) = arrays.map(typed).unzip();
+        (snapshot.with(types), arrays)
+    }
+}
+
+impl<A> Snapshot<A> {
+    /// The same with other arrays.
+    pub(crate) fn with<B>(self, arrays: Vec<(String, B)>) -> Snapshot<B> {
+        Snapshot {
             position: self.position,
             seed: self.seed,
-            arrays: types,
+            arrays,
             metadata: self.metadata,
             best: self.best,
-        };
-        (snapshot, arrays)
+        }
     }
 }

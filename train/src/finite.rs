@@ -69,40 +69,39 @@ pub(crate) fn check_scores(metrics: &[WindowMetric], cause: impl FnOnce() -> Cau
     }
 }
 
-/// Checks that a run can resume from these arrays of a checkpoint. The steps since the last window
-/// was read may have diverged, and a step with a finite loss can have a gradient that is not
-/// finite.
+/// Checks that a run can resume from this array of a checkpoint, best from the window first. The
+/// steps since the last window was read may have diverged, and a step with a finite loss can have a
+/// gradient that is not finite.
 ///
 /// # Errors
 /// The metric and its step, or the array with the value; and the cause of a step that `cause`
 /// finds.
-pub(crate) fn check_state(
-    arrays: &[(String, HostArray)],
+pub(crate) fn check_array(
+    name: &str,
+    array: &HostArray,
     window: &Window,
     trained: &HashSet<String>,
     step: u64,
     cause: impl Fn(u64) -> Cause,
 ) -> Result<()> {
-    if let Some((_, array)) = arrays.iter().find(|(name, _)| name == WINDOW) {
+    if name == WINDOW {
         let metrics = window.read(array)?;
-        check_metrics(first_not_finite(&metrics).as_ref(), &cause)?;
+        return check_metrics(first_not_finite(&metrics).as_ref(), &cause);
     }
-    for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
-        // Arrays that are not trained may be infinite on purpose, such as masks. A slot that is
-        // infinite has overflowed, and stops its parameter for good.
-        let bad = if trained.contains(name) || name.starts_with("slots.") {
-            find(array, |value| !value.is_finite())
-        } else {
-            find(array, f64::is_nan)
-        };
-        if let Some(value) = bad? {
-            return Err(diverged(
-                &format!("after step {step} an element of `{name}` is {value}"),
-                &cause(step),
-            ));
-        }
+    // Arrays that are not trained may be infinite on purpose, such as masks. A slot that is infinite
+    // has overflowed, and stops its parameter for good.
+    let bad = if trained.contains(name) || name.starts_with("slots.") {
+        find(array, |value| !value.is_finite())
+    } else {
+        find(array, f64::is_nan)
+    };
+    match bad? {
+        None => Ok(()),
+        Some(value) => Err(diverged(
+            &format!("after step {step} an element of `{name}` is {value}"),
+            &cause(step),
+        )),
     }
-    Ok(())
 }
 
 fn diverged(what: &str, cause: &Cause) -> Error {
@@ -164,15 +163,12 @@ mod tests {
     fn trained_arrays_must_be_finite() {
         let window = Window::of(["loss"]);
         let check = |name: &str, array: HostArray| {
-            let arrays = [
-                ("window".to_string(), window.empty()),
-                (name.to_string(), array),
-            ];
             let trained = HashSet::from(["model.weight".to_string()]);
-            check_state(&arrays, &window, &trained, 7, |_| Cause::Unknown)
+            check_array(name, &array, &window, &trained, 7, |_| Cause::Unknown)
                 .map_err(|error| error.to_string())
         };
         let f32s = |value: f32| HostArray::from_slice(&[1.0, value], [2]).unwrap();
+        assert_eq!(check(WINDOW, window.empty()), Ok(()));
         assert_eq!(check("model.weight", f32s(f32::MAX)), Ok(()));
         assert_eq!(check("model.mask", f32s(f32::NEG_INFINITY)), Ok(()));
         assert_eq!(check("step", HostArray::scalar(u32::MAX)), Ok(()));

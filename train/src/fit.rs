@@ -12,6 +12,7 @@ mod start;
 mod summary;
 
 use std::{
+    cell::OnceCell,
     fmt,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
@@ -83,6 +84,8 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     started: Instant,
     /// Initial parameters, if they are given.
     values: Option<ModelArrays<K>>,
+    /// How the state is saved, once that is decided.
+    saves_copies: OnceCell<bool>,
 }
 
 /// One run: the parts that change.
@@ -351,6 +354,7 @@ where
         }
         if now.time_to_first_step.get().is_some() {
             self.identity.begin();
+            self.prepare_saves();
         }
         let last = now.run.step + count as u64;
         now.in_flight.push(last, window, &|| self.stop.is_set())?;

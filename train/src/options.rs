@@ -85,6 +85,19 @@ pub struct TrainerOptions {
         arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)
     )]
     pub checkpoint_every: Option<u64>,
+    /// How a checkpoint is written while the run trains
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "MODE", value_enum, default_value_t = DEFAULT.checkpoint_mode)
+    )]
+    pub checkpoint_mode: CheckpointMode,
+    /// Newest checkpoints to keep, in addition to the best one
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.keep_last,
+            value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
+    pub keep_last: usize,
     /// Threads that load samples; the result does not depend on their number
     #[cfg_attr(
         feature = "clap",
@@ -125,6 +138,35 @@ pub struct NumericsOptions {
     pub clip_norm: Option<f64>,
 }
 
+/// How a checkpoint is written while the run trains.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum CheckpointMode {
+    /// `copy` if the host has the memory, else `stream`; the choice is printed
+    #[default]
+    Auto,
+    /// Copy the state to host memory and write it while training goes on: takes memory for one more
+    /// state, and the next step waits for the copy alone
+    Copy,
+    /// Write one array after another: takes memory for the largest array, and the next step waits
+    /// until the last was copied
+    Stream,
+}
+
+impl CheckpointMode {
+    /// True to copy a state of `bytes`, with this many bytes of free memory, if that is known.
+    pub(crate) fn copies(self, bytes: u64, available: Option<u64>) -> bool {
+        match self {
+            CheckpointMode::Copy => true,
+            CheckpointMode::Stream => false,
+            // A part is left for other uses.
+            CheckpointMode::Auto => {
+                available.is_none_or(|available| bytes <= available - available / 4)
+            }
+        }
+    }
+}
+
 /// A named property of a run, which changes its result.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Property {
@@ -150,6 +192,8 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     properties: Vec::new(),
     log_every: 50,
     checkpoint_every: None,
+    checkpoint_mode: CheckpointMode::Auto,
+    keep_last: 2,
     workers: 1,
     wait_limit: None,
     quiet: false,
@@ -174,6 +218,7 @@ impl TrainerOptions {
             ("batch_size", self.batch_size as u64),
             ("steps_per_execution", self.steps_per_execution as u64),
             ("log_every", self.log_every),
+            ("keep_last", self.keep_last as u64),
         ];
         if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
             return invalid(format!("`{name}` is 0; it must be at least 1"));
@@ -263,6 +308,7 @@ mod tests {
     fn every_flag_sets_its_option() {
         let flags = "train --epochs 3 --batch-size 8 --steps-per-execution 4 --seed 5 --out dir --resume --from 40 \
                      --allow-changes seed,batch-size --log-every 7 --checkpoint-every 9 \
+                     --checkpoint-mode stream --keep-last 5 \
                      --clip-norm 0.5 --precision bf16-mixed --workers 2 --wait-limit 60 --quiet";
         let options = Command::try_parse_from(flags.split(' ').filter(|flag| !flag.is_empty()));
         let expected = TrainerOptions {
@@ -280,6 +326,8 @@ mod tests {
             allow_changes: vec!["seed".into(), "batch-size".into()],
             log_every: 7,
             checkpoint_every: Some(9),
+            checkpoint_mode: CheckpointMode::Stream,
+            keep_last: 5,
             workers: 2,
             wait_limit: Some(Duration::from_secs(60)),
             quiet: true,
@@ -311,6 +359,21 @@ mod tests {
             error.contains("`steps_per_execution` is 64 and `log_every` is 50"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn large_states_are_streamed() {
+        let auto = CheckpointMode::Auto;
+        for (bytes, available, copies) in [
+            (10, None, true),
+            (75, Some(100), true),
+            (76, Some(100), false),
+            (u64::MAX, Some(u64::MAX), false),
+        ] {
+            assert_eq!(auto.copies(bytes, available), copies, "{bytes} {available:?}");
+        }
+        assert!(CheckpointMode::Copy.copies(100, Some(1)));
+        assert!(!CheckpointMode::Stream.copies(1, Some(100)));
     }
 
     #[test]

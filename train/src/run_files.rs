@@ -22,9 +22,6 @@ const CHECKPOINTS: &str = "checkpoints";
 /// Copy of the table's rows, in the directory of the checkpoints that mark them.
 const ROWS: &str = "rows.csv";
 
-/// Number of newest checkpoints that are kept, besides the best one.
-const KEEP: usize = 2;
-
 /// The directory of a run, open for writing.
 pub(crate) struct RunFiles {
     pub(crate) dir: PathBuf,
@@ -48,7 +45,7 @@ pub(crate) fn open(
     };
     let checkpoints = dir.join(CHECKPOINTS);
     let was_run = checkpoints.join(LOCK).is_file();
-    let store = CheckpointStore::open(&checkpoints, KEEP)?;
+    let store = CheckpointStore::open(&checkpoints, options.keep_last)?;
     let saved = match &options.resume_from {
         Some(name) => Some(store.load(name)?),
         None if options.resume => store.latest()?,

@@ -1,14 +1,18 @@
 //! Checkpoints as a callback: when to save, and which checkpoint is the best.
 
-use std::{mem::take, time::Duration};
+use std::{
+    mem::{replace, take},
+    time::Duration,
+};
 
 use halite_core::{Error, ErrorKind, HostArray, Result};
 use serde::{Deserialize, Serialize};
 
+use super::checks::Checks;
 use crate::{
     Report,
-    callback::{Callback, PendingCheckpoint, Run},
-    checkpoint::{CheckpointStore, Exact, Snapshot},
+    callback::{Callback, PendingCheckpoint, Run, StateArrays},
+    checkpoint::{CheckpointStore, Exact, Snapshot, SpareMemory},
     loggers::Row,
     programs::LOSS,
 };
@@ -52,6 +56,11 @@ impl Checkpointing {
         self.store.finish()?;
         self.best = writing.or(self.best);
         Ok(())
+    }
+
+    /// Memory for the copies of the state.
+    pub(crate) fn spare(&self) -> &SpareMemory {
+        self.store.spare()
     }
 
     /// Gives up, after `grace`, a checkpoint whose arrays do not arrive.
@@ -140,18 +149,24 @@ impl Callback for Checkpointing {
             "callbacks".to_string(),
             serde_json::to_value(callbacks).map_err(json)?,
         );
+        let checks = Checks::of(checkpoint);
         let snapshot = Snapshot {
             position: checkpoint.position(),
             seed: self.seed,
-            arrays: take(&mut checkpoint.arrays),
+            arrays: Vec::<(String, ())>::new(),
             metadata: metadata.into(),
             best: writing.map(|score| (LOSS.to_string(), score)),
         };
-        let before_commit = take(&mut checkpoint.before_commit);
-        let check = move |arrays: &[(String, HostArray)]| {
-            before_commit.into_iter().try_for_each(|work| work(arrays))
-        };
-        self.store.save_in_background_if(check, snapshot)?;
+        match replace(&mut checkpoint.arrays, StateArrays::Copied(Vec::new())) {
+            StateArrays::Copied(arrays) => {
+                let check = move |arrays: &[(String, HostArray)]| checks.all(arrays);
+                self.store.save_in_background_if(check, snapshot.with(arrays))?;
+            }
+            StateArrays::Streamed(stream) => {
+                let snapshot = snapshot.with(stream.types().to_vec());
+                self.store.stream_in_background(snapshot, checks.one_by_one(stream))?;
+            }
+        }
         self.writing = writing;
         Ok(())
     }

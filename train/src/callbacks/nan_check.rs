@@ -41,10 +41,9 @@ impl Callback for NanCheck {
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         let (check, step) = (self.clone(), run.step);
-        checkpoint.before_commit(move |arrays| {
-            finite::check_state(arrays, &check.window, &check.trained, step, |step| {
-                check.cause(step)
-            })
+        checkpoint.for_each_array(move |name, array| {
+            let cause = |step| check.cause(step);
+            finite::check_array(name, array, &check.window, &check.trained, step, cause)
         });
         Ok(())
     }

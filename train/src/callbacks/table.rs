@@ -81,7 +81,7 @@ impl Callback for MetricsTable {
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         self.csv.on_checkpoint(run, checkpoint)?;
         match self.csv.logger.copy_rows() {
-            Ok(files) => checkpoint.before_commit(move |_| {
+            Ok(files) => checkpoint.before_write(move || {
                 if let Err(error) = files.iter().try_for_each(File::sync_data) {
                     halite_core::warning!("metrics.csv may not survive a power cut: {error}");
                 }

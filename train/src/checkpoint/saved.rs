@@ -176,8 +176,9 @@ impl Saved {
             .filter(|(name, _)| !names.contains(&***name));
         let unwanted = unwanted.map(|(name, array)| {
             format!(
-                "`{name}` is {} in the checkpoint, the model has no such array",
-                array.ty
+                "`{name}` is {} in the {}, the model has no such array",
+                array.ty,
+                self.kind()
             )
         });
         self.missing(wanted).into_iter().chain(unwanted).collect()
@@ -197,11 +198,13 @@ impl Saved {
     fn missing(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let difference = |(name, want): &(String, TensorType)| match self.arrays.get(name) {
             None => Some(format!(
-                "`{name}` is not in the checkpoint, the model has {want}"
+                "`{name}` is not in the {}, the model has {want}",
+                self.kind()
             )),
             Some(array) if array.ty != *want => Some(format!(
-                "`{name}` is {} in the checkpoint, the model has {want}",
-                array.ty
+                "`{name}` is {} in the {}, the model has {want}",
+                array.ty,
+                self.kind()
             )),
             Some(_) => None,
         };
@@ -264,6 +267,14 @@ impl Saved {
         }
     }
 
+    /// A file has arrays alone.
+    fn kind(&self) -> &'static str {
+        match self.path.is_file() {
+            true => "file",
+            false => "checkpoint",
+        }
+    }
+
     fn mismatch(&self, differences: &[String]) -> Error {
         let count = match differences.len() {
             1 => "1 difference".to_string(),
@@ -277,8 +288,12 @@ impl Saved {
         if differences.len() > SHOWN {
             lines += &format!("\n  and {} more", differences.len() - SHOWN);
         }
+        let kind = match self.kind() {
+            "checkpoint" => "the checkpoint ",
+            _ => "",
+        };
         let message = format!(
-            "the checkpoint {} is of another model, {count}:{lines}",
+            "{kind}{} is of another model, {count}:{lines}",
             self.path.display()
         );
         Error::new(ErrorKind::InvalidArgument, "restore", message)

@@ -23,6 +23,7 @@ use super::{
     lock::lock,
     manifest::{BestBy, corrupt},
     saved::unusable,
+    spare::SpareMemory,
     writer::{Writer, WriterState, remove_leftovers},
 };
 use crate::files;
@@ -58,6 +59,7 @@ pub struct CheckpointStore {
     in_flight: Mutex<Option<JoinHandle<Result<PathBuf>>>>,
     /// Deadline for the arrays of a save; `None` if there is none.
     arrays_by: Arc<Mutex<Option<Instant>>>,
+    spare: SpareMemory,
 }
 
 impl CheckpointStore {
@@ -135,6 +137,7 @@ impl CheckpointStore {
             writer: Arc::new(writer),
             in_flight: Mutex::new(None),
             arrays_by: Arc::default(),
+            spare: SpareMemory::default(),
         }
     }
 
@@ -151,7 +154,8 @@ impl CheckpointStore {
     /// it stay.
     pub fn save(&self, snapshot: Snapshot) -> Result<PathBuf> {
         self.finish()?;
-        write(&self.writer, &snapshot.split())
+        let (types, arrays) = snapshot.split();
+        self.writer.write(types, |index| Ok(&arrays[index]))
     }
 
     /// Writes a checkpoint like [`save`](Self::save) without having all of its arrays in memory:
@@ -198,14 +202,35 @@ impl CheckpointStore {
         check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
         snapshot: Snapshot<Pending<HostArray>>,
     ) -> Result<()> {
-        let mut in_flight = lock_mutex(&self.in_flight);
-        join(in_flight.take())?;
         let (writer, arrays_by) = (self.writer.clone(), self.arrays_by.clone());
-        let work = move || {
+        let spare = self.spare.clone();
+        self.in_background(move || {
             let snapshot = arrived(snapshot, &arrays_by)?;
             check(&snapshot.arrays)?;
-            write(&writer, &snapshot.split())
-        };
+            let (types, arrays) = snapshot.split();
+            let names: Vec<String> = types.arrays.iter().map(|(name, _)| name.clone()).collect();
+            let written = writer.write(types, |index| Ok(&arrays[index]));
+            spare.give(names.into_iter().zip(arrays));
+            written
+        })
+    }
+
+    /// [`save_one_by_one`](Self::save_one_by_one) on another thread.
+    pub(crate) fn stream_in_background(
+        &self,
+        snapshot: Snapshot<TensorType>,
+        array: impl FnMut(usize) -> Result<HostArray> + Send + 'static,
+    ) -> Result<()> {
+        let writer = self.writer.clone();
+        self.in_background(move || writer.write(snapshot, array))
+    }
+
+    fn in_background(
+        &self,
+        work: impl FnOnce() -> Result<PathBuf> + Send + 'static,
+    ) -> Result<()> {
+        let mut in_flight = lock_mutex(&self.in_flight);
+        join(in_flight.take())?;
         let thread = std::thread::Builder::new()
             .name("checkpoint writer".into())
             .spawn(work);
@@ -225,6 +250,11 @@ impl CheckpointStore {
         lock_mutex(&self.in_flight)
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Memory for the arrays of the next save in the background.
+    pub(crate) fn spare(&self) -> &SpareMemory {
+        &self.spare
     }
 
     /// Gives up, after `grace`, a save in the background whose arrays have not arrived: their
@@ -426,13 +456,6 @@ impl Drop for CheckpointStore {
             tracing::error!("{error}");
         }
     }
-}
-
-fn write(
-    writer: &Writer,
-    (snapshot, arrays): &(Snapshot<TensorType>, Vec<HostArray>),
-) -> Result<PathBuf> {
-    writer.write(snapshot.clone(), |index| Ok(&arrays[index]))
 }
 
 fn join(thread: Option<JoinHandle<Result<PathBuf>>>) -> Result<Option<PathBuf>> {

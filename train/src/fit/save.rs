@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use halite_core::{Error, ErrorKind, Result, tree::Tree};
+use halite_core::{Array, Error, ErrorKind, HostArray, Pending, Result, tree::Tree};
 use halite_nn::Optimizer;
 
-use super::{Fit, LoopState};
+use super::{Fit, LoopState, lost};
 use crate::{
-    Task, callback::PendingCheckpoint, checkpoint::Exact, programs::ModelParams, resume::Metadata,
-    waits::Limits, window::WINDOW,
+    Task,
+    callback::{PendingCheckpoint, StateArrays},
+    callbacks::Checkpointing,
+    checkpoint::{Exact, SpareMemory, StateStream},
+    programs::ModelParams,
+    resume::{Metadata, array_specs},
+    waits::Limits,
+    window::WINDOW,
 };
 
 /// Shortest time that copies of the state may take after a request to stop or an error of the data:
@@ -22,6 +28,44 @@ const LAST_COPIES: Duration = Duration::from_secs(5);
 /// Time in which copies of a run that was stopped have to arrive.
 fn time_of_copies<K: Task, O: Optimizer>(now: &LoopState<K, O>) -> Duration {
     now.in_flight.limits().grace().max(STOPPED_COPIES)
+}
+
+/// Starts copies of arrays to the host, into the memory of the save before where there is one.
+fn copies(
+    arrays: &[(String, &Array)],
+    spare: Option<&SpareMemory>,
+) -> Result<Vec<(String, Pending<HostArray>)>> {
+    let copy = |(path, array): &(String, &Array)| {
+        let pending = match spare.and_then(|spare| spare.take(path)) {
+            Some(memory) => array.fetch_into(memory)?,
+            None => array.fetch()?,
+        };
+        Ok((path.clone(), pending))
+    };
+    arrays.iter().map(copy).collect()
+}
+
+/// Bytes that the system can give to processes without swapping; `None` where it does not say.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// The message of the chosen mode.
+fn saving(bytes: u64, copies: bool) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    match copies {
+        true => format!(
+            "checkpoints of {megabytes:.1} MB: copied to host memory, and written while training \
+             goes on"
+        ),
+        false => format!(
+            "checkpoints of {megabytes:.1} MB: streamed to the disk while training waits; \
+             `--checkpoint-mode copy` needs as much host memory, and training goes on"
+        ),
+    }
 }
 
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
@@ -100,6 +144,36 @@ where
         error
     }
 
+    /// True if saves copy the state and steps go on; false if they stream it and steps wait.
+    fn saves_copies(&self) -> bool {
+        *self.saves_copies.get_or_init(|| {
+            let chosen = self.trainer.options.checkpoint_mode;
+            let state = array_specs(&self.programs, &self.trainer.mesh);
+            let bytes = state.iter().map(|(_, spec)| spec.ty.bytes() as u64).sum();
+            let copies = chosen.copies(bytes, available_memory());
+            if self.callbacks.checkpointing.is_some() {
+                let progress = &self.callbacks.progress_bar.0;
+                progress.message(&saving(bytes, copies));
+            }
+            copies
+        })
+    }
+
+    /// Takes the memory for copies of the state, on another thread, when a run with checkpoints has
+    /// done its first step.
+    pub(super) fn prepare_saves(&self) {
+        if let Some(checkpointing) = &self.callbacks.checkpointing
+            && self.saves_copies()
+            && !checkpointing.spare().is_kept()
+        {
+            let specs = array_specs(&self.programs, &self.trainer.mesh).into_iter();
+            // Arrays that are converted on the host are converted to new memory.
+            let copied = specs.filter(|(_, spec)| spec.stored == spec.ty.dtype());
+            let types = copied.map(|(path, spec)| (path, spec.ty));
+            checkpointing.spare().prepare(types.collect());
+        }
+    }
+
     /// Starts a checkpoint of the current position. Its arrays are copied to the host and written
     /// while steps continue.
     pub(super) fn save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
@@ -116,14 +190,20 @@ where
         self.collect_all(now)?;
         let limits = Limits::new(self.trainer.options.wait_limit);
         self.identity.wait_or_give_up(&limits, &self.stop);
-        let mut checkpoint = PendingCheckpoint::new(position, self.metadata(now)?);
-        let (state, window) = now.live()?;
-        for (path, array) in state.named() {
-            checkpoint.arrays.push((path, array.fetch()?));
-        }
-        checkpoint
-            .arrays
-            .push((WINDOW.to_string(), window.fetch()?));
+        let metadata = self.metadata(now)?;
+        let spare = self.callbacks.checkpointing.as_ref().map(Checkpointing::spare);
+        let (state, window) = now.live.as_ref().ok_or_else(lost)?;
+        let mut named = state.named();
+        named.push((WINDOW.to_string(), window));
+        let (arrays, server) = match self.saves_copies() {
+            true => (StateArrays::Copied(copies(&named, spare)?), None),
+            false => {
+                let types = named.iter().map(|(path, array)| (path.clone(), array.ty().clone()));
+                let (stream, server) = StateStream::new(types.collect());
+                (StateArrays::Streamed(stream), Some(server))
+            }
+        };
+        let mut checkpoint = PendingCheckpoint::new(position, arrays, metadata);
         self.callbacks.notify(&mut now.run, |callback, run| {
             callback.on_checkpoint(run, &mut checkpoint)?;
             if let Some(state) = callback.state() {
@@ -131,6 +211,10 @@ where
             }
             Ok(())
         })?;
+        drop(checkpoint);
+        if let Some(server) = server {
+            server.serve(|index| named[index].1.fetch()?.wait());
+        }
         now.saved_at = Some(position);
         Ok(())
     }

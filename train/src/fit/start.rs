@@ -2,6 +2,7 @@
 //! is initialized or restored.
 
 use std::{
+    cell::OnceCell,
     collections::HashSet,
     panic::Location,
     sync::Arc,
@@ -35,6 +36,9 @@ use crate::{
     signals::Interrupts,
     waits::Limits,
 };
+
+/// Bytes on the host that may wait for the device while a state is restored.
+const UPLOADING: usize = 64 << 20;
 
 /// Time between two looks at a compiler's thread.
 const COMPILE_POLL: Duration = Duration::from_millis(2);
@@ -132,6 +136,7 @@ where
             before,
             started,
             values: None,
+            saves_copies: OnceCell::new(),
         })
     }
 
@@ -264,15 +269,22 @@ where
             .map(|(path, spec)| (path.clone(), spec.ty.clone()))
             .collect();
         let client = self.trainer.client.unattributed();
-        let upload = |(host, (_, spec)): (HostArray, &(String, ArraySpec))| {
-            Array::upload_as(&client, &Arc::new(host), &spec.sharding, spec.stored)
-        };
-        let mut arrays = saved
-            .take_all(&types)?
-            .into_iter()
-            .zip(&specs)
-            .map(upload)
-            .collect::<Result<Vec<_>>>()?;
+        let (mut arrays, mut uploading) = (Vec::<Array>::new(), 0);
+        saved.take_each(&types, |index, host| {
+            let (_, spec) = &specs[index];
+            uploading += host.bytes().len();
+            arrays.push(Array::upload_as(
+                &client,
+                &Arc::new(host),
+                &spec.sharding,
+                spec.stored,
+            )?);
+            if uploading > UPLOADING {
+                arrays.iter().try_for_each(Array::wait)?;
+                uploading = 0;
+            }
+            Ok(())
+        })?;
         let window = arrays.pop().expect("the window is the last of the specs");
         let mut now = self.loop_state(self.programs.state.rebuild(arrays), window);
 

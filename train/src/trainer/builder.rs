@@ -10,7 +10,7 @@ use halite_core::{Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, Result,
 
 use super::Trainer;
 use crate::{
-    Property, Strategy, TrainerOptions,
+    CheckpointMode, Property, Strategy, TrainerOptions,
     callback::{Callback, Shared},
     loggers::Logger,
     signals::StopFlag,
@@ -63,6 +63,8 @@ impl TrainerBuilder {
         resume_from: impl Into<String> => Some(resume_from.into());
         log_every: u64 => log_every;
         checkpoint_every: u64 => Some(checkpoint_every);
+        checkpoint_mode: CheckpointMode => checkpoint_mode;
+        keep_last: usize => keep_last;
         workers: usize => workers;
         wait_limit: Duration => Some(wait_limit);
         quiet: bool => quiet;

@@ -1,6 +1,7 @@
 //! Guarantees of a checkpoint store: complete checkpoints or none, and clear errors.
 
 mod keeping;
+mod tree;
 mod writing;
 
 use std::{
