@@ -1,13 +1,22 @@
 //! Schedules: numbers that change over training, such as a learning rate.
 
+mod evaluate;
 mod number;
+mod plateau;
+mod spec;
+mod text;
 
-use std::panic::Location;
+use std::{panic::Location, sync::Arc};
 
-use halite_core::TensorType;
+use halite_core::{Error, Result, TensorType};
 
+use self::evaluate::Restarts;
+pub use self::{
+    number::Number,
+    plateau::{Mode, Plateau, PlateauState},
+    spec::{RunLength, ScheduleSpec},
+};
 use crate::{Tensor, special::wide};
-use number::Number;
 
 /// A value for each update, counted from 0, such as a learning rate.
 ///
@@ -27,10 +36,12 @@ use number::Number;
 /// assert!(rate.value(100) < 1e-9 && rate.value(1000) < 1e-9);
 /// assert_eq!(Schedule::from(1e-3).value(7), 1e-3);
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+/// Its `Debug` text is the code that makes it, such as `warmup(0.1, 10).then(cosine(0.1, 90))`. A
+/// flag or a configuration file names one by a [`ScheduleSpec`].
+#[derive(Clone, PartialEq)]
 pub struct Schedule(Kind);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Kind {
     Constant(f64),
     /// `rate * (step + 1) / steps`
@@ -73,12 +84,43 @@ enum Kind {
         first: f64,
         later: Vec<(u64, f64)>,
     },
+    /// Linear warmup to `rate` at step `warmup - 1`, then `rate * sqrt(warmup / (step + 1))`.
+    InverseSqrt {
+        rate: f64,
+        warmup: u64,
+    },
+    WarmRestarts(Restarts),
+    /// `schedule` of the epoch, each of so many steps.
+    PerEpoch {
+        schedule: Box<Schedule>,
+        steps: u64,
+    },
+    /// A linear warmup to the first value of `schedule`, then the rest of it.
+    WithWarmup {
+        schedule: Box<Schedule>,
+        steps: u64,
+    },
     /// `first` before step `at`, then `next`, which counts from there.
     Then {
         first: Box<Schedule>,
         at: u64,
         next: Box<Schedule>,
     },
+    Custom(Custom),
+}
+
+/// The function of a custom schedule.
+#[derive(Clone)]
+struct Custom {
+    name: String,
+    function: Arc<dyn for<'t> Fn(Number<'t>) -> Number<'t> + Send + Sync>,
+}
+
+/// By name, as a checkpoint compares them.
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 impl Schedule {
@@ -127,7 +169,8 @@ impl Schedule {
         })
     }
 
-    /// Step decay: `initial`, multiplied by `factor` after every `every` steps.
+    /// Step decay: `initial`, multiplied by `factor` after every `every` steps. For epochs, as
+    /// PyTorch's `StepLR` is usually used, append [`per_epoch`](Self::per_epoch).
     pub fn step_decay(initial: f64, factor: f64, every: u64) -> Self {
         Schedule(Kind::Decay {
             initial,
@@ -150,6 +193,83 @@ impl Schedule {
     /// peak is at `0.3 * steps - 1`, which need not be a whole number.
     pub fn one_cycle(peak: f64, steps: u64) -> Self {
         Schedule(Kind::OneCycle { peak, steps })
+    }
+
+    /// Inverse square root decay with linear warmup (Vaswani et al. 2017): `rate` at step
+    /// `warmup - 1`, then `rate * sqrt(warmup / (step + 1))`.
+    pub fn inverse_sqrt(rate: f64, warmup: u64) -> Self {
+        Schedule(Kind::InverseSqrt { rate, warmup })
+    }
+
+    /// Cosine decay with warm restarts (SGDR, Loshchilov and Hutter 2016), like PyTorch's
+    /// `CosineAnnealingWarmRestarts`: from `from` to `to` in `first` steps, then again from `from`,
+    /// each decay `multiplier` times as long as the one before.
+    pub fn warm_restarts(from: f64, to: f64, first: u64, multiplier: u64) -> Self {
+        Schedule(Kind::WarmRestarts(Restarts {
+            from,
+            to,
+            first: first.max(1),
+            multiplier: multiplier.max(1),
+        }))
+    }
+
+    /// A function of the step, which counts from 0. It is evaluated on the host and, once, on the
+    /// device, and has no conditions but [`Number::if_below`]. `name` stands for it in messages and
+    /// in checkpoints: a run that resumes has a schedule of the same name.
+    ///
+    /// ```
+    /// use halite_nn::Schedule;
+    ///
+    /// let sawtooth = Schedule::custom("sawtooth", |step| {
+    ///     let cycles = step / 100.0;
+    ///     (cycles - (cycles + 0.001).floor()) * 1e-3
+    /// });
+    /// assert_eq!(sawtooth.value(150), 0.5e-3);
+    /// ```
+    pub fn custom(
+        name: impl Into<String>,
+        function: impl for<'t> Fn(Number<'t>) -> Number<'t> + Send + Sync + 'static,
+    ) -> Self {
+        Schedule(Kind::Custom(Custom {
+            name: name.into(),
+            function: Arc::new(function),
+        }))
+    }
+
+    /// This schedule with epochs of `steps` steps in place of its steps, so that the value changes
+    /// only between epochs.
+    ///
+    /// ```
+    /// use halite_nn::Schedule;
+    ///
+    /// let halved = Schedule::step_decay(1e-3, 0.5, 1).per_epoch(100);
+    /// assert_eq!([0, 99, 100, 250].map(|step| halved.value(step)), [1e-3, 1e-3, 5e-4, 2.5e-4]);
+    /// ```
+    pub fn per_epoch(self, steps: u64) -> Self {
+        Schedule(Kind::PerEpoch {
+            schedule: Box::new(self),
+            steps: steps.max(1),
+        })
+    }
+
+    /// Precedes this schedule by a linear warmup of `steps` steps to its first value. A linear,
+    /// polynomial or cosine schedule still ends at its last step; it must be longer than the warmup
+    /// ([`check`](Self::check)). Others begin after the warmup.
+    ///
+    /// ```
+    /// use halite_nn::Schedule;
+    ///
+    /// let rate = Schedule::cosine(1e-3, 1000).with_warmup(100);
+    /// assert_eq!([0, 99, 100, 1000].map(|step| rate.value(step)), [1e-5, 1e-3, 1e-3, 0.0]);
+    /// ```
+    pub fn with_warmup(self, steps: u64) -> Self {
+        if steps == 0 {
+            return self;
+        }
+        Schedule(Kind::WithWarmup {
+            schedule: Box::new(self),
+            steps,
+        })
     }
 
     /// Appends `next` after the last step of this schedule, with its steps counted from there. A
@@ -177,18 +297,68 @@ impl Schedule {
             Kind::Constant(_)
             | Kind::Exponential { .. }
             | Kind::Decay { .. }
+            | Kind::InverseSqrt { .. }
+            | Kind::WarmRestarts(_)
+            | Kind::Custom(_)
             | Kind::Piecewise { .. } => None,
             Kind::Warmup { steps, .. }
             | Kind::Polynomial { steps, .. }
             | Kind::Cosine { steps, .. } => Some(*steps),
             Kind::OneCycle { steps, .. } => Some(steps.saturating_sub(1)),
-            Kind::Then { at, next, .. } => Some(at + next.steps()?),
+            Kind::PerEpoch { schedule, steps } => Some(schedule.steps()?.saturating_mul(*steps)),
+            Kind::WithWarmup { schedule, steps } => match schedule.ends_with_warmup() {
+                true => schedule.steps(),
+                false => Some(schedule.steps()?.saturating_add(*steps)),
+            },
+            Kind::Then { at, next, .. } => Some(at.saturating_add(next.steps()?)),
         }
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// If a warmup is not shorter than its schedule, or a number is not finite. Optimizers check
+    /// their schedules before the first step.
+    pub fn check(&self) -> Result<()> {
+        match &self.0 {
+            Kind::Then { first, next, .. } => first.check().and_then(|()| next.check())?,
+            Kind::PerEpoch { schedule, .. } => schedule.check()?,
+            Kind::WithWarmup { schedule, steps } => {
+                schedule.check()?;
+                let length = schedule.steps().filter(|_| schedule.ends_with_warmup());
+                if let Some(length) = length.filter(|length| length <= steps) {
+                    let message = format!(
+                        "the warmup has {steps} steps, and {schedule:?} ends at step {length}; a \
+                         warmup is shorter than its schedule"
+                    );
+                    return Err(Error::invalid("schedule", message));
+                }
+            }
+            _ => {}
+        }
+        let mut bad = None;
+        self.evaluate(0.0.into(), &mut |number| {
+            bad = bad.or((!number.is_finite()).then_some(number));
+            number.into()
+        });
+        match bad {
+            None => Ok(()),
+            Some(number) => {
+                let message = format!("{self:?}: {number} is not finite");
+                Err(Error::invalid("schedule", message))
+            }
+        }
+    }
+
+    /// Whether its end stays where it is with a warmup.
+    fn ends_with_warmup(&self) -> bool {
+        matches!(self.0, Kind::Polynomial { .. } | Kind::Cosine { .. })
     }
 
     /// Computes the value for update `step` on the host.
     pub fn value(&self, step: u64) -> f64 {
-        self.evaluate(step as f64, &mut |number| number)
+        let value = self.evaluate((step as f64).into(), &mut Number::from);
+        value.on_host().unwrap_or(f64::NAN)
     }
 
     /// Computes the value for update `step`, an integer or float scalar of the trace: an `f64` scalar
@@ -211,70 +381,12 @@ impl Schedule {
         }
         // Numbered by position, so that the program does not depend on which values are equal.
         let mut names = (0..).map(|position| format!("schedule.{position}"));
-        let mut number = |value| {
-            step.trace()
-                .hyperparameter(&names.next().expect("there is no end"), value, dtype)
+        let mut number = |value| -> Number<'t> {
+            let name = names.next().expect("there is no end");
+            step.trace().hyperparameter(&name, value, dtype).into()
         };
-        self.evaluate(step.convert(dtype), &mut number)
-    }
-
-    /// Evaluates on host or device by one definition, so that they agree. `number` is called for each
-    /// number of the schedule, always in the same order.
-    fn evaluate<N: Number>(&self, step: N, number: &mut dyn FnMut(f64) -> N) -> N {
-        match &self.0 {
-            Kind::Constant(value) => number(*value),
-            Kind::Warmup { rate, steps } => progress(step + 1.0, *steps, number) * number(*rate),
-            Kind::Polynomial {
-                from,
-                to,
-                power,
-                steps,
-            } => {
-                let left = progress(step, *steps, number) * -1.0 + 1.0;
-                let left = if *power == 1.0 {
-                    left
-                } else {
-                    left.power(number(*power))
-                };
-                left * number(from - to) + number(*to)
-            }
-            Kind::Cosine { from, to, steps } => {
-                let progress = progress(step, *steps, number);
-                half_cosine(progress, [*from, *to], number)
-            }
-            Kind::OneCycle { peak, steps } => one_cycle(step, *peak, *steps, number),
-            Kind::Exponential {
-                initial,
-                factor,
-                every,
-            } => number(*factor).power(step * number(1.0 / *every as f64)) * number(*initial),
-            Kind::Decay {
-                initial,
-                factor,
-                every,
-            } => {
-                // Half a step is added because a compiler may divide by multiplying with the
-                // reciprocal, and 49 * (1 / 49) is less than 1.
-                let decays = ((step + 0.5) / number(*every as f64)).floored();
-                number(*factor).power(decays) * number(*initial)
-            }
-            Kind::Piecewise { first, later } => {
-                later.iter().fold(number(*first), |value, &(from, next)| {
-                    let from = number(from as f64);
-                    step.before(from, value, number(next))
-                })
-            }
-            Kind::Then { first, at, next } => {
-                let at = number(*at as f64);
-                // `next` must not be evaluated at negative steps.
-                let after = step.at_least(at) - at;
-                step.before(
-                    at,
-                    first.evaluate(step, number),
-                    next.evaluate(after, number),
-                )
-            }
-        }
+        let step = step.convert(dtype);
+        self.evaluate(step.into(), &mut number).beside(step)
     }
 }
 
@@ -284,140 +396,5 @@ impl From<f64> for Schedule {
     }
 }
 
-fn one_cycle<N: Number>(step: N, peak: f64, steps: u64, number: &mut dyn FnMut(f64) -> N) -> N {
-    let end = steps.saturating_sub(1) as f64;
-    let up = 0.3 * steps as f64 - 1.0;
-    let [first, last] = [peak / 25.0, peak / 25.0 / 1e4];
-    // The peak is before step 0 if there are few steps.
-    let rising = step.at_most(number(up)) / number(up);
-    let falling = (step.at_most(number(end)) - number(up)) / number(end - up);
-    let rising = half_cosine(rising, [first, peak], number);
-    let falling = half_cosine(falling, [peak, last], number);
-    step.before(number(up), rising, falling)
-}
-
-/// Half a cosine between two values.
-fn half_cosine<N: Number>(
-    progress: N,
-    [from, to]: [f64; 2],
-    number: &mut dyn FnMut(f64) -> N,
-) -> N {
-    let wave = (progress * std::f64::consts::PI).cosine();
-    (wave + 1.0) * number((from - to) / 2.0) + number(to)
-}
-
-/// Fraction of `steps` that has passed, from 0 to 1.
-fn progress<N: Number>(step: N, steps: u64, number: &mut dyn FnMut(f64) -> N) -> N {
-    if steps == 0 {
-        return number(1.0);
-    }
-    let steps = number(steps as f64);
-    step.at_most(steps) / steps
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_follow_the_definitions() {
-        let cases: [(Schedule, &[(u64, f64)]); 9] = [
-            (Schedule::constant(0.5), &[(0, 0.5), (1_000_000, 0.5)]),
-            (
-                Schedule::warmup(1.0, 4),
-                &[(0, 0.25), (1, 0.5), (3, 1.0), (9, 1.0)],
-            ),
-            (Schedule::warmup(1.0, 1).then(0.5), &[(0, 1.0), (1, 0.5)]),
-            (
-                Schedule::linear(1.0, 0.0, 4),
-                &[(0, 1.0), (1, 0.75), (4, 0.0), (5, 0.0)],
-            ),
-            (
-                Schedule::polynomial(1.0, 0.5, 2.0, 2),
-                &[(0, 1.0), (1, 0.625), (2, 0.5)],
-            ),
-            (
-                Schedule::cosine_to(1.0, 0.1, 10),
-                &[(0, 1.0), (5, 0.55), (10, 0.1), (11, 0.1)],
-            ),
-            (
-                Schedule::exponential(1.0, 0.25, 2),
-                &[(0, 1.0), (1, 0.5), (2, 0.25)],
-            ),
-            (
-                Schedule::step_decay(1.0, 0.1, 3),
-                &[(0, 1.0), (2, 1.0), (3, 0.1), (5, 0.1), (6, 0.01)],
-            ),
-            (
-                Schedule::piecewise(1.0, [(2, 0.5), (4, 0.25)]),
-                &[(1, 1.0), (2, 0.5), (3, 0.5), (4, 0.25)],
-            ),
-        ];
-        for (schedule, values) in cases {
-            for &(step, expected) in values {
-                let value = schedule.value(step);
-                assert!(
-                    (value - expected).abs() < 1e-12,
-                    "{schedule:?} at {step}: {value}, not {expected}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn one_cycle_has_the_values_of_pytorch() {
-        // `OneCycleLR(optimizer, 0.3, total_steps=steps)`: the formula of its documentation.
-        let pytorch = |steps: f64, step: f64| {
-            let (low, peak, last) = (0.3 / 25.0, 0.3, 0.3 / 25.0 / 1e4);
-            let (up, end) = (0.3 * steps - 1.0, steps - 1.0);
-            let cosine = |from: f64, to: f64, part: f64| {
-                to + (from - to) / 2.0 * (1.0 + (std::f64::consts::PI * part).cos())
-            };
-            if step <= up {
-                cosine(low, peak, step / up)
-            } else {
-                cosine(peak, last, (step - up) / (end - up))
-            }
-        };
-        for steps in [2, 3, 4, 7, 25, 26, 40, 1001] {
-            for step in 0..steps {
-                let (value, expected) = (
-                    Schedule::one_cycle(0.3, steps).value(step),
-                    pytorch(steps as f64, step as f64),
-                );
-                assert!(
-                    (value - expected).abs() < 1e-12,
-                    "{step} of {steps}: {value}, {expected}"
-                );
-            }
-        }
-        let third = Schedule::one_cycle(1.0, 25).value(2);
-        assert!((third - 0.2473).abs() < 5e-5, "{third}");
-        assert_eq!(Schedule::one_cycle(1.0, 25).steps(), Some(24));
-    }
-
-    #[test]
-    fn then_starts_at_the_last_step() {
-        let schedule = Schedule::warmup(1.0, 2)
-            .then(Schedule::linear(1.0, 0.0, 2))
-            .then(Schedule::constant(7.0));
-        let values: Vec<f64> = (0..6).map(|step| schedule.value(step)).collect();
-        assert_eq!(values, [0.5, 1.0, 1.0, 0.5, 7.0, 7.0]);
-        assert_eq!(schedule.steps(), None);
-        assert_eq!(Schedule::constant(1.0).then(2.0).value(1_000), 1.0);
-        assert_eq!(Schedule::constant(1.0).then_at(5, 2.0).value(5), 2.0);
-    }
-
-    #[test]
-    fn zero_steps_yield_the_last_value() {
-        for schedule in [
-            Schedule::cosine_to(1.0, 0.5, 0),
-            Schedule::linear(1.0, 0.5, 0),
-        ] {
-            assert_eq!(schedule.value(0), 0.5);
-        }
-        assert_eq!(Schedule::warmup(0.5, 0).value(0), 0.5);
-        assert_eq!(Schedule::warmup(1.0, 0).then(0.25).value(0), 0.25);
-        assert!(Schedule::one_cycle(1.0, 0).value(3).is_finite());
-    }
-}
+mod tests;
