@@ -140,7 +140,9 @@ pub use mean::{IntoMean, Mean};
 pub use metrics::{accuracy, correct, correct_top_k, top_k_accuracy};
 pub use model::Model;
 pub use ops::Operand;
-pub use optim::{Adam, AdamW, Decay, Optimizer, Sgd};
+pub use optim::{
+    Adafactor, Adagrad, Adam, AdamW, Decay, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd,
+};
 pub use param::{Param, summary};
 pub use pattern::Pattern;
 pub use schedule::{Schedule, ScheduleSpec};

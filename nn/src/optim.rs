@@ -19,49 +19,164 @@
 //! println!("{}", summary(&slots));
 //! ```
 
+mod adafactor;
+mod adagrad;
 mod adam;
+mod average;
+mod chain;
 mod clip;
 mod decay;
+mod gradient;
+mod groups;
+mod lars;
+mod lion;
+mod muon;
+mod partition;
+mod rms_prop;
+mod settings;
 mod sgd;
 mod slots;
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use halite_core::{Family, Tree, tree::Of};
+use halite_core::{Error, Family, Result, Tree, tree::Of};
 
 pub use self::{
-    adam::{Adam, AdamW, Moments},
+    adafactor::{Adafactor, Factored},
+    adagrad::{Adagrad, SquareSum},
+    adam::{Adam, AdamW, Lamb, Moments},
+    average::{Averages, WeightAveraging, averaged},
+    chain::Chain,
     clip::{clip_global_norm, clip_value, global_norm},
     decay::{Decay, DecayRule},
+    gradient::{Gradient, StepOf},
+    groups::Groups,
+    lars::Lars,
+    lion::{Lion, Momentum},
+    muon::Muon,
+    partition::Partition,
+    rms_prop::{MeanSquare, RmsProp},
     sgd::{Sgd, Velocity},
     slots::{Slots, SlotsFamily},
 };
-use crate::{Init, Param, Tensor, Trace, special::wide};
+use crate::{Init, Param, Schedule, Tensor, Trace, special::wide};
 
 /// Update rule of parameters.
 ///
 /// The optimizer state of a parameter is its *slot*: a tree such as [`Moments`].
+///
+/// ```
+/// use halite_core::tree::Empty;
+/// use halite_nn::{
+///     Optimizer, Param, Schedule, Tensor,
+///     optim::{Gradient, Named},
+/// };
+///
+/// /// Every element moves by the learning rate.
+/// #[derive(Clone, Debug)]
+/// struct SignSgd {
+///     learning_rate: Schedule,
+/// }
+///
+/// impl Optimizer for SignSgd {
+///     type Slot = Empty<()>;
+///
+///     fn slot(&self, _: Named<'_>) -> Empty<Param> {
+///         Empty::new()
+///     }
+///
+///     fn direction<'t>(
+///         &self,
+///         of: Gradient<'t, '_>,
+///         slot: Empty<Tensor<'t>>,
+///     ) -> (Tensor<'t>, Empty<Tensor<'t>>) {
+///         (of.grad.sign() * of.rate(&self.learning_rate), slot)
+///     }
+/// }
+/// ```
 pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
     /// Optimizer state of one parameter.
     type Slot: Family;
 
     /// Describes the slot of this parameter: types and initialization.
-    fn slot(&self, param: &Param) -> <Self::Slot as Family>::Of<Param>;
+    fn slot(&self, named: Named<'_>) -> <Self::Slot as Family>::Of<Param>;
 
-    /// Computes the new value and the new slot of one parameter.
+    /// Computes the step of one parameter, which is subtracted from it, and its new slot.
     ///
-    /// `step` is the number of updates made before: a scalar of `f64` for a parameter in `f64`,
-    /// otherwise of `f32`, so that rates and bias corrections have the precision of the parameter.
-    /// `grad` has the type of `param`. `named` is for rules that depend on the parameter.
-    fn update<'t>(
+    /// The step includes the learning rate, and has the type of [`Gradient::grad`].
+    fn direction<'t>(
         &self,
-        cx: &'t Trace,
-        step: Tensor<'t>,
-        param: Tensor<'t>,
-        grad: Tensor<'t>,
+        gradient: Gradient<'t, '_>,
         slot: <Self::Slot as Family>::Of<Tensor<'t>>,
-        named: Named<'_>,
     ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>);
+
+    /// The learning rates, by name: for logs and checks.
+    fn schedules(&self) -> Vec<(String, &Schedule)> {
+        Vec::new()
+    }
+
+    /// Checks the settings for these parameters, all that are trained. [`update`] calls it before
+    /// anything is computed.
+    ///
+    /// # Errors
+    /// By default those of the [schedules](Self::schedules).
+    fn check(&self, params: &[Named<'_>]) -> Result<()> {
+        let _ = params;
+        check_schedules(self)
+    }
+
+    /// Gives the parameters whose path matches the [`Pattern`](crate::Pattern) settings of their
+    /// own. Of several groups the first that matches a parameter applies.
+    ///
+    /// ```
+    /// use halite_nn::{AdamW, Optimizer};
+    ///
+    /// let optimizer = AdamW::new(3e-4)
+    ///     .group("**.bias", |adamw| adamw.weight_decay(0.0))?
+    ///     .group("head.**", |adamw| adamw.learning_rate(1e-3))?;
+    /// # let _ = optimizer;
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not a valid pattern. A group that no parameter belongs to is a mistake of the step.
+    fn group(self, pattern: &str, settings: impl FnOnce(Self) -> Self) -> Result<Groups<Self>>
+    where
+        Self: Clone,
+    {
+        Groups::new(self).group(pattern, settings)
+    }
+
+    /// Updates the parameters whose path matches the [`Pattern`](crate::Pattern) by `other`, and
+    /// the rest by this optimizer, like `optax.partition`.
+    ///
+    /// # Errors
+    /// If it is not a valid pattern. A pattern that no parameter matches is a mistake of the step.
+    fn partition<O: Optimizer>(self, pattern: &str, other: O) -> Result<Partition<Self, O>>
+    where
+        Self: Sized,
+    {
+        Partition::new(self, pattern, other)
+    }
+
+    /// Takes the step of this optimizer as the gradient of `next`, like `optax.chain`. The first of
+    /// a chain usually has no learning rate: it transforms gradients.
+    fn chain<O: Optimizer>(self, next: O) -> Chain<Self, O>
+    where
+        Self: Sized,
+    {
+        Chain::new(self, next)
+    }
+}
+
+/// Checks the schedules of an optimizer.
+fn check_schedules(optimizer: &(impl Optimizer + ?Sized)) -> Result<()> {
+    let schedules = optimizer.schedules();
+    schedules.into_iter().try_for_each(|(name, schedule)| {
+        schedule
+            .check()
+            .map_err(|error| Error::invalid("optimizer", format!("`{name}`: {}", error.message())))
+    })
 }
 
 impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
@@ -102,15 +217,18 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
     optimizer: &O,
     model: &M,
 ) -> SlotsOf<M, O, Param> {
-    Slots::new(
-        Tree::leaf_refs(model)
-            .map_leaves(|_, param| param.trainable.then(|| optimizer.slot(param))),
-    )
+    let slots = Tree::leaf_refs(model).map_leaves(|path, param| {
+        let path = &path.to_string();
+        param
+            .trainable
+            .then(|| optimizer.slot(Named { path, param }))
+    });
+    Slots::new(slots)
 }
 
 /// Computes the new parameters and slots of a whole model.
 ///
-/// `step` is the number of updates made before, an integer scalar. `grads` has a leaf for every
+/// `step` is the number of updates made before, an integer scalar, or a [`StepOf`]. `grads` has a leaf for every
 /// leaf of the model; leaves that are not trained ignore theirs and do not change.
 ///
 /// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It and
@@ -124,13 +242,15 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
 pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     optimizer: &O,
     cx: &'t Trace,
-    step: Tensor<'t>,
+    step: impl Into<StepOf<'t>>,
     model: &M,
     params: Of<M, Tensor<'t>>,
     grads: Of<M, Tensor<'t>>,
     slots: SlotsOf<M, O, Tensor<'t>>,
 ) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
+    let step = step.into();
+    check(optimizer, cx, model);
     let (mut params, mut grads) = (params.into_leaves(), grads.into_leaves());
     let trained = with_gradient(cx, model, &grads);
     wait_for_gradients(cx, &trained, &mut params, &mut grads);
@@ -155,8 +275,7 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
                     path: &path.to_string(),
                     param: description,
                 };
-                let step = step.convert(wide(param.dtype()));
-                let (param, slot) = optimizer.update(cx, step, param, grad, slot, named);
+                let (param, slot) = stepped(optimizer, step, named, [param, grad], slot);
                 (param, Some(slot))
             }
             slot => (param, slot),
@@ -165,6 +284,49 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
         slot
     });
     (model.rebuild(next_params), Slots::new(next_slots))
+}
+
+/// The parameter less its step, and the new slot.
+#[track_caller]
+fn stepped<'t, O: Optimizer>(
+    optimizer: &O,
+    step: StepOf<'t>,
+    named: Named<'_>,
+    [param, grad]: [Tensor<'t>; 2],
+    slot: <O::Slot as Family>::Of<Tensor<'t>>,
+) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
+    let dtype = wide(param.dtype());
+    let gradient = Gradient {
+        grad: grad.convert(dtype),
+        param: param.convert(dtype),
+        at: step.convert(dtype),
+        named,
+    };
+    let (direction, slot) = optimizer.direction(gradient, slot);
+    if direction.ty() != gradient.param.ty() && !direction.is_error() {
+        let message = format!(
+            "the step of `{}` is {}, and the parameter {}; the step of an optimizer has the type \
+             of `Gradient::grad`",
+            named.path,
+            direction.ty(),
+            gradient.param.ty()
+        );
+        param.trace().fail("optimizer", message, None);
+        return (param, slot);
+    }
+    let next = gradient.param - direction;
+    (next.convert(param.dtype()), slot)
+}
+
+/// Records what the optimizer finds wrong with its settings.
+#[track_caller]
+fn check<M: Tree<Leaf = Param>, O: Optimizer>(optimizer: &O, cx: &Trace, model: &M) {
+    let named = model.named();
+    let trained = named.iter().filter(|(_, param)| param.trainable);
+    let trained: Vec<Named<'_>> = trained.map(|(path, param)| Named { path, param }).collect();
+    if let Err(error) = optimizer.check(&trained) {
+        cx.fail("optimizer", error.message(), None);
+    }
 }
 
 /// Makes trained parameters and their gradients depend on all gradients. Otherwise the compiler may

@@ -5,8 +5,8 @@ use halite_core::{
     tree::{Empty, Leaf, Tree},
 };
 use halite_nn::{
-    Adam, AdamW, ArraySpec, CrossEntropy, Init, Jit, Linear, Lowered, Optimizer, Param, Schedule,
-    Sgd, Tensor, Trace, grad,
+    Adafactor, Adagrad, Adam, AdamW, ArraySpec, CrossEntropy, Init, Jit, Lamb, Lars, Linear, Lion,
+    Lowered, Muon, Optimizer, Param, RmsProp, Schedule, Sgd, Tensor, Trace, grad,
     optim::{self, clip_global_norm, clip_value},
 };
 
@@ -81,6 +81,31 @@ fn optimizer_hyperparameters_are_arguments() {
     same([1e-8, 1e-6].map(|eps| update(Adam::new(1e-3).eps(eps))));
     same([0.1, 0.2].map(|weight_decay| update(Adam::new(1e-3).weight_decay(weight_decay))));
     same([0.01, 0.1].map(|weight_decay| update(AdamW::new(1e-3).weight_decay(weight_decay))));
+    same([1e-3, 2e-3].map(|rate| update(Lion::new(rate).betas(rate, 0.5).weight_decay(rate))));
+    same([0.9, 0.5].map(|it| {
+        update(
+            RmsProp::new(it)
+                .alpha(it)
+                .eps(it)
+                .momentum(it)
+                .weight_decay(it),
+        )
+    }));
+    same([0.1, 0.2].map(|it| update(Adagrad::new(it).eps(it).weight_decay(it))));
+    same([0.1, 0.2].map(|it| update(Lamb::new(it).eps(it).weight_decay(it))));
+    same([0.1, 0.2].map(|it| update(Lars::new(it).trust_coefficient(it).momentum(it))));
+    same([0.1, 0.2].map(|it| {
+        let adafactor = Adafactor::new(it).beta2_decay(-it).eps(it, 2.0 * it);
+        update(
+            adafactor
+                .clipping_threshold(3.0 * it)
+                .weight_decay(4.0 * it),
+        )
+    }));
+    same([0.1, 0.2].map(|it| {
+        let muon = Muon::new(it).momentum(it).weight_decay(it);
+        update(Sgd::new(it).partition("weight", muon).unwrap())
+    }));
     same([1.0, 5.0].map(|most| {
         lower(move |cx, _, x| {
             clip_global_norm(cx, &Leaf(Param::new([4], Init::Zeros)), Leaf(x), most)
@@ -101,7 +126,7 @@ fn optimizer_hyperparameters_are_arguments() {
 
 #[test]
 fn schedule_hyperparameters_are_arguments() {
-    let schedules: [[Schedule; 2]; 9] = [
+    let schedules: [[Schedule; 2]; 12] = [
         [Schedule::constant(1.0), Schedule::constant(2.0)],
         [Schedule::warmup(1.0, 10), Schedule::warmup(2.0, 20)],
         [
@@ -124,6 +149,22 @@ fn schedule_hyperparameters_are_arguments() {
         [
             Schedule::piecewise(1.0, [(10, 0.5), (20, 0.1)]),
             Schedule::piecewise(1.0, [(10, 1.0), (10, 1.0)]),
+        ],
+        [
+            Schedule::inverse_sqrt(1.0, 10),
+            Schedule::inverse_sqrt(2.0, 20),
+        ],
+        [
+            Schedule::warm_restarts(1.0, 0.0, 10, 1),
+            Schedule::warm_restarts(2.0, 0.1, 20, 1),
+        ],
+        [
+            Schedule::step_decay(1.0, 0.5, 1)
+                .per_epoch(10)
+                .with_warmup(3),
+            Schedule::step_decay(2.0, 0.1, 2)
+                .per_epoch(20)
+                .with_warmup(4),
         ],
         // The second part begins at the length of the first, which may equal that of the second.
         [

@@ -1,7 +1,9 @@
+use std::fmt;
+
 use halite_core::Tree;
 
-use super::{Decay, Named, Optimizer, zeros};
-use crate::{Param, Schedule, Tensor, Trace, special::wide};
+use super::{Decay, Gradient, Named, Optimizer, zeros};
+use crate::{Param, Schedule, Tensor};
 
 /// Adam (Kingma and Ba 2014), like `torch.optim.Adam`. For update `t`, counted from 1:
 ///
@@ -17,20 +19,32 @@ use crate::{Param, Schedule, Tensor, Trace, special::wide};
 /// In `f32` the square of a gradient from about 1.8e19 on is infinite, and its parameter does not
 /// change any more, as in PyTorch. [Clipping](super::clip_global_norm) prevents it, and the trainer
 /// refuses to save a slot that is infinite.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Adam(Rule);
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2017), like `torch.optim.AdamW`: first
-/// `param -= rate * weight_decay * param`, then [`Adam`]'s update with `g = grad`.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2017), like `torch.optim.AdamW`:
+/// [`Adam`]'s update with `g = grad`, and `param -= rate * weight_decay * param`.
 ///
 /// By default `weight_decay = 0.01`, for every parameter, biases included; the rest like [`Adam`].
 /// `.decay(Decay::Matrices)` exempts biases and normalization scales.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AdamW(Rule);
 
-#[derive(Clone, Debug)]
+/// LAMB (You et al. 2019), like `optax.lamb`: the step of [`AdamW`] for a rate of 1, scaled in each
+/// layer by the norm of the parameters over that of the step, or not where one of them is 0.
+///
+/// ```text
+/// u = m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps) + weight_decay * param
+/// param -= rate * |param| / |u| * u
+/// ```
+///
+/// By default `b1 = 0.9`, `b2 = 0.999`, `eps = 1e-6`, and no weight decay.
+#[derive(Clone)]
+pub struct Lamb(Rule);
+
+#[derive(Clone)]
 struct Rule {
-    rate: Schedule,
+    learning_rate: Schedule,
     b1: f64,
     b2: f64,
     eps: f64,
@@ -38,7 +52,7 @@ struct Rule {
     decay: Decay,
 }
 
-/// Optimizer state of [`Adam`] for a parameter.
+/// Optimizer state of [`Adam`], [`AdamW`] and [`Lamb`] for a parameter.
 #[derive(Clone, Debug, Tree)]
 pub struct Moments<L> {
     /// Exponential moving average of the gradients.
@@ -47,13 +61,25 @@ pub struct Moments<L> {
     pub second: L,
 }
 
-macro_rules! builders {
-    ($Adam:ident, $weight_decay:expr, $(#[$doc:meta])*) => {
+macro_rules! adam {
+    ($Adam:ident, $eps:expr, $weight_decay:expr, $direction:ident, $(#[$doc:meta])*) => {
         impl $Adam {
             /// Creates the optimizer with this learning rate: a number or a [`Schedule`].
-            pub fn new(rate: impl Into<Schedule>) -> Self {
-                let (rate, weight_decay, decay) = (rate.into(), $weight_decay, Decay::default());
-                $Adam(Rule { rate, b1: 0.9, b2: 0.999, eps: 1e-8, weight_decay, decay })
+            pub fn new(learning_rate: impl Into<Schedule>) -> Self {
+                $Adam(Rule {
+                    learning_rate: learning_rate.into(),
+                    b1: 0.9,
+                    b2: 0.999,
+                    eps: $eps,
+                    weight_decay: $weight_decay,
+                    decay: Decay::default(),
+                })
+            }
+
+            /// Sets the learning rate: a number or a [`Schedule`].
+            pub fn learning_rate(mut self, learning_rate: impl Into<Schedule>) -> Self {
+                self.0.learning_rate = learning_rate.into();
+                self
             }
 
             /// Sets the decay rates of the moving averages: 0.9 and 0.999 by default.
@@ -62,7 +88,7 @@ macro_rules! builders {
                 self
             }
 
-            /// Sets the constant that is added to the root of the second moment: 1e-8 by default.
+            /// Sets the constant that is added to the root of the second moment.
             pub fn eps(mut self, eps: f64) -> Self {
                 self.0.eps = eps;
                 self
@@ -80,109 +106,102 @@ macro_rules! builders {
                 self
             }
         }
-    };
-}
-builders!(Adam, 0.0, /** Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects. */);
-builders!(AdamW, 0.01, /** Shrinks the parameters that [`decay`](Self::decay) selects by `rate * weight_decay` at each update. */);
 
-macro_rules! optimizer {
-    ($Adam:ident, $decayed:ident) => {
         impl Optimizer for $Adam {
             type Slot = Moments<()>;
 
-            fn slot(&self, param: &Param) -> Moments<Param> {
+            fn slot(&self, named: Named<'_>) -> Moments<Param> {
                 Moments {
-                    first: zeros(param),
-                    second: zeros(param),
+                    first: zeros(named.param),
+                    second: zeros(named.param),
                 }
             }
 
-            fn update<'t>(
+            fn direction<'t>(
                 &self,
-                cx: &'t Trace,
-                step: Tensor<'t>,
-                param: Tensor<'t>,
-                grad: Tensor<'t>,
+                gradient: Gradient<'t, '_>,
                 slot: Moments<Tensor<'t>>,
-                named: Named<'_>,
             ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
-                let (ty, rate) = (param.ty(), self.0.rate.at(step));
-                let wide = wide(ty.dtype());
-                let (mut value, mut grad) = (param.convert(wide), grad.convert(wide));
-                if self.0.decays(named) {
-                    (value, grad) = self.0.$decayed(cx, rate, value, grad);
-                }
-                let (value, slot) = self.0.apply(cx, [step, rate], value, grad, slot);
-                (value.convert(ty.dtype()), slot)
+                self.0.$direction(gradient, slot)
+            }
+
+            fn schedules(&self) -> Vec<(String, &Schedule)> {
+                vec![("learning_rate".into(), &self.0.learning_rate)]
+            }
+        }
+
+        impl fmt::Debug for $Adam {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(stringify!($Adam), f)
             }
         }
     };
 }
-optimizer!(Adam, decay_in_gradient);
-optimizer!(AdamW, decay_in_value);
+adam!(Adam, 1e-8, 0.0, adam, /** Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects. */);
+adam!(AdamW, 1e-8, 0.01, adamw, /** Shrinks the parameters that [`decay`](Self::decay) selects by `rate * weight_decay` at each update. */);
+adam!(Lamb, 1e-6, 0.0, lamb, /** Adds `weight_decay * param` to the step of the parameters that [`decay`](Self::decay) selects. */);
+
+/// Step of a parameter, and its next slot.
+type Updated<'t> = (Tensor<'t>, Moments<Tensor<'t>>);
 
 impl Rule {
-    fn decays(&self, named: Named<'_>) -> bool {
-        self.weight_decay != 0.0 && self.decay.applies(named)
+    fn adam<'t>(&self, of: Gradient<'t, '_>, slot: Moments<Tensor<'t>>) -> Updated<'t> {
+        let rate = of.rate(&self.learning_rate);
+        self.scaled(of.decayed(self.weight_decay, &self.decay), rate, slot)
     }
 
-    fn decay_in_gradient<'t>(
-        &self,
-        cx: &'t Trace,
-        _rate: Tensor<'t>,
-        value: Tensor<'t>,
-        grad: Tensor<'t>,
-    ) -> (Tensor<'t>, Tensor<'t>) {
-        (
-            value,
-            grad + value * cx.hyperparameter("weight_decay", self.weight_decay, value.dtype()),
-        )
+    fn adamw<'t>(&self, of: Gradient<'t, '_>, slot: Moments<Tensor<'t>>) -> Updated<'t> {
+        let rate = of.rate(&self.learning_rate);
+        let (direction, slot) = self.scaled(of, rate, slot);
+        let direction = of.decoupled(direction, rate, (self.weight_decay, &self.decay));
+        (direction, slot)
     }
 
-    fn decay_in_value<'t>(
+    fn lamb<'t>(&self, of: Gradient<'t, '_>, slot: Moments<Tensor<'t>>) -> Updated<'t> {
+        let rate = of.rate(&self.learning_rate);
+        let one = of.cx().scalar(1.0, rate.dtype());
+        let (direction, slot) = self.scaled(of, one, slot);
+        let direction = of.decoupled(direction, one, (self.weight_decay, &self.decay));
+        let ratio = of.trust_ratio(direction, one);
+        (direction * (ratio * rate), slot)
+    }
+
+    /// Adam's step for this rate.
+    fn scaled<'t>(
         &self,
-        cx: &'t Trace,
+        of: Gradient<'t, '_>,
         rate: Tensor<'t>,
-        value: Tensor<'t>,
-        grad: Tensor<'t>,
-    ) -> (Tensor<'t>, Tensor<'t>) {
-        let weight_decay = cx.hyperparameter("weight_decay", self.weight_decay, rate.dtype());
-        (
-            value * (rate * -weight_decay + 1.0).convert(value.dtype()),
-            grad,
-        )
-    }
-
-    fn apply<'t>(
-        &self,
-        cx: &'t Trace,
-        [step, rate]: [Tensor<'t>; 2],
-        value: Tensor<'t>,
-        grad: Tensor<'t>,
         slot: Moments<Tensor<'t>>,
-    ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
-        let number = |name, value_of| cx.hyperparameter(name, value_of, value.dtype());
-        let first = slot.first * number("b1", self.b1) + grad * number("1 - b1", 1.0 - self.b1);
-        let second =
-            slot.second * number("b2", self.b2) + grad.square() * number("1 - b2", 1.0 - self.b2);
+    ) -> Updated<'t> {
+        let first =
+            slot.first * of.number("b1", self.b1) + of.grad * of.number("1 - b1", 1.0 - self.b1);
+        let second = slot.second * of.number("b2", self.b2)
+            + of.grad.square() * of.number("1 - b2", 1.0 - self.b2);
         // The corrections are scalars, the same for every parameter: the compiler computes them
         // once a step.
-        let scale = rate / correction(step, "log b1", self.b1);
-        let unbias = correction(step, "log b2", self.b2).rsqrt();
-        let root = second.sqrt() * unbias.convert(value.dtype()) + number("eps", self.eps);
-        (
-            value - first * scale.convert(value.dtype()) / root,
-            Moments { first, second },
-        )
+        let scale = rate / correction(of, "log b1", self.b1);
+        let unbias = correction(of, "log b2", self.b2).rsqrt();
+        let root = second.sqrt() * unbias + of.number("eps", self.eps);
+        (first * scale / root, Moments { first, second })
+    }
+
+    fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("learning_rate", &self.learning_rate)
+            .field("b1", &self.b1)
+            .field("b2", &self.b2)
+            .field("eps", &self.eps)
+            .field("weight_decay", &self.weight_decay)
+            .field("decay", &self.decay)
+            .finish()
     }
 }
 
-/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`.
-/// `name` is that of the logarithm. The result has the element type of `step`.
-fn correction<'t>(step: Tensor<'t>, name: &str, beta: f64) -> Tensor<'t> {
-    let cx = step.trace();
+/// `1 - beta^t`, without the cancellation that loses it for a `beta` near 1 in `f32`. `name` is that
+/// of the logarithm.
+fn correction<'t>(of: Gradient<'t, '_>, name: &str, beta: f64) -> Tensor<'t> {
     match beta {
-        0.0 => cx.scalar(1.0, step.dtype()),
-        beta => -((step + 1.0) * cx.hyperparameter(name, beta.ln(), step.dtype())).exp_m1(),
+        0.0 => of.cx().scalar(1.0, of.grad.dtype()),
+        beta => -(of.count() * of.number(name, beta.ln())).exp_m1(),
     }
 }

@@ -1,7 +1,7 @@
 use halite_core::Tree;
 
-use super::{Decay, Named, Optimizer, zeros};
-use crate::{Param, Schedule, Tensor, Trace, special::wide};
+use super::{Decay, Gradient, Named, Optimizer, settings::settings, zeros};
+use crate::{Param, Schedule, Tensor};
 
 /// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013),
 /// like `torch.optim.SGD`:
@@ -15,7 +15,7 @@ use crate::{Param, Schedule, Tensor, Trace, special::wide};
 /// Without momentum there is no state, and `v` is `g`.
 #[derive(Clone, Debug)]
 pub struct Sgd {
-    rate: Schedule,
+    learning_rate: Schedule,
     momentum: f64,
     dampening: f64,
     nesterov: bool,
@@ -32,9 +32,9 @@ pub struct Velocity<L> {
 
 impl Sgd {
     /// Creates plain gradient descent with this learning rate: a number or a [`Schedule`].
-    pub fn new(rate: impl Into<Schedule>) -> Self {
+    pub fn new(learning_rate: impl Into<Schedule>) -> Self {
         Sgd {
-            rate: rate.into(),
+            learning_rate: learning_rate.into(),
             momentum: 0.0,
             dampening: 0.0,
             nesterov: false,
@@ -60,71 +60,56 @@ impl Sgd {
         self.dampening = dampening;
         self
     }
+}
 
+settings!(
+    Sgd,
     /// Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay)
     /// selects.
-    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
-        self.weight_decay = weight_decay;
-        self
-    }
-
-    /// Selects the parameters that decay; by default all.
-    pub fn decay(mut self, decay: Decay) -> Self {
-        self.decay = decay;
-        self
-    }
-}
+);
 
 impl Optimizer for Sgd {
     type Slot = Velocity<()>;
 
-    fn slot(&self, param: &Param) -> Velocity<Param> {
+    fn slot(&self, named: Named<'_>) -> Velocity<Param> {
         Velocity {
-            velocity: (self.momentum != 0.0).then(|| zeros(param)),
+            velocity: (self.momentum != 0.0).then(|| zeros(named.param)),
         }
     }
 
-    fn update<'t>(
+    fn direction<'t>(
         &self,
-        cx: &'t Trace,
-        step: Tensor<'t>,
-        param: Tensor<'t>,
-        grad: Tensor<'t>,
+        gradient: Gradient<'t, '_>,
         slot: Velocity<Tensor<'t>>,
-        named: Named<'_>,
     ) -> (Tensor<'t>, Velocity<Tensor<'t>>) {
-        let ty = param.ty();
-        let wide = wide(ty.dtype());
-        let rate = self.rate.at(step).convert(wide);
-        let value = param.convert(wide);
-        let mut grad = grad.convert(wide);
-        if self.weight_decay != 0.0 && self.decay.applies(named) {
-            grad = grad + value * cx.hyperparameter("weight_decay", self.weight_decay, wide);
-        }
-        let mut direction = grad;
+        let of = gradient.decayed(self.weight_decay, &self.decay);
+        let mut direction = of.grad;
         let velocity = slot.velocity.map(|velocity| {
-            let fresh = if self.dampening == 0.0 {
-                grad
-            } else {
+            let fresh = match self.dampening {
+                0.0 => of.grad,
                 // The first gradient is not dampened.
-                let [one, rest] = [
-                    cx.scalar(1.0, wide),
-                    cx.hyperparameter("1 - dampening", 1.0 - self.dampening, wide),
-                ];
-                grad * step.eq(0.0).select(one, rest)
+                dampening => {
+                    let one = of.cx().scalar(1.0, of.grad.dtype());
+                    let rest = of.number("1 - dampening", 1.0 - dampening);
+                    of.grad * of.at.count.eq(0.0).select(one, rest)
+                }
             };
-            let momentum = cx.hyperparameter("momentum", self.momentum, wide);
+            let momentum = of.number("momentum", self.momentum);
             let velocity = velocity * momentum + fresh;
             direction = if self.nesterov {
-                grad + velocity * momentum
+                of.grad + velocity * momentum
             } else {
                 velocity
             };
             velocity
         });
         (
-            (value - direction * rate).convert(ty.dtype()),
+            direction * of.rate(&self.learning_rate),
             Velocity { velocity },
         )
+    }
+
+    fn schedules(&self) -> Vec<(String, &Schedule)> {
+        vec![("learning_rate".into(), &self.learning_rate)]
     }
 }

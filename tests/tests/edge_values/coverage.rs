@@ -25,8 +25,11 @@ const EXEMPT: &[(&[&str], &str)] = &[
             "Adam::betas",
             "Adam::eps",
             "Adam::decay",
+            "Adam::learning_rate",
             "AdamW::betas",
             "AdamW::eps",
+            "AdamW::learning_rate",
+            "Sgd::learning_rate",
         ],
         "options and types: what is computed is that of `update`",
     ),
@@ -72,8 +75,23 @@ const FILES: [&str; 12] = [
     "mean.rs",
 ];
 
-/// Files whose functions are no operations: the tree of slots.
-const OTHER: [&str; 1] = ["optim/slots.rs"];
+/// Files whose functions are no operations: the tree of slots, and parts of optimizers. Rows of
+/// `Adam`, `AdamW` and `Sgd` stand for all optimizers, which are made of operations that have rows;
+/// the suite `layers` has the values of each.
+const OTHER: [&str; 12] = [
+    "optim/adafactor.rs",
+    "optim/adagrad.rs",
+    "optim/average.rs",
+    "optim/chain.rs",
+    "optim/gradient.rs",
+    "optim/groups.rs",
+    "optim/lars.rs",
+    "optim/lion.rs",
+    "optim/muon.rs",
+    "optim/partition.rs",
+    "optim/rms_prop.rs",
+    "optim/slots.rs",
+];
 
 /// Rows of functions that accept further types, which have no row, and why.
 const ACCEPTS_MORE: &[(&[&str], &str)] = &[
@@ -166,8 +184,11 @@ fn scan(text: &str, all: bool, found: &mut BTreeSet<String>) {
 }
 
 fn opened(line: &str) -> Option<Block> {
-    if line.starts_with("macro_rules! builders") {
+    if line.starts_with("macro_rules! adam") {
         return Some(Block::Methods(vec!["Adam".to_owned(), "AdamW".to_owned()]));
+    }
+    if line.starts_with("macro_rules! settings") {
+        return Some(Block::Methods(vec!["Sgd".to_owned()]));
     }
     if line == "thread_local! {" {
         return Some(Block::Other);

@@ -1,6 +1,7 @@
 //! Layers, losses, optimizers and schedules on the CPU plugin, compared with PyTorch
 //! (`tests/golden/pytorch/make.py`), and gradients compared with finite differences.
 
+mod fifty_updates;
 mod golden;
 mod optimizers;
 
