@@ -4,9 +4,10 @@
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
-    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error, ErrorKind, Event,
-    Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnFilled, OnReady, Placement,
-    Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, client::Session,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error,
+    ErrorKind, Event, Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnFilled,
+    OnReady, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature,
+    TensorType, client::Session,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {

@@ -59,8 +59,8 @@ pub mod wait;
 pub use array::Array;
 pub use backend::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue,
-    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnFilled, OnReady, Placement,
-    Platform, Program, ProgramMemory, Signature,
+    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnFilled, OnReady,
+    Placement, Platform, Program, ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Faults, Kernels, Processor};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};

@@ -182,20 +182,24 @@ fn check_schedules(optimizer: &(impl Optimizer + ?Sized)) -> Result<()> {
 impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
     type Slot = O::Slot;
 
-    fn slot(&self, param: &Param) -> <O::Slot as Family>::Of<Param> {
-        O::slot(self, param)
+    fn slot(&self, named: Named<'_>) -> <O::Slot as Family>::Of<Param> {
+        O::slot(self, named)
     }
 
-    fn update<'t>(
+    fn direction<'t>(
         &self,
-        cx: &'t Trace,
-        step: Tensor<'t>,
-        param: Tensor<'t>,
-        grad: Tensor<'t>,
+        gradient: Gradient<'t, '_>,
         slot: <O::Slot as Family>::Of<Tensor<'t>>,
-        named: Named<'_>,
     ) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
-        O::update(self, cx, step, param, grad, slot, named)
+        O::direction(self, gradient, slot)
+    }
+
+    fn schedules(&self) -> Vec<(String, &Schedule)> {
+        O::schedules(self)
+    }
+
+    fn check(&self, params: &[Named<'_>]) -> Result<()> {
+        O::check(self, params)
     }
 }
 

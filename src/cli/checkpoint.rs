@@ -133,7 +133,14 @@ fn list(run: &Path) -> Result<()> {
         remark!("{error}");
         None
     });
-    say!("{:<20} {:>10} {:>22} {:>10} {:>12}", "checkpoint", "step", "trained", "size", "saved");
+    say!(
+        "{:<20} {:>10} {:>22} {:>10} {:>12}",
+        "checkpoint",
+        "step",
+        "trained",
+        "size",
+        "saved"
+    );
     for (path, position) in &folders {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let info = position.as_ref().ok().map(|_| CheckpointInfo::read(path));
@@ -161,7 +168,11 @@ fn list(run: &Path) -> Result<()> {
 fn mark(best: Option<&Best>, path: &Path) -> String {
     best.filter(|best| best.path == path)
         .map_or_else(String::new, |best| {
-            format!("best: {} {}", best.metric, format_metric(&best.metric, best.value))
+            format!(
+                "best: {} {}",
+                best.metric,
+                format_metric(&best.metric, best.value)
+            )
         })
 }
 
@@ -182,10 +193,19 @@ fn show(info: &CheckpointInfo) -> Result<()> {
     let (format, halite) = info.versions();
     line("checkpoint", &info.path().display().to_string());
     let position = info.position();
-    line("position", &format!("step {}: {}", position.step, trained(position)));
+    line(
+        "position",
+        &format!("step {}: {}", position.step, trained(position)),
+    );
     line("seed", &info.seed().to_string());
     if let Some((metric, value)) = info.best_by() {
-        line("best", &format!("when it was saved, by {metric} {}", format_metric(metric, value)));
+        line(
+            "best",
+            &format!(
+                "when it was saved, by {metric} {}",
+                format_metric(metric, value)
+            ),
+        );
     }
     line("written by", &format!("halite {halite}, format {format}"));
     for (index, (name, bytes)) in info.files().enumerate() {
@@ -195,7 +215,11 @@ fn show(info: &CheckpointInfo) -> Result<()> {
     let options = info.options();
     if !options.is_empty() {
         say!("\noptions of the run");
-        let width = options.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let width = options
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
         for (name, value) in &options {
             // The text of an optimizer has several lines.
             let value = value.replace('\n', &format!("\n  {:width$}  ", ""));
@@ -207,7 +231,11 @@ fn show(info: &CheckpointInfo) -> Result<()> {
     let types = info.arrays().iter().map(|(_, ty)| ty.to_string());
     let width = types.map(|ty| ty.len()).max().unwrap_or(0);
     for (name, ty) in info.arrays() {
-        say!("  {:<width$} {:>12}  {name}", ty.to_string(), Bytes(ty.bytes() as u64).to_string());
+        say!(
+            "  {:<width$} {:>12}  {name}",
+            ty.to_string(),
+            Bytes(ty.bytes() as u64).to_string()
+        );
     }
     Ok(())
 }

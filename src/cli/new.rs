@@ -84,7 +84,10 @@ fn failed(doing: &str, error: &io::Error) -> Error {
 
 /// The last part of a path, if cargo takes it as the name of a package.
 fn package_name(path: &Path) -> Result<&str> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("");
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic());
     // A package cannot depend on another one of its own name, and these are crates of Rust.

@@ -66,7 +66,11 @@ fn checkpoint_shows_options_with_arrays() {
 #[test]
 fn whole_run_is_verified() {
     let verified = succeeds(halite_alone("checkpoint verify run").current_dir(run())).stdout;
-    assert_eq!(verified.matches("whole    run/checkpoints/step-").count(), 2, "{verified}");
+    assert_eq!(
+        verified.matches("whole    run/checkpoints/step-").count(),
+        2,
+        "{verified}"
+    );
 }
 
 #[test]
@@ -93,7 +97,9 @@ fn damaged_file_is_named() {
     );
     let listed = succeeds(halite_alone("checkpoint ls run").current_dir(&dir)).stdout;
     assert_contains(&listed, &["step-00000004        damaged"]);
-    let error = fails(halite_alone("checkpoint export run/checkpoints/step-00000008 -o w").current_dir(&dir));
+    let error = fails(
+        halite_alone("checkpoint export run/checkpoints/step-00000008 -o w").current_dir(&dir),
+    );
     assert_contains(&error, &["step-00000008 cannot be used", "xxh3_128"]);
     assert!(!dir.path().join("w").exists());
 }
@@ -121,7 +127,11 @@ fn export_has_the_parameters_of_the_model() {
             assert_eq!(exported.data(), array.bytes(), "{name}");
         }
     }
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "no temporary file is left");
+    assert_eq!(
+        fs::read_dir(&dir).unwrap().count(),
+        2,
+        "no temporary file is left"
+    );
 }
 
 #[test]
@@ -130,7 +140,12 @@ fn run_stands_for_its_best_checkpoint() {
     let saved = Saved::of_run(run().join("run")).unwrap();
     let name = saved.path().file_name().unwrap().to_str().unwrap();
     assert_contains(shown.lines().next().unwrap(), &[name]);
-    assert!(CheckpointInfo::read(saved.path()).unwrap().best_by().is_some());
+    assert!(
+        CheckpointInfo::read(saved.path())
+            .unwrap()
+            .best_by()
+            .is_some()
+    );
 }
 
 #[test]

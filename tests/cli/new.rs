@@ -40,7 +40,10 @@ fn new_project_has_the_program_of_the_readme() {
     // Cargo reads the manifest, and finds halite with the features that a program needs.
     let tree = cargo(&project, &["tree", "--depth", "1", "-e", "normal"]);
     assert_contains(&tree, &["my-model v0.1.0", "halite v0.1.0"]);
-    let tree = cargo(&project, &["tree", "-e", "normal", "-i", "halite-reference"]);
+    let tree = cargo(
+        &project,
+        &["tree", "-e", "normal", "-i", "halite-reference"],
+    );
     assert_contains(&tree, &["halite-backends"]);
 }
 
@@ -57,10 +60,16 @@ fn new_project_compiles() {
 fn impossible_project_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
-        ("new 3d", "`3d` cannot be the name of a package; use letters"),
+        (
+            "new 3d",
+            "`3d` cannot be the name of a package; use letters",
+        ),
         ("new halite", "`halite` cannot be the name of a package"),
         ("new there", "there exists already"),
-        ("new fresh --path .", ". is not a clone of halite's repository"),
+        (
+            "new fresh --path .",
+            ". is not a clone of halite's repository",
+        ),
     ] {
         fs::create_dir_all(dir.path().join("there")).unwrap();
         let error = fails(halite_alone(arguments).current_dir(&dir));

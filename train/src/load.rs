@@ -114,7 +114,10 @@ impl CheckpointInfo {
     /// [properties](crate::TrainerBuilder::property). Empty if a trainer did not write it.
     pub fn options(&self) -> Vec<(String, String)> {
         let metadata = Metadata::parse(self.path(), self.metadata());
-        metadata.map_or_else(|_| Vec::new(), |metadata| metadata.identity.hyperparameters())
+        metadata.map_or_else(
+            |_| Vec::new(),
+            |metadata| metadata.identity.hyperparameters(),
+        )
     }
 }
 

@@ -370,7 +370,11 @@ mod tests {
             (76, Some(100), false),
             (u64::MAX, Some(u64::MAX), false),
         ] {
-            assert_eq!(auto.copies(bytes, available), copies, "{bytes} {available:?}");
+            assert_eq!(
+                auto.copies(bytes, available),
+                copies,
+                "{bytes} {available:?}"
+            );
         }
         assert!(CheckpointMode::Copy.copies(100, Some(1)));
         assert!(!CheckpointMode::Stream.copies(1, Some(100)));

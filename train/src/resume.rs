@@ -54,8 +54,8 @@ impl Metadata {
             let message = format!("{path} was not written by this trainer: {problem}");
             Error::new(ErrorKind::Corrupt, "resume", message)
         };
-        let metadata: Metadata = serde_json::from_value(metadata.clone())
-            .map_err(|error| corrupt(error.to_string()))?;
+        let metadata: Metadata =
+            serde_json::from_value(metadata.clone()).map_err(|error| corrupt(error.to_string()))?;
         let (metrics, sums) = (metadata.metrics.len(), metadata.sums.len());
         if metrics != sums {
             return Err(corrupt(format!("{metrics} metrics, {sums} sums")));

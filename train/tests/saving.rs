@@ -74,17 +74,19 @@ struct Checking {
 impl Callback for Checking {
     fn on_checkpoint(&mut self, _: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         let (seen, fails) = (self.seen.clone(), self.fails);
-        let mut check = move |name: &str| {
+        let check = move |name: &str| {
             seen.lock().unwrap().push(name.to_string());
             match fails {
-                true => Err(halite_core::Error::invalid("check", format!("`{name}` is bad"))),
+                true => Err(halite_core::Error::invalid(
+                    "check",
+                    format!("`{name}` is bad"),
+                )),
                 false => Ok(()),
             }
         };
         match self.together {
-            true => checkpoint.before_commit(move |arrays| {
-                arrays.iter().try_for_each(|(name, _)| check(name))
-            }),
+            true => checkpoint
+                .before_commit(move |arrays| arrays.iter().try_for_each(|(name, _)| check(name))),
             false => checkpoint.for_each_array(move |name, _| check(name)),
         }
         Ok(())
@@ -154,5 +156,10 @@ fn number_of_kept_checkpoints_is_an_option() {
     }
     let dir = tempfile::tempdir().unwrap();
     let error = fit(trainer(dir.path(), CheckpointMode::Auto).keep_last(0)).unwrap_err();
-    assert!(error.to_string().contains("`keep_last` is 0; it must be at least 1"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("`keep_last` is 0; it must be at least 1"),
+        "{error}"
+    );
 }

@@ -68,7 +68,11 @@ fn every_type_round_trips_bit_exactly(subject: &Subject) -> Checked {
                 let memory = AlignedBytes::zeroed(host.bytes().len());
                 buffer.first().fetch_into_then(memory, Box::new(resolve));
                 let filled = filled.wait_for(PATIENCE)?;
-                same_bytes(what("fetched into memory from"), filled.as_ref(), host.bytes())?;
+                same_bytes(
+                    what("fetched into memory from"),
+                    filled.as_ref(),
+                    host.bytes(),
+                )?;
             }
         }
     }

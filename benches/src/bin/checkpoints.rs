@@ -359,7 +359,10 @@ fn step(options: &Options) -> Result<()> {
                 .collect::<Result<_>>()?;
             run(state)
         })?;
-        spare = pending.drain(..).map(|copy| copy.wait()).collect::<Result<_>>()?;
+        spare = pending
+            .drain(..)
+            .map(|copy| copy.wait())
+            .collect::<Result<_>>()?;
     }
     plain.print("step", "without a save", bytes);
     copies.print("step", "memcpy of the state", bytes);
@@ -371,4 +374,3 @@ fn step(options: &Options) -> Result<()> {
     }
     Ok(())
 }
-

@@ -4,7 +4,8 @@ use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
 use super::{ClientId, Session};
 use crate::{
-    AlignedBytes, Error, OnFetched, OnFilled, OnReady, Pending, Placement, Result, TensorType, Transfer,
+    AlignedBytes, Error, OnFetched, OnFilled, OnReady, Pending, Placement, Result, TensorType,
+    Transfer,
     erased::{AnyBuffer, AnyBuffers, AnyEvent},
 };
 

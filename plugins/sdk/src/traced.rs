@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, time::Instant};
 
 use halite_core::{
-    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes, Interpreted, Launch,
-    Launched, OnFetched, OnFilled, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
-    Signature, TensorType,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes,
+    Interpreted, Launch, Launched, OnFetched, OnFilled, Placement, Platform, Program, ProgramKey,
+    ProgramMemory, Result, Signature, TensorType,
 };
 
 /// A backend that logs each call of another one with its arguments, duration and error, as events

@@ -145,7 +145,9 @@ fn diverge<K: Task<Model = Slope<()>, Batch = Point<()>>>(
     assert_eq!(error.kind(), ErrorKind::Diverged, "{error}");
     let mut weights = latest(dir.path());
     if let Some(saved) = &mut weights {
-        let arrays = saved.arrays().filter(|(name, _)| name.starts_with("model."));
+        let arrays = saved
+            .arrays()
+            .filter(|(name, _)| name.starts_with("model."));
         let wanted: Vec<_> = arrays
             .map(|(name, ty)| (name.to_string(), ty.clone()))
             .collect();

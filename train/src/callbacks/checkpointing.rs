@@ -160,11 +160,13 @@ impl Callback for Checkpointing {
         match replace(&mut checkpoint.arrays, StateArrays::Copied(Vec::new())) {
             StateArrays::Copied(arrays) => {
                 let check = move |arrays: &[(String, HostArray)]| checks.all(arrays);
-                self.store.save_in_background_if(check, snapshot.with(arrays))?;
+                self.store
+                    .save_in_background_if(check, snapshot.with(arrays))?;
             }
             StateArrays::Streamed(stream) => {
                 let snapshot = snapshot.with(stream.types().to_vec());
-                self.store.stream_in_background(snapshot, checks.one_by_one(stream))?;
+                self.store
+                    .stream_in_background(snapshot, checks.one_by_one(stream))?;
             }
         }
         self.writing = writing;

@@ -68,9 +68,8 @@ impl Checks {
                 .map(|index| Ok((index, self.next(stream, index)?)))
                 .collect();
         }
-        let array = |(index, (name, _)): (usize, &(String, _))| {
-            Ok((name.clone(), stream.array(index)?))
-        };
+        let array =
+            |(index, (name, _)): (usize, &(String, _))| Ok((name.clone(), stream.array(index)?));
         let arrays = types.map(array).collect::<Result<Vec<_>>>()?;
         let checks = Checks {
             before_write: Vec::new(),
@@ -88,14 +87,20 @@ impl Checks {
     }
 
     fn begin(&mut self) -> Result<()> {
-        take(&mut self.before_write).into_iter().try_for_each(|work| work())
+        take(&mut self.before_write)
+            .into_iter()
+            .try_for_each(|work| work())
     }
 
     fn check(&mut self, name: &str, array: &HostArray) -> Result<()> {
-        self.each_array.iter_mut().try_for_each(|check| check(name, array))
+        self.each_array
+            .iter_mut()
+            .try_for_each(|check| check(name, array))
     }
 
     fn end(self, arrays: &[(String, HostArray)]) -> Result<()> {
-        self.before_commit.into_iter().try_for_each(|work| work(arrays))
+        self.before_commit
+            .into_iter()
+            .try_for_each(|work| work(arrays))
     }
 }

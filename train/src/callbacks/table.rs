@@ -48,7 +48,8 @@ impl MetricsTable {
 
     /// Draws the table, if that has not been done recently.
     fn draw_if_due(&mut self) {
-        let is_recent = |(ended, took): (Instant, Duration)| ended.elapsed() < took * DRAWINGS_APART;
+        let is_recent =
+            |(ended, took): (Instant, Duration)| ended.elapsed() < took * DRAWINGS_APART;
         self.is_behind = true;
         if !self.drawn.is_some_and(is_recent) {
             self.draw();

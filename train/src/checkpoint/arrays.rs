@@ -139,4 +139,3 @@ fn from_safetensors(dtype: Dtype) -> Option<DType> {
         .into_iter()
         .find(|&known| to_safetensors(known) == Some(dtype))
 }
-

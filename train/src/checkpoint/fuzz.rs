@@ -70,7 +70,11 @@ fn read(
     arrays::check_types(&entry.name, &located, wanted.iter())?;
     let places = located.iter().map(|array| (&file, array.offset, &array.ty));
     let arrays = arrays::read(&places.collect::<Vec<_>>())?;
-    Ok(located.into_iter().map(|array| array.name).zip(arrays).collect())
+    Ok(located
+        .into_iter()
+        .map(|array| array.name)
+        .zip(arrays)
+        .collect())
 }
 
 /// `scratch` is a directory of this thread's alone.
@@ -106,8 +110,7 @@ pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
         .iter()
         .map(|(name, array): &(String, HostArray)| ArrayEntry::new(name, array.ty(), COPY))
         .collect();
-    let mut again =
-        read(scratch, &written, &listed).expect("what is written is read");
+    let mut again = read(scratch, &written, &listed).expect("what is written is read");
     let mut found = found;
     let by_name = |a: &(String, HostArray), b: &(String, HostArray)| a.0.cmp(&b.0);
     found.sort_by(by_name);

@@ -142,7 +142,10 @@ impl Saved {
 
     /// Reads an array, and leaves it.
     pub(super) fn array(&self, name: &str) -> Result<HostArray> {
-        let stored = self.arrays.get(name).expect("the caller has its name from here");
+        let stored = self
+            .arrays
+            .get(name)
+            .expect("the caller has its name from here");
         let place = (&self.files[stored.file], stored.offset, &stored.ty);
         Ok(arrays::read(&[place])?.remove(0))
     }

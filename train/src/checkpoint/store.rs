@@ -177,7 +177,10 @@ impl CheckpointStore {
                 true => Ok(array),
                 false => Err(Error::invalid(
                     OP,
-                    format!("array {index} is {}, the snapshot says {expected}", array.ty()),
+                    format!(
+                        "array {index} is {}, the snapshot says {expected}",
+                        array.ty()
+                    ),
                 )),
             }
         })
@@ -225,10 +228,7 @@ impl CheckpointStore {
         self.in_background(move || writer.write(snapshot, array))
     }
 
-    fn in_background(
-        &self,
-        work: impl FnOnce() -> Result<PathBuf> + Send + 'static,
-    ) -> Result<()> {
+    fn in_background(&self, work: impl FnOnce() -> Result<PathBuf> + Send + 'static) -> Result<()> {
         let mut in_flight = lock_mutex(&self.in_flight);
         join(in_flight.take())?;
         let thread = std::thread::Builder::new()

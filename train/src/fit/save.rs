@@ -48,7 +48,9 @@ fn copies(
 /// Bytes that the system can give to processes without swapping; `None` where it does not say.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
@@ -191,14 +193,20 @@ where
         let limits = Limits::new(self.trainer.options.wait_limit);
         self.identity.wait_or_give_up(&limits, &self.stop);
         let metadata = self.metadata(now)?;
-        let spare = self.callbacks.checkpointing.as_ref().map(Checkpointing::spare);
+        let spare = self
+            .callbacks
+            .checkpointing
+            .as_ref()
+            .map(Checkpointing::spare);
         let (state, window) = now.live.as_ref().ok_or_else(lost)?;
         let mut named = state.named();
         named.push((WINDOW.to_string(), window));
         let (arrays, server) = match self.saves_copies() {
             true => (StateArrays::Copied(copies(&named, spare)?), None),
             false => {
-                let types = named.iter().map(|(path, array)| (path.clone(), array.ty().clone()));
+                let types = named
+                    .iter()
+                    .map(|(path, array)| (path.clone(), array.ty().clone()));
                 let (stream, server) = StateStream::new(types.collect());
                 (StateArrays::Streamed(stream), Some(server))
             }

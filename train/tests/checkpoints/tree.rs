@@ -83,7 +83,10 @@ fn single_arrays_or_tuples_are_trees() {
     let one = array(DType::F32, &[2, 3], 1);
     Checkpoint::save(&one, &path).unwrap();
     assert_eq!(Checkpoint::load(&one, &path).unwrap(), one);
-    let pair = (one, vec![array(DType::U8, &[0], 2), array(DType::S64, &[1], 3)]);
+    let pair = (
+        one,
+        vec![array(DType::U8, &[0], 2), array(DType::S64, &[1], 3)],
+    );
     Checkpoint::save(&pair, &path).unwrap();
     assert_eq!(Checkpoint::load(&pair, &path).unwrap(), pair);
 }
@@ -117,14 +120,24 @@ fn failed_save_keeps_the_file() {
     // safetensors files cannot hold this type.
     let bad = HostArray::zeros(TensorType::new(DType::C128, [1]));
     let error = Checkpoint::save(&bad, &path).unwrap_err().to_string();
-    assert!(error.contains("`array` has elements of type c128"), "{error}");
+    assert!(
+        error.contains("`array` has elements of type c128"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), before);
     assert_eq!(names_in(dir.path()), ["net.safetensors"]);
 
-    let error = Checkpoint::save(&arrays(3), dir.path()).unwrap_err().to_string();
-    assert!(error.contains("is a directory; give the path of a file"), "{error}");
+    let error = Checkpoint::save(&arrays(3), dir.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("is a directory; give the path of a file"),
+        "{error}"
+    );
     let nowhere = dir.path().join("none/net.safetensors");
-    let error = Checkpoint::save(&arrays(3), &nowhere).unwrap_err().to_string();
+    let error = Checkpoint::save(&arrays(3), &nowhere)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("No such file or directory"), "{error}");
 }
 
@@ -173,7 +186,9 @@ fn model_of_a_run_is_loaded() {
     assert_eq!(newest.leaves(), arrays(5).leaves());
     let error = Checkpoint::load(&net(5), &run).unwrap_err().to_string();
     assert!(
-        error.contains("`model.hidden.weight` is f32[4, 4] in the checkpoint, the model has f32[4, 5]"),
+        error.contains(
+            "`model.hidden.weight` is f32[4, 4] in the checkpoint, the model has f32[4, 5]"
+        ),
         "{error}"
     );
 }

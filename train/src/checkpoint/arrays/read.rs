@@ -75,9 +75,10 @@ impl ArrayFile {
         let (digest, more) = match &entry.digests()? {
             Digests::Sha256(_) => ("sha256", String::new()),
             Digests::Chunks { .. } if damaged.len() == 1 => ("xxh3_128", String::new()),
-            Digests::Chunks { .. } => {
-                ("xxh3_128", format!(", and {} more ranges", damaged.len() - 1))
-            }
+            Digests::Chunks { .. } => (
+                "xxh3_128",
+                format!(", and {} more ranges", damaged.len() - 1),
+            ),
         };
         Err(corrupt(format!(
             "{} has not the {digest} of the manifest: bytes {} to {} were changed{}{more}",
@@ -124,7 +125,9 @@ impl ArrayFile {
             Digests::Chunks { bytes, digests } => {
                 let chunks = digests.iter().zip((0..self.length).step_by(bytes as usize));
                 let damaged = Mutex::new(Vec::new());
-                let verify = |buffer: &mut Vec<u8>, (expected, start): (&String, u64)| -> io::Result<()> {
+                let verify = |buffer: &mut Vec<u8>,
+                              (expected, start): (&String, u64)|
+                 -> io::Result<()> {
                     let end = (start + bytes).min(self.length);
                     buffer.resize((end - start) as usize, 0);
                     self.read_at(start, buffer)?;
@@ -186,8 +189,7 @@ impl ArrayFile {
     /// length of the file before anything of that length is allocated.
     fn header(&self, name: &str) -> Result<(Metadata, u64)> {
         let unreadable = |error: io::Error| files::unreadable("checkpoint", &self.path, &error);
-        let bad =
-            |what: String| Err(corrupt(format!("{name} is not a file of arrays: {what}")));
+        let bad = |what: String| Err(corrupt(format!("{name} is not a file of arrays: {what}")));
         if self.length < 8 {
             return bad(format!("{} bytes are too few for a header", self.length));
         }

@@ -314,7 +314,10 @@ mod tests {
         std::fs::write(copy_of(&path), &kept).unwrap();
         log.write(&row(40, Split::Train, 0.5)).unwrap();
         let marked = mark(&mut log);
-        assert_eq!(text(&copy_of(&path)), format!("{kept}40,0,40.000,train,0.5,0.5\n"));
+        assert_eq!(
+            text(&copy_of(&path)),
+            format!("{kept}40,0,40.000,train,0.5,0.5\n")
+        );
         // A new column rewrites the table, and the copy.
         let more = Row {
             metrics: vec![("top5".into(), 1.0)],
