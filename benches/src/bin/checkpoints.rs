@@ -327,7 +327,7 @@ fn step(options: &Options) -> Result<()> {
     let mut spare: Vec<HostArray> = host.into_iter().map(|(_, array)| array).collect();
     let mut into = spare.clone();
     let [mut plain, mut copies, mut new, mut used] = [const { Times(Vec::new()) }; 4];
-    let mut run = |state: Vec<Array>| -> Result<Vec<Array>> {
+    let run = |state: Vec<Array>| -> Result<Vec<Array>> {
         let (state, [_]) = step.call(state, [&x])?;
         state.iter().try_for_each(Array::wait)?;
         Ok(state)

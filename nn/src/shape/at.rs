@@ -102,7 +102,11 @@ impl IntoSlice for RangeFull {
 /// each, `s![.., 1..5, -1, ..10; 2]`. Negative numbers count from the end.
 #[macro_export]
 macro_rules! s {
-    (@ [$($done:expr,)*]) => { [$($done,)*] as [$crate::Slice; _] };
+    (@ [$($done:expr,)*]) => {{
+        #[allow(clippy::reversed_empty_ranges)] // `1..-1` is not empty here
+        let slices: [$crate::Slice; _] = [$($done,)*];
+        slices
+    }};
     (@ [$($done:expr,)*] $range:expr ; $step:expr , $($rest:tt)*) => {
         $crate::s!(@ [$($done,)* $crate::Slice::of($range).step($step),] $($rest)*)
     };
