@@ -8,6 +8,7 @@ use halite_ir::{Axes, CustomCall, Groups, Op, Reduction};
 use crate::{
     Tensor, Trace,
     check::{Checked, check},
+    dim::Dim,
 };
 
 /// Devices that take part in a collective together.
@@ -88,7 +89,7 @@ impl<'t> Tensor<'t> {
     /// The mean over the devices of each group, of which each gets its part of `dim`; as
     /// [`all_reduce_mean`](Self::all_reduce_mean).
     #[track_caller]
-    pub fn reduce_scatter_mean(self, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+    pub fn reduce_scatter_mean(self, dim: impl Dim, over: impl Into<Over>) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         let (groups, members) = check!(self.mean_groups("reduce_scatter_mean", over.into()));
         self.widened(|x| x.reduce_scatter(Reduction::Sum, dim, groups) / members as f64)
@@ -96,15 +97,22 @@ impl<'t> Tensor<'t> {
 
     /// Concatenates over the devices of each group along `dim`.
     #[track_caller]
-    pub fn all_gather(self, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+    pub fn all_gather(self, dim: impl Dim, over: impl Into<Over>) -> Tensor<'t> {
         let groups = check!(self.trace.groups("all_gather", over.into(), self.ty()));
+        let dim = check!(self.known_dim("all_gather", dim));
         self.trace.push_one(Op::AllGather { dim, groups }, &[self])
     }
 
     /// Reduces over the devices of each group, and gives each its part of `dim`.
     #[track_caller]
-    pub fn reduce_scatter(self, kind: Reduction, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+    pub fn reduce_scatter(
+        self,
+        kind: Reduction,
+        dim: impl Dim,
+        over: impl Into<Over>,
+    ) -> Tensor<'t> {
         let groups = check!(self.trace.groups("reduce_scatter", over.into(), self.ty()));
+        let dim = check!(self.known_dim("reduce_scatter", dim));
         if is_bitwise(kind, self) && groups != Groups::All {
             return self
                 .unsqueeze(0)
@@ -118,8 +126,15 @@ impl<'t> Tensor<'t> {
     /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what
     /// arrives along `concat`.
     #[track_caller]
-    pub fn all_to_all(self, split: usize, concat: usize, over: impl Into<Over>) -> Tensor<'t> {
+    pub fn all_to_all(
+        self,
+        split: impl Dim,
+        concat: impl Dim,
+        over: impl Into<Over>,
+    ) -> Tensor<'t> {
         let groups = check!(self.trace.groups("all_to_all", over.into(), self.ty()));
+        let split = check!(self.known_dim("all_to_all", split));
+        let concat = check!(self.known_dim("all_to_all", concat));
         self.trace.push_one(
             Op::AllToAll {
                 split,

@@ -129,7 +129,8 @@ impl<'t> Tensor<'t> {
     }
 }
 
-fn no_dimension(number: Option<i64>, ty: &TensorType) -> String {
+/// Message for a number that is no dimension of `ty`.
+pub(crate) fn no_dimension(number: Option<i64>, ty: &TensorType) -> String {
     let number = written(number);
     match ty.rank() {
         0 => format!("dimension {number} of {ty}, which has none"),

@@ -12,7 +12,7 @@ pub use self::at::{IntoSlice, Slice};
 use crate::{
     Tensor, Trace,
     check::check,
-    dim::{Dim, Dims, place, written},
+    dim::{Dim, Dims, no_dimension, place, written},
     tensor::holds,
 };
 
@@ -274,8 +274,12 @@ impl Trace {
 
     /// Element `[.., i, ..]` is `i`, along dimension `dim`. An integer type must hold the last.
     #[track_caller]
-    pub fn iota(&self, ty: &TensorType, dim: usize) -> Tensor<'_> {
-        let (dtype, size) = (ty.dtype(), ty.dims().get(dim).copied().unwrap_or(0));
+    pub fn iota(&self, ty: &TensorType, dim: impl Dim) -> Tensor<'_> {
+        let number = dim.number();
+        let Some(dim) = place(number, ty.rank()) else {
+            return self.fail("iota", no_dimension(number, ty), Some(ty.clone()));
+        };
+        let (dtype, size) = (ty.dtype(), ty.dims()[dim]);
         if dtype.is_integer() && size > 0 && !holds(dtype, (size - 1) as f64) {
             let message = format!(
                 "{ty} counts to {} along dimension {dim}, which {dtype} cannot represent; count in \

@@ -24,7 +24,7 @@ rows! {
         |x| of_each(x[0], |row, _| soft_cross_entropy(row, distribution(row)).mean_all());
     "kl_divergence" Rows FLOATS [0] ["kl_divergence"]
         |x| of_each(x[0], |row, _| kl_divergence(row, distribution(row)).mean_all());
-    "correct" Rows FLOATS [] ["correct", "accuracy", "top_k_accuracy"] |x| {
+    "correct" Rows FLOATS [] ["correct", "correct_top_k", "accuracy", "top_k_accuracy"] |x| {
         let targets = x[0].trace().arange(x[0].dims()[0], DType::S32) % x[0].dims()[1].max(1);
         vec![
             correct(x[0], targets),
@@ -34,7 +34,7 @@ rows! {
         ]
     };
     "labels" Labels INTEGERS [] [
-        "cross_entropy", "correct", "correct_top_k", "CrossEntropy::ignore", "CrossEntropy::class_weights",
+        "cross_entropy", "correct", "CrossEntropy::ignore", "CrossEntropy::class_weights",
         "CrossEntropy::weights"
     ] |x| labelled(x[0], x[1]);
     "mse" Pairs FLOATS [0, 1] ["mse"] |x| mse(x[0], x[1]);
@@ -115,7 +115,6 @@ fn labelled<'t>(labels: Tensor<'t>, logits: Tensor<'t>) -> Vec<Tensor<'t>> {
         losses(CrossEntropy::new()),
         losses(careful),
         correct(logits, labels),
-        correct_top_k(logits, labels, 2),
     ]
 }
 
