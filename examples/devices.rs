@@ -33,6 +33,7 @@ fn main() -> Result<()> {
         let y = batch.input.matmul(model.weight) + model.offset;
         batch.mean(mse(y, batch.target))
     });
+    let [train, validation] = plane(4608)?.split(4096, 0)?;
     for count in [1, 8] {
         let trainer = Trainer::builder(&client)
             .devices(devices.iter().copied().take(count))
@@ -41,7 +42,8 @@ fn main() -> Result<()> {
             .quiet(true)
             .build()?;
         let (sgd, model) = (Sgd::new(0.1).momentum(0.9), model.clone());
-        let fitted = trainer.fit(task, model, sgd, plane(4096)?, plane(512)?)?;
+        let (train, validation) = (train.clone(), validation.clone());
+        let fitted = trainer.fit(task, model, sgd, train, validation)?;
         let loss = fitted.report.metrics["loss"];
         let weight: Vec<f32> = fitted.model.weight.to_vec()?;
         println!("{count} device(s): loss {loss:.2e}, weight {weight:.4?}");

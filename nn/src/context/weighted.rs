@@ -50,8 +50,8 @@ impl Trace {
         }
         let weight = batch.weight.name().unwrap_or_else(|| "the weight".into());
         let message = format!(
-            "{name} does not depend on `{weight}`, so padding would count like samples: {}. Write \
-             `Mean::weighted(values, {weight})` with a value for each sample, or \
+            "{name} does not depend on `{weight}`, so padding would count like samples: {}. With a value \
+             for each sample, write `batch.mean(values)` or `Mean::weighted(values, {weight})`; or \
              `CrossEntropy::new().weights({weight})`",
             batch.reason
         );

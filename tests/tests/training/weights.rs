@@ -65,8 +65,8 @@ fn loss_that_counts_padding_is_refused() {
         &format!("weights.rs:{line}:9: mean: the loss does not depend on `batch.weight`"),
         "31 rows of the last batch are padding",
         "the 65 samples of the validation data are not divisible by the batch size 32",
-        "Write `Mean::weighted(values, batch.weight)` with a value for each sample, or \
-         `CrossEntropy::new().weights(batch.weight)`",
+        "With a value for each sample, write `batch.mean(values)` or `Mean::weighted(values, \
+         batch.weight)`; or `CrossEntropy::new().weights(batch.weight)`",
     ] {
         assert!(text.contains(part), "`{part}` in {text}");
     }
