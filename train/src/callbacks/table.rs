@@ -28,6 +28,7 @@ pub(crate) struct MetricsTable {
     csv: LoggerCallback<Box<CsvLog>>,
     plot: PathBuf,
     drawing: Accessory,
+    copying: Accessory,
     /// When the last drawing ended, and how long it took; `None` if it failed.
     drawn: Option<(Instant, Duration)>,
     /// The plot lacks the metrics of the last epochs.
@@ -39,6 +40,7 @@ impl MetricsTable {
         let drawing = plot.file_name().unwrap_or_default().to_string_lossy();
         MetricsTable {
             drawing: Accessory::new(drawing),
+            copying: Accessory::new("the copy of metrics.csv"),
             csv: LoggerCallback::new(Box::new(csv), Vec::new()),
             plot,
             drawn: None,
@@ -81,16 +83,17 @@ impl Callback for MetricsTable {
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         self.csv.on_checkpoint(run, checkpoint)?;
-        match self.csv.logger.copy_rows() {
-            Ok(files) => checkpoint.before_write(move || {
+        let copied = self.csv.logger.copy_rows();
+        // The weights are worth more than the rows, which are in the table too.
+        let copied = copied.map(|files| {
+            checkpoint.before_write(move || {
                 if let Err(error) = files.iter().try_for_each(File::sync_data) {
                     halite_core::warning!("metrics.csv may not survive a power cut: {error}");
                 }
                 Ok(())
-            }),
-            // The weights are worth more than the rows, which are in the table too.
-            Err(error) => halite_core::warning!("a checkpoint has no copy of metrics.csv: {error}"),
-        }
+            });
+        });
+        self.copying.tolerate(copied);
         Ok(())
     }
 
@@ -126,4 +129,39 @@ fn title(plot: &Path) -> String {
         || "training".to_string(),
         |name| name.to_string_lossy().into_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loggers::Split;
+
+    #[test]
+    fn drawings_are_a_part_of_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let plot = dir.path().join("metrics.svg");
+        let csv = CsvLog::create(dir.path().join("metrics.csv")).unwrap();
+        let mut table = MetricsTable::new(csv, plot.clone());
+        let row = |step| Row {
+            step,
+            epoch: 0,
+            seconds: 0.0,
+            split: Split::Train,
+            metrics: vec![("loss".into(), 1.0)],
+        };
+        (0..1000).for_each(|step| table.csv.logger.write(&row(step)).unwrap());
+        table.draw_if_due();
+        assert!(plot.exists() && !table.is_behind);
+        std::fs::remove_file(&plot).unwrap();
+        // The next epoch ends at once.
+        table.draw_if_due();
+        assert!(!plot.exists() && table.is_behind);
+        // It ends after 50 times the duration of the drawing.
+        let (ended, took) = table.drawn.unwrap();
+        table.drawn = ended
+            .checked_sub(took * DRAWINGS_APART)
+            .map(|ended| (ended, took));
+        table.draw_if_due();
+        assert!(plot.exists() && !table.is_behind);
+    }
 }

@@ -263,10 +263,13 @@ impl CsvLog {
     ///
     /// # Errors
     /// If the copy cannot be written: the next call tries it again.
-    pub(crate) fn copy_rows(&mut self) -> io::Result<Vec<File>> {
-        let mut files = vec![self.file.try_clone()?];
+    pub(crate) fn copy_rows(&mut self) -> Result<Vec<File>> {
+        let failed = |path: &Path, error| files::failed(OP, "write", path, &error);
+        let table = self.file.try_clone();
+        let mut files = vec![table.map_err(|error| failed(&self.path, error))?];
         if let Some(copy) = &mut self.copy {
-            files.push(copy.write(&self.path)?);
+            let copied = copy.write(&self.path);
+            files.push(copied.map_err(|error| failed(&copy.path, error))?);
         }
         Ok(files)
     }
