@@ -59,12 +59,7 @@ mod writer;
 use halite_core::{HostArray, TensorType};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{
-    exact_f64::Exact,
-    lock::LOCK,
-    spare::SpareMemory,
-    stream::StateStream,
-};
+pub(crate) use self::{exact_f64::Exact, lock::LOCK, spare::SpareMemory, stream::StateStream};
 pub use self::{
     info::CheckpointInfo,
     listing::Best,

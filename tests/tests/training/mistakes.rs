@@ -8,7 +8,6 @@ use halite::{
         optim::{Gradient, Named},
     },
     prelude::*,
-    tree::Family,
 };
 
 use crate::support::{client, error_of, in_memory, trainer};

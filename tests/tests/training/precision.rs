@@ -131,7 +131,7 @@ fn devices_store_parameters_in_the_policys_dtype() {
     assert!(
         saved
             .arrays()
-            .all(|(_, array)| [DType::F32, DType::U32].contains(&array.ty().dtype()))
+            .all(|(_, array)| [DType::F32, DType::U32].contains(&array.dtype()))
     );
     drop(saved);
     let parts = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn overflowing_step_changes_nothing() {
     let saved = latest(many.1.path()).unwrap();
     let types: Vec<String> = saved
         .arrays()
-        .map(|(path, array)| format!("{path} {}", array.ty()))
+        .map(|(path, array)| format!("{path} {}", array))
         .collect();
     assert!(
         types.contains(&"scale.factor f32[]".to_string())
