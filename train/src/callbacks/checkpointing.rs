@@ -63,6 +63,18 @@ impl Checkpointing {
         self.store.spare()
     }
 
+    /// Waits for the checkpoint before that of `step`, so that its memory can be used again.
+    pub(crate) fn finish_before(&mut self, step: u64) -> Result<()> {
+        match self.finish() {
+            // The next may find memory. If none follows, this is the error of the run.
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                halite_core::warning!("{error}; the run continues, and saves again at step {step}");
+                Ok(())
+            }
+            finished => finished,
+        }
+    }
+
     /// Gives up, after `grace`, a checkpoint whose arrays do not arrive.
     pub(crate) fn give_up_waiting(&self, grace: Duration) {
         self.store.give_up_waiting(grace);
@@ -123,16 +135,7 @@ impl Callback for Checkpointing {
     }
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
-        match self.finish() {
-            // The next may find memory. If none follows, this is the error of the run.
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                halite_core::warning!(
-                    "{error}; the run continues, and saves again at step {}",
-                    run.step
-                );
-            }
-            finished => finished?,
-        }
+        self.finish_before(run.step)?;
         let is_best = |score: &f64| self.best.is_none_or(|best| *score < best);
         let writing = take(&mut self.score).filter(is_best);
         let state = SavedState {

@@ -184,9 +184,12 @@ where
         if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
             return Ok(());
         }
-        // Checkpointing, a callback, waits for the previous checkpoint, which waits for its steps.
+        // The previous checkpoint waits for its steps.
         if let Some(saved) = now.saved_at {
             now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
+        }
+        if let Some(checkpointing) = &mut self.callbacks.checkpointing {
+            checkpointing.finish_before(now.run.step)?;
         }
         // The sums in the checkpoint must cover exactly the steps before it.
         self.collect_all(now)?;

@@ -264,6 +264,45 @@ fn background_error_comes_from_the_next_call() {
 }
 
 #[test]
+fn arrays_are_asked_for_one_by_one() {
+    let (_dir, store) = new_store(2);
+    let whole = store.save(snapshot(1)).unwrap();
+    let Snapshot {
+        position,
+        seed,
+        arrays,
+        metadata,
+        best,
+    } = snapshot(1);
+    let types = || Snapshot {
+        position,
+        seed,
+        arrays: (arrays.iter())
+            .map(|(name, array)| (name.clone(), array.ty().clone()))
+            .collect(),
+        metadata: metadata.clone(),
+        best: best.clone(),
+    };
+    let mut asked = Vec::new();
+    let again = store.save_one_by_one(types(), |index| {
+        asked.push(index);
+        Ok(arrays[index].1.clone())
+    });
+    let file = |folder: &std::path::Path| fs::read(folder.join("arrays.safetensors")).unwrap();
+    assert_eq!(file(&again.unwrap()), file(&whole));
+    // The widest elements are first in a file.
+    assert_eq!(asked, [1, 0]);
+
+    let other = store.save_one_by_one(types(), |_| Ok(HostArray::scalar(1u8)));
+    let error = other.unwrap_err().to_string();
+    assert!(
+        error.contains("array 1 is u8[], the snapshot says s64[]") && error.contains("untouched"),
+        "{error}"
+    );
+    assert_eq!(steps_in(&store), [1, 1]);
+}
+
+#[test]
 fn is_busy_ends_by_itself() {
     let (_dir, store) = new_store(2);
     store.save_in_background(pending(1)).unwrap();
