@@ -1,5 +1,5 @@
-//! `halite checkpoint`: what the checkpoints of a run hold, whether they are whole, and their arrays
-//! in one file. Nothing here opens a device.
+//! `halite checkpoint`: what the checkpoints of a run hold, whether they are whole, and their
+//! arrays in one file. Nothing here opens a device.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,8 +20,8 @@ use halite::{
 /// List, show, verify or export the checkpoints of a run
 ///
 /// RUN is the directory of a run (`--out` of `halite train`), CHECKPOINT one of the folders in its
-/// `checkpoints`. A run in place of a checkpoint is its best one, or its newest if none is marked as
-/// best. No device is needed, and a run that is training is not disturbed.
+/// `checkpoints`. A run in place of a checkpoint is its best one, or its newest if none is marked
+/// as best. No device is needed, and a run that is training is not disturbed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CheckpointCommand {

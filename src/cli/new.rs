@@ -96,8 +96,8 @@ fn package_name(path: &Path) -> Result<&str> {
         return Ok(name);
     }
     let message = format!(
-        "`{name}` cannot be the name of a package; use letters, digits, `-` and `_`, a letter first, \
-         such as `my-model`"
+        "`{name}` cannot be the name of a package; use letters, digits, `-` and `_`, a letter \
+         first, such as `my-model`"
     );
     Err(Error::invalid("new", message))
 }
@@ -148,8 +148,8 @@ fn program(name: &str) -> String {
 
 fn readme(name: &str) -> String {
     format!(
-        "# {name}\n\n`cargo run --release` trains the model of `src/main.rs` on handwritten digits. \
-         Give the trainer\n`.out(\"runs/first\")` for checkpoints, a table and a plot, and \
+        "# {name}\n\n`cargo run --release` trains the model of `src/main.rs` on handwritten \
+         digits. Give the trainer\n`.out(\"runs/first\")` for checkpoints, a table and a plot, and \
          `.resume(true)` to continue.\n"
     )
 }

@@ -1,9 +1,9 @@
 //! Times of checkpoints beside safetensors in Python, with fsync in both.
 //!
-//! `checkpoints [ROW..] [--megabytes N] [--rounds N] [--dir DIR] [--python PYTHON] [--accelerator cpu]`:
-//! all rows by default, 1,000 MB, 5 rounds, in a temporary directory below DIR. Without a Python that
-//! has the packages `safetensors` and `numpy`, its columns are missing. In each round the measured
-//! parts take turns; printed are the medians, with the least and the most. The rows:
+//! `checkpoints [ROW..] [--megabytes N] [--rounds N] [--dir DIR] [--python PYTHON] [--accelerator
+//! cpu]`: all rows by default, 1,000 MB, 5 rounds, in a temporary directory below DIR. Without a
+//! Python that has the packages `safetensors` and `numpy`, its columns are missing. In each round
+//! the measured parts take turns; printed are the medians, with the least and the most. The rows:
 //!
 //! | row | times |
 //! |---|---|

@@ -38,8 +38,8 @@ impl Checks {
         self.end(arrays)
     }
 
-    /// The arrays of a stream by their index, each checked before it is written. Work that needs all
-    /// of them is done first, and has them all in memory.
+    /// The arrays of a stream by their index, each checked before it is written. Work that needs
+    /// all of them is done first, and has them all in memory.
     pub(super) fn one_by_one(
         mut self,
         stream: StateStream,

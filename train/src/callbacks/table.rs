@@ -22,8 +22,8 @@ pub(crate) const NAME: &str = "metrics.csv";
 /// which grows with the number of rows: so drawings take at most 2 % of the time of a run.
 const DRAWINGS_APART: u32 = 50;
 
-/// Writes the table of metrics, and draws it after epochs and at the end. A checkpoint has a mark of
-/// the rows before it, which are on the disk before the checkpoint counts.
+/// Writes the table of metrics, and draws it after epochs and at the end. A checkpoint has a mark
+/// of the rows before it, which are on the disk before the checkpoint counts.
 pub(crate) struct MetricsTable {
     csv: LoggerCallback<Box<CsvLog>>,
     plot: PathBuf,

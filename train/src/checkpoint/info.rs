@@ -11,8 +11,8 @@ use super::{
     saved::unusable,
 };
 
-/// What a checkpoint says of itself. Its marker and its manifest are valid; [`verify`](Self::verify)
-/// verifies the files with the arrays.
+/// What a checkpoint says of itself. Its marker and its manifest are valid;
+/// [`verify`](Self::verify) verifies the files with the arrays.
 #[derive(Debug)]
 pub struct CheckpointInfo {
     path: PathBuf,

@@ -17,8 +17,8 @@ use crate::files;
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const COMMIT: &str = "COMMIT";
 const FORMAT: &str = "halite checkpoint";
-/// The format that is written. Version 1 had the SHA-256 of each file, and no writer; it is read on,
-/// as every version from here on will be.
+/// The format that is written. Version 1 had the SHA-256 of each file, and no writer; it is read
+/// on, as every version from here on will be.
 const VERSION: u32 = 2;
 /// The oldest format that is read.
 const OLDEST: u32 = 1;
@@ -140,8 +140,8 @@ impl Heading {
         }
         if !(OLDEST..=VERSION).contains(&self.version) {
             let message = format!(
-                "{MANIFEST} is of version {}, this halite reads versions {OLDEST} to {VERSION}: use \
-                 the halite that wrote it, or a later one",
+                "{MANIFEST} is of version {}, this halite reads versions {OLDEST} to {VERSION}: \
+                 use the halite that wrote it, or a later one",
                 self.version
             );
             return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));

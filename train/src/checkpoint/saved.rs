@@ -214,8 +214,8 @@ impl Saved {
         wanted.iter().filter_map(difference).collect()
     }
 
-    /// Takes the `wanted` arrays out one by one, in their order, and passes each to `then` before the
-    /// next is read, so that the host has memory for one. Others are left.
+    /// Takes the `wanted` arrays out one by one, in their order, and passes each to `then` before
+    /// the next is read, so that the host has memory for one. Others are left.
     ///
     /// # Errors
     /// Those of [`take_some`](Self::take_some), before anything is read; the first of `then`.
