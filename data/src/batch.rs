@@ -124,30 +124,38 @@ pub(crate) fn batch_types(fields: &[Field], batch: usize) -> Vec<TensorType> {
 }
 
 impl HostBatch {
-    /// Stacks successive batches along a new first dimension.
+    /// Stacks successive batches along new first dimensions of these `lengths`. If there are fewer
+    /// than places, copies of the first one at weight 0 take the others: its rows are samples.
     ///
     /// # Errors
     /// If the memory is exhausted.
     ///
     /// # Panics
     /// If there is none.
-    pub(crate) fn stacked(batches: &[HostBatch]) -> Result<Self> {
+    pub(crate) fn stacked(batches: &[HostBatch], lengths: &[usize]) -> Result<Self> {
+        let weights = batches[0].arrays.len() - 1;
+        let places: usize = lengths.iter().product();
         let stack = |index: usize| {
-            let slices = batches.iter().map(|batch| &batch.arrays[index]);
             let ty = batches[0].arrays[index].ty();
-            let ty = ty.with_dims([&[batches.len()], ty.dims()].concat());
+            let ty = ty.with_dims([lengths, ty.dims()].concat());
             let mut stacked = HostArray::try_zeros(ty)?;
-            let size = stacked.bytes().len() / batches.len();
+            let size = batches[0].arrays[index].bytes().len();
+            // Weights of the places that are left stay 0.
+            let copies = if index == weights {
+                0
+            } else {
+                places - batches.len()
+            };
+            let copies = std::iter::repeat_n(&batches[0], copies);
+            let slices = batches.iter().chain(copies);
             // A size of 0 has no chunks, and nothing to copy.
             for (to, slice) in stacked.bytes_mut().chunks_mut(size.max(1)).zip(slices) {
-                to.copy_from_slice(slice.bytes());
+                to.copy_from_slice(slice.arrays[index].bytes());
             }
             Ok(Arc::new(stacked))
         };
         Ok(HostBatch {
-            arrays: (0..batches[0].arrays.len())
-                .map(stack)
-                .collect::<Result<_>>()?,
+            arrays: (0..=weights).map(stack).collect::<Result<_>>()?,
             count: batches.iter().map(|batch| batch.count).sum(),
             position: batches[0].position,
         })

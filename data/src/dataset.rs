@@ -100,6 +100,30 @@ macro_rules! forward_dataset {
 
 forward_dataset!(&D, Box<D>, Arc<D>);
 
+/// Validation data of a run: a [`Dataset`], an `Option` of one, or `()` for none.
+pub trait ValidationSet {
+    /// The dataset, if there is one.
+    fn into_dataset(self) -> Option<Arc<dyn Dataset>>;
+}
+
+impl<D: Dataset + 'static> ValidationSet for D {
+    fn into_dataset(self) -> Option<Arc<dyn Dataset>> {
+        Some(Arc::new(self))
+    }
+}
+
+impl<D: Dataset + 'static> ValidationSet for Option<D> {
+    fn into_dataset(self) -> Option<Arc<dyn Dataset>> {
+        self.and_then(ValidationSet::into_dataset)
+    }
+}
+
+impl ValidationSet for () {
+    fn into_dataset(self) -> Option<Arc<dyn Dataset>> {
+        None
+    }
+}
+
 /// Samples side by side: one array per field, whose first dimension counts the samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {

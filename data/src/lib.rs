@@ -39,7 +39,7 @@ mod threads;
 
 pub use adapters::{DatasetExt, Map, Subset};
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
-pub use dataset::{Dataset, Field, Rows, Sample, SampleMut};
+pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
 pub use mnist::Mnist;

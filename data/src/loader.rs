@@ -88,11 +88,14 @@ impl Loader {
         }
         if last == LastBatch::Drop && dataset.len() < batch_size {
             let message = format!(
-                "a dataset of {} samples does not fill a batch of {batch_size}; use a batch size of at most {}, or LastBatch::Pad",
+                "a dataset of {} samples does not fill a batch of {batch_size}; use a batch size of at most {}, or LastBatch::Pad (`last_batch`, --last-batch pad)",
                 dataset.len(),
                 dataset.len()
             );
             return invalid(message);
+        }
+        if options.limit == Some(0) {
+            return invalid("a limit of 0 batches leaves none of the dataset".into());
         }
         let loader = Self { dataset, options };
         // Sizes are checked here once, so that workers cannot get a shape that exceeds memory.
@@ -105,11 +108,29 @@ impl Loader {
 
     /// Number of batches in an epoch.
     pub fn batches_per_epoch(&self) -> usize {
+        let all = self.batches_of_all();
+        self.options.limit.map_or(all, |limit| limit.min(all))
+    }
+
+    /// Number of batches that all samples make.
+    fn batches_of_all(&self) -> usize {
         let len = self.dataset.len();
         match self.options.last {
             LastBatch::Pad => len.div_ceil(self.options.batch_size),
             LastBatch::Drop => len / self.options.batch_size,
         }
+    }
+
+    /// This loader with another [limit](LoaderOptions::limit) of the batches of an epoch.
+    ///
+    /// # Errors
+    /// If it is 0.
+    pub fn limited(self, batches: usize) -> Result<Self> {
+        let options = LoaderOptions {
+            limit: Some(batches),
+            ..self.options
+        };
+        Self::shared(self.dataset, options)
     }
 
     /// Number of rows of an epoch's last batch that are padding.
@@ -118,8 +139,10 @@ impl Loader {
             batch_size, last, ..
         } = self.options;
         match last {
-            LastBatch::Pad => self.dataset.len().next_multiple_of(batch_size) - self.dataset.len(),
-            LastBatch::Drop => 0,
+            LastBatch::Pad if self.batches_per_epoch() == self.batches_of_all() => {
+                self.dataset.len().next_multiple_of(batch_size) - self.dataset.len()
+            }
+            LastBatch::Pad | LastBatch::Drop => 0,
         }
     }
 

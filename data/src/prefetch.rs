@@ -87,10 +87,29 @@ impl Prefetch {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn stacked(
+        batches: Batches,
+        client: &Client,
+        shardings: Vec<Arc<Sharding>>,
+        depth: usize,
+        sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
+    ) -> Result<Self> {
+        Self::accumulated(batches, client, shardings, depth, 1, sizes)
+    }
+
+    /// Like [`stacked`](Self::stacked), for steps that accumulate gradients over `micro` batches,
+    /// which are stacked along a new first dimension if there is more than one. `sizes` are the
+    /// numbers of steps of the groups: `[micro, batch, ..]` for a group of 1, otherwise
+    /// `[steps, micro, batch, ..]`. At the end of the epoch copies of a batch at weight 0 take the
+    /// places of those that are missing.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn accumulated(
         mut batches: Batches,
         client: &Client,
         shardings: Vec<Arc<Sharding>>,
         depth: usize,
+        micro: usize,
         sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
     ) -> Result<Self> {
         let types = batches.loader().batch_types();
@@ -116,15 +135,16 @@ impl Prefetch {
         });
         let (sender, receiver) = bounded(depth.max(1));
         let client = client.unattributed();
-        let mut sizes = sizes.into_iter();
+        let (mut sizes, micro) = (sizes.into_iter(), micro.max(1));
         let work = move || {
             loop {
                 let size = sizes.next().unwrap_or(1).max(1);
-                let group: Result<Vec<_>> = batches.by_ref().take(size).collect();
+                let group: Result<Vec<_>> = batches.by_ref().take(size * micro).collect();
                 if group.as_ref().is_ok_and(Vec::is_empty) {
                     return;
                 }
-                let uploaded = group.and_then(|group| upload_group(&client, group, &shardings));
+                let uploaded =
+                    group.and_then(|group| upload_group(&client, &group, micro, &shardings));
                 // The consumer has ended.
                 if sender.send(uploaded).is_err() {
                     return;
@@ -162,19 +182,24 @@ impl Prefetch {
     }
 }
 
-/// Uploads a batch, or several as one.
+/// Uploads the batches of a group as one: those of several steps, each of `micro` batches.
 fn upload_group(
     client: &Client,
-    group: Vec<HostBatch>,
+    group: &[HostBatch],
+    micro: usize,
     shardings: &[Arc<Sharding>],
 ) -> Result<DeviceBatch> {
+    let lengths = [group.len().div_ceil(micro), micro];
+    let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 1).collect();
     let (batches, stacked);
-    let (batch, shardings) = match &group[..] {
-        [batch] => (batch, shardings),
-        group => {
-            batches = HostBatch::stacked(group)?;
+    let (batch, shardings) = match (group, &lengths[..]) {
+        ([batch], []) => (batch, shardings),
+        _ => {
+            batches = HostBatch::stacked(group, &lengths)?;
             let stack = |sharding: &Arc<Sharding>| {
-                Sharding::new(sharding.mesh(), sharding.spec().stacked())
+                let spec = sharding.spec().clone();
+                let spec = lengths.iter().fold(spec, |spec, _| spec.stacked());
+                Sharding::new(sharding.mesh(), spec)
             };
             stacked = shardings.iter().map(stack).collect::<Result<Vec<_>>>()?;
             (&batches, &stacked[..])

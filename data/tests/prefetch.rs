@@ -82,3 +82,36 @@ fn stacked_batches_are_slices_in_order() {
     }
     assert!(prefetch.next().is_none());
 }
+
+#[test]
+fn missing_micro_batches_have_weight_0() {
+    let samples: Vec<i32> = (0..22).collect();
+    let samples = HostArray::from_slice(&samples, [22]).unwrap();
+    let options = LoaderOptions {
+        last: LastBatch::Pad,
+        ..LoaderOptions::new(4)
+    };
+    let loader = Loader::new(InMemory::new([("sample", samples)]).unwrap(), options).unwrap();
+    let client = Accelerator::Cpu { devices: Some(2) }.open().unwrap();
+    let mesh = Arc::new(Mesh::new([("data", 2)], client.local_devices()).unwrap());
+    let by_samples = vec![Sharding::new(&mesh, PartitionSpec::first("data")).unwrap()];
+    // Six batches: a step of four, and one of two.
+    let steps = Prefetch::accumulated(loader.epoch(0), &client, by_samples, 2, 4, [1, 1]).unwrap();
+    let steps: Vec<_> = steps.map(Result::unwrap).collect();
+    assert_eq!(
+        steps.iter().map(|step| step.batches).collect::<Vec<_>>(),
+        [4, 2]
+    );
+    let [sample, weight] = &steps[1].arrays[..] else {
+        panic!("a field and the weights");
+    };
+    let sample = sample.read().unwrap();
+    assert_eq!(sample.ty().dims(), [4, 4]);
+    assert_eq!(
+        sample.as_slice::<i32>().unwrap(),
+        [16, 17, 18, 19, 20, 21, 0, 1, 16, 17, 18, 19, 16, 17, 18, 19]
+    );
+    let mut weights = [0.0f32; 16];
+    weights[..6].fill(1.0);
+    assert_eq!(weight.read().unwrap().as_slice::<f32>().unwrap(), weights);
+}

@@ -1,5 +1,7 @@
 //! Options of a loader.
 
+use std::{fmt, str::FromStr};
+
 #[cfg(doc)]
 use super::Loader;
 #[cfg(doc)]
@@ -14,6 +16,8 @@ pub struct LoaderOptions {
     pub order: Order,
     /// Treatment of the samples that do not fill a batch.
     pub last: LastBatch,
+    /// Most batches of an epoch, the first ones of its order; `None` for all.
+    pub limit: Option<usize>,
     /// Threads that read samples. With 0 the caller's thread reads at each request of a batch.
     pub workers: usize,
     /// Batches read ahead of the consumer; at least 1 if there are workers.
@@ -30,6 +34,7 @@ impl LoaderOptions {
             batch_size,
             order: Order::Sequential,
             last: LastBatch::Pad,
+            limit: None,
             workers: 2,
             ahead: 4,
             shard: Shard::default(),
@@ -67,6 +72,28 @@ pub enum LastBatch {
     Pad,
     /// Omits them from this epoch.
     Drop,
+}
+
+/// `pad` or `drop`.
+impl FromStr for LastBatch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pad" => Ok(LastBatch::Pad),
+            "drop" => Ok(LastBatch::Drop),
+            _ => Err("expected `pad` or `drop`".into()),
+        }
+    }
+}
+
+impl fmt::Display for LastBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LastBatch::Pad => "pad",
+            LastBatch::Drop => "drop",
+        })
+    }
 }
 
 /// The part of each batch that one of several processes reads: its `batch_size / of` consecutive
