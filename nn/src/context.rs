@@ -176,6 +176,62 @@ impl Trace {
         (result, side)
     }
 
+    /// As [`with_side_outputs`](Self::with_side_outputs), for a body in which states have their own
+    /// values until it updates them, not those of updates before it.
+    pub(crate) fn with_own_side_outputs<R>(&self, body: impl FnOnce() -> R) -> (R, SideOutputs) {
+        let outer = self.context.updates.take();
+        let result = self.with_side_outputs(body);
+        self.context.updates.replace(outer);
+        result
+    }
+
+    /// Runs `body`; the metrics that it reports count, and the states that it updates change, only
+    /// if `condition`, a `bool` scalar, is true.
+    ///
+    /// ```
+    /// use halite_core::{DType, TensorType};
+    /// use halite_nn::{Mean, Trace};
+    ///
+    /// let cx = &Trace::new();
+    /// let weight = cx.input(TensorType::new(DType::F32, [8]), "weight");
+    /// let has_samples = weight.sum_all().gt(0.0);
+    /// cx.report_if(has_samples, || cx.metric("rows", Mean::of(weight)));
+    /// assert!(cx.mistakes().is_empty());
+    /// ```
+    #[track_caller]
+    pub fn report_if<'t, R>(&'t self, condition: Tensor<'t>, body: impl FnOnce() -> R) -> R {
+        let site = self.called_from(Location::caller());
+        let first_metric = self.context.metrics.borrow().len();
+        let first_update = self.context.updates.borrow().len();
+        let result = self.outside_of(&site, body);
+        let or_zero = |id: Id| condition.select(self.tensor(id), 0.0).id;
+        let sums: Vec<[Id; 2]> = self.context.metrics.borrow()[first_metric..]
+            .iter()
+            .map(|metric| [metric.total, metric.weight])
+            .collect();
+        for (index, sums) in sums.into_iter().enumerate() {
+            let [total, weight] = sums.map(or_zero);
+            let metric = &mut self.context.metrics.borrow_mut()[first_metric + index];
+            (metric.total, metric.weight) = (total, weight);
+        }
+        let updates = self.context.updates.borrow().len();
+        for index in first_update..updates {
+            let (value, before) = {
+                let updates = self.context.updates.borrow();
+                let Update { state, value, .. } = updates[index];
+                let before = updates[..first_update].iter().rev();
+                let before = before.filter(|update| update.state == state);
+                (
+                    value,
+                    before.map(|update| update.value).next().unwrap_or(state),
+                )
+            };
+            let value = condition.select(self.tensor(value), self.tensor(before)).id;
+            self.context.updates.borrow_mut()[index].value = value;
+        }
+        result
+    }
+
     /// Whether [`next_key`](Self::next_key) can be called.
     pub(crate) fn has_key(&self) -> bool {
         self.context.key.get().is_some()
@@ -221,8 +277,8 @@ impl Trace {
     }
 
     /// Sets the value of `state`, a leaf of the model that is not a parameter, after this step. In
-    /// the body of a scan `state` is a slice of the iteration, such as a leaf of a
-    /// [`Stack`](crate::Stack).
+    /// the body of a scan, a slice of the iteration, such as a leaf of a [`Stack`](crate::Stack), has
+    /// a value for each iteration; any other state is carried from one iteration to the next.
     ///
     /// The value takes effect where the function returns it: [`updated`](Self::updated).
     #[track_caller]

@@ -9,6 +9,7 @@
 //!
 //! Nothing here touches an operation that is not between the leaves and the loss.
 
+mod accumulate;
 mod across;
 mod backward;
 mod custom;
@@ -177,18 +178,18 @@ fn or_zeros<'t>(
         |((leaf, gradient), &is_used): ((&Tensor<'t>, Option<Tensor<'t>>), &bool)| match gradient {
             Some(gradient) => gradient,
             None if is_used => leaf.zeros_like(),
-            None => {
-                // A separate tensor: other code may use the same zero.
-                let none = leaf.zeros_like().stop_gradient();
-                trace
-                    .context
-                    .no_gradient
-                    .borrow_mut()
-                    .insert(none.id, trace.origin(location));
-                none
-            }
+            None => no_gradient(*leaf, trace.origin(location)),
         };
     leaves.iter().zip(gradients).zip(is_used).map(one).collect()
+}
+
+/// Zeros that stand for "no gradient" of `leaf`, with the line that took the gradient.
+fn no_gradient<'t>(leaf: Tensor<'t>, line: &'static Location<'static>) -> Tensor<'t> {
+    // A separate tensor: other code may use the same zero.
+    let none = leaf.zeros_like().stop_gradient();
+    let known = &leaf.trace.context.no_gradient;
+    known.borrow_mut().insert(none.id, line);
+    none
 }
 
 /// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`:

@@ -292,6 +292,15 @@ impl Trace {
         }
     }
 
+    /// Runs a closure of the caller within a function that set `site`: what it records has its own
+    /// lines.
+    pub(crate) fn outside_of<R>(&self, site: &CallSite<'_>, body: impl FnOnce() -> R) -> R {
+        let inner = self.site.replace(site.outer);
+        let result = body();
+        self.site.set(inner);
+        result
+    }
+
     pub(crate) fn origin(&self, caller: &'static Location<'static>) -> &'static Location<'static> {
         self.site.get().unwrap_or(caller)
     }

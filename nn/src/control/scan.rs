@@ -9,7 +9,12 @@ use halite_core::{
 use halite_ir::{Graph, Op};
 
 use super::{named, valid};
-use crate::{Tensor, Trace, context::SideOutputs, rng, trace::Region};
+use crate::{
+    Tensor, Trace,
+    context::SideOutputs,
+    rng,
+    trace::{Id, Region},
+};
 
 /// Options of [`Trace::scan_with`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -41,9 +46,12 @@ struct Iteration<'t> {
     next: Vec<Tensor<'t>>,
     /// Results that are stacked.
     stacked: Vec<Tensor<'t>>,
+    /// Metrics, and updates of states that are slices.
     side: SideOutputs,
-    /// For each updated state, the index of the scanned tensor that it is a slice of.
-    updated: Vec<usize>,
+    /// For each updated state that is a slice, the index of the scanned tensor.
+    slices: Vec<usize>,
+    /// States from outside that are carried, because the body updates them.
+    states: Vec<Tensor<'t>>,
     /// Whether the body draws random numbers.
     draws: bool,
 }
@@ -199,7 +207,8 @@ impl Trace {
             next,
             mut stacked,
             side,
-            updated,
+            slices,
+            states,
             draws,
         } = iteration;
         let length = length?;
@@ -207,7 +216,7 @@ impl Trace {
         if let Some(&error) = operands.find(|tensor| tensor.is_error()) {
             return Err(error);
         }
-        let given = initial.len() + stacked.len();
+        let given = next.len() + stacked.len();
         stacked.extend(side.leaves().map(|id| self.tensor(id)));
         if next.is_empty() && stacked.is_empty() {
             return Ok(vec![]);
@@ -216,23 +225,30 @@ impl Trace {
             let _site = self.called_from(location);
             scanned.push(rng::split_many(self.next_key(), length));
         } else {
-            region.inputs.truncate(initial.len() + scanned.len());
+            region.inputs.truncate(next.len() + scanned.len());
         }
+        // A state that was updated before the loop continues from there.
+        let first = states.iter().map(|&state| self.updated(state));
+        let initial_of_all: Vec<Tensor<'t>> = initial.iter().copied().chain(first).collect();
+
         let outputs = next.iter().chain(&stacked);
         region.outputs = outputs.map(|tensor| tensor.id).collect();
         let spec = ScanSpec {
-            carried: initial.len(),
+            carried: next.len(),
             scanned: scanned.len(),
             length,
             reverse,
             residuals: 0,
         };
-        let mut results = self.push_scan(spec, region, initial, &scanned, location);
+        let mut results = self.push_scan(spec, region, &initial_of_all, &scanned, location);
         let _site = self.called_from(location);
-        let all = side.with(results.split_off(given), |name, total, weight| {
+        let (metrics, mut values) = side.with(results.split_off(given), |name, total, weight| {
             (name, total.sum([0]), weight.sum([0]))
         });
-        self.report(all, updated.into_iter().map(|slice| scanned[slice]));
+        let carried = initial.len()..initial.len() + states.len();
+        values.extend(results.drain(carried));
+        let slices = slices.into_iter().map(|slice| scanned[slice]);
+        self.report((metrics, values), slices.chain(states));
         Ok(results)
     }
 
@@ -249,47 +265,57 @@ impl Trace {
         let slices = scanned.iter().map(|x| slice(&x.ty()));
         let carried = initial.iter().map(|leaf| leaf.ty());
         let types: Vec<TensorType> = carried.chain(slices).chain(key).collect();
-        let (region, ((outputs, side), drawn)) = self.region(&types, |inputs| {
+        let (mut region, ((outputs, mut side), drawn)) = self.region(&types, |inputs| {
             let (carried, rest) = inputs.split_at(initial.len());
             let (slices, key) = rest.split_at(scanned.len());
             self.with_key(key.first().copied(), 0, || {
-                let (outputs, side) = self.with_side_outputs(|| body(carried, slices));
-                let outputs = outputs.and_then(|(next, stacked)| {
-                    let updated = self.updated_slices(&side, slices, location)?;
-                    Ok((next, stacked, updated))
-                });
-                (outputs, side)
+                // In the next iteration a state has the value of this one, not that before the loop.
+                self.with_own_side_outputs(|| body(carried, slices))
             })
         });
-        let (next, stacked, updated) = outputs?;
-        Ok(Iteration {
-            region,
-            next,
-            stacked,
-            side,
-            updated,
-            draws: drawn > 0,
-        })
-    }
-
-    /// For each state that an iteration updates, the index of the slice that it is.
-    fn updated_slices<'t>(
-        &'t self,
-        side: &SideOutputs,
-        slices: &[Tensor<'t>],
-        location: &'static Location<'static>,
-    ) -> Result<Vec<usize>, Tensor<'t>> {
-        let mut updated = Vec::with_capacity(side.updates.len());
-        for &(state, _) in &side.updates {
-            let Some(slice) = slices.iter().position(|slice| slice.id == state) else {
-                let message =
-                    "the updated state is not a slice of the iteration; scan over it, or carry it"
-                        .to_string();
-                return Err(self.fail_at(location, "update", message, None));
-            };
-            updated.push(slice);
+        let (mut next, stacked) = outputs?;
+        let inputs: Vec<Id> = region.inputs.clone();
+        let (mut slices, mut states) = (Vec::new(), Vec::new());
+        let mut wrong = None;
+        // Only the last value of a state counts.
+        let all = std::mem::take(&mut side.updates);
+        for (index, &(state, value)) in all.iter().enumerate() {
+            if all[index + 1..].iter().any(|(later, _)| *later == state) {
+                continue;
+            }
+            match inputs.iter().position(|input| *input == state) {
+                Some(slice) if slice >= initial.len() => {
+                    side.updates.push((state, value));
+                    slices.push(slice - initial.len());
+                }
+                Some(carried) if [state, value].contains(&next[carried].id) => {
+                    next[carried] = self.tensor(value);
+                }
+                Some(_) => {
+                    let message = "a state that is carried is updated, and the body returns another \
+                                   value for it; return `cx.updated(state)`";
+                    wrong = Some(self.fail_at(location, "update", message.to_string(), None));
+                }
+                None => {
+                    let at = initial.len() + states.len();
+                    region.inputs.insert(at, state);
+                    next.insert(at, self.tensor(value));
+                    states.push(self.tensor(state));
+                }
+            }
         }
-        Ok(updated)
+        match wrong {
+            Some(error) => Err(error),
+            None => Ok(Iteration {
+                region,
+                next,
+                stacked,
+                side,
+                slices,
+                states,
+                draws: drawn > 0,
+            }),
+        }
     }
 
     /// Records a scan of a region that takes the carried values and the slices, in this order, and
@@ -302,7 +328,9 @@ impl Trace {
         scanned: &[Tensor<'t>],
         location: &'static Location<'static>,
     ) -> Vec<Tensor<'t>> {
-        let captured = self.captured(&[&region]);
+        let mut captured = self.captured(&[&region]);
+        // States from outside that are carried are inputs already.
+        captured.retain(|id| !region.inputs.contains(id));
         region
             .inputs
             .splice(spec.carried..spec.carried, captured.iter().copied());
