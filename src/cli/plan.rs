@@ -36,7 +36,7 @@ use super::{
     after_help = EXAMPLES,
     mut_arg("mesh", |arg| arg.conflicts_with("search")),
     mut_arg("strategy", |arg| arg.conflicts_with("search")),
-    mut_arg("clip_norm", |arg| default_in_help(arg, "1 for transformers, 0 for image models"))
+    mut_arg("gradient_clip_val", |arg| default_in_help(arg, "1 for transformers, 0 for image models"))
 )]
 pub(crate) struct PlanCommand {
     /// `mnist-mlp`, `mnist-cnn`, or a transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`,
@@ -49,7 +49,7 @@ pub(crate) struct PlanCommand {
     target: Target,
     #[command(flatten)]
     sharding: ShardingArgs,
-    /// Samples per step, over all devices [default: 8 per device, 128 per device for image models]
+    /// Samples of a batch, over all devices [default: 8 per device, 128 per device for image models]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
     #[command(flatten)]
@@ -281,7 +281,8 @@ impl PlanCommand {
             .unwrap_or_else(|| samples.saturating_mul(mesh.size()));
         let auto = || DTypePolicy::auto(self.target.platform(), &self.target.device_attributes());
         let options = LowerOptions {
-            clip_norm: step.clip_norm,
+            clip: step.clip,
+            accumulate_grad_batches: self.numerics.accumulate_grad_batches,
             precision: self.numerics.precision.unwrap_or_else(auto),
             ..LowerOptions::new(&mesh, strategy.clone())
         };
@@ -293,8 +294,8 @@ impl PlanCommand {
         &self,
         config: &TransformerConfig,
     ) -> Result<TrainingStep<LanguageModel, AdamW>> {
-        let clip_norm = Some(LanguageModel::CLIP_NORM);
-        LanguageModel::step(config, &self.options(clip_norm))
+        let clip = Some(LanguageModel::CLIP_NORM);
+        LanguageModel::step(config, &self.options(clip))
     }
 
     /// Returns the options of the training step of an image model, which has no blocks.
@@ -310,10 +311,10 @@ impl PlanCommand {
 
     /// The program does not depend on the learning rate and the number of steps, which are
     /// arguments of it.
-    fn options(&self, clip_norm: Option<f64>) -> TrainingOptions {
+    fn options(&self, clip: Option<f64>) -> TrainingOptions {
         const STEPS: u64 = 1000;
         let learning_rate = TrainingOptions::LEARNING_RATE;
-        training_options(&self.numerics, learning_rate, STEPS, clip_norm)
+        training_options(&self.numerics, learning_rate, STEPS, clip)
     }
 
     /// Returns a spinner: compiling for a pod takes a minute or two.
@@ -352,7 +353,7 @@ mod tests {
     fn program(step: TrainingStep<LanguageModel, AdamW>) -> Vec<u8> {
         let mesh = Arc::new(Mesh::new([("data", 4)], (0..4).map(DeviceId)).unwrap());
         let options = LowerOptions {
-            clip_norm: step.clip_norm,
+            clip: step.clip,
             ..LowerOptions::new(&mesh, Strategy::data_parallel())
         };
         let batch = step.batch(8);

@@ -6,7 +6,7 @@ use halite::{
     ir::Remat,
     models::TrainingOptions,
     nn::TransformerConfig,
-    train::{NumericsOptions, Strategy, flags::positive},
+    train::{GradientClip, NumericsOptions, Strategy, flags::positive},
 };
 
 /// Options of the sharding over several devices.
@@ -22,18 +22,19 @@ pub(super) struct ShardingArgs {
     pub(super) strategy: Strategy,
 }
 
-/// Returns the hyperparameters of a run of `steps` steps. `clip_norm` is the default of the model.
+/// Returns the hyperparameters of a run of `steps` steps. `clip` is the default limit of the
+/// gradients.
 pub(super) fn training_options(
     numerics: &NumericsOptions,
     learning_rate: f64,
     steps: u64,
-    clip_norm: Option<f64>,
+    clip: Option<f64>,
 ) -> TrainingOptions {
-    let given = numerics.clip_norm.map(|_| numerics.clipping());
+    let limit = numerics.gradient_clip_val.or(clip);
     TrainingOptions {
         learning_rate,
         steps,
-        clip_norm: given.unwrap_or(clip_norm),
+        clip: limit.and_then(|limit| GradientClip::new(limit, numerics.gradient_clip_algorithm)),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     DType, Error, Param, Result, TensorType,
     models::{Classify, ImageModel, LanguageModel},
     nn::{Adam, AdamW, Schedule, Transformer, TransformerConfig},
-    train::Task,
+    train::{GradientClip, Task},
     tree::Family,
 };
 
@@ -18,8 +18,8 @@ pub struct TrainingOptions {
     pub learning_rate: f64,
     /// Optimizer steps of the whole run, which the learning-rate schedule spans.
     pub steps: u64,
-    /// Upper bound of the global norm of the gradients; `None` does not clip them.
-    pub clip_norm: Option<f64>,
+    /// Clipping of the gradients; `None` does not clip them.
+    pub clip: Option<GradientClip>,
 }
 
 impl TrainingOptions {
@@ -42,8 +42,8 @@ pub struct TrainingStep<K: Task, O> {
     pub model: <K::Model as Family>::Of<Param>,
     /// The optimizer with its learning-rate schedule.
     pub optimizer: O,
-    /// Upper bound of the global norm of the gradients; `None` does not clip them.
-    pub clip_norm: Option<f64>,
+    /// Clipping of the gradients; `None` does not clip them.
+    pub clip: Option<GradientClip>,
     /// Type of each field of one sample.
     pub sample: Vec<TensorType>,
 }
@@ -62,7 +62,7 @@ impl<K: Task, O> TrainingStep<K, O> {
 impl<K: Task, O> fmt::Debug for TrainingStep<K, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TrainingStep")
-            .field("clip_norm", &self.clip_norm)
+            .field("clip", &self.clip)
             .field("sample", &self.sample)
             .finish_non_exhaustive()
     }
@@ -79,7 +79,7 @@ impl<M: ImageModel> Classify<M> {
             task: Classify::new(),
             model,
             optimizer: Adam::new(options.schedule()),
-            clip_norm: options.clip_norm,
+            clip: options.clip,
             sample: vec![
                 TensorType::new(DType::U8, [side, side]),
                 TensorType::scalar(DType::U8),
@@ -115,7 +115,7 @@ impl LanguageModel {
                 .betas(0.9, 0.99)
                 .weight_decay(0.1)
                 .decay(LanguageModel::decay()),
-            clip_norm: options.clip_norm,
+            clip: options.clip,
             sample: vec![TensorType::new(DType::U32, [window])],
         })
     }

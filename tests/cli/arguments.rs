@@ -96,7 +96,7 @@ fn mesh_must_match_devices_with_strategy() {
 #[test]
 fn invalid_values_of_flags_name_valid_ones() {
     for option in [
-        "epochs",
+        "max-epochs",
         "batch-size",
         "limit",
         "devices",

@@ -219,7 +219,7 @@ fn more_epochs_warn_of_the_changed_schedule() {
         &ended.stderr,
         &[
             "WARN",
-            "epochs (--epochs): saved 1, given 2",
+            "epochs (--max-epochs, --max-steps): saved 1, given 2",
             "learning-rate schedule",
             "steps: 18",
             "steps: 36",

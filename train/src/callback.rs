@@ -35,10 +35,11 @@ use crate::{
 ///   of its results are known. With several
 ///   [`steps_per_execution`](crate::TrainerOptions::steps_per_execution), it is called for each step
 ///   of a launch after the launch was queued; a stop or checkpoint that it requests follows the last.
-/// * [`on_train_metrics`](Self::on_train_metrics): when the metrics of `log_every` steps have
-///   arrived on the host. Later steps are queued already.
-/// * [`on_validation_start`](Self::on_validation_start): when the steps of an epoch are done.
-///   [`Run::train_metrics`] are those of the epoch.
+/// * [`on_train_metrics`](Self::on_train_metrics): when the metrics of `log_every_n_steps` steps
+///   have arrived on the host. Later steps are queued already.
+/// * [`on_validation_start`](Self::on_validation_start): when the steps of an epoch are done, and
+///   within the epoch where a [`val_check_interval`](crate::TrainerOptions::val_check_interval) ends.
+///   After the epoch, [`Run::train_metrics`] are those of it.
 /// * [`on_validation_end`](Self::on_validation_end): after the validation, with its metrics.
 /// * [`on_checkpoint`](Self::on_checkpoint): for each checkpoint, before it is written. Its arrays
 ///   arrive later, on another thread: [`PendingCheckpoint::before_commit`].
@@ -90,13 +91,13 @@ pub trait Callback {
         Ok(())
     }
 
-    /// The steps of the epoch are done, and its validation starts.
+    /// A validation starts.
     fn on_validation_start(&mut self, run: &mut Run) -> Result<()> {
         let _ = run;
         Ok(())
     }
 
-    /// The validation of the epoch is done.
+    /// The validation is done.
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
         let _ = (run, validation);
         Ok(())
@@ -155,6 +156,8 @@ pub struct Run {
     pub(crate) train_metrics: MetricValues,
     /// Seconds of earlier starts of this run.
     pub(crate) earlier_seconds: f64,
+    /// Steps that were skipped, as far as their metrics have arrived.
+    pub(crate) skipped: u64,
     pub(crate) started: Instant,
     pub(crate) save_requested: bool,
     pub(crate) stop_requested: bool,
@@ -179,7 +182,7 @@ impl Run {
         self.batch
     }
 
-    /// Epochs that the run should have.
+    /// Epochs that the run should have; `u64::MAX` if only its time is limited.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
@@ -197,6 +200,12 @@ impl Run {
     /// The directory of the run, if it has one.
     pub fn out(&self) -> Option<&Path> {
         self.out.as_deref()
+    }
+
+    /// Steps that changed nothing, since their gradients were not finite, as far as their metrics
+    /// have arrived: [`OnNotFinite::Skip`](crate::OnNotFinite).
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// The step of the checkpoint that this process resumed from.
@@ -244,12 +253,15 @@ pub struct MetricsWindow {
     pub row: Row,
     /// The first metric that was not finite, if any was not.
     pub not_finite: Option<NotFinite>,
+    /// With [`detect_anomaly`](crate::TrainerOptions::detect_anomaly), the path of the parameter
+    /// whose gradient was the first that was not finite, and the step.
+    pub anomaly: Option<NotFinite>,
 }
 
-/// A metric that is NaN or infinite.
+/// A metric or gradient that is NaN or infinite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotFinite {
-    /// The name of the metric.
+    /// The name of the metric, or the path of the parameter.
     pub metric: Arc<str>,
     /// The step at which it was computed, from 1.
     pub step: u64,

@@ -50,8 +50,11 @@ impl<'a> Callbacks<'a> {
         files: Option<RunFiles>,
         hyperparameters: Vec<(String, String)>,
     ) -> Result<Self> {
-        let batches = nan_check.loader.batches_per_epoch() as u64;
-        let progress = Progress::new(options.epochs, batches, options.quiet);
+        let batches = nan_check.loader.batches_per_epoch();
+        let steps = options.numerics.steps_of(batches) as u64;
+        let of_steps = options.max_steps.map(|most| most.div_ceil(steps));
+        let epochs = options.epochs().min(of_steps.unwrap_or(u64::MAX));
+        let progress = Progress::new(epochs, steps, options.quiet);
         let of = |logger: &'a Shared<_>| -> Result<_> {
             Ok(LoggerCallback::new(logger.take()?, hyperparameters.clone()))
         };
@@ -59,7 +62,7 @@ impl<'a> Callbacks<'a> {
         let custom = custom.iter().map(Shared::take);
         let mut callbacks = Callbacks {
             nan_check,
-            progress_bar: ProgressBar(progress),
+            progress_bar: ProgressBar::new(progress),
             table: None,
             loggers,
             custom: custom.collect::<Result<_>>()?,

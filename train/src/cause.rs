@@ -29,14 +29,17 @@ pub(crate) fn of_steps(
     targets: &[Target],
     steps: impl IntoIterator<Item = u64>,
 ) -> Cause {
+    let of_step = batches.of_step.max(1);
+    let per_epoch = loader.batches_per_epoch().div_ceil(of_step) as u64;
     let positions = steps
         .into_iter()
-        .filter_map(|step| batches.position_of(step, loader.batches_per_epoch() as u64));
-    of_batches(
-        loader,
-        targets,
-        positions.filter_map(|position| loader.epoch_from(position).next()),
-    )
+        .filter_map(|step| batches.position_of(step, per_epoch));
+    let first = |position: Position| Position {
+        batch: position.batch * of_step,
+        ..position
+    };
+    let of_steps = positions.flat_map(|position| loader.epoch_from(first(position)).take(of_step));
+    of_batches(loader, targets, of_steps)
 }
 
 /// Mapping from the steps of a process to the batches of its data. The number of a step alone does
@@ -45,23 +48,30 @@ pub(crate) fn of_steps(
 pub(crate) struct Batches {
     /// Steps before the process started.
     first: u64,
-    /// The position of the first batch.
+    /// The position of the first step.
     epoch: u64,
     batch: u64,
+    /// Batches of a step.
+    of_step: usize,
 }
 
 impl Batches {
-    /// The mapping of a process that starts with this batch after `step` steps.
-    pub(crate) fn starting_at(step: u64, epoch: u64, batch: usize) -> Self {
+    /// The mapping for steps of this many batches.
+    pub(crate) fn of_step(batches: usize) -> Self {
         Batches {
-            first: step,
-            epoch,
-            batch: batch as u64,
+            of_step: batches,
+            ..Batches::default()
         }
     }
 
-    /// The batch of a step, counted from 1. For a step before the process started, the batch that
-    /// is as far before its first one.
+    /// Sets the position at which a process starts: after `step` steps of the run, and `batch` of
+    /// the epoch.
+    pub(crate) fn starts_at(&mut self, step: u64, epoch: u64, batch: usize) {
+        (self.first, self.epoch, self.batch) = (step, epoch, batch as u64);
+    }
+
+    /// The place of a step, counted from 1, among the steps of an epoch. For a step before the
+    /// process started, that which is as far before its first one.
     fn position_of(&self, step: u64, per_epoch: u64) -> Option<Position> {
         let first = self.epoch.checked_mul(per_epoch)?.checked_add(self.batch)?;
         let index = (first.checked_add(step)?.checked_sub(1)?).checked_sub(self.first)?;

@@ -11,20 +11,33 @@ use crate::{
     window::{WINDOW, Window, WindowMetric},
 };
 
-/// Checks that every metric of a window is finite.
+/// Checks that every metric of a window is finite, and every gradient that is watched: `anomaly` is
+/// the first one that is not.
 ///
 /// # Errors
-/// The metric and its step, with the cause that `cause` finds for the step.
+/// The metric or the parameter, and the step, with the cause that `cause` finds for the step.
 pub(crate) fn check_metrics(
     not_finite: Option<&NotFinite>,
+    anomaly: Option<&NotFinite>,
     cause: impl FnOnce(u64) -> Cause,
 ) -> Result<()> {
-    not_finite.map_or(Ok(()), |NotFinite { metric, step }| {
-        Err(diverged(
-            &format!("`{metric}` is not finite at step {step}"),
-            &cause(*step),
-        ))
-    })
+    let gradient = anomaly.map(|NotFinite { metric, step }| {
+        (
+            *step,
+            format!("the gradient of `{metric}` is not finite at step {step}"),
+        )
+    });
+    let metric = not_finite.map(|NotFinite { metric, step }| {
+        (*step, format!("`{metric}` is not finite at step {step}"))
+    });
+    let (step, what) = match (metric, gradient) {
+        (None, None) => return Ok(()),
+        (Some(one), None) | (None, Some(one)) => one,
+        (Some((step, metric)), Some((first, gradient))) => {
+            (step.min(first), format!("{metric}, and {gradient}"))
+        }
+    };
+    Err(diverged(&what, &cause(step)))
 }
 
 /// The first metric of a window that is not finite.
@@ -86,7 +99,7 @@ pub(crate) fn check_array(
 ) -> Result<()> {
     if name == WINDOW {
         let metrics = window.read(array)?;
-        return check_metrics(first_not_finite(&metrics).as_ref(), &cause);
+        return check_metrics(first_not_finite(&metrics).as_ref(), None, &cause);
     }
     // Arrays that are not trained may be infinite on purpose, such as masks. A slot that is infinite
     // has overflowed, and stops its parameter for good.
@@ -105,7 +118,7 @@ pub(crate) fn check_array(
 }
 
 fn diverged(what: &str, cause: &Cause) -> Error {
-    const RATE: &str = "A smaller learning rate or `clip_norm` often helps";
+    const RATE: &str = "A smaller learning rate or `gradient_clip_val` often helps";
     let advice = match cause {
         Cause::Data(what) => {
             format!(

@@ -1,7 +1,7 @@
 //! The training loop.
 //!
 //! The loop queues steps and reads nothing back. Metrics accumulate on the device in a *window*;
-//! every `log_every` steps the window is copied to the host in the background, and a new one
+//! every `log_every_n_steps` steps the window is copied to the host in the background, and a new one
 //! begins. Everything else - progress, tables, checkpoints, the NaN check - is a
 //! [callback](crate::callback::Callback).
 
@@ -10,6 +10,7 @@ mod meter;
 mod save;
 mod start;
 mod summary;
+mod validate;
 
 use std::{
     cell::OnceCell,
@@ -18,12 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{
-    Array, Error, ErrorKind, Result,
-    tree::{Empty, Leaf, Tree},
-};
+use halite_core::{Array, Error, ErrorKind, Result};
 use halite_data::{DeviceBatch, Loader, Position, Prefetch};
-use halite_nn::{ArraySpec, Optimizer};
+use halite_nn::Optimizer;
 use halite_telemetry::{Activity, ClientMetrics};
 
 pub(crate) use self::start::FitInputs;
@@ -35,7 +33,6 @@ use crate::{
     checkpoint::{RunPosition, Saved},
     identity::PendingIdentity,
     in_flight::InFlight,
-    loggers::{Row, Split},
     measured::Measured,
     programs::{ModelArrays, ModelParams, Programs, RunState},
     signals::{Interrupts, StopFlag, StopReason},
@@ -72,7 +69,7 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     trainer: &'a Trainer,
     programs: Programs<K, O>,
     train: Loader,
-    validation: Loader,
+    validation: Option<Loader>,
     identity: PendingIdentity,
     callbacks: Callbacks<'a>,
     /// The checkpoint to resume from, until the run has begun.
@@ -109,6 +106,20 @@ struct LoopState<K: Task, O: Optimizer> {
     has_failed: bool,
     /// Measurements of the process before, which are reported if this one has no step to do.
     measured: Measured,
+    validated: Validated,
+    /// Steps that were skipped in the window on the device, when the run ended.
+    skipped_in_window: u64,
+}
+
+/// The last validation of a run.
+#[derive(Default)]
+struct Validated {
+    /// The step after which it was.
+    step: Option<u64>,
+    /// Seconds of the run when it began; at first, those when the process began.
+    seconds: f64,
+    /// Its metrics, if this process made it.
+    metrics: Option<MetricValues>,
 }
 
 impl<K: Task, O: Optimizer> LoopState<K, O> {
@@ -129,10 +140,12 @@ fn lost() -> Error {
     )
 }
 
-/// The end of the steps or of the validation of an epoch.
+/// The end of the steps of an epoch.
 #[derive(PartialEq)]
 enum Ended {
     Complete,
+    /// The steps or the time of the run are over first.
+    Limit,
     /// The run was asked to stop first.
     Stopped,
 }
@@ -190,82 +203,87 @@ where
     fn epochs(&mut self, now: &mut LoopState<K, O>) -> Result<Report> {
         self.callbacks
             .notify(&mut now.run, |callback, run| callback.on_fit_start(run))?;
-        let mut validation = None;
+        self.check_sanity(now)?;
         let mut is_stopped = false;
-        while now.run.epoch < now.run.epochs && !now.run.stop_requested {
-            let Some(metrics) = self.epoch(now)? else {
+        while !self.is_over(now) && !now.run.stop_requested {
+            if self.epoch(now)? == Ended::Stopped {
                 self.save_stopped(now)?;
                 if now.run.batch > 0 {
-                    // Those of the validation before are not of the last step.
-                    self.measure_stopped(now)?;
-                    validation = None;
+                    self.measure_unfinished(now)?;
                 }
                 is_stopped = true;
                 break;
-            };
-            validation = Some(metrics);
+            }
         }
-        if validation.is_none() && !is_stopped && now.run.epoch >= now.run.epochs {
-            // All epochs were done before the resume: validated for the report.
-            let progress = &self.callbacks.progress_bar.0;
+        let at_end = now.validated.step == Some(now.run.step);
+        let mut validation = now.validated.metrics.take().filter(|_| at_end);
+        if validation.is_none() && !is_stopped && self.validation.is_some() && self.is_over(now) {
+            // All steps were done before the resume: validated for the report.
+            let progress = &self.callbacks.progress_bar.progress;
             progress.waiting_for("validating");
             let validated = self.validate(now);
-            self.callbacks.progress_bar.0.done_waiting();
+            self.callbacks.progress_bar.progress.done_waiting();
             validation = validated.map_err(|error| self.of_validation(now, error))?;
             is_stopped = validation.is_none();
         }
         self.callbacks.finish_saving()?;
-        let interrupted = is_stopped || now.run.epoch < now.run.epochs;
+        let interrupted = is_stopped || !self.is_over(now);
         let mut report = self.report(now, &validation.unwrap_or_default(), interrupted);
         self.callbacks.finish(&mut now.run, &mut report)?;
         Ok(report)
     }
 
-    /// Does the rest of an epoch, and returns its validation metrics; `None` if the run is asked to
-    /// stop before they are known.
-    fn epoch(&mut self, now: &mut LoopState<K, O>) -> Result<Option<MetricValues>> {
-        if self.steps(now)? == Ended::Stopped {
-            return Ok(None);
+    /// Whether the epochs, the steps or the time of the run are over.
+    fn is_over(&self, now: &LoopState<K, O>) -> bool {
+        now.run.epoch >= now.run.epochs || self.limit_is_reached(now)
+    }
+
+    /// Whether the steps or the time of the run are over.
+    fn limit_is_reached(&self, now: &LoopState<K, O>) -> bool {
+        let options = &self.trainer.options;
+        let time = options.max_time.map(|time| time.as_secs_f64());
+        options.max_steps.is_some_and(|most| now.run.step >= most)
+            || time.is_some_and(|most| now.run.seconds() >= most)
+    }
+
+    /// Does the rest of an epoch, and validates where that is due.
+    fn epoch(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
+        match self.steps(now)? {
+            Ended::Stopped => return Ok(Ended::Stopped),
+            Ended::Limit => return self.end_within_epoch(now),
+            Ended::Complete => now.run.train_metrics = now.meter.means(),
         }
-        now.run.train_metrics = now.meter.means();
-        self.notify(now, |callback, run| callback.on_validation_start(run))?;
-        let validation = match self.validate(now) {
-            Ok(Some(validation)) => validation,
-            // The steps of the epoch are saved, and a resume validates.
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                let error = self.save_before(now, error);
-                return Err(self.of_validation(now, error));
+        let mut called = Ok(());
+        if self.is_validation_due(now) {
+            match self.validation(now)? {
+                Some(result) => called = result,
+                // The steps of the epoch are saved, and a resume validates.
+                None => return Ok(Ended::Stopped),
             }
-        };
-        let row = Row {
-            step: now.run.step,
-            epoch: now.run.epoch,
-            seconds: now.run.seconds(),
-            split: Split::Validation,
-            metrics: (validation.iter())
-                .map(|(name, value)| (name.to_string(), *value))
-                .collect(),
-        };
-        let called = self.callbacks.notify(&mut now.run, |callback, run| {
-            callback.on_validation_end(run, &row)
-        });
+        }
         self.start_epoch(now)?;
         if let Err(error) = called {
             return Err(self.save_before(now, error));
         }
+        now.run.save();
         self.save_if_requested(now)?;
         self.notify(now, |callback, run| callback.on_epoch_end(run))?;
-        Ok(Some(validation))
+        Ok(Ended::Complete)
     }
 
-    /// An error of a validation that found a number that is not finite, with the place in the run.
-    fn of_validation(&self, now: &LoopState<K, O>, error: Error) -> Error {
-        if error.kind() != ErrorKind::Diverged {
-            return error;
+    /// Validates and saves a run whose last step is within an epoch.
+    fn end_within_epoch(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
+        self.measure_unfinished(now)?;
+        let validated = self.validation.is_none() || now.validated.step == Some(now.run.step);
+        if !validated {
+            match self.validation(now)? {
+                Some(called) => self.check_called(now, called)?,
+                None => return Ok(Ended::Stopped),
+            }
         }
-        let (step, checkpoint) = (now.run.step, self.callbacks.newest_checkpoint());
-        error.with_note(&format!("validated after step {step}; {checkpoint}"))
+        now.run.save();
+        self.save_if_requested(now)?;
+        Ok(Ended::Limit)
     }
 
     /// Moves to the next epoch, with empty metrics.
@@ -285,14 +303,18 @@ where
         self.notify(now, |callback, run| callback.on_epoch_start(run))?;
         let mut prefetch = None;
         if now.run.batch < now.run.batches_per_epoch {
+            let Run {
+                step, epoch, batch, ..
+            } = now.run;
+            let options = &self.trainer.options;
             let start = Position {
-                epoch: now.run.epoch,
-                batch: now.run.batch,
+                epoch,
+                batch: batch * options.numerics.accumulate_grad_batches,
             };
-            let left = now.run.batches_per_epoch - now.run.batch;
-            let sizes = Launches::new(&self.trainer.options, now.run.step, left);
-            prefetch = Some(self.trainer.prefetch(&self.train, start, sizes)?);
+            let sizes = Launches::new(options, step, batch, now.run.batches_per_epoch);
+            prefetch = Some(self.trainer.prefetch_steps(&self.train, start, sizes)?);
         }
+        let mut validating = Duration::ZERO;
         let mut limits = Limits::new(self.trainer.options.wait_limit);
         let mut ended = Ended::Complete;
         while let Some(prefetch) = &mut prefetch {
@@ -300,7 +322,24 @@ where
                 ended = Ended::Stopped;
                 break;
             }
+            let is_within = now.run.batch < now.run.batches_per_epoch;
+            if is_within && now.run.batch > 0 && self.is_validation_due(now) {
+                let begun = Instant::now();
+                let called = self.validation(now)?;
+                validating += begun.elapsed();
+                let Some(called) = called else {
+                    ended = Ended::Stopped;
+                    break;
+                };
+                self.check_called(now, called)?;
+                // A callback may have asked for the end of the run.
+                continue;
+            }
             self.save_if_requested(now)?;
+            if is_within && self.limit_is_reached(now) {
+                ended = Ended::Limit;
+                break;
+            }
             match next_batch("training", prefetch, &mut limits, &|| self.stop.is_set()) {
                 Ok(NextBatch::Batch(batch)) => self.step(now, batch)?,
                 Ok(NextBatch::End) => break,
@@ -313,9 +352,8 @@ where
             self.send_window(now)?;
             self.collect_all(now)?;
         }
-        now.training += begun
-            .elapsed()
-            .saturating_sub(self.compile_time() - compiled);
+        let compiling = self.compile_time() - compiled;
+        now.training += (begun.elapsed()).saturating_sub(compiling + validating);
         if ended == Ended::Stopped {
             // Before `prefetch` is dropped, which waits for a reader that may hang.
             self.save_stopped(now)?;
@@ -334,10 +372,11 @@ where
         self.programs.step.stages().total() + steps
     }
 
-    /// Queues a step with each batch as one launch, and takes the metrics that have arrived.
+    /// Queues the steps of a launch, and takes the metrics that have arrived.
     fn step(&mut self, now: &mut LoopState<K, O>, batch: DeviceBatch) -> Result<()> {
         let _span = tracing::trace_span!("step", step = now.run.step + 1).entered();
-        let count = batch.batches;
+        let of_step = self.trainer.options.numerics.accumulate_grad_batches;
+        let count = batch.batches.div_ceil(of_step);
         let batch = self.trainer.batch_tree::<K>(batch)?;
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let next = match &self.programs.steps {
@@ -370,7 +409,8 @@ where
             }
         }
         self.check_called(now, called)?;
-        if now.run.step.is_multiple_of(self.trainer.options.log_every) {
+        let every = self.trainer.options.log_every_n_steps;
+        if now.run.step.is_multiple_of(every) {
             self.send_window(now)?;
         }
         while let Some(window) = now.meter.poll()? {
@@ -402,6 +442,7 @@ where
     }
 
     fn log(&mut self, now: &mut LoopState<K, O>, window: meter::Arrived) -> Result<()> {
+        now.run.skipped += window.extras.skipped;
         if !window.is_relevant() {
             return Ok(());
         }
@@ -432,30 +473,5 @@ where
             return Ok(());
         }
         Err(self.save_before(now, error))
-    }
-
-    /// Scores the model on the validation data; `None` if the run is asked to stop first.
-    fn validate(&self, now: &LoopState<K, O>) -> Result<Option<MetricValues>> {
-        let _span = tracing::trace_span!("validate").entered();
-        let Programs {
-            evaluate,
-            evaluate_metrics,
-            ..
-        } = &self.programs;
-        let model = &now.live()?.0.model;
-        let window = Leaf(evaluate_metrics.spec(&self.trainer.mesh));
-        let inputs = (
-            Tree::leaf_refs(model).map_leaves(|_, array| ArraySpec::of(array)),
-            (self.trainer.batch_specs::<K>(&self.validation)?, window),
-        );
-        evaluate.prepare_in_background(&Empty::new(), &inputs)?;
-        if !self.wait_until_compiled(evaluate, "evaluate")? {
-            evaluate.abandon_background();
-            return Ok(None);
-        }
-        let stop = || self.stop.is_set();
-        let loader = &self.validation;
-        self.trainer
-            .score::<K>(evaluate, evaluate_metrics, model, loader, &stop)
     }
 }

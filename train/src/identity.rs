@@ -52,6 +52,7 @@ const EPOCHS: &str = "epochs";
 const OPTIMIZER: &str = "optimizer";
 const SEED: &str = "seed";
 const BATCH_SIZE: &str = "batch_size";
+const ACCUMULATION: &str = "accumulate_grad_batches";
 const SAMPLES: &str = "samples";
 const LABEL: &str = "label";
 const PRECISION: &str = "precision";
@@ -61,7 +62,7 @@ const STEP: &str = "training step";
 /// Properties that are digests of data.
 const DATA: [&str; 2] = [TRAINING_DATA, VALIDATION_DATA];
 
-const KNOWN: [Known; 14] = [
+const KNOWN: [Known; 18] = [
     Known {
         name: LABEL,
         options: &[],
@@ -94,7 +95,27 @@ const KNOWN: [Known; 14] = [
     },
     Known {
         name: "clip_norm",
-        options: &["--clip-norm"],
+        options: &["--gradient-clip-val", "--gradient-clip-algorithm"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: ACCUMULATION,
+        options: &["--accumulate-grad-batches"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: "last_batch",
+        options: &["--last-batch"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: "limit_train_batches",
+        options: &["--limit-train-batches"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: "overfit_batches",
+        options: &["--overfit-batches"],
         effect: Effect::Mathematics,
     },
     Known {
@@ -109,7 +130,7 @@ const KNOWN: [Known; 14] = [
     },
     Known {
         name: EPOCHS,
-        options: &["--epochs"],
+        options: &["--max-epochs", "--max-steps"],
         effect: Effect::Length,
     },
     Known {
@@ -140,11 +161,16 @@ pub(crate) struct Values<'a> {
     pub(crate) seed: u64,
     pub(crate) batch_size: u64,
     pub(crate) samples: u64,
-    pub(crate) clip_norm: Option<f64>,
+    pub(crate) clip: Option<String>,
+    pub(crate) accumulate_grad_batches: u64,
+    pub(crate) last_batch: String,
+    pub(crate) limit_train_batches: String,
+    pub(crate) overfit_batches: String,
     /// Its pretty `Debug` text.
     pub(crate) optimizer: String,
     pub(crate) precision: String,
-    pub(crate) epochs: u64,
+    /// Epochs, or steps, or the one of both that ends first.
+    pub(crate) epochs: String,
     pub(crate) mesh: String,
     pub(crate) strategy: String,
     /// Name and version of the platform.
@@ -173,13 +199,14 @@ impl Identity {
             (SEED, values.seed.to_string()),
             (BATCH_SIZE, values.batch_size.to_string()),
             (SAMPLES, values.samples.to_string()),
-            (
-                "clip_norm",
-                values.clip_norm.map_or_else(none, |norm| norm.to_string()),
-            ),
+            ("clip_norm", values.clip.unwrap_or_else(none)),
+            (ACCUMULATION, values.accumulate_grad_batches.to_string()),
+            ("last_batch", values.last_batch),
+            ("limit_train_batches", values.limit_train_batches),
+            ("overfit_batches", values.overfit_batches),
             (OPTIMIZER, without_addresses(&values.optimizer)),
             (PRECISION, values.precision),
-            (EPOCHS, values.epochs.to_string()),
+            (EPOCHS, values.epochs),
             ("mesh", values.mesh),
             ("strategy", values.strategy),
             ("plugin", values.plugin),
@@ -218,9 +245,11 @@ impl Identity {
             .collect()
     }
 
-    /// The number of samples in a batch.
-    pub(crate) fn batch_size(&self) -> Option<u64> {
-        self.trainer.get(BATCH_SIZE)?.parse().ok()
+    /// The number of samples of a step.
+    pub(crate) fn samples_per_step(&self) -> Option<u64> {
+        let number = |name: &str| self.trainer.get(name)?.parse::<u64>().ok();
+        // Checkpoints of before have steps of one batch.
+        number(BATCH_SIZE)?.checked_mul(number(ACCUMULATION).unwrap_or(1))
     }
 
     /// Checks that each of `allowed` names a property of this run or of the `saved` one.

@@ -104,7 +104,10 @@ pub use halite_nn::Pattern;
 pub use loggers::{Logger, Report};
 pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
-pub use options::{CheckpointMode, NumericsOptions, Property, TrainerOptions};
+pub use options::{
+    CheckpointMode, GradientClip, GradientClipAlgorithm, Interval, Limit, NumericsOptions,
+    OnNotFinite, Property, TrainerOptions,
+};
 pub use programs::LOSS;
 #[doc(hidden)]
 pub use since_start::main_starts;

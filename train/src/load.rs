@@ -6,7 +6,7 @@ use halite_core::{
     Array, Error, HostArray, Result, Sharding, Tree,
     tree::{Of, same_structure},
 };
-use halite_data::Dataset;
+use halite_data::{Dataset, ValidationSet};
 use halite_nn::{ArraySpec, Optimizer, Param};
 
 use crate::{
@@ -80,7 +80,7 @@ impl Trainer {
         values: ModelArrays<K>,
         optimizer: O,
         train: impl Dataset + 'static,
-        validation: impl Dataset + 'static,
+        validation: impl ValidationSet,
     ) -> Result<Fitted<K>>
     where
         ModelParams<K>: Send + Sync,

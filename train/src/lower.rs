@@ -10,7 +10,7 @@ use halite_ir::Graph;
 use halite_nn::{Lowered, Optimizer, ShardedType, Stages};
 
 use crate::{
-    Strategy, Task,
+    GradientClip, Strategy, Task,
     programs::{BatchTypes, ModelParams, Step, StepOptions, StepParts},
     strategy::check_sizes,
 };
@@ -22,8 +22,10 @@ pub struct LowerOptions {
     pub mesh: MeshShape,
     /// Sharding of parameters, optimizer slots and the batch over the mesh.
     pub strategy: Strategy,
-    /// Upper bound of the global norm of the gradients; `None` does not clip them.
-    pub clip_norm: Option<f64>,
+    /// Clipping of the gradients; `None` does not clip them.
+    pub clip: Option<GradientClip>,
+    /// Batches whose gradients are added before the optimizer's update.
+    pub accumulate_grad_batches: usize,
     /// Compute and parameter dtypes.
     pub precision: DTypePolicy,
     /// Capabilities of the devices, which decide where the narrower types of
@@ -38,7 +40,8 @@ impl LowerOptions {
         LowerOptions {
             mesh: mesh.clone(),
             strategy,
-            clip_norm: None,
+            clip: None,
+            accumulate_grad_batches: 1,
             precision: DTypePolicy::F32,
             capabilities: Capabilities::PORTABLE,
         }
@@ -67,7 +70,7 @@ pub struct LoweredStep {
 /// devices, the program that [`Trainer::fit`](crate::Trainer::fit) compiles. Nothing runs, and
 /// nothing of the size of the model is allocated.
 ///
-/// `batch` has the types of the fields of a batch over all devices, the number of samples first;
+/// `fields` has the types of the fields of a batch over all devices, the number of samples first;
 /// the weights of the samples, `f32[samples]`, may be left out.
 ///
 /// ```
@@ -105,7 +108,7 @@ pub fn lower_step<K: Task, O: Optimizer>(
     task: K,
     model: ModelParams<K>,
     optimizer: O,
-    batch: &[TensorType],
+    fields: &[TensorType],
     options: &LowerOptions,
 ) -> Result<LoweredStep>
 where
@@ -114,27 +117,34 @@ where
     let LowerOptions {
         mesh,
         strategy,
-        clip_norm,
+        clip,
+        accumulate_grad_batches,
         precision,
         capabilities,
     } = options;
     precision.check()?;
-    let numbered = batch.iter().enumerate();
+    if *accumulate_grad_batches == 0 {
+        let message = "`accumulate_grad_batches` is 0; it must be at least 1";
+        return Err(Error::invalid("lower", message));
+    }
+    let numbered = fields.iter().enumerate();
     check_sizes("batch", numbered.map(|(index, ty)| (index.to_string(), ty)))?;
     strategy.check(mesh)?;
-    let batch = batch_types::<K>(batch, mesh, strategy)?;
+    let batch = batch_types::<K>(fields, mesh, strategy)?;
     let parts = StepParts {
         task: &Arc::new(task),
         params: &Arc::new(model),
         optimizer: &Arc::new(optimizer),
         options: StepOptions {
-            clip_norm: *clip_norm,
-            precision: *precision,
-            padding: None,
+            clip: *clip,
+            accumulate: *accumulate_grad_batches,
+            has_weights: batch.leaf_count() > fields.len(),
+            ..StepOptions::new(*precision)
         },
         strategy,
     };
     let step = Step::new(&parts, mesh, &batch)?;
+    let batch = batch.map_leaves(|_, ty| parts.options.input(&ty));
     let lowered = step.lower(mesh, &batch, capabilities)?;
     for warning in &lowered.warnings {
         halite_core::warning!("{warning}");

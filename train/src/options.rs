@@ -1,9 +1,24 @@
 //! The options of a trainer: the one place with their names, defaults and descriptions.
+//!
+//! The names are Lightning's. Options of which halite had the name before have both.
+
+mod amount;
+mod check;
+mod choice;
+#[cfg(all(test, feature = "clap"))]
+mod tests;
 
 use std::{path::PathBuf, time::Duration};
 
-use halite_core::{DTypePolicy, Error, Result};
+use halite_core::DTypePolicy;
+use halite_data::LastBatch;
 
+#[cfg(feature = "clap")]
+use self::amount::time;
+pub use self::{
+    amount::{Interval, Limit},
+    choice::{GradientClip, GradientClipAlgorithm, OnNotFinite},
+};
 #[cfg(feature = "clap")]
 use crate::flags::{clip_norm, positive, seconds};
 
@@ -13,27 +28,110 @@ use crate::flags::{clip_norm, positive, seconds};
 /// flags, and the defaults are theirs. A command with other defaults sets them with `mut_arg`, by
 /// the name of the field. Properties and the label have no flags; a command that trains one model
 /// sets them.
+///
+/// A run that resumes may have other lengths (`max_epochs`, `max_steps`, `max_time`), other
+/// validations and other output. What changes the weights (`batch_size`, `accumulate_grad_batches`,
+/// `limit_train_batches`, `overfit_batches`, `last_batch`, `seed`, clipping, precision) is the same
+/// as in its checkpoint, or named in `allow_changes`.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct TrainerOptions {
-    /// Passes over the training data
+    /// Passes over the training data [default: 1; no limit with --max-steps or --max-time]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "N", default_value_t = DEFAULT.epochs,
-            value_parser = positive::<u64>, allow_negative_numbers = true)
+        arg(long, visible_alias = "epochs", value_name = "N", value_parser = positive::<u64>,
+            allow_negative_numbers = true)
     )]
-    pub epochs: u64,
-    /// Samples per step, over all devices
+    pub max_epochs: Option<u64>,
+    /// Optimizer steps after which the run ends, also within an epoch
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)
+    )]
+    pub max_steps: Option<u64>,
+    /// Time after which the run ends, that before a resume included: `90m`, `12h`, `DD:HH:MM:SS`,
+    /// or seconds
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "TIME", value_parser = time, allow_negative_numbers = true)
+    )]
+    pub max_time: Option<Duration>,
+    /// Samples of a batch, over all devices. A step takes --accumulate-grad-batches of them
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = DEFAULT.batch_size,
             value_parser = positive::<usize>, allow_negative_numbers = true)
     )]
     pub batch_size: usize,
+    /// Samples of a batch in validation, test and prediction, over all devices
+    /// [default: --batch-size]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
+    pub eval_batch_size: Option<usize>,
+    /// Training samples at the end of an epoch that do not fill a batch: `drop` leaves them out of
+    /// this epoch, `pad` fills the batch with samples of weight 0
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "drop|pad", default_value_t = DEFAULT.last_batch)
+    )]
+    pub last_batch: LastBatch,
+    /// Training batches of an epoch: a number, or a fraction of all [default: all]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "LIMIT", allow_negative_numbers = true)
+    )]
+    pub limit_train_batches: Option<Limit>,
+    /// Batches of a validation: a number, or a fraction of all; 0 turns validation off
+    /// [default: all]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "LIMIT", allow_negative_numbers = true)
+    )]
+    pub limit_val_batches: Option<Limit>,
+    /// Train on these first batches only, in the order of the data, and validate on as many: a
+    /// model that cannot learn them by heart has a mistake
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "LIMIT", allow_negative_numbers = true)
+    )]
+    pub overfit_batches: Option<Limit>,
+    /// Run N steps and validate N batches, to find mistakes; nothing is written
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1",
+            value_parser = positive::<u64>, allow_negative_numbers = true)
+    )]
+    pub fast_dev_run: Option<u64>,
+    /// Distance between two validations: a number of steps, a fraction of an epoch, or a time
+    /// [default: each epoch]
+    // The last step of a run is always followed by one.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "INTERVAL", allow_negative_numbers = true)
+    )]
+    pub val_check_interval: Option<Interval>,
+    /// Validate in each Nth epoch only
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.check_val_every_n_epoch,
+            value_parser = positive::<u64>, allow_negative_numbers = true)
+    )]
+    pub check_val_every_n_epoch: u64,
+    /// Validation batches that run before the first step, to find mistakes early
+    // Not 2, as in Lightning: mistakes of the code are found while it is traced, and the program of
+    // the validation would be compiled before the first step.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.num_sanity_val_steps,
+            allow_negative_numbers = true)
+    )]
+    pub num_sanity_val_steps: u64,
     /// Steps in one launch of a program, for models whose steps take microseconds
     // The steps are the same, but for rounding: on XLA's CPU plugin, those of a tiny model are compiled
-    // in another way if this is more than 1. Launches do not pass a step at which metrics are copied or a checkpoint
-    // is saved; steps that do not fill one are launched singly.
+    // in another way if this is more than 1. Launches do not pass a step at which metrics are copied, a checkpoint
+    // is saved or a validation is due; steps that do not fill one are launched singly.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = DEFAULT.steps_per_execution,
@@ -47,9 +145,20 @@ pub struct TrainerOptions {
             allow_negative_numbers = true)
     )]
     pub seed: u64,
-    /// Precision and gradient clipping.
+    /// Precision, gradient clipping and accumulation.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub numerics: NumericsOptions,
+    /// A step whose gradients are not finite: `stop` ends the run, `skip` leaves the step out and
+    /// counts it
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "stop|skip", default_value_t = DEFAULT.on_not_finite)
+    )]
+    pub on_not_finite: OnNotFinite,
+    /// Name the first parameter whose gradient is not finite, at the cost of a look at every
+    /// gradient in each step
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub detect_anomaly: bool,
     /// Directory of the run: checkpoints, metrics, plot, report
     // Without it nothing is written.
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIR"))]
@@ -75,10 +184,11 @@ pub struct TrainerOptions {
     // The copies to the host never make the device wait.
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "N", default_value_t = DEFAULT.log_every,
-            value_parser = positive::<u64>, allow_negative_numbers = true)
+        arg(long, visible_alias = "log-every", value_name = "N",
+            default_value_t = DEFAULT.log_every_n_steps, value_parser = positive::<u64>,
+            allow_negative_numbers = true)
     )]
-    pub log_every: u64,
+    pub log_every_n_steps: u64,
     /// Steps between two checkpoints, in addition to the one after each epoch
     #[cfg_attr(
         feature = "clap",
@@ -105,6 +215,20 @@ pub struct TrainerOptions {
             allow_negative_numbers = true)
     )]
     pub workers: usize,
+    /// Batches that are read ahead on the host
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.read_ahead,
+            value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
+    pub read_ahead: usize,
+    /// Steps whose batches wait on the devices
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = DEFAULT.prefetch,
+            value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
+    pub prefetch: usize,
     /// Timeout for one step or one batch, after which the run fails [default: 20 times the longest
     /// so far, at least an hour, and a day for the first]
     #[cfg_attr(
@@ -120,9 +244,9 @@ pub struct TrainerOptions {
     pub label: Option<String>,
 }
 
-/// Options that change what a training step computes: precision and gradient clipping. A plan of a
-/// step shares them with the trainer.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Options that change what a training step computes: precision, gradient clipping and accumulation.
+/// A plan of a step shares them with the trainer.
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct NumericsOptions {
     /// Compute and parameter dtypes: `f32`, `tf32` (f32, multiplied as fast as the device can),
@@ -133,9 +257,26 @@ pub struct NumericsOptions {
     /// Clip gradients to this global norm; 0 turns clipping off
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "NORM", value_parser = clip_norm, allow_negative_numbers = true)
+        arg(long, visible_alias = "clip-norm", value_name = "LIMIT", value_parser = clip_norm,
+            allow_negative_numbers = true)
     )]
-    pub clip_norm: Option<f64>,
+    pub gradient_clip_val: Option<f64>,
+    /// What --gradient-clip-val limits: the global `norm` of the gradients, or the `value` of each
+    /// element
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "norm|value", default_value_t = NUMERICS.gradient_clip_algorithm)
+    )]
+    pub gradient_clip_algorithm: GradientClipAlgorithm,
+    /// Batches whose gradients are added before each optimizer step. It is the step of a batch of
+    /// all their samples, with the memory of one
+    // Schedules, limits and logs count optimizer steps; batch norm sees single batches.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = NUMERICS.accumulate_grad_batches,
+            value_parser = positive::<usize>, allow_negative_numbers = true)
+    )]
+    pub accumulate_grad_batches: usize,
 }
 
 /// How a checkpoint is written while the run trains.
@@ -177,27 +318,46 @@ pub struct Property {
 }
 
 const DEFAULT: TrainerOptions = TrainerOptions {
-    epochs: 1,
+    max_epochs: None,
+    max_steps: None,
+    max_time: None,
     batch_size: 128,
+    eval_batch_size: None,
+    last_batch: LastBatch::Drop,
+    limit_train_batches: None,
+    limit_val_batches: None,
+    overfit_batches: None,
+    fast_dev_run: None,
+    val_check_interval: None,
+    check_val_every_n_epoch: 1,
+    num_sanity_val_steps: 0,
     steps_per_execution: 1,
     seed: 0,
-    numerics: NumericsOptions {
-        precision: None,
-        clip_norm: None,
-    },
+    numerics: NUMERICS,
+    on_not_finite: OnNotFinite::Stop,
+    detect_anomaly: false,
     out: None,
     resume: false,
     resume_from: None,
     allow_changes: Vec::new(),
     properties: Vec::new(),
-    log_every: 50,
+    log_every_n_steps: 50,
     checkpoint_every: None,
     checkpoint_mode: CheckpointMode::Auto,
     keep_last: 2,
     workers: 1,
+    read_ahead: 4,
+    prefetch: 2,
     wait_limit: None,
     quiet: false,
     label: None,
+};
+
+const NUMERICS: NumericsOptions = NumericsOptions {
+    precision: None,
+    gradient_clip_val: None,
+    gradient_clip_algorithm: GradientClipAlgorithm::Norm,
+    accumulate_grad_batches: 1,
 };
 
 impl Default for TrainerOptions {
@@ -206,186 +366,92 @@ impl Default for TrainerOptions {
     }
 }
 
+impl Default for NumericsOptions {
+    fn default() -> Self {
+        NUMERICS
+    }
+}
+
 impl TrainerOptions {
-    /// Checks values that cannot work, and options that need others.
-    ///
-    /// # Errors
-    /// The first option with such a value.
-    pub(crate) fn check(&self) -> Result<()> {
-        let invalid = |message: String| Err(Error::invalid("trainer", message));
-        let numbers = [
-            ("epochs", self.epochs),
-            ("batch_size", self.batch_size as u64),
-            ("steps_per_execution", self.steps_per_execution as u64),
-            ("log_every", self.log_every),
-            ("keep_last", self.keep_last as u64),
-        ];
-        if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
-            return invalid(format!("`{name}` is 0; it must be at least 1"));
-        }
-        if self.checkpoint_every == Some(0) {
-            return invalid("`checkpoint_every` is 0; it must be at least 1, or not set".into());
-        }
-        self.check_steps_per_execution()?;
-        if let Some(norm) = self.numerics.clip_norm
-            && !(norm >= 0.0 && norm.is_finite())
-        {
-            return invalid(format!(
-                "`clip_norm` is {norm}; it must be finite, and positive or 0 for no clipping"
-            ));
-        }
-        if self.wait_limit == Some(Duration::ZERO) {
-            return invalid(
-                "`wait_limit` is 0, in which no step can end; it must be longer, or not set".into(),
-            );
-        }
-        let resumes = self.resume || self.resume_from.is_some();
-        if resumes && self.out.is_none() {
-            return invalid("`resume` needs `out`: the directory of the run to continue".into());
-        }
-        if !self.allow_changes.is_empty() && !resumes {
-            return invalid(
-                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to \
-                 continue"
-                    .into(),
-            );
-        }
-        if self.checkpoint_every.is_some() && self.out.is_none() {
-            return invalid(
-                "`checkpoint_every` needs `out`: the directory to write checkpoints to".into(),
-            );
-        }
-        Ok(())
+    /// Optimizer steps of an epoch of this many training samples.
+    pub fn steps_per_epoch(&self, samples: usize) -> u64 {
+        let options = self.clone().resolved();
+        let all = match options.last_batch {
+            LastBatch::Drop => samples / options.batch_size.max(1),
+            LastBatch::Pad => samples.div_ceil(options.batch_size.max(1)),
+        };
+        let limit = options.limit_train_batches;
+        let batches = limit.map_or(all, |limit| limit.of("", all).unwrap_or(0));
+        options.numerics.steps_of(batches) as u64
     }
 
-    /// Checks that a launch fits between two steps at which metrics are copied or a checkpoint is
-    /// saved.
-    fn check_steps_per_execution(&self) -> Result<()> {
-        let steps = self.steps_per_execution;
-        let intervals = [
-            ("log_every", Some(self.log_every)),
-            ("checkpoint_every", self.checkpoint_every),
-        ];
-        for (name, every) in intervals {
-            if let Some(every) = every.filter(|every| *every < steps as u64) {
-                let message = format!(
-                    "`steps_per_execution` is {steps} and `{name}` is {every}, so that no launch \
-                     has {steps} steps; use at most {every}, or a `{name}` of at least {steps}"
-                );
-                return Err(Error::invalid("trainer", message));
-            }
+    /// Optimizer steps of a run on this many training samples, as the length of a schedule:
+    /// `max_epochs` or `max_steps`, whichever ends first. Without both it is `u64::MAX`.
+    pub fn total_steps(&self, samples: usize) -> u64 {
+        let options = self.clone().resolved();
+        let epochs = options
+            .epochs()
+            .saturating_mul(options.steps_per_epoch(samples));
+        epochs.min(options.max_steps.unwrap_or(u64::MAX))
+    }
+
+    /// Passes over the training data; `u64::MAX` if only steps or time limit them.
+    pub(crate) fn epochs(&self) -> u64 {
+        let is_limited = self.max_steps.is_some() || self.max_time.is_some();
+        self.max_epochs
+            .unwrap_or(if is_limited { u64::MAX } else { 1 })
+    }
+
+    /// The options with what `fast_dev_run` and `overfit_batches` mean for others.
+    pub(crate) fn resolved(self) -> Self {
+        let overfit = self.overfit_batches;
+        let options = TrainerOptions {
+            limit_train_batches: overfit.or(self.limit_train_batches),
+            limit_val_batches: overfit.or(self.limit_val_batches),
+            ..self
+        };
+        let Some(steps) = options.fast_dev_run else {
+            return options;
+        };
+        let batches = steps.saturating_mul(options.numerics.accumulate_grad_batches as u64);
+        TrainerOptions {
+            max_epochs: Some(1),
+            max_steps: Some(steps),
+            limit_train_batches: Some(Limit::Batches(batches)),
+            limit_val_batches: options
+                .limit_val_batches
+                .filter(|limit| limit.is_none())
+                .or(Some(Limit::Batches(steps))),
+            val_check_interval: None,
+            check_val_every_n_epoch: 1,
+            num_sanity_val_steps: 0,
+            out: None,
+            checkpoint_every: None,
+            ..options
         }
-        Ok(())
+    }
+
+    /// Samples of a batch in validation, test and prediction.
+    pub(crate) fn eval_batch_size(&self) -> usize {
+        self.eval_batch_size.unwrap_or(self.batch_size)
+    }
+
+    /// Samples of an optimizer step.
+    pub fn samples_per_step(&self) -> usize {
+        let batches = self.numerics.accumulate_grad_batches;
+        self.batch_size.saturating_mul(batches)
     }
 }
 
 impl NumericsOptions {
-    /// Upper bound of the global norm of the gradients; `None` does not clip them.
-    pub fn clipping(&self) -> Option<f64> {
-        self.clip_norm.filter(|norm| *norm > 0.0)
-    }
-}
-
-#[cfg(all(test, feature = "clap"))]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: TrainerOptions,
+    /// Clipping of the gradients; `None` does not clip them.
+    pub fn clipping(&self) -> Option<GradientClip> {
+        let limit = self.gradient_clip_val?;
+        GradientClip::new(limit, self.gradient_clip_algorithm)
     }
 
-    #[test]
-    fn flags_have_the_defaults_of_the_options() {
-        let options = Command::try_parse_from(["train"]).unwrap().options;
-        assert_eq!(options, TrainerOptions::default());
-    }
-
-    #[test]
-    fn every_flag_sets_its_option() {
-        let flags = "train --epochs 3 --batch-size 8 --steps-per-execution 4 --seed 5 --out dir --resume --from 40 \
-                     --allow-changes seed,batch-size --log-every 7 --checkpoint-every 9 \
-                     --checkpoint-mode stream --keep-last 5 \
-                     --clip-norm 0.5 --precision bf16-mixed --workers 2 --wait-limit 60 --quiet";
-        let options = Command::try_parse_from(flags.split(' ').filter(|flag| !flag.is_empty()));
-        let expected = TrainerOptions {
-            epochs: 3,
-            batch_size: 8,
-            steps_per_execution: 4,
-            seed: 5,
-            numerics: NumericsOptions {
-                precision: Some("bf16-mixed".parse().unwrap()),
-                clip_norm: Some(0.5),
-            },
-            out: Some("dir".into()),
-            resume: true,
-            resume_from: Some("40".into()),
-            allow_changes: vec!["seed".into(), "batch-size".into()],
-            log_every: 7,
-            checkpoint_every: Some(9),
-            checkpoint_mode: CheckpointMode::Stream,
-            keep_last: 5,
-            workers: 2,
-            wait_limit: Some(Duration::from_secs(60)),
-            quiet: true,
-            ..TrainerOptions::default()
-        };
-        assert_eq!(options.unwrap().options, expected);
-    }
-
-    #[test]
-    fn invalid_flags_say_what_is_expected() {
-        for (flag, expected) in [
-            ("--epochs 0", "expected a whole number of at least 1"),
-            ("--batch-size -1", "expected a whole number of at least 1"),
-            ("--wait-limit 0", "expected a positive number of seconds"),
-            ("--clip-norm -1", "expected a norm"),
-        ] {
-            let words = ["train"].into_iter().chain(flag.split(' '));
-            let error = Command::try_parse_from(words).err().unwrap().to_string();
-            assert!(error.contains(expected), "{flag}: {error}");
-        }
-    }
-
-    #[test]
-    fn launches_are_not_longer_than_log_every() {
-        let flags = ["train", "--steps-per-execution=64"];
-        let options = Command::try_parse_from(flags).unwrap().options;
-        let error = options.check().unwrap_err().to_string();
-        assert!(
-            error.contains("`steps_per_execution` is 64 and `log_every` is 50"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn large_states_are_streamed() {
-        let auto = CheckpointMode::Auto;
-        for (bytes, available, copies) in [
-            (10, None, true),
-            (75, Some(100), true),
-            (76, Some(100), false),
-            (u64::MAX, Some(u64::MAX), false),
-        ] {
-            assert_eq!(
-                auto.copies(bytes, available),
-                copies,
-                "{bytes} {available:?}"
-            );
-        }
-        assert!(CheckpointMode::Copy.copies(100, Some(1)));
-        assert!(!CheckpointMode::Stream.copies(1, Some(100)));
-    }
-
-    #[test]
-    fn clip_norm_of_0_turns_clipping_off() {
-        for (flag, clipping) in [("--clip-norm=0", None), ("--clip-norm=0.5", Some(0.5))] {
-            let options = Command::try_parse_from(["train", flag]).unwrap().options;
-            options.check().unwrap();
-            assert_eq!(options.numerics.clipping(), clipping, "{flag}");
-        }
+    /// Optimizer steps of this many batches: the last one may have fewer.
+    pub(crate) fn steps_of(&self, batches: usize) -> usize {
+        batches.div_ceil(self.accumulate_grad_batches.max(1))
     }
 }

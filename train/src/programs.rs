@@ -8,12 +8,15 @@ mod steps;
 use std::{collections::HashMap, panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, Error, Mesh, Result,
+    Array, Client, DType, Error, Mesh, Result, TensorType,
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor, Trace};
 
-use crate::{Predict, State, Strategy, Task, window::Window};
+use crate::{
+    Predict, State, Strategy, Task,
+    window::{ExtraValues, Window},
+};
 
 pub(crate) use self::{
     discover::{Pass, discover, discover_evaluation, means_of_pass, padding},
@@ -28,6 +31,11 @@ pub const LOSS: &str = "loss";
 pub(crate) type ModelArrays<K> = <<K as Task>::Model as Family>::Of<Array>;
 /// Batch of a task, as arrays on devices.
 pub(crate) type BatchArrays<K> = <<K as Task>::Batch as Family>::Of<Array>;
+/// Types and shardings of the inputs of a step, on devices: the batch, and the window.
+pub(crate) type StepSpecs<K> = (
+    <<K as Task>::Batch as Family>::Of<ArraySpec>,
+    Leaf<ArraySpec>,
+);
 /// Types and shardings of a batch.
 pub(crate) type BatchTypes<K> = <<K as Task>::Batch as Family>::Of<ShardedType>;
 /// Description of a task's model.
@@ -47,20 +55,31 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     pub(crate) step: Jit<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>,
     /// Several steps as one program, if the options have more than one.
     pub(crate) steps: Option<Steps<K, O>>,
-    /// From a model, a batch and the window to the next window.
-    pub(crate) evaluate: Evaluate<K>,
+    /// The evaluation, if there is validation data.
+    pub(crate) evaluation: Option<Evaluation<K>>,
     /// Metrics of a training step, in the order of its window.
     pub(crate) train_metrics: Window,
-    /// Metrics of an evaluation, in the order of its window.
-    pub(crate) evaluate_metrics: Window,
     /// Types and shardings of the state.
     pub(crate) state: RunState<K, O, ArraySpec>,
+    /// Types and shardings of the batch of a step.
+    pub(crate) batch: <K::Batch as Family>::Of<ArraySpec>,
+}
+
+/// The evaluation of a task.
+pub(crate) struct Evaluation<K: Task> {
+    /// From a model, a batch and the window to the next window.
+    pub(crate) program: Evaluate<K>,
+    /// Metrics, in the order of the window.
+    pub(crate) metrics: Window,
 }
 
 impl<K: Task, O: Optimizer> Programs<K, O>
 where
     ModelParams<K>: Send + Sync,
 {
+    /// Programs for batches of this type, and, if there is validation data, batches of that, of
+    /// which the last one may have padding.
+    ///
     /// # Errors
     /// All mistakes of the task's code at once.
     pub(crate) fn new(
@@ -68,7 +87,7 @@ where
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
         batch: &<K::Batch as Family>::Of<ArraySpec>,
-        (validation, padding): (&<K::Batch as Family>::Of<ArraySpec>, Option<String>),
+        validation: Option<(<K::Batch as Family>::Of<ArraySpec>, Option<String>)>,
         steps_per_execution: usize,
     ) -> Result<Self> {
         let params = parts.params;
@@ -91,33 +110,26 @@ where
         if steps.is_some() {
             function = function.beside_scanned();
         }
-        let types = Tree::leaf_refs(&**params).map_leaves(|_, param| param.ty.clone());
-        let validation_types = batch_types(validation);
-        let pass = Pass {
-            is_training: false,
-            padding,
-        };
-        let evaluate_metrics =
-            discover(&**parts.task, &types, &validation_types, &pass).map_err(|error| {
-                // The training batch was accepted, so the difference is the likely cause.
-                let different = differences(batch, validation);
-                if different.is_empty() {
-                    error
-                } else {
-                    Error::new(error.kind(), "fit", format!("{different}: {error}"))
-                }
-            })?;
-        let precision = parts.options.precision;
+        let evaluation = validation.map(|(validation, padding)| {
+            Evaluation::new(client, mesh, parts, [batch, &validation], padding)
+        });
+        let step_batch = self::batch_types::<K>(batch)
+            .try_map_leaves(|_, ty: ShardedType| parts.options.input(&ty).on(mesh))?;
         Ok(Programs {
             init: init_function(parts, &state).jit(client).on(mesh),
             step: function.jit(client).on(mesh),
             steps: steps.transpose()?,
-            evaluate: evaluate_program(client, mesh, parts.strategy, parts.task, &evaluate_metrics)
-                .precision(precision),
+            evaluation: evaluation.transpose()?,
             train_metrics,
-            evaluate_metrics,
             state: state.try_map_leaves(|_, ty| ty.on(mesh))?,
+            batch: step_batch,
         })
+    }
+
+    /// Types and shardings of the inputs of a step besides the state.
+    pub(crate) fn inputs(&self, mesh: &Arc<Mesh>) -> StepSpecs<K> {
+        let batch = Tree::leaf_refs(&self.batch).map_leaves(|_, spec| spec.clone());
+        (batch, Leaf(self.train_metrics.spec(mesh)))
     }
 
     /// Sets the line to name in reports.
@@ -126,16 +138,51 @@ where
             init,
             step,
             steps,
-            evaluate,
+            evaluation,
             ..
         } = self;
         Programs {
             init: init.of_line(line),
             step: step.of_line(line),
             steps: steps.map(|steps| steps.of_line(line)),
-            evaluate: evaluate.of_line(line),
+            evaluation: evaluation.map(|evaluation| Evaluation {
+                program: evaluation.program.of_line(line),
+                ..evaluation
+            }),
             ..self
         }
+    }
+}
+
+impl<K: Task> Evaluation<K> {
+    /// The evaluation of batches like the second one; the first is one of training.
+    fn new<O>(
+        client: &Client,
+        mesh: &Arc<Mesh>,
+        parts: &StepParts<'_, K, O>,
+        [batch, validation]: [&<K::Batch as Family>::Of<ArraySpec>; 2],
+        padding: Option<String>,
+    ) -> Result<Self> {
+        let types = Tree::leaf_refs(&**parts.params).map_leaves(|_, param| param.ty.clone());
+        let pass = Pass {
+            is_training: false,
+            padding,
+        };
+        let metrics = discover(&**parts.task, &types, &batch_types::<K>(validation), &pass);
+        let metrics = metrics.map_err(|error| {
+            // The training batch was accepted, so the difference is the likely cause.
+            let different = differences(batch, validation);
+            if different.is_empty() {
+                error
+            } else {
+                Error::new(error.kind(), "fit", format!("{different}: {error}"))
+            }
+        })?;
+        let program = evaluate_program(client, mesh, parts.strategy, parts.task, &metrics);
+        Ok(Evaluation {
+            program: program.precision(parts.options.precision),
+            metrics,
+        })
     }
 }
 
@@ -182,7 +229,8 @@ pub(crate) fn evaluate_program<K: Task>(
     Jit::function(client, move |cx: &Trace, (model, (batch, Leaf(window)))| {
         cx.set_mode(false, None);
         let loss = task.loss(cx, &model, &batch);
-        Leaf(metrics.add(cx, window, loss, cx.scalar(0.0, DType::U32)))
+        let step = cx.scalar(0.0, DType::U32);
+        Leaf(metrics.add(cx, window, loss, step, ExtraValues::default()))
     })
     .named("evaluate")
     .axis_roles(strategy.axis_roles(mesh))
@@ -210,13 +258,18 @@ pub(crate) fn predict_program<K: Predict>(
     .on(mesh)
 }
 
-/// The differences between batches of the training and of the validation data.
+/// Element type, and dimensions of a sample of a batch.
+fn sample(batch: &TensorType) -> (DType, &[usize]) {
+    (batch.dtype(), batch.dims().get(1..).unwrap_or_default())
+}
+
+/// The differences between samples of the training and of the validation data.
 fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
     let pairs = batch
         .named()
         .into_iter()
         .zip(validation.leaves())
-        .filter(|((_, ours), theirs)| ours.ty != theirs.ty);
+        .filter(|((_, ours), theirs)| sample(&ours.ty) != sample(&theirs.ty));
     let texts: Vec<String> = pairs
         .map(|((path, ours), theirs)| {
             format!(
@@ -231,7 +284,7 @@ fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
 #[cfg(test)]
 mod tests {
     use halite_backends::Accelerator;
-    use halite_core::{DTypePolicy, TensorType};
+    use halite_core::DTypePolicy;
     use halite_nn::{Adam, Linear, Mean};
 
     use super::*;
@@ -263,11 +316,7 @@ mod tests {
                 task: &Arc::new(Fit),
                 params: &params,
                 optimizer: &adam,
-                options: StepOptions {
-                    clip_norm: None,
-                    precision: DTypePolicy::F32,
-                    padding: None,
-                },
+                options: StepOptions::new(DTypePolicy::F32),
                 strategy: &strategy,
             };
             let policy = &parts.options.precision;

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use halite_core::{Error, ErrorKind, Mesh, Result, tree::Tree};
+use halite_core::{DType, Error, ErrorKind, Mesh, Result, TensorType, tree::Tree};
 use halite_nn::{ArraySpec, Optimizer};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,12 @@ pub(crate) struct Metadata {
     /// Seconds of training so far.
     #[serde(with = "exact_f64")]
     pub(crate) seconds: f64,
+    /// Step of the last validation: one that is due at the position is not repeated.
+    #[serde(default)]
+    pub(crate) validated: Option<u64>,
+    /// Steps that were skipped, without those in the window.
+    #[serde(default)]
+    pub(crate) skipped: u64,
     /// The training metrics, in the order of the sums.
     pub(crate) metrics: Vec<String>,
     /// Sums of the current epoch's metrics: value times weight, and weight.
@@ -64,6 +70,26 @@ impl Metadata {
     }
 }
 
+/// Names and types of the arrays of the checkpoint `saved`, whose window may have other extras.
+pub(crate) fn array_types<K: Task, O: Optimizer>(
+    saved: &Saved,
+    programs: &Programs<K, O>,
+    mesh: &Arc<Mesh>,
+) -> Vec<(String, TensorType)> {
+    let least = 3 * programs.train_metrics.names().len();
+    let window = saved.arrays().find(|(name, _)| *name == WINDOW);
+    let window = window.map(|(_, ty)| ty.clone());
+    let window = window.filter(|ty| ty.dtype() == DType::F32 && ty.rank() == 1);
+    let window = window.filter(|ty| ty.dims()[0] >= least);
+    let types = array_specs(programs, mesh).into_iter();
+    types
+        .map(|(path, spec)| match &window {
+            Some(window) if path == WINDOW => (path, window.clone()),
+            _ => (path, spec.ty),
+        })
+        .collect()
+}
+
 /// Names and specs of the arrays of a checkpoint: those of the state, and the window of metrics.
 pub(crate) fn array_specs<K: Task, O: Optimizer>(
     programs: &Programs<K, O>,
@@ -76,10 +102,19 @@ pub(crate) fn array_specs<K: Task, O: Optimizer>(
         .collect()
 }
 
-/// Checks that a run of `epochs` epochs is not shorter than the saved one.
-fn check_epochs(saved: &Saved, epochs: u64) -> Result<()> {
-    let RunPosition { epoch, batch, .. } = saved.position();
-    let least = epoch + u64::from(batch > 0);
+/// Checks that the run is not shorter than the saved one.
+fn check_length(saved: &Saved, options: &TrainerOptions) -> Result<()> {
+    let RunPosition { step, epoch, batch } = saved.position();
+    let path = saved.path().display();
+    if let Some(most) = options.max_steps.filter(|most| *most < step) {
+        let message = format!(
+            "{path} has {step} steps of training, and `max_steps` is {most}: nothing would be \
+             trained. Give more than {step} to continue, or {step} to validate it again \
+             (`max_steps`, --max-steps)"
+        );
+        return Err(Error::invalid("resume", message));
+    }
+    let (epochs, least) = (options.epochs(), epoch + u64::from(batch > 0));
     if epochs >= least {
         return Ok(());
     }
@@ -88,9 +123,8 @@ fn check_epochs(saved: &Saved, epochs: u64) -> Result<()> {
         _ => (format!("{epoch} epochs and {batch} steps"), "end the epoch"),
     };
     let message = format!(
-        "{} has {trained} of training, and `epochs` is {epochs}: nothing would be trained. Give more \
-         than {least} to continue, or {least} to {to_end} (`epochs`, --epochs)",
-        saved.path().display()
+        "{path} has {trained} of training, and `max_epochs` is {epochs}: nothing would be trained. \
+         Give more than {least} to continue, or {least} to {to_end} (`max_epochs`, --max-epochs)"
     );
     Err(Error::invalid("resume", message))
 }
@@ -98,7 +132,7 @@ fn check_epochs(saved: &Saved, epochs: u64) -> Result<()> {
 /// Checks that a run of this identity can resume from `saved`.
 ///
 /// # Errors
-/// If the run has more epochs than `options`; else one error with every difference of the identity,
+/// If the run is longer than `options` say; else one error with every difference of the identity,
 /// the metrics and the arrays.
 pub(crate) fn check<K: Task, O: Optimizer>(
     saved: &Saved,
@@ -107,7 +141,7 @@ pub(crate) fn check<K: Task, O: Optimizer>(
     programs: &Programs<K, O>,
     mesh: &Arc<Mesh>,
 ) -> Result<()> {
-    check_epochs(saved, options.epochs)?;
+    check_length(saved, options)?;
     let metadata = Metadata::of(saved)?;
     let names = programs.train_metrics.names();
     let mut others = Vec::new();
@@ -118,10 +152,7 @@ pub(crate) fn check<K: Task, O: Optimizer>(
             names.join(", ")
         ));
     }
-    let types: Vec<_> = array_specs(programs, mesh)
-        .into_iter()
-        .map(|(path, spec)| (path, spec.ty))
-        .collect();
+    let types = array_types(saved, programs, mesh);
     others.extend(saved.differences(&types));
     identity.check_allowed(&metadata.identity, &options.allow_changes)?;
     identity

@@ -212,6 +212,17 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     #[track_caller]
     #[must_use = "the state after the update is the result"]
     pub fn update(self, gradients: F::Of<Tensor<'t>>) -> Self {
+        self.update_if(None, gradients)
+    }
+
+    /// As [`update`](Self::update), but only if `accepted`, a `bool` scalar, holds; the step count
+    /// grows in any case.
+    #[track_caller]
+    pub(crate) fn update_if(
+        self,
+        accepted: Option<Tensor<'t>>,
+        gradients: F::Of<Tensor<'t>>,
+    ) -> Self {
         let cx = self.step.trace();
         let _site = cx.called_from(Location::caller());
         let Rule { params, optimizer } = &*self.rule;
@@ -236,12 +247,12 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
             scale: self.scale,
             rule: self.rule.clone(),
         };
-        match scaled {
+        let (scaled, scale) = scaled.unzip();
+        let next = State { scale, ..next };
+        let conditions = [accepted, scaled].into_iter().flatten();
+        match conditions.reduce(|one, other| one.and(other)) {
+            Some(accepted) => next.or_before(accepted, before),
             None => next,
-            Some((accepted, scale)) => State {
-                scale: Some(scale),
-                ..next.or_before(accepted, before)
-            },
         }
     }
 

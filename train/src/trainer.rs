@@ -1,20 +1,23 @@
-//! The trainer: `fit`, `validate` and `predict`.
+//! The trainer: `fit`, `validate`, `test` and `predict`.
 
 mod builder;
 
-use std::{iter::repeat, panic::Location, sync::Arc};
+use std::{panic::Location, sync::Arc};
 
 use halite_core::{
     Array, Client, DTypePolicy, Error, HostArray, Mesh, Result, Sharding,
     tree::{Empty, Family, Leaf, Of, Tree},
 };
-use halite_data::{Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Position, Prefetch};
+use halite_data::{
+    Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch,
+    ValidationSet,
+};
 use halite_nn::{ArraySpec, Jit, Optimizer, Tensor};
 use halite_telemetry::ClientMetrics;
 
 pub use self::builder::TrainerBuilder;
 use crate::{
-    Fitted, MetricValues, Predict, Strategy, Task, TrainerOptions,
+    Fitted, Limit, MetricValues, Predict, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
     identity::{Identity, PendingIdentity, Values},
@@ -71,7 +74,8 @@ impl Trainer {
         &self.options
     }
 
-    /// Trains `model` on `train`, and after each epoch scores it on `validation`.
+    /// Trains `model` on `train`, and after each epoch scores it on `validation`; `()` is no
+    /// validation.
     ///
     /// Ctrl-C, SIGTERM, SIGHUP and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and
     /// return with [`Report::interrupted`](crate::Report) set. Before the first step there is
@@ -89,7 +93,7 @@ impl Trainer {
         model: ModelParams<K>,
         optimizer: O,
         train: impl Dataset + 'static,
-        validation: impl Dataset + 'static,
+        validation: impl ValidationSet,
     ) -> Result<Fitted<K>>
     where
         ModelParams<K>: Send + Sync,
@@ -112,32 +116,34 @@ impl Trainer {
         model: ModelParams<K>,
         optimizer: O,
         train: impl Dataset + 'static,
-        validation: impl Dataset + 'static,
+        validation: impl ValidationSet,
     ) -> Result<Fit<'_, K, O>>
     where
         ModelParams<K>: Send + Sync,
     {
-        let training = LoaderOptions {
-            workers: self.options.workers,
-            ..LoaderOptions::shuffled(self.options.batch_size, self.options.seed)
-        };
-        let train = Loader::new(train, training).map_err(|error| of_data("training", &error))?;
-        let validation = self
-            .in_order::<K>(validation)
-            .map_err(|error| of_data("validation", &error))?;
+        let train = self.training::<K>(Arc::new(train));
+        let train = train.map_err(|error| of_data("training", &error))?;
+        let is_off = self.options.limit_val_batches.is_some_and(Limit::is_none);
+        let validation = validation.into_dataset().filter(|_| !is_off);
+        let validation = validation.map(|dataset| {
+            let loader = self
+                .in_order::<K>(dataset)
+                .and_then(|loader| self.limited(loader));
+            loader.map_err(|error| of_data("validation", &error))
+        });
         let inputs = FitInputs {
             task: Arc::new(task),
             model: Arc::new(model),
             optimizer: Arc::new(optimizer),
             train,
-            validation,
+            validation: validation.transpose()?,
             line,
         };
         Fit::new(self, inputs)
     }
 
-    /// Computes the metrics of `model` over every sample of `dataset`, exactly: padding of the last
-    /// batch does not count.
+    /// Computes the metrics of `model` over `dataset`, exactly: padding of the last batch does not
+    /// count. [`limit_val_batches`](TrainerOptions::limit_val_batches) limits it.
     ///
     /// # Errors
     /// Those of [`fit`](Self::fit).
@@ -148,18 +154,44 @@ impl Trainer {
         model: &ModelArrays<K>,
         dataset: impl Dataset + 'static,
     ) -> Result<MetricValues> {
-        let loader = self.in_order::<K>(dataset)?;
+        let loader = self.in_order::<K>(Arc::new(dataset))?;
+        self.metrics_of(Location::caller(), task, model, self.limited(loader)?)
+    }
+
+    /// Computes the metrics of `model` over every sample of `dataset`, as
+    /// [`validate`](Self::validate), for data on which nothing was chosen.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    #[track_caller]
+    pub fn test<K: Task>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<MetricValues> {
+        let loader = self.in_order::<K>(Arc::new(dataset))?;
+        let loader = match self.options.fast_dev_run {
+            Some(_) => self.limited(loader)?,
+            None => loader,
+        };
+        self.metrics_of(Location::caller(), task, model, loader)
+    }
+
+    /// Computes the metrics of `model` over one pass of `loader`.
+    fn metrics_of<K: Task>(
+        &self,
+        line: &'static Location<'static>,
+        task: K,
+        model: &ModelArrays<K>,
+        loader: Loader,
+    ) -> Result<MetricValues> {
         let specs = self.batch_specs::<K>(&loader)?;
         let metrics = discover_evaluation(&task, model, &specs, &loader)?;
-        let program = evaluate_program(
-            &self.client,
-            &self.mesh,
-            &self.strategy,
-            &Arc::new(task),
-            &metrics,
-        )
-        .precision(self.precision)
-        .of_line(Location::caller());
+        let (client, task) = (&self.client, Arc::new(task));
+        let program = evaluate_program(client, &self.mesh, &self.strategy, &task, &metrics)
+            .precision(self.precision)
+            .of_line(line);
         let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
         Ok(scores.expect("it is never asked to stop"))
     }
@@ -178,7 +210,7 @@ impl Trainer {
         let limit = self.options.wait_limit;
         let (mut in_flight, mut limits) =
             (InFlight::new("validation step", limit), Limits::new(limit));
-        let mut prefetch = self.prefetch(loader, Position::default(), repeat(1))?;
+        let mut prefetch = self.prefetch(loader, Position::default())?;
         for number in 1.. {
             let batch = match next_batch("validation", &mut prefetch, &mut limits, stop)? {
                 NextBatch::Batch(batch) => self.batch_tree::<K>(batch)?,
@@ -268,12 +300,12 @@ impl Trainer {
         dataset: impl Dataset + 'static,
         mut run: impl FnMut(DeviceBatch) -> Result<T>,
     ) -> Result<Of<T, HostArray>> {
-        let batch_size = self.options.batch_size;
+        let batch_size = self.options.eval_batch_size();
         let loader = Loader::new(dataset, self.padded())?;
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;
-        for batch in self.prefetch(&loader, Position::default(), repeat(1))? {
+        for batch in self.prefetch(&loader, Position::default())? {
             let batch = batch?;
             let count = batch.count;
             let output = run(batch)?;
@@ -304,45 +336,102 @@ impl Trainer {
         Ok(shape.rebuild(arrays))
     }
 
-    /// A loader of every sample once, in the dataset's order.
-    fn in_order<K: Task>(&self, dataset: impl Dataset + 'static) -> Result<Loader> {
-        let batch_size = self.options.batch_size;
-        let loader = Loader::new(dataset, self.padded())?;
-        let (leaves, fields) = (
-            <K::Batch as Family>::Of::<()>::default().leaf_count(),
-            loader.dataset().fields().len(),
+    /// The loader of the training data.
+    fn training<K: Task>(&self, dataset: Arc<dyn Dataset>) -> Result<Loader> {
+        let options = &self.options;
+        let order = match options.overfit_batches {
+            Some(_) => Order::Sequential,
+            None => Order::Shuffled { seed: options.seed },
+        };
+        let loader = Loader::shared(
+            dataset,
+            LoaderOptions {
+                order,
+                last: options.last_batch,
+                workers: options.workers,
+                ahead: options.read_ahead,
+                ..LoaderOptions::new(options.batch_size)
+            },
+        )?;
+        check_weights::<K>(&loader)?;
+        let loader = match options.limit_train_batches {
+            None => loader,
+            Some(limit) => {
+                let name = match options.overfit_batches {
+                    Some(_) => "overfit_batches",
+                    None => "limit_train_batches",
+                };
+                let batches = limit.of(name, loader.batches_per_epoch())?;
+                loader.limited(batches)?
+            }
+        };
+        // Without weights a batch that is missing in the last step of an epoch would count.
+        let (batches, of_step) = (
+            loader.batches_per_epoch(),
+            options.numerics.accumulate_grad_batches,
         );
-        let samples = loader.dataset().len();
-        if leaves == fields && !samples.is_multiple_of(batch_size) {
+        if has_weights::<K>(&loader) || batches.is_multiple_of(of_step) {
+            return Ok(loader);
+        }
+        if batches < of_step {
             let message = format!(
-                "{samples} samples are not divisible by the batch size {batch_size}, and the task's \
-                 batch has no leaf for the weights that mask the padding of the last batch; add a \
-                 leaf after the {fields} fields, and use it in `Mean::weighted`"
+                "`accumulate_grad_batches` is {of_step}, an epoch has {batches} batches, and the \
+                 task's batch has no leaf for the weights, by which a step can have fewer; use at \
+                 most {batches}, or add a leaf for the weights"
             );
             return Err(Error::invalid("batch", message));
         }
+        loader.limited(batches - batches % of_step)
+    }
+
+    /// A loader of every sample once, in the dataset's order.
+    fn in_order<K: Task>(&self, dataset: Arc<dyn Dataset>) -> Result<Loader> {
+        let loader = Loader::shared(dataset, self.padded())?;
+        check_weights::<K>(&loader)?;
         Ok(loader)
+    }
+
+    /// The loader of a validation, of as many batches as the options allow.
+    fn limited(&self, loader: Loader) -> Result<Loader> {
+        match self.options.limit_val_batches {
+            Some(limit) => {
+                let batches = limit.of("limit_val_batches", loader.batches_per_epoch())?;
+                loader.limited(batches)
+            }
+            None => Ok(loader),
+        }
     }
 
     fn padded(&self) -> LoaderOptions {
         LoaderOptions {
             workers: self.options.workers,
+            ahead: self.options.read_ahead,
             last: LastBatch::Pad,
-            ..LoaderOptions::new(self.options.batch_size)
+            ..LoaderOptions::new(self.options.eval_batch_size())
         }
     }
 
-    pub(crate) fn prefetch(
+    /// Uploads the batches of an epoch from `start` on, each of them on its own.
+    fn prefetch(&self, loader: &Loader, start: Position) -> Result<Prefetch> {
+        let batches = loader.epoch_from(start);
+        let shardings = vec![self.batch_sharding()?];
+        Prefetch::new(batches, &self.client, shardings, self.options.prefetch)
+    }
+
+    /// Uploads the training batches of an epoch from `start` on, in launches of as many steps as
+    /// `sizes` says.
+    pub(crate) fn prefetch_steps(
         &self,
         loader: &Loader,
         start: Position,
         sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
     ) -> Result<Prefetch> {
-        Prefetch::stacked(
+        Prefetch::accumulated(
             loader.epoch_from(start),
             &self.client,
             vec![self.batch_sharding()?],
-            PREFETCH,
+            self.options.prefetch,
+            self.options.numerics.accumulate_grad_batches,
             sizes,
         )
     }
@@ -354,7 +443,8 @@ impl Trainer {
     /// The identity of a run of this trainer. Data are digested only if the run saves checkpoints.
     pub(crate) fn identity<O: Optimizer>(
         &self,
-        [train, validation]: [&Loader; 2],
+        train: &Loader,
+        validation: Option<&Loader>,
         optimizer: &O,
         step: &[u8],
     ) -> PendingIdentity {
@@ -363,21 +453,39 @@ impl Trainer {
             seed,
             batch_size,
             numerics,
-            epochs,
+            last_batch,
+            limit_train_batches,
+            overfit_batches,
+            max_steps,
             out,
             properties,
             ..
         } = &self.options;
+        let all = |limit: Option<Limit>| limit.map_or("all".to_string(), |limit| limit.to_string());
+        let epochs = match self.options.epochs() {
+            u64::MAX => None,
+            epochs => Some(epochs.to_string()),
+        };
+        let steps = max_steps.map(|steps| format!("{steps} steps"));
+        let lengths = epochs.into_iter().chain(steps).collect::<Vec<_>>();
+        let length = match &lengths[..] {
+            [] => "no limit".to_string(),
+            lengths => lengths.join(" or "),
+        };
         let platform = self.client.platform();
         let known = Identity::new(Values {
             label: label.as_deref(),
             seed: *seed,
             batch_size: *batch_size as u64,
             samples: train.dataset().len() as u64,
-            clip_norm: numerics.clipping(),
+            clip: numerics.clipping().map(|clip| clip.to_string()),
+            accumulate_grad_batches: numerics.accumulate_grad_batches as u64,
+            last_batch: last_batch.to_string(),
+            limit_train_batches: all(limit_train_batches.filter(|_| overfit_batches.is_none())),
+            overfit_batches: overfit_batches.map_or("none".into(), |limit| limit.to_string()),
             optimizer: format!("{optimizer:#?}"),
             precision: self.precision.to_string(),
-            epochs: *epochs,
+            epochs: length,
             // The names of the axes of a single device change nothing.
             mesh: if self.mesh.size() == 1 {
                 "1 device".into()
@@ -391,7 +499,8 @@ impl Trainer {
             step,
             properties,
         });
-        let data = [train, validation].map(|loader| loader.dataset().clone());
+        let data = [Some(train), validation];
+        let data = data.map(|loader| loader.map(|loader| loader.dataset().clone()));
         PendingIdentity::new(known, out.as_ref().map(|_| data))
     }
 
@@ -414,8 +523,27 @@ impl Trainer {
     }
 }
 
-/// Batches uploaded ahead of the step.
-const PREFETCH: usize = 2;
+/// Whether the last leaf of the task's batch has the weights of the samples.
+pub(crate) fn has_weights<K: Task>(loader: &Loader) -> bool {
+    let leaves = <K::Batch as Family>::Of::<()>::default().leaf_count();
+    leaves > loader.dataset().fields().len()
+}
+
+/// Checks that padding of the last batch can be left out.
+fn check_weights<K: Task>(loader: &Loader) -> Result<()> {
+    if has_weights::<K>(loader) || loader.padding() == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} samples are not divisible by the batch size {}, and the task's batch has no leaf for \
+         the weights that mask the padding of the last batch; add a leaf after the {} fields, and \
+         use it in `Mean::weighted`",
+        loader.dataset().len(),
+        loader.options().batch_size,
+        loader.dataset().fields().len()
+    );
+    Err(Error::invalid("batch", message))
+}
 
 /// An error of a loader, with the name of its data.
 fn of_data(which: &str, error: &Error) -> Error {

@@ -9,19 +9,49 @@ use halite_nn::{ArraySpec, Mean, ShardedType, Tensor, Trace};
 
 use crate::{
     cause::{self, Batches, Cause, Target},
-    loss_scale::LOSS_SCALE,
+    loss_scale::{LOSS_SCALE, all_finite},
 };
 
 /// The name of the metrics' window among a checkpoint's arrays.
 pub(crate) const WINDOW: &str = "window";
 
 /// On-device accumulator of the metrics of several steps: one small array with, for each metric, the
-/// sum of values, the sum of weights, and the first step at which it was not finite.
+/// sum of values, the sum of weights, and the first step at which it was not finite. The
+/// [extras](Extras) of a training step follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     names: Arc<[Arc<str>]>,
     /// Fields of the batch that a loss uses as class indices.
     targets: Arc<[Target]>,
+    extras: Extras,
+}
+
+/// What a window has besides the metrics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extras {
+    /// The number of steps that were skipped.
+    pub(crate) counts_skipped: bool,
+    /// Paths of the parameters of which it has the first step with a gradient that was not finite.
+    pub(crate) watched: Arc<[Arc<str>]>,
+}
+
+/// Values of the extras in one step.
+#[derive(Default)]
+pub(crate) struct ExtraValues<'t> {
+    /// Whether the step is done, if steps may be skipped: a `bool` scalar.
+    pub(crate) is_done: Option<Tensor<'t>>,
+    /// Gradients of the watched parameters, if there are some.
+    pub(crate) gradients: Vec<Tensor<'t>>,
+}
+
+/// Extras of a window that was read back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ReadExtras {
+    /// Steps that were skipped.
+    pub(crate) skipped: u64,
+    /// The first watched parameter whose gradient was not finite, in the order of the model, and
+    /// the step, counted from 1.
+    pub(crate) anomaly: Option<(Arc<str>, u64)>,
 }
 
 /// One metric of a window.
@@ -54,6 +84,7 @@ impl Window {
         Window {
             names: names.into_iter().collect(),
             targets: targets.into_iter().collect(),
+            extras: Extras::default(),
         }
     }
 
@@ -73,18 +104,33 @@ impl Window {
     }
 
     /// This window for a training step, which under a scaled loss also reports the scale.
-    pub(crate) fn of_step(self, precision: &DTypePolicy) -> Self {
+    pub(crate) fn of_step(self, precision: &DTypePolicy, extras: Extras) -> Self {
         let own = precision.loss_scale.map(|_| Arc::from(LOSS_SCALE));
         Window {
             names: self.names.iter().cloned().chain(own).collect(),
+            extras,
             ..self
         }
     }
 
     /// Values of an empty window.
     pub(crate) fn empty(&self) -> HostArray {
-        HostArray::from_slice(&self.start(), [3 * self.names.len()])
-            .expect("three numbers a metric")
+        let values = self.start();
+        HostArray::from_slice(&values, [values.len()]).expect("as many values as the dimension")
+    }
+
+    /// The window `saved` in a checkpoint of a run that may have other extras: they begin anew, the
+    /// metrics continue.
+    pub(crate) fn continued(&self, saved: HostArray) -> Result<HostArray> {
+        let mut values = self.start();
+        if saved.ty().dims() == [values.len()] {
+            return Ok(saved);
+        }
+        let metrics = 3 * self.names.len();
+        if let Some(saved) = saved.as_slice::<f32>()?.get(..metrics) {
+            values[..metrics].copy_from_slice(saved);
+        }
+        HostArray::from_slice(&values, [values.len()])
     }
 
     /// Type of the window: replicated.
@@ -126,46 +172,82 @@ impl Window {
         Ok(self.names.iter().enumerate().map(metric).collect())
     }
 
-    /// Adds this step's loss and metrics to a window.
+    /// The extras of a window that was read back.
+    pub(crate) fn read_extras(&self, window: &HostArray) -> Result<ReadExtras> {
+        let values = &window.as_slice::<f32>()?[3 * self.names.len()..];
+        let (skipped, steps) = values.split_at(usize::from(self.extras.counts_skipped));
+        let watched = self.extras.watched.iter().zip(steps);
+        let bad = watched.filter(|(_, step)| step.is_finite());
+        // The first of those with the least step.
+        let first = bad.reduce(|first, one| if one.1 < first.1 { one } else { first });
+        Ok(ReadExtras {
+            skipped: skipped.iter().sum::<f32>() as u64,
+            anomaly: first.map(|(path, step)| (path.clone(), *step as u64 + 1)),
+        })
+    }
+
+    /// Adds this step's loss, metrics and extras to a window. The metrics of a step that is skipped
+    /// do not count.
     pub(crate) fn add<'t>(
         &self,
         cx: &'t Trace,
         window: Tensor<'t>,
         loss: Mean<'t>,
         step: Tensor<'t>,
+        extras: ExtraValues<'t>,
     ) -> Tensor<'t> {
+        let metrics = cx.metrics().into_iter().map(|(_, mean)| mean);
+        let counted = |value: Tensor<'t>| match extras.is_done {
+            Some(is_done) => is_done.select(value, value.zeros_like()),
+            None => value,
+        };
         let metrics: Vec<Mean<'t>> = std::iter::once(loss)
-            .chain(cx.metrics().into_iter().map(|(_, mean)| mean))
+            .chain(metrics)
+            .map(|mean| Mean {
+                total: counted(mean.total),
+                weight: counted(mean.weight),
+            })
             .collect();
         let scalar = |value: Tensor<'t>| value.convert(DType::F32).reshape([1]);
         let totals = metrics.iter().map(|mean| scalar(mean.total));
         let weights = metrics.iter().map(|mean| scalar(mean.weight));
         let never = cx.scalar(f64::INFINITY, DType::F32);
         let is_finite = |value: Tensor<'t>| value.convert(DType::F32).is_finite();
+        let step_unless = |fine: Tensor<'t>| scalar(fine.select(never, step.convert(DType::F32)));
         let bad = metrics.iter().map(|mean| {
             let both = is_finite(mean.total).and(is_finite(mean.weight));
-            scalar(both.select(never, step.convert(DType::F32)))
+            step_unless(both)
         });
-        let parts: Vec<Tensor<'t>> = totals.chain(weights).chain(bad).collect();
-        let now = cx.push_one(Op::Concatenate { dim: 0 }, &parts);
-        let is_sum: Vec<bool> = (0..parts.len())
-            .map(|index| index < 2 * metrics.len())
+        let skipped = extras.is_done.map(|is_done| scalar(!is_done));
+        let anomalies = extras.gradients.iter();
+        let anomalies = anomalies.map(|gradient| step_unless(all_finite(cx, &[*gradient])));
+        let parts: Vec<Tensor<'t>> = (totals.chain(weights).chain(bad))
+            .chain(skipped)
+            .chain(anomalies)
             .collect();
+        let now = cx.push_one(Op::Concatenate { dim: 0 }, &parts);
+        let is_sum: Vec<bool> = (0..parts.len()).map(|index| self.is_sum(index)).collect();
         let is_sum = Literal::new(&is_sum, [parts.len()]).expect("one flag a number");
         cx.push_one(Op::Constant(is_sum), &[])
             .select(window + now, window.minimum(now))
     }
 
     fn start(&self) -> Vec<f32> {
-        let count = self.names.len();
-        (0..3 * count)
-            .map(|index| {
-                if index < 2 * count {
-                    0.0
-                } else {
-                    f32::INFINITY
-                }
-            })
-            .collect()
+        let Extras {
+            counts_skipped,
+            watched,
+        } = &self.extras;
+        let length = 3 * self.names.len() + usize::from(*counts_skipped) + watched.len();
+        let start = |index| match self.is_sum(index) {
+            true => 0.0,
+            false => f32::INFINITY,
+        };
+        (0..length).map(start).collect()
+    }
+
+    /// Whether values at this place of the window add up; of the others the least is kept.
+    fn is_sum(&self, index: usize) -> bool {
+        let metrics = self.names.len();
+        index < 2 * metrics || (self.extras.counts_skipped && index == 3 * metrics)
     }
 }

@@ -328,8 +328,8 @@ fn resume_with_fewer_epochs_is_an_error() {
     let error = run(2).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     for part in [
-        "has 3 epochs of training, and `epochs` is 2: nothing would be trained",
-        "Give more than 3 to continue, or 3 to validate it again (`epochs`, --epochs)",
+        "has 3 epochs of training, and `max_epochs` is 2: nothing would be trained",
+        "Give more than 3 to continue, or 3 to validate it again (`max_epochs`, --max-epochs)",
     ] {
         assert!(error.to_string().contains(part), "{error}");
     }

@@ -5,7 +5,7 @@ use halite_data::Labeled;
 use halite_nn::{
     Adam, Linear, Mean, Param, Sgd, Tensor, Trace, Transformer, TransformerConfig, cross_entropy,
 };
-use halite_train::{LowerOptions, LoweredStep, Strategy, Task, lower_step};
+use halite_train::{GradientClip, LowerOptions, LoweredStep, Strategy, Task, lower_step};
 
 #[derive(Tree, Debug)]
 struct Net<L> {
@@ -139,7 +139,7 @@ fn graph_is_of_the_whole_step_over_all_devices() {
 fn clipping_adds_operations_to_the_step() {
     let plain = options("dp+tp");
     let clipped = LowerOptions {
-        clip_norm: Some(1.0),
+        clip: Some(GradientClip::Norm(1.0)),
         ..plain.clone()
     };
     let step = |options: &LowerOptions| {

@@ -10,7 +10,7 @@ use halite::{
     train::{flags::positive, signals::StopFlag},
 };
 
-use super::run::{Run, finish, fitted};
+use super::run::{Run, epochs, finish, fitted, steps_of_schedule};
 use crate::cli::step::{default_in_help, learning_rate, training_options};
 
 pub(super) const MNIST_EXAMPLES: &str = "\
@@ -25,7 +25,7 @@ Examples:
 pub(super) const DIGITS_EXAMPLES: &str = "\
 Examples:
   halite train digits                           some seconds on two cores
-  halite train digits --model mlp --epochs 60   a smaller model, for longer
+  halite train digits --model mlp --max-epochs 60   a smaller model, for longer
   halite train digits --accelerator cpu:8       data parallel over eight virtual CPU devices
 The images are part of halite: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits,
 UCI Machine Learning Repository (CC BY 4.0).";
@@ -51,7 +51,7 @@ enum Model {
 
 #[derive(Args, Debug)]
 #[command(
-    mut_arg("epochs", |arg| arg.default_value("2")),
+    mut_arg("max_epochs", |arg| epochs(arg, "2")),
     mut_arg("batch_size", |arg| arg.default_value("64")),
     mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL"))
 )]
@@ -87,7 +87,7 @@ impl Mnist {
 
 #[derive(Args, Debug)]
 #[command(
-    mut_arg("epochs", |arg| arg.default_value("20")),
+    mut_arg("max_epochs", |arg| epochs(arg, "20")),
     mut_arg("batch_size", |arg| arg.default_value("32")),
     mut_arg("out", |arg| default_in_help(arg, "runs/digits-MODEL"))
 )]
@@ -164,8 +164,7 @@ impl Classifier {
         let out = run.out(&format!("{name}-{}", model_name.get_name()));
         let stop = StopFlag::new();
         let options = &run.options;
-        let per_epoch = (train.len() / options.batch_size) as u64;
-        let steps = options.epochs.saturating_mul(per_epoch);
+        let steps = steps_of_schedule(options, train.len())?;
         let options = training_options(&options.numerics, self.learning_rate, steps, None);
         let step = Classify::<M>::step(side, model, &options);
         let trainer = run
@@ -177,7 +176,7 @@ impl Classifier {
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,
         )?;
-        Ok(finish(&fitted, &out))
+        Ok(finish(&fitted, &trainer))
     }
 }
 

@@ -7,14 +7,14 @@ use std::{
     thread,
 };
 
-use clap::Args;
+use clap::{Arg, Args, builder::ArgPredicate};
 use halite::{
     Error, ErrorKind, Result,
     backends::{Accelerator, Driver, Opened},
     fetch,
     models::TrainingStep,
     train::{
-        Fitted, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
+        Fitted, GradientClip, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
         flags::positive,
         signals::{StopFlag, StopReason},
     },
@@ -189,7 +189,7 @@ impl Run {
         let options = TrainerOptions {
             out: Some(out.into()),
             numerics: NumericsOptions {
-                clip_norm: step.clip_norm,
+                gradient_clip_val: step.clip.map(GradientClip::limit),
                 ..self.options.numerics
             },
             ..self.options.clone()
@@ -221,14 +221,37 @@ pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Res
 }
 
 /// Prints the result, and returns the exit code.
-pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
-    say!("{fitted}\nplot, table and report: {}", out.display());
+pub(super) fn finish<K: Task>(fitted: &Fitted<K>, trainer: &Trainer) -> ExitCode {
+    say!("{fitted}");
+    if let Some(out) = &trainer.options().out {
+        say!("plot, table and report: {}", out.display());
+    }
     let Some(reason) = fitted.stopped_by else {
         return ExitCode::SUCCESS;
     };
     remark!("stopped before the last epoch; the same command with --resume continues the run");
     _ = STOPPED.set(reason.exit_code());
     ExitCode::from(reason.exit_code())
+}
+
+/// Returns the number of optimizer steps of a run on this many training samples.
+pub(super) fn steps_of_schedule(options: &TrainerOptions, samples: usize) -> Result<u64> {
+    let steps = options.total_steps(samples);
+    if steps < u64::MAX {
+        return Ok(steps);
+    }
+    let message = "--max-time alone does not say how long the learning-rate schedule is; give \
+                   --max-epochs or --max-steps, too";
+    Err(Error::invalid("train", message))
+}
+
+/// Sets the default of `--max-epochs`, which holds unless steps or time limit the run.
+pub(super) fn epochs(arg: Arg, default: &'static str) -> Arg {
+    let none = None::<&str>;
+    arg.help("Passes over the training data; no limit with --max-steps or --max-time")
+        .default_value(default)
+        .default_value_if("max_steps", ArgPredicate::IsPresent, none)
+        .default_value_if("max_time", ArgPredicate::IsPresent, none)
 }
 
 /// Replaces `cpu` or `embedded` by as many virtual devices as are requested. Other accelerators

@@ -12,11 +12,11 @@ use halite::{
     fetch,
     models::{LanguageModel, Sampling, TrainingOptions, TrainingStep, generate},
     nn::{AdamW, TransformerConfig},
-    train::{Fitted, TrainerOptions, flags::positive, signals::StopFlag},
+    train::{Fitted, flags::positive, signals::StopFlag},
 };
 use indicatif::HumanCount;
 
-use super::run::{Run, finish, fitted};
+use super::run::{Run, epochs, finish, fitted, steps_of_schedule};
 use crate::cli::{
     step::{TransformerArgs, default_in_help, learning_rate, training_options},
     waiting,
@@ -51,8 +51,9 @@ enum Source {
 
 #[derive(Args, Debug)]
 #[command(
+    mut_arg("max_epochs", |arg| epochs(arg, "1")),
     mut_arg("batch_size", |arg| arg.default_value("32")),
-    mut_arg("clip_norm", |arg| default_in_help(arg, "1")),
+    mut_arg("gradient_clip_val", |arg| default_in_help(arg, "1")),
     mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL-TOKENIZER"))
 )]
 pub(super) struct Text {
@@ -66,7 +67,8 @@ pub(super) struct Text {
     /// Tokenizer
     #[arg(long, value_enum, default_value_t = TokenizerKind::Chars)]
     tokenizer: TokenizerKind,
-    /// Upper bound of the steps of an epoch; shorter epochs take windows at random, by the seed
+    /// Upper bound of the optimizer steps of an epoch; shorter epochs take windows at random, by the
+    /// seed
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     steps: usize,
     /// Peak learning rate (10 % linear warmup, then cosine decay)
@@ -118,7 +120,7 @@ impl Text {
             .run
             .out(&format!("{}-{}-{tokenizer}", self.data, self.model.0));
         let stop = StopFlag::new();
-        let step = self.training_step(&corpus.config, corpus.per_epoch)?;
+        let step = self.training_step(&corpus.config, corpus.train.len())?;
         let trainer = self
             .run
             .trainer(&client, devices, &out, &stop, &step)
@@ -153,13 +155,18 @@ impl Text {
             &stop,
         )?;
 
-        tokenizer.save(&out.join("tokenizer.json"))?;
-        let code = finish(&fitted, &out);
+        let writes = trainer.options().out.is_some();
+        if writes {
+            tokenizer.save(&out.join("tokenizer.json"))?;
+        }
+        let code = finish(&fitted, &trainer);
         if fitted.stopped_by.is_none() {
             say_perplexity(&fitted);
             if self.sample > 0 {
                 let text = self.generated(&client, &fitted, &tokenizer, &prompt)?;
-                write(out.join("sample.txt"), &text)?;
+                if writes {
+                    write(out.join("sample.txt"), &text)?;
+                }
                 say!("\n{text}");
             }
         }
@@ -186,18 +193,16 @@ impl Text {
             .collect::<Result<Vec<_>>>()?;
         let [train, validation] =
             TokenWindows::split(&tokens, config.context_length, self.validation)?;
-        let TrainerOptions {
-            batch_size, seed, ..
-        } = self.run.options;
-        let windows = train.len();
-        let per_epoch = (windows / batch_size).min(self.steps);
+        let options = &self.run.options;
+        let (windows, of_step) = (train.len(), options.samples_per_step());
+        let per_epoch = (windows / of_step).min(self.steps);
         // The loader rejects fewer windows than a batch.
         let used = if per_epoch == 0 {
             windows
         } else {
-            per_epoch * batch_size
+            per_epoch * of_step
         };
-        let [train, _] = train.split(used, seed)?;
+        let [train, _] = train.split(used, options.seed)?;
         Ok(Corpus {
             tokenizer,
             prompt,
@@ -257,18 +262,16 @@ impl Text {
             .config(&self.model.1.vocab_size(vocabulary))
     }
 
-    /// Returns the training step of a model of this `config`, for epochs of `per_epoch` steps.
+    /// Returns the training step of a model of this `config`, for epochs of this many windows.
     fn training_step(
         &self,
         config: &TransformerConfig,
-        per_epoch: usize,
+        windows: usize,
     ) -> Result<TrainingStep<LanguageModel, AdamW>> {
-        let TrainerOptions {
-            epochs, numerics, ..
-        } = &self.run.options;
-        let steps = epochs.saturating_mul(per_epoch as u64);
-        let clip_norm = Some(LanguageModel::CLIP_NORM);
-        let options = training_options(numerics, self.learning_rate, steps, clip_norm);
+        let options = &self.run.options;
+        let steps = steps_of_schedule(options, windows)?;
+        let clip = Some(LanguageModel::CLIP_NORM);
+        let options = training_options(&options.numerics, self.learning_rate, steps, clip);
         LanguageModel::step(config, &options)
     }
 

@@ -12,7 +12,7 @@ use halite::{
     fetch::Quiet,
     models::{Classify, Cnn, LanguageModel, TrainingOptions, TrainingStep},
     nn::{Mean, Optimizer, Tensor, Trace, TransformerConfig},
-    train::{LowerOptions, Strategy, Task, lower_step},
+    train::{GradientClip, LowerOptions, Strategy, Task, lower_step},
     tree::Family,
 };
 use halite_benches::{Forward, Visitor, Workload, visit};
@@ -77,7 +77,7 @@ where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
     let options = LowerOptions {
-        clip_norm: step.clip_norm,
+        clip: step.clip,
         ..options.clone()
     };
     let batch = step.batch(samples);
@@ -88,7 +88,7 @@ fn lower(step: &str, options: &LowerOptions) -> Result<Program> {
     let training = TrainingOptions {
         learning_rate: TrainingOptions::LEARNING_RATE,
         steps: 100,
-        clip_norm: Some(1.0),
+        clip: Some(GradientClip::Norm(1.0)),
     };
     let classify = |side| Classify::<Cnn<()>>::step(side, Cnn::new(side, 10), &training);
     match step {

@@ -278,7 +278,7 @@ fn resume_rejects_another_run_with_every_difference() {
         .to_string();
     for part in [
         "belongs to another run, 15 differences:",
-        "clip_norm (--clip-norm): saved 0.5, given none",
+        "clip_norm (--gradient-clip-val, --gradient-clip-algorithm): saved 0.5, given none",
         "optimizer (--learning-rate): saved Adam( ",
         "validation data (--data): saved sha256 ",
         "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model has f32[2, 16]",

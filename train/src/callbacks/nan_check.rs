@@ -6,7 +6,8 @@ use halite_core::Result;
 use halite_data::Loader;
 
 use crate::{
-    callback::{Callback, MetricsWindow, PendingCheckpoint, Run},
+    OnNotFinite,
+    callback::{Callback, MetricsWindow, NotFinite, PendingCheckpoint, Run},
     cause::{Batches, Cause},
     finite,
     window::Window,
@@ -19,8 +20,9 @@ pub(crate) struct NanCheck {
     pub(crate) loader: Loader,
     /// Paths, in the state, of the parameters that are trained.
     pub(crate) trained: Arc<HashSet<String>>,
-    /// Batch of each step.
+    /// Batches of each step.
     pub(crate) batches: Batches,
+    pub(crate) on_not_finite: OnNotFinite,
 }
 
 impl NanCheck {
@@ -31,12 +33,25 @@ impl NanCheck {
 
 impl Callback for NanCheck {
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
-        self.batches = Batches::starting_at(run.step, run.epoch, run.batch);
+        self.batches.starts_at(run.step, run.epoch, run.batch);
         Ok(())
     }
 
     fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
-        finite::check_metrics(window.not_finite.as_ref(), |step| self.cause(step))
+        let MetricsWindow {
+            not_finite,
+            anomaly,
+            ..
+        } = window;
+        let anomaly = anomaly.as_ref();
+        if let (OnNotFinite::Skip, Some(NotFinite { metric, step })) = (self.on_not_finite, anomaly)
+        {
+            halite_core::warning!(
+                "step {step} was skipped: the gradient of `{metric}` is not finite"
+            );
+            return finite::check_metrics(not_finite.as_ref(), None, |step| self.cause(step));
+        }
+        finite::check_metrics(not_finite.as_ref(), anomaly, |step| self.cause(step))
     }
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {

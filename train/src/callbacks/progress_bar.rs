@@ -8,39 +8,79 @@ use crate::{
 };
 
 /// Shows progress on the terminal.
-pub(crate) struct ProgressBar(pub(crate) Progress);
+pub(crate) struct ProgressBar {
+    pub(crate) progress: Progress,
+    /// Whether the line of the epoch is complete.
+    is_done: bool,
+}
+
+impl ProgressBar {
+    pub(crate) fn new(progress: Progress) -> Self {
+        ProgressBar {
+            progress,
+            is_done: true,
+        }
+    }
+}
 
 impl Callback for ProgressBar {
     fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
-        self.0.epoch_begun(run.epoch, run.batch as u64);
+        self.progress.epoch_begun(run.epoch, run.batch as u64);
+        self.is_done = false;
         Ok(())
     }
 
     fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
-        self.0.step(run.batch_size as u64);
+        self.progress.step(run.batch_size as u64);
         Ok(())
     }
 
     fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
-        self.0.metrics(&by_name(&window.row));
+        self.progress.metrics(&by_name(&window.row));
         Ok(())
     }
 
     fn on_validation_start(&mut self, _: &mut Run) -> Result<()> {
-        self.0.validating();
+        self.progress.validating();
         Ok(())
     }
 
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
-        let train = run.train_metrics.iter();
-        let train = train.map(|(name, value)| (name.to_string(), *value));
-        let validation = validation.metrics.iter();
-        let validation = validation.map(|(name, value)| (format!("validation {name}"), *value));
-        let all: Vec<(String, f64)> = train.chain(validation).collect();
-        let all: Vec<(&str, f64)> = all.iter().map(|(name, value)| (&**name, *value)).collect();
-        self.0.epoch_done(&all);
+        let scores = validation.metrics.iter();
+        let scores = scores.map(|(name, value)| (format!("validation {name}"), *value));
+        if run.batch < run.batches_per_epoch {
+            let scores: Vec<(String, f64)> = scores.collect();
+            self.progress.validated(run.step, &borrowed(&scores));
+            return Ok(());
+        }
+        let all: Vec<(String, f64)> = trained(run).chain(scores).collect();
+        self.progress.epoch_done(&borrowed(&all));
+        self.is_done = true;
         Ok(())
     }
+
+    fn on_epoch_end(&mut self, run: &mut Run) -> Result<()> {
+        if !self.is_done {
+            // An epoch without a validation.
+            let all: Vec<(String, f64)> = trained(run).collect();
+            self.progress.epoch_done(&borrowed(&all));
+            self.is_done = true;
+        }
+        Ok(())
+    }
+}
+
+/// Training metrics of the epoch.
+fn trained(run: &Run) -> impl Iterator<Item = (String, f64)> {
+    let metrics = run.train_metrics.iter();
+    metrics.map(|(name, value)| (name.to_string(), *value))
+}
+
+fn borrowed(metrics: &[(String, f64)]) -> Vec<(&str, f64)> {
+    metrics
+        .iter()
+        .map(|(name, value)| (&**name, *value))
+        .collect()
 }
 
 fn by_name(row: &Row) -> Vec<(&str, f64)> {

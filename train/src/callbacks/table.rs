@@ -78,6 +78,7 @@ impl Callback for MetricsTable {
     }
 
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
+        self.is_behind = true;
         self.csv.on_validation_end(run, validation)
     }
 

@@ -1,32 +1,51 @@
 //! Numbers of steps of the launches of an epoch.
 
-use crate::TrainerOptions;
+use crate::{Interval, TrainerOptions};
 
 /// Iterator over the numbers of steps of the launches of the rest of an epoch: the most, or 1
-/// before a step at which metrics are copied or a checkpoint is saved, and before the end of the
-/// epoch. So these happen after the same steps as in a run with one step a launch, and there are
-/// two programs.
+/// before a step at which metrics are copied, a checkpoint is saved or a validation is due, and
+/// before the end of the epoch. So these happen after the same steps as in a run with one step a
+/// launch, and there are two programs.
 #[derive(Clone, Debug)]
 pub(super) struct Launches {
     most: usize,
     /// Steps of the run so far.
     step: u64,
-    /// Steps left in the epoch.
-    left: usize,
-    /// Numbers of steps of which no launch passes a multiple.
-    intervals: [u64; 2],
+    /// Steps of the epoch so far.
+    batch: usize,
+    /// Steps of the epoch after which it ends, or the run.
+    end: usize,
+    per_epoch: usize,
+    log_every: u64,
+    checkpoint_every: Option<u64>,
+    validation: Option<Interval>,
 }
 
 impl Launches {
-    /// The launches of the `left` last steps of an epoch, after `step` steps of the run.
-    pub(super) fn new(options: &TrainerOptions, step: u64, left: usize) -> Self {
-        let log_every = options.log_every;
+    /// The launches of an epoch of `per_epoch` steps after `batch` of them, and after `step` steps
+    /// of the run.
+    pub(super) fn new(options: &TrainerOptions, step: u64, batch: usize, per_epoch: usize) -> Self {
+        let left = options.max_steps.unwrap_or(u64::MAX).saturating_sub(step);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         Launches {
             most: options.steps_per_execution,
             step,
-            left,
-            intervals: [log_every, options.checkpoint_every.unwrap_or(log_every)],
+            batch,
+            end: batch.saturating_add(left).min(per_epoch),
+            per_epoch,
+            log_every: options.log_every_n_steps,
+            checkpoint_every: options.checkpoint_every,
+            validation: options.val_check_interval,
         }
+    }
+
+    /// Whether no launch may pass the step after this many.
+    fn ends_after(&self, steps: usize) -> bool {
+        let (step, batch) = (self.step + steps as u64, self.batch + steps);
+        let validates = |interval: Interval| interval.is_reached(step, batch, self.per_epoch);
+        step.is_multiple_of(self.log_every)
+            || (self.checkpoint_every).is_some_and(|every| step.is_multiple_of(every))
+            || self.validation.is_some_and(validates)
     }
 }
 
@@ -34,17 +53,11 @@ impl Iterator for Launches {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        if self.left == 0 {
-            return None;
-        }
-        let most = self.most as u64;
-        let fits = |every: u64| self.step % every + most <= every;
-        let size = match self.left >= self.most && self.intervals.into_iter().all(fits) {
-            true => self.most,
-            false => 1,
-        };
+        let left = self.end.checked_sub(self.batch).filter(|left| *left > 0)?;
+        let fits = left >= self.most && !(1..self.most).any(|steps| self.ends_after(steps));
+        let size = if fits { self.most } else { 1 };
         self.step += size as u64;
-        self.left -= size;
+        self.batch += size;
         Some(size)
     }
 }
@@ -53,26 +66,40 @@ impl Iterator for Launches {
 mod tests {
     use super::*;
 
-    fn check(checkpoint_every: Option<u64>, step: u64, left: usize, expected: &[usize]) {
-        let options = TrainerOptions {
+    fn launches(change: impl FnOnce(&mut TrainerOptions), step: u64, left: usize) -> Vec<usize> {
+        let mut options = TrainerOptions {
             steps_per_execution: 4,
-            log_every: 10,
-            checkpoint_every,
+            log_every_n_steps: 10,
             ..TrainerOptions::default()
         };
-        let launches: Vec<usize> = Launches::new(&options, step, left).collect();
-        assert_eq!(launches, expected);
+        change(&mut options);
+        Launches::new(&options, step, 0, left).collect()
     }
 
     #[test]
     fn launches_end_where_metrics_are_copied() {
-        check(None, 0, 15, &[4, 4, 1, 1, 4, 1]);
-        check(None, 7, 8, &[1, 1, 1, 4, 1]);
+        assert_eq!(launches(|_| (), 0, 15), [4, 4, 1, 1, 4, 1]);
+        assert_eq!(launches(|_| (), 7, 8), [1, 1, 1, 4, 1]);
     }
 
     #[test]
     fn launches_end_where_checkpoints_are_saved() {
-        check(Some(5), 0, 10, &[4, 1, 4, 1]);
-        check(Some(15), 10, 9, &[4, 1, 4]);
+        let every = |steps| move |options: &mut TrainerOptions| options.checkpoint_every = steps;
+        assert_eq!(launches(every(Some(5)), 0, 10), [4, 1, 4, 1]);
+        assert_eq!(launches(every(Some(15)), 10, 9), [4, 1, 4]);
+    }
+
+    #[test]
+    fn launches_end_where_validations_are_due() {
+        let half = |options: &mut TrainerOptions| {
+            options.val_check_interval = Some(Interval::Epoch(0.5));
+        };
+        assert_eq!(launches(half, 0, 10), [4, 1, 4, 1]);
+    }
+
+    #[test]
+    fn launches_do_not_pass_the_last_step() {
+        let last = |options: &mut TrainerOptions| options.max_steps = Some(7);
+        assert_eq!(launches(last, 0, 10), [4, 1, 1, 1]);
     }
 }

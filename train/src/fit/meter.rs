@@ -11,7 +11,7 @@ use crate::{
     loggers::{Row, Split},
     signals::StopFlag,
     waits::{Limits, wait_also_when_stopped},
-    window::{Window, WindowMetric},
+    window::{ReadExtras, Window, WindowMetric},
 };
 
 /// Sums of one metric over an epoch.
@@ -88,12 +88,15 @@ impl Meter {
         let Some((step, window)) = self.pending.pop_front() else {
             return Ok(None);
         };
-        let metrics = self.window.read(&window.wait()?)?;
+        let window = window.wait()?;
+        let metrics = self.window.read(&window)?;
+        let extras = self.window.read_extras(&window)?;
         add(&mut self.sums, &metrics);
         Ok(Some(Arrived {
             step,
             is_empty: metrics.iter().all(|metric| metric.weight == 0.0),
             not_finite: finite::first_not_finite(&metrics),
+            extras,
             means: metrics
                 .iter()
                 .map(|metric| (metric.name.to_string(), metric.mean()))
@@ -106,11 +109,13 @@ impl Meter {
         self.named(&self.sums)
     }
 
-    /// The means over the windows that have arrived and one that is not complete yet.
-    pub(super) fn means_with(&self, incomplete: &HostArray) -> Result<MetricValues> {
+    /// The means over the windows that have arrived and one that is not complete yet, and the
+    /// steps that were skipped in that one.
+    pub(super) fn means_with(&self, incomplete: &HostArray) -> Result<(MetricValues, u64)> {
         let mut sums = self.sums.clone();
         add(&mut sums, &self.window.read(incomplete)?);
-        Ok(self.named(&sums))
+        let skipped = self.window.read_extras(incomplete)?.skipped;
+        Ok((self.named(&sums), skipped))
     }
 
     fn named(&self, sums: &[Sum]) -> MetricValues {
@@ -133,6 +138,7 @@ pub(super) struct Arrived {
     /// steps then.
     pub(super) is_empty: bool,
     not_finite: Option<NotFinite>,
+    pub(super) extras: ReadExtras,
     means: Vec<(String, f64)>,
 }
 
@@ -148,11 +154,15 @@ impl Arrived {
                 metrics: self.means,
             },
             not_finite: self.not_finite,
+            anomaly: self
+                .extras
+                .anomaly
+                .map(|(metric, step)| NotFinite { metric, step }),
         }
     }
 
     /// Returns true if callbacks should receive it.
     pub(super) fn is_relevant(&self) -> bool {
-        !self.is_empty || self.not_finite.is_some()
+        !self.is_empty || self.not_finite.is_some() || self.extras.anomaly.is_some()
     }
 }

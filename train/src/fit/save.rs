@@ -105,13 +105,15 @@ where
         self.give_up_waiting(time_of_copies(now));
     }
 
-    /// Takes the metrics of the steps of an epoch that was stopped, the last of which are in a
+    /// Takes the metrics of the steps of an epoch that did not end, the last of which are in a
     /// window that is still on the device.
-    pub(super) fn measure_stopped(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+    pub(super) fn measure_unfinished(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
         self.collect_all(now)?;
         let window = now.live()?.1.fetch()?;
         if window.wait_ready(time_of_copies(now)) {
-            now.run.train_metrics = now.meter.means_with(&window.wait()?)?;
+            let (means, skipped) = now.meter.means_with(&window.wait()?)?;
+            now.run.train_metrics = means;
+            now.skipped_in_window = skipped;
             return Ok(());
         }
         now.run.train_metrics = now.meter.means();
@@ -154,7 +156,7 @@ where
             let bytes = state.iter().map(|(_, spec)| spec.ty.bytes() as u64).sum();
             let copies = chosen.copies(bytes, available_memory());
             if self.callbacks.checkpointing.is_some() {
-                let progress = &self.callbacks.progress_bar.0;
+                let progress = &self.callbacks.progress_bar.progress;
                 progress.message(&saving(bytes, copies));
             }
             copies
@@ -238,6 +240,8 @@ where
             identity: self.identity.identity().clone(),
             measured: self.measured(now),
             seconds: now.run.seconds(),
+            validated: now.validated.step,
+            skipped: now.run.skipped,
             metrics: now.meter.names().iter().map(ToString::to_string).collect(),
             sums: now
                 .meter

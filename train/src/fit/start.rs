@@ -20,13 +20,14 @@ use halite_nn::{ArraySpec, Jit, Optimizer, Param, rng};
 use halite_telemetry::ClientMetrics;
 
 use super::{
-    Fit, LoopState,
+    Fit, LoopState, Validated,
     meter::{Meter, Sum},
 };
 use crate::{
-    MetricValues, Task, Trainer,
+    MetricValues, Task, Trainer, TrainerOptions,
     callback::Run,
     callbacks::{Callbacks, NanCheck},
+    cause::Batches,
     checkpoint::{RunPosition, Saved},
     in_flight::InFlight,
     measured::Measured,
@@ -34,7 +35,9 @@ use crate::{
     resume::{self, Metadata},
     run_files,
     signals::Interrupts,
+    trainer::has_weights,
     waits::Limits,
+    window::WINDOW,
 };
 
 /// Bytes on the host that may wait for the device while a state is restored.
@@ -49,7 +52,7 @@ pub(crate) struct FitInputs<K: Task, O> {
     pub(crate) model: Arc<ModelParams<K>>,
     pub(crate) optimizer: Arc<O>,
     pub(crate) train: Loader,
-    pub(crate) validation: Loader,
+    pub(crate) validation: Option<Loader>,
     /// The user's line.
     pub(crate) line: &'static Location<'static>,
 }
@@ -73,39 +76,47 @@ where
         } = inputs;
         let (mesh, options) = (&trainer.mesh, &trainer.options);
         let batch = trainer.batch_specs::<K>(&train)?;
-        let validation_batch = trainer.batch_specs::<K>(&validation)?;
         let parts = StepParts {
             task: &task,
             params: &model,
             optimizer: &optimizer,
             options: StepOptions {
-                clip_norm: options.numerics.clipping(),
+                clip: options.numerics.clipping(),
                 precision: trainer.precision,
+                accumulate: options.numerics.accumulate_grad_batches,
+                has_weights: has_weights::<K>(&train),
+                on_not_finite: options.on_not_finite,
+                detect_anomaly: options.detect_anomaly,
                 padding: padding("training data", &train),
             },
             strategy: &trainer.strategy,
         };
+        let per_epoch = options.numerics.steps_of(train.batches_per_epoch());
         let steps = match options.steps_per_execution {
-            steps if steps > train.batches_per_epoch() => {
+            steps if steps > per_epoch => {
                 halite_core::warning!(
-                    "`steps_per_execution` is {steps}, and an epoch has {} steps: each is launched \
-                     singly",
-                    train.batches_per_epoch()
+                    "`steps_per_execution` is {steps}, and an epoch has {per_epoch} steps: each is \
+                     launched singly"
                 );
                 1
             }
             steps => steps,
         };
         let client = &trainer.client;
-        let programs = {
-            let validation = (&validation_batch, padding("validation data", &validation));
-            Programs::new(client, mesh, &parts, &batch, validation, steps)?
+        let evaluated = match &validation {
+            Some(loader) => {
+                let batch = trainer.batch_specs::<K>(loader)?;
+                Some((batch, padding("validation data", loader)))
+            }
+            None => None,
         };
+        let programs = Programs::new(client, mesh, &parts, &batch, evaluated, steps)?;
         let programs = programs.of_line(line);
-        let window = Leaf(programs.train_metrics.spec(mesh));
-        let lowered = programs.step.lower(&programs.state, &(batch, window))?;
-        let mut identity =
-            trainer.identity([&train, &validation], &*optimizer, &lowered.program.code);
+        let lowered = programs
+            .step
+            .lower(&programs.state, &programs.inputs(mesh))?;
+        let code = &lowered.program.code;
+        let mut identity = trainer.identity(&train, validation.as_ref(), &*optimizer, code);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         let files = run_files::open(options, |saved| {
@@ -117,7 +128,8 @@ where
             window: programs.train_metrics.clone(),
             loader: train.clone(),
             trained: Arc::new(trained_paths(&*model)),
-            batches: Default::default(),
+            batches: Batches::of_step(options.numerics.accumulate_grad_batches),
+            on_not_finite: options.on_not_finite,
         };
         let hyperparameters = identity.identity().hyperparameters();
         let (loggers, custom) = (&trainer.loggers, &trainer.callbacks);
@@ -149,19 +161,21 @@ where
     /// The state of the loop before the first step of a new run.
     fn loop_state(&self, state: RunState<K, O, Array>, window: Array) -> LoopState<K, O> {
         let options = &self.trainer.options;
+        let batches = self.train.batches_per_epoch();
         LoopState {
             live: Some((state, window)),
             run: Run {
                 step: 0,
                 epoch: 0,
                 batch: 0,
-                epochs: options.epochs,
-                batches_per_epoch: self.train.batches_per_epoch(),
-                batch_size: options.batch_size,
+                epochs: options.epochs(),
+                batches_per_epoch: options.numerics.steps_of(batches),
+                batch_size: options.samples_per_step(),
                 out: options.out.clone(),
                 resumed_from_step: None,
                 train_metrics: MetricValues::new(),
                 earlier_seconds: 0.0,
+                skipped: 0,
                 started: self.started,
                 save_requested: false,
                 stop_requested: false,
@@ -176,18 +190,19 @@ where
             time_to_first_step: Arc::default(),
             has_failed: false,
             measured: Measured::default(),
+            validated: Validated::default(),
+            skipped_in_window: 0,
         }
     }
 
     /// Compiles the training step, and initializes or restores the state meanwhile.
     pub(super) fn begin(&mut self) -> Result<LoopState<K, O>> {
-        let epochs = self.trainer.options.epochs;
-        let has_steps = self
-            .saved
-            .as_ref()
-            .is_none_or(|saved| saved.position().epoch < epochs);
-        let window = Leaf(self.programs.train_metrics.spec(&self.trainer.mesh));
-        let inputs = (self.trainer.batch_specs::<K>(&self.train)?, window);
+        let options = &self.trainer.options;
+        let has_steps = self.saved.as_ref().is_none_or(|saved| {
+            let RunPosition { step, epoch, .. } = saved.position();
+            epoch < options.epochs() && options.max_steps.is_none_or(|most| step < most)
+        });
+        let inputs = self.programs.inputs(&self.trainer.mesh);
         if self.stop.is_set() {
             return Err(self.stopped_before("before a program was compiled"));
         }
@@ -199,11 +214,14 @@ where
                 steps.prepare_in_background()?;
             }
         }
-        let progress = &self.callbacks.progress_bar.0;
+        let progress = &self.callbacks.progress_bar.progress;
         let options = &self.trainer.options;
         if let (Some(out), true, None) = (&options.out, options.resume, &self.saved) {
             let out = out.display();
             progress.message(&format!("nothing to resume in {out}: starting a new run"));
+        }
+        if let Some(left_out) = left_out(&self.train, options) {
+            progress.message(&left_out);
         }
         progress.waiting_for("compiling the training step");
         let now = match self.saved.take() {
@@ -224,7 +242,7 @@ where
                 steps.prepare()?;
             }
         }
-        self.callbacks.progress_bar.0.done_waiting();
+        self.callbacks.progress_bar.progress.done_waiting();
         Ok(now)
     }
 
@@ -262,16 +280,17 @@ where
         for warning in comparison.warnings() {
             halite_core::warning!("{}: {warning}", saved.path().display());
         }
-        let batch = self.batch_to_resume_at(position, metadata.identity.batch_size());
+        let batch = self.batch_to_resume_at(position, metadata.identity.samples_per_step());
         let specs = resume::array_specs(&self.programs, &self.trainer.mesh);
-        let types: Vec<_> = specs
-            .iter()
-            .map(|(path, spec)| (path.clone(), spec.ty.clone()))
-            .collect();
+        let types = resume::array_types(&saved, &self.programs, &self.trainer.mesh);
         let client = self.trainer.client.unattributed();
         let (mut arrays, mut uploading) = (Vec::<Array>::new(), 0);
         saved.take_each(&types, |index, host| {
-            let (_, spec) = &specs[index];
+            let (name, spec) = &specs[index];
+            let host = match &**name {
+                WINDOW => self.programs.train_metrics.continued(host)?,
+                _ => host,
+            };
             uploading += host.bytes().len();
             arrays.push(Array::upload_as(
                 &client,
@@ -303,24 +322,28 @@ where
         now.run.batch = batch;
         now.run.resumed_from_step = Some(position.step);
         now.run.earlier_seconds = metadata.seconds;
+        now.run.skipped = metadata.skipped;
+        now.validated.step = metadata.validated;
+        now.validated.seconds = now.run.seconds();
         now.first = position.step;
         now.saved_at = Some(position);
         now.measured = metadata.measured;
         self.callbacks.load_states(metadata.callbacks)?;
         self.callbacks
             .progress_bar
-            .0
-            .message(&resumed(position, options.epochs));
+            .progress
+            .message(&resumed(position, options));
         Ok(now)
     }
 
-    /// The batch of the epoch to continue with: after a change of the batch size, the one with the
-    /// next sample that was not seen.
+    /// The step of the epoch to continue with: after a change of the samples of a step, the one with
+    /// the next sample that was not seen.
     fn batch_to_resume_at(&self, position: RunPosition, saved_size: Option<u64>) -> usize {
-        let size = self.trainer.options.batch_size.max(1) as u64;
+        let options = &self.trainer.options;
+        let size = options.samples_per_step().max(1) as u64;
         let samples = position.batch.saturating_mul(saved_size.unwrap_or(size));
-        let batches = self.train.batches_per_epoch();
-        usize::try_from(samples / size).map_or(batches, |batch| batch.min(batches))
+        let steps = options.numerics.steps_of(self.train.batches_per_epoch());
+        usize::try_from(samples / size).map_or(steps, |batch| batch.min(steps))
     }
 
     /// Waits until `program` is compiled; `false` if the run is asked to stop first.
@@ -361,15 +384,34 @@ fn trained_paths<M: Tree<Leaf = Param>>(model: &M) -> HashSet<String> {
 }
 
 /// The message of a resumed run.
-fn resumed(position: RunPosition, epochs: u64) -> String {
+fn resumed(position: RunPosition, options: &TrainerOptions) -> String {
     let RunPosition { step, epoch, batch } = position;
-    if epoch < epochs {
+    if options.max_steps.is_some_and(|most| step >= most) {
+        return format!(
+            "resumed at step {step}, the last one; give a larger number of steps to continue \
+             (`max_steps`, --max-steps)"
+        );
+    }
+    if epoch < options.epochs() {
         return format!("resumed at step {step}, epoch {}, batch {batch}", epoch + 1);
     }
     format!(
         "resumed at step {step}: all {epoch} epochs are done; give a larger number of epochs to \
-         continue (`epochs`, --epochs)"
+         continue (`max_epochs`, --max-epochs)"
     )
+}
+
+/// The samples that each epoch leaves out because they do not fill a batch, if there are some.
+fn left_out(train: &Loader, options: &TrainerOptions) -> Option<String> {
+    let (samples, size) = (train.dataset().len(), options.batch_size);
+    let is_limited = options.limit_train_batches.is_some();
+    let left = samples - (train.batches_per_epoch() * size).min(samples);
+    (left > 0 && !is_limited).then(|| {
+        format!(
+            "{left} of {samples} samples do not fill a batch of {size}: each epoch leaves out as \
+             many, others each time (`last_batch`, --last-batch pad keeps them)"
+        )
+    })
 }
 
 /// Places an array as `spec` says; arrays that are in place are moved.

@@ -45,7 +45,7 @@ where
         ];
         let busy = busy.into_iter().flatten().reduce(|one, other| one + other);
         let training = now.training.as_secs_f64();
-        let samples = queued * self.trainer.options.batch_size as f64;
+        let samples = queued * self.trainer.options.samples_per_step() as f64;
         let (first_step, of_process) = now.time_to_first_step.get().copied().unwrap_or_default();
         Measured {
             train_metrics,
@@ -117,7 +117,8 @@ where
             seed: options.seed,
             interrupted,
             stopped_by: self.stopped_by(now).filter(|_| interrupted),
-            train_metrics_of_steps: steps_of_epoch(&now.run),
+            train_metrics_of_steps: steps_of_epoch(&now.run).filter(|_| validation.is_empty()),
+            skipped_steps: now.run.skipped + now.skipped_in_window,
             resumed_from_step: now.run.resumed_from_step,
             ..Report::default()
         }

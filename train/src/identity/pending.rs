@@ -17,8 +17,8 @@ use crate::{
     waits::{Limits, wait, wait_also_when_stopped},
 };
 
-/// Training data and validation data.
-pub(super) type Data = [Arc<dyn Dataset>; 2];
+/// Training data and validation data, if there are some.
+pub(super) type Data = [Option<Arc<dyn Dataset>>; 2];
 pub(super) type Digests = [Option<String>; 2];
 
 /// Identity of a run whose data are digested on another thread, while it trains. Until the first
@@ -127,5 +127,8 @@ fn digest_name() -> String {
 }
 
 fn digest(data: &Data) -> Digests {
-    data.each_ref().map(|data| data.digest())
+    data.each_ref().map(|data| match data {
+        Some(data) => data.digest(),
+        None => Some("none".to_string()),
+    })
 }

@@ -27,10 +27,14 @@ fn without_data(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>
         seed: 0,
         batch_size: 32,
         samples: 640,
-        clip_norm: None,
+        clip: None,
+        accumulate_grad_batches: 1,
+        last_batch: "drop".into(),
+        limit_train_batches: "all".into(),
+        overfit_batches: "none".into(),
         optimizer: "Adam(\n    rate: 0.002,\n    steps: 18,\n)".into(),
         precision: "f32".into(),
-        epochs: 1,
+        epochs: "1".into(),
         mesh: "mesh(data=1)".into(),
         strategy: "dp".into(),
         plugin: "cpu 1".into(),
@@ -111,7 +115,7 @@ fn properties_of_one_side_are_differences() {
 fn every_field_that_changes_weights_is_refused() {
     let saved = identity(&[], |_| ());
     type Change = fn(&mut Values<'_>);
-    let changes: [(Change, &str); 8] = [
+    let changes: [(Change, &str); 10] = [
         (|v| v.label = Some("x"), "label: saved none, given x"),
         (|v| v.seed = 3, "seed (--seed): saved 0, given 3"),
         (
@@ -123,8 +127,16 @@ fn every_field_that_changes_weights_is_refused() {
             "samples (--limit, --steps): saved 640, given 9",
         ),
         (
-            |v| v.clip_norm = Some(0.5),
-            "clip_norm (--clip-norm): saved none, given 0.5",
+            |v| v.clip = Some("0.5".into()),
+            "clip_norm (--gradient-clip-val, --gradient-clip-algorithm): saved none, given 0.5",
+        ),
+        (
+            |v| v.accumulate_grad_batches = 4,
+            "accumulate_grad_batches (--accumulate-grad-batches): saved 1, given 4",
+        ),
+        (
+            |v| v.limit_train_batches = "10".into(),
+            "limit_train_batches (--limit-train-batches): saved all, given 10",
         ),
         (
             |v| v.optimizer = v.optimizer.replace("0.002", "0.1"),
@@ -157,7 +169,7 @@ fn more_epochs_explain_only_a_longer_schedule() {
     let longer = |rate: &str| {
         let optimizer = format!("Adam(\n    rate: {rate},\n    steps: 36,\n)");
         identity(&[], |values| {
-            (values.epochs, values.optimizer) = (2, optimizer)
+            (values.epochs, values.optimizer) = ("2".into(), optimizer)
         })
         .compare(&saved, &[])
     };
@@ -170,7 +182,7 @@ fn more_epochs_explain_only_a_longer_schedule() {
     );
     assert_eq!(longer("0.1").refused.len(), 1);
     // A schedule that does not depend on the epochs is as it was.
-    let constant = identity(&[], |values| values.epochs = 2).compare(&saved, &[]);
+    let constant = identity(&[], |values| values.epochs = "2".into()).compare(&saved, &[]);
     assert!(constant.warnings().is_empty() && constant.check("step-1", &[]).is_ok());
 }
 
@@ -214,7 +226,7 @@ fn data_are_digested_in_the_background() {
         identity.add_data([data(1).digest(), data(2).digest()]);
         identity
     };
-    let data = [data(1), data(2)];
+    let data = [Some(data(1)), Some(data(2))];
     let mut begun = PendingIdentity::new(known(), Some(data.clone()));
     begun.begin();
     assert!(matches!(begun.digesting, Some(Digesting::Thread(_))));

@@ -53,6 +53,7 @@ struct Display {
 
 impl Progress {
     /// Shows `epochs` of `steps_per_epoch` each on the standard error stream; nothing if `quiet`.
+    /// `u64::MAX` is an unknown number of epochs.
     pub fn new(epochs: u64, steps_per_epoch: u64, quiet: bool) -> Self {
         let output = match quiet {
             true => Output::Quiet,
@@ -129,6 +130,17 @@ impl Progress {
         }
     }
 
+    /// Shows the metrics of a validation within the epoch, after `step`: in a line of their own,
+    /// and the steps go on.
+    pub fn validated(&self, step: u64, metrics: &[(&str, f64)]) {
+        self.state().bar.set_style(style());
+        self.message(&format!(
+            "step {}  {}",
+            format_count(step),
+            text_of(metrics)
+        ));
+    }
+
     /// Starts `epoch`, counted from 0, `done` of whose steps were done before a resume.
     pub fn epoch_begun(&self, epoch: u64, done: u64) {
         let mut state = self.state();
@@ -144,7 +156,7 @@ impl Progress {
         };
         let bar = bar
             .with_style(style())
-            .with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs))
+            .with_prefix(self.of_all(epoch))
             .with_position(done);
         bar.reset_eta();
         *state = Display {
@@ -191,9 +203,8 @@ impl Progress {
             }
             Output::Lines(writer) => {
                 let line = format!(
-                    "epoch {}/{}  {} steps  {}",
-                    state.epoch + 1,
-                    self.epochs,
+                    "{}  {} steps  {}",
+                    self.of_all(state.epoch),
                     state.steps,
                     text.trim_start()
                 );
@@ -217,6 +228,14 @@ impl Progress {
             }
             Output::Lines(writer) => print(writer, text),
             Output::Quiet => {}
+        }
+    }
+
+    /// `epoch 1/2`, or `epoch 1` where the number of epochs is not known.
+    fn of_all(&self, epoch: u64) -> String {
+        match self.epochs {
+            u64::MAX => format!("epoch {}", epoch + 1),
+            epochs => format!("epoch {}/{epochs}", epoch + 1),
         }
     }
 

@@ -21,8 +21,8 @@ const OP: &str = "report";
 /// end.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
-    /// The last metrics by name: of the validation data, or of the training data if the run stopped
-    /// in an epoch, before it was validated.
+    /// The last metrics by name: of the validation data, or of the training data if the last step
+    /// was not validated.
     #[serde(with = "metrics")]
     pub metrics: BTreeMap<String, f64>,
     /// Means of the training metrics by name: over the last epoch, or its steps so far if the run
@@ -37,6 +37,10 @@ pub struct Report {
     pub steps: u64,
     /// Epochs done, those before a resume included.
     pub epochs: u64,
+    /// Steps of these that changed nothing, since their gradients were not finite
+    /// ([`OnNotFinite::Skip`](crate::OnNotFinite)).
+    #[serde(default)]
+    pub skipped_steps: u64,
     /// Seconds of training, those of earlier starts of this run included.
     pub seconds: f64,
     /// Training samples per second of training steps, in the process that made the last ones. So
@@ -192,6 +196,9 @@ impl Report {
 
     fn add_length(&self, lines: &mut Lines) {
         let mut length = format!("{} in {} epochs", format_count(self.steps), self.epochs);
+        if self.skipped_steps > 0 {
+            length += &format!(", {} skipped", format_count(self.skipped_steps));
+        }
         if let Some(step) = self.resumed_from_step {
             length += &format!(", resumed from {}", format_count(step));
         }

@@ -7,11 +7,17 @@ use halite_core::{
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
-    Function, Lowered, Optimizer, ShardedType, Tensor, Trace, lower, optim::clip_global_norm,
+    Function, Lowered, Mean, Optimizer, Param, ShardedType, Tensor, Trace, lower,
+    optim::{clip_global_norm, clip_value},
 };
 
 use super::{BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow};
-use crate::{State, Strategy, Task, loss_scale::LOSS_SCALE, strategy::state_specs, window::Window};
+use crate::{
+    GradientClip, OnNotFinite, State, Strategy, Task,
+    loss_scale::{LOSS_SCALE, all_finite},
+    strategy::state_specs,
+    window::{ExtraValues, Extras, Window},
+};
 
 /// Inputs of a step: a batch, and the metrics of the steps before.
 pub(crate) type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
@@ -21,11 +27,41 @@ pub(crate) type StepFunction<K, O> = Function<RunState<K, O, ()>, StepInputs<K>,
 /// Options of a step besides its task, model and optimizer.
 #[derive(Clone, Debug)]
 pub(crate) struct StepOptions {
-    /// Maximum global norm of the gradients.
-    pub(crate) clip_norm: Option<f64>,
+    pub(crate) clip: Option<GradientClip>,
     pub(crate) precision: DTypePolicy,
+    /// Batches of a step, whose gradients are added up.
+    pub(crate) accumulate: usize,
+    /// Whether the last leaf of a batch has the weights of the samples, which are all 0 in a batch
+    /// that is missing at the end of an epoch.
+    pub(crate) has_weights: bool,
+    pub(crate) on_not_finite: OnNotFinite,
+    /// Whether the window has the first step at which each gradient was not finite.
+    pub(crate) detect_anomaly: bool,
     /// Why the last batch of an epoch has rows of padding, if it has some.
     pub(crate) padding: Option<String>,
+}
+
+impl StepOptions {
+    /// Options of a step of one batch, of a task whose batches have weights.
+    pub(crate) fn new(precision: DTypePolicy) -> Self {
+        StepOptions {
+            clip: None,
+            precision,
+            accumulate: 1,
+            has_weights: true,
+            on_not_finite: OnNotFinite::Stop,
+            detect_anomaly: false,
+            padding: None,
+        }
+    }
+
+    /// Type of the input of a step for batches of this type.
+    pub(crate) fn input(&self, ty: &ShardedType) -> ShardedType {
+        match self.accumulate {
+            1 => ty.clone(),
+            batches => ty.stacked(batches),
+        }
+    }
 }
 
 /// Parts of a training step.
@@ -78,7 +114,14 @@ where
             is_training: true,
             padding: options.padding.clone(),
         };
-        let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision);
+        let extras = Extras {
+            counts_skipped: options.on_not_finite == OnNotFinite::Skip,
+            watched: match options.detect_anomaly {
+                true => trained_paths(&***params),
+                false => Arc::default(),
+            },
+        };
+        let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision, extras);
         Ok(Step {
             function: step_function(parts, &metrics).axis_roles(strategy.axis_roles(mesh)),
             state,
@@ -106,7 +149,7 @@ where
         .scanned(length)
     }
 
-    /// Lowers the step for batches of these types.
+    /// Lowers the step for inputs of these types: batches, stacked if there are several.
     pub(crate) fn lower(
         &self,
         mesh: &MeshShape,
@@ -166,21 +209,98 @@ impl<K: Task> StepBody<K> {
     ) -> (State<K::Model, S, Tensor<'t>>, Tensor<'t>) {
         let step = state.step;
         state.set_training_mode(cx);
-        let loss = self.task.loss(cx, &state.model, batch);
-        let gradients = {
-            // Mistakes of the loss are reported at the user's line.
-            let _site = loss.total.origin().map(|line| cx.called_from(line));
-            state.gradients(loss.value())
-        };
+        let (loss, gradients) = self.loss_and_gradients(cx, &state, batch);
         if let Some(scale) = &state.scale {
             cx.metric(LOSS_SCALE, scale.metric());
         }
-        let gradients = match self.options.clip_norm {
-            Some(most) => clip_global_norm(cx, &*self.params, gradients, most).0,
+        let trained = || -> Vec<Tensor<'t>> {
+            let trained = gradients.leaves().into_iter().zip(self.params.leaves());
+            let trained = trained.filter(|(_, param)| is_trained(param));
+            trained.map(|(gradient, _)| *gradient).collect()
+        };
+        let extras = ExtraValues {
+            is_done: (self.options.on_not_finite == OnNotFinite::Skip)
+                .then(|| all_finite(cx, &[trained(), vec![loss.total]].concat())),
+            gradients: match self.options.detect_anomaly {
+                true => trained(),
+                false => Vec::new(),
+            },
+        };
+        let gradients = match self.options.clip {
+            Some(GradientClip::Norm(most)) => {
+                clip_global_norm(cx, &*self.params, gradients, most).0
+            }
+            Some(GradientClip::Value(most)) => clip_value(cx, gradients, most),
             None => gradients,
         };
-        let next = state.update(gradients);
-        let window = self.metrics.add(cx, window, loss, step);
+        let next = state.update_if(extras.is_done, gradients);
+        let window = self.metrics.add(cx, window, loss, step, extras);
         (next, window)
     }
+
+    /// The mean loss of the batches of a step, and its gradient.
+    fn loss_and_gradients<'t, S: Family>(
+        &self,
+        cx: &'t Trace,
+        state: &State<K::Model, S, Tensor<'t>>,
+        batch: &<K::Batch as Family>::Of<Tensor<'t>>,
+    ) -> (Mean<'t>, <K::Model as Family>::Of<Tensor<'t>>) {
+        let of_one = |batch: &<K::Batch as Family>::Of<Tensor<'t>>| {
+            let loss = self.task.loss(cx, &state.model, batch);
+            // Mistakes of the loss are reported at the user's line.
+            let _site = loss.total.origin().map(|line| cx.called_from(line));
+            let gradients = state.gradients(loss.value());
+            (loss, gradients)
+        };
+        if self.options.accumulate == 1 {
+            return of_one(batch);
+        }
+        let is_trained: Vec<bool> = self.params.leaves().into_iter().map(is_trained).collect();
+        let trained = |leaves: Vec<&Tensor<'t>>| -> Vec<Tensor<'t>> {
+            let leaves = leaves.into_iter().zip(&is_trained);
+            leaves
+                .filter(|(_, kept)| **kept)
+                .map(|(leaf, _)| *leaf)
+                .collect()
+        };
+        let batches = Tree::leaf_refs(batch).map_leaves(|_, leaf| *leaf);
+        let wrt = trained(state.model.leaves());
+        let (loss, sums) = cx.accumulate_gradients(batches, &wrt, |batch| {
+            let weights = batch.leaves().into_iter().next_back().copied();
+            let weights = weights.filter(|_| self.options.has_weights);
+            let present = weights.map(|weights| weights.max([0]).gt(0.0));
+            let (loss, gradients) = match present {
+                Some(present) => cx.report_if(present, || of_one(&batch)),
+                None => of_one(&batch),
+            };
+            let or_zero = |sum: Tensor<'t>| match present {
+                Some(present) => present.select(sum, sum.zeros_like()),
+                None => sum,
+            };
+            let loss = Mean {
+                total: or_zero(loss.total),
+                weight: or_zero(loss.weight),
+            };
+            (loss, trained(gradients.leaves()))
+        });
+        let mut sums = sums.into_iter();
+        let leaves = state.model.leaves().into_iter().zip(&is_trained);
+        let gradients = leaves.map(|(leaf, is_trained)| match is_trained {
+            true => sums.next().expect("a sum for every trained leaf"),
+            false => leaf.zeros_like(),
+        });
+        (loss, state.model.with_leaves(gradients.collect::<Vec<_>>()))
+    }
+}
+
+/// Whether a step computes the gradient of a parameter.
+fn is_trained(param: &Param) -> bool {
+    param.trainable && param.ty.dtype().is_float()
+}
+
+/// Paths of the parameters whose gradients a step computes.
+fn trained_paths<M: Tree<Leaf = Param>>(params: &M) -> Arc<[Arc<str>]> {
+    let named = params.named().into_iter();
+    let trained = named.filter(|(_, param)| is_trained(param));
+    trained.map(|(path, _)| Arc::from(path)).collect()
 }

@@ -42,8 +42,9 @@ where
                 Tree::leaf_refs(&step.state).try_map_leaves(|_, ty| on_mesh(ty))?,
                 Leaf(step.metrics.spec(mesh)),
             ),
-            batches: Tree::leaf_refs(batch)
-                .try_map_leaves(|_, ty: &ShardedType| on_mesh(&ty.stacked(length)))?,
+            batches: Tree::leaf_refs(batch).try_map_leaves(|_, ty: &ShardedType| {
+                on_mesh(&parts.options.input(ty).stacked(length))
+            })?,
         })
     }
 

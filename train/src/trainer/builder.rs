@@ -7,10 +7,12 @@ use std::{
 };
 
 use halite_core::{Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, Result, Sharding};
+use halite_data::LastBatch;
 
 use super::Trainer;
 use crate::{
-    CheckpointMode, Property, Strategy, TrainerOptions,
+    CheckpointMode, GradientClipAlgorithm, Interval, Limit, OnNotFinite, Property, Strategy,
+    TrainerOptions,
     callback::{Callback, Shared},
     loggers::Logger,
     signals::StopFlag,
@@ -54,26 +56,68 @@ impl TrainerBuilder {
     }
 
     setters! {
-        epochs: u64 => epochs;
+        max_epochs: u64 => Some(max_epochs);
+        max_steps: u64 => Some(max_steps);
+        max_time: Duration => Some(max_time);
         batch_size: usize => batch_size;
+        eval_batch_size: usize => Some(eval_batch_size);
+        last_batch: LastBatch => last_batch;
+        limit_train_batches: impl Into<Limit> => Some(limit_train_batches.into());
+        limit_val_batches: impl Into<Limit> => Some(limit_val_batches.into());
+        overfit_batches: impl Into<Limit> => Some(overfit_batches.into());
+        fast_dev_run: u64 => Some(fast_dev_run);
+        val_check_interval: impl Into<Interval> => Some(val_check_interval.into());
+        check_val_every_n_epoch: u64 => check_val_every_n_epoch;
+        num_sanity_val_steps: u64 => num_sanity_val_steps;
         steps_per_execution: usize => steps_per_execution;
         seed: u64 => seed;
+        on_not_finite: OnNotFinite => on_not_finite;
+        detect_anomaly: bool => detect_anomaly;
         out: impl Into<PathBuf> => Some(out.into());
         resume: bool => resume;
         resume_from: impl Into<String> => Some(resume_from.into());
-        log_every: u64 => log_every;
+        log_every_n_steps: u64 => log_every_n_steps;
         checkpoint_every: u64 => Some(checkpoint_every);
         checkpoint_mode: CheckpointMode => checkpoint_mode;
         keep_last: usize => keep_last;
         workers: usize => workers;
+        read_ahead: usize => read_ahead;
+        prefetch: usize => prefetch;
         wait_limit: Duration => Some(wait_limit);
         quiet: bool => quiet;
         label: impl Into<String> => Some(label.into());
     }
 
-    /// Sets [`NumericsOptions::clip_norm`](crate::NumericsOptions).
-    pub fn clip_norm(mut self, clip_norm: f64) -> Self {
-        self.options.numerics.clip_norm = Some(clip_norm);
+    /// [`max_epochs`](Self::max_epochs) by its name before.
+    pub fn epochs(self, epochs: u64) -> Self {
+        self.max_epochs(epochs)
+    }
+
+    /// [`log_every_n_steps`](Self::log_every_n_steps) by its name before.
+    pub fn log_every(self, steps: u64) -> Self {
+        self.log_every_n_steps(steps)
+    }
+
+    /// [`gradient_clip_val`](Self::gradient_clip_val) by its name before.
+    pub fn clip_norm(self, clip_norm: f64) -> Self {
+        self.gradient_clip_val(clip_norm)
+    }
+
+    /// Sets [`NumericsOptions::gradient_clip_val`](crate::NumericsOptions).
+    pub fn gradient_clip_val(mut self, limit: f64) -> Self {
+        self.options.numerics.gradient_clip_val = Some(limit);
+        self
+    }
+
+    /// Sets [`NumericsOptions::gradient_clip_algorithm`](crate::NumericsOptions).
+    pub fn gradient_clip_algorithm(mut self, algorithm: GradientClipAlgorithm) -> Self {
+        self.options.numerics.gradient_clip_algorithm = algorithm;
+        self
+    }
+
+    /// Sets [`NumericsOptions::accumulate_grad_batches`](crate::NumericsOptions).
+    pub fn accumulate_grad_batches(mut self, batches: usize) -> Self {
+        self.options.numerics.accumulate_grad_batches = batches;
         self
     }
 
@@ -170,45 +214,30 @@ impl TrainerBuilder {
         self.options.check()?;
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
-        self.check_batch_size(&mesh)?;
-        let precision = self.options.numerics.precision;
+        let options = self.options.resolved();
+        for (name, size) in [
+            ("batch_size", options.batch_size),
+            ("eval_batch_size", options.eval_batch_size()),
+        ] {
+            check_batch_size(name, size, &self.strategy, &mesh)?;
+        }
+        let precision = options.numerics.precision;
         let precision = precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
         precision.check()?;
         Ok(Trainer {
             client: self.client,
             mesh,
             strategy: self.strategy,
-            options: self.options,
             precision,
             stop: self.stop,
             callbacks: self.callbacks,
-            loggers: self.loggers,
+            // A development run leaves nothing behind.
+            loggers: match options.fast_dev_run {
+                Some(_) => Vec::new(),
+                None => self.loggers,
+            },
+            options,
         })
-    }
-
-    /// Checks that the batch can be split over the mesh.
-    fn check_batch_size(&self, mesh: &Arc<Mesh>) -> Result<()> {
-        let batch_size = self.options.batch_size;
-        let sharding = Sharding::new(mesh, self.strategy.batch_spec(mesh))?;
-        let parts = sharding.parts(0);
-        if batch_size.is_multiple_of(parts) {
-            return Ok(());
-        }
-        let less = batch_size - batch_size % parts;
-        let divisible = if less > 0 {
-            format!("{less} and {}", less.saturating_add(parts))
-        } else {
-            parts.to_string()
-        };
-        let over = if parts == mesh.size() {
-            "devices".to_string()
-        } else {
-            format!("parts, {sharding}")
-        };
-        let message = format!(
-            "`batch_size` {batch_size} is not divisible by {parts} {over}; {divisible} would be"
-        );
-        Err(Error::invalid("trainer", message))
     }
 
     /// Arranges the devices as a mesh.
@@ -259,6 +288,34 @@ impl TrainerBuilder {
         }
         Ok(devices.clone())
     }
+}
+
+/// Checks that a batch of this size can be split over the mesh.
+fn check_batch_size(
+    name: &str,
+    batch_size: usize,
+    strategy: &Strategy,
+    mesh: &Arc<Mesh>,
+) -> Result<()> {
+    let sharding = Sharding::new(mesh, strategy.batch_spec(mesh))?;
+    let parts = sharding.parts(0);
+    if batch_size.is_multiple_of(parts) {
+        return Ok(());
+    }
+    let less = batch_size - batch_size % parts;
+    let divisible = if less > 0 {
+        format!("{less} and {}", less.saturating_add(parts))
+    } else {
+        parts.to_string()
+    };
+    let over = if parts == mesh.size() {
+        "devices".to_string()
+    } else {
+        format!("parts, {sharding}")
+    };
+    let message =
+        format!("`{name}` {batch_size} is not divisible by {parts} {over}; {divisible} would be");
+    Err(Error::invalid("trainer", message))
 }
 
 /// The default policy for the first device of the mesh.

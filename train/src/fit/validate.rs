@@ -1,0 +1,138 @@
+//! Validation of a run: when it is due, and its events.
+
+use halite_core::{
+    Error, ErrorKind, Result,
+    tree::{Empty, Leaf, Tree},
+};
+use halite_data::Loader;
+use halite_nn::{ArraySpec, Optimizer};
+
+use super::{Fit, LoopState, Validated};
+use crate::{
+    Interval, MetricValues, Task,
+    callback::Run,
+    loggers::{Row, Split},
+    programs::{Evaluation, ModelParams},
+};
+
+impl<K: Task, O: Optimizer> Fit<'_, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// Whether the model should be validated after the steps so far. At the end of an epoch it
+    /// should after the last step of the run, too.
+    pub(super) fn is_validation_due(&self, now: &LoopState<K, O>) -> bool {
+        let Run {
+            step,
+            epoch,
+            batch,
+            batches_per_epoch,
+            ..
+        } = now.run;
+        if self.validation.is_none() || now.validated.step == Some(step) {
+            return false;
+        }
+        let is_end = batch >= batches_per_epoch;
+        let is_last = epoch + 1 >= now.run.epochs || self.limit_is_reached(now);
+        if is_end && is_last {
+            return true;
+        }
+        let options = &self.trainer.options;
+        match options.val_check_interval.unwrap_or(Interval::Epoch(1.0)) {
+            Interval::Time(time) => now.run.seconds() - now.validated.seconds >= time.as_secs_f64(),
+            Interval::Epoch(_) if !(epoch + 1).is_multiple_of(options.check_val_every_n_epoch) => {
+                false
+            }
+            interval => interval.is_reached(step, batch, batches_per_epoch),
+        }
+    }
+
+    /// Validates the model, and returns what the callbacks return; `None` if the run is asked to
+    /// stop first.
+    pub(super) fn validation(&mut self, now: &mut LoopState<K, O>) -> Result<Option<Result<()>>> {
+        let seconds = now.run.seconds();
+        self.notify(now, |callback, run| callback.on_validation_start(run))?;
+        let metrics = match self.validate(now) {
+            Ok(Some(metrics)) => metrics,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                let error = self.save_before(now, error);
+                return Err(self.of_validation(now, error));
+            }
+        };
+        let row = Row {
+            step: now.run.step,
+            epoch: now.run.epoch,
+            seconds: now.run.seconds(),
+            split: Split::Validation,
+            metrics: (metrics.iter())
+                .map(|(name, value)| (name.to_string(), *value))
+                .collect(),
+        };
+        now.validated = Validated {
+            step: Some(now.run.step),
+            seconds,
+            metrics: Some(metrics),
+        };
+        // A checkpoint of this position, from before a resume, has no score.
+        now.saved_at = None;
+        Ok(Some(
+            self.callbacks.notify(&mut now.run, |callback, run| {
+                callback.on_validation_end(run, &row)
+            }),
+        ))
+    }
+
+    /// Scores the model on the validation data; `None` if the run is asked to stop first, or has no
+    /// such data.
+    pub(super) fn validate(&self, now: &LoopState<K, O>) -> Result<Option<MetricValues>> {
+        let _span = tracing::trace_span!("validate").entered();
+        match &self.validation {
+            Some(loader) => self.score(now, loader),
+            None => Ok(None),
+        }
+    }
+
+    /// Validates a few batches before the first step of a new run. Their metrics are of no interest.
+    pub(super) fn check_sanity(&self, now: &LoopState<K, O>) -> Result<()> {
+        let most = usize::try_from(self.trainer.options.num_sanity_val_steps).unwrap_or(usize::MAX);
+        let is_new = now.run.resumed_from_step.is_none();
+        let (Some(loader), true) = (&self.validation, is_new && most > 0) else {
+            return Ok(());
+        };
+        let loader = loader
+            .clone()
+            .limited(most.min(loader.batches_per_epoch()))?;
+        let of_check = |error: Error| error.with_note("validated before the first step");
+        self.score(now, &loader).map(drop).map_err(of_check)
+    }
+
+    fn score(&self, now: &LoopState<K, O>, loader: &Loader) -> Result<Option<MetricValues>> {
+        let Some(Evaluation { program, metrics }) = &self.programs.evaluation else {
+            return Ok(None);
+        };
+        let model = &now.live()?.0.model;
+        let window = Leaf(metrics.spec(&self.trainer.mesh));
+        let inputs = (
+            Tree::leaf_refs(model).map_leaves(|_, array| ArraySpec::of(array)),
+            (self.trainer.batch_specs::<K>(loader)?, window),
+        );
+        program.prepare_in_background(&Empty::new(), &inputs)?;
+        if !self.wait_until_compiled(program, "evaluate")? {
+            program.abandon_background();
+            return Ok(None);
+        }
+        let stop = || self.stop.is_set();
+        self.trainer
+            .score::<K>(program, metrics, model, loader, &stop)
+    }
+
+    /// An error of a validation that found a number that is not finite, with the place in the run.
+    pub(super) fn of_validation(&self, now: &LoopState<K, O>, error: Error) -> Error {
+        if error.kind() != ErrorKind::Diverged {
+            return error;
+        }
+        let (step, checkpoint) = (now.run.step, self.callbacks.newest_checkpoint());
+        error.with_note(&format!("validated after step {step}; {checkpoint}"))
+    }
+}

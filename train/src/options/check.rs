@@ -1,0 +1,149 @@
+//! Checks of options, before a run begins.
+
+use std::time::Duration;
+
+use halite_core::{Error, Result};
+
+use super::{Interval, TrainerOptions};
+
+fn invalid<T>(message: impl Into<String>) -> Result<T> {
+    Err(Error::invalid("trainer", message.into()))
+}
+
+impl TrainerOptions {
+    /// Checks values that cannot work, and options that need others.
+    ///
+    /// # Errors
+    /// The first option with such a value.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_numbers()?;
+        self.check_limits()?;
+        self.check_steps_per_execution()?;
+        if let Some(limit) = self.numerics.gradient_clip_val
+            && !(limit >= 0.0 && limit.is_finite())
+        {
+            return invalid(format!(
+                "`gradient_clip_val` is {limit}; it must be finite, and positive or 0 for no \
+                 clipping"
+            ));
+        }
+        if self.wait_limit == Some(Duration::ZERO) {
+            return invalid(
+                "`wait_limit` is 0, in which no step can end; it must be longer, or not set",
+            );
+        }
+        self.check_resume()
+    }
+
+    /// Checks that no count is 0.
+    fn check_numbers(&self) -> Result<()> {
+        let some = |value: Option<u64>| value.unwrap_or(1);
+        let numbers = [
+            ("max_epochs", some(self.max_epochs)),
+            ("max_steps", some(self.max_steps)),
+            ("batch_size", self.batch_size as u64),
+            (
+                "eval_batch_size",
+                some(self.eval_batch_size.map(|size| size as u64)),
+            ),
+            (
+                "accumulate_grad_batches",
+                self.numerics.accumulate_grad_batches as u64,
+            ),
+            ("steps_per_execution", self.steps_per_execution as u64),
+            ("fast_dev_run", some(self.fast_dev_run)),
+            ("check_val_every_n_epoch", self.check_val_every_n_epoch),
+            ("log_every_n_steps", self.log_every_n_steps),
+            ("read_ahead", self.read_ahead as u64),
+            ("prefetch", self.prefetch as u64),
+            ("keep_last", self.keep_last as u64),
+        ];
+        if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
+            return invalid(format!("`{name}` is 0; it must be at least 1"));
+        }
+        if self.checkpoint_every == Some(0) {
+            return invalid("`checkpoint_every` is 0; it must be at least 1, or not set");
+        }
+        if self.max_time == Some(Duration::ZERO) {
+            return invalid("`max_time` is 0, in which no step can be made; give a longer time");
+        }
+        Ok(())
+    }
+
+    /// Checks the limits of batches, and when validations are due.
+    fn check_limits(&self) -> Result<()> {
+        let limits = [
+            ("limit_train_batches", self.limit_train_batches),
+            ("limit_val_batches", self.limit_val_batches),
+            ("overfit_batches", self.overfit_batches),
+        ];
+        for (name, limit) in limits {
+            let Some(limit) = limit else { continue };
+            limit.check(name)?;
+            if limit.is_none() && name != "limit_val_batches" {
+                return invalid(format!(
+                    "`{name}` is 0: there would be nothing to train on; give at least 1 batch, or \
+                     leave it out for all"
+                ));
+            }
+        }
+        match (self.overfit_batches, self.limit_train_batches) {
+            (Some(overfit), Some(limit)) => invalid(format!(
+                "`overfit_batches` ({overfit}) and `limit_train_batches` ({limit}) both limit the \
+                 training data; give one of them"
+            )),
+            _ => self
+                .val_check_interval
+                .map_or(Ok(()), |interval| interval.check("val_check_interval")),
+        }
+    }
+
+    fn check_resume(&self) -> Result<()> {
+        let resumes = self.resume || self.resume_from.is_some();
+        if resumes && self.fast_dev_run.is_some() {
+            return invalid(
+                "`fast_dev_run` begins a new run that writes nothing; leave out `resume` (--resume, \
+                 --from)",
+            );
+        }
+        if resumes && self.out.is_none() {
+            return invalid("`resume` needs `out`: the directory of the run to continue");
+        }
+        if !self.allow_changes.is_empty() && !resumes {
+            return invalid(
+                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to \
+                 continue",
+            );
+        }
+        if self.checkpoint_every.is_some() && self.out.is_none() {
+            return invalid(
+                "`checkpoint_every` needs `out`: the directory to write checkpoints to",
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks that a launch fits between two steps at which metrics are copied, a checkpoint is
+    /// saved or a validation is due.
+    fn check_steps_per_execution(&self) -> Result<()> {
+        let steps = self.steps_per_execution;
+        let validation = match self.val_check_interval {
+            Some(Interval::Steps(steps)) => Some(steps),
+            _ => None,
+        };
+        let intervals = [
+            ("log_every_n_steps", Some(self.log_every_n_steps)),
+            ("checkpoint_every", self.checkpoint_every),
+            ("val_check_interval", validation),
+        ];
+        for (name, every) in intervals {
+            if let Some(every) = every.filter(|every| *every < steps as u64) {
+                return invalid(format!(
+                    "`steps_per_execution` is {steps} and `{name}` is {every}, so that no launch \
+                     has {steps} steps; use at most {every}, or a `{name}` of at least {steps}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Clipping, and steps that are not finite.
+
+use halite_core::{HostArray, tree::Tree};
+use halite_data::{InMemory, Labeled};
+use halite_nn::{Init, Mean, Param, Sgd, Tensor, Trace};
+use halite_train::{Fitted, GradientClipAlgorithm, OnNotFinite, Task, Trainer, TrainerBuilder};
+
+use super::{error_of, trainer};
+
+/// Two parameters, each of which one field of the samples is the gradient of.
+#[derive(Tree, Clone, Debug)]
+struct Pair<L> {
+    first: L,
+    second: L,
+}
+
+struct Sums;
+
+impl Task for Sums {
+    type Model = Pair<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        _: &'t Trace,
+        model: &Pair<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let sum = batch.input * model.first + batch.target * model.second;
+        Mean::weighted(sum, batch.weight)
+    }
+}
+
+fn pair() -> Pair<Param> {
+    let param = || Param::new([1], Init::Zeros);
+    Pair {
+        first: param(),
+        second: param(),
+    }
+}
+
+/// Steps of one sample with these gradients, at a rate of 1.
+fn fit(trainer: TrainerBuilder, gradients: &[[f32; 2]]) -> halite_core::Result<Fitted<Sums>> {
+    let field = |index: usize| {
+        let values: Vec<f32> = gradients.iter().map(|pair| pair[index]).collect();
+        HostArray::from_slice(&values, [values.len()]).unwrap()
+    };
+    let data = InMemory::new([("first", field(0)), ("second", field(1))]).unwrap();
+    let trainer: Trainer = trainer.batch_size(1).overfit_batches(1.0).build()?;
+    trainer.fit(Sums, pair(), Sgd::new(1.0), data, ())
+}
+
+fn values(fitted: &Fitted<Sums>) -> Vec<f32> {
+    let leaves = fitted.model.leaves().into_iter();
+    leaves
+        .map(|leaf| leaf.read().unwrap().as_slice::<f32>().unwrap()[0])
+        .collect()
+}
+
+#[test]
+fn clipping_is_by_norm_or_by_value() {
+    let clipped = |algorithm| {
+        let run = trainer()
+            .gradient_clip_val(0.5)
+            .gradient_clip_algorithm(algorithm);
+        values(&fit(run, &[[3.0, -4.0]]).unwrap())
+    };
+    assert_eq!(clipped(GradientClipAlgorithm::Value), [-0.5, 0.5]);
+    let norm = clipped(GradientClipAlgorithm::Norm);
+    // 0.5 / (5 + 1e-6) of each.
+    assert!(
+        (norm[0] + 0.3).abs() < 1e-6 && (norm[1] - 0.4).abs() < 1e-6,
+        "{norm:?}"
+    );
+}
+
+const STEPS: [[f32; 2]; 4] = [
+    [1.0, 2.0],
+    [f32::INFINITY, 2.0],
+    [4.0, f32::NAN],
+    [8.0, 2.0],
+];
+
+#[test]
+fn skipped_steps_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        trainer()
+            .on_not_finite(OnNotFinite::Skip)
+            .out(dir.path())
+            .log_every_n_steps(2)
+    };
+    let fitted = fit(run(), &STEPS).unwrap();
+    assert_eq!(values(&fitted), [-9.0, -4.0]);
+    assert_eq!((fitted.report.steps, fitted.report.skipped_steps), (4, 2));
+    assert!(
+        fitted
+            .report
+            .to_string()
+            .contains("4 in 1 epochs, 2 skipped")
+    );
+    // Their metrics do not count: the loss of steps 1 and 4, at the values before them.
+    let expected = (0.0 + (8.0 * -1.0 + 2.0 * -2.0)) / 2.0;
+    assert_eq!(fitted.report.metrics["loss"], expected);
+    // The count continues.
+    let longer = fit(run().max_epochs(2).resume(true), &STEPS).unwrap();
+    assert_eq!(longer.report.skipped_steps, 4);
+    assert_eq!(values(&longer), [-18.0, -8.0]);
+    // The control: without the option the run ends.
+    let error = error_of(fit(trainer(), &STEPS));
+    assert!(error.contains("`loss` is not finite at step 2"), "{error}");
+}
+
+#[test]
+fn skipped_steps_of_an_unfinished_epoch_are_counted() {
+    let run = trainer().on_not_finite(OnNotFinite::Skip).max_steps(3);
+    let fitted = fit(run, &STEPS).unwrap();
+    assert_eq!((fitted.report.steps, fitted.report.skipped_steps), (3, 2));
+}
+
+#[test]
+fn anomaly_names_the_parameter() {
+    let steps = [[1.0, 1.0], [1.0, f32::INFINITY], [1.0, 1.0]];
+    let error = error_of(fit(trainer().detect_anomaly(true), &steps));
+    assert!(
+        error.contains("and the gradient of `second` is not finite at step 2"),
+        "{error}"
+    );
+    let plain = error_of(fit(trainer(), &steps));
+    assert!(!plain.contains("gradient of"), "{plain}");
+}
+
+#[test]
+fn run_resumes_to_find_an_anomaly() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || trainer().out(dir.path()).log_every_n_steps(3);
+    let fine = [[1.0, 1.0]; 4];
+    fit(run().max_steps(2), &fine).unwrap();
+    // The window of the checkpoint has one step of metrics less than a log entry.
+    let resumed = run().max_epochs(2).resume(true);
+    let resumed = resumed
+        .detect_anomaly(true)
+        .on_not_finite(OnNotFinite::Skip);
+    let resumed = fit(resumed, &fine).unwrap();
+    assert_eq!(values(&resumed), [-8.0, -8.0]);
+    assert_eq!(resumed.report.steps, 8);
+}

@@ -1,0 +1,149 @@
+//! When a run validates.
+
+use std::time::Duration;
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_data::{Dataset, Field, SampleMut};
+use halite_train::{Callback, Interval, callback::Run, loggers::Row};
+
+use super::{
+    Validations, error_of, fit,
+    plane::{Plane, samples, saved},
+    trainer, weights,
+};
+
+/// Steps after which three epochs of six steps are validated.
+fn validated(
+    change: impl FnOnce(halite_train::TrainerBuilder) -> halite_train::TrainerBuilder,
+) -> Vec<u64> {
+    let validations = Validations::default();
+    let run = trainer().max_epochs(3).callback(validations.clone());
+    fit(change(run), samples(8)).unwrap();
+    validations.steps()
+}
+
+#[test]
+fn validation_is_due_at_its_interval() {
+    assert_eq!(validated(|run| run), [6, 12, 18]);
+    assert_eq!(
+        validated(|run| run.val_check_interval(0.5)),
+        [3, 6, 9, 12, 15, 18]
+    );
+    // The last step is always validated.
+    assert_eq!(
+        validated(|run| run.val_check_interval(4)),
+        [4, 8, 12, 16, 18]
+    );
+    assert_eq!(validated(|run| run.check_val_every_n_epoch(2)), [12, 18]);
+    let each = Interval::Time(Duration::from_nanos(1));
+    assert_eq!(validated(|run| run.val_check_interval(each)).len(), 18);
+    assert_eq!(
+        validated(|run| run.val_check_interval(Duration::from_secs(3600))),
+        [18]
+    );
+    let launches = |run: halite_train::TrainerBuilder| run.steps_per_execution(2);
+    assert_eq!(
+        validated(|run| launches(run).val_check_interval(4)),
+        [4, 8, 12, 16, 18]
+    );
+}
+
+#[test]
+fn validations_do_not_change_the_weights() {
+    let often = fit(trainer().max_epochs(2).val_check_interval(1), samples(8)).unwrap();
+    let never = fit(trainer().max_epochs(2), ()).unwrap();
+    assert_eq!(weights(&often), weights(&never));
+    assert_eq!(often.report.train_metrics, never.report.train_metrics);
+}
+
+#[test]
+fn run_without_validation_saves_each_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |epochs| trainer().out(dir.path()).max_epochs(epochs);
+    let fitted = fit(run(2), ()).unwrap();
+    assert_eq!(saved(dir.path()), [12, 6]);
+    assert_eq!(fitted.report.metrics, fitted.report.train_metrics);
+    assert_eq!(fitted.report.best_checkpoint, None);
+    let longer = fit(run(3).resume(true), ()).unwrap();
+    assert_eq!(longer.report.steps, 18);
+}
+
+/// Ends the run with an error in the first validation at a step.
+struct FailsAt(u64);
+
+impl Callback for FailsAt {
+    fn on_validation_end(&mut self, run: &mut Run, _: &Row) -> Result<()> {
+        match run.step() == self.0 {
+            true => Err(Error::new(ErrorKind::Io, "custom", "it failed")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn validation_within_an_epoch_is_not_repeated_by_a_resume() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        trainer()
+            .out(dir.path())
+            .max_epochs(2)
+            .val_check_interval(4)
+    };
+    let error = error_of(fit(run().callback(FailsAt(8)), samples(8)));
+    assert!(error.contains("it failed"), "{error}");
+    // Saved with the validation that was made.
+    assert_eq!(saved(dir.path())[0], 8);
+    let validations = Validations::default();
+    let rest = run().resume(true).callback(validations.clone());
+    let rest = fit(rest, samples(8)).unwrap();
+    assert_eq!(validations.steps(), [12]);
+    let whole = fit(trainer().max_epochs(2), samples(8)).unwrap();
+    assert_eq!(weights(&rest), weights(&whole));
+}
+
+/// Data of which no sample can be read.
+struct Unreadable(halite_data::InMemory);
+
+impl Dataset for Unreadable {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+
+    fn read(&self, _: usize, _: &mut SampleMut<'_>) -> Result<()> {
+        Err(Error::new(ErrorKind::Io, "data", "unreadable"))
+    }
+}
+
+#[test]
+fn sanity_check_finds_unreadable_data_before_the_first_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || trainer().out(dir.path());
+    let error = error_of(fit(run().num_sanity_val_steps(1), Unreadable(samples(8))));
+    assert!(error.contains("validated before the first step"), "{error}");
+    assert!(saved(dir.path()).is_empty());
+    error_of(fit(run(), Unreadable(samples(8))));
+    assert_eq!(saved(dir.path()), [6]);
+}
+
+#[test]
+fn other_batches_of_an_evaluation_have_equal_metrics() {
+    let builder = trainer();
+    let fitted = fit(builder.clone(), ()).unwrap();
+    let metrics = |size| {
+        let trainer = builder.clone().eval_batch_size(size).build().unwrap();
+        let validated = trainer.validate(Plane, &fitted.model, samples(10));
+        let tested = trainer.test(Plane, &fitted.model, samples(10));
+        let validated = validated.unwrap();
+        assert_eq!(validated, tested.unwrap());
+        validated[0].1
+    };
+    assert!((metrics(10) - metrics(3)).abs() < 1e-6);
+    let limited = builder.limit_val_batches(1).build().unwrap();
+    let first = limited.validate(Plane, &fitted.model, samples(10));
+    let of_four = limited.test(Plane, &fitted.model, samples(4));
+    assert_eq!(first.unwrap(), of_four.unwrap());
+}
