@@ -14,6 +14,7 @@ macro_rules! remark {
 
 mod cache;
 mod checkpoint;
+mod config;
 mod convert;
 mod data;
 mod devices;
@@ -28,6 +29,7 @@ mod step;
 mod train;
 
 use std::{
+    env,
     fmt::{Arguments, Display},
     fs::File,
     io::{self, IsTerminal, Write},
@@ -40,7 +42,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use halite::{
     Error, ErrorKind,
     backends::{OpenOptions, pjrt::Plugin},
@@ -57,6 +59,7 @@ Examples:
   halite train mnist --resume              continue an interrupted run
   halite new my-model                      write a project with a model, a task and a `main`
   halite checkpoint ls runs/mnist-cnn      list the checkpoints of a run; also show, verify, export
+  halite train --config runs/mnist-cnn/config.toml --out runs/again   repeat a run, with the same bits
   halite devices                           list the available devices
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
   halite export runs/mnist-cnn -o cnn.jax  write a trained model for JAX
@@ -117,7 +120,14 @@ enum Command {
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
     halite::train::main_starts();
-    let cli = Cli::parse();
+    let command = Cli::command();
+    let arguments = match config::expanded(&command, env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(error) => return say_error(&error),
+    };
+    let matches = command.clone().get_matches_from(arguments);
+    config::remember(&command, &matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     TRUST_PYTHON.store(cli.trust_python, Ordering::Relaxed);
     // A write beyond the limit on file sizes then returns an error, instead of ending the process.
     #[cfg(unix)]
@@ -129,7 +139,7 @@ pub(crate) fn run() -> ExitCode {
         );
     }
     let from_environment = || {
-        std::env::var_os("HALITE_PROFILE")
+        env::var_os("HALITE_PROFILE")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
     };

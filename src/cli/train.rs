@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use halite::Result;
 
 /// Train a model. Ctrl-C, SIGTERM and SIGHUP save a checkpoint, from which --resume continues.
+/// `halite train --config FILE` trains as a configuration says, such as the config.toml of a run.
 #[derive(Args, Debug)]
 pub(crate) struct Train {
     #[command(subcommand)]

@@ -4,6 +4,7 @@ mod arguments;
 mod caches;
 mod checkpoint;
 mod compile_cache;
+mod config;
 #[cfg(target_os = "linux")]
 mod disks;
 mod embedded;

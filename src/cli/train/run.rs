@@ -21,10 +21,16 @@ use halite::{
 };
 use halite_core::{Client, DeviceId};
 
-use crate::cli::{STOPPED, give_up, open_options, profile, step::ShardingArgs};
+use crate::cli::{
+    STOPPED,
+    config::{SaveConfig, flag_of_config},
+    give_up, open_options, profile,
+    step::ShardingArgs,
+};
 
 /// Options of every training run.
 #[derive(Args, Debug)]
+#[command(arg = flag_of_config())]
 pub(super) struct Run {
     /// Accelerator: `auto` (the best of TPU, CUDA and CPU; `embedded` where no plugin for the CPU
     /// can be had), `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:N` for the first N,
@@ -197,6 +203,7 @@ impl Run {
         let trainer = Trainer::builder(client)
             .options(options)
             .stop_flag(stop)
+            .callback(SaveConfig)
             .devices(devices)
             .strategy(self.sharding.strategy.clone());
         match &self.sharding.mesh {

@@ -1,0 +1,135 @@
+//! Configuration files of `halite train`.
+
+use std::{fs, path::Path};
+
+use crate::support::{
+    arrays, assert_contains, fails, halite_alone, newest_step, report, run, succeeds,
+};
+
+fn train(arguments: &str, out: &Path) -> std::process::Command {
+    let mut command = halite_alone(&format!("train {arguments}"));
+    command.arg("--out").arg(out);
+    command
+}
+
+fn file(dir: &Path, text: &str) -> String {
+    let path = dir.join("options.toml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn configuration_of_a_run_repeats_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, again) = (dir.path().join("first"), dir.path().join("again"));
+    let options = "digits --accelerator embedded --model mlp --max-steps 12 --batch-size 16 \
+                   --accumulate-grad-batches 2 --learning-rate 5e-3 --seed 7 --last-batch pad \
+                   --limit-val-batches 0.5 --quiet";
+    succeeds(&mut train(options, &first));
+    let config = first.join("config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    assert_contains(
+        &text,
+        &[
+            "train = \"digits\"\n",
+            "model = \"mlp\"\n",
+            "max-steps = 12\n",
+            "accumulate-grad-batches = 2\n",
+            "limit-val-batches = 0.5\n",
+            // Defaults, too.
+            "log-every-n-steps = 50\n",
+        ],
+    );
+    assert!(
+        !text.contains("out =") && !text.contains("max-epochs"),
+        "{text}"
+    );
+    succeeds(&mut train(
+        &format!("--config {}", config.display()),
+        &again,
+    ));
+    assert_eq!(newest_step(&again), 12);
+    assert_eq!(arrays(&first), arrays(&again));
+    // Byte for byte, apart from nothing.
+    assert_eq!(fs::read_to_string(again.join("config.toml")).unwrap(), text);
+    assert_eq!(report(&first)["metrics"], report(&again)["metrics"]);
+}
+
+#[test]
+fn flags_replace_options_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "train = \"digits\"\naccelerator = \"embedded\"\nmodel = \"mlp\"\nquiet = true\n\
+                epochs = 9\nbatch_size = 32\n";
+    let config = file(dir.path(), text);
+    let out = dir.path().join("run");
+    succeeds(&mut train(
+        &format!("digits --config={config} --max-epochs 1"),
+        &out,
+    ));
+    assert_eq!(report(&out)["epochs"], 1);
+    assert_contains(
+        &fs::read_to_string(out.join("config.toml")).unwrap(),
+        &["max-epochs = 1\n", "batch-size = 32\n", "quiet = true\n"],
+    );
+}
+
+#[test]
+fn mistakes_of_a_file_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for (text, parts) in [
+        (
+            "train = \"digits\"\nmax-epoch = 3\n",
+            [
+                "unknown key `max-epoch`; did you mean `max-epochs`?",
+                "options.toml",
+            ],
+        ),
+        (
+            "train = \"digits\"\nseed = 3\nseed = 4\n",
+            ["duplicate key", "seed = 4"],
+        ),
+        (
+            "train = \"digits\"\nepochs = 3\nmax_epochs = 4\n",
+            [
+                "`max_epochs` and `epochs` are the same option",
+                "options.toml",
+            ],
+        ),
+        (
+            "train = \"digits\"\nquiet = 1\n",
+            ["`quiet = 1`; expected true or false", "options.toml"],
+        ),
+        (
+            "train = \"digits\"\nseed = [1, 2]\n",
+            ["`seed` is a list; expected one value", "options.toml"],
+        ),
+        (
+            "train = \"letters\"\n",
+            [
+                "`train = \"letters\"`; expected one of mnist, digits, text",
+                "options.toml",
+            ],
+        ),
+        (
+            "seed = 1\n",
+            [
+                "no `train = \"NAME\"`; expected one of mnist, digits, text",
+                "options.toml",
+            ],
+        ),
+    ] {
+        let config = file(dir.path(), text);
+        let error = fails(&mut halite_alone(&format!("train --config {config}")));
+        assert_contains(&error, &parts);
+    }
+    let config = file(dir.path(), "train = \"digits\"\n");
+    let error = fails(&mut halite_alone(&format!("train mnist --config {config}")));
+    assert_contains(&error, &["it is of `halite train digits`, not of `mnist`"]);
+    let error = fails(&mut halite_alone("train --config no-such-file.toml"));
+    assert_contains(&error, &["cannot read no-such-file.toml"]);
+    // A value that the flag does not take is the flag's error.
+    let config = file(dir.path(), "train = \"digits\"\nmax-epochs = 0\n");
+    let ended = run(&mut halite_alone(&format!("train --config {config}")));
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert_contains(&ended.stderr, &["invalid value '0' for '--max-epochs <N>'"]);
+}
