@@ -67,7 +67,7 @@ fn rms_norm() -> CustomOp {
     })
 }
 
-#[derive(Clone, Tree)]
+#[derive(Tree)]
 struct Net<L> {
     hidden: Linear<L>,
     out: Linear<L>,

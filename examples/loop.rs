@@ -3,7 +3,7 @@
 //! `cargo run --release --example loop`
 use halite::prelude::*;
 
-#[derive(Tree, Clone)]
+#[derive(Tree)]
 struct Net<L> {
     layers: Vec<Linear<L>>,
     out: Linear<L>,

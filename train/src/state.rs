@@ -137,7 +137,7 @@ impl<F: Family, S: Family> State<F, S, Array> {
         let trained = net.named().into_iter();
         let trained = trained.filter(|(_, param)| param.trainable);
         let trained: HashSet<String> = trained.map(|(path, _)| format!("model.{path}")).collect();
-        let (net, optimizer) = (net.clone(), Arc::new(optimizer.clone()));
+        let (net, optimizer) = (net.described(), Arc::new(optimizer.clone()));
         let key = Array::from_slice(client, &rng::key(seed), [2])?;
         Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
             State::initialize(cx, &net, optimizer.clone(), policy.loss_scale, key)
