@@ -12,8 +12,7 @@ fn run() -> &'static Path {
     static RUN: OnceLock<tempfile::TempDir> = OnceLock::new();
     let dir = RUN.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
-        let train = "train digits --epochs 2 --limit 256 --batch-size 64 --out run \
-                     --accelerator embedded";
+        let train = "train digits --epochs 2 --batch-size 512 --out run --accelerator embedded";
         succeeds(halite_alone(train).current_dir(&dir));
         dir
     });
@@ -38,25 +37,25 @@ fn checkpoints_are_listed_with_the_best() {
     let rows: Vec<&str> = listed.lines().collect();
     assert_eq!(rows.len(), 3, "{listed}");
     assert_contains(rows[0], &["checkpoint", "step", "trained", "size", "saved"]);
-    assert_contains(rows[1], &["step-00000008 ", " 8 ", "2 epochs", "kB"]);
-    assert_contains(rows[2], &["step-00000004 ", " 4 ", "1 epoch"]);
+    assert_contains(rows[1], &["step-00000004 ", " 4 ", "2 epochs", "kB"]);
+    assert_contains(rows[2], &["step-00000002 ", " 2 ", "1 epoch"]);
     assert_eq!(listed.matches("best: loss ").count(), 1, "{listed}");
 }
 
 #[test]
 fn checkpoint_shows_options_with_arrays() {
-    let command = "checkpoint show run/checkpoints/step-00000004";
+    let command = "checkpoint show run/checkpoints/step-00000002";
     let shown = succeeds(halite_alone(command).current_dir(run())).stdout;
     assert_contains(
         &shown,
         &[
-            "position     step 4: 1 epoch\n",
+            "position     step 2: 1 epoch\n",
             "written by   halite 0.1.0, format 2\n",
             "files        arrays.safetensors, ",
             "  batch_size ",
             "  --model ",
             " arrays, ",
-            "f32[3, 3, 1, 16]",
+            "f32[3, 3, 1, 32]",
             "  model.",
             "  slots.",
         ],
@@ -81,7 +80,7 @@ fn damaged_file_is_named() {
     let mut bytes = fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&file, bytes).unwrap();
-    fs::write(newest.with_file_name("step-00000004").join("COMMIT"), "").unwrap();
+    fs::write(newest.with_file_name("step-00000002").join("COMMIT"), "").unwrap();
 
     let mut verify = halite_alone("checkpoint verify run");
     let ended = crate::support::run(verify.current_dir(&dir));
@@ -90,28 +89,28 @@ fn damaged_file_is_named() {
     assert_contains(
         &ended.stdout,
         &[
-            "damaged  run/checkpoints/step-00000008: arrays.safetensors has not the xxh3_128",
+            "damaged  run/checkpoints/step-00000004: arrays.safetensors has not the xxh3_128",
             "(`",
-            "step-00000004 cannot be used: COMMIT is not the marker",
+            "step-00000002 cannot be used: COMMIT is not the marker",
         ],
     );
     let listed = succeeds(halite_alone("checkpoint ls run").current_dir(&dir)).stdout;
-    assert_contains(&listed, &["step-00000004        damaged"]);
+    assert_contains(&listed, &["step-00000002        damaged"]);
     let error = fails(
-        halite_alone("checkpoint export run/checkpoints/step-00000008 -o w").current_dir(&dir),
+        halite_alone("checkpoint export run/checkpoints/step-00000004 -o w").current_dir(&dir),
     );
-    assert_contains(&error, &["step-00000008 cannot be used", "xxh3_128"]);
+    assert_contains(&error, &["step-00000004 cannot be used", "xxh3_128"]);
     assert!(!dir.path().join("w").exists());
 }
 
 #[test]
 fn export_has_the_parameters_of_the_model() {
     let dir = copy();
-    let folder = "run/checkpoints/step-00000008";
+    let folder = "run/checkpoints/step-00000004";
     for (flags, prefix) in [("", "model."), (" --all", "")] {
         let command = format!("checkpoint export {folder} -o w.safetensors{flags}");
         let said = succeeds(halite_alone(&command).current_dir(&dir)).stdout;
-        assert_contains(&said, &["w.safetensors: ", " arrays of ", "step-00000008"]);
+        assert_contains(&said, &["w.safetensors: ", " arrays of ", "step-00000004"]);
         let bytes = fs::read(dir.path().join("w.safetensors")).unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let mut saved = Saved::read(dir.path().join(folder)).unwrap();

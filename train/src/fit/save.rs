@@ -60,12 +60,11 @@ fn saving(bytes: u64, copies: bool) -> String {
     let megabytes = bytes as f64 / 1e6;
     match copies {
         true => format!(
-            "checkpoints of {megabytes:.1} MB: copied to host memory, and written while training \
-             goes on"
+            "checkpoints: {megabytes:.1} MB, copied to host memory and written while training goes on"
         ),
         false => format!(
-            "checkpoints of {megabytes:.1} MB: streamed to the disk while training waits; \
-             `--checkpoint-mode copy` needs as much host memory, and training goes on"
+            "checkpoints: {megabytes:.1} MB, streamed to the disk while training waits \
+             (`--checkpoint-mode copy` takes as much host memory, and training goes on)"
         ),
     }
 }
@@ -149,16 +148,14 @@ where
     }
 
     /// True if saves copy the state and steps go on; false if they stream it and steps wait.
-    fn saves_copies(&self) -> bool {
+    pub(super) fn saves_copies(&self) -> bool {
         *self.saves_copies.get_or_init(|| {
             let chosen = self.trainer.options.checkpoint_mode;
             let state = array_specs(&self.programs, &self.trainer.mesh);
             let bytes = state.iter().map(|(_, spec)| spec.ty.bytes() as u64).sum();
             let copies = chosen.copies(bytes, available_memory());
-            if self.callbacks.checkpointing.is_some() {
-                let progress = &self.callbacks.progress_bar.progress;
-                progress.message(&saving(bytes, copies));
-            }
+            let progress = &self.callbacks.progress_bar.progress;
+            progress.message(&saving(bytes, copies));
             copies
         })
     }

@@ -243,6 +243,10 @@ where
             }
         }
         self.callbacks.progress_bar.progress.done_waiting();
+        if has_steps && self.callbacks.checkpointing.is_some() {
+            // Its choice is printed before the first step.
+            self.saves_copies();
+        }
         Ok(now)
     }
 
