@@ -8,10 +8,51 @@ use crate::{DType, Element, Error, ErrorKind, Result, TensorType};
 
 /// Byte buffer aligned to [`AlignedBytes::ALIGNMENT`], as zero-copy uploads need.
 pub struct AlignedBytes {
-    storage: Vec<u8>,
+    storage: Storage,
     offset: usize,
     len: usize,
 }
+
+enum Storage {
+    Heap(Vec<u8>),
+    #[cfg(target_os = "linux")]
+    Pages(memmap2::MmapMut),
+}
+
+impl Storage {
+    /// Zero bytes of this length or more in pages of the system, if they are [`LARGE`]. Huge pages
+    /// are written for the first time three times as fast as those of the heap, of 4 kB.
+    fn pages(len: usize) -> Option<Self> {
+        #[cfg(target_os = "linux")]
+        if len >= LARGE {
+            let map = memmap2::MmapMut::map_anon(len).ok()?;
+            // A system without huge pages has others.
+            let _ = map.advise(memmap2::Advice::HugePage);
+            return Some(Storage::Pages(map));
+        }
+        let _ = len;
+        None
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Storage::Heap(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            Storage::Pages(map) => map,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Storage::Heap(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            Storage::Pages(map) => map,
+        }
+    }
+}
+
+/// Bytes from which memory is worth huge pages of 2 MB.
+pub(crate) const LARGE: usize = 8 << 20;
 
 impl AlignedBytes {
     /// Alignment in bytes that XLA's CPU plugin needs to use host memory in place.
@@ -20,7 +61,11 @@ impl AlignedBytes {
     /// Allocates `len` zero bytes. Aborts the process if memory is exhausted; see
     /// [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(len: usize) -> Self {
-        Self::aligned_in(vec![0; len + Self::ALIGNMENT], len)
+        let storage = Storage::pages(len);
+        Self::aligned_in(
+            storage.unwrap_or_else(|| Storage::Heap(vec![0; len + Self::ALIGNMENT])),
+            len,
+        )
     }
 
     /// Allocates `len` zero bytes.
@@ -28,10 +73,13 @@ impl AlignedBytes {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if the host has too little memory.
     pub fn try_zeroed(len: usize) -> Result<Self> {
-        let storage = len
-            .checked_add(Self::ALIGNMENT)
-            .and_then(|size| bytemuck::allocation::try_zeroed_vec(size).ok());
-        storage
+        let heap = || {
+            let size = len.checked_add(Self::ALIGNMENT)?;
+            let bytes = bytemuck::allocation::try_zeroed_vec(size).ok()?;
+            Some(Storage::Heap(bytes))
+        };
+        Storage::pages(len)
+            .or_else(heap)
             .map(|storage| Self::aligned_in(storage, len))
             .ok_or_else(|| no_memory(len))
     }
@@ -44,7 +92,7 @@ impl AlignedBytes {
         if bytes.as_ptr().align_offset(Self::ALIGNMENT) == 0 {
             let len = bytes.len();
             return Ok(AlignedBytes {
-                storage: bytes,
+                storage: Storage::Heap(bytes),
                 offset: 0,
                 len,
             });
@@ -62,9 +110,9 @@ impl AlignedBytes {
         Ok(copy)
     }
 
-    fn aligned_in(storage: Vec<u8>, len: usize) -> Self {
-        // The heap block does not move when the `Vec` does, so the offset stays valid.
-        let offset = storage.as_ptr().align_offset(Self::ALIGNMENT);
+    fn aligned_in(storage: Storage, len: usize) -> Self {
+        // The block does not move when its owner does, so the offset stays valid.
+        let offset = storage.bytes().as_ptr().align_offset(Self::ALIGNMENT);
         AlignedBytes {
             storage,
             offset,
@@ -90,13 +138,13 @@ fn no_memory(bytes: usize) -> Error {
 
 impl AsRef<[u8]> for AlignedBytes {
     fn as_ref(&self) -> &[u8] {
-        &self.storage[self.offset..self.offset + self.len]
+        &self.storage.bytes()[self.offset..self.offset + self.len]
     }
 }
 
 impl AsMut<[u8]> for AlignedBytes {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.offset..self.offset + self.len]
+        &mut self.storage.bytes_mut()[self.offset..self.offset + self.len]
     }
 }
 
@@ -424,6 +472,27 @@ mod tests {
             error,
             "host array: the host cannot allocate 1152921504606846976 bytes"
         );
+    }
+
+    #[test]
+    fn large_arrays_are_zeroed_memory_too() {
+        for len in [LARGE - 1, LARGE, LARGE + 1] {
+            for mut bytes in [
+                AlignedBytes::zeroed(len),
+                AlignedBytes::try_zeroed(len).unwrap(),
+            ] {
+                let address = bytes.as_ref().as_ptr();
+                assert_eq!(address.align_offset(AlignedBytes::ALIGNMENT), 0);
+                assert!(bytes.as_ref().len() == len && bytes.as_ref().iter().all(|&b| b == 0));
+                bytes.as_mut()[len - 1] = 7;
+                let (moved, copy) = (Box::new(bytes), AlignedBytes::copy_of(&[1]));
+                assert_eq!((*moved).as_ref().as_ptr(), address);
+                assert_eq!(
+                    ((*moved).clone().as_ref()[len - 1], copy.as_ref()[0]),
+                    (7, 1)
+                );
+            }
+        }
     }
 
     #[test]

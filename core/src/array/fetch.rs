@@ -9,7 +9,7 @@ use super::{
     Array,
     parts::{is_whole, paste},
 };
-use crate::{AlignedBytes, DType, HostArray, Pending, Result, TensorType};
+use crate::{AlignedBytes, DType, HostArray, Pending, Result, TensorType, host::LARGE};
 
 impl Array {
     /// Queues a copy of the global array to the host.
@@ -33,7 +33,12 @@ impl Array {
         let parts = self.distinct_shards()?;
         let (pending, resolve) = Pending::new("fetch");
         let ty = self.ty.with_dtype(self.stored);
-        let spare = match (spare, &parts[..]) {
+        // Large new memory is in huge pages, and aligned: bytes from elsewhere may have to be copied.
+        let new = || match ty.bytes() < LARGE {
+            true => None,
+            false => HostArray::try_zeros(ty.clone()).ok(),
+        };
+        let spare = match (spare.or_else(new), &parts[..]) {
             (Some(spare), [(ranges, shard)]) if ty == self.ty && is_whole(ranges, &ty) => {
                 let filled = move |memory: Result<AlignedBytes>| {
                     resolve(memory.and_then(|memory| HostArray::from_aligned(memory, ty)));
