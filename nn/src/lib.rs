@@ -143,7 +143,7 @@ pub use ops::Operand;
 pub use optim::{
     Adafactor, Adagrad, Adam, AdamW, Decay, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd,
 };
-pub use param::{Param, summary};
+pub use param::{Param, freeze, freeze_except, summary};
 pub use pattern::Pattern;
 pub use schedule::{Schedule, ScheduleSpec};
 pub use shape::{IntoSlice, Slice};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use halite_core::{DType, TensorType, Tree};
+use halite_core::{DType, Error, Result, TensorType, Tree};
 
-use crate::Init;
+use crate::{Init, Pattern};
 
 /// Description of one parameter: type, initialization, and whether it is trained.
 ///
@@ -77,6 +77,59 @@ impl Param {
         self.trainable = false;
         self
     }
+}
+
+/// Describes the parameters of `model` whose path matches the [`Pattern`] as frozen: they have
+/// neither a gradient nor slots.
+///
+/// ```
+/// use halite_nn::{Linear, freeze};
+///
+/// let model = freeze((Linear::new(8, 4), Linear::new(4, 2)), "0.*")?;
+/// assert!(!model.0.weight.trainable && model.1.weight.trainable);
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+///
+/// # Errors
+/// If it is not a valid pattern, or matches no trained parameter.
+pub fn freeze<M: Tree<Leaf = Param>>(model: M, pattern: &str) -> Result<M> {
+    frozen_where(model, pattern, true)
+}
+
+/// Describes all parameters of `model` but those whose path matches the [`Pattern`] as frozen, as
+/// for a new head on a trained model.
+///
+/// # Errors
+/// As [`freeze`].
+pub fn freeze_except<M: Tree<Leaf = Param>>(model: M, pattern: &str) -> Result<M> {
+    frozen_where(model, pattern, false)
+}
+
+/// Freezes the trained parameters whose path matches, or those whose path does not.
+fn frozen_where<M: Tree<Leaf = Param>>(model: M, pattern: &str, frozen: bool) -> Result<M> {
+    let parsed: Pattern = pattern.parse()?;
+    let trained: Vec<String> = (model.named().into_iter())
+        .filter(|(_, param)| param.trainable)
+        .map(|(path, _)| path)
+        .collect();
+    if !trained.iter().any(|path| parsed.matches(path)) {
+        let shown: Vec<String> = trained
+            .iter()
+            .take(8)
+            .map(|path| format!("`{path}`"))
+            .collect();
+        let more = if trained.len() > 8 { ", .." } else { "" };
+        let message = format!(
+            "`{pattern}` matches no trained parameter; trained are {}{more}",
+            shown.join(", ")
+        );
+        return Err(Error::invalid("freeze", message));
+    }
+    let model = model.map_leaves(|path, param| Param {
+        trainable: param.trainable && parsed.matches(&path.to_string()) != frozen,
+        ..param
+    });
+    Ok(M::from_tree(model))
 }
 
 /// A table of a model's leaves: path, type, elements and bytes, with totals.

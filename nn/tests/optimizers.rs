@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, Tree};
 use halite_nn::{
-    AdamW, Linear, Muon, Optimizer, Param, Schedule, Sgd, Trace,
+    AdamW, Linear, Muon, Optimizer, Param, Schedule, Sgd, Trace, freeze, freeze_except,
     optim::{self, WeightAveraging},
 };
 
@@ -97,6 +97,32 @@ fn wrong_averages_are_refused() {
     expect!["average: decay is 1; expected a number from 0 to below 1, such as 0.999"]
         .assert_eq(&refused(WeightAveraging::ema(1.0)));
     expect!["average: it starts at step 0 and counts every 0 steps; expected a start up to 4294967295, and 1 to 4294967295 steps"].assert_eq(&refused(WeightAveraging::swa().every(0)));
+}
+
+#[test]
+fn frozen_parameters_have_no_slots() {
+    let paths = |model: Layers<Param>| {
+        let trained = model
+            .named()
+            .into_iter()
+            .filter(|(_, param)| param.trainable);
+        let trained: Vec<String> = trained.map(|(path, _)| path).collect();
+        assert_eq!(
+            optim::slots(&Muon::new(0.1), &model).leaf_count(),
+            trained.len()
+        );
+        trained
+    };
+    assert_eq!(
+        paths(freeze(layers(), "0.*").unwrap()),
+        ["1.weight", "1.bias"]
+    );
+    assert_eq!(
+        paths(freeze_except(layers(), "**.bias").unwrap()),
+        ["0.bias", "1.bias"]
+    );
+    let refused = freeze(layers(), "2.*").unwrap_err().to_string();
+    expect!["freeze: `2.*` matches no trained parameter; trained are `0.weight`, `0.bias`, `1.weight`, `1.bias`"].assert_eq(&refused);
 }
 
 #[test]
