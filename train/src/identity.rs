@@ -7,6 +7,7 @@
 //! Nothing here reads a file.
 
 mod comparison;
+mod optimizer;
 mod pending;
 mod text;
 
@@ -18,8 +19,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{comparison::Comparison, pending::PendingIdentity};
 use self::{
     comparison::{Difference, normalized},
+    optimizer::{differing, is_of_earlier_halite, only_lengths_differ},
     pending::Digests,
-    text::{digest_of_program, lines_that_differ, version_of, without_addresses},
+    text::{digest_of_program, version_of, without_addresses},
 };
 use crate::Property;
 
@@ -300,8 +302,12 @@ impl Identity {
             if then == now {
                 continue;
             }
+            if known.name == OPTIMIZER && is_of_earlier_halite(then, now) {
+                comparison.earlier_optimizer = true;
+                continue;
+            }
             let (saved, given) = match known.name {
-                OPTIMIZER => lines_that_differ(then, now),
+                OPTIMIZER => differing(then, now),
                 _ => (then.clone(), now.clone()),
             };
             let difference = Difference {
@@ -323,7 +329,10 @@ impl Identity {
         }
         // More epochs make a longer schedule, of the same rates.
         let lengths = |difference: &Difference| {
-            difference.name == OPTIMIZER && only_lengths_differ(saved, self)
+            let text = |identity: &Identity| identity.trainer.get(OPTIMIZER).cloned();
+            difference.name == OPTIMIZER
+                && (text(saved).zip(text(self)))
+                    .is_some_and(|(then, now)| only_lengths_differ(&then, &now))
         };
         comparison.length = comparison.length.take().and_then(|(epochs, _)| {
             let optimizer = mathematics.iter().position(lengths)?;
@@ -363,28 +372,6 @@ impl Identity {
 /// Returns the name of the platform at the start of the property `plugin`.
 fn platform_of(plugin: &str) -> &str {
     plugin.split(' ').next().unwrap_or(plugin)
-}
-
-/// Returns true if the optimizers differ only in integers: the lengths of schedules, because rates
-/// have a decimal point.
-fn only_lengths_differ(saved: &Identity, given: &Identity) -> bool {
-    let (Some(saved), Some(given)) = (saved.trainer.get(OPTIMIZER), given.trainer.get(OPTIMIZER))
-    else {
-        return false;
-    };
-    let split = |line: &str| {
-        let line = line.trim().trim_end_matches(',');
-        let (name, value) = line.rsplit_once(' ').unwrap_or(("", line));
-        value
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| name.to_string())
-    };
-    let is_length = |(then, now): (&str, &str)| {
-        then == now || split(then).is_some_and(|name| split(now) == Some(name))
-    };
-    saved.lines().count() == given.lines().count()
-        && saved.lines().zip(given.lines()).all(is_length)
 }
 
 #[cfg(test)]

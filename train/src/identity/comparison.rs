@@ -26,6 +26,8 @@ pub(crate) struct Comparison {
     pub(super) length: Option<(Difference, Difference)>,
     /// True if only the program of the training step differs.
     pub(super) other_program: bool,
+    /// True if the optimizer of the saved run is described as an earlier halite did.
+    pub(super) earlier_optimizer: bool,
     /// Data without a digest, of the saved run or of this one.
     pub(super) unknown: Vec<&'static str>,
 }
@@ -98,6 +100,14 @@ impl Comparison {
                 "the training step is another program than that of the saved run: the task, the code \
                  of the model or a setting in it was changed, so the result may differ from that of \
                  an uninterrupted run"
+                    .to_string(),
+            );
+        }
+        if self.earlier_optimizer {
+            warnings.push(
+                "optimizer: an earlier version of halite wrote the checkpoint and described it in \
+                 other words, so it is unknown whether learning rate and other settings are those \
+                 of the saved run"
                     .to_string(),
             );
         }

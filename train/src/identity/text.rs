@@ -26,22 +26,3 @@ pub(super) fn without_addresses(text: &str) -> String {
     }
     clean
 }
-
-/// Returns the lines of two pretty `Debug` texts that differ; all of them if the structures differ.
-pub(super) fn lines_that_differ(saved: &str, given: &str) -> (String, String) {
-    let lines = |text: &str| {
-        text.lines()
-            .map(|line| line.trim().trim_end_matches(',').to_string())
-            .collect::<Vec<_>>()
-    };
-    let (saved, given) = (lines(saved), lines(given));
-    if saved.len() != given.len() {
-        return (saved.join(" "), given.join(" "));
-    }
-    let (saved, given): (Vec<_>, Vec<_>) = saved
-        .into_iter()
-        .zip(given)
-        .filter(|(then, now)| then != now)
-        .unzip();
-    (saved.join(", "), given.join(", "))
-}
