@@ -38,6 +38,11 @@ pub(crate) type StepSpecs<K> = (
 );
 /// Types and shardings of a batch.
 pub(crate) type BatchTypes<K> = <<K as Task>::Batch as Family>::Of<ShardedType>;
+/// A batch of validation, and why the last one has padding, if it has.
+pub(crate) type ValidationBatch<K> = (
+    <<K as Task>::Batch as Family>::Of<ArraySpec>,
+    Option<String>,
+);
 /// Description of a task's model.
 pub(crate) type ModelParams<K> = <<K as Task>::Model as Family>::Of<Param>;
 /// State of a run of this task with this optimizer.
@@ -87,7 +92,7 @@ where
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
         batch: &<K::Batch as Family>::Of<ArraySpec>,
-        validation: Option<(<K::Batch as Family>::Of<ArraySpec>, Option<String>)>,
+        validation: Option<ValidationBatch<K>>,
         steps_per_execution: usize,
     ) -> Result<Self> {
         let params = parts.params;
