@@ -18,7 +18,7 @@ use halite::{
         ArraySpec, Conv2d, Function, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace,
         Transformer, cross_entropy, grad, rng,
     },
-    train::{State, Strategy},
+    train::{State, StateOptions, Strategy},
     tree::{Empty, Family, Leaf},
 };
 
@@ -277,7 +277,9 @@ where
         let (params, rule) = (model.clone(), Arc::new(optimizer));
         let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(
             client,
-            move |cx: &Trace, Leaf(key)| State::initialize(cx, &params, rule.clone(), None, key),
+            move |cx: &Trace, Leaf(key)| {
+                State::initialize(cx, &params, rule.clone(), StateOptions::default(), key)
+            },
         )
         .output_specs(move |path, _| specs[path].clone());
         let trained = model.leaves().into_iter().filter(|param| param.trainable);

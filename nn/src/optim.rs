@@ -7,7 +7,37 @@
 //! Learning rates, the numbers of schedules, decays, momenta, betas and limits are
 //! [hyperparameters](Trace::hyperparameter): arguments of the program, which is not compiled again
 //! for other values. A weight decay or momentum of 0 removes its term from the program. A custom
-//! optimizer calls `cx.hyperparameter("name", value, dtype)`.
+//! optimizer calls [`Gradient::number`].
+//!
+//! | optimizer | rule and defaults of | slots of a parameter |
+//! |---|---|---|
+//! | [`Sgd`] | `torch.optim.SGD` | none, or one with momentum |
+//! | [`Adam`], [`AdamW`] | `torch.optim.Adam`, `AdamW` | two |
+//! | [`RmsProp`] | `torch.optim.RMSprop` | one to three |
+//! | [`Adagrad`] | `torch.optim.Adagrad` | one |
+//! | [`Adafactor`] | `torch.optim.Adafactor` | a row and a column of each matrix |
+//! | [`Muon`] | `torch.optim.Muon`, for matrices only | one |
+//! | [`Lion`] | `optax.lion` | one |
+//! | [`Lamb`] | `optax.lamb` | two |
+//! | [`Lars`] | `optax.lars` | one |
+//!
+//! Parameters are selected by patterns of their paths: [`group`](Optimizer::group) gives some other
+//! settings, [`partition`](Optimizer::partition) another optimizer, [`freeze`](crate::freeze) none.
+//! [`chain`](Optimizer::chain) transforms gradients first. [`WeightAveraging`] averages parameters.
+//!
+//! ```
+//! use halite_nn::{AdamW, Linear, Muon, Optimizer, Schedule, freeze, optim};
+//!
+//! let model = freeze((Linear::new(784, 64), Linear::new(64, 10)), "0.bias")?;
+//! let rate = Schedule::cosine(1e-3, 10_000).with_warmup(100);
+//! let optimizer = AdamW::new(rate)
+//!     .group("**.bias", |adamw| adamw.weight_decay(0.0))?
+//!     .partition("0.weight", Muon::new(0.02))?;
+//! let slots = optim::slots(&optimizer, &model);
+//! assert_eq!(slots.leaf_count(), 1 + 2 + 2);
+//! # use halite_core::Tree;
+//! # Ok::<(), halite_core::Error>(())
+//! ```
 //!
 //! ```
 //! use halite_core::Tree;

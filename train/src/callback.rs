@@ -67,6 +67,12 @@ pub trait Callback {
         type_name::<Self>()
     }
 
+    /// Whether it calls [`Run::set_learning_rate_factor`]: the state of the run has a factor of
+    /// learning rates then.
+    fn changes_learning_rate(&self) -> bool {
+        false
+    }
+
     /// The run starts, or resumes.
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
         let _ = run;
@@ -163,6 +169,11 @@ pub struct Run {
     pub(crate) stop_requested: bool,
     /// Name of the callback that requested the stop.
     pub(crate) stopped_by: Option<String>,
+    /// Factor of learning rates, set since the last step.
+    pub(crate) new_rate_factor: Option<f64>,
+    pub(crate) rate_factor: f64,
+    /// Whether the state has such a factor.
+    pub(crate) has_rate_factor: bool,
 }
 
 impl Run {
@@ -230,6 +241,39 @@ impl Run {
     /// [name](Callback::name) of the callback, unless it was the last epoch.
     pub fn stop(&mut self) {
         self.stop_requested = true;
+    }
+
+    /// Multiplies the learning rates of all later steps by `factor`, in place of the factor before,
+    /// which is 1 at first. It is part of the state of the run, and nothing is compiled again.
+    ///
+    /// A resumed run begins with the factor of its checkpoint, and with 1 here: a callback sets it
+    /// again in [`on_fit_start`](Callback::on_fit_start).
+    ///
+    /// # Errors
+    /// If no callback of the run [changes the learning rate](Callback::changes_learning_rate), or
+    /// the factor is negative or not finite.
+    pub fn set_learning_rate_factor(&mut self, factor: f64) -> Result<()> {
+        if !self.has_rate_factor {
+            let message = "the state has no factor of learning rates; return `true` from \
+                           `Callback::changes_learning_rate`";
+            return Err(Error::invalid("callback", message));
+        }
+        if !(factor.is_finite() && factor >= 0.0) {
+            let message = format!(
+                "the factor of learning rates is {factor}; expected 0 or a positive number"
+            );
+            return Err(Error::invalid("callback", message));
+        }
+        if self.rate_factor.to_bits() != factor.to_bits() {
+            self.rate_factor = factor;
+            self.new_rate_factor = Some(factor);
+        }
+        Ok(())
+    }
+
+    /// Factor of learning rates that a callback has set; 1 if none has.
+    pub fn learning_rate_factor(&self) -> f64 {
+        self.rate_factor
     }
 
     /// Requests a checkpoint after this event. Without an `out` directory nothing is saved.

@@ -4,6 +4,7 @@ mod accessory;
 mod checkpointing;
 mod checks;
 mod nan_check;
+mod plateau;
 mod progress_bar;
 mod report_file;
 mod table;
@@ -15,6 +16,7 @@ use std::{
 
 use halite_core::{Error, Result};
 
+pub use self::plateau::ReduceLrOnPlateau;
 pub(crate) use self::{
     accessory::LoggerCallback, checkpointing::Checkpointing, nan_check::NanCheck,
     progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,

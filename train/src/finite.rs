@@ -103,7 +103,10 @@ pub(crate) fn check_array(
     }
     // Arrays that are not trained may be infinite on purpose, such as masks. A slot that is infinite
     // has overflowed, and stops its parameter for good.
-    let bad = if trained.contains(name) || name.starts_with("slots.") {
+    let must_be_finite = ["slots.", "average."]
+        .iter()
+        .any(|part| name.starts_with(part));
+    let bad = if trained.contains(name) || must_be_finite {
         find(array, |value| !value.is_finite())
     } else {
         find(array, f64::is_nan)

@@ -7,6 +7,7 @@
 
 mod launches;
 mod meter;
+mod rates;
 mod save;
 mod start;
 mod summary;
@@ -44,6 +45,8 @@ use crate::{
 pub struct Fitted<K: Task> {
     /// The model after the last step.
     pub model: ModelArrays<K>,
+    /// The model with the averages of its parameters, if the trainer has a rule of them.
+    pub average: Option<ModelArrays<K>>,
     /// Measurements and results.
     pub report: Report,
     /// The reason for which the run stopped before its last epoch, if it did.
@@ -193,7 +196,9 @@ where
         };
         let stopped_by = self.interrupts.reason().or(Some(StopReason::Callback));
         let (state, _) = now.live.ok_or_else(lost)?;
+        let average = state.averaged_model().map(rates::copied::<K::Model>);
         Ok(Fitted {
+            average: average.transpose()?,
             model: state.model,
             stopped_by: stopped_by.filter(|_| report.interrupted),
             report,
@@ -378,6 +383,7 @@ where
         let of_step = self.trainer.options.numerics.accumulate_grad_batches;
         let count = batch.batches.div_ceil(of_step);
         let batch = self.trainer.batch_tree::<K>(batch)?;
+        self.set_rate_factor(now)?;
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let next = match &self.programs.steps {
             Some(steps) if count > 1 => steps.call(state, window, &batch)?,

@@ -98,6 +98,7 @@ mod waits;
 mod window;
 
 pub use callback::Callback;
+pub use callbacks::ReduceLrOnPlateau;
 pub use checkpoint::Checkpoint;
 pub use fit::Fitted;
 pub use halite_nn::Pattern;
@@ -111,7 +112,7 @@ pub use options::{
 pub use programs::LOSS;
 #[doc(hidden)]
 pub use since_start::main_starts;
-pub use state::State;
+pub use state::{State, StateOptions};
 pub use strategy::{Rule, Strategy};
 pub use task::{LossTask, MetricValues, Predict, Task, Weighted, task, task_on};
 pub use trainer::{Answers, Trainer, TrainerBuilder};

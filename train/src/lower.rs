@@ -56,8 +56,8 @@ pub struct LoweredStep {
     pub graph: Graph,
     /// The same as a program for a compiler.
     pub program: Program,
-    /// Inputs, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose memory the
-    /// program reuses; then the batch (`batch.`), the metrics (`window`), and the optimizer's
+    /// Inputs, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`, `average.`,
+    /// `rate_factor`), whose memory the program reuses; then the batch (`batch.`), the metrics (`window`), and the optimizer's
     /// numbers (`hyperparameters`).
     pub inputs: Vec<(String, ShardedType)>,
     /// Outputs, by path: the next state and the metrics.

@@ -206,7 +206,7 @@ where
     ModelParams<K>: Send + Sync,
 {
     let (params, optimizer) = (parts.params.clone(), parts.optimizer.clone());
-    let loss_scale = parts.options.precision.loss_scale;
+    let options = parts.options.state();
     let types: HashMap<String, ShardedType> = state
         .named()
         .into_iter()
@@ -215,7 +215,7 @@ where
     let specs = Arc::new(types);
     let stored = specs.clone();
     Function::stateless(move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
-        State::initialize(cx, &*params, optimizer.clone(), loss_scale, key)
+        State::initialize(cx, &*params, optimizer.clone(), options, key)
     })
     .named("init")
     .output_specs(move |path, _| specs[path].spec.clone())
@@ -324,13 +324,13 @@ mod tests {
                 options: StepOptions::new(DTypePolicy::F32),
                 strategy: &strategy,
             };
-            let policy = &parts.options.precision;
+            let options = parts.options.state();
             let state = crate::strategy::state_specs::<Linear<()>, _>(
                 &mesh,
                 &strategy,
                 &params,
                 adam.clone(),
-                policy,
+                options,
             )
             .unwrap();
             let shards = state

@@ -1,17 +1,20 @@
 //! The training state: parameters, optimizer slots, step, random key.
 
+mod options;
+
 use std::{collections::HashSet, fmt, panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, DTypePolicy, LossScale, Result, TensorType,
+    Array, Client, DType, DTypePolicy, Result, TensorType,
     tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_nn::{
     Jit, Model, Optimizer, Param, ShardedType, Tensor, Trace, grad, init,
-    optim::{self, Slots},
+    optim::{self, Averages, Slots, StepOf, WeightAveraging, averaged},
     rng,
 };
 
+pub use self::options::StateOptions;
 use crate::{Scaling, loss_scale::all_finite};
 
 /// Everything that a training step changes: model, optimizer slots, step count and random key. It
@@ -52,6 +55,11 @@ pub struct State<F: Family, S: Family, L> {
     pub key: L,
     /// Loss scale, if the precision policy has one ([`with_precision`](Self::with_precision)).
     pub scale: Option<Scaling<L>>,
+    /// Averages of the trained parameters, if the options have a rule of them.
+    pub average: Option<Averages<F, L>>,
+    /// Factor of all learning rates, an `f32` scalar, if the options have one. A callback may
+    /// replace it between two steps.
+    pub rate_factor: Option<L>,
     rule: Arc<Rule<S>>,
 }
 
@@ -60,12 +68,20 @@ struct Rule<S: Family> {
     /// Descriptions of the leaves of the model, in order.
     params: Vec<Param>,
     optimizer: Arc<dyn Optimizer<Slot = S>>,
+    average: Option<WeightAveraging>,
 }
 
 impl<S: Family> Rule<S> {
-    fn of<M: Tree<Leaf = Param>>(net: &M, optimizer: Arc<dyn Optimizer<Slot = S>>) -> Arc<Self> {
-        let params = net.leaves().into_iter().cloned().collect();
-        Arc::new(Rule { params, optimizer })
+    fn of<M: Tree<Leaf = Param>>(
+        net: &M,
+        optimizer: Arc<dyn Optimizer<Slot = S>>,
+        average: Option<WeightAveraging>,
+    ) -> Arc<Self> {
+        Arc::new(Rule {
+            params: net.leaves().into_iter().cloned().collect(),
+            optimizer,
+            average,
+        })
     }
 
     /// Whether the leaf with this index has a gradient.
@@ -133,14 +149,63 @@ impl<F: Family, S: Family> State<F, S, Array> {
         M: Model<Family = F>,
         O: Optimizer<Slot = S> + Clone,
     {
-        policy.check()?;
+        State::with_options(client, net, optimizer, seed, policy.into())
+    }
+
+    /// As [`with_precision`](Self::with_precision), with further parts:
+    ///
+    /// ```
+    /// use halite_core::{Array, Client, Null};
+    /// use halite_nn::{Adam, Linear, jit_step, mse, optim::WeightAveraging};
+    /// use halite_train::{State, StateOptions};
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// # let client = Client::new(Null::new(1));
+    /// let (net, adam) = (Linear::new(3, 1), Adam::new(1e-3));
+    /// let options = StateOptions {
+    ///     average: Some(WeightAveraging::ema(0.999)),
+    ///     ..StateOptions::default()
+    /// };
+    /// let state = State::with_options(&client, &net, &adam, 0, options)?;
+    /// let step = jit_step(&client, &state, |cx, state, [x, y]| {
+    ///     state.set_training_mode(cx);
+    ///     let loss = mse(state.model.forward(x), y).mean_all();
+    ///     let gradients = state.gradients(loss);
+    ///     (state.update(gradients), [loss])
+    /// });
+    /// let x = Array::from_slice(&client, &[0.0f32; 12], [4, 3])?;
+    /// let y = Array::from_slice(&client, &[0.0f32; 4], [4, 1])?;
+    /// let (state, [_loss]) = step.call(state, [&x, &y])?;
+    /// let net = state.averaged_model().expect("the options have a rule");
+    /// assert_eq!(net.weight.ty().to_string(), "f32[3, 1]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`with_precision`](Self::with_precision); if the rule of the averages has numbers that it
+    /// cannot have.
+    #[track_caller]
+    pub fn with_options<M, O>(
+        client: &Client,
+        net: &M,
+        optimizer: &O,
+        seed: u64,
+        options: StateOptions,
+    ) -> Result<Self>
+    where
+        M: Model<Family = F>,
+        O: Optimizer<Slot = S> + Clone,
+    {
+        options.check()?;
+        let policy = options.precision;
         let trained = net.named().into_iter();
         let trained = trained.filter(|(_, param)| param.trainable);
         let trained: HashSet<String> = trained.map(|(path, _)| format!("model.{path}")).collect();
         let (net, optimizer) = (net.described(), Arc::new(optimizer.clone()));
         let key = Array::from_slice(client, &rng::key(seed), [2])?;
         Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
-            State::initialize(cx, &net, optimizer.clone(), policy.loss_scale, key)
+            State::initialize(cx, &net, optimizer.clone(), options, key)
         })
         .named("init")
         .output_stored(move |path, ty| match trained.contains(path) {
@@ -152,6 +217,15 @@ impl<F: Family, S: Family> State<F, S, Array> {
     }
 }
 
+impl<F: Family, S: Family, L> State<F, S, L> {
+    /// The model with the averages of its trained parameters, if there are any, and its other
+    /// leaves.
+    pub fn averaged_model(&self) -> Option<F::Of<&L>> {
+        let average = self.average.as_ref();
+        average.map(|average| averaged::<F, L>(&self.model, average))
+    }
+}
+
 impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     /// Initializes the state in a traced function, as for a custom sharding of its arrays. `key` is
     /// `u32[2]`.
@@ -159,19 +233,27 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
         cx: &'t Trace,
         net: &M,
         optimizer: Arc<dyn Optimizer<Slot = S>>,
-        loss_scale: Option<LossScale>,
+        options: StateOptions,
         key: Tensor<'t>,
     ) -> Self
     where
         M: Tree<Leaf = Param, Family = F>,
     {
+        let StateOptions {
+            precision,
+            average,
+            has_rate_factor,
+        } = options;
+        let model: F::Of<Tensor<'t>> = init(cx, net, rng::fold_in(key, 0));
         State {
-            model: init(cx, net, rng::fold_in(key, 0)),
+            average: average.map(|rule| rule.first(net, &model)),
+            rate_factor: has_rate_factor.then(|| cx.scalar(1.0, DType::F32)),
+            model,
             slots: init(cx, &optim::slots(&optimizer, net), rng::fold_in(key, 1)),
             step: cx.scalar(0.0, DType::U32),
             key: rng::fold_in(key, 2),
-            scale: loss_scale.map(|rule| Scaling::first(cx, rule)),
-            rule: Rule::of(net, optimizer),
+            scale: (precision.loss_scale).map(|rule| Scaling::first(cx, rule)),
+            rule: Rule::of(net, optimizer, average),
         }
     }
 
@@ -225,7 +307,9 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     ) -> Self {
         let cx = self.step.trace();
         let _site = cx.called_from(Location::caller());
-        let Rule { params, optimizer } = &*self.rule;
+        let Rule {
+            params, optimizer, ..
+        } = &*self.rule;
         let before = [self.model.leaves(), self.slots.leaves()].concat();
         let before: Vec<Tensor<'t>> = before.into_iter().copied().collect();
         let scaled = self.scale.as_ref().map(|scale| {
@@ -236,23 +320,45 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
             (scale.accepts(finite), scale.next(finite))
         });
         let net = self.model.rebuild(params.iter().cloned());
-        let (model, slots) = optim::update(
-            optimizer, cx, self.step, &net, self.model, gradients, self.slots,
-        );
+        let at = StepOf {
+            count: self.step,
+            rate_factor: self.rate_factor,
+        };
+        let (model, slots) =
+            optim::update(optimizer, cx, at, &net, self.model, gradients, self.slots);
         let next = State {
             model: model.map_leaves(|_, leaf| cx.updated(leaf)),
             slots,
             step: self.step + 1,
             key: self.key,
             scale: self.scale,
+            average: self.average,
+            rate_factor: self.rate_factor,
             rule: self.rule.clone(),
         };
         let (scaled, scale) = scaled.unzip();
         let next = State { scale, ..next };
         let conditions = [accepted, scaled].into_iter().flatten();
-        match conditions.reduce(|one, other| one.and(other)) {
+        let next = match conditions.reduce(|one, other| one.and(other)) {
             Some(accepted) => next.or_before(accepted, before),
             None => next,
+        };
+        next.averaged(at.count)
+    }
+
+    /// This state after update `step`, with averages that have its parameters.
+    #[track_caller]
+    fn averaged(self, step: Tensor<'t>) -> Self {
+        let (Some(rule), Some(average)) = (self.rule.average, self.average) else {
+            return State {
+                average: None,
+                ..self
+            };
+        };
+        let net = self.model.rebuild(self.rule.params.iter().cloned());
+        State {
+            average: Some(rule.next(step.trace(), step, &net, average, &self.model)),
+            ..self
         }
     }
 
@@ -285,14 +391,19 @@ impl<F: Family, S: Family> State<F, S, ShardedType> {
             model,
             slots,
             scale,
+            average,
+            options,
         } = types;
+        let scalar = |dtype| ShardedType::replicated(TensorType::scalar(dtype));
         State {
             model,
             slots,
-            step: ShardedType::replicated(TensorType::scalar(DType::U32)),
+            step: scalar(DType::U32),
             key: ShardedType::replicated(TensorType::new(DType::U32, [2])),
             scale,
-            rule: Rule::of(net, optimizer),
+            average,
+            rate_factor: options.has_rate_factor.then(|| scalar(DType::F32)),
+            rule: Rule::of(net, optimizer, options.average),
         }
     }
 }
@@ -302,6 +413,8 @@ pub(crate) struct StateTypes<F: Family, S: Family> {
     pub(crate) model: F::Of<ShardedType>,
     pub(crate) slots: Slots<F, S, ShardedType>,
     pub(crate) scale: Option<Scaling<ShardedType>>,
+    pub(crate) average: Option<Averages<F, ShardedType>>,
+    pub(crate) options: StateOptions,
 }
 
 impl<F: Family, S: Family> Family for State<F, S, ()> {
@@ -328,6 +441,8 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             step: &self.step,
             key: &self.key,
             scale: Tree::leaf_refs(&self.scale),
+            average: Tree::leaf_refs(&self.average),
+            rate_factor: self.rate_factor.as_ref(),
             rule: self.rule.clone(),
         }
     }
@@ -339,6 +454,8 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             step: &mut self.step,
             key: &mut self.key,
             scale: Tree::leaf_refs_mut(&mut self.scale),
+            average: Tree::leaf_refs_mut(&mut self.average),
+            rate_factor: self.rate_factor.as_mut(),
             rule: self.rule.clone(),
         }
     }
@@ -354,12 +471,17 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         let step = f(&at.field("step"), self.step)?;
         let key = f(&at.field("key"), self.key)?;
         let scale = self.scale.try_map_at(&mut at.field("scale"), f)?;
+        let average = self.average.try_map_at(&mut at.field("average"), f)?;
+        let mut factor = |leaf| f(&at.field("rate_factor"), leaf);
+        let rate_factor = self.rate_factor.map(&mut factor).transpose()?;
         Ok(State {
             model,
             slots,
             step,
             key,
             scale,
+            average,
+            rate_factor,
             rule: self.rule,
         })
     }
@@ -374,6 +496,10 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         f(&at.field("step"), &self.step);
         f(&at.field("key"), &self.key);
         self.scale.visit(&mut at.field("scale"), f);
+        self.average.visit(&mut at.field("average"), f);
+        if let Some(factor) = &self.rate_factor {
+            f(&at.field("rate_factor"), factor);
+        }
     }
 }
 

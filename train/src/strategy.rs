@@ -218,7 +218,7 @@ impl Strategy {
         optimizer: &O,
     ) -> Result<State<F, O::Slot, ShardedType>> {
         let optimizer = Arc::new(optimizer.clone());
-        state_specs::<F, O::Slot>(mesh, self, model, optimizer, &DTypePolicy::F32)
+        state_specs::<F, O::Slot>(mesh, self, model, optimizer, DTypePolicy::F32.into())
     }
 
     /// Checks that the axes of `mesh` are those that this strategy needs.

@@ -12,7 +12,7 @@ use halite_data::{
     Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch,
     ValidationSet,
 };
-use halite_nn::{ArraySpec, Jit, Optimizer, Tensor};
+use halite_nn::{ArraySpec, Jit, Optimizer, Tensor, optim::WeightAveraging};
 use halite_telemetry::ClientMetrics;
 
 pub use self::builder::TrainerBuilder;
@@ -40,6 +40,9 @@ pub struct Trainer {
     pub(crate) strategy: Strategy,
     pub(crate) options: TrainerOptions,
     pub(crate) precision: DTypePolicy,
+    pub(crate) average: Option<WeightAveraging>,
+    /// Whether a callback changes the learning rate.
+    pub(crate) has_rate_factor: bool,
     pub(crate) stop: Option<StopFlag>,
     pub(crate) callbacks: Vec<Shared<dyn Callback + Send>>,
     pub(crate) loggers: Vec<Shared<dyn Logger + Send>>,
@@ -192,7 +195,13 @@ impl Trainer {
         let program = evaluate_program(client, &self.mesh, &self.strategy, &task, &metrics)
             .precision(self.precision)
             .of_line(line);
-        let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
+        let scores = self.score::<K>(
+            &program,
+            &metrics,
+            &Tree::leaf_refs(model),
+            &loader,
+            &|| false,
+        )?;
         Ok(scores.expect("it is never asked to stop"))
     }
 
@@ -202,7 +211,7 @@ impl Trainer {
         &self,
         program: &Evaluate<K>,
         metrics: &Window,
-        model: &ModelArrays<K>,
+        model: &<K::Model as Family>::Of<&Array>,
         loader: &Loader,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<MetricValues>> {
@@ -221,7 +230,7 @@ impl Trainer {
                 return Ok(None);
             }
             window = program.run_with((
-                Tree::leaf_refs(model),
+                Tree::leaf_refs(model).map_leaves(|_, array| *array),
                 (Tree::leaf_refs(&batch), Tree::leaf_refs(&window)),
             ))?;
             in_flight.push(number, &window.0, stop)?;

@@ -163,12 +163,14 @@ impl WeightAveraging {
 ///
 /// # Panics
 /// If they are of different models.
-pub fn averaged<F: Family, L: Clone>(model: &F::Of<L>, averages: &Averages<F, L>) -> F::Of<L> {
+pub fn averaged<'a, F: Family, L>(
+    model: &'a F::Of<L>,
+    averages: &'a Averages<F, L>,
+) -> F::Of<&'a L> {
     let mut averages = averages.inner().leaves().into_iter();
-    Tree::leaf_refs(model).map_leaves(|_, leaf: &L| {
+    Tree::leaf_refs(model).map_leaves(|_, leaf: &'a L| {
         let average = averages.next().expect("averages are a tree of the model");
-        let leaf = average.as_ref().map_or(leaf, |Leaf(average)| average);
-        leaf.clone()
+        average.as_ref().map_or(leaf, |Leaf(average)| average)
     })
 }
 

@@ -111,7 +111,7 @@ where
         let Some(Evaluation { program, metrics }) = &self.programs.evaluation else {
             return Ok(None);
         };
-        let model = &now.live()?.0.model;
+        let model = &now.validated_model()?;
         let window = Leaf(metrics.spec(&self.trainer.mesh));
         let inputs = (
             Tree::leaf_refs(model).map_leaves(|_, array| ArraySpec::of(array)),

@@ -8,12 +8,12 @@ use halite_core::{
 };
 use halite_nn::{
     Function, Lowered, Mean, Optimizer, Param, ShardedType, Tensor, Trace, lower,
-    optim::{clip_global_norm, clip_value},
+    optim::{WeightAveraging, clip_global_norm, clip_value},
 };
 
 use super::{BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow};
 use crate::{
-    GradientClip, OnNotFinite, State, Strategy, Task,
+    GradientClip, OnNotFinite, State, StateOptions, Strategy, Task,
     loss_scale::{LOSS_SCALE, all_finite},
     strategy::state_specs,
     window::{ExtraValues, Extras, Window},
@@ -37,6 +37,10 @@ pub(crate) struct StepOptions {
     pub(crate) on_not_finite: OnNotFinite,
     /// Whether the window has the first step at which each gradient was not finite.
     pub(crate) detect_anomaly: bool,
+    /// Rule of the averages of the parameters, if there are any.
+    pub(crate) average: Option<WeightAveraging>,
+    /// Whether a callback may change the learning rate.
+    pub(crate) has_rate_factor: bool,
     /// Why the last batch of an epoch has rows of padding, if it has some.
     pub(crate) padding: Option<String>,
 }
@@ -51,6 +55,8 @@ impl StepOptions {
             has_weights: true,
             on_not_finite: OnNotFinite::Stop,
             detect_anomaly: false,
+            average: None,
+            has_rate_factor: false,
             padding: None,
         }
     }
@@ -60,6 +66,15 @@ impl StepOptions {
         match self.accumulate {
             1 => ty.clone(),
             batches => ty.stacked(batches),
+        }
+    }
+
+    /// Options of the state of such a step.
+    pub(crate) fn state(&self) -> StateOptions {
+        StateOptions {
+            precision: self.precision,
+            average: self.average,
+            has_rate_factor: self.has_rate_factor,
         }
     }
 }
@@ -107,7 +122,7 @@ where
             strategy,
             params,
             Arc::<O>::clone(optimizer),
-            precision,
+            options.state(),
         )?;
         let types = Tree::leaf_refs(&***params).map_leaves(|_, param| param.ty.clone());
         let pass = Pass {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use halite_core::{
-    DTypePolicy, Error, MeshShape, PartitionSpec, Result, TensorType,
+    Error, MeshShape, PartitionSpec, Result, TensorType,
     tree::{Family, Tree},
 };
 use halite_nn::{Optimizer, Param, ShardedType, optim};
 
-use crate::{Scaling, State, Strategy, state::StateTypes};
+use crate::{Scaling, State, StateOptions, Strategy, state::StateTypes};
 
 /// Types and shardings of the state: parameters by the strategy, optimizer slots as their
 /// parameter, scalars replicated.
@@ -20,8 +20,10 @@ pub(crate) fn state_specs<F: Family, S: Family>(
     strategy: &Strategy,
     params: &F::Of<Param>,
     optimizer: Arc<dyn Optimizer<Slot = S>>,
-    precision: &DTypePolicy,
+    options: StateOptions,
 ) -> Result<State<F, S, ShardedType>> {
+    options.check()?;
+    let precision = &options.precision;
     let named = params.named().into_iter();
     check_sizes("model", named.map(|(path, param)| (path, &param.ty)))?;
     let specs = strategy.specs(mesh, params)?;
@@ -55,7 +57,18 @@ pub(crate) fn state_specs<F: Family, S: Family>(
     let scale = precision.loss_scale;
     let scale =
         scale.map(|rule| Scaling::types(rule).map_leaves(|_, ty| ShardedType::replicated(ty)));
+    let average = options.average.map(|rule| {
+        let described = rule.describe(params);
+        let specs = params.leaves().into_iter().zip(specs.leaves());
+        let specs = specs.filter(|(param, _)| param.trainable);
+        let types = described.leaves().into_iter().zip(specs);
+        let types =
+            types.map(|(average, (_, spec))| ShardedType::new(average.ty.clone(), spec.clone()));
+        described.rebuild(types.collect::<Vec<_>>())
+    });
     let types = StateTypes {
+        average,
+        options,
         model: params.rebuild(model.collect::<Vec<_>>()),
         slots: described.rebuild(slots),
         scale,

@@ -8,6 +8,7 @@ use std::{
 
 use halite_core::{Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, Result, Sharding};
 use halite_data::LastBatch;
+use halite_nn::optim::WeightAveraging;
 
 use super::Trainer;
 use crate::{
@@ -25,6 +26,8 @@ pub struct TrainerBuilder {
     devices: Option<Vec<DeviceId>>,
     mesh: Option<Vec<(Arc<str>, usize)>>,
     strategy: Strategy,
+    average: Option<WeightAveraging>,
+    has_rate_factor: bool,
     options: TrainerOptions,
     stop: Option<StopFlag>,
     callbacks: Vec<Shared<dyn Callback + Send>>,
@@ -48,6 +51,8 @@ impl TrainerBuilder {
             devices: None,
             mesh: None,
             strategy: Strategy::default(),
+            average: None,
+            has_rate_factor: false,
             options: TrainerOptions::default(),
             stop: None,
             callbacks: Vec::new(),
@@ -189,7 +194,25 @@ impl TrainerBuilder {
     /// Adds a callback, after those that were added before. Clones of the builder and the trainer
     /// share it: a run has it until it ends, and finds it as the run before left it.
     pub fn callback(mut self, callback: impl Callback + Send + 'static) -> Self {
+        self.has_rate_factor |= callback.changes_learning_rate();
         self.callbacks.push(Shared(Arc::new(Mutex::new(callback))));
+        self
+    }
+
+    /// Keeps an average of the parameters, which is validated in their place, saved beside them, and
+    /// returned as [`Fitted::average`](crate::Fitted): Lightning's `EMAWeightAveraging` and
+    /// `StochasticWeightAveraging`. Statistics that are not trained, as those of
+    /// [`BatchNorm`](halite_nn::BatchNorm), are the model's.
+    ///
+    /// ```
+    /// use halite_nn::optim::WeightAveraging;
+    ///
+    /// # fn trainer(client: &halite_core::Client) -> halite_core::Result<halite_train::Trainer> {
+    /// halite_train::Trainer::builder(client).average(WeightAveraging::ema(0.999)).build()
+    /// # }
+    /// ```
+    pub fn average(mut self, average: WeightAveraging) -> Self {
+        self.average = Some(average);
         self
     }
 
@@ -214,7 +237,7 @@ impl TrainerBuilder {
         self.options.check()?;
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
-        let options = self.options.resolved();
+        let mut options = self.options.resolved();
         for (name, size) in [
             ("batch_size", options.batch_size),
             ("eval_batch_size", options.eval_batch_size()),
@@ -224,8 +247,18 @@ impl TrainerBuilder {
         let precision = options.numerics.precision;
         let precision = precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
         precision.check()?;
+        if let Some(average) = &self.average {
+            average.check()?;
+            // A resume with another rule is refused.
+            options.properties.push(Property {
+                name: "average".into(),
+                value: average.to_string(),
+            });
+        }
         Ok(Trainer {
             client: self.client,
+            average: self.average,
+            has_rate_factor: self.has_rate_factor,
             mesh,
             strategy: self.strategy,
             precision,

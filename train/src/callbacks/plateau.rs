@@ -1,0 +1,106 @@
+//! Reduces the learning rate when a metric of the validation stops improving.
+
+use halite_core::{Error, Result};
+use halite_nn::schedule::{Plateau, PlateauState};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    callback::{Callback, Run},
+    checkpoint::Exact,
+    loggers::Row,
+};
+
+/// Callback that reduces the learning rate when a metric of the validation has stopped improving:
+/// PyTorch's `ReduceLROnPlateau`. It multiplies the optimizer's schedule by a factor.
+///
+/// ```
+/// use halite_nn::schedule::Plateau;
+/// use halite_train::ReduceLrOnPlateau;
+///
+/// # fn trainer(client: &halite_core::Client) -> halite_core::Result<halite_train::Trainer> {
+/// let plateau = Plateau { factor: 0.5, patience: 3, ..Plateau::new("loss") };
+/// halite_train::Trainer::builder(client).callback(ReduceLrOnPlateau::new(plateau)).build()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReduceLrOnPlateau {
+    rule: Plateau,
+    state: PlateauState,
+}
+
+/// Its state in a checkpoint.
+#[derive(Deserialize, Serialize)]
+struct Saved {
+    best: Option<Exact>,
+    bad: u64,
+    cooldown: u64,
+    factor: Exact,
+}
+
+impl ReduceLrOnPlateau {
+    /// Creates the callback with this rule.
+    pub fn new(rule: Plateau) -> Self {
+        ReduceLrOnPlateau {
+            rule,
+            state: PlateauState::new(),
+        }
+    }
+}
+
+impl Callback for ReduceLrOnPlateau {
+    fn changes_learning_rate(&self) -> bool {
+        true
+    }
+
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+        self.rule.check()?;
+        if run.resumed_from_step().is_none() {
+            self.state = PlateauState::new();
+        }
+        run.set_learning_rate_factor(self.state.factor)
+    }
+
+    fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
+        let monitor = &*self.rule.monitor;
+        let name = monitor.strip_prefix("validation ").unwrap_or(monitor);
+        let Some(value) = validation.get(name) else {
+            let names = validation.metrics.iter().map(|(name, _)| &**name);
+            let message = format!(
+                "no metric of the validation is named `{name}`; there are {}",
+                names.collect::<Vec<_>>().join(", ")
+            );
+            return Err(Error::invalid("plateau", message));
+        };
+        self.state = self.rule.next(&self.state, value);
+        run.set_learning_rate_factor(self.state.factor)
+    }
+
+    fn state(&self) -> Option<serde_json::Value> {
+        let PlateauState {
+            best,
+            bad,
+            cooldown,
+            factor,
+        } = self.state;
+        let saved = Saved {
+            best: best.map(Exact),
+            bad,
+            cooldown,
+            factor: Exact(factor),
+        };
+        serde_json::to_value(saved).ok()
+    }
+
+    fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
+        let saved: Saved = serde_json::from_value(state).map_err(|error| {
+            Error::invalid("plateau", "it is not the state of a plateau").caused_by(error)
+        })?;
+        self.state = PlateauState {
+            best: saved.best.map(|Exact(best)| best),
+            bad: saved.bad,
+            cooldown: saved.cooldown,
+            factor: saved.factor.0,
+        };
+        Ok(())
+    }
+}

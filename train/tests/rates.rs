@@ -1,0 +1,203 @@
+//! Averages of the parameters and factors of learning rates: validated, saved, and exact after a
+//! resume.
+
+#[path = "shared/plane.rs"]
+mod plane;
+
+use std::{path::Path, sync::LazyLock};
+
+use halite_backends::Accelerator;
+use halite_core::{Client, DType, HostArray, Result, TensorType};
+use halite_nn::{Schedule, Sgd, optim::WeightAveraging, schedule::Plateau};
+use halite_train::{
+    Callback, Fitted, ReduceLrOnPlateau, Trainer, TrainerBuilder, callback::Run, checkpoint::Saved,
+};
+
+use self::plane::{Model, Plane, samples, saved};
+
+/// Steps of an epoch of 20 samples in batches of 4.
+const STEPS: u64 = 5;
+
+fn client() -> &'static Client {
+    static CLIENT: LazyLock<Client> =
+        LazyLock::new(|| "embedded".parse::<Accelerator>().unwrap().open().unwrap());
+    &CLIENT
+}
+
+fn builder(epochs: u64, seed: u64) -> TrainerBuilder {
+    Trainer::builder(client())
+        .batch_size(4)
+        .epochs(epochs)
+        .seed(seed)
+        .log_every(1)
+        .quiet(true)
+}
+
+fn fit(builder: TrainerBuilder, rate: impl Into<Schedule>) -> Fitted<Plane> {
+    let trainer = builder.build().unwrap();
+    let fitted = trainer.fit(Plane, Model::new(), Sgd::new(rate), samples(20), samples(8));
+    fitted.unwrap()
+}
+
+fn weights(model: &plane::Model<halite_core::Array>) -> Vec<f32> {
+    model.out.weight.to_vec::<f32>().unwrap()
+}
+
+#[test]
+fn average_is_that_of_the_weights_after_each_step() {
+    let average = WeightAveraging::ema(0.5);
+    let mut expected: Option<Vec<f32>> = None;
+    // Each run has the steps of the one before.
+    for epochs in 1..=3 {
+        let fitted = fit(builder(epochs, 3).batch_size(20).average(average), 0.1);
+        let now = weights(&fitted.model);
+        let next = match expected {
+            None => now,
+            Some(before) => (before.iter().zip(now))
+                .map(|(a, b)| 0.5 * a + 0.5 * b)
+                .collect(),
+        };
+        let got = weights(fitted.average.as_ref().unwrap());
+        for (got, expected) in got.iter().zip(&next) {
+            assert!((got - expected).abs() < 1e-6, "{got}, {expected}");
+        }
+        expected = Some(next);
+    }
+}
+
+#[test]
+fn validation_is_of_the_average() {
+    let fitted = fit(builder(2, 3).average(WeightAveraging::swa()), 0.1);
+    let trainer = builder(1, 3).build().unwrap();
+    let score = |model| {
+        let metrics = trainer.validate(Plane, model, samples(8)).unwrap();
+        metrics
+            .iter()
+            .find(|(name, _)| &**name == "loss")
+            .unwrap()
+            .1
+    };
+    let (last, average) = (
+        score(&fitted.model),
+        score(fitted.average.as_ref().unwrap()),
+    );
+    assert_ne!(last, average);
+    assert_eq!(fitted.report.metrics["loss"], average);
+}
+
+/// Arrays of the newest checkpoint, as bytes.
+fn arrays(out: &Path, names: &[&str]) -> Vec<Vec<u8>> {
+    let mut saved = Saved::of_run(out).unwrap();
+    let ty = |name: &&str| match name.ends_with("weight") {
+        true => TensorType::new(DType::F32, [2, 1]),
+        false => TensorType::scalar(DType::F32),
+    };
+    let array = |name: &&str| -> HostArray { saved.take(name, &ty(name)).unwrap() };
+    names
+        .iter()
+        .map(array)
+        .map(|array| array.bytes().to_vec())
+        .collect()
+}
+
+fn plateau() -> ReduceLrOnPlateau {
+    // Every loss but the first counts as no improvement.
+    let rule = Plateau {
+        factor: 0.5,
+        patience: 0,
+        threshold: 0.99,
+        ..Plateau::new("validation loss")
+    };
+    ReduceLrOnPlateau::new(rule)
+}
+
+/// The last state of a run of four epochs that is stopped after each of them.
+#[test]
+fn average_with_plateau_resumes_to_the_bit() {
+    let names = ["model.out.weight", "average.out.weight", "rate_factor"];
+    let options = |epochs, out: &Path| {
+        builder(epochs, 5)
+            .out(out)
+            .resume(true)
+            .average(WeightAveraging::ema(0.9).start(2).every(3))
+            .callback(plateau())
+    };
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fit(options(4, whole.path()), 0.05);
+    for epochs in 1..=4 {
+        let fitted = fit(options(epochs, parts.path()), 0.05);
+        assert_eq!(fitted.report.steps, epochs * STEPS);
+        assert_eq!(fitted.report.step_compiles, 1, "for any factor");
+    }
+    assert_eq!(saved(parts.path())[0], 4 * STEPS);
+    let expected = arrays(whole.path(), &names);
+    assert_eq!(arrays(parts.path(), &names), expected);
+    assert_eq!(
+        expected[2],
+        0.25f32.to_le_bytes(),
+        "applied before the last epoch"
+    );
+}
+
+/// A callback that halves the rate before the second epoch.
+struct Halves(f64);
+
+impl Callback for Halves {
+    fn changes_learning_rate(&self) -> bool {
+        true
+    }
+
+    fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
+        let factor = if run.epoch() == 0 { 1.0 } else { self.0 };
+        run.set_learning_rate_factor(factor)
+    }
+}
+
+#[test]
+fn factor_of_a_callback_is_that_of_the_schedule() {
+    let by_callback = fit(builder(2, 7).callback(Halves(0.5)), 0.1);
+    let by_schedule = fit(builder(2, 7), Schedule::from(0.1).then_at(STEPS, 0.05));
+    for (a, b) in weights(&by_callback.model)
+        .iter()
+        .zip(weights(&by_schedule.model))
+    {
+        assert!((a - b).abs() < 1e-6, "{a}, {b}");
+    }
+    let other = fit(builder(2, 7), 0.1);
+    assert_ne!(weights(&other.model), weights(&by_callback.model));
+}
+
+struct Undeclared;
+
+impl Callback for Undeclared {
+    fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
+        run.set_learning_rate_factor(0.5)
+    }
+}
+
+#[test]
+fn wrong_factors_or_monitors_are_named() {
+    let error = |builder: TrainerBuilder| {
+        let trainer = builder.build().unwrap();
+        let fitted = trainer.fit(Plane, Model::new(), Sgd::new(0.1), samples(20), samples(8));
+        fitted.unwrap_err().to_string()
+    };
+    let undeclared = error(builder(1, 1).callback(Undeclared));
+    assert!(
+        undeclared.contains("`Callback::changes_learning_rate`"),
+        "{undeclared}"
+    );
+    let negative = error(builder(2, 1).callback(Halves(-1.0)));
+    assert!(
+        negative.contains("the factor of learning rates is -1"),
+        "{negative}"
+    );
+    let monitor = ReduceLrOnPlateau::new(Plateau::new("acuracy"));
+    let monitor = error(builder(1, 1).callback(monitor));
+    assert!(
+        monitor.contains("named `acuracy`; there are loss"),
+        "{monitor}"
+    );
+    let wrong = builder(1, 1).average(WeightAveraging::ema(2.0)).build();
+    assert!(wrong.unwrap_err().to_string().contains("decay is 2"));
+}
