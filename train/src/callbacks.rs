@@ -3,6 +3,7 @@
 mod accessory;
 mod checkpointing;
 mod checks;
+mod loss_growth;
 mod nan_check;
 mod plateau;
 mod progress_bar;
@@ -18,8 +19,8 @@ use halite_core::{Error, Result};
 
 pub use self::plateau::ReduceLrOnPlateau;
 pub(crate) use self::{
-    accessory::LoggerCallback, checkpointing::Checkpointing, nan_check::NanCheck,
-    progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
+    accessory::LoggerCallback, checkpointing::Checkpointing, loss_growth::LossGrowth,
+    nan_check::NanCheck, progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
 };
 use crate::{
     Report, TrainerOptions,

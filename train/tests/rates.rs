@@ -8,7 +8,7 @@ use std::{path::Path, sync::LazyLock};
 
 use halite_backends::Accelerator;
 use halite_core::{Client, DType, HostArray, Result, TensorType};
-use halite_nn::{Schedule, Sgd, optim::WeightAveraging, schedule::Plateau};
+use halite_nn::{Adam, Schedule, Sgd, optim::WeightAveraging, schedule::Plateau};
 use halite_train::{
     Callback, Fitted, ReduceLrOnPlateau, Trainer, TrainerBuilder, callback::Run, checkpoint::Saved,
 };
@@ -200,4 +200,22 @@ fn wrong_factors_or_monitors_are_named() {
     );
     let wrong = builder(1, 1).average(WeightAveraging::ema(2.0)).build();
     assert!(wrong.unwrap_err().to_string().contains("decay is 2"));
+}
+
+#[test]
+fn rate_that_is_far_too_large_is_a_finding() {
+    let findings = |rate: f64| {
+        let trainer = builder(4, 7).build().unwrap();
+        let fitted = trainer.fit(
+            Plane,
+            Model::new(),
+            Adam::new(rate),
+            samples(20),
+            samples(8),
+        );
+        fitted.unwrap().report.findings.join("\n")
+    };
+    let found = findings(1e9);
+    assert!(found.contains("the training loss is"), "{found}");
+    assert!(!findings(0.1).contains("the training loss is"));
 }

@@ -5,8 +5,9 @@ use std::{collections::HashSet, sync::Arc};
 use halite_core::Result;
 use halite_data::Loader;
 
+use super::LossGrowth;
 use crate::{
-    OnNotFinite,
+    OnNotFinite, Report,
     callback::{Callback, MetricsWindow, NotFinite, PendingCheckpoint, Run},
     cause::{Batches, Cause},
     finite,
@@ -23,6 +24,7 @@ pub(crate) struct NanCheck {
     /// Batches of each step.
     pub(crate) batches: Batches,
     pub(crate) on_not_finite: OnNotFinite,
+    pub(crate) growth: LossGrowth,
 }
 
 impl NanCheck {
@@ -38,6 +40,7 @@ impl Callback for NanCheck {
     }
 
     fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        self.growth.add(&window.row);
         let MetricsWindow {
             not_finite,
             anomaly,
@@ -52,6 +55,12 @@ impl Callback for NanCheck {
             return finite::check_metrics(not_finite.as_ref(), None, |step| self.cause(step));
         }
         finite::check_metrics(not_finite.as_ref(), anomaly, |step| self.cause(step))
+    }
+
+    fn on_fit_end(&mut self, _: &mut Run, report: &mut Report) -> Result<()> {
+        let finding = self.growth.finding().map(str::to_owned);
+        report.findings.extend(finding);
+        Ok(())
     }
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {

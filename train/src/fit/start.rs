@@ -132,6 +132,7 @@ where
             trained: Arc::new(trained_paths(&*model)),
             batches: Batches::of_step(options.numerics.accumulate_grad_batches),
             on_not_finite: options.on_not_finite,
+            growth: Default::default(),
         };
         let hyperparameters = identity.identity().hyperparameters();
         let (loggers, custom) = (&trainer.loggers, &trainer.callbacks);
