@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
-    Array, Error, HostArray, Result, Sharding, Tree,
+    Array, DType, Error, HostArray, Result, Sharding, Tree,
     tree::{Of, same_structure},
 };
 use halite_data::{Dataset, ValidationSet};
@@ -41,7 +41,28 @@ impl Trainer {
         net: &M,
         dir: impl AsRef<Path>,
     ) -> Result<Of<M, Array>> {
-        let hosts = Saved::of_run(dir)?.take_model(net)?.into_leaves();
+        self.upload_model(net, Saved::of_run(dir)?.take_model(net)?)
+    }
+
+    /// As [`load`](Self::load), with the averages of the parameters
+    /// ([`average`](crate::TrainerBuilder::average)).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); if the run has no averages.
+    pub fn load_average<M: Tree<Leaf = Param>>(
+        &self,
+        net: &M,
+        dir: impl AsRef<Path>,
+    ) -> Result<Of<M, Array>> {
+        self.upload_model(net, Saved::of_run(dir)?.take_average(net)?)
+    }
+
+    fn upload_model<M: Tree<Leaf = Param>>(
+        &self,
+        net: &M,
+        hosts: Of<M, HostArray>,
+    ) -> Result<Of<M, Array>> {
+        let hosts = hosts.into_leaves();
         let specs = self.model_specs(net)?;
         let upload = |(host, spec): (HostArray, &ArraySpec)| {
             Array::upload_as(&self.client, &Arc::new(host), &spec.sharding, spec.stored)
@@ -137,6 +158,25 @@ impl Saved {
     pub fn take_model<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
         let types = net.named().into_iter();
         let types = types.map(|(path, param)| (format!("model.{path}"), param.ty.clone()));
+        let hosts = self.take_some(&types.collect::<Vec<_>>())?;
+        Ok(net.rebuild(hosts))
+    }
+
+    /// Takes the averages of the trained parameters of `net` out, and its other leaves.
+    ///
+    /// # Errors
+    /// As [`take_model`](Self::take_model); if the run has no averages.
+    pub fn take_average<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
+        let types = net.named().into_iter().map(|(path, param)| {
+            let wide = match param.ty.dtype() {
+                DType::F64 => DType::F64,
+                _ => DType::F32,
+            };
+            match param.trainable {
+                true => (format!("average.{path}"), param.ty.with_dtype(wide)),
+                false => (format!("model.{path}"), param.ty.clone()),
+            }
+        });
         let hosts = self.take_some(&types.collect::<Vec<_>>())?;
         Ok(net.rebuild(hosts))
     }

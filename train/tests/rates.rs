@@ -85,6 +85,28 @@ fn validation_is_of_the_average() {
     assert_eq!(fitted.report.metrics["loss"], average);
 }
 
+#[test]
+fn saved_average_is_loaded() {
+    let out = tempfile::tempdir().unwrap();
+    let options = || builder(2, 3).out(out.path());
+    let fitted = fit(options().average(WeightAveraging::ema(0.9)), 0.1);
+    let trainer = builder(1, 3).build().unwrap();
+    let [last, average] = [
+        trainer.load(&Model::new(), out.path()).unwrap(),
+        trainer.load_average(&Model::new(), out.path()).unwrap(),
+    ];
+    assert_eq!(weights(&last), weights(&fitted.model));
+    assert_eq!(weights(&average), weights(fitted.average.as_ref().unwrap()));
+    // Without an average it is another run.
+    let other = options().resume(true).epochs(3).build().unwrap();
+    let other = other.fit(Plane, Model::new(), Sgd::new(0.1), samples(20), samples(8));
+    let error = other.unwrap_err().to_string();
+    assert!(
+        error.contains("average: saved ema(0.9), given nothing"),
+        "{error}"
+    );
+}
+
 /// Arrays of the newest checkpoint, as bytes.
 fn arrays(out: &Path, names: &[&str]) -> Vec<Vec<u8>> {
     let mut saved = Saved::of_run(out).unwrap();
