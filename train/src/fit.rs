@@ -448,7 +448,15 @@ where
     }
 
     fn log(&mut self, now: &mut LoopState<K, O>, window: meter::Arrived) -> Result<()> {
-        now.run.skipped += window.extras.skipped;
+        let skipped = window.extras.skipped;
+        now.run.skipped += skipped;
+        if skipped > 0 {
+            halite_core::warning!(
+                "{skipped} of the last steps up to step {} changed nothing: their gradients are not \
+                 finite (`on_not_finite`)",
+                window.step()
+            );
+        }
         if !window.is_relevant() {
             return Ok(());
         }

@@ -32,17 +32,11 @@ pub(crate) type ModelArrays<K> = <<K as Task>::Model as Family>::Of<Array>;
 /// Batch of a task, as arrays on devices.
 pub(crate) type BatchArrays<K> = <<K as Task>::Batch as Family>::Of<Array>;
 /// Types and shardings of the inputs of a step, on devices: the batch, and the window.
-pub(crate) type StepSpecs<K> = (
-    <<K as Task>::Batch as Family>::Of<ArraySpec>,
-    Leaf<ArraySpec>,
-);
+pub(crate) type StepSpecs<K> = (BatchSpecs<K>, Leaf<ArraySpec>);
+/// Types and shardings of a batch, on devices.
+pub(crate) type BatchSpecs<K> = <<K as Task>::Batch as Family>::Of<ArraySpec>;
 /// Types and shardings of a batch.
 pub(crate) type BatchTypes<K> = <<K as Task>::Batch as Family>::Of<ShardedType>;
-/// A batch of validation, and why the last one has padding, if it has.
-pub(crate) type ValidationBatch<K> = (
-    <<K as Task>::Batch as Family>::Of<ArraySpec>,
-    Option<String>,
-);
 /// Description of a task's model.
 pub(crate) type ModelParams<K> = <<K as Task>::Model as Family>::Of<Param>;
 /// State of a run of this task with this optimizer.
@@ -67,7 +61,7 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     /// Types and shardings of the state.
     pub(crate) state: RunState<K, O, ArraySpec>,
     /// Types and shardings of the batch of a step.
-    pub(crate) batch: <K::Batch as Family>::Of<ArraySpec>,
+    pub(crate) batch: BatchSpecs<K>,
 }
 
 /// The evaluation of a task.
@@ -91,8 +85,8 @@ where
         client: &Client,
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
-        batch: &<K::Batch as Family>::Of<ArraySpec>,
-        validation: Option<ValidationBatch<K>>,
+        batch: &BatchSpecs<K>,
+        validation: Option<(BatchSpecs<K>, Option<String>)>,
         steps_per_execution: usize,
     ) -> Result<Self> {
         let params = parts.params;
@@ -165,7 +159,7 @@ impl<K: Task> Evaluation<K> {
         client: &Client,
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
-        [batch, validation]: [&<K::Batch as Family>::Of<ArraySpec>; 2],
+        [batch, validation]: [&BatchSpecs<K>; 2],
         padding: Option<String>,
     ) -> Result<Self> {
         let types = Tree::leaf_refs(&**parts.params).map_leaves(|_, param| param.ty.clone());
@@ -192,7 +186,7 @@ impl<K: Task> Evaluation<K> {
 }
 
 /// Types of a batch, without the devices it is on.
-pub(crate) fn batch_types<K: Task>(batch: &<K::Batch as Family>::Of<ArraySpec>) -> BatchTypes<K> {
+pub(crate) fn batch_types<K: Task>(batch: &BatchSpecs<K>) -> BatchTypes<K> {
     Tree::leaf_refs(batch).map_leaves(|_, spec| ShardedType::from(spec))
 }
 

@@ -1,7 +1,7 @@
 use halite_core::{DType, TensorType, tree::Leaf};
 
 use super::{backward::VISITED, grad};
-use crate::{Tensor, Trace};
+use crate::{Mean, Tensor, Trace};
 
 fn weights(cx: &Trace) -> Tensor<'_> {
     cx.input(TensorType::new(DType::F32, [4]), "w")
@@ -64,4 +64,24 @@ fn gradients_go_through_other_leaves() {
     let pruned = |of| halite_ir::optimize(cx.graph(&[w], &[of]).unwrap()).to_string();
     assert!(graph(both[1]).contains("Cosine"));
     assert_eq!(pruned(both[1]), pruned(alone.0));
+}
+
+#[test]
+fn accumulated_batches_keep_the_lines_of_their_body() {
+    let cx = &Trace::new();
+    let w = weights(cx);
+    let xs = cx.input(TensorType::new(DType::F32, [2, 3]), "xs");
+    let mut line = 0;
+    cx.accumulate_gradients(Leaf(xs), &[w], |Leaf(x)| {
+        let present = x.sum_all().gt(0.0);
+        let loss = cx.report_if(present, || {
+            line = line!() + 1;
+            Mean::of(x + w)
+        });
+        (loss, vec![w])
+    });
+    let mistakes = cx.mistakes();
+    let places = mistakes.iter().map(|mistake| mistake.location);
+    let places: Vec<_> = places.map(|at| (at.file(), at.line())).collect();
+    assert_eq!(places[0], (file!(), line), "{mistakes:?}");
 }

@@ -143,6 +143,11 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
+    /// The last step of it.
+    pub(super) fn step(&self) -> u64 {
+        self.step
+    }
+
     /// The window as callbacks see it.
     pub(super) fn at(self, epoch: u64, seconds: f64) -> MetricsWindow {
         MetricsWindow {
