@@ -33,6 +33,7 @@ mod loader;
 mod memory;
 mod mnist;
 mod prefetch;
+pub mod records;
 mod sampler;
 pub mod text;
 mod threads;
