@@ -16,6 +16,9 @@ pub struct CompileRecord {
     pub cached: bool,
     /// The name of the function or program.
     pub function: Arc<str>,
+    /// Digest of the program without its source lines: 16 hexadecimal digits. Equal programs have
+    /// equal digests, in every process and on every machine.
+    pub digest: Arc<str>,
     /// The line that made the function.
     pub origin: Option<&'static Location<'static>>,
     /// The line that called it.

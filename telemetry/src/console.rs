@@ -56,6 +56,7 @@ fn describe_compile(record: &CompileRecord) -> String {
         number,
         cached,
         function,
+        digest,
         origin,
         called_at,
         reason,
@@ -73,7 +74,7 @@ fn describe_compile(record: &CompileRecord) -> String {
         parenthesized(*origin)
     );
     text += &format!(
-        "  program {}, {}\n",
+        "  program {digest}, {}, {}\n",
         count(*inputs as u64, "input"),
         count(*outputs as u64, "output")
     );

@@ -23,9 +23,10 @@ pub(crate) fn write_program(
 ) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let stem = format!(
-        "{}-{:04}-{}",
+        "{}-{:04}-{}-{}",
         std::process::id(),
         record.number,
+        record.digest,
         file_name(&program.name)
     );
     let write = |what: &str, bytes: &[u8]| fs::write(dir.join(format!("{stem}.{what}")), bytes);
@@ -93,6 +94,7 @@ fn summary(record: &CompileRecord) -> String {
         .collect();
     let summary = json!({
         "function": &*record.function,
+        "digest": &*record.digest,
         "origin": line(record.origin),
         "called_at": line(record.called_at),
         "reason": record.reason.to_string(),

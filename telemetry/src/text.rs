@@ -1,8 +1,16 @@
-//! Numbers as text for reports.
+//! Numbers and programs as text for reports.
 
-use std::{panic::Location, time::Duration};
+use std::{panic::Location, sync::Arc, time::Duration};
 
-use halite_core::format_count;
+use halite_core::{format_count, hex, program_text::without_locations};
+use sha2::{Digest, Sha256};
+
+/// Digest of a program without its source lines, as 16 digits.
+pub(crate) fn digest(code: &[u8]) -> Arc<str> {
+    let mut digest = Sha256::new();
+    without_locations(code, |piece| digest.update(piece));
+    hex(&digest.finalize()[..8]).into()
+}
 
 /// Formats a time in its largest unit, with three digits: `12.3 µs`.
 pub(crate) fn time(time: Duration) -> String {

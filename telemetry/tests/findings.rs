@@ -37,6 +37,7 @@ fn compiled(time: Duration, compile: Duration) -> Activity {
         number: 0,
         cached: false,
         function: "step".into(),
+        digest: "0123456789abcdef".into(),
         origin: None,
         called_at: None,
         reason: Reason::First,

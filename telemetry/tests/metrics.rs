@@ -291,7 +291,8 @@ fn dump_has_the_program_with_its_sizes() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let stem = format!("{}-0000-train_step", std::process::id());
+    // The digest is that of `printf 'module {}' | sha256sum`.
+    let stem = format!("{}-0000-fd224b3138074712-train_step", std::process::id());
     assert_eq!(
         names,
         [format!("{stem}.json"), format!("{stem}.stablehlo.mlir")]

@@ -360,7 +360,8 @@ fn dump_has_graph_program_optimized_program_sizes() {
             .collect();
         assert_eq!(found.len(), 1, "{end}: {found:?}");
         assert!(
-            found[0].to_str().unwrap().contains("-0000-loss."),
+            found[0].to_str().unwrap().contains("-0000-")
+                && found[0].to_str().unwrap().contains("-loss."),
             "{found:?}"
         );
         fs::read(&found[0]).unwrap()
