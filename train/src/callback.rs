@@ -8,7 +8,8 @@ use std::{
     time::Instant,
 };
 
-use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
+use halite_core::{Client, DeviceId, Error, ErrorKind, HostArray, MemoryStats, Pending, Result};
+use halite_nn::Schedule;
 
 use crate::{
     MetricValues, Report,
@@ -37,6 +38,10 @@ use crate::{
 ///   of a launch after the launch was queued; a stop or checkpoint that it requests follows the last.
 /// * [`on_train_metrics`](Self::on_train_metrics): when the metrics of `log_every_n_steps` steps
 ///   have arrived on the host. Later steps are queued already.
+/// * [`additional_metrics`](Self::additional_metrics): before any callback or logger sees a row of
+///   metrics, of training or validation.
+/// * [`on_train_epoch_end`](Self::on_train_epoch_end): when the steps of an epoch are done and their
+///   metrics known, before the validation and the checkpoint of the epoch.
 /// * [`on_validation_start`](Self::on_validation_start): when the steps of an epoch are done, and
 ///   within the epoch where a [`val_check_interval`](crate::TrainerOptions::val_check_interval) ends.
 ///   After the epoch, [`Run::train_metrics`] are those of it.
@@ -94,6 +99,18 @@ pub trait Callback {
     /// Metrics of training steps arrived on the host.
     fn on_train_metrics(&mut self, run: &mut Run, window: &MetricsWindow) -> Result<()> {
         let _ = (run, window);
+        Ok(())
+    }
+
+    /// Further metrics for a row, by name: what is logged with those of the task.
+    fn additional_metrics(&mut self, run: &Run, row: &Row) -> Result<Vec<(String, f64)>> {
+        let _ = (run, row);
+        Ok(Vec::new())
+    }
+
+    /// The steps of the epoch are done: [`Run::train_metrics`] are those of the epoch.
+    fn on_train_epoch_end(&mut self, run: &mut Run) -> Result<()> {
+        let _ = run;
         Ok(())
     }
 
@@ -160,6 +177,7 @@ pub struct Run {
     pub(crate) out: Option<PathBuf>,
     pub(crate) resumed_from_step: Option<u64>,
     pub(crate) train_metrics: MetricValues,
+    pub(crate) facts: Arc<RunFacts>,
     /// Seconds of earlier starts of this run.
     pub(crate) earlier_seconds: f64,
     /// Steps that were skipped, as far as their metrics have arrived.
@@ -174,6 +192,19 @@ pub struct Run {
     pub(crate) rate_factor: f64,
     /// Whether the state has such a factor.
     pub(crate) has_rate_factor: bool,
+}
+
+/// What does not change in a run.
+#[derive(Debug)]
+pub(crate) struct RunFacts {
+    pub(crate) metric_names: Vec<String>,
+    /// Learning rates of the optimizer, by name.
+    pub(crate) schedules: Vec<(String, Schedule)>,
+    /// Floating point operations of the contractions of a step.
+    pub(crate) flops_per_step: f64,
+    pub(crate) client: Client,
+    /// Devices that it trains on.
+    pub(crate) devices: Vec<DeviceId>,
 }
 
 impl Run {
@@ -230,6 +261,49 @@ impl Run {
         &self.train_metrics
     }
 
+    /// Names of the metrics that the task reports, with the data that they are of: `train loss`,
+    /// `validation loss`. They are known before the first step.
+    pub fn metric_names(&self) -> &[String] {
+        &self.facts.metric_names
+    }
+
+    /// The learning rates of the update that follows `step` others, by name.
+    pub fn learning_rates(&self, step: u64) -> Vec<(String, f64)> {
+        let schedules = self.facts.schedules.iter();
+        schedules
+            .map(|(name, schedule)| (name.clone(), schedule.value(step)))
+            .collect()
+    }
+
+    /// Floating point operations of a step in matrix multiplications and convolutions, over all
+    /// devices, counted from the program.
+    pub fn flops_per_step(&self) -> f64 {
+        self.facts.flops_per_step
+    }
+
+    /// Number of devices of the run.
+    pub fn devices(&self) -> usize {
+        self.facts.devices.len()
+    }
+
+    /// Bytes in use on the device with the most; `None` where the driver does not count them.
+    pub fn memory_in_use(&self) -> Option<u64> {
+        self.memory().map(|memory| memory.in_use).max()
+    }
+
+    /// Largest memory in use on one device so far, in bytes; `None` where the driver does not count
+    /// it.
+    pub fn memory_peak(&self) -> Option<u64> {
+        self.memory().filter_map(|memory| memory.peak).max()
+    }
+
+    /// Memory of each device of the run whose driver counts it.
+    fn memory(&self) -> impl Iterator<Item = MemoryStats> {
+        let devices = self.facts.client.devices().into_iter();
+        let used = devices.filter(|device| self.facts.devices.contains(&device.id()));
+        used.filter_map(|device| device.memory().ok())
+    }
+
     /// Seconds since the run started, earlier starts of the same run included.
     pub fn seconds(&self) -> f64 {
         self.earlier_seconds + self.started.elapsed().as_secs_f64()
@@ -276,9 +350,44 @@ impl Run {
         self.rate_factor
     }
 
+    /// [`stop`](Self::stop) with a reason for the report, in place of the callback's name.
+    pub fn stop_because(&mut self, reason: impl Into<String>) {
+        self.stop_requested = true;
+        self.stopped_by.get_or_insert_with(|| reason.into());
+    }
+
     /// Requests a checkpoint after this event. Without an `out` directory nothing is saved.
     pub fn save(&mut self) {
         self.save_requested = true;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let client = Client::new(halite_core::Null::new(1));
+        Run {
+            step: 0,
+            epoch: 0,
+            batch: 0,
+            epochs: 1,
+            batches_per_epoch: 1,
+            batch_size: 1,
+            out: None,
+            resumed_from_step: None,
+            train_metrics: MetricValues::new(),
+            facts: Arc::new(RunFacts {
+                metric_names: Vec::new(),
+                schedules: Vec::new(),
+                flops_per_step: 0.0,
+                devices: client.local_devices(),
+                client,
+            }),
+            earlier_seconds: 0.0,
+            skipped: 0,
+            started: Instant::now(),
+            save_requested: false,
+            stop_requested: false,
+            stopped_by: None,
+        }
     }
 
     pub(crate) fn position(&self) -> RunPosition {

@@ -3,12 +3,15 @@
 mod accessory;
 mod checkpointing;
 mod checks;
+mod early_stopping;
+mod learning_rate;
 mod loss_growth;
 mod nan_check;
 mod plateau;
 mod progress_bar;
 mod report_file;
 mod table;
+mod throughput;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -22,11 +25,15 @@ pub(crate) use self::{
     accessory::LoggerCallback, checkpointing::Checkpointing, loss_growth::LossGrowth,
     nan_check::NanCheck, progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
 };
+pub use self::{
+    early_stopping::EarlyStopping, learning_rate::LearningRateMonitor,
+    throughput::ThroughputMonitor,
+};
 use crate::{
     Report, TrainerOptions,
     callback::{Callback, Run, Shared},
-    loggers::{Logger, Progress},
-    run_files::{PLOT, REPORT, RunFiles},
+    loggers::{Logger, Progress, Row},
+    run_files::{PAGE, PLOT, REPORT, RunFiles, TABLE},
 };
 
 /// Every callback of a run. The order of the fields is the order of the calls.
@@ -77,7 +84,12 @@ impl<'a> Callbacks<'a> {
             let every = options.checkpoint_every;
             callbacks.table = Some(MetricsTable::new(csv, dir.join(PLOT)));
             callbacks.checkpointing = Some(Checkpointing::new(store, options.seed, every));
-            callbacks.report_file = Some(ReportFile(dir.join(REPORT)));
+            callbacks.report_file = Some(ReportFile {
+                report: dir.join(REPORT),
+                page: dir.join(PAGE),
+                table: dir.join(TABLE),
+                configuration: hyperparameters,
+            });
         }
         Ok(callbacks)
     }
@@ -120,6 +132,20 @@ impl<'a> Callbacks<'a> {
                 run.stopped_by = Some(callback.name());
             }
             called
+        })
+    }
+
+    /// Adds the further metrics of each callback to a row. A name that is there already is kept.
+    pub(crate) fn complete_row(&mut self, run: &Run, row: &mut Row) -> Result<()> {
+        self.call(|callback| {
+            let metrics = callback.additional_metrics(run, row)?;
+            let known = |name: &str| row.get(name).is_some();
+            let new: Vec<_> = metrics
+                .into_iter()
+                .filter(|(name, _)| !known(name))
+                .collect();
+            row.metrics.extend(new);
+            Ok(())
         })
     }
 

@@ -29,7 +29,7 @@ pub(crate) use self::start::FitInputs;
 use self::{launches::Launches, meter::Meter};
 use crate::{
     MetricValues, Report, Task, Trainer,
-    callback::{Callback, Run},
+    callback::{Callback, Run, RunFacts},
     callbacks::Callbacks,
     checkpoint::{RunPosition, Saved},
     identity::PendingIdentity,
@@ -75,6 +75,7 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     validation: Option<Loader>,
     identity: PendingIdentity,
     callbacks: Callbacks<'a>,
+    facts: Arc<RunFacts>,
     /// The checkpoint to resume from, until the run has begun.
     saved: Option<Saved>,
     interrupts: Interrupts,
@@ -258,6 +259,7 @@ where
             Ended::Limit => return self.end_within_epoch(now),
             Ended::Complete => now.run.train_metrics = now.meter.means(),
         }
+        self.notify(now, |callback, run| callback.on_train_epoch_end(run))?;
         let mut called = Ok(());
         if self.is_validation_due(now) {
             match self.validation(now)? {
@@ -460,7 +462,9 @@ where
         if !window.is_relevant() {
             return Ok(());
         }
-        let window = window.at(now.run.epoch, now.run.seconds());
+        let mut window = window.at(now.run.epoch, now.run.seconds());
+        let completed = self.callbacks.complete_row(&now.run, &mut window.row);
+        self.check_called(now, completed)?;
         self.notify(now, |callback, run| callback.on_train_metrics(run, &window))
     }
 

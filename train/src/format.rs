@@ -54,7 +54,7 @@ pub fn format_metric(name: &str, value: f64) -> String {
 }
 
 /// A length of time: `12 s`, `3 min 05 s`, `2 h 07 min`.
-pub(crate) fn format_seconds(seconds: f64) -> String {
+pub fn format_seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "?".into();
     }

@@ -84,10 +84,13 @@ pub mod loggers;
 mod loss_scale;
 mod lower;
 mod measured;
+mod monitor;
+mod observing;
 mod options;
 mod programs;
 mod resume;
 mod run_files;
+mod runs;
 pub mod signals;
 mod since_start;
 mod state;
@@ -98,18 +101,20 @@ mod waits;
 mod window;
 
 pub use callback::Callback;
-pub use callbacks::ReduceLrOnPlateau;
+pub use callbacks::{EarlyStopping, LearningRateMonitor, ReduceLrOnPlateau, ThroughputMonitor};
 pub use checkpoint::Checkpoint;
 pub use fit::Fitted;
-pub use halite_nn::Pattern;
-pub use loggers::{Logger, Report};
+pub use halite_nn::{Pattern, schedule::Mode};
+pub use loggers::{JsonLines, Logger, Report, TensorBoard};
 pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
+pub use observing::{LoggerName, Measure, ObservingOptions};
 pub use options::{
     CheckpointMode, GradientClip, GradientClipAlgorithm, Interval, Limit, NumericsOptions,
     OnNotFinite, Property, TrainerOptions,
 };
 pub use programs::LOSS;
+pub use runs::{BestMetric, RunProgress, RunSummary};
 #[doc(hidden)]
 pub use since_start::main_starts;
 pub use state::{State, StateOptions};

@@ -19,6 +19,7 @@ pub use self::{
     amount::{Interval, Limit},
     choice::{GradientClip, GradientClipAlgorithm, OnNotFinite},
 };
+use crate::ObservingOptions;
 #[cfg(feature = "clap")]
 use crate::flags::{clip_norm, positive, seconds};
 
@@ -208,6 +209,9 @@ pub struct TrainerOptions {
             value_parser = positive::<usize>, allow_negative_numbers = true)
     )]
     pub keep_last: usize,
+    /// Loggers and early stopping.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub observing: ObservingOptions,
     /// Threads that load samples; the result does not depend on their number
     #[cfg_attr(
         feature = "clap",
@@ -345,6 +349,7 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     checkpoint_every: None,
     checkpoint_mode: CheckpointMode::Auto,
     keep_last: 2,
+    observing: ObservingOptions::DEFAULT,
     workers: 1,
     read_ahead: 4,
     prefetch: 2,

@@ -18,6 +18,7 @@ use crate::{
 pub(crate) const TABLE: &str = "metrics.csv";
 pub(crate) const PLOT: &str = "metrics.svg";
 pub(crate) const REPORT: &str = "report.json";
+pub(crate) const PAGE: &str = "report.html";
 const CHECKPOINTS: &str = "checkpoints";
 /// Copy of the table's rows, in the directory of the checkpoints that mark them.
 const ROWS: &str = "rows.csv";
@@ -63,7 +64,7 @@ pub(crate) fn open(
             halite_core::warning!("{error}");
         }
     }
-    for name in [TABLE, PLOT, REPORT] {
+    for name in [TABLE, PLOT, REPORT, PAGE] {
         remove_temporary(&dir.join(name))?;
     }
     let (table, rows) = (dir.join(TABLE), checkpoints.join(ROWS));
@@ -97,7 +98,7 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
         }
         return Ok(());
     }
-    let mut names = vec![PLOT, REPORT];
+    let mut names = vec![PLOT, REPORT, PAGE];
     if was_run || there(REPORT) {
         names.push(TABLE);
     }
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn new_run_destroys_no_files_of_others() {
         let dir = tempfile::tempdir().unwrap();
-        let names = [TABLE, PLOT, REPORT];
+        let names = [TABLE, PLOT, REPORT, PAGE];
         for name in names {
             fs::write(dir.path().join(name), "someone's work").unwrap();
         }

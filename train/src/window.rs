@@ -113,6 +113,19 @@ impl Window {
         }
     }
 
+    /// This window with one more metric.
+    pub(crate) fn and(self, name: &str) -> Self {
+        Window {
+            names: self
+                .names
+                .iter()
+                .cloned()
+                .chain([Arc::from(name)])
+                .collect(),
+            ..self
+        }
+    }
+
     /// Values of an empty window.
     pub(crate) fn empty(&self) -> HostArray {
         let values = self.start();

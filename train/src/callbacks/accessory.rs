@@ -70,10 +70,8 @@ impl<L: DerefMut<Target: Logger>> LoggerCallback<L> {
 
 impl<L: DerefMut<Target: Logger>> Callback for LoggerCallback<L> {
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
-        let resumed = run
-            .resumed_from_step
-            .map_or(Ok(()), |step| self.logger.resume(step));
-        let logged = resumed.and_then(|()| self.logger.log_hyperparameters(&self.hyperparameters));
+        self.logger.open(run.out(), run.resumed_from_step)?;
+        let logged = self.logger.log_hyperparameters(&self.hyperparameters);
         self.tolerate(logged)
     }
 

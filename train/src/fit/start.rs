@@ -16,7 +16,8 @@ use halite_core::{
     wait::{default_limit, wait_until},
 };
 use halite_data::Loader;
-use halite_nn::{ArraySpec, Jit, Optimizer, Param, rng};
+use halite_ir::cost;
+use halite_nn::{ArraySpec, Jit, Optimizer, Param, Schedule, rng};
 use halite_telemetry::ClientMetrics;
 
 use super::{
@@ -24,12 +25,13 @@ use super::{
     meter::{Meter, Sum},
 };
 use crate::{
-    MetricValues, Task, Trainer, TrainerOptions,
-    callback::Run,
+    Measure, MetricValues, Task, Trainer, TrainerOptions,
+    callback::{Run, RunFacts},
     callbacks::{Callbacks, NanCheck},
     cause::Batches,
     checkpoint::{RunPosition, Saved},
     in_flight::InFlight,
+    loggers::Split,
     measured::Measured,
     programs::{ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts, padding},
     resume::{self, Metadata},
@@ -37,7 +39,7 @@ use crate::{
     signals::Interrupts,
     trainer::has_weights,
     waits::Limits,
-    window::WINDOW,
+    window::{WINDOW, Window},
 };
 
 /// Bytes on the host that may wait for the device while a state is restored.
@@ -90,6 +92,7 @@ where
                 average: trainer.average,
                 has_rate_factor: trainer.has_rate_factor,
                 padding: padding("training data", &train),
+                gradient_norm: options.observing.log.contains(&Measure::GradientNorm),
             },
             strategy: &trainer.strategy,
         };
@@ -117,6 +120,13 @@ where
         let lowered = programs
             .step
             .lower(&programs.state, &programs.inputs(mesh))?;
+        let facts = Arc::new(RunFacts {
+            metric_names: metric_names(&programs),
+            schedules: schedules(&*optimizer),
+            flops_per_step: cost(&lowered.graph).contractions(),
+            client: client.clone(),
+            devices: mesh.devices().to_vec(),
+        });
         let code = &lowered.program.code;
         let mut identity = trainer.identity(&train, validation.as_ref(), &*optimizer, code);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
@@ -145,6 +155,7 @@ where
             validation,
             identity,
             callbacks,
+            facts,
             saved: saved.flatten(),
             interrupts,
             stop,
@@ -177,6 +188,7 @@ where
                 out: options.out.clone(),
                 resumed_from_step: None,
                 train_metrics: MetricValues::new(),
+                facts: self.facts.clone(),
                 earlier_seconds: 0.0,
                 skipped: 0,
                 started: self.started,
@@ -382,6 +394,26 @@ where
         );
         Error::new(ErrorKind::Cancelled, "fit", message)
     }
+}
+
+/// Names of the metrics of a run, with the data that they are of.
+fn metric_names<K: Task, O: Optimizer>(programs: &Programs<K, O>) -> Vec<String> {
+    let of = |split: Split, metrics: &Window| -> Vec<String> {
+        let names = metrics.names().iter();
+        names.map(|name| format!("{split} {name}")).collect()
+    };
+    let validation = programs.evaluation.as_ref();
+    let validation = validation.map(|evaluation| of(Split::Validation, &evaluation.metrics));
+    let train = of(Split::Train, &programs.train_metrics);
+    [train, validation.unwrap_or_default()].concat()
+}
+
+/// The learning rates of an optimizer.
+fn schedules(optimizer: &impl Optimizer) -> Vec<(String, Schedule)> {
+    let schedules = optimizer.schedules().into_iter();
+    schedules
+        .map(|(name, schedule)| (name, schedule.clone()))
+        .collect()
 }
 
 /// Paths, in the state, of the parameters that are trained.

@@ -105,6 +105,7 @@ where
             input_wait_seconds: measured.input_wait_seconds.0,
             device_busy_seconds: measured.device_busy_seconds.map(|busy| busy.0),
             findings,
+            device_memory_peak: now.run.memory_peak(),
             seconds_to_first_step: measured.seconds_to_first_step.0,
             process_seconds_to_first_step: measured
                 .process_seconds_to_first_step

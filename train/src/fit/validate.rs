@@ -60,7 +60,7 @@ where
                 return Err(self.of_validation(now, error));
             }
         };
-        let row = Row {
+        let mut row = Row {
             step: now.run.step,
             epoch: now.run.epoch,
             seconds: now.run.seconds(),
@@ -76,11 +76,12 @@ where
         };
         // A checkpoint of this position, from before a resume, has no score.
         now.saved_at = None;
-        Ok(Some(
+        let completed = self.callbacks.complete_row(&now.run, &mut row);
+        Ok(Some(completed.and_then(|()| {
             self.callbacks.notify(&mut now.run, |callback, run| {
                 callback.on_validation_end(run, &row)
-            }),
-        ))
+            })
+        })))
     }
 
     /// Scores the model on the validation data; `None` if the run is asked to stop first, or has no

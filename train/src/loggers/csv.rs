@@ -148,6 +148,17 @@ impl CsvLog {
         Self::start(path, table, repeatable)
     }
 
+    /// Reads the rows of a table, up to the first that is damaged.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(path: impl AsRef<Path>) -> Result<Vec<Row>> {
+        let path = path.as_ref();
+        let text = files::read_plain(path, SIZE_LIMIT)
+            .map_err(|error| files::failed(OP, "read", path, &error))?;
+        Ok(Table::parse(&text).table.rows)
+    }
+
     /// The path of the table.
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,6 +1,8 @@
 //! The trait of loggers.
 
-use halite_core::Result;
+use std::path::Path;
+
+use halite_core::{Error, Result};
 
 use super::Row;
 use crate::{Report, format::type_name};
@@ -13,13 +15,23 @@ use crate::{Report, format::type_name};
 ///
 /// # Errors
 ///
-/// A logger is an accessory: an error is a warning, said once until it works again, and never ends
-/// a run or delays its checkpoint. A row that cannot be logged is the logger's to keep and to try
+/// A logger that does not [open](Self::open) ends the run before its first step. From then on it is
+/// an accessory: an error is a warning, said once until it works again, and never ends a run or
+/// delays its checkpoint. A row that cannot be logged is the logger's to keep and to try
 /// again in [`flush`](Self::flush).
 pub trait Logger {
     /// Name for warnings; the name of the type by default.
     fn name(&self) -> String {
         type_name::<Self>()
+    }
+
+    /// The run starts, in the directory `out` if it has one, or resumes at a step. Called first.
+    ///
+    /// # Errors
+    /// If nothing can be logged: without a directory, a path that cannot be written.
+    fn open(&mut self, out: Option<&Path>, resumed_from: Option<u64>) -> Result<()> {
+        let _ = out;
+        resumed_from.map_or(Ok(()), |step| self.resume(step))
     }
 
     /// The run starts. `hyperparameters` are the properties that a resume compares, by name: seed,
@@ -29,7 +41,8 @@ pub trait Logger {
         Ok(())
     }
 
-    /// The run resumes at `step`: rows of later steps are logged again.
+    /// The run resumes at `step`: rows of later steps are logged again. [`open`](Self::open) calls
+    /// it.
     fn resume(&mut self, step: u64) -> Result<()> {
         let _ = step;
         Ok(())
@@ -48,4 +61,20 @@ pub trait Logger {
         let _ = report;
         Ok(())
     }
+}
+
+/// The directory of a logger that writes files: its own, or that of the run.
+///
+/// # Errors
+/// If it has neither.
+pub(super) fn directory<'a>(
+    op: &'static str,
+    own: Option<&'a Path>,
+    out: Option<&'a Path>,
+) -> Result<&'a Path> {
+    own.or(out).ok_or_else(|| {
+        let message = "the run has no directory to write to; give it one (`out`, --out), or the \
+                       logger its own, with `at`";
+        Error::invalid(op, message)
+    })
 }

@@ -20,7 +20,7 @@ use plotters::{
 };
 
 use self::{
-    panels::{Curve, Panel, panels_of},
+    panels::{Curve, Panel, panels_of, panels_of_runs},
     ticks::{log_ticks, percent, plain, short},
 };
 use super::{Row, Split};
@@ -34,6 +34,17 @@ const LOG_FROM: f64 = 10.0;
 /// Longer curves are downsampled: neighbours are averaged.
 const POINTS: usize = 500;
 const TEXT: RGBColor = RGBColor(0x33, 0x33, 0x33);
+/// Colors of runs in one panel.
+const RUNS: [RGBColor; 8] = [
+    RGBColor(0x1f, 0x6f, 0xb4),
+    RGBColor(0xd6, 0x3a, 0x2f),
+    RGBColor(0x2c, 0x8c, 0x4a),
+    RGBColor(0xe6, 0x8a, 0x00),
+    RGBColor(0x7b, 0x4f, 0xa3),
+    RGBColor(0x00, 0x96, 0x9e),
+    RGBColor(0x8c, 0x56, 0x4b),
+    RGBColor(0x66, 0x66, 0x66),
+];
 const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
 
 /// Writes a plot of `rows` as SVG, replacing the file in one step.
@@ -50,7 +61,19 @@ pub fn plot_metrics(path: impl AsRef<Path>, title: &str, rows: &[Row]) -> Result
 /// # Errors
 /// None is known; drawing into text does not fail.
 pub fn render_metrics(title: &str, rows: &[Row]) -> Result<String> {
-    let panels = panels_of(rows);
+    render(title, &panels_of(rows))
+}
+
+/// A plot of several runs, by name, as the text of an SVG picture: one panel for each metric, with a
+/// curve for each run. Metrics of training are left out if there are some of validation.
+///
+/// # Errors
+/// None is known; drawing into text does not fail.
+pub fn render_runs(title: &str, runs: &[(String, Vec<Row>)]) -> Result<String> {
+    render(title, &panels_of_runs(runs))
+}
+
+fn render(title: &str, panels: &[Panel]) -> Result<String> {
     let columns = if panels.len() > 1 { 2 } else { 1 };
     let lines = panels.len().div_ceil(columns).max(1);
     let size = (
@@ -60,7 +83,7 @@ pub fn render_metrics(title: &str, rows: &[Row]) -> Result<String> {
     let mut svg = String::new();
     let drawn = {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        draw(&root, title, &panels, (lines, columns))
+        draw(&root, title, panels, (lines, columns))
     };
     drawn
         .map_err(|error| Error::new(ErrorKind::Internal, OP, format!("drawing failed: {error}")))?;
@@ -197,9 +220,10 @@ fn draw_curve<'a, 'b: 'a, V: Ranged<ValueType = f64>>(
         chart.draw_series(points.iter().map(circle))?;
     }
     let several = curves.iter().any(|other| other.metric != curve.metric);
-    let label = match several {
-        true => format!("{} {}", curve.split, curve.metric),
-        false => curve.split.to_string(),
+    let label = match &curve.run {
+        Some(run) => run.clone(),
+        None if several => format!("{} {}", curve.split, curve.metric),
+        None => curve.split.to_string(),
     };
     chart
         .draw_series(LineSeries::new(points, color.stroke_width(2)))?
@@ -215,6 +239,9 @@ fn font(size: i32) -> TextStyle<'static> {
 /// Training is blue, validation is red, test is green; several metrics in one panel differ
 /// by lightness.
 fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
+    if curve.run.is_some() {
+        return RUNS[index % RUNS.len()];
+    }
     let RGBColor(r, g, b) = match curve.split {
         Split::Train => RGBColor(0x1f, 0x6f, 0xb4),
         Split::Validation => RGBColor(0xd6, 0x3a, 0x2f),
@@ -390,6 +417,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn runs_share_the_panel_of_a_metric() {
+        let runs = ["first", "second"].map(|name| (name.to_string(), run(940)));
+        let svg = render_runs("runs", &runs).unwrap();
+        let texts = texts(&svg);
+        let count = |text: &str| texts.iter().filter(|found| **found == text).count();
+        assert_eq!(count("validation loss"), 1, "{texts:?}");
+        assert_eq!(count("validation accuracy"), 1, "{texts:?}");
+        // A legend in each of both panels; training has no panel of its own.
+        assert_eq!([count("first"), count("second")], [2, 2], "{texts:?}");
+        assert!(
+            !texts.iter().any(|text| text.contains("train")),
+            "{texts:?}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The report of a run, for people and programs.
 
 mod json;
+mod page;
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_core::{Error, ErrorKind, Result, format_count};
+use halite_core::{Error, ErrorKind, Result, format_bytes, format_count};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
@@ -100,6 +101,13 @@ pub struct Report {
     /// Suggestions: see [`Activity::findings`](halite_telemetry::Activity::findings).
     #[serde(default)]
     pub findings: Vec<String>,
+    /// Largest memory in use on one device so far, in bytes, where the driver counts it.
+    #[serde(default)]
+    pub device_memory_peak: Option<u64>,
+    /// Samples of what the model does, with their names, for `report.html`: a callback adds them in
+    /// [`on_fit_end`](crate::Callback::on_fit_end).
+    #[serde(default)]
+    pub samples: Vec<(String, String)>,
     /// The step from which this process resumed, if it did.
     pub resumed_from_step: Option<u64>,
     /// The best checkpoint. Serialized as a string, or as bytes if the path is not UTF-8.
@@ -236,6 +244,9 @@ impl Report {
         let (plugin, version) = (&self.plugin, &self.plugin_version);
         let plugin = format!("{plugin} {version}, devices: {}", self.devices);
         lines.add("plugin", plugin.trim().to_string());
+        if let Some(bytes) = self.device_memory_peak {
+            lines.add("device memory", format!("{} at most", format_bytes(bytes)));
+        }
         if let Some(seconds) = self.process_seconds_to_first_step {
             let value = format!("{seconds:.2} s after the start of the process");
             lines.add("first step", value);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use halite_core::{Error, Result};
 
 use super::{Interval, TrainerOptions};
+use crate::ObservingOptions;
 
 fn invalid<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::invalid("trainer", message.into()))
@@ -19,6 +20,7 @@ impl TrainerOptions {
         self.check_numbers()?;
         self.check_limits()?;
         self.check_steps_per_execution()?;
+        self.check_observing()?;
         if let Some(limit) = self.numerics.gradient_clip_val
             && !(limit >= 0.0 && limit.is_finite())
         {
@@ -96,6 +98,25 @@ impl TrainerOptions {
                 .val_check_interval
                 .map_or(Ok(()), |interval| interval.check("val_check_interval")),
         }
+    }
+
+    fn check_observing(&self) -> Result<()> {
+        let ObservingOptions {
+            logger,
+            patience,
+            min_delta,
+            ..
+        } = &self.observing;
+        if !logger.is_empty() && self.out.is_none() {
+            return invalid("`logger` needs `out`: the directory to write to");
+        }
+        if !(*min_delta >= 0.0 && min_delta.is_finite()) {
+            return invalid(format!("`min_delta` is {min_delta}; it must be 0 or more"));
+        }
+        if *patience == 0 {
+            return invalid("`patience` is 0; it must be at least 1");
+        }
+        Ok(())
     }
 
     fn check_resume(&self) -> Result<()> {

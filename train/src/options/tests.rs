@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::*;
+use crate::{LoggerName, Measure};
 
 #[derive(Parser)]
 struct Command {
@@ -27,7 +28,9 @@ fn every_flag_sets_its_option() {
                  --out dir --resume --from 40 --allow-changes seed,batch-size --log-every-n-steps 7 \
                  --checkpoint-every 9 --checkpoint-mode stream --keep-last 6 --gradient-clip-val 0.5 --gradient-clip-algorithm value \
                  --accumulate-grad-batches 3 --precision bf16-mixed --on-not-finite skip \
-                 --detect-anomaly --workers 2 --read-ahead 5 --prefetch 3 --wait-limit 60 --quiet";
+                 --detect-anomaly --workers 2 --read-ahead 5 --prefetch 3 --wait-limit 60 --quiet \
+                 --logger jsonl,tensorboard --log throughput --early-stopping loss --patience 5 \
+                 --min-delta 0.25";
     let options = Command::try_parse_from(flags.split(' ').filter(|flag| !flag.is_empty()));
     let expected = TrainerOptions {
         max_epochs: Some(3),
@@ -62,6 +65,13 @@ fn every_flag_sets_its_option() {
         checkpoint_every: Some(9),
         checkpoint_mode: CheckpointMode::Stream,
         keep_last: 6,
+        observing: ObservingOptions {
+            logger: vec![LoggerName::JsonLines, LoggerName::TensorBoard],
+            log: vec![Measure::Throughput],
+            early_stopping: Some("loss".into()),
+            patience: 5,
+            min_delta: 0.25,
+        },
         workers: 2,
         read_ahead: 5,
         prefetch: 3,

@@ -8,7 +8,7 @@ use halite_core::{
 };
 use halite_nn::{
     Function, Lowered, Mean, Optimizer, Param, ShardedType, Tensor, Trace, lower,
-    optim::{WeightAveraging, clip_global_norm, clip_value},
+    optim::{WeightAveraging, clip_global_norm, clip_value, global_norm},
 };
 
 use super::{BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow};
@@ -43,7 +43,12 @@ pub(crate) struct StepOptions {
     pub(crate) has_rate_factor: bool,
     /// Why the last batch of an epoch has rows of padding, if it has some.
     pub(crate) padding: Option<String>,
+    /// Whether the norm of the gradients is a metric.
+    pub(crate) gradient_norm: bool,
 }
+
+/// Name of the metric that reports the norm of the gradients.
+pub(crate) const GRADIENT_NORM: &str = "gradient_norm";
 
 impl StepOptions {
     /// Options of a step of one batch, of a task whose batches have weights.
@@ -58,6 +63,7 @@ impl StepOptions {
             average: None,
             has_rate_factor: false,
             padding: None,
+            gradient_norm: false,
         }
     }
 
@@ -137,6 +143,10 @@ where
             },
         };
         let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision, extras);
+        let metrics = match options.gradient_norm {
+            true => metrics.and(GRADIENT_NORM),
+            false => metrics,
+        };
         Ok(Step {
             function: step_function(parts, &metrics).axis_roles(strategy.axis_roles(mesh)),
             state,
@@ -241,6 +251,10 @@ impl<K: Task> StepBody<K> {
                 false => Vec::new(),
             },
         };
+        if self.options.gradient_norm {
+            let norm = global_norm(cx, &gradients);
+            cx.metric(GRADIENT_NORM, mean_of_finite(norm, state.scale.is_some()));
+        }
         let gradients = match self.options.clip {
             Some(GradientClip::Norm(most)) => {
                 clip_global_norm(cx, &*self.params, gradients, most).0
@@ -318,4 +332,21 @@ fn trained_paths<M: Tree<Leaf = Param>>(params: &M) -> Arc<[Arc<str>]> {
     let named = params.named().into_iter();
     let trained = named.filter(|(_, param)| is_trained(param));
     trained.map(|(path, _)| Arc::from(path)).collect()
+}
+
+/// The mean over the steps that have a finite norm, under a loss scale, which changes where a norm is
+/// not finite; otherwise over all.
+fn mean_of_finite<'t>(norm: Tensor<'t>, is_scaled: bool) -> Mean<'t> {
+    let weight = norm.ones_like();
+    if !is_scaled {
+        return Mean {
+            total: norm,
+            weight,
+        };
+    }
+    let (finite, zero) = (norm.is_finite(), norm.zeros_like());
+    Mean {
+        total: finite.select(norm, zero),
+        weight: finite.select(weight, zero),
+    }
 }

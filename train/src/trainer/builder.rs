@@ -12,8 +12,9 @@ use halite_nn::optim::WeightAveraging;
 
 use super::Trainer;
 use crate::{
-    CheckpointMode, GradientClipAlgorithm, Interval, Limit, OnNotFinite, Property, Strategy,
-    TrainerOptions,
+    CheckpointMode, EarlyStopping, GradientClipAlgorithm, Interval, JsonLines, LearningRateMonitor,
+    Limit, LoggerName, Measure, ObservingOptions, OnNotFinite, Property, Strategy, TensorBoard,
+    ThroughputMonitor, TrainerOptions,
     callback::{Callback, Shared},
     loggers::Logger,
     signals::StopFlag,
@@ -223,6 +224,12 @@ impl TrainerBuilder {
         self
     }
 
+    /// Adds measurements to the metrics that are logged.
+    pub fn log(mut self, measures: impl IntoIterator<Item = Measure>) -> Self {
+        self.options.observing.log.extend(measures);
+        self
+    }
+
     /// Sets all options at once.
     pub fn options(mut self, options: TrainerOptions) -> Self {
         self.options = options;
@@ -235,6 +242,43 @@ impl TrainerBuilder {
     /// The option with an invalid value, or the device that does not exist.
     pub fn build(self) -> Result<Trainer> {
         self.options.check()?;
+        self.observed().build_observed()
+    }
+
+    /// Adds the loggers and callbacks that the options name, after those of the program.
+    fn observed(mut self) -> Self {
+        let ObservingOptions {
+            logger,
+            log,
+            early_stopping,
+            patience,
+            min_delta,
+        } = self.options.observing.clone();
+        // A name that is given twice is one logger: two would write the same file.
+        for name in without_repeats(logger) {
+            self = match name {
+                LoggerName::Csv => self,
+                LoggerName::JsonLines => self.logger(JsonLines::new()),
+                LoggerName::TensorBoard => self.logger(TensorBoard::new()),
+            };
+        }
+        for measure in without_repeats(log) {
+            self = match measure {
+                Measure::GradientNorm => self, // in the step
+                Measure::LearningRate => self.callback(LearningRateMonitor),
+                Measure::Throughput => self.callback(ThroughputMonitor::new()),
+            };
+        }
+        match early_stopping {
+            Some(monitor) => {
+                let stopping = EarlyStopping::new(monitor).patience(patience);
+                self.callback(stopping.min_delta(min_delta))
+            }
+            None => self,
+        }
+    }
+
+    fn build_observed(self) -> Result<Trainer> {
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
         let mut options = self.options.resolved();
@@ -349,6 +393,17 @@ fn check_batch_size(
     let message =
         format!("`{name}` {batch_size} is not divisible by {parts} {over}; {divisible} would be");
     Err(Error::invalid("trainer", message))
+}
+
+/// The names in the order of their first occurrence.
+fn without_repeats<T: PartialEq>(names: Vec<T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for name in names {
+        if !kept.contains(&name) {
+            kept.push(name);
+        }
+    }
+    kept
 }
 
 /// The default policy for the first device of the mesh.

@@ -18,6 +18,8 @@ pub(super) struct Panel {
 pub(super) struct Curve {
     pub(super) metric: String,
     pub(super) split: Split,
+    /// The run it is of, where several are drawn together.
+    pub(super) run: Option<String>,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -67,6 +69,37 @@ pub(super) fn panels_of(rows: &[Row]) -> Vec<Panel> {
     panels.take(PANEL_LIMIT).collect()
 }
 
+/// Panels of several runs: one for each metric, with a curve for each run.
+pub(super) fn panels_of_runs(runs: &[(String, Vec<Row>)]) -> Vec<Panel> {
+    let mut rows = runs.iter().flat_map(|(_, rows)| rows);
+    let split = match rows.any(|row| row.split == Split::Validation) {
+        true => Split::Validation,
+        false => Split::Train,
+    };
+    let mut curves: Vec<Vec<Curve>> = Vec::new();
+    for (name, rows) in runs {
+        for mut curve in curves_of(rows) {
+            curve.run = Some(name.clone());
+            match curves.iter_mut().find(|of| of[0].metric == curve.metric) {
+                _ if curve.split != split => {}
+                Some(same) => same.push(curve),
+                None => curves.push(vec![curve]),
+            }
+        }
+    }
+    let panel = |curves: Vec<Curve>| {
+        let metric = &curves[0].metric;
+        let mut values = curves.iter().flat_map(|curve| &curve.points);
+        Panel {
+            percent: is_fraction(metric) && values.all(|(_, value)| (0.0..=1.0).contains(value)),
+            is_loss: metric.to_ascii_lowercase().contains("loss"),
+            title: format!("{split} {metric}"),
+            curves,
+        }
+    };
+    curves.into_iter().map(panel).take(PANEL_LIMIT).collect()
+}
+
 fn curves_of(rows: &[Row]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {
@@ -80,6 +113,7 @@ fn curves_of(rows: &[Row]) -> Vec<Curve> {
                 None => curves.push(Curve {
                     metric: name.clone(),
                     split: row.split,
+                    run: None,
                     points: vec![point],
                 }),
             }

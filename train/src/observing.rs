@@ -1,0 +1,136 @@
+//! Options that show how a run goes, and end it when it no longer improves. They change no step.
+
+use std::{fmt, str::FromStr};
+
+use halite_core::{Error, Result};
+
+/// Loggers and callbacks by name, for command lines and files of options. Programs add them with
+/// [`logger`](crate::TrainerBuilder::logger) and [`callback`](crate::TrainerBuilder::callback), with
+/// all their settings.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct ObservingOptions {
+    /// Loggers besides metrics.csv: `tensorboard` (event files), `jsonl` (metrics.jsonl)
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NAMES", value_delimiter = ',')
+    )]
+    pub logger: Vec<LoggerName>,
+    /// Further metrics to log: `learning-rate`, `gradient-norm`, `throughput` (samples a
+    /// second, device memory)
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NAMES", value_delimiter = ',')
+    )]
+    pub log: Vec<Measure>,
+    /// End the run when this metric no longer improves: `validation loss`, `train loss`
+    #[cfg_attr(feature = "clap", arg(long, value_name = "METRIC"))]
+    pub early_stopping: Option<String>,
+    /// Validations in a row without improvement after which --early-stopping ends the run
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = Self::DEFAULT.patience,
+            value_parser = crate::flags::positive::<u64>, allow_negative_numbers = true)
+    )]
+    pub patience: u64,
+    /// Least change that --early-stopping counts as an improvement
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "CHANGE", default_value_t = Self::DEFAULT.min_delta,
+            allow_negative_numbers = true)
+    )]
+    pub min_delta: f64,
+}
+
+impl ObservingOptions {
+    pub(crate) const DEFAULT: Self = ObservingOptions {
+        logger: Vec::new(),
+        log: Vec::new(),
+        early_stopping: None,
+        patience: 3,
+        min_delta: 0.0,
+    };
+}
+
+impl Default for ObservingOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Makes an enum of names, with `FromStr` and `Display`.
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$of:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum $name {
+            $($(#[$of])* $variant,)*
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self> {
+                match text {
+                    $($text => Ok($name::$variant),)*
+                    _ => {
+                        let known = [$($text),*].join(", ");
+                        let message = format!(concat!("unknown ", $what, " `{}`; expected {}"), text, known);
+                        Err(Error::invalid($what, message))
+                    }
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self {
+                    $($name::$variant => $text,)*
+                })
+            }
+        }
+    };
+}
+
+names! {
+    /// A logger.
+    LoggerName, "logger" {
+        /// `metrics.csv`, which every run with a directory has.
+        Csv = "csv",
+        /// [`JsonLines`](crate::JsonLines).
+        JsonLines = "jsonl",
+        /// [`TensorBoard`](crate::TensorBoard).
+        TensorBoard = "tensorboard",
+    }
+}
+
+names! {
+    /// What is measured of a run and logged with its metrics.
+    Measure, "measure" {
+        /// The norm of all gradients before clipping, as the metric `gradient_norm`. It is computed in
+        /// the step, so a run resumes with or without it as it began.
+        GradientNorm = "gradient-norm",
+        /// [`LearningRateMonitor`](crate::LearningRateMonitor).
+        LearningRate = "learning-rate",
+        /// [`ThroughputMonitor`](crate::ThroughputMonitor).
+        Throughput = "throughput",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_logger_lists_the_names() {
+        assert_eq!(
+            "tensorboard".parse::<LoggerName>().unwrap(),
+            LoggerName::TensorBoard
+        );
+        let error = "wandb".parse::<LoggerName>().unwrap_err().to_string();
+        assert!(
+            error.contains("unknown logger `wandb`; expected csv, jsonl, tensorboard"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! Runs by their directories: state, length and best metrics. Nothing here changes a file.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use halite_core::Result;
+
+use crate::{
+    Report, files,
+    loggers::{CsvLog, Row, Split},
+    monitor::{is_better, mode_of},
+    run_files::{REPORT, TABLE},
+};
+
+/// A run, as its directory tells.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Whether it is done.
+    pub state: RunProgress,
+    /// Optimizer steps, as far as their metrics are logged.
+    pub steps: u64,
+    /// The last epoch of which metrics are logged, from 1.
+    pub epochs: u64,
+    /// Seconds until the last row of metrics.
+    pub seconds: f64,
+    /// The best value of each metric of the validation, or of the training if there are none.
+    pub best: Vec<BestMetric>,
+    /// The rows of `metrics.csv`.
+    pub rows: Vec<Row>,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RunProgress {
+    /// It reached its last epoch.
+    Finished,
+    /// It ended before, with a report: what stopped it.
+    Stopped(String),
+    /// There is no report of its last steps: it is still training, or its process was killed or
+    /// failed.
+    Unfinished,
+}
+
+impl fmt::Display for RunProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunProgress::Finished => f.pad("finished"),
+            RunProgress::Stopped(_) => f.pad("stopped"),
+            RunProgress::Unfinished => f.pad("unfinished"),
+        }
+    }
+}
+
+/// The best value of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BestMetric {
+    /// The name of the metric.
+    pub name: String,
+    /// The value: the largest of a fraction such as an accuracy, the smallest of others.
+    pub value: f64,
+    /// The step after which it was measured.
+    pub step: u64,
+}
+
+impl RunSummary {
+    /// Reads the run in `dir`; `None` if there is no table of metrics.
+    ///
+    /// # Errors
+    /// If a file of the run cannot be read.
+    pub fn read(dir: impl AsRef<Path>) -> Result<Option<Self>> {
+        let dir = dir.as_ref();
+        if !dir.join(TABLE).is_file() {
+            return Ok(None);
+        }
+        let rows = CsvLog::read(dir.join(TABLE))?;
+        let report = match dir.join(REPORT) {
+            path if path.is_file() => Some(Report::read(path)?),
+            _ => None,
+        };
+        let logged = rows.iter().map(|row| row.step).max().unwrap_or(0);
+        let state = match report {
+            // Rows after the report are of a process that continues the run.
+            Some(report) if report.steps >= logged => match report.interrupted {
+                true => RunProgress::Stopped(report.stopped_by.unwrap_or_default()),
+                false => RunProgress::Finished,
+            },
+            _ => RunProgress::Unfinished,
+        };
+        let last = rows.last();
+        Ok(Some(RunSummary {
+            dir: dir.to_path_buf(),
+            state,
+            steps: logged,
+            epochs: last.map_or(0, |row| row.epoch + 1),
+            seconds: last.map_or(0.0, |row| row.seconds),
+            best: best(&rows),
+            rows,
+        }))
+    }
+
+    /// Reads the runs in the directories in `dir`, and the one in `dir` itself, in the order of their
+    /// names. What is not a run is left out.
+    ///
+    /// # Errors
+    /// If a directory or a run cannot be read.
+    pub fn find(dir: impl AsRef<Path>) -> Result<Vec<Self>> {
+        let dir = dir.as_ref();
+        let entries = fs::read_dir(dir).and_then(|entries| {
+            let paths = entries.map(|entry| Ok(entry?.path()));
+            paths.collect::<io::Result<Vec<PathBuf>>>()
+        });
+        let mut dirs = entries.map_err(|error| files::failed("runs", "read", dir, &error))?;
+        dirs.push(dir.to_path_buf());
+        dirs.sort();
+        dirs.iter()
+            .filter_map(|dir| Self::read(dir).transpose())
+            .collect()
+    }
+
+    /// The name of its directory.
+    pub fn name(&self) -> String {
+        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// The best value of each metric, in the order of their first occurrence.
+fn best(rows: &[Row]) -> Vec<BestMetric> {
+    let is_validated = rows.iter().any(|row| row.split == Split::Validation);
+    let split = match is_validated {
+        true => Split::Validation,
+        false => Split::Train,
+    };
+    let mut best: Vec<BestMetric> = Vec::new();
+    for row in rows.iter().filter(|row| row.split == split) {
+        for (name, value) in row.metrics.iter().filter(|(_, value)| value.is_finite()) {
+            let new = BestMetric {
+                name: name.clone(),
+                value: *value,
+                step: row.step,
+            };
+            match best.iter_mut().find(|known| known.name == *name) {
+                Some(known) if is_better(mode_of(name), *value, known.value) => *known = new,
+                Some(_) => {}
+                None => best.push(new),
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(dir: &Path, steps: u64, report: Option<Report>) {
+        fs::create_dir_all(dir).unwrap();
+        let mut log = CsvLog::create(dir.join(TABLE)).unwrap();
+        for step in 1..=steps {
+            let row = Row {
+                step,
+                epoch: step - 1,
+                seconds: step as f64,
+                split: Split::Validation,
+                metrics: vec![
+                    ("loss".into(), (step as f64 - 2.0).abs()),
+                    ("accuracy".into(), 0.1 * step as f64),
+                ],
+            };
+            log.write(&row).unwrap();
+        }
+        if let Some(report) = report {
+            report.write(dir.join(REPORT)).unwrap();
+        }
+    }
+
+    #[test]
+    fn runs_have_states_with_best_metrics() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = |interrupted| Report {
+            steps: 3,
+            interrupted,
+            stopped_by: interrupted.then(|| "EarlyStopping".to_string()),
+            ..Report::default()
+        };
+        write(&dir.path().join("a"), 3, Some(report(false)));
+        write(&dir.path().join("b"), 3, Some(report(true)));
+        write(&dir.path().join("c"), 4, Some(report(true)));
+        write(&dir.path().join("d"), 2, None);
+        fs::create_dir(dir.path().join("no run")).unwrap();
+        let runs = RunSummary::find(dir.path()).unwrap();
+        let states: Vec<_> = runs
+            .iter()
+            .map(|run| (run.name(), run.state.clone()))
+            .collect();
+        let expected = [
+            ("a".to_string(), RunProgress::Finished),
+            (
+                "b".to_string(),
+                RunProgress::Stopped("EarlyStopping".into()),
+            ),
+            ("c".to_string(), RunProgress::Unfinished),
+            ("d".to_string(), RunProgress::Unfinished),
+        ];
+        assert_eq!(states, expected);
+        let best: Vec<_> = runs[0]
+            .best
+            .iter()
+            .map(|best| (&*best.name, best.step))
+            .collect();
+        assert_eq!(best, [("loss", 2), ("accuracy", 3)]);
+        assert_eq!(
+            (runs[2].steps, runs[2].epochs, runs[2].seconds),
+            (4, 4, 4.0)
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! Loggers, early stopping and measurements of a run.
+
+#[path = "shared/plane.rs"]
+mod plane;
+
+use std::{fs, path::Path};
+
+use halite_backends::Accelerator;
+use halite_core::{Client, Result};
+use halite_data::records::Records;
+use halite_nn::{Adam, Optimizer, Schedule, Sgd};
+use halite_train::{
+    EarlyStopping, Fitted, LearningRateMonitor, LoggerName, Measure, ObservingOptions,
+    ThroughputMonitor, Trainer, TrainerBuilder, TrainerOptions,
+    loggers::{CsvLog, Row, Split, SummaryWriter},
+    signals::StopReason,
+};
+use serde_json::Value;
+
+use self::plane::{Model, Plane, samples};
+
+fn client() -> Client {
+    Accelerator::cpu().open().unwrap()
+}
+
+/// A trainer of three steps an epoch.
+fn on(client: &Client, out: &Path) -> TrainerBuilder {
+    Trainer::builder(client)
+        .batch_size(4)
+        .quiet(true)
+        .log_every(2)
+        .out(out)
+}
+
+fn fit(trainer: TrainerBuilder) -> Result<Fitted<Plane>> {
+    let trainer = trainer.build()?;
+    trainer.fit(
+        Plane,
+        Model::new(),
+        Adam::new(0.1),
+        samples(12),
+        samples(12),
+    )
+}
+
+fn weights(fitted: &Fitted<Plane>) -> Vec<f32> {
+    let weight = fitted.model.out.weight.read().unwrap();
+    weight.as_slice::<f32>().unwrap().to_vec()
+}
+
+/// Improvements below 1000 do not count: the first value is the best.
+fn stopping(monitor: &str) -> EarlyStopping {
+    EarlyStopping::new(monitor).patience(3).min_delta(1000.0)
+}
+
+#[test]
+fn resumed_run_stops_where_the_whole_one_does() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    for monitor in ["validation loss", "train loss"] {
+        let out = dir.path().join(monitor);
+        let run = |name: &str, epochs| {
+            let trainer = on(&client, &out.join(name)).epochs(epochs).resume(true);
+            fit(trainer.callback(stopping(monitor))).unwrap()
+        };
+        let whole = run("whole", 10);
+        assert_eq!(
+            (whole.report.steps, whole.stopped_by),
+            (12, Some(StopReason::Callback))
+        );
+        let by = whole.report.stopped_by.as_deref().unwrap();
+        assert!(
+            by.starts_with(&format!("EarlyStopping: {monitor} did not improve on ")),
+            "{by}"
+        );
+
+        assert_eq!(run("parts", 2).report.steps, 6);
+        let parts = run("parts", 10);
+        assert_eq!(parts.report.steps, 12);
+        assert_eq!(weights(&parts), weights(&whole));
+        // A run that was stopped stays so, with more patience it continues.
+        assert_eq!(run("parts", 10).report.steps, 12);
+        let patient = stopping(monitor).patience(5);
+        let trainer = on(&client, &out.join("parts")).epochs(10).resume(true);
+        assert_eq!(fit(trainer.callback(patient)).unwrap().report.steps, 18);
+    }
+}
+
+#[test]
+fn callback_of_another_run_counts_anew() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let trainer = on(&client, dir.path())
+        .epochs(10)
+        .callback(stopping("loss"));
+    for name in ["first", "second"] {
+        let fitted = fit(trainer.clone().out(dir.path().join(name))).unwrap();
+        assert_eq!(fitted.report.steps, 12);
+    }
+}
+
+#[test]
+fn unknown_monitor_is_refused_before_the_first_step() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let trainer = on(&client, dir.path()).callback(EarlyStopping::new("val_los"));
+    let error = fit(trainer).err().unwrap().to_string();
+    assert!(
+        error.starts_with(
+            "early stopping: the run has no metric `val_los`; it has `train loss`, `validation loss`"
+        ),
+        "{error}"
+    );
+    assert!(plane::saved(dir.path()).is_empty(), "no step was done");
+}
+
+fn with_loggers(out: &Path, client: &Client) -> TrainerBuilder {
+    let observing = ObservingOptions {
+        logger: vec![
+            LoggerName::Csv,
+            LoggerName::JsonLines,
+            LoggerName::TensorBoard,
+            LoggerName::JsonLines,
+        ],
+        ..ObservingOptions::default()
+    };
+    let options = TrainerOptions {
+        batch_size: 4,
+        log_every: 2,
+        quiet: true,
+        observing,
+        ..TrainerOptions::default()
+    };
+    Trainer::builder(client).options(options).out(out)
+}
+
+/// The rows of `metrics.csv`, without the times.
+fn csv_rows(out: &Path) -> Vec<Row> {
+    let rows = CsvLog::resume(out.join("metrics.csv"), u64::MAX).unwrap();
+    let rows = rows.rows().unwrap().into_iter();
+    rows.map(|row| Row {
+        seconds: 0.0,
+        ..row
+    })
+    .collect()
+}
+
+/// The rows of `metrics.jsonl`, without the times.
+fn json_rows(out: &Path) -> Vec<Row> {
+    let text = fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let row = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let metrics = line["metrics"].as_object().unwrap().iter();
+        Row {
+            step: line["step"].as_u64().unwrap(),
+            epoch: line["epoch"].as_u64().unwrap(),
+            seconds: 0.0,
+            split: line["split"].as_str().unwrap().parse::<Split>().unwrap(),
+            metrics: metrics
+                .map(|(name, value)| (name.clone(), value.as_f64().unwrap()))
+                .collect(),
+        }
+    };
+    text.lines().map(row).collect()
+}
+
+/// The payloads of all event files, oldest first, without their times.
+fn events(dir: &Path) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.to_string_lossy().contains("tfevents"))
+        .collect();
+    files.sort();
+    let records = |path| Records::new(fs::File::open(path).unwrap());
+    let payloads = files.iter().flat_map(records).map(|payload| {
+        let mut payload = payload.unwrap();
+        assert_eq!(payload[0], 0x09, "an event begins with its time");
+        payload[1..9].fill(0);
+        payload
+    });
+    payloads.collect()
+}
+
+#[test]
+fn all_loggers_have_the_rows_of_a_run_in_two_parts() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let [whole, parts] = ["whole", "parts"].map(|name| dir.path().join(name));
+    fit(with_loggers(&whole, &client).epochs(3)).unwrap();
+    for epochs in [1, 3] {
+        fit(with_loggers(&parts, &client).epochs(epochs).resume(true)).unwrap();
+    }
+    let rows = csv_rows(&whole);
+    assert!(rows.len() >= 6, "{rows:?}");
+    for out in [&whole, &parts] {
+        assert_eq!(csv_rows(out), rows);
+        assert_eq!(json_rows(out), rows);
+    }
+    // Version, start, hyperparameters, and the rows.
+    assert_eq!(events(&whole).len(), 3 + rows.len());
+    assert_eq!(events(&parts).len(), 2 * 3 + rows.len());
+    let has = |payload: &[u8], tag: &str| {
+        payload
+            .windows(tag.len())
+            .any(|part| part == tag.as_bytes())
+    };
+    for (event, row) in events(&whole)[3..].iter().zip(&rows) {
+        assert!(has(event, &format!("loss/{}", row.split)), "{row:?}");
+    }
+}
+
+#[test]
+fn loggers_without_a_directory_are_refused() {
+    let observing = ObservingOptions {
+        logger: vec![LoggerName::TensorBoard],
+        ..ObservingOptions::default()
+    };
+    let options = TrainerOptions {
+        observing,
+        ..TrainerOptions::default()
+    };
+    let error = Trainer::builder(&client())
+        .options(options)
+        .build()
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains("`logger` needs `out`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn throughput_is_logged_with_the_metrics() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let monitor = ThroughputMonitor::new()
+        .tokens_per_sample(10)
+        .peak_flops(1e9);
+    fit(on(&client, dir.path()).epochs(3).callback(monitor)).unwrap();
+    let rows = csv_rows(dir.path());
+    let measured: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.get("samples_per_second").is_some())
+        .collect();
+    assert!(measured.len() >= 3, "{rows:?}");
+    for row in measured {
+        let of = |name: &str| row.get(name).unwrap();
+        assert_eq!(row.split, Split::Train);
+        assert!(of("samples_per_second") > 0.0);
+        assert_eq!(of("tokens_per_second"), 10.0 * of("samples_per_second"));
+        // Forward and the gradient of the weights: 16 operations each in a step of 4 samples.
+        let flops = of("mfu") * 1e9 / of("samples_per_second");
+        assert!((flops - 8.0).abs() < 1e-9, "{flops}");
+    }
+}
+
+#[test]
+fn learning_rates_are_logged_with_the_metrics() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let rate = Schedule::linear(0.9, 0.0, 9);
+    let optimizer = Adam::new(rate)
+        .group("**.bias", |adam| adam.learning_rate(0.5))
+        .unwrap();
+    let trainer = on(&client, dir.path())
+        .epochs(3)
+        .callback(LearningRateMonitor);
+    let trainer = trainer.build().unwrap();
+    trainer
+        .fit(Plane, Model::new(), optimizer, samples(12), samples(12))
+        .unwrap();
+    for row in csv_rows(dir.path()) {
+        let expected = (row.split == Split::Train).then(|| 0.1 * (10 - row.step) as f64);
+        let rate = row.get("learning_rate");
+        assert_eq!(rate.is_some(), expected.is_some(), "{row:?}");
+        let difference = rate.unwrap_or(0.0) - expected.unwrap_or(0.0);
+        assert!(difference.abs() < 1e-12, "{row:?}");
+        assert_eq!(row.get("learning_rate of **.bias"), expected.map(|_| 0.5));
+    }
+}
+
+#[test]
+fn gradient_norm_is_that_of_the_update() {
+    const RATE: f64 = 0.125;
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let after = |epochs| {
+        // One step an epoch.
+        let trainer = on(&client, dir.path())
+            .batch_size(12)
+            .log_every(1)
+            .resume(true);
+        let trainer = trainer
+            .epochs(epochs)
+            .log([Measure::GradientNorm])
+            .build()
+            .unwrap();
+        let (train, validation) = (samples(12), samples(12));
+        let fitted = trainer
+            .fit(Plane, Model::new(), Sgd::new(RATE), train, validation)
+            .unwrap();
+        let bias = fitted.model.out.bias.as_ref().unwrap().read().unwrap();
+        [weights(&fitted), bias.as_slice::<f32>().unwrap().to_vec()].concat()
+    };
+    let (first, second) = (after(1), after(2));
+    let moved = first
+        .iter()
+        .zip(&second)
+        .map(|(a, b)| f64::from(b - a).powi(2));
+    let norm = moved.sum::<f64>().sqrt() / RATE;
+    let rows = csv_rows(dir.path());
+    let row = rows
+        .iter()
+        .find(|row| row.step == 2 && row.split == Split::Train)
+        .unwrap();
+    let logged = row.get("gradient_norm").unwrap();
+    assert!((logged - norm).abs() < 1e-5 * norm, "{logged} {norm}");
+    assert!(
+        rows.iter()
+            .all(|row| (row.split == Split::Train) == row.get("gradient_norm").is_some())
+    );
+}
+
+/// The file is checked by `tensorboard/check.py`.
+#[test]
+fn event_file_is_that_which_tensorboard_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SummaryWriter::starting_at(dir.path(), 3).unwrap();
+    let scalars = [("loss/train", 0.5), ("loss/validation", 0.25)];
+    let scalars = scalars.map(|(tag, value)| (tag.to_string(), value));
+    writer.add_scalars(scalars, 3).unwrap();
+    writer.add_scalar("not finite", f64::NAN, 4).unwrap();
+    writer.add_text("sample", "**\u{e4}** | text", 5).unwrap();
+    let pixels: Vec<u8> = (0..18).collect();
+    writer.add_image("picture", &pixels, [2, 3, 3], 6).unwrap();
+    writer
+        .add_scalar("loss/train", -1.5, 300_000_000_000)
+        .unwrap();
+
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tensorboard/golden.tfevents");
+    let written = events(dir.path());
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let mut file = Vec::new();
+        for payload in &written {
+            halite_data::records::write_record(&mut file, payload).unwrap();
+        }
+        fs::write(&golden, file).unwrap();
+    }
+    let expected: Vec<Vec<u8>> = Records::new(&fs::read(golden).unwrap()[..])
+        .collect::<Result<_>>()
+        .unwrap();
+    assert_eq!(written, expected);
+}
