@@ -25,6 +25,7 @@ mod plugins;
 mod process;
 mod profile;
 mod run;
+mod runs;
 mod step;
 mod train;
 
@@ -108,6 +109,7 @@ enum Command {
     New(new::New),
     Export(export::Export),
     Run(run::Run),
+    Runs(runs::Runs),
     Convert(convert::Convert),
     Plan(Box<plan::PlanCommand>),
     Checkpoint(checkpoint::CheckpointCommand),
@@ -188,6 +190,7 @@ impl Command {
             Command::New(new) => new.run(),
             Command::Export(export) => export.run(),
             Command::Run(run) => run.run(),
+            Command::Runs(runs) => runs.run(),
             Command::Convert(convert) => convert.run(),
             Command::Plan(plan) => plan.run(profiled),
             Command::Checkpoint(checkpoint) => checkpoint.run(),

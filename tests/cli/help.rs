@@ -21,6 +21,7 @@ fn no_arguments_prints_help() {
           new         Write a project of your own: a model, a task and a `main` that trains it
           export      Export a trained model to an artifact that JAX reads
           run         Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
+          runs        Compare runs: state, length and best metrics
           convert     Convert a StableHLO program between MLIR text and portable bytecode
           plan        Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
           checkpoint  List, show, verify or export the checkpoints of a run

@@ -13,6 +13,7 @@ mod export;
 mod help;
 mod new;
 mod numbers;
+mod observing;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugin;

@@ -236,7 +236,9 @@ pub(super) fn finish<K: Task>(fitted: &Fitted<K>, trainer: &Trainer) -> ExitCode
     let Some(reason) = fitted.stopped_by else {
         return ExitCode::SUCCESS;
     };
-    remark!("stopped before the last epoch; the same command with --resume continues the run");
+    if reason != StopReason::Callback {
+        remark!("stopped before the last epoch; the same command with --resume continues the run");
+    }
     _ = STOPPED.set(reason.exit_code());
     ExitCode::from(reason.exit_code())
 }
