@@ -1,5 +1,6 @@
 /// Trains a small network to tell dark images from bright ones, with a trainer that `with` changes.
 pub(crate) fn fit_two_classes(
+    rate: impl Into<halite::nn::Schedule>,
     with: impl FnOnce(halite::train::TrainerBuilder) -> halite::train::TrainerBuilder,
 ) -> Result<halite::train::Report> {
     use halite::models::{Classify, Mlp};
@@ -13,7 +14,7 @@ pub(crate) fn fit_two_classes(
     let client = Accelerator::cpu().open()?;
     let trainer = with(Trainer::builder(&client).epochs(100).batch_size(32)).build()?;
     let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[1, 16, 2]));
-    let fitted = trainer.fit(task, model, Adam::new(3e-2), data.clone(), data)?;
+    let fitted = trainer.fit(task, model, Adam::new(rate), data.clone(), data)?;
     println!("{} of 100 epochs", fitted.report.epochs);
     Ok(fitted.report)
 }
