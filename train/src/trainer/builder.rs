@@ -37,7 +37,10 @@ pub struct TrainerBuilder {
 
 macro_rules! setters {
     ($($name:ident: $ty:ty => $value:expr;)*) => {$(
-        #[doc = concat!("Sets [`TrainerOptions::", stringify!($name), "`].")]
+        #[doc = concat!(
+            "Sets [`TrainerOptions::", stringify!($name), "`](field@TrainerOptions::",
+            stringify!($name), ")."
+        )]
         pub fn $name(mut self, $name: $ty) -> Self {
             self.options.$name = $value;
             self
