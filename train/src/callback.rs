@@ -267,11 +267,12 @@ impl Run {
         &self.facts.metric_names
     }
 
-    /// The learning rates of the update that follows `step` others, by name.
+    /// The learning rates of the update that follows `step` others, by name, with the
+    /// [factor](Self::learning_rate_factor) of now.
     pub fn learning_rates(&self, step: u64) -> Vec<(String, f64)> {
         let schedules = self.facts.schedules.iter();
         schedules
-            .map(|(name, schedule)| (name.clone(), schedule.value(step)))
+            .map(|(name, schedule)| (name.clone(), schedule.value(step) * self.rate_factor))
             .collect()
     }
 
@@ -387,6 +388,9 @@ impl Run {
             save_requested: false,
             stop_requested: false,
             stopped_by: None,
+            new_rate_factor: None,
+            rate_factor: 1.0,
+            has_rate_factor: false,
         }
     }
 

@@ -123,7 +123,7 @@ fn with_loggers(out: &Path, client: &Client) -> TrainerBuilder {
     };
     let options = TrainerOptions {
         batch_size: 4,
-        log_every: 2,
+        log_every_n_steps: 2,
         quiet: true,
         observing,
         ..TrainerOptions::default()
