@@ -83,6 +83,53 @@ fn every_feature_of_pytorch_xla_has_an_answer() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Arguments of the `Trainer`, callbacks, and hooks of `Callback` and `LightningModule`, of Lightning 2.6.
+const OF_LIGHTNING: &str = "
+    accelerator strategy devices num_nodes precision logger callbacks fast_dev_run max_epochs min_epochs
+    max_steps min_steps max_time limit_train_batches limit_val_batches limit_test_batches
+    limit_predict_batches overfit_batches val_check_interval check_val_every_n_epoch num_sanity_val_steps
+    log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary
+    accumulate_grad_batches gradient_clip_val gradient_clip_algorithm deterministic benchmark
+    inference_mode use_distributed_sampler profiler detect_anomaly barebones plugins sync_batchnorm
+    reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry
+
+    BackboneFinetuning BaseFinetuning BasePredictionWriter BatchSizeFinder Callback DeviceStatsMonitor
+    EarlyStopping EMAWeightAveraging GradientAccumulationScheduler LambdaCallback LearningRateFinder
+    LearningRateMonitor ModelCheckpoint ModelPruning ModelSummary OnExceptionCheckpoint ProgressBar
+    RichModelSummary RichProgressBar SpikeDetection StochasticWeightAveraging ThroughputMonitor Timer
+    TQDMProgressBar WeightAveraging
+
+    setup teardown on_fit_start on_fit_end on_sanity_check_start on_sanity_check_end on_train_batch_start
+    on_train_batch_end on_train_epoch_start on_train_epoch_end on_validation_epoch_start
+    on_validation_epoch_end on_validation_batch_start on_validation_batch_end on_train_start on_train_end
+    on_validation_start on_validation_end on_exception state_dict load_state_dict on_save_checkpoint
+    on_load_checkpoint on_before_backward on_after_backward on_before_optimizer_step on_before_zero_grad
+    training_step validation_step test_step predict_step configure_optimizers lr_scheduler_step
+    manual_backward optimizer_step configure_gradient_clipping configure_model prepare_data
+    train_dataloader transfer_batch_to_device on_before_batch_transfer on_after_batch_transfer log
+    log_dict all_gather freeze unfreeze to_onnx to_torchscript
+";
+
+#[test]
+fn every_word_of_lightning_has_an_answer() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = fs::read_to_string(root.join("docs/coming-from-lightning.md")).unwrap();
+    let rows: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(cells)
+        .collect();
+    let answered = |name: &str| {
+        let row = rows.iter().find(|row| has_word(&row[0], name));
+        row.is_some_and(|row| row.len() == 3 && !row[1].is_empty())
+    };
+    let missing: Vec<_> = OF_LIGHTNING
+        .split_whitespace()
+        .filter(|name| !answered(name))
+        .collect();
+    assert!(missing.is_empty(), "no answer: {missing:?}");
+}
+
 /// The guide has the files of the template in full, each after a line with its name.
 #[test]
 fn guide_has_the_files_of_the_template() {
