@@ -267,12 +267,13 @@ impl Run {
         &self.facts.metric_names
     }
 
-    /// The learning rates of the update that follows `step` others, by name, with the
-    /// [factor](Self::learning_rate_factor) of now.
+    /// The learning rates of the update that follows `step` others, by name, times their
+    /// [factor](Self::learning_rate_factor).
     pub fn learning_rates(&self, step: u64) -> Vec<(String, f64)> {
         let schedules = self.facts.schedules.iter();
+        let rate = |schedule: &Schedule| schedule.value(step) * self.rate_factor;
         schedules
-            .map(|(name, schedule)| (name.clone(), schedule.value(step) * self.rate_factor))
+            .map(|(name, schedule)| (name.clone(), rate(schedule)))
             .collect()
     }
 

@@ -216,10 +216,7 @@ fn wrong_factors_or_monitors_are_named() {
     );
     let monitor = ReduceLrOnPlateau::new(Plateau::new("acuracy"));
     let monitor = error(builder(1, 1).callback(monitor));
-    assert!(
-        monitor.contains("named `acuracy`; there are loss"),
-        "{monitor}"
-    );
+    assert!(monitor.contains("no metric `acuracy`; it has"), "{monitor}");
     let wrong = builder(1, 1).average(WeightAveraging::ema(2.0)).build();
     assert!(wrong.unwrap_err().to_string().contains("decay is 2"));
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     callback::{Callback, Run},
     checkpoint::Exact,
-    loggers::Row,
+    loggers::{Row, Split},
+    monitor::Monitor,
 };
 
 /// Callback that reduces the learning rate when a metric of the validation has stopped improving:
@@ -25,6 +26,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ReduceLrOnPlateau {
     rule: Plateau,
+    /// The metric that it watches, once the run has begun.
+    metric: String,
     state: PlateauState,
 }
 
@@ -42,6 +45,7 @@ impl ReduceLrOnPlateau {
     pub fn new(rule: Plateau) -> Self {
         ReduceLrOnPlateau {
             rule,
+            metric: String::new(),
             state: PlateauState::new(),
         }
     }
@@ -54,6 +58,13 @@ impl Callback for ReduceLrOnPlateau {
 
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
         self.rule.check()?;
+        let monitor = Monitor::resolve("plateau", &self.rule.monitor, run.metric_names())?;
+        if monitor.split != Split::Validation {
+            let message =
+                format!("`{monitor}` is no metric of the validation, after which it acts");
+            return Err(Error::invalid("plateau", message));
+        }
+        self.metric = monitor.metric;
         if run.resumed_from_step().is_none() {
             self.state = PlateauState::new();
         }
@@ -61,17 +72,9 @@ impl Callback for ReduceLrOnPlateau {
     }
 
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
-        let monitor = &*self.rule.monitor;
-        let name = monitor.strip_prefix("validation ").unwrap_or(monitor);
-        let Some(value) = validation.get(name) else {
-            let names = validation.metrics.iter().map(|(name, _)| &**name);
-            let message = format!(
-                "no metric of the validation is named `{name}`; there are {}",
-                names.collect::<Vec<_>>().join(", ")
-            );
-            return Err(Error::invalid("plateau", message));
-        };
-        self.state = self.rule.next(&self.state, value);
+        if let Some(value) = validation.get(&self.metric) {
+            self.state = self.rule.next(&self.state, value);
+        }
         run.set_learning_rate_factor(self.state.factor)
     }
 
