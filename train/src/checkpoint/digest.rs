@@ -1,60 +1,71 @@
 //! Digests of the chunks of a file. They detect damage, not forgery: XXH3 reads memory as fast as
 //! the processor does, so that a save costs little of the time of a training step.
 
+use std::io;
+
 use twox_hash::XxHash3_128;
 
 /// Bytes of a chunk: few enough for the caches of a core, so that a chunk that was just read or is
 /// just written is digested without another access to memory.
 pub(super) const CHUNK: u64 = 4 << 20;
+const LENGTH: usize = CHUNK as usize;
 
 /// The digest of a chunk, in hexadecimal.
 pub(super) fn of_chunk(bytes: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(bytes))
 }
 
-/// Digests of the chunks of a stream of bytes.
-pub(super) struct ChunkDigests {
-    chunk: XxHash3_128,
-    /// Bytes of the chunk so far.
-    length: u64,
-    done: Vec<String>,
+/// A stream of bytes in chunks, each of which is digested and passed on.
+#[derive(Default)]
+pub(super) struct Chunks {
+    /// The chunk so far.
+    begun: Vec<u8>,
+    digests: Vec<String>,
 }
 
-impl ChunkDigests {
-    pub(super) fn new() -> Self {
-        ChunkDigests {
-            chunk: XxHash3_128::new(),
-            length: 0,
-            done: Vec::new(),
-        }
-    }
-
-    /// Adds the next bytes of the stream.
-    pub(super) fn push(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = usize::try_from(CHUNK - self.length).unwrap_or(usize::MAX);
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.chunk.write(now);
-            self.length += now.len() as u64;
-            if self.length == CHUNK {
-                self.end_chunk();
-            }
+impl Chunks {
+    /// Adds the next bytes of the stream. Whole chunks are passed to `write`.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut write: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if !self.begun.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(LENGTH - self.begun.len()));
+            self.begun.extend_from_slice(now);
             bytes = later;
+            if self.begun.len() < LENGTH {
+                return Ok(());
+            }
+            self.digests.push(of_chunk(&self.begun));
+            write(&self.begun)?;
+            self.begun.clear();
         }
+        let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % LENGTH);
+        for chunk in whole.chunks(LENGTH) {
+            self.digests.push(of_chunk(chunk));
+            write(chunk)?;
+        }
+        self.begun.extend_from_slice(rest);
+        Ok(())
     }
 
-    fn end_chunk(&mut self) {
-        let chunk = std::mem::replace(&mut self.chunk, XxHash3_128::new());
-        self.done.push(format!("{:032x}", chunk.finish_128()));
-        self.length = 0;
-    }
-
-    /// The digests of all chunks, the last of which may be shorter.
-    pub(super) fn finish(mut self) -> Vec<String> {
-        if self.length > 0 {
-            self.end_chunk();
+    /// Passes the last chunk to `write`, which may be shorter, and returns the digests of all.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(super) fn finish(
+        mut self,
+        mut write: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<Vec<String>> {
+        if !self.begun.is_empty() {
+            self.digests.push(of_chunk(&self.begun));
+            write(&self.begun)?;
         }
-        self.done
+        Ok(self.digests)
     }
 }
 
@@ -65,14 +76,21 @@ mod tests {
     #[test]
     fn stream_has_the_digests_of_its_chunks() {
         let bytes: Vec<u8> = (0..2 * CHUNK + 5).map(|at| (at % 251) as u8).collect();
-        let expected: Vec<String> = bytes.chunks(CHUNK as usize).map(of_chunk).collect();
+        let expected: Vec<String> = bytes.chunks(LENGTH).map(of_chunk).collect();
         assert_eq!(expected.len(), 3);
-        for piece in [1 << 20, 3_000_001, bytes.len()] {
-            let mut digests = ChunkDigests::new();
-            bytes.chunks(piece).for_each(|piece| digests.push(piece));
-            assert_eq!(digests.finish(), expected, "{piece}");
+        for piece in [1 << 20, 3_000_001, LENGTH, LENGTH + 1, bytes.len()] {
+            let (mut chunks, mut written) = (Chunks::default(), Vec::new());
+            let mut write = |chunk: &[u8]| {
+                written.extend_from_slice(chunk);
+                Ok(())
+            };
+            for piece in bytes.chunks(piece) {
+                chunks.push(piece, &mut write).unwrap();
+            }
+            assert_eq!(chunks.finish(&mut write).unwrap(), expected, "{piece}");
+            assert!(written == bytes, "{piece}");
         }
-        assert!(ChunkDigests::new().finish().is_empty());
+        assert!(Chunks::default().finish(|_| Ok(())).unwrap().is_empty());
     }
 
     #[test]

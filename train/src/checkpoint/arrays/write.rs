@@ -3,7 +3,7 @@
 use std::{
     borrow::Borrow,
     fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::Path,
     sync::mpsc::{SyncSender, sync_channel},
     thread::JoinHandle,
@@ -12,15 +12,11 @@ use std::{
 use halite_core::{HostArray, Result, TensorType};
 
 use super::{
-    super::{
-        digest::{CHUNK, ChunkDigests},
-        manifest::FileEntry,
-    },
+    super::{digest::Chunks, manifest::FileEntry},
     header_of, little_endian, order_of,
 };
 use crate::files;
 
-const BUFFER: usize = 1 << 20;
 /// Bytes after which the disk is asked to write: it works while the next ones are digested and
 /// copied, not at the end alone.
 const FLUSH: u64 = 32 << 20;
@@ -62,8 +58,8 @@ pub(in super::super) fn write<A: Borrow<HostArray>>(
 
 /// A file that is digested while it is written.
 struct NewFile {
-    out: BufWriter<File>,
-    digests: ChunkDigests,
+    file: File,
+    chunks: Chunks,
     flusher: Option<Flusher>,
 }
 
@@ -75,31 +71,28 @@ impl NewFile {
             false => None,
         };
         Ok(NewFile {
-            out: BufWriter::with_capacity(BUFFER, file),
-            digests: ChunkDigests::new(),
+            file,
+            chunks: Chunks::default(),
             flusher,
         })
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // In pieces that stay in the caches between the two.
-        for piece in bytes.chunks(CHUNK as usize) {
-            self.digests.push(piece);
-            self.out.write_all(piece)?;
+        self.chunks.push(bytes, |chunk| {
+            self.file.write_all(chunk)?;
             if let Some(flusher) = &mut self.flusher {
-                flusher.passed(piece.len() as u64);
+                flusher.passed(chunk.len() as u64);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Flushes the file to the disk, and returns the digests of its chunks.
-    fn finish(self) -> io::Result<Vec<String>> {
-        let file = self.out.into_inner();
-        let file = file.map_err(io::IntoInnerError::into_error)?;
+    fn finish(mut self) -> io::Result<Vec<String>> {
+        let digests = self.chunks.finish(|chunk| self.file.write_all(chunk))?;
         self.flusher.map_or(Ok(()), Flusher::finish)?;
-        file.sync_all()?;
-        Ok(self.digests.finish())
+        self.file.sync_all()?;
+        Ok(digests)
     }
 }
 
