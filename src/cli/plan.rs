@@ -313,8 +313,9 @@ impl PlanCommand {
     /// arguments of it.
     fn options(&self, clip: Option<f64>) -> TrainingOptions {
         const STEPS: u64 = 1000;
-        let learning_rate = TrainingOptions::LEARNING_RATE;
-        training_options(&self.numerics, learning_rate, STEPS, clip)
+        let peak = TrainingOptions::LEARNING_RATE;
+        let schedule = TrainingOptions::warmup_and_cosine(peak, STEPS);
+        training_options(&self.numerics, schedule, clip)
     }
 
     /// Returns a spinner: compiling for a pod takes a minute or two.

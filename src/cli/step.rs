@@ -2,11 +2,14 @@
 
 use clap::{Arg, Args, ValueEnum};
 use halite::{
-    MeshShape,
+    Error, MeshShape, Result,
     ir::Remat,
     models::TrainingOptions,
-    nn::TransformerConfig,
-    train::{GradientClip, NumericsOptions, Strategy, flags::positive},
+    nn::{Schedule, ScheduleSpec, TransformerConfig, optim::WeightAveraging, schedule::RunLength},
+    train::{
+        GradientClip, NumericsOptions, ReduceLrOnPlateau, Strategy, TrainerBuilder, TrainerOptions,
+        flags::positive,
+    },
 };
 
 /// Options of the sharding over several devices.
@@ -22,18 +25,75 @@ pub(super) struct ShardingArgs {
     pub(super) strategy: Strategy,
 }
 
-/// Returns the hyperparameters of a run of `steps` steps. `clip` is the default limit of the
-/// gradients.
+/// Options of the learning rate, and of averages of the weights.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RateArgs {
+    /// Peak learning rate
+    #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
+    learning_rate: f64,
+    /// Learning-rate schedule and its settings, such as `cosine:warmup=5%,end=0.1` or
+    /// `plateau:patience=3`: `constant`, `linear`, `cosine`, `polynomial`, `step`, `exponential`,
+    /// `one-cycle`, `inverse-sqrt`, `warm-restarts`, `plateau` [default: 10 % linear warmup, then
+    /// cosine decay]
+    #[arg(long, value_name = "SCHEDULE")]
+    schedule: Option<ScheduleSpec>,
+    /// Average the weights with this decay, such as 0.999; validation is of the average, which is
+    /// saved beside the weights
+    #[arg(long, value_name = "DECAY", value_parser = decay, allow_negative_numbers = true)]
+    ema: Option<f64>,
+}
+
+impl RateArgs {
+    /// Returns the schedule of a run on this many training samples.
+    pub(super) fn schedule(&self, options: &TrainerOptions, samples: usize) -> Result<Schedule> {
+        let run = RunLength {
+            steps: options.total_steps(samples),
+            steps_per_epoch: options.steps_per_epoch(samples),
+        };
+        if run.steps == u64::MAX {
+            let message = "--max-time alone does not say how long the learning-rate schedule is; \
+                           give --max-epochs or --max-steps, too";
+            return Err(Error::invalid("train", message));
+        }
+        match &self.schedule {
+            Some(spec) => spec.schedule(self.learning_rate, run).map_err(|error| {
+                Error::invalid("train", format!("--schedule {spec}: {}", error.message()))
+            }),
+            None => Ok(TrainingOptions::warmup_and_cosine(
+                self.learning_rate,
+                run.steps,
+            )),
+        }
+    }
+
+    /// Returns the trainer with what the options change during a run.
+    pub(super) fn of_run(&self, mut trainer: TrainerBuilder) -> TrainerBuilder {
+        if let Some(rule) = self.schedule.as_ref().and_then(ScheduleSpec::plateau) {
+            trainer = trainer.callback(ReduceLrOnPlateau::new(rule));
+        }
+        match self.ema {
+            Some(decay) => trainer.average(WeightAveraging::ema(decay)),
+            None => trainer,
+        }
+    }
+}
+
+fn decay(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(decay) if (0.0..1.0).contains(&decay) => Ok(decay),
+        _ => Err("expected a number from 0 to below 1, such as 0.999".into()),
+    }
+}
+
+/// Returns the hyperparameters of a step. `clip` is the default limit of the gradients.
 pub(super) fn training_options(
     numerics: &NumericsOptions,
-    learning_rate: f64,
-    steps: u64,
+    schedule: Schedule,
     clip: Option<f64>,
 ) -> TrainingOptions {
     let limit = numerics.gradient_clip_val.or(clip);
     TrainingOptions {
-        learning_rate,
-        steps,
+        schedule,
         clip: limit.and_then(|limit| GradientClip::new(limit, numerics.gradient_clip_algorithm)),
     }
 }
@@ -101,7 +161,7 @@ impl RematPolicy {
     }
 }
 
-pub(super) fn learning_rate(text: &str) -> Result<f64, String> {
+fn learning_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Err("expected a positive number, such as 2e-3".into()),

@@ -12,12 +12,10 @@ use crate::{
 };
 
 /// Hyperparameters of the optimizer and the gradients.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TrainingOptions {
-    /// Peak learning rate: 10 % linear warmup, then cosine decay to 0.
-    pub learning_rate: f64,
-    /// Optimizer steps of the whole run, which the learning-rate schedule spans.
-    pub steps: u64,
+    /// Learning rate.
+    pub schedule: Schedule,
     /// Clipping of the gradients; `None` does not clip them.
     pub clip: Option<GradientClip>,
 }
@@ -26,10 +24,11 @@ impl TrainingOptions {
     /// Default peak learning rate of the built-in models.
     pub const LEARNING_RATE: f64 = 2e-3;
 
-    fn schedule(&self) -> Schedule {
-        let warmup = self.steps / 10;
-        let decay = Schedule::cosine(self.learning_rate, self.steps - warmup);
-        Schedule::warmup(self.learning_rate, warmup).then(decay)
+    /// The default schedule of a run of so many steps: 10 % linear warmup to the peak, then cosine
+    /// decay to 0.
+    pub fn warmup_and_cosine(peak: f64, steps: u64) -> Schedule {
+        let warmup = steps / 10;
+        Schedule::warmup(peak, warmup).then(Schedule::cosine(peak, steps - warmup))
     }
 }
 
@@ -78,7 +77,7 @@ impl<M: ImageModel> Classify<M> {
         TrainingStep {
             task: Classify::new(),
             model,
-            optimizer: Adam::new(options.schedule()),
+            optimizer: Adam::new(options.schedule.clone()),
             clip: options.clip,
             sample: vec![
                 TensorType::new(DType::U8, [side, side]),
@@ -111,7 +110,7 @@ impl LanguageModel {
         Ok(TrainingStep {
             task: LanguageModel,
             model: Transformer::new(config)?,
-            optimizer: AdamW::new(options.schedule())
+            optimizer: AdamW::new(options.schedule.clone())
                 .betas(0.9, 0.99)
                 .weight_decay(0.1)
                 .decay(LanguageModel::decay()),

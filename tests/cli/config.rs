@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use crate::support::{
-    arrays, assert_contains, fails, halite_alone, newest_step, report, run, succeeds,
+    arrays, assert_contains, fails, halite_alone, newest_step, report, run, succeeds, table,
 };
 
 fn train(arguments: &str, out: &Path) -> std::process::Command {
@@ -132,4 +132,58 @@ fn mistakes_of_a_file_are_named() {
     let ended = run(&mut halite_alone(&format!("train --config {config}")));
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
     assert_contains(&ended.stderr, &["invalid value '0' for '--max-epochs <N>'"]);
+}
+
+#[test]
+fn schedule_and_average_are_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let options = "digits --model mlp --accelerator embedded --max-epochs 3 --learning-rate 0.01 \
+                   --log learning-rate --schedule step:every=1ep,factor=0.5 --ema 0.9 --quiet";
+    succeeds(&mut train(options, &out));
+    let [head, rows @ ..] = &table(&out)[..] else {
+        panic!("the table is empty")
+    };
+    let column = head
+        .iter()
+        .position(|name| name == "learning_rate")
+        .unwrap();
+    for rate in ["0.01", "0.005", "0.0025"] {
+        let has = rows
+            .iter()
+            .any(|row| row.get(column).is_some_and(|value| value == rate));
+        assert!(has, "no {rate}: {rows:?}");
+    }
+    let configuration = fs::read_to_string(out.join("config.toml")).unwrap();
+    assert_contains(
+        &configuration,
+        &["schedule = \"step:every=1ep", "ema = 0.9"],
+    );
+    let mut show = halite_alone("checkpoint show");
+    assert_contains(&succeeds(show.arg(&out)).stdout, &["average"]);
+}
+
+#[test]
+fn mistakes_of_schedules_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for (flags, expected) in [
+        (
+            "--schedule cosin",
+            "expected one of constant, linear, cosine",
+        ),
+        (
+            "--schedule cosine:warm=3",
+            "unknown key `warm`; `cosine` has end, warmup",
+        ),
+        (
+            "--schedule cosine:warmup=9ep",
+            "--schedule cosine:warmup=9ep: ",
+        ),
+        ("--ema 1", "expected a number from 0 to below 1"),
+    ] {
+        let options = format!("digits --accelerator embedded --max-epochs 2 --quiet {flags}");
+        let refused = run(&mut train(&options, dir.path()));
+        assert!(!refused.succeeded(), "{flags}");
+        assert_contains(&refused.stderr, &[expected]);
+    }
 }

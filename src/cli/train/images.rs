@@ -6,12 +6,12 @@ use clap::{Args, ValueEnum};
 use halite::{
     Client, DeviceId, Param, Result,
     data::{self, Dataset, DatasetExt, InMemory, Subset},
-    models::{Classify, Cnn, ImageModel, Mlp, TrainingOptions},
+    models::{Classify, Cnn, ImageModel, Mlp},
     train::{flags::positive, signals::StopFlag},
 };
 
-use super::run::{Run, epochs, finish, fitted, steps_of_schedule};
-use crate::cli::step::{default_in_help, learning_rate, training_options};
+use super::run::{Run, epochs, finish, fitted};
+use crate::cli::step::{RateArgs, default_in_help, training_options};
 
 pub(super) const MNIST_EXAMPLES: &str = "\
 Examples:
@@ -36,9 +36,8 @@ struct Classifier {
     /// Model architecture
     #[arg(long, value_enum, default_value_t = Model::Cnn)]
     model: Model,
-    /// Peak learning rate (10 % linear warmup, then cosine decay)
-    #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
-    learning_rate: f64,
+    #[command(flatten)]
+    rate: RateArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -164,14 +163,14 @@ impl Classifier {
         let out = run.out(&format!("{name}-{}", model_name.get_name()));
         let stop = StopFlag::new();
         let options = &run.options;
-        let steps = steps_of_schedule(options, train.len())?;
-        let options = training_options(&options.numerics, self.learning_rate, steps, None);
+        let schedule = self.rate.schedule(options, train.len())?;
+        let options = training_options(&options.numerics, schedule, None);
         let step = Classify::<M>::step(side, model, &options);
         let trainer = run
             .trainer(&client, devices, &out, &stop, &step)
             .property("--model", model_name.get_name())
-            .property("--data", name)
-            .build()?;
+            .property("--data", name);
+        let trainer = self.rate.of_run(trainer).build()?;
         let fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,

@@ -243,17 +243,6 @@ pub(super) fn finish<K: Task>(fitted: &Fitted<K>, trainer: &Trainer) -> ExitCode
     ExitCode::from(reason.exit_code())
 }
 
-/// Returns the number of optimizer steps of a run on this many training samples.
-pub(super) fn steps_of_schedule(options: &TrainerOptions, samples: usize) -> Result<u64> {
-    let steps = options.total_steps(samples);
-    if steps < u64::MAX {
-        return Ok(steps);
-    }
-    let message = "--max-time alone does not say how long the learning-rate schedule is; give \
-                   --max-epochs or --max-steps, too";
-    Err(Error::invalid("train", message))
-}
-
 /// Sets the default of `--max-epochs`, which holds unless steps or time limit the run.
 pub(super) fn epochs(arg: Arg, default: &'static str) -> Arg {
     let none = None::<&str>;

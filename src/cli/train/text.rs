@@ -10,15 +10,15 @@ use halite::{
         text::{TokenWindows, Tokenizer, books, read, write},
     },
     fetch,
-    models::{LanguageModel, Sampling, TrainingOptions, TrainingStep, generate},
+    models::{LanguageModel, Sampling, TrainingStep, generate},
     nn::{AdamW, TransformerConfig},
     train::{Fitted, flags::positive, signals::StopFlag},
 };
 use indicatif::HumanCount;
 
-use super::run::{Run, epochs, finish, fitted, steps_of_schedule};
+use super::run::{Run, epochs, finish, fitted};
 use crate::cli::{
-    step::{TransformerArgs, default_in_help, learning_rate, training_options},
+    step::{RateArgs, TransformerArgs, default_in_help, training_options},
     waiting,
 };
 
@@ -71,9 +71,8 @@ pub(super) struct Text {
     /// seed
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     steps: usize,
-    /// Peak learning rate (10 % linear warmup, then cosine decay)
-    #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
-    learning_rate: f64,
+    #[command(flatten)]
+    rate: RateArgs,
     /// Fraction at the end of each text that is held out for validation
     #[arg(
         long,
@@ -131,11 +130,10 @@ impl Text {
             .property("--validation", self.validation)
             .property("tokenizer", described(&corpus.tokenizer));
         let shape = shape_of(&corpus.config).into_iter();
-        let trainer = shape
-            .fold(trainer, |trainer, (name, value)| {
-                trainer.property(name, value)
-            })
-            .build()?;
+        let trainer = shape.fold(trainer, |trainer, (name, value)| {
+            trainer.property(name, value)
+        });
+        let trainer = self.rate.of_run(trainer).build()?;
         let Corpus {
             tokenizer,
             prompt,
@@ -269,9 +267,9 @@ impl Text {
         windows: usize,
     ) -> Result<TrainingStep<LanguageModel, AdamW>> {
         let options = &self.run.options;
-        let steps = steps_of_schedule(options, windows)?;
+        let schedule = self.rate.schedule(options, windows)?;
         let clip = Some(LanguageModel::CLIP_NORM);
-        let options = training_options(&options.numerics, self.learning_rate, steps, clip);
+        let options = training_options(&options.numerics, schedule, clip);
         LanguageModel::step(config, &options)
     }
 

@@ -86,8 +86,7 @@ where
 
 fn lower(step: &str, options: &LowerOptions) -> Result<Program> {
     let training = TrainingOptions {
-        learning_rate: TrainingOptions::LEARNING_RATE,
-        steps: 100,
+        schedule: TrainingOptions::warmup_and_cosine(TrainingOptions::LEARNING_RATE, 100),
         clip: Some(GradientClip::Norm(1.0)),
     };
     let classify = |side| Classify::<Cnn<()>>::step(side, Cnn::new(side, 10), &training);
