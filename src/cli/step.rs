@@ -50,7 +50,7 @@ impl RateArgs {
             steps: options.total_steps(samples),
             steps_per_epoch: options.steps_per_epoch(samples),
         };
-        if run.steps == u64::MAX {
+        if options.max_epochs.is_none() && options.max_steps.is_none() {
             let message = "--max-time alone does not say how long the learning-rate schedule is; \
                            give --max-epochs or --max-steps, too";
             return Err(Error::invalid("train", message));

@@ -221,8 +221,8 @@ fn more_epochs_warn_of_the_changed_schedule() {
             "WARN",
             "epochs (--max-epochs, --max-steps): saved 1, given 2",
             "learning-rate schedule",
-            "steps: 18",
-            "steps: 36",
+            "cosine(0.002, 18)",
+            "cosine(0.002, 36)",
         ],
     );
     assert_eq!(report(dir.path())["steps"], 40);

@@ -241,6 +241,9 @@ impl Trace {
             residuals: 0,
         };
         let mut results = self.push_scan(spec, region, &initial_of_all, &scanned, location);
+        if let Some(&error) = results.iter().find(|result| result.is_error()) {
+            return Err(error);
+        }
         let _site = self.called_from(location);
         let (metrics, mut values) = side.with(results.split_off(given), |name, total, weight| {
             (name, total.sum([0]), weight.sum([0]))
@@ -295,6 +298,14 @@ impl Trace {
                     let message = "a state that is carried is updated, and the body returns another \
                                    value for it; return `cx.updated(state)`";
                     wrong = Some(self.fail_at(location, "update", message.to_string(), None));
+                }
+                None if self.tensor(state).ty() != self.tensor(value).ty() => {
+                    let [state, value] = [state, value].map(|id| self.tensor(id).ty());
+                    let message = format!(
+                        "the state is {state}, its update is {value}; scan over the state to update \
+                         a slice in each iteration, or give all of it"
+                    );
+                    wrong = Some(self.fail_at(location, "update", message, None));
                 }
                 None => {
                     let at = initial.len() + states.len();

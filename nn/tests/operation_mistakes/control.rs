@@ -123,7 +123,7 @@ fn scan_errors_are_explained() {
             +14: scan: the number of iterations is unknown without scanned tensors; set `ScanOptions::length`
             +17: scan: the initial state is f32[2], the body's result is f32[]; the types must be equal
             +18: repeat: 18446744073709551615 iterations exceed the range of s32
-            +19: update: the updated state is not a slice of the iteration; scan over it, or carry it
+            +19: update: the state is f32[4, 2], its update is f32[2]; scan over the state to update a slice in each iteration, or give all of it
             +25: cond: `inside` is reported in a body that may not run; return it, and report it outside
             +35: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead (operand 1 is `x`)
         "#]],
