@@ -184,7 +184,7 @@ fn wrong_arguments_are_refused_by_name() {
         ),
         (
             upload(&other, &[1.0f32; 4], &[4], 0),
-            "is a buffer of another client",
+            "is a buffer of another client; copy it to this one, as by `Array::reshard`",
         ),
     ] {
         for index in 0..2 {
