@@ -76,6 +76,10 @@ impl<L: DerefMut<Target: Logger>> Callback for LoggerCallback<L> {
     }
 
     fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        // All steps were skipped.
+        if window.row.metrics.is_empty() {
+            return Ok(());
+        }
         let logged = self.logger.log_metrics(&window.row);
         self.tolerate(logged)
     }

@@ -119,8 +119,10 @@ impl Meter {
     }
 
     fn named(&self, sums: &[Sum]) -> MetricValues {
+                .filter(|metric| metric.weight != 0.0)
         let names = self.window.names().iter().cloned();
-        names.zip(sums.iter().map(|sum| sum.mean())).collect()
+        let means = names.zip(sums).filter(|(_, sum)| sum.weight != 0.0);
+        means.map(|(name, sum)| (name, sum.mean())).collect()
     }
 }
 

@@ -1,9 +1,14 @@
 //! Clipping, and steps that are not finite.
 
-use halite_core::{HostArray, tree::Tree};
+use std::sync::{Arc, Mutex};
+
+use halite_core::{HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled};
 use halite_nn::{Init, Mean, Param, Sgd, Tensor, Trace};
-use halite_train::{Fitted, GradientClipAlgorithm, OnNotFinite, Task, Trainer, TrainerBuilder};
+use halite_train::{
+    Callback, Fitted, GradientClipAlgorithm, OnNotFinite, Task, Trainer, TrainerBuilder,
+    callback::{MetricsWindow, Run},
+};
 
 use super::{error_of, trainer};
 
@@ -40,7 +45,7 @@ fn pair() -> Pair<Param> {
 }
 
 /// Steps of one sample with these gradients, at a rate of 1.
-fn fit(trainer: TrainerBuilder, gradients: &[[f32; 2]]) -> halite_core::Result<Fitted<Sums>> {
+fn fit(trainer: TrainerBuilder, gradients: &[[f32; 2]]) -> Result<Fitted<Sums>> {
     let field = |index: usize| {
         let values: Vec<f32> = gradients.iter().map(|pair| pair[index]).collect();
         HostArray::from_slice(&values, [values.len()]).unwrap()
@@ -109,6 +114,42 @@ fn skipped_steps_change_nothing() {
     // The control: without the option the run ends.
     let error = error_of(fit(trainer(), &STEPS));
     assert!(error.contains("`loss` is not finite at step 2"), "{error}");
+}
+
+/// Records the losses of the rows.
+struct Losses(Arc<Mutex<Vec<Option<f64>>>>);
+
+impl Callback for Losses {
+    fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        self.0.lock().unwrap().push(window.row.get("loss"));
+        Ok(())
+    }
+}
+
+#[test]
+fn skipped_steps_have_no_metrics() {
+    let losses = Arc::default();
+    let run = || {
+        trainer()
+            .on_not_finite(OnNotFinite::Skip)
+            .detect_anomaly(true)
+            .log_every_n_steps(1)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let logged = run().callback(Losses(Arc::clone(&losses))).out(dir.path());
+    fit(logged, &STEPS).unwrap();
+    let losses = losses.lock().unwrap();
+    assert_eq!(*losses, [Some(0.0), None, None, Some(-12.0)]);
+    // Rows of step 1, step 4 and the validation.
+    let table = std::fs::read_to_string(dir.path().join("metrics.csv")).unwrap();
+    assert!(
+        !table.contains("\n2,") && !table.contains("\n3,"),
+        "{table}"
+    );
+    // Nor has an epoch of them.
+    let fitted = fit(run(), &STEPS[1..3]).unwrap();
+    assert_eq!(fitted.report.skipped_steps, 2);
+    assert!(fitted.report.train_metrics.is_empty(), "{fitted}");
 }
 
 #[test]
