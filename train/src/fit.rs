@@ -280,7 +280,10 @@ where
 
     /// Validates and saves a run whose last step is within an epoch.
     fn end_within_epoch(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
-        self.measure_unfinished(now)?;
+        // The time may be over before the first step: the metrics are those of the epoch before.
+        if now.run.batch > 0 {
+            self.measure_unfinished(now)?;
+        }
         let validated = self.validation.is_none() || now.validated.step == Some(now.run.step);
         if !validated {
             match self.validation(now)? {

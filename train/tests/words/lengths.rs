@@ -67,6 +67,28 @@ impl Callback for Slow {
     }
 }
 
+/// Uses the rest of the time before the second epoch.
+struct Sleeps(Duration);
+
+impl Callback for Sleeps {
+    fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
+        while run.epoch() == 1 && run.seconds() <= self.0.as_secs_f64() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn time_that_is_over_before_a_step_keeps_the_metrics() {
+    let time = Duration::from_secs(4);
+    let run = trainer().max_epochs(2).max_time(time);
+    let report = fit(run.callback(Sleeps(time)), samples(8)).unwrap().report;
+    assert_eq!((report.steps, report.epochs), (6, 1));
+    let one = fit(trainer(), samples(8)).unwrap().report;
+    assert_eq!(report.train_metrics, one.train_metrics);
+}
+
 #[test]
 fn run_ends_after_max_time() {
     let dir = tempfile::tempdir().unwrap();
