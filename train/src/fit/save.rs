@@ -13,7 +13,7 @@ use crate::{
     checkpoint::{Exact, SpareMemory, StateStream},
     programs::ModelParams,
     resume::{Metadata, array_specs},
-    waits::Limits,
+    waits::{Limits, wait_also_when_stopped},
     window::WINDOW,
 };
 
@@ -194,6 +194,10 @@ where
         self.collect_all(now)?;
         let limits = Limits::new(self.trainer.options.wait_limit);
         self.identity.wait_or_give_up(&limits, &self.stop);
+        if !self.saves_copies() {
+            // A device that hangs does so in one of the steps.
+            now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
+        }
         let metadata = self.metadata(now)?;
         let spare = self
             .callbacks
@@ -223,7 +227,16 @@ where
         })?;
         drop(checkpoint);
         if let Some(server) = server {
-            server.serve(|index| named[index].1.fetch()?.wait());
+            let limits = *now.in_flight.limits();
+            server.serve(|index| {
+                let (path, array) = &named[index];
+                let copy = array.fetch()?;
+                let name = || format!("the copy of `{path}` for a checkpoint");
+                wait_also_when_stopped(name, &limits, &|| self.stop.is_set(), |slice| {
+                    copy.wait_ready(slice).then_some(())
+                })?;
+                copy.wait()
+            });
         }
         now.saved_at = Some(position);
         Ok(())

@@ -7,7 +7,7 @@ use halite_core::{Client, DType, ErrorKind, Null, Result, tree::Leaf};
 use halite_data::{Dataset, Field, InMemory, Labeled, SampleMut};
 use halite_nn::{Mean, Tensor, Trace};
 use halite_train::{
-    Task,
+    CheckpointMode, Task,
     signals::{StopFlag, StopReason},
 };
 
@@ -247,6 +247,22 @@ fn device_that_hangs_is_given_up_at_the_limit() {
         text.contains("step 4") && text.contains("`wait_limit`"),
         "{text}"
     );
+}
+
+#[test]
+fn stream_from_a_device_that_hangs_is_given_up_at_the_limit() {
+    let gate = Gate::default();
+    let _open = OpenAtEnd(gate.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let client = Client::new(Faulty::new().hangs_after(3, &gate));
+    let trainer = on(&client)
+        .checkpoint_every(1)
+        .checkpoint_mode(CheckpointMode::Stream)
+        .out(out_in(&dir))
+        .wait_limit(Duration::from_millis(500));
+    let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
+    assert!(error.to_string().contains("step 4"), "{error}");
 }
 
 /// [`crate::Plane`] with a loop in the loss that never ends when an input is as large as
