@@ -34,6 +34,8 @@ pub struct ReduceLrOnPlateau {
 /// Its state in a checkpoint.
 #[derive(Deserialize, Serialize)]
 struct Saved {
+    /// The text of the rule.
+    rule: String,
     best: Option<Exact>,
     bad: u64,
     cooldown: u64,
@@ -49,6 +51,23 @@ impl ReduceLrOnPlateau {
             state: PlateauState::new(),
         }
     }
+}
+
+/// Every number of a rule: what has to be the same after a resume.
+fn text(rule: &Plateau) -> String {
+    let Plateau {
+        monitor,
+        mode,
+        factor,
+        patience,
+        threshold,
+        cooldown,
+        min_factor,
+    } = rule;
+    format!(
+        "monitor={monitor}, mode={mode}, factor={factor}, patience={patience}, \
+         threshold={threshold}, cooldown={cooldown}, min_factor={min_factor}"
+    )
 }
 
 impl Callback for ReduceLrOnPlateau {
@@ -86,6 +105,7 @@ impl Callback for ReduceLrOnPlateau {
             factor,
         } = self.state;
         let saved = Saved {
+            rule: text(&self.rule),
             best: best.map(Exact),
             bad,
             cooldown,
@@ -98,6 +118,15 @@ impl Callback for ReduceLrOnPlateau {
         let saved: Saved = serde_json::from_value(state).map_err(|error| {
             Error::invalid("plateau", "it is not the state of a plateau").caused_by(error)
         })?;
+        let given = text(&self.rule);
+        if saved.rule != given {
+            let message = format!(
+                "the checkpoint's rule is `{}`, and `{given}` is given: its best value and its \
+                 counts are of the first one. Give that one, or begin a new run",
+                saved.rule
+            );
+            return Err(Error::invalid("plateau", message));
+        }
         self.state = PlateauState {
             best: saved.best.map(|Exact(best)| best),
             bad: saved.bad,
