@@ -322,8 +322,8 @@ impl Run {
     /// Multiplies the learning rates of all later steps by `factor`, in place of the factor before,
     /// which is 1 at first. It is part of the state of the run, and nothing is compiled again.
     ///
-    /// A resumed run begins with the factor of its checkpoint, and with 1 here: a callback sets it
-    /// again in [`on_fit_start`](Callback::on_fit_start).
+    /// A resumed run begins with the factor of its checkpoint. One that is set in
+    /// [`on_epoch_end`](Callback::on_epoch_end) is in the next checkpoint, not in that of the epoch.
     ///
     /// # Errors
     /// If no callback of the run [changes the learning rate](Callback::changes_learning_rate), or
@@ -347,7 +347,10 @@ impl Run {
         Ok(())
     }
 
-    /// Factor of learning rates that a callback has set; 1 if none has.
+    /// Factor of learning rates that a callback has set, in this process or before the checkpoint
+    /// that it resumed from; 1 if none has. In
+    /// [`additional_metrics`](Callback::additional_metrics) of training, it is that of the last step
+    /// of the row.
     pub fn learning_rate_factor(&self) -> f64 {
         self.rate_factor
     }

@@ -16,6 +16,7 @@ mod validate;
 use std::{
     cell::OnceCell,
     fmt,
+    mem::replace,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
@@ -113,6 +114,8 @@ struct LoopState<K: Task, O: Optimizer> {
     validated: Validated,
     /// Steps that were skipped in the window on the device, when the run ended.
     skipped_in_window: u64,
+    /// Factor of learning rates of the last step that was queued.
+    step_rate_factor: f64,
 }
 
 /// The last validation of a run.
@@ -389,6 +392,7 @@ where
         let count = batch.batches.div_ceil(of_step);
         let batch = self.trainer.batch_tree::<K>(batch)?;
         self.set_rate_factor(now)?;
+        now.step_rate_factor = now.run.rate_factor;
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let next = match &self.programs.steps {
             Some(steps) if count > 1 => steps.call(state, window, &batch)?,
@@ -435,8 +439,9 @@ where
         let metrics = &self.programs.train_metrics;
         let empty = metrics.upload(&self.trainer.client, &self.trainer.mesh)?;
         let (_, window) = now.live.as_mut().ok_or_else(lost)?;
-        let full = std::mem::replace(window, empty);
-        now.meter.push(now.run.step, full.fetch()?);
+        let full = replace(window, empty);
+        let (step, rate_factor) = (now.run.step, now.step_rate_factor);
+        now.meter.push(step, rate_factor, full.fetch()?);
         Ok(())
     }
 
@@ -465,8 +470,10 @@ where
         if !window.is_relevant() {
             return Ok(());
         }
+        let newest = replace(&mut now.run.rate_factor, window.rate_factor);
         let mut window = window.at(now.run.epoch, now.run.seconds());
         let completed = self.callbacks.complete_row(&now.run, &mut window.row);
+        now.run.rate_factor = newest;
         self.check_called(now, completed)?;
         self.notify(now, |callback, run| callback.on_train_metrics(run, &window))
     }

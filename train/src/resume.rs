@@ -32,6 +32,9 @@ pub(crate) struct Metadata {
     /// Steps that were skipped, without those in the window.
     #[serde(default)]
     pub(crate) skipped: u64,
+    /// Factor of learning rates.
+    #[serde(default = "one")]
+    pub(crate) rate_factor: Exact,
     /// The training metrics, in the order of the sums.
     pub(crate) metrics: Vec<String>,
     /// Sums of the current epoch's metrics: value times weight, and weight.
@@ -39,6 +42,10 @@ pub(crate) struct Metadata {
     /// State of the callbacks, by name. Checkpointing adds it when it writes the checkpoint.
     #[serde(default)]
     pub(crate) callbacks: BTreeMap<String, serde_json::Value>,
+}
+
+fn one() -> Exact {
+    Exact(1.0)
 }
 
 impl Metadata {

@@ -4,13 +4,19 @@
 #[path = "shared/plane.rs"]
 mod plane;
 
-use std::{path::Path, sync::LazyLock};
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock, Mutex},
+};
 
 use halite_backends::Accelerator;
 use halite_core::{Client, DType, HostArray, Result, TensorType};
 use halite_nn::{Adam, Schedule, Sgd, optim::WeightAveraging, schedule::Plateau};
 use halite_train::{
-    Callback, Fitted, ReduceLrOnPlateau, Trainer, TrainerBuilder, callback::Run, checkpoint::Saved,
+    Callback, Fitted, LearningRateMonitor, ReduceLrOnPlateau, Trainer, TrainerBuilder,
+    callback::{MetricsWindow, Run},
+    checkpoint::Saved,
+    loggers::Row,
 };
 
 use self::plane::{Model, Plane, samples, saved};
@@ -122,15 +128,18 @@ fn arrays(out: &Path, names: &[&str]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn plateau() -> ReduceLrOnPlateau {
-    // Every loss but the first counts as no improvement.
-    let rule = Plateau {
+/// Every loss but the first counts as no improvement.
+fn plateau_rule() -> Plateau {
+    Plateau {
         factor: 0.5,
         patience: 0,
         threshold: 0.99,
         ..Plateau::new("validation loss")
-    };
-    ReduceLrOnPlateau::new(rule)
+    }
+}
+
+fn plateau() -> ReduceLrOnPlateau {
+    ReduceLrOnPlateau::new(plateau_rule())
 }
 
 /// The last state of a run of four epochs that is stopped after each of them.
@@ -156,8 +165,8 @@ fn average_with_plateau_resumes_to_the_bit() {
     assert_eq!(arrays(parts.path(), &names), expected);
     assert_eq!(
         expected[2],
-        0.25f32.to_le_bytes(),
-        "applied before the last epoch"
+        0.125f32.to_le_bytes(),
+        "set after the last epoch"
     );
 }
 
@@ -187,6 +196,95 @@ fn factor_of_a_callback_is_that_of_the_schedule() {
     }
     let other = fit(builder(2, 7), 0.1);
     assert_ne!(weights(&other.model), weights(&by_callback.model));
+}
+
+/// A callback that halves the rate once, after the first validation.
+struct HalvesOnce;
+
+impl Callback for HalvesOnce {
+    fn changes_learning_rate(&self) -> bool {
+        true
+    }
+
+    fn on_validation_end(&mut self, run: &mut Run, _: &Row) -> Result<()> {
+        if run.step() == STEPS {
+            run.set_learning_rate_factor(0.5)?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn factor_that_is_set_before_a_save_is_in_it() {
+    let out = tempfile::tempdir().unwrap();
+    let options = |epochs| builder(epochs, 7).out(out.path()).resume(true);
+    let whole = fit(builder(2, 7).callback(HalvesOnce), 0.1);
+    fit(options(1).callback(HalvesOnce), 0.1);
+    assert_eq!(arrays(out.path(), &["rate_factor"]), [0.5f32.to_le_bytes()]);
+    let resumed = fit(options(2).callback(HalvesOnce), 0.1);
+    assert_eq!(weights(&resumed.model), weights(&whole.model));
+}
+
+#[test]
+fn resumed_run_knows_the_factor_of_its_checkpoint() {
+    let out = tempfile::tempdir().unwrap();
+    let options = |epochs| builder(epochs, 7).out(out.path()).resume(true);
+    fit(options(2).callback(Halves(0.3)), 0.1);
+    let saved = || arrays(out.path(), &["rate_factor"]);
+    assert_eq!(saved(), [0.3f32.to_le_bytes()]);
+    fit(options(3).callback(Halves(1.0)), 0.1);
+    assert_eq!(saved(), [1.0f32.to_le_bytes()]);
+}
+
+#[test]
+fn resumed_plateau_has_the_rule_of_its_checkpoint() {
+    let out = tempfile::tempdir().unwrap();
+    let options = |epochs| builder(epochs, 5).out(out.path()).resume(true);
+    fit(options(1).callback(plateau()), 0.05);
+    let other = ReduceLrOnPlateau::new(Plateau {
+        patience: 5,
+        ..plateau_rule()
+    });
+    let other = options(2).callback(other).build().unwrap();
+    let other = other.fit(Plane, Model::new(), Sgd::new(0.05), samples(20), samples(8));
+    let error = other.unwrap_err().to_string();
+    assert!(
+        error.contains("patience=0,") && error.contains("patience=5,"),
+        "{error}"
+    );
+    fit(options(2).callback(plateau()), 0.05);
+}
+
+/// A callback that halves the rate within an epoch, and records the rates of the rows.
+struct HalvesAt(u64, Arc<Mutex<Vec<f64>>>);
+
+impl Callback for HalvesAt {
+    fn changes_learning_rate(&self) -> bool {
+        true
+    }
+
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        if run.step() == self.0 {
+            run.set_learning_rate_factor(0.5)?;
+        }
+        Ok(())
+    }
+
+    fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        let rate = window.row.get("learning_rate").unwrap();
+        self.1.lock().unwrap().push(rate);
+        Ok(())
+    }
+}
+
+#[test]
+fn logged_rate_is_that_of_the_step() {
+    let rates = Arc::default();
+    let halves = HalvesAt(3, Arc::clone(&rates));
+    let run = builder(1, 7).callback(halves).callback(LearningRateMonitor);
+    fit(run, 0.1);
+    let rates = rates.lock().unwrap();
+    assert_eq!(*rates, [0.1, 0.1, 0.1, 0.05, 0.05]);
 }
 
 struct Undeclared;

@@ -33,11 +33,20 @@ impl Sum {
     }
 }
 
+/// A window that is copied to the host.
+struct Sent {
+    /// Its last step.
+    step: u64,
+    /// Factor of learning rates of that step.
+    rate_factor: f64,
+    window: Pending<HostArray>,
+}
+
 /// Adds the metrics of an epoch up, in f64, as their windows arrive.
 pub(super) struct Meter {
     window: Window,
-    /// Windows that are copied to the host, with the last step of each.
-    pending: VecDeque<(u64, Pending<HostArray>)>,
+    /// Windows that are copied to the host.
+    pending: VecDeque<Sent>,
     pub(super) sums: Vec<Sum>,
 }
 
@@ -55,27 +64,31 @@ impl Meter {
         self.window.names()
     }
 
-    /// Adds a window, the last step of which is `step`.
-    pub(super) fn push(&mut self, step: u64, window: Pending<HostArray>) {
-        self.pending.push_back((step, window));
+    /// Adds a window, the last step of which is `step` and had this factor of learning rates.
+    pub(super) fn push(&mut self, step: u64, rate_factor: f64, window: Pending<HostArray>) {
+        self.pending.push_back(Sent {
+            step,
+            rate_factor,
+            window,
+        });
     }
 
     /// The last step of the newest window that is not taken yet.
     pub(super) fn last_pending(&self) -> Option<u64> {
-        self.pending.back().map(|(step, _)| *step)
+        self.pending.back().map(|sent| sent.step)
     }
 
     /// Takes the next window if it has arrived.
     pub(super) fn poll(&mut self) -> Result<Option<Arrived>> {
         match self.pending.front() {
-            Some((_, window)) if window.is_ready() => self.take(),
+            Some(sent) if sent.window.is_ready() => self.take(),
             _ => Ok(None),
         }
     }
 
     /// Takes the next window, and waits for it; `None` if there are no more.
     pub(super) fn wait(&mut self, limits: &Limits, stop: &StopFlag) -> Result<Option<Arrived>> {
-        if let Some((step, window)) = self.pending.front() {
+        if let Some(Sent { step, window, .. }) = self.pending.front() {
             let name = || format!("the metrics of step {step}");
             wait_also_when_stopped(name, limits, &|| stop.is_set(), |slice| {
                 window.wait_ready(slice).then_some(())
@@ -85,20 +98,28 @@ impl Meter {
     }
 
     fn take(&mut self) -> Result<Option<Arrived>> {
-        let Some((step, window)) = self.pending.pop_front() else {
+        let Some(sent) = self.pending.pop_front() else {
             return Ok(None);
         };
+        let Sent {
+            step,
+            rate_factor,
+            window,
+        } = sent;
         let window = window.wait()?;
         let metrics = self.window.read(&window)?;
         let extras = self.window.read_extras(&window)?;
         add(&mut self.sums, &metrics);
         Ok(Some(Arrived {
             step,
+            rate_factor,
             is_empty: metrics.iter().all(|metric| metric.weight == 0.0),
             not_finite: finite::first_not_finite(&metrics),
             extras,
+            // A metric that no step counted for, such as one of skipped steps, is unknown and not 0.
             means: metrics
                 .iter()
+                .filter(|metric| metric.weight != 0.0)
                 .map(|metric| (metric.name.to_string(), metric.mean()))
                 .collect(),
         }))
@@ -119,7 +140,6 @@ impl Meter {
     }
 
     fn named(&self, sums: &[Sum]) -> MetricValues {
-                .filter(|metric| metric.weight != 0.0)
         let names = self.window.names().iter().cloned();
         let means = names.zip(sums).filter(|(_, sum)| sum.weight != 0.0);
         means.map(|(name, sum)| (name, sum.mean())).collect()
@@ -136,6 +156,7 @@ fn add(sums: &mut [Sum], metrics: &[WindowMetric]) {
 /// A window that has arrived.
 pub(super) struct Arrived {
     step: u64,
+    pub(super) rate_factor: f64,
     /// An epoch can end right after a window was sent, and a run stop there: the next window has no
     /// steps then.
     pub(super) is_empty: bool,

@@ -183,6 +183,8 @@ where
         if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
             return Ok(());
         }
+        // Set since the last step: the steps after a resume have it.
+        self.set_rate_factor(now)?;
         // The previous checkpoint waits for its steps.
         if let Some(saved) = now.saved_at {
             now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
@@ -192,12 +194,12 @@ where
         }
         // The sums in the checkpoint must cover exactly the steps before it.
         self.collect_all(now)?;
-        let limits = Limits::new(self.trainer.options.wait_limit);
-        self.identity.wait_or_give_up(&limits, &self.stop);
         if !self.saves_copies() {
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
         }
+        let limits = Limits::new(self.trainer.options.wait_limit);
+        self.identity.wait_or_give_up(&limits, &self.stop);
         let metadata = self.metadata(now)?;
         let spare = self
             .callbacks
@@ -252,6 +254,7 @@ where
             seconds: now.run.seconds(),
             validated: now.validated.step,
             skipped: now.run.skipped,
+            rate_factor: Exact(now.run.rate_factor),
             metrics: now.meter.names().iter().map(ToString::to_string).collect(),
             sums: now
                 .meter

@@ -210,6 +210,7 @@ where
             measured: Measured::default(),
             validated: Validated::default(),
             skipped_in_window: 0,
+            step_rate_factor: 1.0,
         }
     }
 
@@ -345,6 +346,8 @@ where
         now.run.resumed_from_step = Some(position.step);
         now.run.earlier_seconds = metadata.seconds;
         now.run.skipped = metadata.skipped;
+        now.run.rate_factor = metadata.rate_factor.0;
+        now.step_rate_factor = metadata.rate_factor.0;
         now.validated.step = metadata.validated;
         now.validated.seconds = now.run.seconds();
         now.first = position.step;
