@@ -130,9 +130,10 @@ pub struct TrainerOptions {
     )]
     pub num_sanity_val_steps: u64,
     /// Steps in one launch of a program, for models whose steps take microseconds
-    // The steps are the same, but for rounding: on XLA's CPU plugin, those of a tiny model are compiled
-    // in another way if this is more than 1. Launches do not pass a step at which metrics are copied, a checkpoint
-    // is saved or a validation is due; steps that do not fill one are launched singly.
+    // The steps are the same, but for rounding: on XLA's CPU plugin, those of a tiny model are
+    // compiled in another way if this is more than 1. Launches do not pass a step at which metrics
+    // are copied, a checkpoint is saved or a validation is due; steps that do not fill one are
+    // launched singly.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = DEFAULT.steps_per_execution,
@@ -226,7 +227,7 @@ pub struct TrainerOptions {
             value_parser = positive::<usize>, allow_negative_numbers = true)
     )]
     pub read_ahead: usize,
-    /// Steps whose batches wait on the devices
+    /// Launches (of one step, or of --steps-per-execution) whose batches wait on the devices
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = DEFAULT.prefetch,
@@ -248,14 +249,14 @@ pub struct TrainerOptions {
     pub label: Option<String>,
 }
 
-/// Options that change what a training step computes: precision, gradient clipping and accumulation.
-/// A plan of a step shares them with the trainer.
+/// Options that change what a training step computes: precision, gradient clipping and
+/// accumulation. A plan of a step shares them with the trainer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct NumericsOptions {
     /// Compute and parameter dtypes: `f32`, `tf32` (f32, multiplied as fast as the device can),
-    /// `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`, `downcast-bf16` [default: bf16-mixed on TPUs and
-    /// recent GPUs, else f32]
+    /// `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`, `downcast-bf16` [default: bf16-mixed on TPUs
+    /// and recent GPUs, else f32]
     #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY"))]
     pub precision: Option<DTypePolicy>,
     /// Clip gradients to this global norm; 0 turns clipping off
@@ -379,6 +380,9 @@ impl Default for NumericsOptions {
 
 impl TrainerOptions {
     /// Optimizer steps of an epoch of this many training samples.
+    ///
+    /// Batches that do not fill a step of `accumulate_grad_batches` make one more. A task whose batch
+    /// has no leaf for the weights leaves them out: it makes one step less.
     pub fn steps_per_epoch(&self, samples: usize) -> u64 {
         let options = self.clone().resolved();
         let all = match options.last_batch {
@@ -391,7 +395,9 @@ impl TrainerOptions {
     }
 
     /// Optimizer steps of a run on this many training samples, as the length of a schedule:
-    /// `max_epochs` or `max_steps`, whichever ends first. Without both it is `u64::MAX`.
+    /// `max_epochs` or `max_steps`, whichever ends first. It is `u64::MAX` if only `max_time` limits
+    /// the run. Epochs have the steps of [`steps_per_epoch`](Self::steps_per_epoch): those of a task
+    /// whose batch has no leaf for the weights can be one shorter.
     pub fn total_steps(&self, samples: usize) -> u64 {
         let options = self.clone().resolved();
         let epochs = options
@@ -412,7 +418,11 @@ impl TrainerOptions {
         let overfit = self.overfit_batches;
         let options = TrainerOptions {
             limit_train_batches: overfit.or(self.limit_train_batches),
-            limit_val_batches: overfit.or(self.limit_val_batches),
+            // 0 turns validation off.
+            limit_val_batches: (self.limit_val_batches)
+                .filter(|limit| limit.is_none())
+                .or(overfit)
+                .or(self.limit_val_batches),
             ..self
         };
         let Some(steps) = options.fast_dev_run else {

@@ -22,15 +22,18 @@ impl Limit {
     pub(crate) fn of(self, name: &str, all: usize) -> Result<usize> {
         let batches = match self {
             Limit::Batches(batches) => usize::try_from(batches).unwrap_or(all).min(all),
-            Limit::Fraction(fraction) => (all as f64 * fraction) as usize,
+            // Rounding must not lose a batch: 0.29 of 100 are 29.
+            Limit::Fraction(fraction) => (all as f64 * fraction + 1e-9) as usize,
         };
         if batches > 0 {
             return Ok(batches);
         }
-        let least = 1.0 / all as f64;
+        // One batch, rounded up to two digits.
+        let digits = 10_f64.powf((all as f64).log10().ceil() + 1.0);
+        let least = (digits / all as f64).ceil() / digits;
         let message = format!(
             "`{name}` is {self}: none of {all} batches; give at least 1 batch, or a fraction of at \
-             least {least:.2}"
+             least {least}"
         );
         Err(Error::invalid("trainer", message))
     }
@@ -248,6 +251,17 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn advice_for_a_fraction_works() {
+        assert_eq!(Limit::Fraction(0.29).of("limit", 100).unwrap(), 29);
+        for (all, least) in [(2, 0.5), (5, 0.2), (300, 0.0034), (1_000_000, 1e-6)] {
+            let error = Limit::Fraction(1e-9).of("limit", all).unwrap_err();
+            let advised = format!("a fraction of at least {least}");
+            assert!(error.to_string().ends_with(&advised), "{error}");
+            assert_eq!(Limit::Fraction(least).of("limit", all).unwrap(), 1);
+        }
     }
 
     #[test]

@@ -94,10 +94,25 @@ impl TrainerOptions {
                 "`overfit_batches` ({overfit}) and `limit_train_batches` ({limit}) both limit the \
                  training data; give one of them"
             )),
-            _ => self
-                .val_check_interval
-                .map_or(Ok(()), |interval| interval.check("val_check_interval")),
+            _ => self.check_validations(),
         }
+    }
+
+    /// Checks when validations are due.
+    fn check_validations(&self) -> Result<()> {
+        let Some(interval) = self.val_check_interval else {
+            return Ok(());
+        };
+        interval.check("val_check_interval")?;
+        let epochs = self.check_val_every_n_epoch;
+        if epochs > 1 && !matches!(interval, Interval::Epoch(_)) {
+            return invalid(format!(
+                "`val_check_interval` is {interval}, which does not follow epochs, and \
+                 `check_val_every_n_epoch` is {epochs}; leave one of them out, or give an interval \
+                 that is a fraction of an epoch"
+            ));
+        }
+        Ok(())
     }
 
     fn check_observing(&self) -> Result<()> {

@@ -55,7 +55,8 @@ pub enum OnNotFinite {
     #[default]
     Stop,
     /// The step changes neither parameters nor optimizer state nor statistics, its metrics do not
-    /// count, and the report counts it.
+    /// count, and the report counts it. It is a step of the run all the same: schedules go on, and
+    /// averages of the parameters take the unchanged ones once more.
     Skip,
 }
 

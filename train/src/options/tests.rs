@@ -134,6 +134,20 @@ fn values_that_cannot_work_are_named() {
         let error = options.check().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
+    for interval in [Interval::Steps(50), Interval::Time(Duration::from_secs(60))] {
+        let mut options = TrainerOptions {
+            val_check_interval: Some(interval),
+            check_val_every_n_epoch: 2,
+            ..TrainerOptions::default()
+        };
+        let error = options.check().unwrap_err().to_string();
+        assert!(
+            error.contains("and `check_val_every_n_epoch` is 2"),
+            "{error}"
+        );
+        options.check_val_every_n_epoch = 1;
+        options.check().unwrap();
+    }
     check(
         |o| o.max_steps = Some(0),
         "`max_steps` is 0; it must be at least 1",
@@ -226,4 +240,19 @@ fn large_states_are_streamed() {
     }
     assert!(CheckpointMode::Copy.copies(100, Some(1)));
     assert!(!CheckpointMode::Stream.copies(1, Some(100)));
+}
+
+#[test]
+fn overfitting_keeps_validation_off() {
+    let val = |limit: Option<Limit>| {
+        let options = TrainerOptions {
+            overfit_batches: Some(Limit::Batches(2)),
+            limit_val_batches: limit,
+            ..TrainerOptions::default()
+        };
+        options.resolved().limit_val_batches
+    };
+    assert_eq!(val(Some(Limit::Batches(0))), Some(Limit::Batches(0)));
+    assert_eq!(val(Some(Limit::Batches(9))), Some(Limit::Batches(2)));
+    assert_eq!(val(None), Some(Limit::Batches(2)));
 }
