@@ -2,11 +2,11 @@
 //! that a run leaves in its directory.
 //!
 //! A file becomes flags before the command line is parsed, so both have the same names, values and
-//! checks. Nothing here knows an option.
+//! checks.
 
 use std::{ffi::OsString, fs, path::Path, sync::OnceLock};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use halite::{
     Error, ErrorKind, Result,
     train::{Callback, callback::Run},
@@ -22,6 +22,10 @@ const TRAIN: &str = "train";
 
 /// Flags that are about this process, not about what is trained.
 const NOT_SAVED: [&str; 4] = ["out", "resume", "from", "allow-changes"];
+
+/// Flags whose default others replace. In a file the default would be a value that was given, and
+/// limit a run that `--max-steps` makes longer.
+const SAVED_IF_GIVEN: [&str; 1] = ["max-epochs"];
 
 /// Name of the flag.
 const CONFIG: &str = "config";
@@ -236,7 +240,8 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// Remembers the configuration of a process that trains, defaults included.
+/// Remembers the configuration of a process that trains, defaults included, but for
+/// [`SAVED_IF_GIVEN`].
 pub(super) fn remember(cli: &Command, matches: &ArgMatches) {
     let Some(train) = cli.find_subcommand(TRAIN) else {
         return;
@@ -270,6 +275,12 @@ pub(super) fn remember(cli: &Command, matches: &ArgMatches) {
 /// The value of an option in this process, if it has one.
 fn resolved(arg: &Arg, matches: &ArgMatches) -> Option<Value> {
     let id = arg.get_id().as_str();
+    let is_conditional = arg
+        .get_long()
+        .is_some_and(|long| SAVED_IF_GIVEN.contains(&long));
+    if is_conditional && matches.value_source(id) == Some(ValueSource::DefaultValue) {
+        return None;
+    }
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return matches.get_flag(id).then_some(Value::Boolean(true));
     }

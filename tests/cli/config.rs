@@ -187,3 +187,17 @@ fn mistakes_of_schedules_are_named() {
         assert_contains(&refused.stderr, &[expected]);
     }
 }
+
+#[test]
+fn default_of_epochs_does_not_limit_a_longer_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, again) = (dir.path().join("first"), dir.path().join("again"));
+    let options = "digits --accelerator embedded --model mlp --limit-train-batches 1 \
+                   --limit-val-batches 1 --quiet";
+    succeeds(&mut train(options, &first));
+    let done = newest_step(&first);
+    let config = first.join("config.toml");
+    let more = format!("--config {} --max-steps {}", config.display(), done + 3);
+    succeeds(&mut train(&more, &again));
+    assert_eq!(newest_step(&again), done + 3);
+}
