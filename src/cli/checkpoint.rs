@@ -63,6 +63,9 @@ enum Command {
         path: PathBuf,
     },
     /// Write the parameters of the model to one safetensors file
+    ///
+    /// A run with averages of the parameters is validated, and its best checkpoint chosen, with the
+    /// averages (`average.*`, with --all); what is written is the parameters in training.
     Export {
         /// Folder of a checkpoint, or directory of a run
         #[arg(value_name = "CHECKPOINT")]

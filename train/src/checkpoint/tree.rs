@@ -4,7 +4,10 @@ use std::{
     borrow::Cow,
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use halite_core::{
@@ -74,7 +77,9 @@ impl Checkpoint {
     ///
     /// `path` is a file of [`save`](Self::save), or any safetensors file; or a run of the trainer,
     /// or one of its checkpoints, of which the parameters of the model are read. Of a run it is the
-    /// best checkpoint, or the newest if none is marked as best.
+    /// best checkpoint, or the newest if none is marked as best. A run with averages of the
+    /// parameters is validated, and its best checkpoint chosen, with the averages; the parameters
+    /// that are read are those in training.
     ///
     /// # Errors
     /// If the file cannot be read; if its arrays differ from those of `like`: one error that lists
@@ -236,16 +241,27 @@ fn write_file<'a>(
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // Of this process alone: several may write the same file.
-    let temporary = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
-    let written = arrays::write(folder, &temporary, types, |index| array(index).map(Held));
+    let temporary = temporary(folder, &name.to_string_lossy());
+    arrays::write(folder, &temporary, types, |index| array(index).map(Held))?;
     let temporary = folder.join(temporary);
-    let renamed = written.and_then(|_| {
-        fs::rename(&temporary, path)
-            .and_then(|()| files::sync_dir(folder))
-            .map_err(failed)
-    });
-    renamed.inspect_err(|_| drop(fs::remove_file(&temporary)))
+    fs::rename(&temporary, path)
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))
+        .and_then(|()| files::sync_dir(folder))
+        .map_err(failed)
+}
+
+/// The name of a new file of this call alone: several processes and threads may write the same file.
+fn temporary(folder: &Path, name: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let process = std::process::id();
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!(".{name}.{process}.{count}.tmp");
+        // A process that was killed may have had the same number.
+        if !folder.join(&temporary).exists() {
+            return temporary;
+        }
+    }
 }
 
 /// An array that may be borrowed, for the writer.

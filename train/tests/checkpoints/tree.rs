@@ -192,3 +192,30 @@ fn model_of_a_run_is_loaded() {
         "{error}"
     );
 }
+
+#[test]
+fn threads_that_write_one_file_do_not_take_each_others_temporaries() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.safetensors");
+    // Left by processes that had the same number.
+    let names = (0..50).map(|count| format!("{}.{count}", std::process::id()));
+    let names = names.chain([std::process::id().to_string()]);
+    let left: Vec<_> = names
+        .map(|name| dir.path().join(format!(".a.safetensors.{name}.tmp")))
+        .collect();
+    for file in &left {
+        fs::write(file, "left").unwrap();
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    Checkpoint::save(&arrays(3), &path).unwrap();
+                }
+            });
+        }
+    });
+    assert!(left.iter().all(|file| file.is_file()));
+    // Those, and the file.
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), left.len() + 1);
+}

@@ -2,14 +2,14 @@
 
 use std::{
     borrow::Borrow,
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     path::Path,
     sync::mpsc::{SyncSender, sync_channel},
     thread::JoinHandle,
 };
 
-use halite_core::{HostArray, Result, TensorType};
+use halite_core::{Error, HostArray, Result, TensorType};
 
 use super::{
     super::{digest::Chunks, manifest::FileEntry},
@@ -23,12 +23,12 @@ const FLUSH: u64 = 32 << 20;
 
 /// Writes arrays of these names and types to a new file `name` in `folder`, and flushes it to the
 /// disk. `next` gives the array of an index, in the order of the file, so that all need not be in
-/// memory together.
+/// memory together. The file of a failed call is removed.
 pub(in super::super) fn write<A: Borrow<HostArray>>(
     folder: &Path,
     name: &str,
     types: &[(&str, &TensorType)],
-    mut next: impl FnMut(usize) -> Result<A>,
+    next: impl FnMut(usize) -> Result<A>,
 ) -> Result<FileEntry> {
     little_endian()?;
     let order = order_of(types);
@@ -44,16 +44,26 @@ pub(in super::super) fn write<A: Borrow<HostArray>>(
             &error,
         )
     };
-    let mut file = NewFile::create(&path, bytes).map_err(failed)?;
-    file.write(&(header.len() as u64).to_le_bytes())
-        .and_then(|()| file.write(&header))
-        .map_err(failed)?;
-    for index in order {
-        let array = next(index)?;
-        file.write(array.borrow().bytes()).map_err(failed)?;
-    }
-    let digests = file.finish().map_err(failed)?;
+    let file = NewFile::create(&path, bytes).map_err(failed)?;
+    let digests = filled(file, &header, order.into_iter().map(next), failed)
+        .inspect_err(|_| drop(fs::remove_file(&path)))?;
     Ok(FileEntry::new(name, bytes, digests))
+}
+
+/// Writes the header and the arrays, and returns the digests of the file.
+fn filled<A: Borrow<HostArray>>(
+    mut file: NewFile,
+    header: &[u8],
+    arrays: impl Iterator<Item = Result<A>>,
+    failed: impl Fn(io::Error) -> Error,
+) -> Result<Vec<String>> {
+    file.write(&(header.len() as u64).to_le_bytes())
+        .and_then(|()| file.write(header))
+        .map_err(&failed)?;
+    for array in arrays {
+        file.write(array?.borrow().bytes()).map_err(&failed)?;
+    }
+    file.finish().map_err(failed)
 }
 
 /// A file that is digested while it is written.
