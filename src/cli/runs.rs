@@ -7,8 +7,8 @@ use halite::{
     Error, ErrorKind, Result,
     core::{files, format_count},
     train::{
-        RunProgress, RunSummary,
-        loggers::{format_metric, format_seconds, render_runs},
+        BestMetric, RunProgress, RunSummary,
+        loggers::{Split, format_metric, format_seconds, render_runs},
     },
 };
 
@@ -35,7 +35,7 @@ impl Runs {
         let runs = RunSummary::find(&self.dir)?;
         if runs.is_empty() {
             let message = format!(
-                "no run in {}: no directory there has a metrics.csv",
+                "no run in {}: no directory there has a metrics.csv that can be read",
                 self.dir.display()
             );
             return Err(Error::invalid("runs", message));
@@ -57,14 +57,15 @@ impl Runs {
 
 /// Lines of a table, with columns of the same width.
 fn table(runs: &[RunSummary]) -> Vec<String> {
-    let mut metrics: Vec<&str> = Vec::new();
+    let column = |best: &BestMetric| (best.split, best.name.clone());
+    let mut metrics: Vec<(Split, String)> = Vec::new();
     for best in runs.iter().flat_map(|run| &run.best) {
-        if !metrics.contains(&&*best.name) {
-            metrics.push(&best.name);
+        if !metrics.contains(&column(best)) {
+            metrics.push(column(best));
         }
     }
     let head = ["run", "state", "steps", "epochs", "time"].map(str::to_string);
-    let best = metrics.iter().map(|name| format!("best {name}"));
+    let best = (metrics.iter()).map(|(split, name)| format!("best {split} {name}"));
     let mut lines = vec![head.into_iter().chain(best).collect::<Vec<_>>()];
     for run in runs {
         let state = match &run.state {
@@ -80,10 +81,10 @@ fn table(runs: &[RunSummary]) -> Vec<String> {
             run.epochs.to_string(),
             format_seconds(run.seconds),
         ];
-        let best = metrics.iter().map(|name| {
-            let best = run.best.iter().find(|best| best.name == *name);
+        let best = metrics.iter().map(|metric| {
+            let best = run.best.iter().find(|best| column(best) == *metric);
             best.map_or_else(String::new, |best| {
-                let value = format_metric(name, best.value);
+                let value = format_metric(&best.name, best.value);
                 format!("{value} at {}", format_count(best.step))
             })
         });

@@ -36,7 +36,10 @@ fn run_is_logged_stopped_early_then_listed() {
     let mut runs = halite("runs");
     runs.arg(dir.path()).arg("--plot").arg(&plot);
     let listed = succeeds(&mut runs).stdout;
-    assert_contains(&listed, &["best loss", "stopped by EarlyStopping", "first"]);
+    assert_contains(
+        &listed,
+        &["best validation loss", "stopped by EarlyStopping", "first"],
+    );
     assert_contains(
         &fs::read_to_string(plot).unwrap(),
         &["validation loss", "first"],

@@ -28,7 +28,8 @@ pub struct RunSummary {
     pub epochs: u64,
     /// Seconds until the last row of metrics.
     pub seconds: f64,
-    /// The best value of each metric of the validation, or of the training if there are none.
+    /// The best value of each metric of the task, in the validation, or in the training if nothing
+    /// was validated.
     pub best: Vec<BestMetric>,
     /// The rows of `metrics.csv`.
     pub rows: Vec<Row>,
@@ -59,6 +60,8 @@ impl fmt::Display for RunProgress {
 /// The best value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BestMetric {
+    /// The data that it is of.
+    pub split: Split,
     /// The name of the metric.
     pub name: String,
     /// The value: the largest of a fraction such as an accuracy, the smallest of others.
@@ -104,10 +107,10 @@ impl RunSummary {
     }
 
     /// Reads the runs in the directories in `dir`, and the one in `dir` itself, in the order of their
-    /// names. What is not a run is left out.
+    /// names. What is not a run is left out, and a run that cannot be read, with a warning.
     ///
     /// # Errors
-    /// If a directory or a run cannot be read.
+    /// If `dir` cannot be read.
     pub fn find(dir: impl AsRef<Path>) -> Result<Vec<Self>> {
         let dir = dir.as_ref();
         let entries = fs::read_dir(dir).and_then(|entries| {
@@ -117,9 +120,13 @@ impl RunSummary {
         let mut dirs = entries.map_err(|error| files::failed("runs", "read", dir, &error))?;
         dirs.push(dir.to_path_buf());
         dirs.sort();
-        dirs.iter()
-            .filter_map(|dir| Self::read(dir).transpose())
-            .collect()
+        let read = |dir: &PathBuf| {
+            Self::read(dir).unwrap_or_else(|error| {
+                halite_core::warning!("{} is left out: {error}", dir.display());
+                None
+            })
+        };
+        Ok(dirs.iter().filter_map(read).collect())
     }
 
     /// The name of its directory.
@@ -127,6 +134,20 @@ impl RunSummary {
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str());
         name.to_string_lossy().into_owned()
     }
+}
+
+/// Whether it is a metric of the trainer or its callbacks, which none is better than another of.
+fn is_measure(name: &str) -> bool {
+    const MEASURES: [&str; 7] = [
+        "learning_rate",
+        "gradient_norm",
+        "loss_scale",
+        "samples_per_second",
+        "tokens_per_second",
+        "mfu",
+        "device_memory",
+    ];
+    MEASURES.contains(&name) || name.starts_with("learning_rate of ")
 }
 
 /// The best value of each metric, in the order of their first occurrence.
@@ -138,8 +159,10 @@ fn best(rows: &[Row]) -> Vec<BestMetric> {
     };
     let mut best: Vec<BestMetric> = Vec::new();
     for row in rows.iter().filter(|row| row.split == split) {
-        for (name, value) in row.metrics.iter().filter(|(_, value)| value.is_finite()) {
+        let of_task = |(name, value): &&(String, f64)| value.is_finite() && !is_measure(name);
+        for (name, value) in row.metrics.iter().filter(of_task) {
             let new = BestMetric {
+                split,
                 name: name.clone(),
                 value: *value,
                 step: row.step,
@@ -218,5 +241,46 @@ mod tests {
             (runs[2].steps, runs[2].epochs, runs[2].seconds),
             (4, 4, 4.0)
         );
+    }
+
+    #[test]
+    fn rates_and_speeds_have_no_best() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = CsvLog::create(dir.path().join(TABLE)).unwrap();
+        let names = [
+            "loss",
+            "learning_rate",
+            "learning_rate of bias",
+            "gradient_norm",
+            "samples_per_second",
+            "device_memory",
+        ];
+        let row = Row {
+            step: 1,
+            epoch: 0,
+            seconds: 1.0,
+            split: Split::Train,
+            metrics: names.map(|name| (name.to_string(), 0.5)).to_vec(),
+        };
+        log.write(&row).unwrap();
+        let best = RunSummary::read(dir.path()).unwrap().unwrap().best;
+        let expected = BestMetric {
+            split: Split::Train,
+            name: "loss".into(),
+            value: 0.5,
+            step: 1,
+        };
+        assert_eq!(best, [expected]);
+    }
+
+    #[test]
+    fn unreadable_run_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("a"), 1, None);
+        write(&dir.path().join("b"), 1, None);
+        fs::write(dir.path().join("a").join(REPORT), "{").unwrap();
+        let runs = RunSummary::find(dir.path()).unwrap();
+        let names: Vec<String> = runs.iter().map(RunSummary::name).collect();
+        assert_eq!(names, ["b"]);
     }
 }
