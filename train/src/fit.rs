@@ -6,6 +6,7 @@
 //! [callback](crate::callback::Callback).
 
 mod launches;
+mod messages;
 mod meter;
 mod rates;
 mod save;

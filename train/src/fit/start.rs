@@ -22,10 +22,11 @@ use halite_telemetry::ClientMetrics;
 
 use super::{
     Fit, LoopState, Validated,
+    messages::{left_out, resumed},
     meter::{Meter, Sum},
 };
 use crate::{
-    Measure, MetricValues, Task, Trainer, TrainerOptions,
+    Measure, MetricValues, Task, Trainer,
     callback::{Run, RunFacts},
     callbacks::{Callbacks, NanCheck},
     cause::Batches,
@@ -357,7 +358,7 @@ where
         self.callbacks
             .progress_bar
             .progress
-            .message(&resumed(position, options));
+            .message(&resumed(position, metadata.seconds, options));
         Ok(now)
     }
 
@@ -426,37 +427,6 @@ fn trained_paths<M: Tree<Leaf = Param>>(model: &M) -> HashSet<String> {
         .filter(|(_, param)| param.trainable)
         .map(|(path, _)| format!("model.{path}"))
         .collect()
-}
-
-/// The message of a resumed run.
-fn resumed(position: RunPosition, options: &TrainerOptions) -> String {
-    let RunPosition { step, epoch, batch } = position;
-    if options.max_steps.is_some_and(|most| step >= most) {
-        return format!(
-            "resumed at step {step}, the last one; give a larger number of steps to continue \
-             (`max_steps`, --max-steps)"
-        );
-    }
-    if epoch < options.epochs() {
-        return format!("resumed at step {step}, epoch {}, batch {batch}", epoch + 1);
-    }
-    format!(
-        "resumed at step {step}: all {epoch} epochs are done; give a larger number of epochs to \
-         continue (`max_epochs`, --max-epochs)"
-    )
-}
-
-/// The samples that each epoch leaves out because they do not fill a batch, if there are some.
-fn left_out(train: &Loader, options: &TrainerOptions) -> Option<String> {
-    let (samples, size) = (train.dataset().len(), options.batch_size);
-    let is_limited = options.limit_train_batches.is_some();
-    let left = samples - (train.batches_per_epoch() * size).min(samples);
-    (left > 0 && !is_limited).then(|| {
-        format!(
-            "{left} of {samples} samples do not fill a batch of {size}: each epoch leaves out as \
-             many, others each time (`last_batch`, --last-batch pad keeps them)"
-        )
-    })
 }
 
 /// Places an array as `spec` says; arrays that are in place are moved.
