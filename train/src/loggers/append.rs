@@ -50,12 +50,18 @@ impl AppendFile {
     /// # Errors
     /// If it cannot be written; [`catch_up`](Self::catch_up) tries again.
     pub(super) fn push(&mut self, record: &[u8]) -> Result<()> {
-        if self.unwritten.len().saturating_add(record.len()) > UNWRITTEN_LIMIT {
+        let (done, written) = match self.catch_up() {
+            Ok(()) => self.append(record),
+            Err(error) => (0, Err(error)),
+        };
+        let rest = &record[done..];
+        // The rest of a record that was written in part is kept at any length.
+        if done == 0 && self.unwritten.len().saturating_add(rest.len()) > UNWRITTEN_LIMIT {
             self.lost += 1;
         } else {
-            self.unwritten.extend_from_slice(record);
+            self.unwritten.extend_from_slice(rest);
         }
-        self.catch_up()
+        written
     }
 
     /// Writes what could not be written before. A record that was written in part continues where
@@ -64,18 +70,11 @@ impl AppendFile {
     /// # Errors
     /// If it still cannot be written.
     pub(super) fn catch_up(&mut self) -> Result<()> {
-        let mut done = 0;
-        let mut written = Ok(());
-        while done < self.unwritten.len() && written.is_ok() {
-            match self.file.write(&self.unwritten[done..]) {
-                Ok(0) => written = Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => written = Err(error),
-            }
-        }
-        self.unwritten.drain(..done);
-        written.map_err(|error| files::failed(self.op, "write", &self.path, &error))?;
+        let mut unwritten = std::mem::take(&mut self.unwritten);
+        let (done, written) = self.append(&unwritten);
+        unwritten.drain(..done);
+        self.unwritten = unwritten;
+        written?;
         if self.lost > 0 {
             halite_core::warning!(
                 "{}: {} records could not be kept in memory and are missing",
@@ -85,6 +84,22 @@ impl AppendFile {
             self.lost = 0;
         }
         Ok(())
+    }
+
+    /// Writes bytes, and returns how many were written.
+    fn append(&mut self, bytes: &[u8]) -> (usize, Result<()>) {
+        let mut done = 0;
+        let mut written = Ok(());
+        while done < bytes.len() && written.is_ok() {
+            match self.file.write(&bytes[done..]) {
+                Ok(0) => written = Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => written = Err(error),
+            }
+        }
+        let written = written.map_err(|error| files::failed(self.op, "write", &self.path, &error));
+        (done, written)
     }
 }
 
@@ -109,5 +124,16 @@ mod tests {
         file.push(b"three\n").unwrap();
         assert_eq!(std::fs::read(path).unwrap(), b"one\ntwo\nthree\n");
         assert_eq!(file.lost, 0);
+    }
+
+    #[test]
+    fn record_of_any_length_is_written_where_there_is_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("records");
+        let mut file = AppendFile::open("test", path.clone()).unwrap();
+        file.push(&vec![b'x'; UNWRITTEN_LIMIT + 1]).unwrap();
+        file.push(b"\n").unwrap();
+        let written = std::fs::metadata(path).unwrap().len();
+        assert_eq!((written, file.lost), (UNWRITTEN_LIMIT as u64 + 2, 0));
     }
 }
