@@ -262,8 +262,8 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
 
 /// Computes the new parameters and slots of a whole model.
 ///
-/// `step` is the number of updates made before, an integer scalar, or a [`StepOf`]. `grads` has a leaf for every
-/// leaf of the model; leaves that are not trained ignore theirs and do not change.
+/// `step` is the number of updates made before, an integer scalar, or a [`StepOf`]. `grads` has a
+/// leaf for every leaf of the model; leaves that are not trained ignore theirs and do not change.
 ///
 /// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It and
 /// its slots do not change, also under weight decay and momentum, as in PyTorch; a

@@ -89,7 +89,7 @@ fn damaged_file_is_named() {
     assert_contains(
         &ended.stdout,
         &[
-            "damaged  run/checkpoints/step-00000004: arrays.safetensors has not the xxh3_128",
+            "damaged  run/checkpoints/step-00000004: arrays.safetensors does not have the xxh3_128",
             "(`",
             "step-00000002 cannot be used: COMMIT is not the marker",
         ],

@@ -224,7 +224,7 @@ impl Run {
         self.batch
     }
 
-    /// Epochs that the run should have; `u64::MAX` if only its time is limited.
+    /// Epochs that the run should have; `u64::MAX` if only its steps or its time are limited.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
@@ -319,8 +319,8 @@ impl Run {
         self.stop_requested = true;
     }
 
-    /// Multiplies the learning rates of all later steps by `factor`, in place of the factor before,
-    /// which is 1 at first. It is part of the state of the run, and nothing is compiled again.
+    /// Multiplies the learning rates of all steps that are launched later by `factor`, in place of the
+    /// factor before, which is 1 at first. It is part of the state of the run, and nothing is compiled again.
     ///
     /// A resumed run begins with the factor of its checkpoint. One that is set in
     /// [`on_epoch_end`](Callback::on_epoch_end) is in the next checkpoint, not in that of the epoch.

@@ -26,7 +26,8 @@ pub struct ObservingOptions {
     /// End the run when this metric no longer improves: `validation loss`, `train loss`
     #[cfg_attr(feature = "clap", arg(long, value_name = "METRIC"))]
     pub early_stopping: Option<String>,
-    /// Validations in a row without improvement after which --early-stopping ends the run
+    /// Validations in a row (epochs, for a metric of the training) without improvement after which
+    /// --early-stopping ends the run
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = Self::DEFAULT.patience,

@@ -80,7 +80,7 @@ impl Callback for ReduceLrOnPlateau {
         let monitor = Monitor::resolve("plateau", &self.rule.monitor, run.metric_names())?;
         if monitor.split != Split::Validation {
             let message =
-                format!("`{monitor}` is no metric of the validation, after which it acts");
+                format!("`{monitor}` is not a metric of the validation, after which it acts");
             return Err(Error::invalid("plateau", message));
         }
         self.metric = monitor.metric;

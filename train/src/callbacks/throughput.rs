@@ -17,7 +17,8 @@ const STEPS: u64 = 100;
 /// [`peak_flops`](Self::peak_flops) `mfu`, model FLOPs utilization; and `device_memory`, the bytes in
 /// use on the fullest device, where the driver counts them.
 ///
-/// Speeds are those of the last hundred steps, without validations. The times are those at which
+/// Speeds are those of the steps of the last rows, at least a hundred once there are as many,
+/// without validations. The times are those at which
 /// metrics arrive on the host: nothing waits for a device. The first row after a start has none.
 #[derive(Clone, Debug, Default)]
 pub struct ThroughputMonitor {

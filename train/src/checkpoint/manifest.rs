@@ -362,7 +362,7 @@ impl FileEntry {
                 Ok(Digests::Chunks { bytes, digests })
             }
             _ => Err(corrupt(format!(
-                "{MANIFEST} has not one digest for each part of `{}`, of {} bytes",
+                "{MANIFEST} lacks the digest of a part of `{}`, of {} bytes",
                 self.name, self.bytes
             ))),
         }
@@ -509,11 +509,11 @@ mod tests {
             ),
             (
                 &|m| m["files"][0]["chunk_bytes"] = 0.into(),
-                "has not one digest for each part of `arrays.safetensors`",
+                "lacks the digest of a part of `arrays.safetensors`",
             ),
             (
                 &|m| m["files"][0]["bytes"] = (1u64 << 40).into(),
-                "has not one digest for each part of `arrays.safetensors`",
+                "lacks the digest of a part of `arrays.safetensors`",
             ),
             (
                 &|m| {

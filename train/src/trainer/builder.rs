@@ -97,17 +97,17 @@ impl TrainerBuilder {
         label: impl Into<String> => Some(label.into());
     }
 
-    /// [`max_epochs`](Self::max_epochs) by its name before.
+    /// [`max_epochs`](Self::max_epochs), by its earlier name.
     pub fn epochs(self, epochs: u64) -> Self {
         self.max_epochs(epochs)
     }
 
-    /// [`log_every_n_steps`](Self::log_every_n_steps) by its name before.
+    /// [`log_every_n_steps`](Self::log_every_n_steps), by its earlier name.
     pub fn log_every(self, steps: u64) -> Self {
         self.log_every_n_steps(steps)
     }
 
-    /// [`gradient_clip_val`](Self::gradient_clip_val) by its name before.
+    /// [`gradient_clip_val`](Self::gradient_clip_val), by its earlier name.
     pub fn clip_norm(self, clip_norm: f64) -> Self {
         self.gradient_clip_val(clip_norm)
     }

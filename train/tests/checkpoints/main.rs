@@ -365,7 +365,7 @@ fn invalid_header_is_rejected_with_the_reason() {
         (
             r#"{"steps":{"dtype":"F4","shape":[16],"data_offsets":[0,8]}}"#,
             8,
-            "elements of type F4, which halite has not",
+            "elements of type F4, which halite does not support",
         ),
         (
             r#"{"steps":{"dtype":"I64","shape":[],"data_offsets":[0,8]}}"#,

@@ -81,7 +81,7 @@ impl ArrayFile {
             ),
         };
         Err(corrupt(format!(
-            "{} has not the {digest} of the manifest: bytes {} to {} were changed{}{more}",
+            "{} does not have the {digest} of the manifest: bytes {} to {} were changed{}{more}",
             entry.name,
             first.start,
             first.end,
@@ -164,7 +164,7 @@ impl ArrayFile {
             let info = header.info(&array).expect("a header knows its own names");
             let dtype = from_safetensors(info.dtype).ok_or_else(|| {
                 corrupt(format!(
-                    "`{array}` in {name} has elements of type {:?}, which halite has not",
+                    "`{array}` in {name} has elements of type {:?}, which halite does not support",
                     info.dtype
                 ))
             })?;

@@ -16,7 +16,7 @@ pub(super) struct TableCopy {
     pub(super) path: PathBuf,
     /// `None` until the copy was begun.
     file: Option<File>,
-    /// Lines that the copy has not.
+    /// Lines that the copy lacks.
     lines: String,
 }
 
@@ -39,7 +39,7 @@ impl TableCopy {
         }
     }
 
-    /// Writes what it has not of the table at `table`, and returns a handle of the file.
+    /// Writes what it lacks of the table at `table`, and returns a handle of the file.
     pub(super) fn write(&mut self, table: &Path) -> io::Result<File> {
         let written = match &mut self.file {
             Some(file) => file.write_all(self.lines.as_bytes()),

@@ -131,7 +131,7 @@ impl TableMark {
                 );
             }
             None => halite_core::warning!(
-                "{} {what}; a new table begins, for {} has not the {} rows either",
+                "{} {what}; a new table begins, for {} lacks the {} rows, too",
                 path.display(),
                 copy.display(),
                 self.rows
