@@ -217,4 +217,4 @@ impl<'a> Callbacks<'a> {
 }
 
 /// Names of the trainer's own callbacks that have state.
-const BUILT_IN: [&str; 2] = [table::NAME, checkpointing::NAME];
+const BUILT_IN: [&str; 3] = [nan_check::NAME, table::NAME, checkpointing::NAME];

@@ -336,3 +336,24 @@ fn rate_that_is_far_too_large_is_a_finding() {
     assert!(found.contains("the training loss is"), "{found}");
     assert!(!findings(0.1).contains("the training loss is"));
 }
+
+#[test]
+fn rate_that_is_far_too_large_is_a_finding_after_a_resume() {
+    let out = tempfile::tempdir().unwrap();
+    let found = |epochs| {
+        let trainer = builder(epochs, 7).out(out.path()).resume(true);
+        let (adam, data) = (Adam::new(1e9), samples(20));
+        let fitted = trainer
+            .build()
+            .unwrap()
+            .fit(Plane, Model::new(), adam, data, samples(8));
+        fitted.unwrap().report.findings.join("\n")
+    };
+    let first = |found: &str| {
+        let was = found.split_once(", was ").expect(found).1;
+        was.split_once(", and").unwrap().0.to_string()
+    };
+    let (before, after) = (first(&found(1)), found(2));
+    assert!(before.ends_with("up to step 1"), "{before}");
+    assert_eq!(first(&after), before, "{after}");
+}

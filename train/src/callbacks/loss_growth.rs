@@ -1,6 +1,8 @@
 //! Finds a loss that is far above where it began, though every number is finite.
 
-use crate::{LOSS, format::format_metric, loggers::Row};
+use serde::{Deserialize, Serialize};
+
+use crate::{LOSS, checkpoint::Exact, format::format_metric, loggers::Row};
 
 /// Factor by which a loss above its least value is a finding.
 const GROWTH: f64 = 1e3;
@@ -17,7 +19,28 @@ pub(crate) struct LossGrowth {
     is_warned: bool,
 }
 
+/// What is in the checkpoints.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct SavedGrowth {
+    first: Option<(u64, Exact)>,
+    least: Option<Exact>,
+}
+
 impl LossGrowth {
+    /// The losses that later ones are compared with.
+    pub(crate) fn saved(&self) -> SavedGrowth {
+        SavedGrowth {
+            first: self.first.map(|(step, loss)| (step, Exact(loss))),
+            least: self.least.map(Exact),
+        }
+    }
+
+    /// Continues after these losses.
+    pub(crate) fn restore(&mut self, saved: SavedGrowth) {
+        self.first = saved.first.map(|(step, Exact(loss))| (step, loss));
+        self.least = saved.least.map(|Exact(loss)| loss);
+    }
+
     /// Takes the metrics of some training steps.
     pub(crate) fn add(&mut self, row: &Row) {
         let Some(loss) = row.get(LOSS).filter(|loss| loss.is_finite()) else {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use halite_core::Result;
+use halite_core::{Error, ErrorKind, Result};
 use halite_data::Loader;
 
 use super::LossGrowth;
@@ -13,6 +13,9 @@ use crate::{
     finite,
     window::Window,
 };
+
+/// Name of its state in the checkpoints.
+pub(crate) const NAME: &str = "NaN check";
 
 /// Checks metrics when they arrive, and the arrays of each checkpoint before it is written.
 #[derive(Clone)]
@@ -34,6 +37,10 @@ impl NanCheck {
 }
 
 impl Callback for NanCheck {
+    fn name(&self) -> String {
+        NAME.to_string()
+    }
+
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
         self.batches.starts_at(run.step, run.epoch, run.batch);
         Ok(())
@@ -69,6 +76,17 @@ impl Callback for NanCheck {
             let cause = |step| check.cause(step);
             finite::check_array(name, array, &check.window, &check.trained, step, cause)
         });
+        Ok(())
+    }
+
+    fn state(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.growth.saved()).ok()
+    }
+
+    fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
+        let saved = serde_json::from_value(state)
+            .map_err(|error| Error::new(ErrorKind::Corrupt, "resume", error.to_string()))?;
+        self.growth.restore(saved);
         Ok(())
     }
 }
