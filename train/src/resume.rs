@@ -35,6 +35,9 @@ pub(crate) struct Metadata {
     /// Factor of learning rates.
     #[serde(default = "one")]
     pub(crate) rate_factor: Exact,
+    /// What the window has besides the metrics, in its order.
+    #[serde(default)]
+    pub(crate) extras: Vec<String>,
     /// The training metrics, in the order of the sums.
     pub(crate) metrics: Vec<String>,
     /// Sums of the current epoch's metrics: value times weight, and weight.

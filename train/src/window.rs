@@ -1,6 +1,6 @@
 //! Metrics of a task, accumulated on the device.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use halite_core::{Array, Client, DType, DTypePolicy, HostArray, Mesh, Result, Sharding};
 use halite_data::Loader;
@@ -11,6 +11,9 @@ use crate::{
     cause::{self, Batches, Cause, Target},
     loss_scale::{LOSS_SCALE, all_finite},
 };
+
+/// Name of the count of skipped steps among the extras.
+const SKIPPED: &str = "skipped";
 
 /// The name of the metrics' window among a checkpoint's arrays.
 pub(crate) const WINDOW: &str = "window";
@@ -132,18 +135,40 @@ impl Window {
         HostArray::from_slice(&values, [values.len()]).expect("as many values as the dimension")
     }
 
-    /// The window `saved` in a checkpoint of a run that may have other extras: they begin anew, the
-    /// metrics continue.
-    pub(crate) fn continued(&self, saved: HostArray) -> Result<HostArray> {
-        let mut values = self.start();
-        if saved.ty().dims() == [values.len()] {
-            return Ok(saved);
-        }
+    /// Names of the extras, in their order.
+    pub(crate) fn extras(&self) -> Vec<String> {
+        let Extras {
+            counts_skipped,
+            watched,
+        } = &self.extras;
+        let skipped = counts_skipped.then(|| SKIPPED.to_string());
+        let watched = watched.iter().map(|path| format!("gradient of {path}"));
+        skipped.into_iter().chain(watched).collect()
+    }
+
+    /// The window `saved` in a checkpoint of a run with these `extras`, and its skipped steps if
+    /// this window does not count them. The metrics and the extras that both have continue, other
+    /// extras begin anew.
+    pub(crate) fn continued(
+        &self,
+        saved: &HostArray,
+        extras: &[String],
+    ) -> Result<(HostArray, u64)> {
+        let (mut values, saved) = (self.start(), saved.as_slice::<f32>()?);
         let metrics = 3 * self.names.len();
-        if let Some(saved) = saved.as_slice::<f32>()?.get(..metrics) {
-            values[..metrics].copy_from_slice(saved);
+        let (of_metrics, of_extras) = saved.split_at(metrics.min(saved.len()));
+        values[..of_metrics.len()].copy_from_slice(of_metrics);
+        let of_extras: HashMap<&str, f32> = (extras.iter().map(String::as_str))
+            .zip(of_extras.iter().copied())
+            .collect();
+        for (value, name) in values[metrics..].iter_mut().zip(self.extras()) {
+            *value = of_extras.get(&*name).copied().unwrap_or(*value);
         }
-        HostArray::from_slice(&values, [values.len()])
+        let skipped = match self.extras.counts_skipped {
+            true => 0,
+            false => of_extras.get(SKIPPED).map_or(0, |skipped| *skipped as u64),
+        };
+        Ok((HostArray::from_slice(&values, [values.len()])?, skipped))
     }
 
     /// Type of the window: replicated.
@@ -262,5 +287,38 @@ impl Window {
     fn is_sum(&self, index: usize) -> bool {
         let metrics = self.names.len();
         index < 2 * metrics || (self.extras.counts_skipped && index == 3 * metrics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_continues_field_by_field() {
+        let window = |counts_skipped, watched: &[&str]| Window {
+            extras: Extras {
+                counts_skipped,
+                watched: watched.iter().copied().map(Arc::from).collect(),
+            },
+            ..Window::of(["loss"])
+        };
+        let continued = |from: &Window, to: &Window, saved: &[f32]| {
+            let saved = HostArray::from_slice(saved, [saved.len()]).unwrap();
+            let (values, skipped) = to.continued(&saved, &from.extras()).unwrap();
+            (values.as_slice::<f32>().unwrap().to_vec(), skipped)
+        };
+        let (skips, watches) = (window(true, &[]), window(false, &["w"]));
+        let both = window(true, &["v", "w"]);
+        let none = f32::INFINITY;
+        // Of equal length, with other fields.
+        let saved = [2.0, 1.0, none, 3.0];
+        let expected = (vec![2.0, 1.0, none, none], 3);
+        assert_eq!(continued(&skips, &watches, &saved), expected);
+        let saved = [2.0, 1.0, none, 7.0];
+        let expected = (vec![2.0, 1.0, none, 0.0], 0);
+        assert_eq!(continued(&watches, &skips, &saved), expected);
+        let expected = (vec![2.0, 1.0, none, 0.0, none, 7.0], 0);
+        assert_eq!(continued(&watches, &both, &saved), expected);
     }
 }

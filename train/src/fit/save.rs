@@ -255,6 +255,7 @@ where
             validated: now.validated.step,
             skipped: now.run.skipped,
             rate_factor: Exact(now.run.rate_factor),
+            extras: self.programs.train_metrics.extras(),
             metrics: now.meter.names().iter().map(ToString::to_string).collect(),
             sums: now
                 .meter

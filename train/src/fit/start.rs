@@ -308,11 +308,16 @@ where
         let specs = resume::array_specs(&self.programs, &self.trainer.mesh);
         let types = resume::array_types(&saved, &self.programs, &self.trainer.mesh);
         let client = self.trainer.client.unattributed();
-        let (mut arrays, mut uploading) = (Vec::<Array>::new(), 0);
+        let (mut arrays, mut uploading, mut skipped_before) = (Vec::<Array>::new(), 0, 0);
         saved.take_each(&types, |index, host| {
             let (name, spec) = &specs[index];
             let host = match &**name {
-                WINDOW => self.programs.train_metrics.continued(host)?,
+                WINDOW => {
+                    let metrics = &self.programs.train_metrics;
+                    let (window, skipped) = metrics.continued(&host, &metadata.extras)?;
+                    skipped_before = skipped;
+                    window
+                }
                 _ => host,
             };
             uploading += host.bytes().len();
@@ -346,7 +351,7 @@ where
         now.run.batch = batch;
         now.run.resumed_from_step = Some(position.step);
         now.run.earlier_seconds = metadata.seconds;
-        now.run.skipped = metadata.skipped;
+        now.run.skipped = metadata.skipped + skipped_before;
         now.run.rate_factor = metadata.rate_factor.0;
         now.step_rate_factor = metadata.rate_factor.0;
         now.validated.step = metadata.validated;
