@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, Client, Error, ErrorKind, HostArray, Result, Sharding,
+    Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
     wait::{default_limit, wait_until},
 };
@@ -78,6 +78,9 @@ where
             line,
         } = inputs;
         let (mesh, options) = (&trainer.mesh, &trainer.options);
+        if trainer.average.is_some() {
+            check_averaged(&*model)?;
+        }
         let batch = trainer.batch_specs::<K>(&train)?;
         let parts = StepParts {
             task: &task,
@@ -423,6 +426,23 @@ fn schedules(optimizer: &impl Optimizer) -> Vec<(String, Schedule)> {
     schedules
         .map(|(name, schedule)| (name, schedule.clone()))
         .collect()
+}
+
+/// Checks that averages of the trained parameters, which are at least `f32`, have their types.
+fn check_averaged<M: Tree<Leaf = Param>>(model: &M) -> Result<()> {
+    let is_narrow = |param: &Param| !matches!(param.ty.dtype(), DType::F32 | DType::F64);
+    let named = model.named().into_iter();
+    let narrow = named.filter(|(_, param)| param.trainable && is_narrow(param));
+    for (path, param) in narrow {
+        let message = format!(
+            "the parameter `{path}` is declared in {}, and its average is in f32, with which the \
+             model is another one. Declare it in f32 (`precision` bf16-mixed computes in bf16), or \
+             train without averages",
+            param.ty.dtype()
+        );
+        return Err(Error::invalid("average", message));
+    }
+    Ok(())
 }
 
 /// Paths, in the state, of the parameters that are trained.

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use halite_core::{HostArray, Result, tree::Tree};
+use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled};
-use halite_nn::{Init, Mean, Param, Sgd, Tensor, Trace};
+use halite_nn::{Init, Mean, Param, Sgd, Tensor, Trace, optim::WeightAveraging};
 use halite_train::{
     Callback, Fitted, GradientClipAlgorithm, OnNotFinite, Task, Trainer, TrainerBuilder,
     callback::{MetricsWindow, Run},
@@ -36,8 +36,8 @@ impl Task for Sums {
     }
 }
 
-fn pair() -> Pair<Param> {
-    let param = || Param::new([1], Init::Zeros);
+fn pair(dtype: DType) -> Pair<Param> {
+    let param = || Param::new([1], Init::Zeros).with_dtype(dtype);
     Pair {
         first: param(),
         second: param(),
@@ -52,7 +52,7 @@ fn fit(trainer: TrainerBuilder, gradients: &[[f32; 2]]) -> Result<Fitted<Sums>> 
     };
     let data = InMemory::new([("first", field(0)), ("second", field(1))]).unwrap();
     let trainer: Trainer = trainer.batch_size(1).overfit_batches(1.0).build()?;
-    trainer.fit(Sums, pair(), Sgd::new(1.0), data, ())
+    trainer.fit(Sums, pair(DType::F32), Sgd::new(1.0), data, ())
 }
 
 fn values(fitted: &Fitted<Sums>) -> Vec<f32> {
@@ -185,4 +185,29 @@ fn run_resumes_to_find_an_anomaly() {
     let resumed = fit(resumed, &fine).unwrap();
     assert_eq!(values(&resumed), [-8.0, -8.0]);
     assert_eq!(resumed.report.steps, 8);
+}
+
+#[test]
+fn skipped_steps_are_counted_after_a_resume_without_skips() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || trainer().out(dir.path());
+    let skips = run().on_not_finite(OnNotFinite::Skip).max_steps(3);
+    fit(skips, &STEPS).unwrap();
+    let resumed = run().max_epochs(1).resume(true);
+    let resumed = fit(resumed.detect_anomaly(true), &STEPS).unwrap();
+    assert_eq!(values(&resumed), [-9.0, -4.0]);
+    assert_eq!((resumed.report.steps, resumed.report.skipped_steps), (4, 2));
+}
+
+#[test]
+fn averages_of_narrow_parameters_are_refused() {
+    let field = HostArray::from_slice(&[1.0f32], [1]).unwrap();
+    let data = InMemory::new([("first", field.clone()), ("second", field)]).unwrap();
+    let run = trainer().batch_size(1).average(WeightAveraging::ema(0.9));
+    let run = run.build().unwrap();
+    let error = error_of(run.fit(Sums, pair(DType::Bf16), Sgd::new(1.0), data, ()));
+    assert!(
+        error.contains("`first` is declared in bf16") && error.contains("in f32"),
+        "{error}"
+    );
 }
