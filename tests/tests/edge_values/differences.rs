@@ -132,6 +132,8 @@ pub(crate) const STAY: &[Difference] = differs! {
     ["var"], Gradient, FLOATS, EVERYWHERE, Allow::Largest, "the sum is infinite, as in PyTorch";
     ["mean_weighted"], Function, FLOATS, EVERYWHERE, Allow::Largest,
         "a mean over batches is two sums, and the sum of values is infinite";
+    ["adam_w"], Function, FLOATS, EVERYWHERE, Allow::Largest,
+        "the decay is part of the step, as in Optax: an infinite parameter less an infinite step is NaN";
     ["div"], Gradient, FLUSHED, OWN, Allow::Subnormal,
         "the cotangent divided by a subnormal number is infinite, and times a quotient of 0 NaN";
     ["div"], Gradient, FLUSHED, CPU, Allow::Largest,

@@ -432,8 +432,8 @@ fn schedules(optimizer: &impl Optimizer) -> Vec<(String, Schedule)> {
 fn check_averaged<M: Tree<Leaf = Param>>(model: &M) -> Result<()> {
     let is_narrow = |param: &Param| !matches!(param.ty.dtype(), DType::F32 | DType::F64);
     let named = model.named().into_iter();
-    let narrow = named.filter(|(_, param)| param.trainable && is_narrow(param));
-    for (path, param) in narrow {
+    let mut narrow = named.filter(|(_, param)| param.trainable && is_narrow(param));
+    if let Some((path, param)) = narrow.next() {
         let message = format!(
             "the parameter `{path}` is declared in {}, and its average is in f32, with which the \
              model is another one. Declare it in f32 (`precision` bf16-mixed computes in bf16), or \
