@@ -540,7 +540,9 @@ pub(crate) fn has_weights<K: Task>(loader: &Loader) -> bool {
 
 /// Checks that padding of the last batch can be left out.
 fn check_weights<K: Task>(loader: &Loader) -> Result<()> {
-    if has_weights::<K>(loader) || loader.padding() == 0 {
+    let leaves = <K::Batch as Family>::Of::<()>::default().leaf_count();
+    // Any other number of leaves is an error of its own.
+    if leaves != loader.dataset().fields().len() || loader.padding() == 0 {
         return Ok(());
     }
     let message = format!(

@@ -33,6 +33,8 @@ pub(crate) enum Allow {
     Subnormal,
     /// Any result where an input has at least half the magnitude of the largest number.
     Largest,
+    /// Any result where an input is infinite.
+    Infinite,
 }
 
 /// A difference that stays.
@@ -132,8 +134,8 @@ pub(crate) const STAY: &[Difference] = differs! {
     ["var"], Gradient, FLOATS, EVERYWHERE, Allow::Largest, "the sum is infinite, as in PyTorch";
     ["mean_weighted"], Function, FLOATS, EVERYWHERE, Allow::Largest,
         "a mean over batches is two sums, and the sum of values is infinite";
-    ["adam_w"], Function, FLOATS, EVERYWHERE, Allow::Largest,
-        "the decay is part of the step, as in Optax: an infinite parameter less an infinite step is NaN";
+    ["adam_w"], Function, FLOATS, EVERYWHERE, Allow::Infinite,
+        "the decay is part of the step, as in Optax, and an infinite parameter less it NaN";
     ["div"], Gradient, FLUSHED, OWN, Allow::Subnormal,
         "the cotangent divided by a subnormal number is infinite, and times a quotient of 0 NaN";
     ["div"], Gradient, FLUSHED, CPU, Allow::Largest,

@@ -104,6 +104,7 @@ fn allowed(allow: Allow) -> String {
         Allow::Largest => {
             "any result where an input has at least half the size of the largest number".to_owned()
         }
+        Allow::Infinite => "any result where an input is infinite".to_owned(),
     }
 }
 

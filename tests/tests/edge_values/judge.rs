@@ -170,6 +170,10 @@ impl Judge<'_> {
             Allow::DividedByItself => self.operands(at)[0].is_zero() && got.value() == 1.0,
             Allow::SignOfInfinity => got.value().is_infinite() && expected.value().is_infinite(),
             Allow::Largest => self.operands(at).into_iter().any(Element::is_large),
+            Allow::Infinite => {
+                let operands = self.operands(at).into_iter();
+                operands.into_iter().any(|it| it.value().is_infinite())
+            }
             Allow::Subnormal => {
                 let operands = self.operands(at);
                 expected.is_subnormal() || operands.into_iter().any(Element::is_tiny)

@@ -424,7 +424,7 @@ fn collectives_reject_unfit_arguments() {
     );
     refused(
         across.all_to_all(&x, 9, 0, "model"),
-        &["arrays.rs", "split dimension 9"],
+        &["arrays.rs", "all_to_all: dimension 9 of s32[1, 4]"],
     );
     refused(
         across.collective_permute(&x, &[(0, 2)], "data"),

@@ -407,7 +407,7 @@ fn steps_must_have_the_type_of_their_parameter() {
     let error = error_of(trainer.fit(Slope, model(), Halves, data(), data())).to_string();
     assert_says(
         &error,
-        &["optimizer: the step of `model.slope` is f32[2], and the parameter f32[]"],
+        &["optimizer: the step of `slope` is f32[2], and the parameter f32[]"],
     );
     assert!(!error.contains("model.count"), "{error}");
 

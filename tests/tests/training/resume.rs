@@ -279,7 +279,7 @@ fn resume_rejects_another_run_with_every_difference() {
     for part in [
         "belongs to another run, 15 differences:",
         "clip_norm (--gradient-clip-val, --gradient-clip-algorithm): saved 0.5, given none",
-        "optimizer (--learning-rate): saved Adam( ",
+        "optimizer (--learning-rate): saved learning_rate: warmup(0.01, 10)",
         "validation data (--data): saved sha256 ",
         "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model has f32[2, 16]",
         "`model.hidden.1.bias` is not in the checkpoint, the model has f32[32]",
@@ -399,7 +399,10 @@ fn another_optimizer_of_the_same_slots_is_refused() {
     run(1e-3, 0.0).unwrap();
     let error = error_of(run(1e-2, 0.5)).to_string();
     assert!(
-        error.contains("optimizer (--learning-rate): saved 0.001, weight_decay: 0.0, given 0.01, weight_decay: 0.5"),
+        error.contains(
+            "optimizer (--learning-rate): saved learning_rate: 0.001, weight_decay: 0.0, given \
+             learning_rate: 0.01, weight_decay: 0.5"
+        ),
         "{error}"
     );
 }

@@ -89,7 +89,7 @@ impl Logger for TensorBoard {
 /// # let runs = tempfile::tempdir().unwrap();
 /// # let runs = runs.path();
 /// let mut writer = SummaryWriter::create(runs.join("first"))?;
-/// for step in 1..=100 {
+/// for step in 1..=100u32 {
 ///     writer.add_scalar("loss/train", 1.0 / f64::from(step), step.into())?;
 /// }
 /// writer.add_text("sample", "Call me Ishmael.", 100)?;
