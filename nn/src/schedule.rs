@@ -90,7 +90,7 @@ enum Kind {
         warmup: u64,
     },
     WarmRestarts(Restarts),
-    /// `schedule` of the epoch, each of so many steps.
+    /// `schedule`, evaluated at the number of the epoch. An epoch has `steps` steps.
     PerEpoch {
         schedule: Box<Schedule>,
         steps: u64,

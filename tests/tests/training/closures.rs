@@ -100,7 +100,7 @@ fn closure_predicts_every_sample() {
 }
 
 #[test]
-fn prediction_without_samples_along_its_first_dimension_is_refused() {
+fn prediction_without_samples_is_refused() {
     let client = crate::support::client();
     let model = Array::from_slice(client, &[1.0f32, 2.0], [2]).unwrap();
     let trainer = trainer().batch_size(8).build().unwrap();

@@ -194,7 +194,7 @@ fn model_of_a_run_is_loaded() {
 }
 
 #[test]
-fn threads_that_write_one_file_do_not_take_each_others_temporaries() {
+fn threads_may_write_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.safetensors");
     // Left by processes that had the same number.
