@@ -188,14 +188,7 @@ fn save_and_load(options: &Options, dir: &Path) -> Result<()> {
         })?;
         fs::remove_file(&path)?;
         save.add(|| store.save(snapshot))?;
-        load.add(|| {
-            let mut saved = store.latest()?.expect("it was saved");
-            let types: Vec<_> = saved
-                .arrays()
-                .map(|(name, ty)| (name.to_string(), ty.clone()))
-                .collect();
-            saved.take_all(&types)
-        })?;
+        load.add(|| newest(&store))?;
         if let Some([save, load]) = python(options, dir, &["save_and_load", &count.to_string()]) {
             their_save.0.push(save);
             their_load.0.push(load);
@@ -207,6 +200,16 @@ fn save_and_load(options: &Options, dir: &Path) -> Result<()> {
     load.print("load", "checkpoint", bytes);
     their_load.print("load", "Python", bytes);
     Ok(())
+}
+
+/// Reads all arrays of the newest checkpoint.
+fn newest(store: &CheckpointStore) -> Result<Vec<HostArray>> {
+    let mut saved = store.latest()?.expect("it was saved");
+    let types: Vec<_> = saved
+        .arrays()
+        .map(|(name, ty)| (name.to_string(), ty.clone()))
+        .collect();
+    saved.take_all(&types)
 }
 
 /// The two times that a row of `checkpoints.py` prints.
@@ -232,14 +235,7 @@ fn many_arrays(options: &Options, dir: &Path) -> Result<()> {
         for _ in 0..options.rounds {
             let snapshot = snapshot(state.clone());
             save.add(|| store.save(snapshot))?;
-            load.add(|| {
-                let mut saved = store.latest()?.expect("it was saved");
-                let types: Vec<_> = saved
-                    .arrays()
-                    .map(|(name, ty)| (name.to_string(), ty.clone()))
-                    .collect();
-                saved.take_all(&types)
-            })?;
+            load.add(|| newest(&store))?;
             if let Some([save, load]) = python(options, dir, &["many", &count.to_string()]) {
                 their_save.0.push(save);
                 their_load.0.push(load);

@@ -1,4 +1,4 @@
-use super::{Decay, Gradient, Momentum, Named, Optimizer, settings::settings, zeros};
+use super::{Decay, Gradient, Momentum, Named, Optimizer, settings::settings};
 use crate::{Param, Schedule, Tensor};
 
 /// LARS (You et al. 2017), like `optax.lars`. The step of each layer is scaled by the norm of its
@@ -65,9 +65,7 @@ impl Optimizer for Lars {
     type Slot = Momentum<()>;
 
     fn slot(&self, named: Named<'_>) -> Momentum<Param> {
-        Momentum {
-            momentum: zeros(named.param),
-        }
+        Momentum::of(named.param)
     }
 
     fn direction<'t>(

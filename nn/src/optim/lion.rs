@@ -29,6 +29,15 @@ pub struct Momentum<L> {
     pub momentum: L,
 }
 
+impl Momentum<Param> {
+    /// Zeros, like `param`.
+    pub(super) fn of(param: &Param) -> Self {
+        Momentum {
+            momentum: zeros(param),
+        }
+    }
+}
+
 impl Lion {
     /// Creates the optimizer with this learning rate: a number or a [`Schedule`].
     pub fn new(learning_rate: impl Into<Schedule>) -> Self {
@@ -59,9 +68,7 @@ impl Optimizer for Lion {
     type Slot = Momentum<()>;
 
     fn slot(&self, named: Named<'_>) -> Momentum<Param> {
-        Momentum {
-            momentum: zeros(named.param),
-        }
+        Momentum::of(named.param)
     }
 
     fn direction<'t>(

@@ -1,8 +1,6 @@
 use halite_core::{Error, Result};
 
-use super::{
-    Decay, Gradient, Momentum, Named, Optimizer, check_schedules, settings::settings, zeros,
-};
+use super::{Decay, Gradient, Momentum, Named, Optimizer, check_schedules, settings::settings};
 use crate::{Param, Schedule, Tensor};
 
 /// Coefficients of the Newton-Schulz iteration, chosen for a large slope at 0.
@@ -84,9 +82,7 @@ impl Optimizer for Muon {
     type Slot = Momentum<()>;
 
     fn slot(&self, named: Named<'_>) -> Momentum<Param> {
-        Momentum {
-            momentum: zeros(named.param),
-        }
+        Momentum::of(named.param)
     }
 
     fn direction<'t>(
