@@ -43,7 +43,7 @@ pub(super) fn left_out(train: &Loader, options: &TrainerOptions) -> Option<Strin
 
 fn not_filled(left: usize, samples: usize, options: &TrainerOptions) -> String {
     let (size, batches) = (options.batch_size, options.numerics.accumulate_grad_batches);
-    let leaves_out = "each epoch leaves out as many, others each time";
+    let leaves_out = "an epoch leaves them out, and each epoch leaves out other ones";
     // Whole batches are left out only where a step cannot have fewer.
     if left >= size {
         return format!(
