@@ -99,6 +99,16 @@ pub mod prelude {
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The program on the page compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/coming-from-lightning.md")]
+struct ComingFromLightning;
+
+/// The program on the page compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/seeing-a-run.md")]
+struct SeeingARun;
+
 /// The programs of the page run.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/converting.md")]
