@@ -1,13 +1,15 @@
 //! Collectives between threads of a process, on host data, outside of programs. Within a program,
 //! devices communicate by shardings.
 
+mod exchange;
 mod reduce;
 #[cfg(test)]
 mod tests;
 mod threads;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+pub use self::exchange::Exchange;
 use self::reduce::reduce;
 pub use self::threads::ThreadMember;
 use crate::{Error, HostArray, Result};
@@ -188,6 +190,28 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
             })
             .collect()
     }
+
+    /// Exchanges buffers of one length, for programs: into memory that is there, and without copies
+    /// where the group can do so. Only the first error of a member may be relied on: other members
+    /// may be waiting, and a group of processes is aborted.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); if lengths of buffers do not fit each other; if a
+    /// reduction is not defined for the type.
+    fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
+        exchange.by_gathering(self, name, patience)
+    }
+}
+
+/// A group that makes further groups of the same members: a job of processes, whose devices
+/// communicate independently of each other.
+pub trait ProcessGroup: Collective {
+    /// A group of the same members with messages of its own: what is called on one lane may overlap
+    /// what is called on another. Every member must ask for the same lanes in the same order.
+    ///
+    /// # Errors
+    /// If the group can have no more lanes.
+    fn lane(&self, name: &str) -> Result<Arc<dyn Collective>>;
 }
 
 /// Methods of every [`Collective`] that take a closure.
@@ -249,5 +273,11 @@ impl Collective for SingleProcess {
     }
     fn all_gather(&self, _: &str, mine: &[u8], _: Duration) -> Result<Vec<Vec<u8>>> {
         Ok(vec![mine.to_vec()])
+    }
+}
+
+impl ProcessGroup for SingleProcess {
+    fn lane(&self, _: &str) -> Result<Arc<dyn Collective>> {
+        Ok(Arc::new(SingleProcess))
     }
 }

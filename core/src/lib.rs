@@ -64,7 +64,9 @@ pub use backend::{
 };
 pub use capabilities::{Capabilities, Faults, Kernels, Processor};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
-pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
+pub use collective::{
+    Collective, CollectiveExt, Exchange, ProcessGroup, ReduceOp, SingleProcess, ThreadMember,
+};
 #[doc(hidden)]
 pub use compile_cause::format_bytes;
 pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};

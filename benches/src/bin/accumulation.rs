@@ -52,11 +52,18 @@ fn main() -> ExitCode {
 fn run(pairs: usize, accelerator: &Accelerator) -> Result<()> {
     let client = accelerator.open()?;
     println!("{BATCHES} batches of {SIZE}: processor time of accumulation / of gradient passes");
-    compare::<Mlp<()>>(&client, "mlp", Mlp::new(&[28 * 28, 512, 512, 10]), pairs)?;
-    compare::<Cnn<()>>(&client, "cnn", Cnn::new(28, 10), pairs)
+    let mlp = Mlp::new(&[28 * 28, 512, 512, 10]);
+    compare::<Mlp<()>>(&client, "mlp", mlp, &[28 * 28], pairs)?;
+    compare::<Cnn<()>>(&client, "cnn", Cnn::new(28, 10), &[28, 28, 1], pairs)
 }
 
-fn compare<M: Forward>(client: &Client, name: &str, net: M::Of<Param>, pairs: usize) -> Result<()>
+fn compare<M: Forward>(
+    client: &Client,
+    name: &str,
+    net: M::Of<Param>,
+    image: &[usize],
+    pairs: usize,
+) -> Result<()>
 where
     M::Of<Param>: Clone + Send + Sync,
 {
@@ -73,7 +80,8 @@ where
         });
         model.with_leaves(sums)
     });
-    let (one, all) = (batch(client, &[SIZE])?, batch(client, &[BATCHES, SIZE])?);
+    let one = batch(client, &[SIZE], image)?;
+    let all = batch(client, &[BATCHES, SIZE], image)?;
     let time = |program: &Jit<Empty<()>, (M, Batch), M>, batch: &[Array; 2], launches: usize| {
         let clock = ProcessorClock::start();
         for _ in 0..launches {
@@ -107,15 +115,15 @@ fn gradients<'t, M: Forward>(
     (loss, grad(loss.value(), model))
 }
 
-/// Images and labels with these first dimensions.
-fn batch(client: &Client, dims: &[usize]) -> Result<[Array; 2]> {
+/// Images and labels with these first dimensions, and an image's own dimensions.
+fn batch(client: &Client, dims: &[usize], image: &[usize]) -> Result<[Array; 2]> {
     let count: usize = dims.iter().product();
     let images: Vec<f32> = (0..count * 28 * 28)
         .map(|i| (i as f32 * 0.37).sin())
         .collect();
     let labels: Vec<i32> = (0..count as i32).map(|i| i % 10).collect();
     Ok([
-        Array::from_slice(client, &images, [dims, &[28, 28]].concat())?,
+        Array::from_slice(client, &images, [dims, image].concat())?,
         Array::from_slice(client, &labels, dims)?,
     ])
 }

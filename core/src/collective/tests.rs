@@ -261,3 +261,47 @@ fn differing_names_or_types_are_errors() {
             .contains("And is not defined for f32[]")
     );
 }
+
+#[test]
+fn exchanges_fill_the_buffers_of_every_member() {
+    let bytes = |values: &[f32]| bytemuck::cast_slice::<f32, u8>(values).to_vec();
+    let results = together(2, |me| {
+        let mine = bytes(&[1.0 + me.rank() as f32, 10.0]);
+        let (op, dtype) = (ReduceOp::Sum, crate::DType::F32);
+        let (mut sum, mut part, mut all) = (vec![0; 8], vec![0; 4], vec![0; 16]);
+        let mut sent = mine.clone();
+        let mut run = |exchange| me.exchange("x", exchange, SOON).unwrap();
+        let (from, into) = (&mine, &mut sum);
+        run(Exchange::AllReduce {
+            op,
+            dtype,
+            from,
+            into,
+        });
+        let (from, into) = (&mine, &mut part);
+        run(Exchange::ReduceScatter {
+            op,
+            dtype,
+            from,
+            into,
+        });
+        let (from, into) = (&mine, &mut all);
+        run(Exchange::AllGather { from, into });
+        let (root, bytes) = (1, &mut sent);
+        run(Exchange::Broadcast { root, bytes });
+        (sum, part, all, sent)
+    });
+    for (rank, (sum, part, all, sent)) in results.into_iter().enumerate() {
+        assert_eq!(sum, bytes(&[3.0, 20.0]));
+        assert_eq!(part, bytes(&[[3.0, 20.0][rank]]));
+        assert_eq!(all, bytes(&[1.0, 10.0, 2.0, 10.0]));
+        assert_eq!(sent, bytes(&[2.0, 10.0]));
+    }
+    let (from, into) = (&[0; 4][..], &mut [0; 5][..]);
+    let odd = SingleProcess.exchange("odd", Exchange::AllGather { from, into }, SOON);
+    assert!(
+        odd.unwrap_err()
+            .to_string()
+            .contains("has 4 bytes, and the buffer for it 5")
+    );
+}
