@@ -270,7 +270,7 @@ fn exchanges_fill_the_buffers_of_every_member() {
         let (op, dtype) = (ReduceOp::Sum, crate::DType::F32);
         let (mut sum, mut part, mut all) = (vec![0; 8], vec![0; 4], vec![0; 16]);
         let mut sent = mine.clone();
-        let mut run = |exchange| me.exchange("x", exchange, SOON).unwrap();
+        let run = |exchange| me.exchange("x", exchange, SOON).unwrap();
         let (from, into) = (&mine, &mut sum);
         run(Exchange::AllReduce {
             op,
