@@ -3,6 +3,7 @@
 //! A tensor computed in a body belongs to it: code after the body can use only what it returns.
 
 mod checkpoint;
+mod optional;
 mod scan;
 mod side_outputs;
 

@@ -17,6 +17,7 @@ mod elementwise;
 mod index;
 mod left_out;
 mod linearize;
+mod optional;
 mod product;
 mod reduce;
 mod regions;

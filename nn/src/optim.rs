@@ -61,6 +61,7 @@ mod groups;
 mod lars;
 mod lion;
 mod muon;
+mod part;
 mod partition;
 mod rms_prop;
 mod settings;
@@ -84,6 +85,7 @@ pub use self::{
     lars::Lars,
     lion::{Lion, Momentum},
     muon::Muon,
+    part::Part,
     partition::Partition,
     rms_prop::{MeanSquare, RmsProp},
     sgd::{Sgd, Velocity},
@@ -260,10 +262,11 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
     Slots::new(slots)
 }
 
-/// Computes the new parameters and slots of a whole model.
+/// Computes the new parameters and slots of a model, or of a part of it.
 ///
-/// `step` is the number of updates made before, an integer scalar, or a [`StepOf`]. `grads` has a
-/// leaf for every leaf of the model; leaves that are not trained ignore theirs and do not change.
+/// `step` is the number of updates made before, an integer scalar, or a [`StepOf`]; `model` is the
+/// description of the model, or a [`Part`] of it. `grads` has a leaf for every leaf of the model;
+/// leaves that are not trained ignore theirs and do not change.
 ///
 /// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It and
 /// its slots do not change, also under weight decay and momentum, as in PyTorch; a
@@ -273,20 +276,21 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
 /// # Panics
 /// If `params`, `grads` or `slots` are not trees of the structure of `model`.
 #[track_caller]
-pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
+pub fn update<'t, 'm, M: Tree<Leaf = Param> + 'm, O: Optimizer>(
     optimizer: &O,
     cx: &'t Trace,
     step: impl Into<StepOf<'t>>,
-    model: &M,
+    model: impl Into<Part<'m, M>>,
     params: Of<M, Tensor<'t>>,
     grads: Of<M, Tensor<'t>>,
     slots: SlotsOf<M, O, Tensor<'t>>,
 ) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
-    let step = step.into();
+    let (step, part) = (step.into(), model.into());
+    let model = part.model;
     check(optimizer, cx, model);
     let (mut params, mut grads) = (params.into_leaves(), grads.into_leaves());
-    let trained = with_gradient(cx, model, &grads);
+    let trained = with_gradient(cx, &part, &grads);
     wait_for_gradients(cx, &trained, &mut params, &mut grads);
     let mut leaves = params.into_iter().zip(grads).zip(trained);
     let mut slots = slots.into_inner().into_leaves().into_iter();
@@ -385,15 +389,19 @@ fn wait_for_gradients<'t>(
     }
 }
 
-/// Determines for each leaf of `model` whether it is trained and has a gradient. A warning names
+/// Determines for each leaf of a model whether it is trained here and has a gradient. A warning names
 /// those without one; it is a mistake if none has one.
-fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'_>]) -> Vec<bool> {
+fn with_gradient<M: Tree<Leaf = Param>>(
+    cx: &Trace,
+    part: &Part<'_, M>,
+    grads: &[Tensor<'_>],
+) -> Vec<bool> {
     let none = cx.without_gradient(grads);
     let mut unused = Vec::new();
     let mut trained = 0;
-    let leaves = model.named().into_iter().zip(grads);
+    let leaves = part.model.named().into_iter().zip(grads);
     let with_gradient = leaves.map(|((path, description), grad)| {
-        if !description.trainable {
+        if !part.trains(&path, description) {
             return false;
         }
         trained += 1;

@@ -28,6 +28,9 @@ pub struct Gradient<'t, 'a> {
 pub struct StepOf<'t> {
     /// Number of updates made before: a scalar.
     pub count: Tensor<'t>,
+    /// Number of steps made before, at which schedules are evaluated: a scalar. It is more than
+    /// `count` for parameters that some steps do not update.
+    pub step: Tensor<'t>,
     /// Factor of all learning rates, a scalar, if they have one: that of a
     /// [`Plateau`](crate::schedule::Plateau).
     pub rate_factor: Option<Tensor<'t>>,
@@ -38,6 +41,7 @@ impl<'t> From<Tensor<'t>> for StepOf<'t> {
     fn from(count: Tensor<'t>) -> Self {
         StepOf {
             count,
+            step: count,
             rate_factor: None,
         }
     }
@@ -47,6 +51,7 @@ impl<'t> StepOf<'t> {
     pub(super) fn convert(self, dtype: DType) -> Self {
         StepOf {
             count: self.count.convert(dtype),
+            step: self.step.convert(dtype),
             rate_factor: self.rate_factor.map(|factor| factor.convert(dtype)),
         }
     }
@@ -58,10 +63,10 @@ impl<'t> Gradient<'t, '_> {
         self.grad.trace()
     }
 
-    /// The value of a schedule at this update, times the factor of learning rates: a scalar.
+    /// The value of a schedule at this step, times the factor of learning rates: a scalar.
     #[track_caller]
     pub fn rate(&self, schedule: &Schedule) -> Tensor<'t> {
-        let rate = schedule.at(self.at.count);
+        let rate = schedule.at(self.at.step);
         self.at.rate_factor.map_or(rate, |factor| rate * factor)
     }
 
