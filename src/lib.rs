@@ -91,7 +91,9 @@ pub mod prelude {
     pub use halite_data::{Dataset, DatasetExt, InMemory, Labeled, Mnist};
     pub use halite_nn::*;
     pub use halite_telemetry::ClientMetrics;
-    pub use halite_train::{Checkpoint, Predict, State, Task, Trainer, Weighted, task, task_on};
+    pub use halite_train::{
+        Alternating, Checkpoint, Predict, State, Task, Trainer, Weighted, task, task_on,
+    };
 }
 
 /// The program in the README compiles.

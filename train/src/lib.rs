@@ -119,5 +119,7 @@ pub use runs::{BestMetric, RunProgress, RunSummary};
 pub use since_start::main_starts;
 pub use state::{State, StateOptions};
 pub use strategy::{Rule, Strategy};
-pub use task::{LossTask, MetricValues, Predict, Task, Weighted, task, task_on};
+pub use task::{
+    Alternating, LossTask, MetricValues, Predict, Task, Update, Weighted, task, task_on,
+};
 pub use trainer::{Answers, Trainer, TrainerBuilder};

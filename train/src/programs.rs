@@ -4,6 +4,7 @@
 mod discover;
 mod step;
 mod steps;
+mod update;
 
 use std::{collections::HashMap, panic::Location, sync::Arc};
 

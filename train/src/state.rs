@@ -1,6 +1,7 @@
 //! The training state: parameters, optimizer slots, step, random key.
 
 mod options;
+mod stepping;
 
 use std::{collections::HashSet, fmt, panic::Location, sync::Arc};
 
@@ -9,13 +10,14 @@ use halite_core::{
     tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_nn::{
-    Jit, Model, Optimizer, Param, ShardedType, Tensor, Trace, grad, init,
-    optim::{self, Averages, Slots, StepOf, WeightAveraging, averaged},
+    Jit, Model, Optimizer, Param, Pattern, ShardedType, Tensor, Trace, grad, init,
+    optim::{self, Averages, Slots, WeightAveraging, averaged},
     rng,
 };
 
 pub use self::options::StateOptions;
-use crate::{Scaling, loss_scale::all_finite};
+pub(crate) use self::stepping::Turn;
+use crate::Scaling;
 
 /// Everything that a training step changes: model, optimizer slots, step count and random key. It
 /// has its optimizer and the description of its model, which are constants of the step's program.
@@ -218,6 +220,15 @@ impl<F: Family, S: Family> State<F, S, Array> {
 }
 
 impl<F: Family, S: Family, L> State<F, S, L> {
+    /// For each leaf of the model, whether it has a gradient and matches `part`, if it is given.
+    pub(crate) fn trained(&self, part: Option<&Pattern>) -> Vec<bool> {
+        let named = self.model.named().into_iter().enumerate();
+        let is_trained = |(leaf, (path, _)): (usize, (String, &L))| {
+            self.rule.is_trained(leaf) && part.is_none_or(|part| part.matches(&path))
+        };
+        named.map(is_trained).collect()
+    }
+
     /// The model with the averages of its trained parameters, if there are any, and its other
     /// leaves.
     pub fn averaged_model(&self) -> Option<F::Of<&L>> {
@@ -267,18 +278,50 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     /// leaves. With a [loss scale](Self::scale) it is that of the scaled loss, divided by the scale.
     #[track_caller]
     pub fn gradients(&self, loss: Tensor<'t>) -> F::Of<Tensor<'t>> {
+        self.all_gradients(None, self.trained_gradients(None, loss))
+    }
+
+    /// The gradient of `loss` by each parameter that is trained and matches `part`, if it is given.
+    #[track_caller]
+    pub(crate) fn trained_gradients(
+        &self,
+        part: Option<&Pattern>,
+        loss: Tensor<'t>,
+    ) -> Vec<Tensor<'t>> {
         let _site = loss.trace().called_from(Location::caller());
-        let leaves = self.model.leaves();
-        let trained = (0..leaves.len()).filter(|&leaf| self.rule.is_trained(leaf));
-        let wrt: Vec<Leaf<Tensor<'t>>> = trained.map(|leaf| Leaf(*leaves[leaf])).collect();
+        let wrt: Vec<Leaf<Tensor<'t>>> = self.trained_leaves(part).map(Leaf).collect();
         let scale = self.scale.as_ref();
         let loss = scale.map_or(loss, |scale| scale.scale(loss));
-        let mut gradients = grad(loss, &wrt)
-            .into_iter()
-            .map(|Leaf(gradient)| scale.map_or(gradient, |scale| scale.unscale(gradient)));
-        let all = (0..leaves.len()).map(|leaf| match self.rule.is_trained(leaf) {
-            true => gradients.next().expect("a gradient for every leaf"),
-            false => leaves[leaf].zeros_like(),
+        let gradients = grad(loss, &wrt).into_iter();
+        gradients
+            .map(|Leaf(gradient)| scale.map_or(gradient, |scale| scale.unscale(gradient)))
+            .collect()
+    }
+
+    /// The parameters that are trained and match `part`, if it is given.
+    pub(crate) fn trained_leaves(
+        &self,
+        part: Option<&Pattern>,
+    ) -> impl Iterator<Item = Tensor<'t>> {
+        let leaves = self.model.leaves().into_iter().copied();
+        let leaves: Vec<Tensor<'t>> = leaves.collect();
+        let leaves = leaves.into_iter().zip(self.trained(part));
+        leaves
+            .filter(|(_, is_trained)| *is_trained)
+            .map(|(leaf, _)| leaf)
+    }
+
+    /// The gradients of the trained parameters of `part`, and zeros for the other leaves.
+    pub(crate) fn all_gradients(
+        &self,
+        part: Option<&Pattern>,
+        trained: Vec<Tensor<'t>>,
+    ) -> F::Of<Tensor<'t>> {
+        let mut trained = trained.into_iter();
+        let leaves = self.model.leaves().into_iter().zip(self.trained(part));
+        let all = leaves.map(|(leaf, is_trained)| match is_trained {
+            true => trained.next().expect("a gradient for every trained leaf"),
+            false => leaf.zeros_like(),
         });
         self.model.with_leaves(all.collect::<Vec<_>>())
     }
@@ -294,89 +337,8 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     #[track_caller]
     #[must_use = "the state after the update is the result"]
     pub fn update(self, gradients: F::Of<Tensor<'t>>) -> Self {
-        self.update_if(None, gradients)
-    }
-
-    /// As [`update`](Self::update), but only if `accepted`, a `bool` scalar, holds; the step count
-    /// grows in any case.
-    #[track_caller]
-    pub(crate) fn update_if(
-        self,
-        accepted: Option<Tensor<'t>>,
-        gradients: F::Of<Tensor<'t>>,
-    ) -> Self {
-        let cx = self.step.trace();
-        let _site = cx.called_from(Location::caller());
-        let Rule {
-            params, optimizer, ..
-        } = &*self.rule;
-        let before = [self.model.leaves(), self.slots.leaves()].concat();
-        let before: Vec<Tensor<'t>> = before.into_iter().copied().collect();
-        let scaled = self.scale.as_ref().map(|scale| {
-            let trained = gradients.leaves().into_iter().zip(params);
-            let trained = trained.filter(|(_, param)| param.trainable);
-            let trained: Vec<Tensor<'t>> = trained.map(|(gradient, _)| *gradient).collect();
-            let finite = all_finite(cx, &trained);
-            (scale.accepts(finite), scale.next(finite))
-        });
-        let net = self.model.rebuild(params.iter().cloned());
-        let at = StepOf {
-            count: self.step,
-            rate_factor: self.rate_factor,
-        };
-        let (model, slots) =
-            optim::update(optimizer, cx, at, &net, self.model, gradients, self.slots);
-        let next = State {
-            model: model.map_leaves(|_, leaf| cx.updated(leaf)),
-            slots,
-            step: self.step + 1,
-            key: self.key,
-            scale: self.scale,
-            average: self.average,
-            rate_factor: self.rate_factor,
-            rule: self.rule.clone(),
-        };
-        let (scaled, scale) = scaled.unzip();
-        let next = State { scale, ..next };
-        let conditions = [accepted, scaled].into_iter().flatten();
-        let next = match conditions.reduce(|one, other| one.and(other)) {
-            Some(accepted) => next.or_before(accepted, before),
-            None => next,
-        };
-        next.averaged(at.count)
-    }
-
-    /// This state after update `step`, with averages that have its parameters.
-    #[track_caller]
-    fn averaged(self, step: Tensor<'t>) -> Self {
-        let (Some(rule), Some(average)) = (self.rule.average, self.average) else {
-            return State {
-                average: None,
-                ..self
-            };
-        };
-        let net = self.model.rebuild(self.rule.params.iter().cloned());
-        State {
-            average: Some(rule.next(step.trace(), step, &net, average, &self.model)),
-            ..self
-        }
-    }
-
-    /// This state if the step is accepted, else the model and the slots `before` it.
-    fn or_before(self, accepted: Tensor<'t>, before: Vec<Tensor<'t>>) -> Self {
-        let mut before = before.into_iter();
-        let mut chosen = |new: Tensor<'t>| {
-            let before = before.next();
-            accepted.select(
-                new,
-                before.expect("the next state has the leaves of the state"),
-            )
-        };
-        State {
-            model: self.model.map_leaves(|_, new| chosen(new)),
-            slots: self.slots.map_leaves(|_, new| chosen(new)),
-            ..self
-        }
+        let step = self.begin_step().update(Turn::default(), gradients);
+        step.end(None)
     }
 }
 

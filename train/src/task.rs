@@ -1,10 +1,15 @@
 //! Tasks for training and inference: traits, and tasks from closures.
 
+mod alternating;
+
 use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
 
 use halite_core::{Tree, tree::Family};
 use halite_data::Labeled;
 use halite_nn::{Mean, Param, Tensor, Trace, Traced};
+
+pub use self::alternating::{Alternating, Update};
+pub(crate) use self::alternating::{check_updates, losses};
 
 /// Mean of each metric over a dataset, by name; the loss is among them.
 pub type MetricValues = Vec<(Arc<str>, f64)>;
@@ -62,6 +67,12 @@ pub trait Task: Send + Sync + 'static {
         model: &Traced<'t, Self::Model>,
         batch: &Traced<'t, Self::Batch>,
     ) -> Mean<'t>;
+
+    /// The updates of a training step, if it has several: those of an [`Alternating`]. By default a
+    /// step has one, of all trained parameters along the gradients of [`loss`](Self::loss).
+    fn updates(&self) -> &[Update<Self::Model, Self::Batch>] {
+        &[]
+    }
 }
 
 /// Several owners of one task.
@@ -76,6 +87,10 @@ impl<K: Task> Task for Arc<K> {
         batch: &Traced<'t, K::Batch>,
     ) -> Mean<'t> {
         K::loss(self, cx, model, batch)
+    }
+
+    fn updates(&self) -> &[Update<K::Model, K::Batch>] {
+        K::updates(self)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The trainer as a library, on the CPU plugin: learning, resuming, metrics, errors.
 
+mod alternating;
 mod cause;
 mod closures;
 mod custom;

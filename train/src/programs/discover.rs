@@ -14,6 +14,7 @@ use crate::{
     MetricValues, Task,
     cause::{self, Target},
     finite,
+    task::losses,
     window::Window,
 };
 
@@ -63,7 +64,12 @@ pub(crate) fn discover<K: Task>(
         batch_names.push(name);
         tensor
     });
-    let loss = task.loss(&cx, &model, &batch);
+    let updates = match pass.is_training {
+        true => task.updates(),
+        false => &[],
+    };
+    let loss = losses(updates, &cx, &model, &batch);
+    let loss = loss.unwrap_or_else(|| task.loss(&cx, &model, &batch));
     let leaves: Vec<Tensor<'_>> = batch.leaves().into_iter().copied().collect();
     if let (Some(reason), Some((&weight, fields))) = (&pass.padding, leaves.split_last()) {
         let batch = Padded {

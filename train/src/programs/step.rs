@@ -7,15 +7,18 @@ use halite_core::{
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
-    Function, Lowered, Mean, Optimizer, Param, ShardedType, Tensor, Trace, lower,
+    Function, Lowered, Mean, Optimizer, ShardedType, Tensor, Trace, lower,
     optim::{WeightAveraging, clip_global_norm, clip_value, global_norm},
 };
 
-use super::{BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow};
+use super::{
+    BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow, update::StepUpdate,
+};
 use crate::{
     GradientClip, OnNotFinite, State, StateOptions, Strategy, Task,
     loss_scale::{LOSS_SCALE, all_finite},
     strategy::state_specs,
+    task::check_updates,
     window::{ExtraValues, Extras, Window},
 };
 
@@ -131,6 +134,8 @@ where
             options.state(),
         )?;
         let types = Tree::leaf_refs(&***params).map_leaves(|_, param| param.ty.clone());
+        check_updates(&***task, &***params)?;
+        let updates = StepUpdate::all(&***task);
         let pass = Pass {
             is_training: true,
             padding: options.padding.clone(),
@@ -138,15 +143,15 @@ where
         let extras = Extras {
             counts_skipped: options.on_not_finite == OnNotFinite::Skip,
             watched: match options.detect_anomaly {
-                true => trained_paths(&***params),
+                true => (updates.iter())
+                    .flat_map(|update| update.trained_paths(&***params))
+                    .collect(),
                 false => Arc::default(),
             },
         };
         let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision, extras);
-        let metrics = match options.gradient_norm {
-            true => metrics.and(GRADIENT_NORM),
-            false => metrics,
-        };
+        let norms = updates.iter().filter(|_| options.gradient_norm);
+        let metrics = norms.fold(metrics, |metrics, update| metrics.and(&update.norm_name()));
         Ok(Step {
             function: step_function(parts, &metrics).axis_roles(strategy.axis_roles(mesh)),
             state,
@@ -234,73 +239,102 @@ impl<K: Task> StepBody<K> {
     ) -> (State<K::Model, S, Tensor<'t>>, Tensor<'t>) {
         let step = state.step;
         state.set_training_mode(cx);
-        let (loss, gradients) = self.loss_and_gradients(cx, &state, batch);
-        if let Some(scale) = &state.scale {
+        let mut stepping = state.begin_step();
+        let (mut losses, mut trained, mut norms) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, update) in StepUpdate::all(&*self.task).into_iter().enumerate() {
+            if number > 0 {
+                stepping = stepping.detached();
+            }
+            let (turn, state) = (update.turn(), &stepping.state);
+            let (loss, gradients) = self.loss_and_gradients(cx, state, &update, batch);
+            losses.push(loss);
+            trained.extend(gradients.iter().copied());
+            let gradients = state.all_gradients(turn.part, gradients);
+            if self.options.gradient_norm {
+                norms.push((update.norm_name(), global_norm(cx, &gradients)));
+            }
+            stepping = stepping.update(turn, self.clipped(cx, gradients));
+        }
+        let is_scaled = stepping.state.scale.is_some();
+        if let Some(scale) = &stepping.state.scale {
             cx.metric(LOSS_SCALE, scale.metric());
         }
-        let trained = || -> Vec<Tensor<'t>> {
-            let trained = gradients.leaves().into_iter().zip(self.params.leaves());
-            let trained = trained.filter(|(_, param)| is_trained(param));
-            trained.map(|(gradient, _)| *gradient).collect()
-        };
+        for (name, norm) in norms {
+            cx.metric(&name, mean_of_finite(norm, is_scaled));
+        }
         let extras = ExtraValues {
-            is_done: (self.options.on_not_finite == OnNotFinite::Skip)
-                .then(|| all_finite(cx, &[trained(), vec![loss.total]].concat())),
+            is_done: (self.options.on_not_finite == OnNotFinite::Skip).then(|| {
+                let totals = losses.iter().map(|loss| loss.total);
+                all_finite(
+                    cx,
+                    &trained.iter().copied().chain(totals).collect::<Vec<_>>(),
+                )
+            }),
             gradients: match self.options.detect_anomaly {
-                true => trained(),
+                true => trained,
                 false => Vec::new(),
             },
         };
-        if self.options.gradient_norm {
-            let norm = global_norm(cx, &gradients);
-            cx.metric(GRADIENT_NORM, mean_of_finite(norm, state.scale.is_some()));
-        }
-        let gradients = match self.options.clip {
+        let next = stepping.end(extras.is_done);
+        let window = self.metrics.add(cx, window, losses[0], step, extras);
+        (next, window)
+    }
+
+    fn clipped<'t>(
+        &self,
+        cx: &'t Trace,
+        gradients: <K::Model as Family>::Of<Tensor<'t>>,
+    ) -> <K::Model as Family>::Of<Tensor<'t>> {
+        match self.options.clip {
             Some(GradientClip::Norm(most)) => {
                 clip_global_norm(cx, &*self.params, gradients, most).0
             }
             Some(GradientClip::Value(most)) => clip_value(cx, gradients, most),
             None => gradients,
-        };
-        let next = state.update_if(extras.is_done, gradients);
-        let window = self.metrics.add(cx, window, loss, step, extras);
-        (next, window)
+        }
     }
 
-    /// The mean loss of the batches of a step, and its gradient.
+    /// The mean loss of the batches of an update, and its gradients by the parameters that it
+    /// changes.
     fn loss_and_gradients<'t, S: Family>(
         &self,
         cx: &'t Trace,
         state: &State<K::Model, S, Tensor<'t>>,
+        update: &StepUpdate<'_, K>,
         batch: &<K::Batch as Family>::Of<Tensor<'t>>,
-    ) -> (Mean<'t>, <K::Model as Family>::Of<Tensor<'t>>) {
-        let of_one = |batch: &<K::Batch as Family>::Of<Tensor<'t>>| {
-            let loss = self.task.loss(cx, &state.model, batch);
-            // Mistakes of the loss are reported at the user's line.
-            let _site = loss.total.origin().map(|line| cx.called_from(line));
-            let gradients = state.gradients(loss.value());
-            (loss, gradients)
+    ) -> (Mean<'t>, Vec<Tensor<'t>>) {
+        let turn = update.turn();
+        let of_step = || match self.options.accumulate {
+            1 => of_batch(cx, state, update, batch),
+            _ => self.accumulated(cx, state, update, batch),
         };
-        if self.options.accumulate == 1 {
-            return of_one(batch);
+        match turn.is_due(state.step) {
+            Some(due) => {
+                let wrt: Vec<Tensor<'t>> = state.trained_leaves(turn.part).collect();
+                cx.gradients_if(due, &wrt, of_step)
+            }
+            None => of_step(),
         }
-        let is_trained: Vec<bool> = self.params.leaves().into_iter().map(is_trained).collect();
-        let trained = |leaves: Vec<&Tensor<'t>>| -> Vec<Tensor<'t>> {
-            let leaves = leaves.into_iter().zip(&is_trained);
-            leaves
-                .filter(|(_, kept)| **kept)
-                .map(|(leaf, _)| *leaf)
-                .collect()
-        };
-        let batches = Tree::leaf_refs(batch).map_leaves(|_, leaf| *leaf);
-        let wrt = trained(state.model.leaves());
-        let (loss, sums) = cx.accumulate_gradients(batches, &wrt, |batch| {
+    }
+
+    /// As [`of_batch`], of stacked batches.
+    fn accumulated<'t, S: Family>(
+        &self,
+        cx: &'t Trace,
+        state: &State<K::Model, S, Tensor<'t>>,
+        update: &StepUpdate<'_, K>,
+        batches: &<K::Batch as Family>::Of<Tensor<'t>>,
+    ) -> (Mean<'t>, Vec<Tensor<'t>>) {
+        let batches = Tree::leaf_refs(batches).map_leaves(|_, leaf| *leaf);
+        let wrt: Vec<Tensor<'t>> = state.trained_leaves(update.turn().part).collect();
+        cx.accumulate_gradients(batches, &wrt, |batch| {
             let weights = batch.leaves().into_iter().next_back().copied();
             let weights = weights.filter(|_| self.options.has_weights);
             let present = weights.map(|weights| weights.max([0]).gt(0.0));
+            let of_batch = || of_batch(cx, state, update, &batch);
             let (loss, gradients) = match present {
-                Some(present) => cx.report_if(present, || of_one(&batch)),
-                None => of_one(&batch),
+                Some(present) => cx.report_if(present, of_batch),
+                None => of_batch(),
             };
             let or_zero = |sum: Tensor<'t>| match present {
                 Some(present) => present.select(sum, sum.zeros_like()),
@@ -310,28 +344,23 @@ impl<K: Task> StepBody<K> {
                 total: or_zero(loss.total),
                 weight: or_zero(loss.weight),
             };
-            (loss, trained(gradients.leaves()))
-        });
-        let mut sums = sums.into_iter();
-        let leaves = state.model.leaves().into_iter().zip(&is_trained);
-        let gradients = leaves.map(|(leaf, is_trained)| match is_trained {
-            true => sums.next().expect("a sum for every trained leaf"),
-            false => leaf.zeros_like(),
-        });
-        (loss, state.model.with_leaves(gradients.collect::<Vec<_>>()))
+            (loss, gradients)
+        })
     }
 }
 
-/// Whether a step computes the gradient of a parameter.
-fn is_trained(param: &Param) -> bool {
-    param.trainable && param.ty.dtype().is_float()
-}
-
-/// Paths of the parameters whose gradients a step computes.
-fn trained_paths<M: Tree<Leaf = Param>>(params: &M) -> Arc<[Arc<str>]> {
-    let named = params.named().into_iter();
-    let trained = named.filter(|(_, param)| is_trained(param));
-    trained.map(|(path, _)| Arc::from(path)).collect()
+/// The loss of a batch, and its gradients by the parameters that the update changes.
+fn of_batch<'t, K: Task, S: Family>(
+    cx: &'t Trace,
+    state: &State<K::Model, S, Tensor<'t>>,
+    update: &StepUpdate<'_, K>,
+    batch: &<K::Batch as Family>::Of<Tensor<'t>>,
+) -> (Mean<'t>, Vec<Tensor<'t>>) {
+    let loss = update.loss(cx, &state.model, batch);
+    // Mistakes of the loss are reported at the user's line.
+    let _site = loss.total.origin().map(|line| cx.called_from(line));
+    let gradients = state.trained_gradients(update.turn().part, loss.value());
+    (loss, gradients)
 }
 
 /// The mean over the steps that have a finite norm, under a loss scale, which changes where a norm is

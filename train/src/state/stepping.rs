@@ -1,0 +1,209 @@
+//! A training step in progress: one or more updates, and then the next state.
+
+use std::panic::Location;
+
+use halite_core::tree::{Family, Tree};
+use halite_nn::{
+    Pattern, Tensor,
+    optim::{self, Part, StepOf},
+};
+
+use super::{Rule, State};
+use crate::loss_scale::all_finite;
+
+/// The parameters that an update changes, and the steps in which it is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn<'a> {
+    /// Pattern of the parameters; none is all.
+    pub(crate) part: Option<&'a Pattern>,
+    /// It is done in every step whose number, counted from 1, this divides.
+    pub(crate) every: u64,
+}
+
+/// All parameters in every step.
+impl Default for Turn<'_> {
+    fn default() -> Self {
+        Turn {
+            part: None,
+            every: 1,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the update is done after so many steps, a `bool` scalar; `None` if it always is.
+    pub(crate) fn is_due<'t>(&self, step: Tensor<'t>) -> Option<Tensor<'t>> {
+        (self.every > 1).then(|| {
+            let every = step.trace().scalar(self.every as f64, step.dtype());
+            ((step + 1) % every).eq(0)
+        })
+    }
+
+    /// Number of these updates in so many steps.
+    fn count<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
+        match self.every {
+            1 => step,
+            every => step / step.trace().scalar(every as f64, step.dtype()),
+        }
+    }
+}
+
+/// A training step in progress, from [`State::begin_step`].
+pub(crate) struct Stepping<'t, F: Family, S: Family> {
+    /// The state after the updates so far, with the step count and the averages before the step.
+    pub(crate) state: State<F, S, Tensor<'t>>,
+    /// Leaves of the model and of the slots before the step.
+    before: Vec<Tensor<'t>>,
+    /// Whether the gradients so far are finite, a `bool` scalar, if the state has a loss scale.
+    finite: Option<Tensor<'t>>,
+}
+
+impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
+    /// Begins a step.
+    pub(crate) fn begin_step(self) -> Stepping<'t, F, S> {
+        Stepping {
+            before: leaves(&self),
+            finite: None,
+            state: self,
+        }
+    }
+}
+
+impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
+    /// Updates the parameters of `turn` along `gradients`, if it is due, and takes the running
+    /// statistics that layers computed since the update before.
+    ///
+    /// # Panics
+    /// If `gradients` is a tree of another structure than the model.
+    #[track_caller]
+    pub(crate) fn update(self, turn: Turn<'_>, gradients: F::Of<Tensor<'t>>) -> Self {
+        let Stepping {
+            state,
+            before,
+            finite,
+        } = self;
+        let cx = state.step.trace();
+        let _site = cx.called_from(Location::caller());
+        let finite = state.scale.is_some().then(|| {
+            let trained = gradients.leaves().into_iter().zip(state.trained(turn.part));
+            let trained = trained.filter(|(_, is_trained)| *is_trained);
+            let trained: Vec<Tensor<'t>> = trained.map(|(gradient, _)| *gradient).collect();
+            let these = all_finite(cx, &trained);
+            finite.map_or(these, |others| others.and(these))
+        });
+        let Rule {
+            params, optimizer, ..
+        } = &*state.rule;
+        let at = StepOf {
+            count: turn.count(state.step),
+            step: state.step,
+            rate_factor: state.rate_factor,
+        };
+        let part = Part {
+            model: &state.model.rebuild(params.iter().cloned()),
+            pattern: turn.part,
+        };
+        let unchanged = turn.is_due(state.step).map(|due| (due, leaves(&state)));
+        let (model, slots) =
+            optim::update(optimizer, cx, at, part, state.model, gradients, state.slots);
+        let state = State {
+            model,
+            slots,
+            ..state
+        };
+        let state = match unchanged {
+            Some((due, unchanged)) => state.or_before(due, unchanged),
+            None => state,
+        };
+        let state = State {
+            model: state.model.map_leaves(|_, leaf| cx.updated(leaf)),
+            ..state
+        };
+        Stepping {
+            state,
+            before,
+            finite,
+        }
+    }
+
+    /// This step before another update, whose gradients do not go through the updates so far: they
+    /// depend on all parameters.
+    pub(crate) fn detached(self) -> Self {
+        let state = State {
+            model: self.state.model.map_leaves(|_, leaf| leaf.stop_gradient()),
+            ..self.state
+        };
+        Stepping { state, ..self }
+    }
+
+    /// The next state, with the step count plus 1. If `accepted`, a `bool` scalar, is given and does
+    /// not hold, or gradients under a loss scale are not finite, it has the model and the slots
+    /// before the step.
+    #[track_caller]
+    pub(crate) fn end(self, accepted: Option<Tensor<'t>>) -> State<F, S, Tensor<'t>> {
+        let Stepping {
+            state,
+            before,
+            finite,
+        } = self;
+        let cx = state.step.trace();
+        let _site = cx.called_from(Location::caller());
+        let step = state.step;
+        let scaled = finite.zip(state.scale.as_ref());
+        let (scaled, scale) = scaled
+            .map(|(finite, scale)| (scale.accepts(finite), scale.next(finite)))
+            .unzip();
+        let next = State {
+            step: step + 1,
+            scale,
+            ..state
+        };
+        let conditions = [accepted, scaled].into_iter().flatten();
+        let next = match conditions.reduce(|one, other| one.and(other)) {
+            Some(accepted) => next.or_before(accepted, before),
+            None => next,
+        };
+        next.averaged(step)
+    }
+}
+
+/// Leaves of the model and of the slots.
+fn leaves<'t, F: Family, S: Family>(state: &State<F, S, Tensor<'t>>) -> Vec<Tensor<'t>> {
+    let leaves = [state.model.leaves(), state.slots.leaves()].concat();
+    leaves.into_iter().copied().collect()
+}
+
+impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
+    /// This state after update `step`, with averages that have its parameters.
+    #[track_caller]
+    fn averaged(self, step: Tensor<'t>) -> Self {
+        let (Some(rule), Some(average)) = (self.rule.average, self.average) else {
+            return State {
+                average: None,
+                ..self
+            };
+        };
+        let net = self.model.rebuild(self.rule.params.iter().cloned());
+        State {
+            average: Some(rule.next(step.trace(), step, &net, average, &self.model)),
+            ..self
+        }
+    }
+
+    /// This state if the step is accepted, else the model and the slots `before` it.
+    fn or_before(self, accepted: Tensor<'t>, before: Vec<Tensor<'t>>) -> Self {
+        let mut before = before.into_iter();
+        let mut chosen = |new: Tensor<'t>| {
+            let before = before.next();
+            accepted.select(
+                new,
+                before.expect("the next state has the leaves of the state"),
+            )
+        };
+        State {
+            model: self.model.map_leaves(|_, new| chosen(new)),
+            slots: self.slots.map_leaves(|_, new| chosen(new)),
+            ..self
+        }
+    }
+}
