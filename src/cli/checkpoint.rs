@@ -2,6 +2,7 @@
 //! arrays in one file. Nothing here opens a device.
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     process::ExitCode,
     time::SystemTime,
@@ -64,8 +65,8 @@ enum Command {
     },
     /// Write the parameters of the model to one safetensors file
     ///
-    /// A run with averages of the parameters is validated, and its best checkpoint chosen, with the
-    /// averages (`average.*`, with --all); what is written is the parameters in training.
+    /// A run with averages of the parameters (--ema) is validated, and its best checkpoint chosen,
+    /// with the averages: --average writes these, otherwise it is the parameters in training.
     Export {
         /// Folder of a checkpoint, or directory of a run
         #[arg(value_name = "CHECKPOINT")]
@@ -75,8 +76,11 @@ enum Command {
         output: PathBuf,
         /// All arrays, by their names in the checkpoint: `model.*`, the optimizer's `slots.*`,
         /// `step`, `key`
-        #[arg(long)]
+        #[arg(long, conflicts_with = "average")]
         all: bool,
+        /// The averages of the trained parameters in place of the parameters
+        #[arg(long)]
+        average: bool,
     },
 }
 
@@ -86,7 +90,12 @@ impl CheckpointCommand {
             Command::Ls { run } => list(&run)?,
             Command::Show { path } => show(&CheckpointInfo::read(checkpoint_at(&path)?)?)?,
             Command::Verify { path } => verify(&path)?,
-            Command::Export { path, output, all } => export(&path, &output, all)?,
+            Command::Export {
+                path,
+                output,
+                all,
+                average,
+            } => export(&path, &output, Exported::of(all, average))?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -285,14 +294,39 @@ fn verify(path: &Path) -> Result<()> {
     }
 }
 
-fn export(path: &Path, output: &Path, all: bool) -> Result<()> {
+/// What `export` writes of a checkpoint.
+#[derive(Clone, Copy)]
+enum Exported {
+    Model,
+    Average,
+    All,
+}
+
+impl Exported {
+    fn of(all: bool, average: bool) -> Self {
+        match (all, average) {
+            (true, _) => Exported::All,
+            (false, true) => Exported::Average,
+            (false, false) => Exported::Model,
+        }
+    }
+}
+
+fn export(path: &Path, output: &Path, what: Exported) -> Result<()> {
     let saved = Saved::read(checkpoint_at(path)?)?;
     let is_of_trainer = saved.arrays().any(|(name, _)| name.starts_with("model."));
-    let name = |name: &str| match all || !is_of_trainer {
-        true => Some(name.to_string()),
-        false => name.strip_prefix("model.").map(String::from),
+    let count = match what {
+        Exported::Average => {
+            let averages = saved.averages()?.into_iter();
+            let paths: HashMap<String, String> =
+                averages.map(|(path, name)| (name, path)).collect();
+            saved.export(output, |name| paths.get(name).cloned())?
+        }
+        Exported::Model if is_of_trainer => {
+            saved.export(output, |name| name.strip_prefix("model.").map(String::from))?
+        }
+        Exported::Model | Exported::All => saved.export(output, |name| Some(name.to_string()))?,
     };
-    let count = saved.export(output, name)?;
     let bytes = output.metadata().map_or(0, |file| file.len());
     say!(
         "{}: {count} arrays of {}, {}",

@@ -134,6 +134,17 @@ fn export_has_the_parameters_of_the_model() {
 }
 
 #[test]
+fn export_of_absent_averages_is_an_error() {
+    let dir = copy();
+    let error = fails(halite_alone("checkpoint export run -o w --average").current_dir(&dir));
+    assert_contains(
+        &error,
+        &["has no averages of the parameters", "--ema 0.999"],
+    );
+    assert!(!dir.path().join("w").exists());
+}
+
+#[test]
 fn run_stands_for_its_best_checkpoint() {
     let shown = succeeds(halite_alone("checkpoint show run").current_dir(run())).stdout;
     let saved = Saved::of_run(run().join("run")).unwrap();

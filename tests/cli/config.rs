@@ -2,6 +2,9 @@
 
 use std::{fs, path::Path};
 
+use halite::{Tree, models::Mlp, train::Checkpoint};
+use safetensors::SafeTensors;
+
 use crate::support::{
     arrays, assert_contains, fails, halite_alone, newest_step, report, run, succeeds, table,
 };
@@ -161,6 +164,39 @@ fn schedule_and_average_are_flags() {
     );
     let mut show = halite_alone("checkpoint show");
     assert_contains(&succeeds(show.arg(&out)).stdout, &["average"]);
+    averages_are_exported(&out);
+}
+
+/// Checks that `checkpoint export --average` writes the averages by the names of the parameters.
+fn averages_are_exported(out: &Path) {
+    let exported = |flags: &str, file: &str| {
+        let file = out.join(file);
+        let mut export = halite_alone(&format!("checkpoint export{flags}"));
+        succeeds(export.arg(out).arg("-o").arg(&file));
+        fs::read(file).unwrap()
+    };
+    let (all, model, average) = (
+        exported(" --all", "all.safetensors"),
+        exported("", "model.safetensors"),
+        exported(" --average", "average.safetensors"),
+    );
+    let [all, model, average] =
+        [&all, &model, &average].map(|bytes| SafeTensors::deserialize(bytes).unwrap());
+    assert_eq!(average.len(), model.len());
+    for (name, array) in average.iter() {
+        let averaged = all.tensor(&format!("average.{name}")).unwrap();
+        assert_eq!(array.data(), averaged.data(), "{name}");
+        assert_ne!(array.data(), model.tensor(name).unwrap().data(), "{name}");
+    }
+    let like = Mlp::new(&[64, 512, 512, 10]);
+    let loaded = Checkpoint::load_average(&like, out).unwrap();
+    for (name, array) in loaded.named() {
+        assert_eq!(
+            array.bytes(),
+            average.tensor(&name).unwrap().data(),
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -78,8 +79,8 @@ impl Checkpoint {
     /// `path` is a file of [`save`](Self::save), or any safetensors file; or a run of the trainer,
     /// or one of its checkpoints, of which the parameters of the model are read. Of a run it is the
     /// best checkpoint, or the newest if none is marked as best. A run with averages of the
-    /// parameters is validated, and its best checkpoint chosen, with the averages; the parameters
-    /// that are read are those in training.
+    /// parameters is validated, and its best checkpoint chosen, with the averages:
+    /// [`load_average`](Self::load_average) reads these, this the parameters in training.
     ///
     /// # Errors
     /// If the file cannot be read; if its arrays differ from those of `like`: one error that lists
@@ -90,6 +91,26 @@ impl Checkpoint {
     ) -> Result<<T::Family as Family>::Bare<HostArray>> {
         let (mut saved, wanted) = find(like, path.as_ref())?;
         let arrays = saved.take(&wanted)?;
+        Ok(T::Family::into_bare(like.rebuild(arrays)))
+    }
+
+    /// Reads the parameters of a run like [`load`](Self::load), with the
+    /// [averages](crate::TrainerBuilder::average) of the trained ones in their place.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load); if the run has no averages.
+    pub fn load_average<T: Tree<Leaf: TypedLeaf>>(
+        like: &T,
+        path: impl AsRef<Path>,
+    ) -> Result<<T::Family as Family>::Bare<HostArray>> {
+        let mut saved = Saved::of_run(path)?;
+        let averages = saved.averages()?;
+        let wanted = like.named().into_iter().map(|(path, leaf)| {
+            let name = averages.get(&path).cloned();
+            let name = name.unwrap_or_else(|| format!("model.{path}"));
+            (name, leaf.ty().clone())
+        });
+        let arrays = saved.take_some(&wanted.collect::<Vec<_>>())?;
         Ok(T::Family::into_bare(like.rebuild(arrays)))
     }
 
@@ -293,6 +314,30 @@ impl Saved {
             let message = format!("no checkpoint in {}", dir.display());
             Error::new(ErrorKind::Unavailable, "load", message)
         })
+    }
+
+    /// Names of the arrays of the model by their paths, with the
+    /// [averages](crate::TrainerBuilder::average) of the trained parameters in their place:
+    /// `average.weight` for `weight`, and `model.mean` for a statistic that is not trained.
+    ///
+    /// # Errors
+    /// If the run has no averages.
+    pub fn averages(&self) -> Result<BTreeMap<String, String>> {
+        let below = |prefix: &'static str| {
+            self.arrays().filter_map(move |(name, _)| {
+                Some((name.strip_prefix(prefix)?.to_string(), name.to_string()))
+            })
+        };
+        if below("average.").next().is_none() {
+            let message = format!(
+                "{} has no averages of the parameters; a run keeps them with `--ema 0.999` \
+                 (`TrainerBuilder::average`)",
+                self.path().display()
+            );
+            return Err(Error::invalid("checkpoint", message));
+        }
+        // Of two names of a path, the later one stays.
+        Ok(below("model.").chain(below("average.")).collect())
     }
 
     /// Writes arrays to one safetensors file, which other programs read, without a device and with
