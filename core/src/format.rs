@@ -1,4 +1,4 @@
-//! Numbers and bytes as text.
+//! Numbers and bytes as text, and the distance between texts.
 
 use std::fmt::Write as _;
 
@@ -30,6 +30,26 @@ pub fn format_count(count: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Number of characters to insert, remove or replace to get from one text to the other: messages
+/// name the nearest of what there is.
+///
+/// ```
+/// assert_eq!(halite_core::edit_distance("weight", "wieght"), 2);
+/// ```
+pub fn edit_distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, from) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (column, to) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub use compile_cause::format_bytes;
 pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};
 pub use dtype::{DType, Element, float8};
 pub use error::{Error, ErrorKind, Result, Shortage};
-pub use format::{format_count, hex};
+pub use format::{edit_distance, format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes};
 #[doc(hidden)]
 pub use log::warn_without_subscriber;

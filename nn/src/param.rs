@@ -119,8 +119,10 @@ fn frozen_where<M: Tree<Leaf = Param>>(model: M, pattern: &str, frozen: bool) ->
             .map(|path| format!("`{path}`"))
             .collect();
         let more = if trained.len() > 8 { ", .." } else { "" };
+        let nearest = parsed.nearest(trained.iter().map(String::as_str));
+        let nearest = nearest.map_or(".".into(), |path| format!("; did you mean `{path}`?"));
         let message = format!(
-            "`{pattern}` matches no trained parameter; trained are {}{more}",
+            "`{pattern}` matches no trained parameter{nearest} Trained are {}{more}",
             shown.join(", ")
         );
         return Err(Error::invalid("freeze", message));

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use halite_core::{Error, Result};
+use halite_core::{Error, Result, edit_distance};
 
 /// A pattern of parameter paths.
 ///
@@ -50,6 +50,30 @@ impl Pattern {
             path.split('.').collect()
         };
         matches_parts(&self.0, &segments)
+    }
+
+    /// The path that is most like this pattern, which matches none of them: for a message. Behind a
+    /// leading `**` only as many segments are compared as the pattern has.
+    ///
+    /// ```
+    /// use halite_nn::Pattern;
+    ///
+    /// let pattern: Pattern = "**.wieght".parse()?;
+    /// assert_eq!(pattern.nearest(["out.bias", "out.weight"]), Some("out.weight"));
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    pub fn nearest<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        let text = self.to_string();
+        let end = text.strip_prefix("**.");
+        let distance = |path: &str| match end {
+            None => edit_distance(&text, path),
+            Some(end) => {
+                let dots = end.matches('.').count();
+                let start = path.rmatch_indices('.').nth(dots);
+                edit_distance(end, start.map_or(path, |(dot, _)| &path[dot + 1..]))
+            }
+        };
+        paths.into_iter().min_by_key(|path| distance(path))
     }
 }
 

@@ -122,7 +122,7 @@ fn frozen_parameters_have_no_slots() {
         ["0.bias", "1.bias"]
     );
     let refused = freeze(layers(), "2.*").unwrap_err().to_string();
-    expect!["freeze: `2.*` matches no trained parameter; trained are `0.weight`, `0.bias`, `1.weight`, `1.bias`"].assert_eq(&refused);
+    expect!["freeze: `2.*` matches no trained parameter; did you mean `0.bias`? Trained are `0.weight`, `0.bias`, `1.weight`, `1.bias`"].assert_eq(&refused);
 }
 
 #[test]

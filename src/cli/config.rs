@@ -11,7 +11,7 @@ use halite::{
     Error, ErrorKind, Result,
     train::{Callback, callback::Run},
 };
-use halite_core::files;
+use halite_core::{edit_distance, files};
 use toml::{Table, Value};
 
 /// Name of the file in the directory of a run.
@@ -219,25 +219,11 @@ fn names(command: &Command) -> String {
 /// The message of an unknown key, with the nearest name.
 fn unknown(command: &Command, key: &str) -> String {
     let name = key.replace('_', "-");
-    let nearest = (options(command).flat_map(longs)).min_by_key(|known| distance(known, &name));
+    let nearest =
+        (options(command).flat_map(longs)).min_by_key(|known| edit_distance(known, &name));
     let nearest = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
     let command = command.get_name();
     format!("unknown key `{key}`{nearest} `halite train {command} --help` lists all")
-}
-
-/// Number of characters to insert, remove or replace to get from one name to the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, from) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, to) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// Remembers the configuration of a process that trains, defaults included, but for

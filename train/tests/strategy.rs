@@ -279,7 +279,7 @@ fn invalid_rules_are_errors_with_paths() {
         ),
         (
             dp_tp.clone().rule("words.tabel", "model, None").unwrap(),
-            "strategy: `dp+tp` on mesh(data=2, model=4): `words.tabel` matches no parameter; the parameters are `words.table`, \
+            "strategy: `dp+tp` on mesh(data=2, model=4): `words.tabel` matches no parameter; did you mean `words.table`? The parameters are `words.table`, \
              `blocks.0.attn.q.weight`, `blocks.0.attn.q.bias`, `blocks.0.attn.out.weight`, `blocks.0.attn.out.bias`, \
              `blocks.0.mlp.up.weight` and 14 more",
         ),

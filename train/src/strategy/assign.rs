@@ -67,14 +67,17 @@ impl Strategy {
     }
 
     /// A mistake for each pattern that matches no parameter.
-    fn unmatched_patterns(&self, params: &[(String, &Param)]) -> Vec<String> {
+    pub(super) fn unmatched_patterns(&self, params: &[(String, &Param)]) -> Vec<String> {
         let rules = self.rules.iter().map(|rule| &rule.pattern);
         rules
             .chain(&self.not_split)
             .filter(|pattern| !params.iter().any(|(path, _)| pattern.matches(path)))
             .map(|pattern| {
+                let nearest = pattern.nearest(params.iter().map(|(path, _)| path.as_str()));
+                let nearest = nearest.unwrap_or_default();
                 format!(
-                    "`{pattern}` matches no parameter; the parameters are {}",
+                    "`{pattern}` matches no parameter; did you mean `{nearest}`? The parameters \
+                     are {}",
                     some_of(params)
                 )
             })
