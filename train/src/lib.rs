@@ -96,6 +96,7 @@ mod since_start;
 mod state;
 mod strategy;
 mod task;
+mod trained;
 mod trainer;
 mod waits;
 mod window;

@@ -2,22 +2,27 @@
 
 mod options;
 mod stepping;
+mod tree;
+mod types;
 
 use std::{collections::HashSet, fmt, panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, DTypePolicy, Result, TensorType,
-    tree::{Empty, Family, Leaf, Path, Tree},
+    Array, Client, DType, DTypePolicy, Result,
+    tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
-    Jit, Model, Optimizer, Param, Pattern, ShardedType, Tensor, Trace, grad, init,
+    Jit, Model, Optimizer, Param, Pattern, Tensor, Trace, grad, init,
     optim::{self, Averages, Slots, WeightAveraging, averaged},
     rng,
 };
 
 pub use self::options::StateOptions;
-pub(crate) use self::stepping::Turn;
-use crate::Scaling;
+pub(crate) use self::{stepping::Turn, types::StateTypes};
+use crate::{
+    Scaling,
+    trained::{is_trained, trained_paths},
+};
 
 /// Everything that a training step changes: model, optimizer slots, step count and random key. It
 /// has its optimizer and the description of its model, which are constants of the step's program.
@@ -88,8 +93,7 @@ impl<S: Family> Rule<S> {
 
     /// Whether the leaf with this index has a gradient.
     fn is_trained(&self, leaf: usize) -> bool {
-        let param = &self.params[leaf];
-        param.trainable && param.ty.dtype().is_float()
+        is_trained(&self.params[leaf])
     }
 }
 
@@ -201,9 +205,8 @@ impl<F: Family, S: Family> State<F, S, Array> {
     {
         options.check()?;
         let policy = options.precision;
-        let trained = net.named().into_iter();
-        let trained = trained.filter(|(_, param)| param.trainable);
-        let trained: HashSet<String> = trained.map(|(path, _)| format!("model.{path}")).collect();
+        let trained = trained_paths(net).map(|path| format!("model.{path}"));
+        let trained: HashSet<String> = trained.collect();
         let (net, optimizer) = (net.described(), Arc::new(optimizer.clone()));
         let key = Array::from_slice(client, &rng::key(seed), [2])?;
         Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
@@ -339,129 +342,6 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     pub fn update(self, gradients: F::Of<Tensor<'t>>) -> Self {
         let step = self.begin_step().update(Turn::default(), gradients);
         step.end(None)
-    }
-}
-
-impl<F: Family, S: Family> State<F, S, ShardedType> {
-    /// The types and shardings of the state of `net`.
-    pub(crate) fn of_types<M: Tree<Leaf = Param, Family = F>>(
-        net: &M,
-        optimizer: Arc<dyn Optimizer<Slot = S>>,
-        types: StateTypes<F, S>,
-    ) -> Self {
-        let StateTypes {
-            model,
-            slots,
-            scale,
-            average,
-            options,
-        } = types;
-        let scalar = |dtype| ShardedType::replicated(TensorType::scalar(dtype));
-        State {
-            model,
-            slots,
-            step: scalar(DType::U32),
-            key: ShardedType::replicated(TensorType::new(DType::U32, [2])),
-            scale,
-            average,
-            rate_factor: options.has_rate_factor.then(|| scalar(DType::F32)),
-            rule: Rule::of(net, optimizer, options.average),
-        }
-    }
-}
-
-/// The parts of a state whose types depend on its model.
-pub(crate) struct StateTypes<F: Family, S: Family> {
-    pub(crate) model: F::Of<ShardedType>,
-    pub(crate) slots: Slots<F, S, ShardedType>,
-    pub(crate) scale: Option<Scaling<ShardedType>>,
-    pub(crate) average: Option<Averages<F, ShardedType>>,
-    pub(crate) options: StateOptions,
-}
-
-impl<F: Family, S: Family> Family for State<F, S, ()> {
-    type Of<L> = State<F, S, L>;
-    type Bare<L> = State<F, S, L>;
-
-    fn into_bare<L>(tree: State<F, S, L>) -> State<F, S, L> {
-        tree
-    }
-
-    fn from_bare<L>(bare: State<F, S, L>) -> State<F, S, L> {
-        bare
-    }
-}
-
-impl<F: Family, S: Family, L> Tree for State<F, S, L> {
-    type Leaf = L;
-    type Family = State<F, S, ()>;
-
-    fn leaf_refs(&self) -> State<F, S, &L> {
-        State {
-            model: Tree::leaf_refs(&self.model),
-            slots: Tree::leaf_refs(&self.slots),
-            step: &self.step,
-            key: &self.key,
-            scale: Tree::leaf_refs(&self.scale),
-            average: Tree::leaf_refs(&self.average),
-            rate_factor: self.rate_factor.as_ref(),
-            rule: self.rule.clone(),
-        }
-    }
-
-    fn leaf_refs_mut(&mut self) -> State<F, S, &mut L> {
-        State {
-            model: Tree::leaf_refs_mut(&mut self.model),
-            slots: Tree::leaf_refs_mut(&mut self.slots),
-            step: &mut self.step,
-            key: &mut self.key,
-            scale: Tree::leaf_refs_mut(&mut self.scale),
-            average: Tree::leaf_refs_mut(&mut self.average),
-            rate_factor: self.rate_factor.as_mut(),
-            rule: self.rule.clone(),
-        }
-    }
-
-    fn try_map_at<M, E>(
-        self,
-        at: &mut Path,
-        f: &mut dyn FnMut(&Path, L) -> Result<M, E>,
-    ) -> Result<State<F, S, M>, E> {
-        // One statement each: a path scope ends at the end of its statement.
-        let model = self.model.try_map_at(&mut at.field("model"), f)?;
-        let slots = self.slots.try_map_at(&mut at.field("slots"), f)?;
-        let step = f(&at.field("step"), self.step)?;
-        let key = f(&at.field("key"), self.key)?;
-        let scale = self.scale.try_map_at(&mut at.field("scale"), f)?;
-        let average = self.average.try_map_at(&mut at.field("average"), f)?;
-        let mut factor = |leaf| f(&at.field("rate_factor"), leaf);
-        let rate_factor = self.rate_factor.map(&mut factor).transpose()?;
-        Ok(State {
-            model,
-            slots,
-            step,
-            key,
-            scale,
-            average,
-            rate_factor,
-            rule: self.rule,
-        })
-    }
-
-    fn from_tree(tree: Self) -> Self {
-        tree
-    }
-
-    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a L)) {
-        self.model.visit(&mut at.field("model"), f);
-        self.slots.visit(&mut at.field("slots"), f);
-        f(&at.field("step"), &self.step);
-        f(&at.field("key"), &self.key);
-        self.scale.visit(&mut at.field("scale"), f);
-        self.average.visit(&mut at.field("average"), f);
-        if let Some(factor) = &self.rate_factor {
-            f(&at.field("rate_factor"), factor);
-        }
     }
 }
 

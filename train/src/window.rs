@@ -70,11 +70,15 @@ pub(crate) struct WindowMetric {
 impl WindowMetric {
     /// The weighted mean; 0 if the sum of weights is 0.
     pub(crate) fn mean(&self) -> f64 {
-        if self.weight > 0.0 {
-            self.total / self.weight
-        } else {
-            0.0
-        }
+        weighted_mean(self.total, self.weight)
+    }
+}
+
+/// The mean of values whose sum, each times its weight, is `total`; 0 if the sum of weights is 0.
+pub(crate) fn weighted_mean(total: f64, weight: f64) -> f64 {
+    match weight > 0.0 {
+        true => total / weight,
+        false => 0.0,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     loggers::{Row, Split},
     signals::StopFlag,
     waits::{Limits, wait_also_when_stopped},
-    window::{ReadExtras, Window, WindowMetric},
+    window::{ReadExtras, Window, WindowMetric, weighted_mean},
 };
 
 /// Sums of one metric over an epoch.
@@ -20,17 +20,6 @@ pub(super) struct Sum {
     /// Sum of the values, each times its weight.
     pub(super) total: f64,
     pub(super) weight: f64,
-}
-
-impl Sum {
-    /// The weighted mean; 0 if nothing was added.
-    fn mean(self) -> f64 {
-        if self.weight > 0.0 {
-            self.total / self.weight
-        } else {
-            0.0
-        }
-    }
 }
 
 /// A window that is copied to the host.
@@ -142,7 +131,9 @@ impl Meter {
     fn named(&self, sums: &[Sum]) -> MetricValues {
         let names = self.window.names().iter().cloned();
         let means = names.zip(sums).filter(|(_, sum)| sum.weight != 0.0);
-        means.map(|(name, sum)| (name, sum.mean())).collect()
+        means
+            .map(|(name, sum)| (name, weighted_mean(sum.total, sum.weight)))
+            .collect()
     }
 }
 

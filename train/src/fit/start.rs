@@ -3,7 +3,6 @@
 
 use std::{
     cell::OnceCell,
-    collections::HashSet,
     panic::Location,
     sync::Arc,
     thread,
@@ -38,6 +37,7 @@ use crate::{
     resume::{self, Metadata},
     run_files,
     signals::Interrupts,
+    trained::trained_paths,
     trainer::has_weights,
     waits::Limits,
     window::{WINDOW, Window},
@@ -140,10 +140,11 @@ where
             resume::check(saved, identity.identity(), options, &programs, mesh)
         })?;
         let (files, saved) = files.unzip();
+        let trained = trained_paths(&*model).map(|path| format!("model.{path}"));
         let nan_check = NanCheck {
             window: programs.train_metrics.clone(),
             loader: train.clone(),
-            trained: Arc::new(trained_paths(&*model)),
+            trained: Arc::new(trained.collect()),
             batches: Batches::of_step(options.numerics.accumulate_grad_batches),
             on_not_finite: options.on_not_finite,
             growth: Default::default(),
@@ -443,15 +444,6 @@ fn check_averaged<M: Tree<Leaf = Param>>(model: &M) -> Result<()> {
         return Err(Error::invalid("average", message));
     }
     Ok(())
-}
-
-/// Paths, in the state, of the parameters that are trained.
-fn trained_paths<M: Tree<Leaf = Param>>(model: &M) -> HashSet<String> {
-    let named = model.named().into_iter();
-    named
-        .filter(|(_, param)| param.trainable)
-        .map(|(path, _)| format!("model.{path}"))
-        .collect()
 }
 
 /// Places an array as `spec` says; arrays that are in place are moved.

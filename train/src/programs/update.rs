@@ -6,7 +6,7 @@ use halite_core::tree::Tree;
 use halite_nn::{Mean, Param, Trace, Traced};
 
 use super::step::GRADIENT_NORM;
-use crate::{Task, Update, state::Turn};
+use crate::{Task, Update, state::Turn, trained::is_trained};
 
 /// One of the updates of a step.
 pub(super) struct StepUpdate<'a, K: Task> {
@@ -57,8 +57,7 @@ impl<'a, K: Task> StepUpdate<'a, K> {
     pub(super) fn trained_paths<M: Tree<Leaf = Param>>(&self, params: &M) -> Vec<Arc<str>> {
         let named = params.named().into_iter();
         let trained = named.filter(|(path, param)| {
-            let is_trained = param.trainable && param.ty.dtype().is_float();
-            is_trained && self.turn().part.is_none_or(|part| part.matches(path))
+            is_trained(param) && self.turn().part.is_none_or(|part| part.matches(path))
         });
         trained.map(|(path, _)| Arc::from(path)).collect()
     }
