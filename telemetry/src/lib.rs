@@ -52,4 +52,5 @@ pub use findings::{Finding, FindingKind};
 pub use metrics::{InputSource, Metric, Metrics};
 pub use observer::ClientMetrics;
 pub use options::{TelemetryOptions, Verbosity};
+pub use text::program_digest;
 pub use timer::{PERCENTILES, Timer, Timing};

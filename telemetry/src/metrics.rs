@@ -20,7 +20,7 @@ use halite_core::{Compilation, ExecutableSource, Interpreted, Program, Stages, T
 use crate::{
     Activity, CompileRecord, Counters, FunctionActivity, InputActivity, InterpretedActivity,
     SiteActivity, TelemetryOptions, Timer, Verbosity, console, device_clock::DeviceClock, dump,
-    metrics_file::MetricsFile, text::digest,
+    metrics_file::MetricsFile, text::program_digest,
 };
 
 /// Metrics that a client times.
@@ -297,7 +297,7 @@ impl Metrics {
             number: self.recorded.fetch_add(1, Relaxed),
             cached,
             function: function.name.clone(),
-            digest: digest(&program.code),
+            digest: program_digest(&program.code)[..16].into(),
             origin: function.origin,
             called_at: cause.called_at,
             reason: cause.reason.clone(),

@@ -1,15 +1,16 @@
 //! Numbers and programs as text for reports.
 
-use std::{panic::Location, sync::Arc, time::Duration};
+use std::{panic::Location, time::Duration};
 
 use halite_core::{format_count, hex, program_text::without_locations};
 use sha2::{Digest, Sha256};
 
-/// Digest of a program without its source lines, as 16 digits.
-pub(crate) fn digest(code: &[u8]) -> Arc<str> {
+/// SHA-256 of a program without its source lines, as 64 digits: equal for equal programs, in every
+/// process and on every machine. A [`CompileRecord`](crate::CompileRecord) has the first 16.
+pub fn program_digest(code: &[u8]) -> String {
     let mut digest = Sha256::new();
     without_locations(code, |piece| digest.update(piece));
-    hex(&digest.finalize()[..8]).into()
+    hex(&digest.finalize())
 }
 
 /// Formats a time in its largest unit, with three digits: `12.3 µs`.

@@ -1,13 +1,10 @@
 //! Text of programs and optimizers, without parts that differ between equal runs.
 
-use halite_core::program_text::without_locations;
-use sha2::{Digest, Sha256};
+use halite_telemetry::program_digest;
 
 /// Returns the version of halite, and a digest of a program without its source locations.
 pub(super) fn digest_of_program(code: &[u8]) -> String {
-    let mut digest = Sha256::new();
-    without_locations(code, |piece| digest.update(piece));
-    let digest = halite_core::hex(&digest.finalize());
+    let digest = program_digest(code);
     format!("{} sha256 {digest}", env!("CARGO_PKG_VERSION"))
 }
 
