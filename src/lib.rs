@@ -48,6 +48,7 @@
 //! | download packages with known digests | [`fetch`] |
 //! | inspect programs | [`ir`] |
 //! | read, write and exchange programs | [`stablehlo`], [`exchange`] |
+//! | plan a step without devices; find the fastest mesh | [`plan`] |
 //! | count and time what a client does; find what makes a program slow | [`telemetry`] |
 //! | work with devices and their data | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |

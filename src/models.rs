@@ -136,6 +136,13 @@ impl<M> Classify<M> {
     }
 }
 
+// A derive would require the same of `M`.
+impl<M> Clone for Classify<M> {
+    fn clone(&self) -> Self {
+        Classify::new()
+    }
+}
+
 impl<M> Default for Classify<M> {
     fn default() -> Self {
         Classify::new()

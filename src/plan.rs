@@ -30,23 +30,30 @@
 mod advice;
 mod bounds;
 mod estimate;
+mod machine;
+mod search;
 mod text;
 
 use std::time::{Duration, Instant};
 
-use halite_core::{Capabilities, ProgramMemory};
+use halite_core::{Capabilities, DTypePolicy, MeshShape, ProgramMemory};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, ErrorKind, Param, Result, TensorType,
     backends::OpenTarget,
+    data::Dataset,
     ir::{Cost, Graph, Op, Remat, cost},
     nn::Optimizer,
-    train::{LowerOptions, LoweredStep, Task, lower_step},
+    train::{LowerOptions, LoweredStep, Strategy, Task, Trainer, lower_step},
     tree::{Family, Tree},
 };
 
-pub use estimate::Estimate;
+use self::machine::{Compiled, Machine};
+pub use self::{
+    estimate::Estimate,
+    search::{Candidate, Planned, Search, candidates, fastest},
+};
 
 /// Memory, work and communication of a training step on a target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -296,27 +303,69 @@ pub fn plan<K: Task, O: Optimizer>(
 where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
-    let parameters = trained_parameters(&model);
     let first = batch.first().and_then(|ty| ty.dims().first());
-    let batch_size = first.copied().unwrap_or(0);
+    let facts = StepFacts {
+        mesh: &options.mesh,
+        strategy: &options.strategy,
+        precision: options.precision,
+        batch_size: first.copied().unwrap_or(0),
+        parameters: trained_parameters(&model),
+    };
     let lowered = lower(target, task, model, optimizer, batch, options)?;
-    bounds::check_addressable(&lowered.graph, options.mesh.size())?;
-    let hopeless = bounds::hopeless(&lowered.graph, options.mesh.size(), target)?;
+    of_lowered(&Machine::Target(target), &facts, &lowered)
+}
+
+/// Plans the step that this trainer compiles, on its devices: [`plan`] for devices that are present.
+///
+/// # Errors
+/// Those of [`Trainer::lower_step`] and of [`plan`].
+pub fn plan_on<K: Task, O: Optimizer>(
+    trainer: &Trainer,
+    task: K,
+    model: <K::Model as Family>::Of<Param>,
+    optimizer: O,
+    train: impl Dataset + 'static,
+) -> Result<Plan>
+where
+    <K::Model as Family>::Of<Param>: Send + Sync,
+{
+    let facts = StepFacts {
+        mesh: trainer.mesh(),
+        strategy: trainer.strategy(),
+        precision: trainer.precision(),
+        batch_size: trainer.options().samples_per_step(),
+        parameters: trained_parameters(&model),
+    };
+    let lowered = trainer.lower_step(task, model, optimizer, train)?;
+    of_lowered(&Machine::Present(trainer), &facts, &lowered)
+}
+
+/// What a plan says of a step besides its program.
+struct StepFacts<'a> {
+    mesh: &'a MeshShape,
+    strategy: &'a Strategy,
+    precision: DTypePolicy,
+    batch_size: usize,
+    parameters: u64,
+}
+
+/// Plans a lowered step.
+fn of_lowered(machine: &Machine<'_>, step: &StepFacts<'_>, lowered: &LoweredStep) -> Result<Plan> {
+    let (devices, available) = (step.mesh.size(), machine.memory_per_device());
+    bounds::check_addressable(&lowered.graph, devices)?;
+    let hopeless = bounds::hopeless(&lowered.graph, devices, available)?;
     let arguments = lowered.program.signature.inputs.iter();
     let arguments = arguments.fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64));
     let mut plan = Plan {
-        target: target.target().to_string(),
-        device: target.device_kind().to_string(),
-        devices: options.mesh.size(),
-        mesh: options.mesh.to_string(),
-        strategy: options.strategy.to_string(),
-        precision: options.precision.to_string(),
-        batch_size,
-        parameters,
-        fit: Fit::Fits {
-            peak: 0,
-            available: target.memory_per_device(),
-        },
+        target: machine.name(),
+        device: machine.device_kind(),
+        devices,
+        mesh: step.mesh.to_string(),
+        strategy: step.strategy.to_string(),
+        precision: step.precision.to_string(),
+        batch_size: step.batch_size,
+        parameters: step.parameters,
+        fit: Fit::Fits { peak: 0, available },
         memory: None,
         arguments,
         work: Work::of(cost(&lowered.graph)),
@@ -329,7 +378,7 @@ where
         compile_seconds: 0.0,
         advice: Vec::new(),
     };
-    plan.fit = match target.memory_per_device() {
+    plan.fit = match available {
         Some(available) if plan.arguments > available => Fit::TooLarge {
             required: plan.arguments,
             available,
@@ -337,10 +386,10 @@ where
         },
         available => match hopeless {
             Some(too_large) => too_large,
-            None => plan.compile(target, &lowered, available)?,
+            None => plan.compile(machine, lowered, available)?,
         },
     };
-    plan.estimate = Estimate::of(&plan, target.target().spec());
+    plan.estimate = Estimate::of(&plan, machine.spec());
     plan.advice = advice::advice(&plan, rematerialization(&lowered.graph));
     Ok(plan)
 }
@@ -358,14 +407,18 @@ impl Plan {
     /// Compiles the step, and fills in the compiler's report.
     fn compile(
         &mut self,
-        target: &OpenTarget,
+        machine: &Machine<'_>,
         lowered: &LoweredStep,
         available: Option<u64>,
     ) -> Result<Fit> {
         let started = Instant::now();
-        let compiled = target.compile(&lowered.program, &Default::default());
+        let compiled = machine.compile(&lowered.program);
         self.compile_seconds = started.elapsed().as_secs_f64();
-        let compiled = match compiled {
+        let Compiled {
+            memory,
+            collectives,
+            executable,
+        } = match compiled {
             Ok(compiled) => compiled,
             Err(error) => {
                 let shortage = error.shortage();
@@ -380,10 +433,9 @@ impl Plan {
                 };
             }
         };
-        let memory = Memory::of(compiled.memory()?);
-        self.memory = Some(memory);
+        (self.memory, self.executable) = (memory, executable);
         // Some compilers do not return the optimized program; the rest of the plan is valid.
-        if let Some(found) = unless_unsupported(compiled.collectives())? {
+        if let Some(found) = collectives {
             self.collective_loops_counted_once = found.loops_counted_once;
             let uses = found.uses.into_iter().map(|one| Collective {
                 kind: one.kind.to_string(),
@@ -394,8 +446,7 @@ impl Plan {
             });
             self.collectives = Some(uses.collect());
         }
-        self.executable = unless_unsupported(compiled.serialize())?.map(|bytes| bytes.len() as u64);
-        let peak = memory.peak;
+        let peak = memory.map_or(self.arguments, |memory| memory.peak);
         Ok(match available {
             Some(available) if peak > available => Fit::TooLarge {
                 required: peak,

@@ -37,7 +37,7 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use fuzz::{entry as fuzz_entry, entry_seeds as fuzz_entry_seeds, size as fuzz_size};
 pub use listing::{CacheEntry, DamagedFile, FileCount, OtherFiles, Verified};
-pub use options::{Access, CompileCacheOptions};
+pub use options::{Access, CompileCacheOptions, parse_bytes};
 
 use crate::locate::Located;
 use entry::{Entry, Header};

@@ -41,7 +41,7 @@ pub use halite_pjrt as pjrt;
 pub use accelerator::{Accelerator, Devices, Driver, OpenOptions, Opened};
 pub use compile_cache::{
     Access, CacheEntry, CompileCache, CompileCacheOptions, DamagedFile, FileCount, OtherFiles,
-    Verified,
+    Verified, parse_bytes,
 };
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};

@@ -227,6 +227,7 @@ impl Target {
             plugin,
             topology,
             devices,
+            memory_limit: None,
         })
     }
 }
@@ -239,6 +240,7 @@ pub struct OpenTarget {
     plugin: &'static Plugin,
     topology: Topology,
     devices: Vec<DeviceDescription>,
+    memory_limit: Option<u64>,
 }
 
 impl OpenTarget {
@@ -268,8 +270,19 @@ impl OpenTarget {
         self.devices.first().map_or("", |device| &device.kind)
     }
 
-    /// Bytes of memory that programs can use on one device, where the compiler has a limit.
+    /// Sets the bytes of memory that programs can use on one device, in place of the compiler's
+    /// limit.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Bytes of memory that programs can use on one device: a [limit](Self::memory_limit) that was
+    /// set, or that of the compiler, if it has one.
     pub fn memory_per_device(&self) -> Option<u64> {
+        if self.memory_limit.is_some() {
+            return self.memory_limit;
+        }
         let attributes = &self.devices.first()?.attributes;
         match attributes
             .iter()

@@ -8,12 +8,12 @@ use std::{env, path::PathBuf, process::ExitCode, str::FromStr};
 use clap::Args;
 use halite::{
     DTypePolicy, Error, MeshShape, Param, Result, TensorType,
-    backends::{Located, OpenOptions, OpenTarget, Target},
+    backends::{Located, OpenOptions, OpenTarget, Target, parse_bytes},
     fetch,
     ir::cost,
     models::{Classify, Cnn, LanguageModel, Mlp, TrainingOptions, TrainingStep},
     nn::{AdamW, Optimizer, TransformerConfig},
-    plan::{self, Plan},
+    plan::{self, Candidate, Plan},
     train::{LowerOptions, NumericsOptions, Strategy, Task, flags::positive, lower_step},
     tree::Family,
 };
@@ -35,7 +35,6 @@ use super::{
 #[command(
     after_help = EXAMPLES,
     mut_arg("mesh", |arg| arg.conflicts_with("search")),
-    mut_arg("strategy", |arg| arg.conflicts_with("search")),
     mut_arg("gradient_clip_val", |arg| default_in_help(arg, "1 for transformers, 0 for image models"))
 )]
 pub(crate) struct PlanCommand {
@@ -56,9 +55,16 @@ pub(crate) struct PlanCommand {
     transformer: TransformerArgs,
     #[command(flatten)]
     numerics: NumericsOptions,
-    /// Try several meshes and strategies, and report which fit and which is estimated fastest
+    /// Try several meshes and strategies, or meshes of --strategy, and report which fit and which is
+    /// estimated fastest; as --mesh auto
     #[arg(long)]
     search: bool,
+    /// Find the largest batch that fits: a power of two for each part of the mesh
+    #[arg(long, conflicts_with = "search")]
+    largest_batch: bool,
+    /// Memory of a device, in place of what the target reports: `16G`, `500M`
+    #[arg(long, value_name = "BYTES", value_parser = memory)]
+    memory_limit: Option<u64>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -81,6 +87,9 @@ pub(crate) struct PlanCommand {
     /// Index of the sharding that this child process compiles.
     #[arg(long, hide = true, value_name = "NUMBER")]
     as_child: Option<usize>,
+    /// Batch size of this child process.
+    #[arg(long, hide = true, value_name = "N")]
+    child_batch_size: Option<usize>,
 }
 
 const EXAMPLES: &str = "\
@@ -89,6 +98,7 @@ Examples:
   halite plan llama-7b --target tpu:v5p:8x8x8 --strategy fsdp         does it fit 512 chips, and how fast at best
   halite plan llama-7b --target tpu:v5e:16x16 --mesh fsdp=64,model=4 --strategy fsdp+tp
   halite plan gpt2-xl --target cuda:h100:1x8 --search                 which sharding is best on eight GPUs
+  halite plan small --target cpu:1 --largest-batch --memory-limit 8G  how many samples fit 8 GiB
 The compilers are downloaded on first use: libtpu 205 MB, CUDA's 234 MB.";
 
 /// The model of a plan.
@@ -128,55 +138,68 @@ enum Compiler {
 
 impl PlanCommand {
     /// Runs the command. With `profiled`, it compiles in this process, which is recorded.
-    pub(crate) fn run(self, profiled: bool) -> Result<ExitCode> {
-        let shardings = self.shardings();
-        if let Some(sharding) = self.as_child.and_then(|number| shardings.get(number)) {
-            return Ok(self.run_child(sharding));
+    pub(crate) fn run(mut self, profiled: bool) -> Result<ExitCode> {
+        let mut candidates = self.candidates()?;
+        if let Some(number) = self.as_child.filter(|number| *number < candidates.len()) {
+            self.batch_size = self.child_batch_size.or(self.batch_size);
+            return Ok(self.run_child(&candidates[number]));
         }
         let (options, mut bar) = (self.open_options(), fetch::Bar::default());
         let compiler = if self.in_process || profiled {
-            Compiler::Here(self.target.open(&options, &mut bar)?)
+            Compiler::Here(self.open(&options, &mut bar)?)
         } else {
             Compiler::InChildren(self.target.locate(&options, &mut bar)?)
         };
-        let mut rows = Vec::new();
-        for (number, (axes, strategy)) in shardings.iter().enumerate() {
-            let progress = if self.search {
-                format!(" ({} of {})", number + 1, shardings.len())
-            } else {
-                String::new()
-            };
-            let spinner = self.spinner(format!(
-                "compiling for {}, {strategy} on {axes}{progress}",
-                self.target
-            ));
-            let plan = match &compiler {
-                Compiler::Here(target) => self
-                    .plan(target, axes, strategy)
-                    .map_err(|error| error.to_string()),
-                Compiler::InChildren(located) => {
-                    self.plan_in_child(number, axes, strategy, located)?
-                }
-            };
-            spinner.finish_and_clear();
-            rows.push((axes, strategy, plan));
+        if self.searches() {
+            return self.search(&compiler, candidates);
         }
-        match &rows[..] {
-            [(.., Ok(plan))] if !self.search => {
-                if self.json {
-                    say!("{}", search::value(plan));
-                } else {
-                    say!("{plan}");
-                }
+        let candidate = candidates.remove(0);
+        if self.largest_batch {
+            return self.largest_batch(&compiler, &candidate);
+        }
+        let plan = match self.plan_with(&compiler, 0, &candidate, "")? {
+            Ok(plan) => plan,
+            Err(error) => return Ok(super::say_error(&error)),
+        };
+        match self.json {
+            true => say!("{}", serde_json::json!(plan)),
+            false => say!("{plan}"),
+        }
+        Ok(code_of([&plan]))
+    }
+
+    /// Plans one of the candidates, on its number. The inner error is that of the sharding.
+    fn plan_with(
+        &self,
+        compiler: &Compiler,
+        number: usize,
+        candidate: &Candidate,
+        progress: &str,
+    ) -> Result<Result<Plan, String>> {
+        let Candidate { mesh, strategy } = candidate;
+        let target = &self.target;
+        let message = format!("compiling for {target}, {strategy} on {mesh}{progress}");
+        let spinner = self.spinner(message);
+        let plan = match compiler {
+            Compiler::Here(target) => {
+                let plan = self.plan(target, mesh, strategy);
+                plan.map_err(|error| error.to_string())
             }
-            [(.., Err(error))] if !self.search => return Ok(super::say_error(error)),
-            _ => search::compare(&mut rows, self.json),
-        }
-        let mut plans = rows.iter().filter_map(|(.., plan)| plan.as_ref().ok());
-        Ok(match plans.next() {
-            Some(plan) if plan.fits() || plans.any(Plan::fits) => ExitCode::SUCCESS,
-            Some(_) => ExitCode::from(DOES_NOT_FIT),
-            None => ExitCode::FAILURE,
+            Compiler::InChildren(located) => self.plan_in_child(number, candidate, located)?,
+        };
+        spinner.finish_and_clear();
+        Ok(plan)
+    }
+
+    fn open(
+        &self,
+        options: &OpenOptions,
+        progress: &mut dyn fetch::Progress,
+    ) -> Result<OpenTarget> {
+        let target = self.target.open(options, progress)?;
+        Ok(match self.memory_limit {
+            Some(bytes) => target.memory_limit(bytes),
+            None => target,
         })
     }
 
@@ -187,19 +210,22 @@ impl PlanCommand {
         }
     }
 
-    /// Returns the shardings to plan: one, or with `--search` all candidates.
-    fn shardings(&self) -> Vec<(MeshShape, Strategy)> {
+    /// Whether several shardings are tried.
+    fn searches(&self) -> bool {
+        self.search || self.sharding.is_auto()
+    }
+
+    /// Returns the shardings to plan: one, or those that a search tries.
+    fn candidates(&self) -> Result<Vec<Candidate>> {
         let devices = self.target.device_count();
-        if self.search {
-            return search::candidates(devices);
+        if self.searches() {
+            return self.sharding.candidates(devices);
         }
-        vec![(
-            self.sharding
-                .mesh
-                .clone()
-                .unwrap_or_else(|| search::axes(&[("data", devices)])),
-            self.sharding.strategy.clone(),
-        )]
+        let of_all = || MeshShape::new([("data", devices)]);
+        Ok(vec![Candidate {
+            mesh: self.sharding.axes().cloned().map_or_else(of_all, Ok)?,
+            strategy: self.sharding.strategy()?,
+        }])
     }
 
     /// Returns true if the stderr of the child, with its log, is printed here too.
@@ -212,21 +238,16 @@ impl PlanCommand {
             Model::Mlp => {
                 let model = Mlp::new(&[28 * 28, 512, 512, 10]);
                 let step = Classify::<Mlp<()>>::step(28, model, &self.image_options()?);
-                self.plan_step(target, axes, strategy, step, 128)
+                self.plan_step(target, axes, strategy, step)
             }
             Model::Cnn => {
                 let step = Classify::<Cnn<()>>::step(28, Cnn::new(28, 10), &self.image_options()?);
-                self.plan_step(target, axes, strategy, step, 128)
+                self.plan_step(target, axes, strategy, step)
             }
             Model::Transformer(model) => {
                 let config = self.transformer.config(model);
-                let plan = self.plan_step(
-                    target,
-                    axes,
-                    strategy,
-                    self.training_step(&config)?,
-                    TRANSFORMER_SAMPLES,
-                )?;
+                let step = self.training_step(&config)?;
+                let plan = self.plan_step(target, axes, strategy, step)?;
                 if config.remat.is_none() {
                     let model_flops = plan.work.contractions;
                     return Ok(plan.with_model_flops(model_flops));
@@ -236,27 +257,33 @@ impl PlanCommand {
                     remat: None,
                     ..config
                 })?;
-                let (batch, options) =
-                    self.batch_and_options(target, axes, strategy, &saved, TRANSFORMER_SAMPLES)?;
+                let (batch, options) = self.batch_and_options(target, axes, strategy, &saved)?;
                 let step = lower_step(saved.task, saved.model, saved.optimizer, &batch, &options)?;
                 Ok(plan.with_model_flops(cost(&step.graph).contractions()))
             }
         }
     }
 
-    /// Plans one step; `samples` is the default batch size of a device.
+    /// Default batch size of a device.
+    fn samples_of_device(&self) -> usize {
+        match self.model {
+            Model::Mlp | Model::Cnn => 128,
+            Model::Transformer(_) => 8,
+        }
+    }
+
+    /// Plans one step.
     fn plan_step<K: Task, O: Optimizer>(
         &self,
         target: &OpenTarget,
         axes: &MeshShape,
         strategy: &Strategy,
         step: TrainingStep<K, O>,
-        samples: usize,
     ) -> Result<Plan>
     where
         <K::Model as Family>::Of<Param>: Send + Sync,
     {
-        let (batch, options) = self.batch_and_options(target, axes, strategy, &step, samples)?;
+        let (batch, options) = self.batch_and_options(target, axes, strategy, &step)?;
         plan::plan(
             target,
             step.task,
@@ -273,12 +300,11 @@ impl PlanCommand {
         axes: &MeshShape,
         strategy: &Strategy,
         step: &TrainingStep<K, O>,
-        samples: usize,
     ) -> Result<(Vec<TensorType>, LowerOptions)> {
         let mesh = target.mesh(axes.clone())?;
         let samples = self
             .batch_size
-            .unwrap_or_else(|| samples.saturating_mul(mesh.size()));
+            .unwrap_or_else(|| self.samples_of_device().saturating_mul(mesh.size()));
         let auto = || DTypePolicy::auto(self.target.platform(), &self.target.device_attributes());
         let options = LowerOptions {
             clip: step.clip,
@@ -328,8 +354,20 @@ impl PlanCommand {
     }
 }
 
-/// Default batch size of a transformer on one device.
-const TRANSFORMER_SAMPLES: usize = 8;
+/// The exit code of these plans: that of the one that fits, if any does.
+fn code_of<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> ExitCode {
+    let mut plans = plans.into_iter();
+    match plans.next() {
+        Some(plan) if plan.fits() || plans.any(Plan::fits) => ExitCode::SUCCESS,
+        Some(_) => ExitCode::from(DOES_NOT_FIT),
+        None => ExitCode::FAILURE,
+    }
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| "expected a number of bytes, such as 16G or 500M".into())
+}
 
 /// Exit status of a plan that does not fit.
 const DOES_NOT_FIT: u8 = 3;

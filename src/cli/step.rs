@@ -1,11 +1,17 @@
 //! Options that `train` and `plan` share.
 
+use std::str::FromStr;
+
 use clap::{Arg, Args, ValueEnum};
 use halite::{
     Error, MeshShape, Result,
     ir::Remat,
     models::TrainingOptions,
-    nn::{Schedule, ScheduleSpec, TransformerConfig, optim::WeightAveraging, schedule::RunLength},
+    nn::{
+        Pattern, Schedule, ScheduleSpec, TransformerConfig, optim::WeightAveraging,
+        schedule::RunLength,
+    },
+    plan::{self, Candidate},
     train::{
         GradientClip, NumericsOptions, ReduceLrOnPlateau, Strategy, TrainerBuilder, TrainerOptions,
         flags::positive,
@@ -15,14 +21,106 @@ use halite::{
 /// Options of the sharding over several devices.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShardingArgs {
-    /// Device mesh: sizes of the axes `data`, `fsdp`, `model`, such as `data=2,model=4`
+    /// Device mesh: sizes of the axes `data`, `fsdp`, `model`, such as `data=2,model=4`; `auto`
+    /// compiles the step for several and takes the one that is estimated fastest
     /// [default: one axis over all devices]
-    #[arg(long, value_name = "AXES")]
-    pub(super) mesh: Option<MeshShape>,
+    #[arg(long, value_name = "AXES|auto")]
+    pub(super) mesh: Option<MeshChoice>,
     /// Sharding strategy: `dp` shards the batch, `fsdp` the batch and the parameters, `tp` the
-    /// layers; also `dp+tp`, `fsdp+tp`
-    #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
-    pub(super) strategy: Strategy,
+    /// layers; also `dp+tp`, `fsdp+tp` [default: dp, with --mesh auto any but tp]
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<Strategy>,
+    /// Smallest number of elements of a parameter that `fsdp` splits [default: 16384]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    min_elements: Option<usize>,
+    /// Parameters that `fsdp` leaves whole, by patterns of their paths, such as `**.bias` or
+    /// `words.table`
+    #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
+    not_split: Vec<Pattern>,
+}
+
+/// Value of `--mesh`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum MeshChoice {
+    Auto,
+    Axes(MeshShape),
+}
+
+impl FromStr for MeshChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(MeshChoice::Auto),
+            axes => axes.parse().map(MeshChoice::Axes),
+        }
+    }
+}
+
+impl ShardingArgs {
+    /// The axes of the mesh, if they are given.
+    pub(super) fn axes(&self) -> Option<&MeshShape> {
+        match &self.mesh {
+            Some(MeshChoice::Axes(axes)) => Some(axes),
+            Some(MeshChoice::Auto) | None => None,
+        }
+    }
+
+    pub(super) fn is_auto(&self) -> bool {
+        self.mesh == Some(MeshChoice::Auto)
+    }
+
+    /// The strategy on a mesh that is given, or on one axis.
+    ///
+    /// # Errors
+    /// If an option of `fsdp` is given for a strategy without it.
+    pub(super) fn strategy(&self) -> Result<Strategy> {
+        let strategy = self.strategy.clone().unwrap_or_default();
+        let given = [
+            ("--min-elements", self.min_elements.is_some()),
+            ("--not-split", !self.not_split.is_empty()),
+        ];
+        let given = given.into_iter().find(|(_, is_given)| *is_given);
+        match given {
+            Some((option, _)) if !strategy.has_fsdp() => {
+                let message = format!(
+                    "{option} is of `fsdp`, and the strategy is `{strategy}`; use --strategy fsdp"
+                );
+                Err(Error::invalid("strategy", message))
+            }
+            _ => self.with_rules(strategy),
+        }
+    }
+
+    /// The shardings over this many devices to choose from.
+    ///
+    /// # Errors
+    /// If no mesh of these devices has the strategy.
+    pub(super) fn candidates(&self, devices: usize) -> Result<Vec<Candidate>> {
+        if self.strategy.is_some() {
+            self.strategy()?;
+        }
+        let candidates = plan::candidates(devices, self.strategy.as_ref())?.into_iter();
+        let with_rules = |candidate: Candidate| {
+            let strategy = self.with_rules(candidate.strategy)?;
+            Ok(Candidate {
+                strategy,
+                ..candidate
+            })
+        };
+        candidates.map(with_rules).collect()
+    }
+
+    /// The strategy with the options of `fsdp`.
+    fn with_rules(&self, strategy: Strategy) -> Result<Strategy> {
+        let strategy = match self.min_elements {
+            Some(elements) if strategy.has_fsdp() => strategy.min_elements(elements),
+            _ => strategy,
+        };
+        let patterns = self.not_split.iter().filter(|_| strategy.has_fsdp());
+        let patterns: Vec<String> = patterns.map(Pattern::to_string).collect();
+        (patterns.iter()).try_fold(strategy, |strategy, pattern| strategy.not_split(pattern))
+    }
 }
 
 /// Options of the learning rate, and of averages of the weights.

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::{Excess, Fit, text::si};
 use crate::{
     Error, Result, TensorType,
-    backends::OpenTarget,
     ir::{Graph, Node, Op, Value},
 };
 
@@ -40,12 +39,16 @@ const LARGE_MACHINE: u64 = 1 << 43;
 ///
 /// # Errors
 /// If the memory of a device is not known, and it would be more than that of a large machine.
-pub(super) fn hopeless(graph: &Graph, devices: usize, target: &OpenTarget) -> Result<Option<Fit>> {
+pub(super) fn hopeless(
+    graph: &Graph,
+    devices: usize,
+    available: Option<u64>,
+) -> Result<Option<Fit>> {
     let Some((bytes, node)) = kept_by_loop(graph) else {
         return Ok(None);
     };
     let required = bytes / devices as u64;
-    if let Some(available) = target.memory_per_device() {
+    if let Some(available) = available {
         let too_large = Fit::TooLarge {
             required,
             available,

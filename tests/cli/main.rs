@@ -23,6 +23,7 @@ mod reports;
 mod resume;
 mod run_identity;
 #[cfg(unix)]
+mod sharding;
 mod signals;
 mod streams;
 mod support;

@@ -91,7 +91,7 @@ fn search_lists_shardings_that_fit_first() {
         "data=2,model=2",
         "dp+tp",
         "no time estimate for this target",
-        "least memory",
+        "least traffic between devices",
     ] {
         assert!(ended.stdout.contains(word), "{word} in\n{}", ended.stdout);
     }

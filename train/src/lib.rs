@@ -123,4 +123,4 @@ pub use strategy::{Rule, Strategy};
 pub use task::{
     Alternating, LossTask, MetricValues, Predict, Task, Update, Weighted, task, task_on,
 };
-pub use trainer::{Answers, Trainer, TrainerBuilder};
+pub use trainer::{Answers, BatchSizes, Trainer, TrainerBuilder};

@@ -143,7 +143,20 @@ where
         },
         strategy,
     };
-    let step = Step::new(&parts, mesh, &batch)?;
+    lower_parts(&parts, mesh, batch, capabilities)
+}
+
+/// Lowers the step of these parts for batches of this type.
+pub(crate) fn lower_parts<K: Task, O: Optimizer>(
+    parts: &StepParts<'_, K, O>,
+    mesh: &MeshShape,
+    batch: BatchTypes<K>,
+    capabilities: &Capabilities,
+) -> Result<LoweredStep>
+where
+    ModelParams<K>: Send + Sync,
+{
+    let step = Step::new(parts, mesh, &batch)?;
     let batch = batch.map_leaves(|_, ty| parts.options.input(&ty));
     let lowered = step.lower(mesh, &batch, capabilities)?;
     for warning in &lowered.warnings {

@@ -155,6 +155,23 @@ impl Strategy {
         Ok(self)
     }
 
+    /// Checks that each rule, and each pattern of [`not_split`](Self::not_split), matches a
+    /// parameter of `model`.
+    ///
+    /// # Errors
+    /// The patterns that match none, with the nearest path.
+    pub fn check_paths<M: Tree<Leaf = Param>>(&self, model: &M) -> Result<()> {
+        match &self.unmatched_patterns(&model.named())[..] {
+            [] => Ok(()),
+            mistakes => Err(Error::invalid(OP, mistakes.join("\n"))),
+        }
+    }
+
+    /// Whether it splits large parameters over the axis of the batch.
+    pub fn has_fsdp(&self) -> bool {
+        self.fsdp
+    }
+
     /// The built-in rules of tensor parallelism for the layers of `halite-nn`; the first that
     /// matches a parameter and divides it applies.
     ///

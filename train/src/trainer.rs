@@ -16,17 +16,21 @@ use halite_data::{
 use halite_nn::{ArraySpec, Optimizer, optim::WeightAveraging};
 use halite_telemetry::ClientMetrics;
 
-pub use self::{builder::TrainerBuilder, predict::Answers};
+pub use self::{
+    builder::{BatchSizes, TrainerBuilder},
+    predict::Answers,
+};
 use crate::{
-    Fitted, Limit, MetricValues, Strategy, Task, TrainerOptions,
+    Fitted, Limit, LoweredStep, Measure, MetricValues, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
     identity::{Identity, PendingIdentity, Values},
     in_flight::InFlight,
     loggers::Logger,
+    lower,
     programs::{
-        BatchArrays, Evaluate, ModelArrays, ModelParams, discover_evaluation, evaluate_program,
-        means_of_pass,
+        BatchArrays, Evaluate, ModelArrays, ModelParams, StepOptions, StepParts, batch_types,
+        discover_evaluation, evaluate_program, means_of_pass, padding,
     },
     signals::StopFlag,
     waits::{Limits, NextBatch, next_batch, wait},
@@ -58,6 +62,11 @@ impl Trainer {
     /// The devices it trains on.
     pub fn mesh(&self) -> &Arc<Mesh> {
         &self.mesh
+    }
+
+    /// The client of its devices.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The sharding strategy of parameters and batches.
@@ -108,6 +117,51 @@ impl Trainer {
             validation,
         )?
         .fit()
+    }
+
+    /// The training step that [`fit`](Self::fit) compiles for these arguments, as a program. Nothing
+    /// runs, and nothing of the size of the model is allocated.
+    ///
+    /// # Errors
+    /// All mistakes of the task's code at once; a parameter or a batch that does not divide.
+    pub fn lower_step<K: Task, O: Optimizer>(
+        &self,
+        task: K,
+        model: ModelParams<K>,
+        optimizer: O,
+        train: impl Dataset + 'static,
+    ) -> Result<LoweredStep>
+    where
+        ModelParams<K>: Send + Sync,
+    {
+        let train = self.training::<K>(Arc::new(train));
+        let train = train.map_err(|error| of_data("training", &error))?;
+        let batch = batch_types::<K>(&self.batch_specs::<K>(&train)?);
+        let parts = StepParts {
+            task: &Arc::new(task),
+            params: &Arc::new(model),
+            optimizer: &Arc::new(optimizer),
+            options: self.step_options::<K>(&train),
+            strategy: &self.strategy,
+        };
+        lower::lower_parts(&parts, &self.mesh, batch, &self.client.capabilities())
+    }
+
+    /// The options of the step on batches of this loader.
+    pub(crate) fn step_options<K: Task>(&self, train: &Loader) -> StepOptions {
+        let options = &self.options;
+        StepOptions {
+            clip: options.numerics.clipping(),
+            precision: self.precision,
+            accumulate: options.numerics.accumulate_grad_batches,
+            has_weights: has_weights::<K>(train),
+            on_not_finite: options.on_not_finite,
+            detect_anomaly: options.detect_anomaly,
+            average: self.average,
+            has_rate_factor: self.has_rate_factor,
+            padding: padding("training data", train),
+            gradient_norm: options.observing.log.contains(&Measure::GradientNorm),
+        }
     }
 
     pub(crate) fn run<K: Task, O: Optimizer>(
@@ -431,7 +485,7 @@ impl Trainer {
 }
 
 /// Whether the last leaf of the task's batch has the weights of the samples.
-pub(crate) fn has_weights<K: Task>(loader: &Loader) -> bool {
+fn has_weights<K: Task>(loader: &Loader) -> bool {
     let leaves = <K::Batch as Family>::Of::<()>::default().leaf_count();
     leaves > loader.dataset().fields().len()
 }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use halite_core::Result;
+
 use crate::hlo::*;
 
 /// Kind of a collective operation.
@@ -94,6 +96,16 @@ pub struct Collectives {
 }
 
 impl Collectives {
+    /// The collectives of one run of an optimized program on each of `devices` devices: the format
+    /// and the bytes that [`Loaded::optimized`](halite_core::Loaded::optimized) returns.
+    ///
+    /// # Errors
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) in an unknown format.
+    pub fn read(format: &str, bytes: &[u8], devices: usize) -> Result<Self> {
+        let module = Computations::read("collectives", format, bytes)?;
+        Ok(Collectives::of(&module, devices))
+    }
+
     /// The collectives of one run of the module on each of `devices` devices.
     ///
     /// Visits each computation once, after all of its callers, so the time is linear in the size of

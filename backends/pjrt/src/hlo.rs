@@ -1,7 +1,7 @@
 //! The messages of XLA's `hlo.proto` and `xla_data.proto` that are read, with the fields that are
 //! read.
 
-use halite_core::{DType, TensorType};
+use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 use prost::Message;
 
 /// `HloModuleProtoWithConfig`.
@@ -141,6 +141,37 @@ pub(crate) struct Computations {
     pub(crate) computations: Vec<Computation>,
     #[prost(int64, tag = "6")]
     pub(crate) entry_computation_id: i64,
+}
+
+impl Computations {
+    /// Reads an optimized program in the format with this name, for `op`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if it has another format; [`ErrorKind::Corrupt`] if it cannot be
+    /// read.
+    pub(crate) fn read(op: &'static str, format: &str, bytes: &[u8]) -> Result<Self> {
+        let module = match format {
+            "hlo_with_config" => ModuleWithConfig::decode(bytes).map(|module| module.module),
+            "hlo" => Computations::decode(bytes).map(Some),
+            _ => {
+                let message = format!(
+                    "the optimized program comes as `{format}`; halite reads hlo and \
+                     hlo_with_config"
+                );
+                return Err(Error::new(ErrorKind::Unsupported, op, message));
+            }
+        };
+        let corrupt = |why: String| {
+            Error::new(
+                ErrorKind::Corrupt,
+                op,
+                format!("the optimized program cannot be read: {why}"),
+            )
+        };
+        module
+            .map_err(|error| corrupt(error.to_string()))?
+            .ok_or_else(|| corrupt("it is empty".into()))
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -3,12 +3,11 @@
 
 use std::{collections::HashSet, fmt, iter::repeat, sync::Arc};
 
-use halite_core::{Error, ErrorKind, ProgramMemory, Result, TensorType};
+use halite_core::{ProgramMemory, Result, TensorType};
 use halite_pjrt_sys::{
     Call, base::PJRT_NamedValue, buffer::PJRT_Buffer_Type, error::PJRT_Error, executable::*,
     extension::*,
 };
-use prost::Message;
 
 use crate::{
     OptionValue,
@@ -18,7 +17,7 @@ use crate::{
     extension::ExtensionTable,
     frame,
     handle::Handle,
-    hlo::{Computations, Instruction, ModuleWithConfig, Shape},
+    hlo::{Computations, Instruction, Shape},
     plugin::Plugin,
     signature::CompiledSignature,
     table::Table,
@@ -88,7 +87,7 @@ impl CompiledProgram {
     /// processor with the same features. The bytes include a digest and this identity.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin cannot.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         let mut args = PJRT_Executable_Serialize_Args {
             executable: self.raw(),
@@ -113,7 +112,7 @@ impl CompiledProgram {
     /// A text that is equal for equal programs, options and compilers.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has none.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has none.
     pub fn fingerprint(&self) -> Result<String> {
         let mut args = PJRT_Executable_Fingerprint_Args {
             executable: self.raw(),
@@ -133,7 +132,7 @@ impl CompiledProgram {
     /// Memory it needs on each device.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not report it.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not report it.
     pub fn memory(&self) -> Result<ProgramMemory> {
         let mut args = PJRT_Executable_GetCompiledMemoryStats_Args {
             executable: self.raw(),
@@ -156,7 +155,7 @@ impl CompiledProgram {
     /// The compiler's own estimates. Loops are counted once, whatever their trip count.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has none.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has none.
     pub fn cost(&self) -> Result<Vec<(String, f64)>> {
         let mut args = PJRT_Executable_GetCostAnalysis_Args {
             executable: self.raw(),
@@ -182,7 +181,7 @@ impl CompiledProgram {
     /// The optimized program, as the name of its format (`hlo_with_config`) and its bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not return it.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not return it.
     pub fn optimized(&self) -> Result<(String, Vec<u8>)> {
         const OP: &str = "optimized program";
         let mut program = PJRT_Program::new();
@@ -211,8 +210,8 @@ impl CompiledProgram {
     /// The collectives of one run.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not return its optimized program, or in an
-    /// unknown format.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not return its
+    /// optimized program, or in an unknown format.
     pub fn collectives(&self) -> Result<Collectives> {
         let module = self.computations("collectives")?;
         Ok(Collectives::of(
@@ -246,27 +245,7 @@ impl CompiledProgram {
     /// The computations of the optimized program, for `op`.
     fn computations(&self, op: &'static str) -> Result<Computations> {
         let (format, bytes) = self.optimized()?;
-        let module = match &*format {
-            "hlo_with_config" => ModuleWithConfig::decode(&*bytes).map(|module| module.module),
-            "hlo" => Computations::decode(&*bytes).map(Some),
-            _ => {
-                let message = format!(
-                    "the optimized program comes as `{format}`; halite reads hlo and \
-                     hlo_with_config"
-                );
-                return Err(Error::new(ErrorKind::Unsupported, op, message).on(&self.platform));
-            }
-        };
-        let corrupt = |why: String| {
-            Error::new(
-                ErrorKind::Corrupt,
-                op,
-                format!("the optimized program cannot be read: {why}"),
-            )
-        };
-        module
-            .map_err(|error| corrupt(error.to_string()))?
-            .ok_or_else(|| corrupt("it is empty".into()))
+        Computations::read(op, &format, &bytes).map_err(|error| error.on(&self.platform))
     }
 
     /// Number of results per device.
@@ -314,7 +293,8 @@ impl CompiledProgram {
     /// The sharding of each parameter.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has no `Shardings` extension.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has no `Shardings`
+    /// extension.
     pub fn parameter_shardings(&self) -> Result<Vec<ShardingBytes>> {
         const OP: &str = "parameter shardings";
         let mut args = PJRT_Shardings_PJRT_Executable_ParameterShardings_Args {
@@ -337,7 +317,8 @@ impl CompiledProgram {
     /// The sharding of each result.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has no `Shardings` extension.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has no `Shardings`
+    /// extension.
     pub fn output_shardings(&self) -> Result<Vec<ShardingBytes>> {
         const OP: &str = "output shardings";
         let mut args = PJRT_Shardings_PJRT_Executable_OutputShardings_Args {
@@ -396,7 +377,7 @@ impl CompiledProgram {
     /// The types of its results on each device. None is a type that halite has no name for.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not report it.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not report it.
     pub fn output_types(&self) -> Result<Vec<Option<TensorType>>> {
         const OP: &str = "output types";
         let mut types = PJRT_Executable_OutputElementTypes_Args {

@@ -53,11 +53,11 @@ pub(crate) fn entry_seeds() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn size(text: &str) -> bool {
-    match options::bytes(text) {
+    match options::parse_bytes(text) {
         None => false,
         Some(bytes) => {
             assert_eq!(
-                options::bytes(&bytes.to_string()),
+                options::parse_bytes(&bytes.to_string()),
                 Some(bytes),
                 "plain bytes are a size"
             );

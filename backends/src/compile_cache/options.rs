@@ -64,7 +64,7 @@ impl CompileCacheOptions {
             },
         };
         if let Some(value) = variable("HALITE_COMPILE_CACHE_LIMIT") {
-            options.limit = value.to_str().and_then(bytes).ok_or_else(|| {
+            options.limit = value.to_str().and_then(parse_bytes).ok_or_else(|| {
                 let message = format!(
                     "invalid size `{}`; expected bytes, or a size such as 500M or 8G",
                     value.display()
@@ -116,8 +116,8 @@ impl FromStr for CompileCacheOptions {
     }
 }
 
-/// Parses a size: `1048576`, `512K`, `500M`, `8G`, optionally followed by `B` or `iB`.
-pub(super) fn bytes(text: &str) -> Option<u64> {
+/// Parses a size in bytes: `1048576`, `512K`, `500M`, `8G`, optionally followed by `B` or `iB`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.len()
         - text
             .trim_start_matches(|digit: char| digit.is_ascii_digit())
@@ -183,7 +183,7 @@ mod tests {
             ("2GiB", 2 << 30),
             ("1 TB", 1 << 40),
         ] {
-            assert_eq!(bytes(text), Some(want), "{text}");
+            assert_eq!(parse_bytes(text), Some(want), "{text}");
         }
         for text in [
             "",
@@ -194,7 +194,7 @@ mod tests {
             "99999999999999999999",
             "99999999999T",
         ] {
-            assert_eq!(bytes(text), None, "{text}");
+            assert_eq!(parse_bytes(text), None, "{text}");
         }
     }
 }

@@ -114,6 +114,34 @@ impl DeviceSpec {
         }
     }
 
+    /// The specification of a device that is present, by its kind as the driver spells it:
+    /// `NVIDIA H100 80GB HBM3`, `TPU v5 lite`. `None` for devices whose numbers are not known, and
+    /// for boards with other numbers, as those for PCIe.
+    pub fn of_kind(kind: &str) -> Option<Self> {
+        let words: Vec<String> = kind.split([' ', '-']).map(str::to_lowercase).collect();
+        let has = |word: &str| words.iter().any(|one| one == word);
+        if has("nvidia") {
+            let gpu = Gpu::ALL.into_iter().find(|gpu| has(gpu.name()));
+            return gpu.filter(|_| !has("pcie")).map(DeviceSpec::of_gpu);
+        }
+        let generation = match words.join(" ").as_str() {
+            "tpu v2" => TpuGeneration::V2,
+            "tpu v3" => TpuGeneration::V3,
+            "tpu v4" => TpuGeneration::V4,
+            "tpu v5 lite" => TpuGeneration::V5e,
+            "tpu v5" | "tpu v5p" => TpuGeneration::V5p,
+            "tpu v6 lite" => TpuGeneration::V6e,
+            "tpu7x" => TpuGeneration::Tpu7x,
+            _ => return None,
+        };
+        // The two cores of a v4 chip are one device, unless they are asked to be two.
+        let devices = match generation {
+            TpuGeneration::V4 => 1,
+            other => other.devices_per_chip(),
+        };
+        Some(DeviceSpec::of_tpu(generation, devices))
+    }
+
     pub(super) fn of_gpu(gpu: Gpu) -> Self {
         let hopper = |memory, source| Board {
             bf16: 989.5,
@@ -150,6 +178,28 @@ impl DeviceSpec {
             memory_bandwidth: board.memory * 1e12,
             interconnect_bandwidth: board.links * 1e9 / 2.0,
             source: board.source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_devices_have_their_specification() {
+        for (kind, bf16_flops) in [
+            ("NVIDIA H100 80GB HBM3", Some(989.5e12)),
+            ("NVIDIA A100-SXM4-80GB", Some(312e12)),
+            ("NVIDIA H100 PCIe", None),
+            ("NVIDIA GH200 480GB", None),
+            ("TPU v5 lite", Some(197e12)),
+            ("TPU v4", Some(275e12)),
+            ("TPU v3", Some(61.5e12)),
+            ("cpu", None),
+        ] {
+            let found = DeviceSpec::of_kind(kind).map(|spec| spec.bf16_flops);
+            assert_eq!(found, bf16_flops, "{kind}");
         }
     }
 }

@@ -9,11 +9,10 @@ use std::{
 };
 
 use halite::{
-    MeshShape, Result,
+    Result,
     backends::{Located, OpenOptions, pjrt::printable},
     fetch,
-    plan::Plan,
-    train::Strategy,
+    plan::{Candidate, Plan},
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,14 +30,14 @@ enum Answer {
 impl PlanCommand {
     /// Compiles one sharding in this process, a child, and prints the result. The parent has
     /// installed the plugin.
-    pub(super) fn run_child(&self, (axes, strategy): &(MeshShape, Strategy)) -> ExitCode {
+    pub(super) fn run_child(&self, Candidate { mesh, strategy }: &Candidate) -> ExitCode {
         let options = OpenOptions {
             offline: true,
             ..self.open_options()
         };
         let opened =
-            process::end_with_parent().and_then(|()| self.target.open(&options, &mut fetch::Quiet));
-        let answer = match opened.and_then(|target| self.plan(&target, axes, strategy)) {
+            process::end_with_parent().and_then(|()| self.open(&options, &mut fetch::Quiet));
+        let answer = match opened.and_then(|target| self.plan(&target, mesh, strategy)) {
             Ok(plan) => Answer::Plan(Box::new(plan)),
             Err(error) => Answer::Error(error.to_string()),
         };
@@ -54,22 +53,23 @@ impl PlanCommand {
     pub(super) fn plan_in_child(
         &self,
         index: usize,
-        axes: &MeshShape,
-        strategy: &Strategy,
+        candidate: &Candidate,
         located: &Located,
     ) -> Result<Result<Plan, String>> {
         // Arguments before `plan` can only request a profile, which needs no child.
         let first = ["plan".into(), "--as-child".into(), index.to_string().into()];
-        let arguments = first.into_iter().chain(env::args_os().skip(2));
+        let batch = self.batch_size.filter(|_| self.largest_batch);
+        let batch = batch.map(|size| format!("--child-batch-size={size}").into());
+        let arguments = (first.into_iter().chain(batch)).chain(env::args_os().skip(2));
         let mut child = process::Child::start("plan", arguments, self.echoes())?;
         Ok(match self.receive(&child) {
             Ok(Answer::Plan(plan)) => Ok(*plan),
             Ok(Answer::Error(message)) => Err(message),
             Err(ended) => {
                 let failure = self.failure(&mut child, ended, located);
-                let target = &self.target;
+                let (target, Candidate { mesh, strategy }) = (&self.target, candidate);
                 Err(format!(
-                    "plan for {target}: {strategy} on {axes}: {failure}"
+                    "plan for {target}: {strategy} on {mesh}: {failure}"
                 ))
             }
         })

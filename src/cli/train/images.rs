@@ -1,6 +1,6 @@
 //! `halite train mnist` and `halite train digits`: image classification.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use halite::{
@@ -160,6 +160,7 @@ impl Classifier {
             .model
             .to_possible_value()
             .expect("every model has a name");
+        let (train, count) = (Arc::new(train), devices.len());
         let out = run.out(&format!("{name}-{}", model_name.get_name()));
         let stop = StopFlag::new();
         let options = &run.options;
@@ -170,7 +171,8 @@ impl Classifier {
             .trainer(&client, devices, &out, &stop, &step)
             .property("--model", model_name.get_name())
             .property("--data", name);
-        let trainer = self.rate.of_run(trainer).build()?;
+        let trainer = run.sharded(self.rate.of_run(trainer), count, &step, &train)?;
+        let trainer = trainer.build()?;
         let fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,

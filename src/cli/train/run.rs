@@ -4,20 +4,25 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
+    sync::Arc,
     thread,
 };
 
 use clap::{Arg, Args, builder::ArgPredicate};
 use halite::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, MeshShape, Param, Result, Tree,
     backends::{Accelerator, Driver, Opened},
+    data::Dataset,
     fetch,
     models::TrainingStep,
+    nn::Optimizer,
+    plan::{self, Candidate},
     train::{
         Fitted, GradientClip, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
         flags::positive,
         signals::{StopFlag, StopReason},
     },
+    tree::Family,
 };
 use halite_core::{Client, DeviceId};
 
@@ -26,6 +31,7 @@ use crate::cli::{
     config::{SaveConfig, flag_of_config},
     give_up, open_options, profile,
     step::ShardingArgs,
+    waiting,
 };
 
 /// Options of every training run.
@@ -101,7 +107,7 @@ impl Run {
 
     /// Returns the number of devices that the options ask for; `None` is all of them.
     fn requested_devices(&self) -> Option<usize> {
-        match (self.devices, &self.sharding.mesh) {
+        match (self.devices, self.sharding.axes()) {
             (Some(DeviceCount::Exactly(count)), _) => Some(count),
             (Some(DeviceCount::All), _) | (None, None) => None,
             (None, Some(mesh)) => Some(mesh.size()),
@@ -115,7 +121,7 @@ impl Run {
         found: usize,
         count: usize,
     ) -> Error {
-        let option = match (&self.sharding.mesh, self.devices) {
+        let option = match (self.sharding.axes(), self.devices) {
             (Some(mesh), None) => format!("--mesh {mesh}"),
             _ => format!("--devices {count}"),
         };
@@ -200,16 +206,48 @@ impl Run {
             },
             ..self.options.clone()
         };
-        let trainer = Trainer::builder(client)
+        Trainer::builder(client)
             .options(options)
             .stop_flag(stop)
             .callback(SaveConfig)
             .devices(devices)
-            .strategy(self.sharding.strategy.clone());
-        match &self.sharding.mesh {
-            Some(mesh) => trainer.mesh(mesh.clone()),
-            None => trainer,
+    }
+
+    /// Shards the step of a trainer over `devices` devices as `--mesh` and `--strategy` say; with
+    /// `--mesh auto`, as is estimated to be fastest.
+    pub(super) fn sharded<K: Task + Clone, O: Optimizer + Clone>(
+        &self,
+        trainer: TrainerBuilder,
+        devices: usize,
+        step: &TrainingStep<K, O>,
+        train: &Arc<impl Dataset + 'static>,
+    ) -> Result<TrainerBuilder>
+    where
+        <K::Model as Family>::Of<Param>: Send + Sync,
+    {
+        let one = |mesh: &MeshShape| trainer.clone().mesh(mesh.clone());
+        if !self.sharding.is_auto() {
+            let trainer = self.sharding.axes().map_or_else(|| trainer.clone(), one);
+            return Ok(trainer.strategy(self.sharding.strategy()?));
         }
+        let candidates = self.sharding.candidates(devices)?;
+        for Candidate { strategy, .. } in &candidates {
+            strategy.check_paths(&step.model)?;
+        }
+        if let [Candidate { mesh, strategy }] = &candidates[..] {
+            return Ok(one(mesh).strategy(strategy.clone()));
+        }
+        let count = candidates.len();
+        let spinner = waiting(format!("compiling the step for {count} meshes"));
+        let search = plan::fastest(&trainer, candidates, |trainer| {
+            let model = Tree::leaf_refs(&step.model).map_leaves(|_, param| param.clone());
+            let (task, optimizer) = (step.task.clone(), step.optimizer.clone());
+            plan::plan_on(trainer, task, model, optimizer, train.clone())
+        });
+        spinner.finish_and_clear();
+        let search = search?;
+        remark!("--mesh auto: {}", search.reason());
+        search.apply(trainer)
     }
 }
 

@@ -103,7 +103,7 @@ struct Corpus {
     /// Tokens of the prompt of the sample.
     prompt: Vec<u32>,
     config: TransformerConfig,
-    train: Subset<Arc<TokenWindows>>,
+    train: Arc<Subset<Arc<TokenWindows>>>,
     validation: TokenWindows,
     /// Steps of an epoch.
     per_epoch: usize,
@@ -113,6 +113,7 @@ impl Text {
     pub(super) fn run(self) -> Result<ExitCode> {
         let corpus = self.corpus()?;
         let (client, devices) = self.run.open()?;
+        let count = devices.len();
         let tokenizer = self.tokenizer.to_possible_value().expect("named");
         let tokenizer = tokenizer.get_name();
         let out = self
@@ -133,7 +134,11 @@ impl Text {
         let trainer = shape.fold(trainer, |trainer, (name, value)| {
             trainer.property(name, value)
         });
-        let trainer = self.rate.of_run(trainer).build()?;
+        let trainer = self.rate.of_run(trainer);
+        let trainer = self
+            .run
+            .sharded(trainer, count, &step, &corpus.train)?
+            .build()?;
         let Corpus {
             tokenizer,
             prompt,
@@ -205,7 +210,7 @@ impl Text {
             tokenizer,
             prompt,
             config,
-            train,
+            train: Arc::new(train),
             validation,
             per_epoch,
         })

@@ -25,7 +25,7 @@ use super::{
     meter::{Meter, Sum},
 };
 use crate::{
-    Measure, MetricValues, Task, Trainer,
+    MetricValues, Task, Trainer,
     callback::{Run, RunFacts},
     callbacks::{Callbacks, NanCheck},
     cause::Batches,
@@ -33,12 +33,11 @@ use crate::{
     in_flight::InFlight,
     loggers::Split,
     measured::Measured,
-    programs::{ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts, padding},
+    programs::{ModelArrays, ModelParams, Programs, RunState, StepParts, padding},
     resume::{self, Metadata},
     run_files,
     signals::Interrupts,
     trained::trained_paths,
-    trainer::has_weights,
     waits::Limits,
     window::{WINDOW, Window},
 };
@@ -86,18 +85,7 @@ where
             task: &task,
             params: &model,
             optimizer: &optimizer,
-            options: StepOptions {
-                clip: options.numerics.clipping(),
-                precision: trainer.precision,
-                accumulate: options.numerics.accumulate_grad_batches,
-                has_weights: has_weights::<K>(&train),
-                on_not_finite: options.on_not_finite,
-                detect_anomaly: options.detect_anomaly,
-                average: trainer.average,
-                has_rate_factor: trainer.has_rate_factor,
-                padding: padding("training data", &train),
-                gradient_norm: options.observing.log.contains(&Measure::GradientNorm),
-            },
+            options: trainer.step_options::<K>(&train),
             strategy: &trainer.strategy,
         };
         let per_epoch = options.numerics.steps_of(train.batches_per_epoch());

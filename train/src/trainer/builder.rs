@@ -1,5 +1,7 @@
 //! The builder of a trainer.
 
+mod largest_batch;
+
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -10,6 +12,7 @@ use halite_core::{Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, Result,
 use halite_data::LastBatch;
 use halite_nn::optim::WeightAveraging;
 
+pub use self::largest_batch::BatchSizes;
 use super::Trainer;
 use crate::{
     CheckpointMode, EarlyStopping, GradientClipAlgorithm, Interval, JsonLines, LearningRateMonitor,

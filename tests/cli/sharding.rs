@@ -1,0 +1,121 @@
+//! Meshes, strategies and batch sizes that the command chooses.
+
+use std::fs;
+
+use crate::support::{assert_contains, fails, halite, halite_alone, report, run, succeeds};
+
+#[test]
+fn mesh_auto_trains_on_the_fastest() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let options = "train digits --model mlp --accelerator cpu:2 --mesh auto --max-steps 2 --quiet";
+    let ended = succeeds(halite(options).arg("--out").arg(&out));
+    assert_contains(
+        &ended.stderr,
+        &[
+            "--mesh auto: ",
+            "first of 2 by bytes that each device sends in a step",
+            "; then ",
+        ],
+    );
+    let chosen = ended.stderr.split("--mesh auto: ").nth(1).unwrap();
+    let [strategy, mesh] = ["data=2", "fsdp=2"]
+        .into_iter()
+        .find(|mesh| chosen.split(" with ").next().unwrap().ends_with(mesh))
+        .map(|mesh| [if mesh == "data=2" { "dp" } else { "fsdp" }, mesh])
+        .unwrap_or_else(|| panic!("no mesh in {chosen}"));
+    assert!(
+        chosen.starts_with(&format!("{strategy} on {mesh}")),
+        "{chosen}"
+    );
+    let text = fs::read_to_string(out.join("config.toml")).unwrap();
+    assert_contains(&text, &["mesh = \"auto\""]);
+    assert_eq!(report(&out)["devices"], 2, "{}", report(&out));
+}
+
+#[test]
+fn mesh_auto_of_one_device_compiles_nothing() {
+    let ended = succeeds(&mut halite_alone(
+        "train digits --model mlp --accelerator embedded --mesh auto --fast-dev-run",
+    ));
+    assert!(!ended.stderr.contains("--mesh auto: "), "{}", ended.stderr);
+}
+
+#[test]
+fn parameters_are_split_by_rule() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let train = "train digits --model mlp --accelerator embedded:2 --max-steps 2 --quiet";
+    let rules = "--strategy fsdp --min-elements 8 --not-split **.bias,out.weight";
+    let mut command = halite_alone(&format!("{train} {rules}"));
+    succeeds(command.arg("--out").arg(&out));
+    let text = fs::read_to_string(out.join("config.toml")).unwrap();
+    assert_contains(
+        &text,
+        &[
+            "min-elements = 8",
+            "not-split = \"**.bias,out.weight\"",
+            "strategy = \"fsdp\"",
+        ],
+    );
+    let again = dir.path().join("again");
+    let config = out.join("config.toml");
+    let mut command = halite_alone("train --config");
+    succeeds(command.arg(config).arg("--out").arg(&again));
+
+    for (rules, expected) in [
+        (
+            "--strategy fsdp --not-split **.bais",
+            "`**.bais` matches no parameter; did you mean `hidden.0.bias`?",
+        ),
+        (
+            "--mesh auto --not-split **.bais",
+            "`**.bais` matches no parameter; did you mean `hidden.0.bias`?",
+        ),
+        (
+            "--min-elements 8",
+            "--min-elements is of `fsdp`, and the strategy is `dp`",
+        ),
+        (
+            "--not-split **.bias",
+            "--not-split is of `fsdp`, and the strategy is `dp`",
+        ),
+        (
+            "--mesh auto --strategy dp+tp",
+            "`dp+tp` has no mesh of 2 devices to try",
+        ),
+    ] {
+        let error = fails(&mut halite_alone(&format!("{train} {rules}")));
+        assert_contains(&error, &[expected]);
+    }
+}
+
+#[test]
+fn largest_batch_fits_the_memory() {
+    const LIMIT: u64 = 40 << 20;
+    let plan = "plan mnist-mlp --target cpu:2 --json --offline --memory-limit 40M";
+    let ended = succeeds(&mut halite(&format!("{plan} --largest-batch")));
+    let best: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let samples = best["batch_size"].as_u64().unwrap();
+    assert!((samples / 2).is_power_of_two(), "{samples}");
+    assert!(best["memory"]["peak"].as_u64().unwrap() <= LIMIT, "{best}");
+    let ended = run(&mut halite(&format!("{plan} --batch-size {}", 2 * samples)));
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    let twice: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(
+        twice["fit"]["required"].as_u64().unwrap() > LIMIT,
+        "{twice}"
+    );
+
+    let ended = run(&mut halite(
+        &format!("{plan} --largest-batch").replace("40M", "1M"),
+    ));
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    let error = fails(&mut halite(
+        "plan mnist-mlp --target cpu:2 --offline --largest-batch",
+    ));
+    assert_contains(
+        &error,
+        &["cpu:2 reports no limit of its memory", "--memory-limit 16G"],
+    );
+}
