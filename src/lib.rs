@@ -49,6 +49,7 @@
 //! | inspect programs | [`ir`] |
 //! | read, write and exchange programs | [`stablehlo`], [`exchange`] |
 //! | plan a step without devices; find the fastest mesh | [`plan`] |
+//! | trace the devices in some steps | [`profile`] |
 //! | count and time what a client does; find what makes a program slow | [`telemetry`] |
 //! | work with devices and their data | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |
@@ -62,6 +63,7 @@
 
 pub mod models;
 pub mod plan;
+pub mod profile;
 
 pub use halite_backends as backends;
 pub use halite_core as core;

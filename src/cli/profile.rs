@@ -1,11 +1,12 @@
 //! `--profile`: a trace of this process, and the plugin's own profile next to it.
 
-use std::{cell::RefCell, path::PathBuf};
+use std::{cell::RefCell, path::PathBuf, sync::OnceLock};
 
 use halite::{
     Error, ErrorKind, Result,
     backends::{ChromeTrace, Driver, pjrt},
     core::files,
+    profile::{ProfileSteps, StepRange},
 };
 use tracing_subscriber::{EnvFilter, prelude::*};
 
@@ -54,10 +55,21 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+/// The profiler of the plugin that this process opened, if it has one.
+static PROFILER: OnceLock<pjrt::Profiler> = OnceLock::new();
+
+/// The callback of `--profile-steps`.
+pub(crate) fn of_steps(steps: StepRange) -> ProfileSteps {
+    ProfileSteps::new(PROFILER.get().copied(), steps)
+}
+
 /// Starts the profiler of the plugin, if there is a trace and the plugin has one. A profiler that
 /// does not start is reported, and the run continues.
 pub(crate) fn opened(driver: &Driver) {
     let profiler = driver.plugin().and_then(pjrt::Plugin::profiler);
+    if let Some(profiler) = profiler {
+        _ = PROFILER.set(profiler);
+    }
     RECORDING.with_borrow_mut(|recording| {
         if let (Some(_), Some(profiler)) = (&recording.trace, profiler) {
             match profiler.start() {

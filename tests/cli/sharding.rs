@@ -119,3 +119,16 @@ fn largest_batch_fits_the_memory() {
         &["cpu:2 reports no limit of its memory", "--memory-limit 16G"],
     );
 }
+
+#[test]
+fn device_traces_need_a_profiler() {
+    let dir = tempfile::tempdir().unwrap();
+    let train = "train digits --model mlp --accelerator embedded --max-steps 4 --quiet";
+    let mut command = halite_alone(&format!("{train} --profile-steps 2..4"));
+    let ended = succeeds(command.arg("--out").arg(dir.path().join("run")));
+    let sentence = "no device trace of the steps: the devices' plugin has no profiler";
+    assert_contains(&ended.stderr, &[sentence]);
+    let ended = run(&mut halite_alone(&format!("{train} --profile-steps 4..4")));
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert_contains(&ended.stderr, &["`4..4`; expected the first step, from 1"]);
+}

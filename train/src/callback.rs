@@ -27,7 +27,7 @@ use crate::{
 /// # What a callback sees
 ///
 /// The host runs ahead of the device, and no method is given an array that is still computed:
-/// a callback cannot make a step wait for the device.
+/// a callback cannot make a step wait for the device, unless it [asks](Self::waits_for) to.
 ///
 /// * [`on_fit_start`](Self::on_fit_start): once, after [`load_state`](Self::load_state). The run is
 ///   at the position from which it starts.
@@ -76,6 +76,14 @@ pub trait Callback {
     /// Whether it calls [`Run::set_learning_rate_factor`]: the state of the run has a factor of
     /// learning rates then.
     fn changes_learning_rate(&self) -> bool {
+        false
+    }
+
+    /// Whether the host waits for the devices to complete this step, counted from 1, before
+    /// [`on_step_end`](Self::on_step_end) is called for it. It delays the next step: for tools that
+    /// measure single steps.
+    fn waits_for(&self, step: u64) -> bool {
+        let _ = step;
         false
     }
 

@@ -15,6 +15,7 @@ mod throughput;
 
 use std::{
     collections::{BTreeMap, HashSet},
+    ops::RangeInclusive,
     sync::MutexGuard,
 };
 
@@ -109,6 +110,12 @@ impl<'a> Callbacks<'a> {
             }))
             .chain(self.checkpointing.as_mut().map(one))
             .chain(self.report_file.as_mut().map(one))
+    }
+
+    /// Whether a callback waits for one of these steps.
+    pub(crate) fn wait_for(&self, mut steps: RangeInclusive<u64>) -> bool {
+        !self.custom.is_empty()
+            && steps.any(|step| self.custom.iter().any(|custom| custom.waits_for(step)))
     }
 
     /// Calls `event` of each in order, up to the first error.

@@ -413,6 +413,9 @@ where
         }
         let last = now.run.step + count as u64;
         now.in_flight.push(last, window, &|| self.stop.is_set())?;
+        if self.callbacks.wait_for(now.run.step + 1..=last) {
+            now.in_flight.settle(last, &|| self.stop.is_set())?;
+        }
         let mut called = Ok(());
         for _ in 0..count {
             now.run.step += 1;

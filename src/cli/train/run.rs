@@ -17,6 +17,7 @@ use halite::{
     models::TrainingStep,
     nn::Optimizer,
     plan::{self, Candidate},
+    profile::StepRange,
     train::{
         Fitted, GradientClip, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
         flags::positive,
@@ -53,6 +54,10 @@ pub(super) struct Run {
     sharding: ShardingArgs,
     #[command(flatten)]
     pub(super) options: TrainerOptions,
+    /// Write a device trace of these steps below --out, for TensorBoard's profiler: 10..15 are the
+    /// steps 10 to 14
+    #[arg(long, value_name = "FIRST..END")]
+    profile_steps: Option<StepRange>,
     /// Cache directory of plugins and data sets [default: HALITE_CACHE_DIR, else the platform's
     /// cache directory]
     #[arg(long, value_name = "DIR")]
@@ -206,11 +211,15 @@ impl Run {
             },
             ..self.options.clone()
         };
-        Trainer::builder(client)
+        let trainer = Trainer::builder(client)
             .options(options)
             .stop_flag(stop)
             .callback(SaveConfig)
-            .devices(devices)
+            .devices(devices);
+        match self.profile_steps.clone() {
+            Some(steps) => trainer.callback(profile::of_steps(steps)),
+            None => trainer,
+        }
     }
 
     /// Shards the step of a trainer over `devices` devices as `--mesh` and `--strategy` say; with
