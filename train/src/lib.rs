@@ -100,6 +100,7 @@ mod trained;
 mod trainer;
 mod waits;
 mod window;
+mod words;
 
 pub use callback::Callback;
 pub use callbacks::{EarlyStopping, LearningRateMonitor, ReduceLrOnPlateau, ThroughputMonitor};

@@ -1,8 +1,6 @@
 //! Options that show how a run goes, and end it when it no longer improves. They change no step.
 
-use std::{fmt, str::FromStr};
-
-use halite_core::{Error, Result};
+use crate::words::words;
 
 /// Loggers and callbacks by name, for command lines and files of options. Programs add them with
 /// [`logger`](crate::TrainerBuilder::logger) and [`callback`](crate::TrainerBuilder::callback), with
@@ -59,41 +57,7 @@ impl Default for ObservingOptions {
     }
 }
 
-/// Makes an enum of names, with `FromStr` and `Display`.
-macro_rules! names {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$of:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub enum $name {
-            $($(#[$of])* $variant,)*
-        }
-
-        impl FromStr for $name {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self> {
-                match text {
-                    $($text => Ok($name::$variant),)*
-                    _ => {
-                        let known = [$($text),*].join(", ");
-                        let message = format!(concat!("unknown ", $what, " `{}`; expected {}"), text, known);
-                        Err(Error::invalid($what, message))
-                    }
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self {
-                    $($name::$variant => $text,)*
-                })
-            }
-        }
-    };
-}
-
-names! {
+words! {
     /// A logger.
     LoggerName, "logger" {
         /// `metrics.csv`, which every run with a directory has.
@@ -105,7 +69,7 @@ names! {
     }
 }
 
-names! {
+words! {
     /// What is measured of a run and logged with its metrics.
     Measure, "measure" {
         /// The norm of all gradients before clipping, as the metric `gradient_norm`. It is computed in

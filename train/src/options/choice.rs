@@ -1,15 +1,19 @@
 //! Options that are one of several words.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
-/// What gradient clipping limits.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum GradientClipAlgorithm {
-    /// The global norm, by scaling all gradients.
-    #[default]
-    Norm,
-    /// The absolute value of each element, by clamping it.
-    Value,
+use crate::words::words;
+
+words! {
+    /// What gradient clipping limits.
+    #[derive(Default)]
+    GradientClipAlgorithm, "algorithm of clipping" {
+        /// The global norm, by scaling all gradients.
+        #[default]
+        Norm = "norm",
+        /// The absolute value of each element, by clamping it.
+        Value = "value",
+    }
 }
 
 /// Gradient clipping: what it limits, and to which value.
@@ -48,44 +52,16 @@ impl fmt::Display for GradientClip {
     }
 }
 
-/// What happens at a step whose gradients are not finite.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum OnNotFinite {
-    /// The run ends with an error that names the metric and the step.
-    #[default]
-    Stop,
-    /// The step changes neither parameters nor optimizer state nor statistics, its metrics do not
-    /// count, and the report counts it. It is a step of the run all the same: schedules go on, and
-    /// averages of the parameters take the unchanged ones once more.
-    Skip,
+words! {
+    /// What happens at a step whose gradients are not finite.
+    #[derive(Default)]
+    OnNotFinite, "choice" {
+        /// The run ends with an error that names the metric and the step.
+        #[default]
+        Stop = "stop",
+        /// The step changes neither parameters nor optimizer state nor statistics, its metrics do
+        /// not count, and the report counts it. It is a step of the run all the same: schedules go
+        /// on, and averages of the parameters take the unchanged ones once more.
+        Skip = "skip",
+    }
 }
-
-/// The texts of the variants of a type.
-macro_rules! texts {
-    ($ty:ty: $($text:literal => $variant:path),+) => {
-        impl FromStr for $ty {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($text => Ok($variant),)+
-                    _ => {
-                        let texts = [$(concat!("`", $text, "`")),+];
-                        Err(format!("expected {}", texts.join(" or ")))
-                    }
-                }
-            }
-        }
-
-        impl fmt::Display for $ty {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self {
-                    $($variant => $text,)+
-                })
-            }
-        }
-    };
-}
-
-texts!(GradientClipAlgorithm: "norm" => GradientClipAlgorithm::Norm, "value" => GradientClipAlgorithm::Value);
-texts!(OnNotFinite: "stop" => OnNotFinite::Stop, "skip" => OnNotFinite::Skip);

@@ -189,7 +189,10 @@ fn invalid_flags_say_what_is_expected() {
         ("--limit-train-batches 1.5", "expected a number of batches"),
         ("--val-check-interval never", "expected a number of steps"),
         ("--last-batch keep", "expected `pad` or `drop`"),
-        ("--on-not-finite rewind", "expected `stop` or `skip`"),
+        (
+            "--on-not-finite rewind",
+            "unknown choice `rewind`; expected stop, skip",
+        ),
         ("--batch-size -1", "expected a whole number of at least 1"),
         ("--wait-limit 0", "expected a positive number of seconds"),
         ("--gradient-clip-val -1", "expected a norm"),
