@@ -1,9 +1,16 @@
 //! The profilers of vendors' plugins, which record the work of the host on machines without the
 //! device too.
 
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
-use halite_backends::{OpenOptions, Target};
+use halite::{
+    data,
+    models::{Classify, Mlp},
+    nn::Adam,
+    profile::ProfileSteps,
+    train::Trainer,
+};
+use halite_backends::{Accelerator, OpenOptions, Target};
 use halite_core::{CompileOptions, DType, Program, Signature, TensorType};
 use halite_fetch::Quiet;
 
@@ -53,4 +60,46 @@ fn compiling_for_an_absent_device_is_recorded() {
             recorded.len()
         );
     }
+}
+
+#[test]
+fn trace_of_steps_marks_each_step() {
+    let target = "cuda:h100:1x1".parse::<Target>().unwrap();
+    let open = target.open(&OpenOptions::default(), &mut Quiet).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let client = Accelerator::embedded().open().unwrap();
+    let trainer = Trainer::builder(&client)
+        .batch_size(256)
+        .max_steps(6)
+        .quiet(true)
+        .out(dir.path())
+        .callback(ProfileSteps::new(
+            open.plugin().profiler(),
+            "3..5".parse().unwrap(),
+        ));
+    let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[64, 16, 10]));
+    let images = data::digits::train().unwrap();
+    let trainer = trainer.build().unwrap();
+    trainer
+        .fit(task, model, Adam::new(1e-3), images, ())
+        .unwrap();
+
+    let folder = dir.path().join("plugins/profile/steps-3-4");
+    let files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    let [file] = &files[..] else {
+        panic!("one file of this host: {files:?}")
+    };
+    assert!(file.to_str().unwrap().ends_with(".xplane.pb"), "{file:?}");
+    let space = fs::read(file).unwrap();
+    let has = |text: &str| {
+        space
+            .windows(text.len())
+            .any(|bytes| bytes == text.as_bytes())
+    };
+    assert!(has("/host:CPU"), "the plane of the plugin");
+    let marks = [2, 3, 4, 5].map(|step| has(&format!("step {step}")));
+    assert_eq!(marks, [false, true, true, false]);
 }

@@ -6,15 +6,21 @@ mod plane;
 use std::{
     collections::HashSet,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
 };
 
 use expect_test::expect;
 use halite_backends::Accelerator;
-use halite_core::{Client, Error, ErrorKind, Result};
-use halite_nn::Adam;
+use halite_core::{Client, Error, ErrorKind, Result, custom_call};
+use halite_data::Labeled;
+use halite_nn::{Adam, CustomOp, Mean, Tensor, Trace};
 use halite_train::{
-    Callback, Fitted, Logger, Report, Trainer, TrainerBuilder,
+    Callback, Fitted, Logger, Report, Task, Trainer, TrainerBuilder,
     callback::{MetricsWindow, PendingCheckpoint, Run},
     loggers::Row,
     signals::StopReason,
@@ -496,4 +502,67 @@ fn failing_logger_does_not_end_the_run() {
     assert_eq!(steps, [2, 3, 3, 4, 6, 6]);
     // Before each checkpoint, at the end of each epoch, and at the end of the run.
     assert_eq!(*flushes, 5);
+}
+
+/// Steps that the device has begun.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+/// [`Plane`], whose steps take the device much longer than the host.
+struct Slow;
+
+impl Task for Slow {
+    type Model = Model<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Model<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let slow = CustomOp::new("slow step", |operands| Ok(operands.to_vec()));
+        let [input] = slow.call(cx, &[batch.input]);
+        Plane.loss(cx, model, &Labeled { input, ..*batch })
+    }
+}
+
+/// Sees how many steps the device has begun at the end of each on the host.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<Vec<u64>>>);
+
+impl Callback for Waiting {
+    fn waits_for(&self, step: u64) -> bool {
+        step == 4
+    }
+
+    fn on_step_end(&mut self, _: &mut Run) -> Result<()> {
+        self.0.lock().unwrap().push(BEGUN.load(SeqCst));
+        Ok(())
+    }
+}
+
+#[test]
+fn callback_waits_for_the_step_it_names() {
+    custom_call::register("slow step", |call| {
+        BEGUN.fetch_add(1, SeqCst);
+        thread::sleep(Duration::from_millis(100));
+        let ([x], [y]) = call.buffers()?;
+        y.as_mut_slice::<f32>()?
+            .copy_from_slice(x.as_slice::<f32>()?);
+        Ok(())
+    })
+    .unwrap();
+    let client = Accelerator::embedded().open().unwrap();
+    let waiting = Waiting::default();
+    let trainer = Trainer::builder(&client)
+        .batch_size(4)
+        .quiet(true)
+        .callback(waiting.clone())
+        .build()
+        .unwrap();
+    let fitted = trainer.fit(Slow, Model::new(), Adam::new(0.1), samples(24), ());
+    fitted.unwrap();
+    let begun = waiting.0.lock().unwrap().clone();
+    assert_eq!((begun.len(), begun[3]), (6, 4), "{begun:?}");
+    assert!(begun[2] < 3, "the host is ahead of the device: {begun:?}");
 }
