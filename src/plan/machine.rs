@@ -1,8 +1,8 @@
 //! Devices to plan for, with their compiler: absent ones, or those of a trainer.
 
-use super::{Memory, unless_unsupported};
+use super::Memory;
 use crate::{
-    CompileOptions, Result,
+    CompileOptions, ErrorKind, Result,
     backends::{DeviceSpec, OpenTarget, pjrt::Collectives},
     core::{Client, MemoryStats, Program},
     train::Trainer,
@@ -101,4 +101,12 @@ impl Machine<'_> {
 fn kind_of(client: &Client) -> String {
     let devices = client.devices();
     (devices.first()).map_or_else(String::new, |device| device.kind().to_string())
+}
+
+fn unless_unsupported<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        Err(error) => Err(error),
+    }
 }
