@@ -313,7 +313,7 @@ impl Exported {
 }
 
 fn export(path: &Path, output: &Path, what: Exported) -> Result<()> {
-    let saved = Saved::read(checkpoint_at(path)?)?;
+    let saved = Saved::of_run(path)?;
     let is_of_trainer = saved.arrays().any(|(name, _)| name.starts_with("model."));
     let count = match what {
         Exported::Average => {

@@ -17,7 +17,12 @@ use halite_core::{
 };
 use halite_nn::{ArraySpec, Param};
 
-use super::{Saved, arrays, manifest::MANIFEST, store::CheckpointStore, writer::check_names};
+use super::{
+    Saved, arrays,
+    manifest::{COMMIT, MANIFEST},
+    store::CheckpointStore,
+    writer::check_names,
+};
 use crate::files;
 
 /// Name of the array of a tree that is a single array.
@@ -302,7 +307,7 @@ impl Saved {
     /// If there is no checkpoint, or it cannot be read.
     pub fn of_run(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
-        if dir.join(MANIFEST).is_file() {
+        if dir.join(MANIFEST).is_file() || dir.join(COMMIT).is_file() {
             return Saved::read(dir);
         }
         let store = CheckpointStore::open_read_only(checkpoints_of(dir))?;
@@ -311,7 +316,11 @@ impl Saved {
             None => store.latest()?,
         };
         saved.ok_or_else(|| {
-            let message = format!("no checkpoint in {}", dir.display());
+            let message = format!(
+                "no checkpoint in {}; give the directory of a run (`--out` of `halite train`), or \
+                 a folder in its `checkpoints`",
+                dir.display()
+            );
             Error::new(ErrorKind::Unavailable, "load", message)
         })
     }
