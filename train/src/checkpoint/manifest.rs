@@ -1,15 +1,18 @@
 //! The manifest of a checkpoint and the marker that commits it. Everything read is validated.
 
+mod entry;
+#[cfg(test)]
+mod tests;
+
 use std::{collections::HashSet, path::Path};
 
-use halite_core::{DType, Error, ErrorKind, Result, TensorType, hex};
+use halite_core::{Error, ErrorKind, Result, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub(super) use self::entry::{ArrayEntry, Digests, FileEntry};
 use super::{
-    RunPosition,
-    digest::CHUNK,
-    exact_f64,
+    RunPosition, exact_f64,
     listing::{folder_of, step_of},
 };
 use crate::files;
@@ -24,8 +27,6 @@ const VERSION: u32 = 2;
 const OLDEST: u32 = 1;
 /// Enough for a million arrays and several megabytes of metadata.
 const MANIFEST_LIMIT: u64 = 256 << 20;
-/// Longest chunk that is read: a thread has one in memory.
-const MOST_CHUNK_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -76,38 +77,6 @@ impl BestBy {
             bits: value,
         }
     }
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ArrayEntry {
-    pub(super) name: String,
-    dtype: String,
-    dims: Vec<usize>,
-    /// The name of the file that holds it.
-    pub(super) file: String,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FileEntry {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    /// In hexadecimal; in version 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    sha256: Option<String>,
-    /// Length of the chunks, the last of which may be shorter; since version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    chunk_bytes: Option<u64>,
-    /// The digest of each chunk, in hexadecimal; since version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    xxh3_128: Option<Vec<String>>,
-}
-
-/// The digests of a file.
-pub(super) enum Digests<'a> {
-    Sha256(&'a str),
-    Chunks { bytes: u64, digests: &'a [String] },
 }
 
 /// Arguments of [`Manifest::new`].
@@ -340,84 +309,6 @@ impl Manifest {
     }
 }
 
-impl FileEntry {
-    pub(super) fn new(name: &str, bytes: u64, digests: Vec<String>) -> Self {
-        FileEntry {
-            name: name.to_string(),
-            bytes,
-            sha256: None,
-            chunk_bytes: Some(CHUNK),
-            xxh3_128: Some(digests),
-        }
-    }
-
-    /// # Errors
-    /// If they are not those of a version, or too few or too many for the file.
-    pub(super) fn digests(&self) -> Result<Digests<'_>> {
-        match (&self.sha256, self.chunk_bytes, &self.xxh3_128) {
-            (Some(sha256), None, None) => Ok(Digests::Sha256(sha256)),
-            (None, Some(bytes @ 1..=MOST_CHUNK_BYTES), Some(digests))
-                if digests.len() as u64 == self.bytes.div_ceil(bytes) =>
-            {
-                Ok(Digests::Chunks { bytes, digests })
-            }
-            _ => Err(corrupt(format!(
-                "{MANIFEST} lacks the digest of a part of `{}`, of {} bytes",
-                self.name, self.bytes
-            ))),
-        }
-    }
-
-    fn check(&self, version: u32) -> Result<()> {
-        match (version, self.digests()?) {
-            (1, Digests::Sha256(_)) | (2.., Digests::Chunks { .. }) => Ok(()),
-            _ => Err(corrupt(format!(
-                "{MANIFEST} of version {version} has the digests of another version for `{}`",
-                self.name
-            ))),
-        }
-    }
-}
-
-impl ArrayEntry {
-    pub(super) fn new(name: &str, ty: &TensorType, file: &str) -> Self {
-        let (name, dtype, file) = (
-            name.to_string(),
-            ty.dtype().name().to_string(),
-            file.to_string(),
-        );
-        ArrayEntry {
-            name,
-            dtype,
-            dims: ty.dims().to_vec(),
-            file,
-        }
-    }
-
-    /// # Errors
-    /// If the element type is unknown or the size overflows.
-    pub(super) fn ty(&self) -> Result<TensorType> {
-        let unknown = || {
-            corrupt(format!(
-                "{MANIFEST} has the array `{}` of unknown element type `{}`",
-                self.name, self.dtype
-            ))
-        };
-        let ty = TensorType::new(
-            DType::from_name(&self.dtype).ok_or_else(unknown)?,
-            &self.dims,
-        );
-        ty.checked_bytes().map_err(|error| {
-            corrupt(format!(
-                "{MANIFEST} has the array `{}`: {}",
-                self.name,
-                error.message()
-            ))
-        })?;
-        Ok(ty)
-    }
-}
-
 /// Contents of the marker of a checkpoint with this manifest, of this version.
 fn commit_marker(version: u32, manifest: &[u8]) -> Vec<u8> {
     format!(
@@ -438,137 +329,4 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
 fn is_plain_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
-        let manifest = Manifest::new(Contents {
-            sequence: 1,
-            position: RunPosition {
-                step: 3,
-                epoch: 0,
-                batch: 3,
-            },
-            seed: u64::MAX,
-            best: None,
-            arrays: vec![ArrayEntry::new(
-                "w",
-                &TensorType::new(DType::F32, [2, 3]),
-                "arrays.safetensors",
-            )],
-            files: vec![FileEntry::new("arrays.safetensors", 32, vec!["00".into()])],
-            metadata: serde_json::json!({ "any": ["thing"] }),
-        });
-        let mut value = serde_json::to_value(manifest).unwrap();
-        change(&mut value);
-        serde_json::to_vec(&value).unwrap()
-    }
-
-    #[test]
-    fn manifest_round_trips() {
-        let manifest = Manifest::parse(&text(|_| ())).unwrap();
-        assert_eq!(
-            (manifest.sequence, manifest.seed, manifest.position.batch),
-            (1, u64::MAX, 3)
-        );
-        assert_eq!(manifest.arrays[0].ty().unwrap().to_string(), "f32[2, 3]");
-        assert_eq!(manifest.metadata["any"][0], "thing");
-    }
-
-    #[test]
-    fn floats_keep_their_last_bit() {
-        // The default parser of serde_json reads another float here.
-        let manifest =
-            Manifest::parse(&text(|m| m["metadata"] = 4294967295.2147484.into())).unwrap();
-        assert_eq!(manifest.metadata.as_f64(), Some(4294967295.2147484));
-    }
-
-    #[test]
-    fn invalid_manifest_names_the_field() {
-        #[expect(clippy::type_complexity, reason = "a table")]
-        let table: [(&dyn Fn(&mut serde_json::Value), &str); 17] = [
-            (
-                &|m| m["format"] = "zip".into(),
-                "has the format `zip`, expected `halite checkpoint`",
-            ),
-            (
-                &|m| m["version"] = 3.into(),
-                "is of version 3, this halite reads versions 1 to 2",
-            ),
-            (&|m| m["version"] = 1.into(), "of version 1 has the writer"),
-            (
-                &|m| m["writer"]["count"] = 4.into(),
-                "part 0 of 4: a checkpoint that 4 processes wrote",
-            ),
-            (
-                &|m| m["writer"]["index"] = 1.into(),
-                "of version 2 has the writer",
-            ),
-            (
-                &|m| m["files"][0]["chunk_bytes"] = 0.into(),
-                "lacks the digest of a part of `arrays.safetensors`",
-            ),
-            (
-                &|m| m["files"][0]["bytes"] = (1u64 << 40).into(),
-                "lacks the digest of a part of `arrays.safetensors`",
-            ),
-            (
-                &|m| {
-                    m["files"][0]
-                        .as_object_mut()
-                        .unwrap()
-                        .retain(|name, _| ["name", "bytes"].contains(&&**name));
-                    m["files"][0]["sha256"] = "00".into();
-                },
-                "of version 2 has the digests of another version",
-            ),
-            (
-                &|m| m["arrays"][0]["dtype"] = "f33".into(),
-                "array `w` of unknown element type `f33`",
-            ),
-            (
-                &|m| m["arrays"][0]["dims"] = vec![u64::MAX, 2].into(),
-                "does not fit a signed 64-bit integer",
-            ),
-            (
-                &|m| m["arrays"][0]["dims"] = vec![-1].into(),
-                "invalid value: integer `-1`",
-            ),
-            (
-                &|m| m["arrays"][0]["file"] = "other".into(),
-                "`w` in `other`, which is not one of its files",
-            ),
-            (
-                &|m| m["files"][0]["name"] = "../../etc/passwd".into(),
-                "not a plain file name",
-            ),
-            (
-                &|m| m["files"][0]["name"] = "..".into(),
-                "not a plain file name",
-            ),
-            (
-                &|m| m["position"]["step"] = 0.5.into(),
-                "invalid type: floating point",
-            ),
-            (&|m| m["surprise"] = 1.into(), "unknown field `surprise`"),
-            (
-                &|m| {
-                    let twice = m["arrays"][0].clone();
-                    m["arrays"].as_array_mut().unwrap().push(twice);
-                },
-                "names the array `w` twice",
-            ),
-        ];
-        for (change, want) in table {
-            let error = Manifest::parse(&text(change)).unwrap_err().to_string();
-            assert!(error.contains(want), "{error:?} does not say {want:?}");
-        }
-        assert!(
-            Manifest::parse(&b"[".repeat(100_000)).is_err(),
-            "deep nesting must not overflow the stack"
-        );
-    }
 }
