@@ -9,7 +9,7 @@ use halite::{
 };
 use serde::Deserialize;
 
-use crate::support::{Watched, client, error_of, on_all_devices, trainer, values};
+use crate::support::{Watched, client, error_of, fetched, on_all_devices, trainer, values};
 
 /// `tests/golden/pytorch/alternating.py` writes it.
 #[derive(Deserialize)]
@@ -283,4 +283,67 @@ fn updates_without_parameters_or_steps_are_refused() {
     );
     let message = refused(Ok(Alternating::new()));
     assert!(message.contains("it has no update"), "{message}");
+}
+
+/// A batch norm in the critic, whose statistics both updates change.
+#[derive(Clone, Debug, Tree)]
+struct Normed<L> {
+    generator: Linear<L>,
+    norm: BatchNorm<L>,
+    critic: Linear<L>,
+}
+
+#[test]
+fn statistics_follow_each_update_that_is_done() {
+    let net = Normed {
+        generator: Linear::new(2, 2),
+        norm: BatchNorm::new(2),
+        critic: Linear::new(2, 1),
+    };
+    // The statistics see the constant 1 in the first update, and 3 in the second.
+    let seen = |net: &Normed<Tensor<'_>>, value: f64, batch: &Labeled<Tensor<'_>>| {
+        let _ = net
+            .norm
+            .forward(batch.input.convert(DType::F32) * 0.0 + value);
+    };
+    let first = task(&net, move |_, net, batch| {
+        seen(net, 1.0, batch);
+        batch.mean(
+            net.critic
+                .forward(batch.target.convert(DType::F32))
+                .square(),
+        )
+    });
+    let second = task(&net, move |_, net, batch| {
+        seen(net, 3.0, batch);
+        batch.mean(
+            net.generator
+                .forward(batch.target.convert(DType::F32))
+                .square(),
+        )
+    });
+    // Of each update with momentum 0.1.
+    let mean_after = |every: u64, accumulated: usize| {
+        let task = Alternating::new().update("critic.**", first)?;
+        let task = task.update("generator.**", second)?.every(every);
+        let run = trainer().batch_size(8 / accumulated).max_steps(2);
+        let run = run.accumulate_grad_batches(accumulated).build()?;
+        let fitted = run.fit(task, net.clone(), Sgd::new(0.1), Golden::read().data(), ())?;
+        Ok::<_, Error>(fetched(&fitted.model.norm.mean).as_slice::<f32>()?[0])
+    };
+    let after = |values: &[f32]| {
+        values
+            .iter()
+            .fold(0.0, |mean, value| mean * 0.9 + value * 0.1)
+    };
+    let close = |got: f32, values: &[f32]| {
+        assert!(
+            (got - after(values)).abs() < 1e-6,
+            "{got} and {}",
+            after(values)
+        )
+    };
+    close(mean_after(1, 1).unwrap(), &[1.0, 3.0, 1.0, 3.0]);
+    close(mean_after(2, 1).unwrap(), &[1.0, 1.0, 3.0]);
+    close(mean_after(2, 2).unwrap(), &[1.0, 1.0, 1.0, 1.0, 3.0, 3.0]);
 }

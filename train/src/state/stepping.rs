@@ -107,17 +107,13 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         let (model, slots) =
             optim::update(optimizer, cx, at, part, state.model, gradients, state.slots);
         let state = State {
-            model,
+            model: model.map_leaves(|_, leaf| cx.updated(leaf)),
             slots,
             ..state
         };
         let state = match unchanged {
             Some((due, unchanged)) => state.or_before(due, unchanged),
             None => state,
-        };
-        let state = State {
-            model: state.model.map_leaves(|_, leaf| cx.updated(leaf)),
-            ..state
         };
         Stepping {
             state,
