@@ -26,12 +26,16 @@ use faults::{Disturbance, Fault, Record, Wrong};
 pub struct Configuration {
     /// Its name in the table.
     pub name: &'static str,
-    /// Arguments of `halite`; `{text}` is replaced by the path of a text file.
+    /// Arguments of `halite`, or of the program `two_updates` if they begin with its name; `{text}`
+    /// is replaced by the path of a text file.
     arguments: &'static str,
 }
 
+/// Name of the program that trains with two updates in a step.
+pub const TWO_UPDATES: &str = "two_updates";
+
 /// The trainings to kill: short ones, with many checkpoints.
-pub const CONFIGURATIONS: [Configuration; 5] = [
+pub const CONFIGURATIONS: [Configuration; 10] = [
     Configuration {
         name: "mlp",
         arguments: "train mnist --model mlp --limit 640 --batch-size 32 --epochs 2 \
@@ -57,12 +61,39 @@ pub const CONFIGURATIONS: [Configuration; 5] = [
         arguments: "train mnist --model mlp --precision bf16-mixed --limit 320 --batch-size 32 --epochs 2 \
                     --checkpoint-every 5",
     },
+    Configuration {
+        name: "accumulated",
+        arguments: "train mnist --model cnn --limit 96 --batch-size 4 --accumulate-grad-batches 4 --epochs 2 \
+                    --checkpoint-every 2 --checkpoint-mode copy --gradient-clip-val 0.5",
+    },
+    Configuration {
+        name: "averaged",
+        arguments: "train mnist --model mlp --limit 320 --batch-size 32 --epochs 2 --ema 0.9 \
+                    --checkpoint-every 5 --checkpoint-mode stream",
+    },
+    Configuration {
+        name: "plateau",
+        arguments: "train mnist --model mlp --limit 320 --batch-size 16 --accumulate-grad-batches 2 --epochs 3 \
+                    --val-check-interval 3 --schedule plateau:patience=0,factor=0.5,threshold=0.05 --ema 0.8 \
+                    --checkpoint-every 4 --checkpoint-mode stream",
+    },
+    Configuration {
+        name: "two updates",
+        arguments: "two_updates --batch-size 16 --accumulate-grad-batches 2 --max-epochs 3 \
+                    --val-check-interval 4 --checkpoint-every 3 --checkpoint-mode copy",
+    },
+    Configuration {
+        name: "streamed",
+        arguments: "two_updates --batch-size 32 --max-epochs 4 --gradient-clip-val 0.5 \
+                    --checkpoint-every 3 --checkpoint-mode stream",
+    },
 ];
 
 /// Options of the harness.
 #[derive(Debug)]
 pub struct Options {
-    /// The `halite` command.
+    /// The `halite` command. The program [`TWO_UPDATES`] is beside it; without it, its
+    /// configurations are left out, unless `only` names them.
     pub halite: PathBuf,
     /// Number of runs, each with one to three faults.
     pub runs: u64,
@@ -228,8 +259,10 @@ impl<'a> Harness<'a> {
         let text: Vec<&str> = (0..2000).map(|_| *random.pick(&words)).collect();
         fs::write(directory.path().join("text.txt"), text.join(" "))
             .map_err(|error| format!("text.txt: {error}"))?;
-        let selected = |configuration: &&Configuration| {
-            options.only.is_empty() || options.only.iter().any(|name| name == configuration.name)
+        let has_two_updates = options.halite.with_file_name(TWO_UPDATES).is_file();
+        let selected = |configuration: &&Configuration| match &options.only[..] {
+            [] => has_two_updates || !configuration.arguments.starts_with(TWO_UPDATES),
+            only => only.iter().any(|name| name == configuration.name),
         };
         let mut harness = Harness {
             options,
@@ -256,8 +289,12 @@ impl<'a> Harness<'a> {
 
     fn command(&self, configuration: Configuration, out: &Path) -> Command {
         let text = self.directory.path().join("text.txt");
-        let mut command = process::command(&self.options.halite, "");
-        for argument in configuration.arguments.split_whitespace() {
+        let (program, arguments) = match configuration.arguments.strip_prefix(TWO_UPDATES) {
+            Some(arguments) => (self.options.halite.with_file_name(TWO_UPDATES), arguments),
+            None => (self.options.halite.clone(), configuration.arguments),
+        };
+        let mut command = process::command(&program, "");
+        for argument in arguments.split_whitespace() {
             if argument == "{text}" {
                 command.arg(&text);
             } else {
@@ -282,8 +319,7 @@ impl<'a> Harness<'a> {
                 .join(format!("{}-{name}", configuration.name.replace(' ', "-")));
             let began = Instant::now();
             let started = Running::start(&mut self.command(configuration, &out));
-            let ended =
-                started.map_err(|error| format!("{}: {error}", self.options.halite.display()))?;
+            let ended = started.map_err(|error| format!("{}: {error}", configuration.name))?;
             let ended = ended.end(self.options.deadline);
             if !ended.succeeded() {
                 return Err(format!(

@@ -37,7 +37,9 @@ mod command {
         /// Seconds that a process may take
         #[arg(long, default_value_t = 300)]
         deadline: u64,
-        /// Only these configurations: `mlp`, `cnn`, `text`, `eight devices`, `bf16-mixed`
+        /// Only these configurations: `mlp`, `cnn`, `text`, `eight devices`, `bf16-mixed`,
+        /// `accumulated`, `averaged`, `plateau`, and of two updates in a step `two updates`,
+        /// `streamed` (build the program by `cargo build -p halite-tests --bin two_updates`)
         #[arg(long)]
         only: Vec<String>,
         /// Keep the directories of runs that failed
