@@ -5,13 +5,13 @@ mod exchange;
 mod reduce;
 #[cfg(test)]
 mod tests;
+mod thread_process;
 mod threads;
 
 use std::{sync::Arc, time::Duration};
 
-pub use self::exchange::Exchange;
 use self::reduce::reduce;
-pub use self::threads::ThreadMember;
+pub use self::{exchange::Exchange, thread_process::ThreadProcess, threads::ThreadMember};
 use crate::{Error, HostArray, Result};
 
 /// The members of a group, as one of them sees it.

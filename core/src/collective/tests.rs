@@ -305,3 +305,41 @@ fn exchanges_fill_the_buffers_of_every_member() {
             .contains("has 4 bytes, and the buffer for it 5")
     );
 }
+
+#[test]
+fn lanes_of_processes_are_independent() {
+    let mut processes = ThreadProcess::group(2);
+    let (second, first) = (processes.pop().unwrap(), processes.pop().unwrap());
+    let [a, b] = ["device 0", "device 1"].map(|name| (first.lane(name), second.lane(name)));
+    let ((a0, a1), (b0, b1)) = ((a.0.unwrap(), a.1.unwrap()), (b.0.unwrap(), b.1.unwrap()));
+    let gather = |lane: &Arc<dyn Collective>, mine: u8| lane.all_gather("x", &[mine], SOON);
+    let (from_a, from_b) = std::thread::scope(|scope| {
+        // One process exchanges on lane `a` first, the other on lane `b`.
+        let one = scope.spawn(|| gather(&a0, 1));
+        let other = scope.spawn(|| (gather(&b1, 2), gather(&a1, 3)));
+        gather(&b0, 4).unwrap();
+        let (b, _) = other.join().unwrap();
+        (one.join().unwrap(), b)
+    });
+    assert_eq!(from_a.unwrap(), [[1], [3]]);
+    assert_eq!(from_b.unwrap(), [[4], [2]]);
+    assert!(first.lane("device 2").is_ok());
+    let error = second.lane("other").unwrap_err().to_string();
+    assert!(
+        error.contains("`other`, another process for `device 2`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn dropped_process_ends_waits_on_its_lanes() {
+    let mut processes = ThreadProcess::group(2);
+    let (second, first) = (processes.pop().unwrap(), processes.pop().unwrap());
+    let before = first.lane("before").unwrap();
+    drop(second); // It never asked for a lane.
+    let after = first.lane("after").unwrap();
+    for lane in [before, after] {
+        let error = lane.barrier("step", SOON).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+}
