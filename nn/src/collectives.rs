@@ -9,13 +9,16 @@ use crate::{
     Tensor, Trace,
     check::{Checked, check},
     dim::Dim,
+    process_group::PROCESS_AXIS,
 };
 
 /// Devices that take part in a collective together.
 ///
 /// In a [`shard_map`](Trace::shard_map), those that differ in their places along mesh axes, by
 /// name: `"data"`, `["data", "model"]`. Or lists of devices, each list a group: of places in the
-/// mesh, or of replicas.
+/// mesh, or of replicas. The axis `"process"` is that of the [processes](crate::Processes) of a job,
+/// of which each has a program of its own: it is there outside of a `shard_map`, too, and a tensor
+/// that devices of a process share is exchanged once.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Over {
     /// Axes by name; of several the last is the fastest.
@@ -27,6 +30,11 @@ pub enum Over {
 impl Over {
     /// All devices of the mesh, or all replicas.
     pub const ALL: Over = Over::Groups(Groups::All);
+
+    /// Whether it is the axis of the processes of a job alone.
+    fn is_processes(&self) -> bool {
+        matches!(self, Over::Axes(axes) if matches!(&axes[..], [axis] if **axis == *PROCESS_AXIS))
+    }
 }
 
 impl From<&str> for Over {
@@ -70,7 +78,11 @@ impl<'t> Tensor<'t> {
     /// Reduces over the devices of each group.
     #[track_caller]
     pub fn all_reduce(self, kind: Reduction, over: impl Into<Over>) -> Tensor<'t> {
-        let groups = check!(self.trace.groups("all_reduce", over.into(), self.ty()));
+        let over = over.into();
+        if over.is_processes() {
+            return self.process_all_reduce(kind);
+        }
+        let groups = check!(self.trace.groups("all_reduce", over, self.ty()));
         if is_bitwise(kind, self) && groups != Groups::All {
             return self.unsqueeze(0).all_gather(0, groups).reduce(kind, [0]);
         }
@@ -98,7 +110,11 @@ impl<'t> Tensor<'t> {
     /// Concatenates over the devices of each group along `dim`.
     #[track_caller]
     pub fn all_gather(self, dim: impl Dim, over: impl Into<Over>) -> Tensor<'t> {
-        let groups = check!(self.trace.groups("all_gather", over.into(), self.ty()));
+        let over = over.into();
+        if over.is_processes() {
+            return self.process_all_gather(dim);
+        }
+        let groups = check!(self.trace.groups("all_gather", over, self.ty()));
         let dim = check!(self.known_dim("all_gather", dim));
         self.trace.push_one(Op::AllGather { dim, groups }, &[self])
     }
@@ -111,7 +127,11 @@ impl<'t> Tensor<'t> {
         dim: impl Dim,
         over: impl Into<Over>,
     ) -> Tensor<'t> {
-        let groups = check!(self.trace.groups("reduce_scatter", over.into(), self.ty()));
+        let over = over.into();
+        if over.is_processes() {
+            return self.process_reduce_scatter(kind, dim);
+        }
+        let groups = check!(self.trace.groups("reduce_scatter", over, self.ty()));
         let dim = check!(self.known_dim("reduce_scatter", dim));
         if is_bitwise(kind, self) && groups != Groups::All {
             return self

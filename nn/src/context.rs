@@ -1,6 +1,7 @@
 //! Context of a traced function: its mode and random keys, and its side outputs, metrics and new
 //! states.
 
+mod processes;
 mod weighted;
 
 use std::{
@@ -35,6 +36,7 @@ pub(crate) struct Context {
     first_gradient: Cell<Option<&'static Location<'static>>>,
     /// Whether the loss is scaled: [`Trace::scales_loss`].
     scales_loss: Cell<bool>,
+    processes: processes::Exchanges,
 }
 
 struct Metric {

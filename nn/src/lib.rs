@@ -103,6 +103,8 @@ mod ops;
 pub mod optim;
 mod param;
 mod pattern;
+mod process_group;
+mod processes;
 mod product;
 mod reduce;
 pub mod rng;
@@ -145,6 +147,7 @@ pub use optim::{
 };
 pub use param::{Param, freeze, freeze_except, summary};
 pub use pattern::Pattern;
+pub use process_group::{PROCESS_AXIS, Processes};
 pub use schedule::{Schedule, ScheduleSpec};
 pub use shape::{IntoSlice, Slice};
 pub use shard_map::Manual;

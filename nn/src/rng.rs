@@ -35,7 +35,7 @@ use crate::{
     special::wide,
 };
 use threefry::{block, counters};
-pub(crate) use unit::{normal_of, stretched, truncated_of, unit, unit_part};
+pub(crate) use unit::{normal_of, stretched, truncated_of, unit, unit_from, unit_part};
 
 /// Makes the key of a seed on the host: high word, low word.
 pub const fn key(seed: u64) -> [u32; 2] {

@@ -1,9 +1,14 @@
 use std::panic::Location;
 
+use halite_core::DType;
+
 use crate::{Tensor, Trace, rng};
 
 /// Inverted dropout (Srivastava et al. 2014): sets random elements to 0 in training, and divides
 /// the others by `1 - rate`. The identity in evaluation.
+///
+/// Among several processes the first dimension of its input must be that of the samples: each drops
+/// what one process would drop of its samples.
 ///
 /// The traced function sets the mode: [`Trace::set_mode`](crate::Trace::set_mode). It has no
 /// parameters, so a model has it as a static field.
@@ -45,7 +50,14 @@ impl Dropout {
             return x.zeros_like();
         }
         let keep = 1.0 - self.rate;
-        let kept = rng::bernoulli(cx.next_key(), x.dims(), keep);
+        let kept = match cx.processes() {
+            None => rng::bernoulli(cx.next_key(), x.dims(), keep),
+            // The samples of this process are rows of the whole batch.
+            Some(_) => {
+                let first = cx.process_index().convert(DType::U64) * x.ty().elements() as f64;
+                rng::unit_from(cx.next_key(), &x.dims(), first, DType::F32).lt(keep)
+            }
+        };
         x.widened(|x| kept.select(x * (1.0 / keep), 0.0))
     }
 }

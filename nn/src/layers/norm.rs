@@ -10,8 +10,8 @@ use crate::{Init, Param, Tensor, special::wide};
 /// Batch normalization over the batch and spatial dimensions (Ioffe and Szegedy 2015), features
 /// last.
 ///
-/// Training uses the statistics of the batch and updates their running averages, which are state;
-/// evaluation uses the running averages. The variance is that of the distances from the mean of
+/// Training uses the statistics of the batch, over all devices and processes, and updates their
+/// running averages, which are state; evaluation uses the running averages. The variance is that of the distances from the mean of
 /// the batch, so it is exact however far from 0 the inputs are, and takes a second pass over them.
 ///
 /// The traced function sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)) and returns the
@@ -120,12 +120,16 @@ impl<'t> BatchNorm<Tensor<'t>> {
             // running mean make the first sum smaller. The derivatives of both statistics do not
             // depend on what is subtracted.
             let running = running_mean.stop_gradient();
-            let guess = (running + (value - running).mean(&dims)).stop_gradient();
+            let [shift] = cx.process_means("batch norm", [(value - running).mean(&dims)]);
+            let guess = (running + shift).stop_gradient();
             let shifted = value - guess;
-            let (offset, square) = (shifted.mean(&dims), shifted.square().mean(&dims));
+            let of_process = [shifted.mean(&dims), shifted.square().mean(&dims)];
+            let [offset, square] = cx.process_means("batch norm", of_process);
             let variance = (square - offset.square()).maximum(0.0);
             let mean = guess + offset;
-            let count = x.dims()[..x.rank() - 1].iter().product::<usize>() as f64;
+            let processes = cx.processes().map_or(1, |processes| processes.size());
+            let count = processes * x.dims()[..x.rank() - 1].iter().product::<usize>();
+            let count = count as f64;
             let sample_variance = variance * (count / (count - 1.0).max(1.0));
             self.update_running(self.mean, mean);
             self.update_running(self.variance, sample_variance);

@@ -1,0 +1,84 @@
+//! The gradient of the mean loss over all samples of all processes.
+
+use std::panic::Location;
+
+use crate::{Mean, Tensor, Trace, special::wide};
+
+impl Trace {
+    /// The loss of the samples of this process, as the one whose value is to be differentiated.
+    ///
+    /// If the processes have exchanged values to compute it, as
+    /// [`BatchNorm`](crate::BatchNorm) does in training, its weight is that of all processes: the
+    /// losses of the processes have to be weighted before their gradients are exchanged.
+    #[track_caller]
+    pub fn loss_of_process<'t>(&'t self, loss: Mean<'t>) -> Mean<'t> {
+        if !self.has_exchanged() {
+            return loss;
+        }
+        self.set_total_weight();
+        Mean {
+            weight: self.process_sums("weight of the loss", &[loss.weight])[0],
+            ..loss
+        }
+    }
+
+    /// The mean of the losses and of the gradients over all samples of all processes, from a
+    /// [loss of this process](Self::loss_of_process) and the gradients of its value. Metrics that are
+    /// reported so far become means over all processes, too.
+    ///
+    /// They equal those of one process with all samples, as long as a sample's weight does not
+    /// depend on the parameters. A process whose loss has weight 0 counts for nothing.
+    #[track_caller]
+    pub fn mean_over_processes<'t>(
+        &'t self,
+        loss: Mean<'t>,
+        gradients: Vec<Tensor<'t>>,
+    ) -> (Mean<'t>, Vec<Tensor<'t>>) {
+        if self.processes().is_none() {
+            return (loss, gradients);
+        }
+        let _site = self.called_from(Location::caller());
+        let (none, is_total) = (self.without_gradient(&gradients), self.has_total_weight());
+        let counts = loss.weight.ne(0.0);
+        let weighted = |gradient: &Tensor<'t>| {
+            let gradient = gradient.convert(wide(gradient.dtype()));
+            match is_total {
+                true => gradient,
+                // 0 times what is not finite is not 0.
+                false => {
+                    let weight = loss.weight.convert(gradient.dtype());
+                    counts.select(gradient * weight, 0.0)
+                }
+            }
+        };
+        let kept = 0..gradients.len();
+        let kept: Vec<usize> = kept
+            .filter(|&index| !none.contains_key(&gradients[index].id))
+            .collect();
+        let mut summed: Vec<Tensor<'t>> = (kept.iter())
+            .map(|&index| weighted(&gradients[index]))
+            .collect();
+        summed.extend([loss.total, loss.weight]);
+        let metrics = self.reported();
+        summed.extend(metrics.iter().flat_map(|mean| [mean.total, mean.weight]));
+        let mut sums = self.process_sums("gradients", &summed).into_iter();
+        let exchanged: Vec<Tensor<'t>> = sums.by_ref().take(kept.len()).collect();
+        let mut next = || sums.next().expect("a sum for each tensor");
+        let (total, weight) = (next(), next());
+        let (weight, divisor) = match is_total {
+            true => (loss.weight, None),
+            false => (weight, Some(weight.eq(0.0).select(weight + 1.0, weight))),
+        };
+        let mut means = gradients;
+        for (index, sum) in kept.into_iter().zip(exchanged) {
+            let mean = divisor.map_or(sum, |divisor| sum / divisor.convert(sum.dtype()));
+            means[index] = mean.convert(means[index].dtype());
+        }
+        let mean = |_| Mean {
+            total: next(),
+            weight: next(),
+        };
+        self.set_reported(metrics.iter().map(mean).collect());
+        (Mean { total, weight }, means)
+    }
+}
