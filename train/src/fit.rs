@@ -33,10 +33,11 @@ use crate::{
     MetricValues, Report, Task, Trainer,
     callback::{Callback, Run, RunFacts},
     callbacks::Callbacks,
-    checkpoint::{RunPosition, Saved},
+    checkpoint::RunPosition,
     identity::PendingIdentity,
     in_flight::InFlight,
     measured::Measured,
+    processes::{Agreement, ResumeFrom, Wish},
     programs::{ModelArrays, ModelParams, Programs, RunState},
     signals::{Interrupts, StopFlag, StopReason},
     since_start::since_start,
@@ -79,7 +80,7 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     callbacks: Callbacks<'a>,
     facts: Arc<RunFacts>,
     /// The checkpoint to resume from, until the run has begun.
-    saved: Option<Saved>,
+    saved: Option<ResumeFrom>,
     interrupts: Interrupts,
     stop: StopFlag,
     /// Activity of the client before the run.
@@ -110,6 +111,8 @@ struct LoopState<K: Task, O: Optimizer> {
     time_to_first_step: Arc<OnceLock<(Duration, Option<Duration>)>>,
     /// A save after an error is under way.
     has_failed: bool,
+    /// What the processes agree on, if there are several.
+    agreement: Option<Agreement>,
     /// Measurements of the process before, which are reported if this one has no step to do.
     measured: Measured,
     validated: Validated,
@@ -138,6 +141,12 @@ impl<K: Task, O: Optimizer> LoopState<K, O> {
     fn live(&self) -> Result<&(RunState<K, O, Array>, Array)> {
         self.live.as_ref().ok_or_else(lost)
     }
+
+    /// Seconds of the run; of several processes, those that they agreed on.
+    fn seconds(&self) -> f64 {
+        let agreement = self.agreement.as_ref();
+        agreement.map_or_else(|| self.run.seconds(), Agreement::seconds)
+    }
 }
 
 fn lost() -> Error {
@@ -147,6 +156,10 @@ fn lost() -> Error {
         "an earlier step failed and took the state with it",
     )
 }
+
+/// Steps after which several processes take a window of metrics: more than are queued, so that none
+/// waits for a step that others have not launched.
+const WINDOW_DELAY: u64 = 16;
 
 /// The end of the steps of an epoch.
 #[derive(PartialEq)]
@@ -215,7 +228,7 @@ where
             .notify(&mut now.run, |callback, run| callback.on_fit_start(run))?;
         self.check_sanity(now)?;
         let mut is_stopped = false;
-        while !self.is_over(now) && !now.run.stop_requested {
+        while !self.is_over(now) && !self.is_end_requested(now)? {
             if self.epoch(now)? == Ended::Stopped {
                 self.save_stopped(now)?;
                 if now.run.batch > 0 {
@@ -253,7 +266,7 @@ where
         let options = &self.trainer.options;
         let time = options.max_time.map(|time| time.as_secs_f64());
         options.max_steps.is_some_and(|most| now.run.step >= most)
-            || time.is_some_and(|most| now.run.seconds() >= most)
+            || time.is_some_and(|most| now.seconds() >= most)
     }
 
     /// Does the rest of an epoch, and validates where that is due.
@@ -332,7 +345,7 @@ where
         let mut limits = Limits::new(self.trainer.options.wait_limit);
         let mut ended = Ended::Complete;
         while let Some(prefetch) = &mut prefetch {
-            if self.is_asked_to_stop(now) {
+            if self.is_asked_to_stop(now)? {
                 ended = Ended::Stopped;
                 break;
             }
@@ -354,7 +367,7 @@ where
                 ended = Ended::Limit;
                 break;
             }
-            match next_batch("training", prefetch, &mut limits, &|| self.stop.is_set()) {
+            match next_batch("training", prefetch, &mut limits, &|| self.stops_alone()) {
                 Ok(NextBatch::Batch(batch)) => self.step(now, batch)?,
                 Ok(NextBatch::End) => break,
                 Ok(NextBatch::Stopped) => ended = Ended::Stopped,
@@ -375,9 +388,46 @@ where
         Ok(ended)
     }
 
-    /// Returns whether a signal, the stop flag or a callback requested a stop.
-    fn is_asked_to_stop(&self, now: &LoopState<K, O>) -> bool {
-        self.interrupts.reason().is_some() || now.run.stop_requested
+    /// Returns whether a signal, the stop flag or a callback requested a stop; of several processes,
+    /// in any of them.
+    fn is_asked_to_stop(&self, now: &mut LoopState<K, O>) -> Result<bool> {
+        if let Some(agreement) = &now.agreement {
+            if agreement.is_due(now.run.step) {
+                self.agree(now)?;
+            }
+            let agreement = now.agreement.as_ref();
+            return Ok(agreement.is_some_and(Agreement::stops));
+        }
+        Ok(self.interrupts.reason().is_some() || now.run.stop_requested)
+    }
+
+    /// Returns whether a callback requested the end of the run.
+    fn is_end_requested(&self, now: &mut LoopState<K, O>) -> Result<bool> {
+        self.agree(now)?;
+        Ok(now.run.stop_requested)
+    }
+
+    /// Agrees with the other processes, if there are some, on the time and on whether to stop.
+    fn agree(&self, now: &mut LoopState<K, O>) -> Result<()> {
+        let Some(agreement) = &mut now.agreement else {
+            return Ok(());
+        };
+        agreement.agree(&Wish {
+            step: now.run.step,
+            seconds: now.run.seconds(),
+            stop: self.interrupts.reason(),
+            is_requested: now.run.stop_requested,
+        })?;
+        if let Some(reason) = agreement.stop() {
+            self.stop.stop_for(reason);
+        }
+        now.run.stop_requested |= agreement.is_requested();
+        Ok(())
+    }
+
+    /// Whether the run is asked to stop, and need not agree with other processes on the step.
+    fn stops_alone(&self) -> bool {
+        self.trainer.processes.is_none() && self.stop.is_set()
     }
 
     fn compile_time(&self) -> Duration {
@@ -432,10 +482,25 @@ where
         if now.run.step.is_multiple_of(every) {
             self.send_window(now)?;
         }
-        while let Some(window) = now.meter.poll()? {
+        while let Some(window) = self.arrived(now)? {
             self.log(now, window)?;
         }
         Ok(())
+    }
+
+    /// Takes the next window if it has arrived. Several processes take each window after the same
+    /// step, at which all have it, so that callbacks act alike.
+    fn arrived(&self, now: &mut LoopState<K, O>) -> Result<Option<meter::Arrived>> {
+        if now.agreement.is_none() {
+            return now.meter.poll();
+        }
+        match now.meter.first_pending() {
+            Some(step) if step + WINDOW_DELAY <= now.run.step => {
+                now.in_flight.settle(step, &|| self.stop.is_set())?;
+                now.meter.wait(now.in_flight.limits(), &self.stop)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Starts the copy of the window to the host, and a new window.

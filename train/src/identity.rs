@@ -238,6 +238,13 @@ impl Identity {
         }
     }
 
+    /// All names and values.
+    pub(crate) fn facts(&self) -> BTreeMap<String, String> {
+        let all = self.trainer.iter().chain(&self.properties);
+        all.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
     /// Names and values for loggers: everything but the digest of the program.
     pub(crate) fn hyperparameters(&self) -> Vec<(String, String)> {
         let known = self.trainer.iter().filter(|(name, _)| *name != STEP);

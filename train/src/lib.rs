@@ -87,6 +87,7 @@ mod measured;
 mod monitor;
 mod observing;
 mod options;
+mod processes;
 mod programs;
 mod resume;
 mod run_files;

@@ -80,20 +80,24 @@ impl Metadata {
     }
 }
 
-/// Names and types of the arrays of the checkpoint `saved`, whose window may have other extras.
+/// Type of the window of metrics in a checkpoint, if it is one.
+pub(crate) fn window_type(saved: &Saved) -> Option<TensorType> {
+    let window = saved.arrays().find(|(name, _)| *name == WINDOW);
+    let window = window.map(|(_, ty)| ty.clone());
+    window.filter(|ty| ty.dtype() == DType::F32 && ty.rank() == 1)
+}
+
+/// Names and types of the arrays of a checkpoint with this `window`, which may have other extras.
 pub(crate) fn array_types<K: Task, O: Optimizer>(
-    saved: &Saved,
+    window: Option<&TensorType>,
     programs: &Programs<K, O>,
     mesh: &Arc<Mesh>,
 ) -> Vec<(String, TensorType)> {
     let least = 3 * programs.train_metrics.names().len();
-    let window = saved.arrays().find(|(name, _)| *name == WINDOW);
-    let window = window.map(|(_, ty)| ty.clone());
-    let window = window.filter(|ty| ty.dtype() == DType::F32 && ty.rank() == 1);
     let window = window.filter(|ty| ty.dims()[0] >= least);
     let types = array_specs(programs, mesh).into_iter();
     types
-        .map(|(path, spec)| match &window {
+        .map(|(path, spec)| match window {
             Some(window) if path == WINDOW => (path, window.clone()),
             _ => (path, spec.ty),
         })
@@ -162,7 +166,7 @@ pub(crate) fn check<K: Task, O: Optimizer>(
             names.join(", ")
         ));
     }
-    let types = array_types(saved, programs, mesh);
+    let types = array_types(window_type(saved).as_ref(), programs, mesh);
     others.extend(saved.differences(&types));
     identity.check_allowed(&metadata.identity, &options.allow_changes)?;
     identity

@@ -48,6 +48,22 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// A number for messages between processes.
+    pub(crate) fn code(self) -> u64 {
+        let code = match self {
+            StopReason::Asked | StopReason::Callback => ASKED,
+            StopReason::Interrupt => BY_INTERRUPT,
+            StopReason::Terminate => BY_TERMINATE,
+            StopReason::Hangup => BY_HANGUP,
+        };
+        code as u64
+    }
+
+    /// The reason with this number; `None` for 0.
+    pub(crate) fn of_code(code: u64) -> Option<Self> {
+        StopFlag(Arc::new(AtomicUsize::new(code as usize))).reason()
+    }
+
     /// The exit code that a shell expects of a process that ended for this reason: 128 and the
     /// signal's number.
     pub fn exit_code(self) -> u8 {
@@ -95,10 +111,16 @@ impl StopFlag {
 
     /// Sets it.
     pub fn stop(&self) {
+        self.stop_for(StopReason::Asked);
+    }
+
+    /// Sets it for a reason.
+    pub(crate) fn stop_for(&self, reason: StopReason) {
         // The first reason is kept.
+        let code = reason.code() as usize;
         let _ = self
             .0
-            .compare_exchange(0, ASKED, Ordering::SeqCst, Ordering::SeqCst);
+            .compare_exchange(0, code, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Returns true if it is set.

@@ -10,10 +10,10 @@ use halite_core::{
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{
-    Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch,
+    Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch, Shard,
     ValidationSet,
 };
-use halite_nn::{ArraySpec, Optimizer, optim::WeightAveraging};
+use halite_nn::{ArraySpec, Optimizer, Processes, optim::WeightAveraging};
 use halite_telemetry::ClientMetrics;
 
 pub use self::{
@@ -28,6 +28,7 @@ use crate::{
     in_flight::InFlight,
     loggers::Logger,
     lower,
+    processes::over_processes,
     programs::{
         BatchArrays, Evaluate, ModelArrays, ModelParams, StepOptions, StepParts, batch_types,
         discover_evaluation, evaluate_program, means_of_pass, padding,
@@ -42,6 +43,8 @@ use crate::{
 pub struct Trainer {
     pub(crate) client: Client,
     pub(crate) mesh: Arc<Mesh>,
+    /// The processes that train together, if there are several.
+    pub(crate) processes: Option<Processes>,
     pub(crate) strategy: Strategy,
     pub(crate) options: TrainerOptions,
     pub(crate) precision: DTypePolicy,
@@ -59,7 +62,7 @@ impl Trainer {
         TrainerBuilder::new(client.clone().measured())
     }
 
-    /// The devices it trains on.
+    /// The devices of this process that it trains on.
     pub fn mesh(&self) -> &Arc<Mesh> {
         &self.mesh
     }
@@ -161,6 +164,7 @@ impl Trainer {
             has_rate_factor: self.has_rate_factor,
             padding: padding("training data", train),
             gradient_norm: options.observing.log.contains(&Measure::GradientNorm),
+            processes: self.processes.clone(),
         }
     }
 
@@ -292,7 +296,14 @@ impl Trainer {
         match wait(name, in_flight.limits(), stop, |slice| {
             scores.wait_ready(slice).then_some(())
         })? {
-            Some(()) => means_of_pass(metrics, &scores.wait()?, loader).map(Some),
+            Some(()) => {
+                let read = metrics.read(&scores.wait()?)?;
+                let read = match &self.processes {
+                    Some(processes) => over_processes(read, processes)?,
+                    None => read,
+                };
+                means_of_pass(metrics, read, loader).map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -311,6 +322,7 @@ impl Trainer {
                 last: options.last_batch,
                 workers: options.workers,
                 ahead: options.read_ahead,
+                shard: self.shard(),
                 ..LoaderOptions::new(options.batch_size)
             },
         )?;
@@ -345,9 +357,21 @@ impl Trainer {
         loader.limited(batches - batches % of_step)
     }
 
+    /// The part of each batch that this process reads.
+    fn shard(&self) -> Shard {
+        (self.processes.as_ref()).map_or_else(Shard::default, |processes| Shard {
+            index: processes.rank(),
+            of: processes.size(),
+        })
+    }
+
     /// A loader of every sample once, in the dataset's order.
     fn in_order<K: Task>(&self, dataset: Arc<dyn Dataset>) -> Result<Loader> {
-        let loader = Loader::shared(dataset, self.padded())?;
+        let options = LoaderOptions {
+            shard: self.shard(),
+            ..self.padded()
+        };
+        let loader = Loader::shared(dataset, options)?;
         check_weights::<K>(&loader)?;
         Ok(loader)
     }
@@ -448,10 +472,12 @@ impl Trainer {
             precision: self.precision.to_string(),
             epochs: length,
             // The names of the axes of a single device change nothing.
-            mesh: if self.mesh.size() == 1 {
-                "1 device".into()
-            } else {
-                self.mesh.to_string()
+            mesh: match (&self.processes, self.mesh.size()) {
+                (None, 1) => "1 device".into(),
+                (None, _) => self.mesh.to_string(),
+                (Some(processes), _) => {
+                    format!("{} processes of {}", processes.size(), self.mesh)
+                }
             },
             strategy: self.strategy.to_string(),
             plugin: format!("{} {}", platform.name, platform.version)

@@ -14,7 +14,10 @@ pub(super) struct Exchanges {
     /// used: the exchange after it has the token from before it.
     tokens: RefCell<Vec<Id>>,
     has_exchanged: Cell<bool>,
+    /// Whether the weight of the loss is that of all processes.
     has_total_weight: Cell<bool>,
+    /// Metrics that are means over all processes: the first ones.
+    shared_metrics: Cell<usize>,
 }
 
 impl Trace {
@@ -66,24 +69,27 @@ impl Trace {
         self.context.processes.has_total_weight.set(true);
     }
 
-    pub(crate) fn has_total_weight(&self) -> bool {
-        self.context.processes.has_total_weight.get()
+    /// Whether the weight of the loss is that of all processes; that of the next loss is not.
+    pub(crate) fn take_total_weight(&self) -> bool {
+        self.context.processes.has_total_weight.take()
     }
 
-    /// The metrics that are reported so far.
-    pub(crate) fn reported(&self) -> Vec<Mean<'_>> {
+    /// The metrics that are reported so far, and are not means over all processes.
+    pub(crate) fn own_metrics(&self) -> Vec<Mean<'_>> {
         let metrics = self.context.metrics.borrow();
         let mean = |metric: &super::Metric| Mean {
             total: self.tensor(metric.total),
             weight: self.tensor(metric.weight),
         };
-        metrics.iter().map(mean).collect()
+        let shared = self.context.processes.shared_metrics.get();
+        metrics[shared..].iter().map(mean).collect()
     }
 
-    /// Puts these means in the place of those that are reported.
-    pub(crate) fn set_reported(&self, means: Vec<Mean<'_>>) {
+    /// Puts means over all processes in the place of [`own_metrics`](Self::own_metrics).
+    pub(crate) fn share_metrics(&self, means: Vec<Mean<'_>>) {
         let mut metrics = self.context.metrics.borrow_mut();
-        for (metric, mean) in metrics.iter_mut().zip(means) {
+        let shared = self.context.processes.shared_metrics.replace(metrics.len());
+        for (metric, mean) in metrics[shared..].iter_mut().zip(means) {
             (metric.total, metric.weight) = (mean.total.id, mean.weight.id);
         }
     }

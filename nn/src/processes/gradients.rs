@@ -24,7 +24,7 @@ impl Trace {
 
     /// The mean of the losses and of the gradients over all samples of all processes, from a
     /// [loss of this process](Self::loss_of_process) and the gradients of its value. Metrics that are
-    /// reported so far become means over all processes, too.
+    /// reported since the last call become means over all processes, too.
     ///
     /// They equal those of one process with all samples, as long as a sample's weight does not
     /// depend on the parameters. A process whose loss has weight 0 counts for nothing.
@@ -38,7 +38,7 @@ impl Trace {
             return (loss, gradients);
         }
         let _site = self.called_from(Location::caller());
-        let (none, is_total) = (self.without_gradient(&gradients), self.has_total_weight());
+        let (none, is_total) = (self.without_gradient(&gradients), self.take_total_weight());
         let counts = loss.weight.ne(0.0);
         let weighted = |gradient: &Tensor<'t>| {
             let gradient = gradient.convert(wide(gradient.dtype()));
@@ -59,7 +59,7 @@ impl Trace {
             .map(|&index| weighted(&gradients[index]))
             .collect();
         summed.extend([loss.total, loss.weight]);
-        let metrics = self.reported();
+        let metrics = self.own_metrics();
         summed.extend(metrics.iter().flat_map(|mean| [mean.total, mean.weight]));
         let mut sums = self.process_sums("gradients", &summed).into_iter();
         let exchanged: Vec<Tensor<'t>> = sums.by_ref().take(kept.len()).collect();
@@ -78,7 +78,7 @@ impl Trace {
             total: next(),
             weight: next(),
         };
-        self.set_reported(metrics.iter().map(mean).collect());
+        self.share_metrics(metrics.iter().map(mean).collect());
         (Mean { total, weight }, means)
     }
 }

@@ -62,6 +62,11 @@ impl Meter {
         });
     }
 
+    /// The last step of the oldest window that is not taken yet.
+    pub(super) fn first_pending(&self) -> Option<u64> {
+        self.pending.front().map(|sent| sent.step)
+    }
+
     /// The last step of the newest window that is not taken yet.
     pub(super) fn last_pending(&self) -> Option<u64> {
         self.pending.back().map(|sent| sent.step)

@@ -29,10 +29,11 @@ use crate::{
     callback::{Run, RunFacts},
     callbacks::{Callbacks, NanCheck},
     cause::Batches,
-    checkpoint::{RunPosition, Saved},
+    checkpoint::RunPosition,
     in_flight::InFlight,
     loggers::Split,
     measured::Measured,
+    processes::{Agreement, ResumeFrom, check_alike, without_job},
     programs::{ModelArrays, ModelParams, Programs, RunState, StepParts, padding},
     resume::{self, Metadata},
     run_files,
@@ -119,15 +120,31 @@ where
             client: client.clone(),
             devices: mesh.devices().to_vec(),
         });
-        let code = &lowered.program.code;
+        let code = match &trainer.processes {
+            Some(_) => &without_job(&lowered.program.code)[..],
+            None => &lowered.program.code[..],
+        };
         let mut identity = trainer.identity(&train, validation.as_ref(), &*optimizer, code);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
-        let files = run_files::open(options, |saved| {
+        if let Some(processes) = &trainer.processes {
+            check_alike(processes, identity.identity())?;
+        }
+        let opened = run_files::open(options, |saved| {
             identity.wait_before_resume(saved, &Limits::new(options.wait_limit), &stop)?;
             resume::check(saved, identity.identity(), options, &programs, mesh)
-        })?;
-        let (files, saved) = files.unzip();
+        });
+        let (files, saved) = match opened {
+            Ok(opened) => {
+                let (files, saved) = opened.unzip();
+                (files, Ok(saved.flatten()))
+            }
+            Err(error) => (None, Err(error)),
+        };
+        let saved = match &trainer.processes {
+            Some(processes) => ResumeFrom::shared(processes, saved)?,
+            None => saved?.map(ResumeFrom::of).transpose()?,
+        };
         let trained = trained_paths(&*model).map(|path| format!("model.{path}"));
         let nan_check = NanCheck {
             window: programs.train_metrics.clone(),
@@ -149,7 +166,7 @@ where
             identity,
             callbacks,
             facts,
-            saved: saved.flatten(),
+            saved,
             interrupts,
             stop,
             before,
@@ -200,6 +217,7 @@ where
             training: Duration::ZERO,
             time_to_first_step: Arc::default(),
             has_failed: false,
+            agreement: self.trainer.processes.as_ref().map(Agreement::new),
             measured: Measured::default(),
             validated: Validated::default(),
             skipped_in_window: 0,
@@ -211,11 +229,11 @@ where
     pub(super) fn begin(&mut self) -> Result<LoopState<K, O>> {
         let options = &self.trainer.options;
         let has_steps = self.saved.as_ref().is_none_or(|saved| {
-            let RunPosition { step, epoch, .. } = saved.position();
+            let RunPosition { step, epoch, .. } = saved.position;
             epoch < options.epochs() && options.max_steps.is_none_or(|most| step < most)
         });
         let inputs = self.programs.inputs(&self.trainer.mesh);
-        if self.stop.is_set() {
+        if self.stops_alone() {
             return Err(self.stopped_before("before a program was compiled"));
         }
         if has_steps {
@@ -236,7 +254,7 @@ where
             progress.message(&left_out);
         }
         progress.waiting_for("compiling the training step");
-        let now = match self.saved.take() {
+        let mut now = match self.saved.take() {
             Some(saved) => self.restore(saved)?,
             None => self.initialize()?,
         };
@@ -259,6 +277,8 @@ where
             // Its choice is printed before the first step.
             self.saves_copies();
         }
+        // No process starts a step before all have compiled it.
+        self.agree(&mut now)?;
         Ok(now)
     }
 
@@ -286,27 +306,32 @@ where
     }
 
     /// Restores the run to the position at which `saved` was written.
-    fn restore(&mut self, mut saved: Saved) -> Result<LoopState<K, O>> {
-        let (position, metadata) = (saved.position(), Metadata::of(&saved)?);
+    fn restore(&mut self, mut saved: ResumeFrom) -> Result<LoopState<K, O>> {
+        let position = saved.position;
         let options = &self.trainer.options;
+        let processes = self.trainer.processes.as_ref();
         let comparison = self
             .identity
             .identity()
-            .compare(&metadata.identity, &options.allow_changes);
-        for warning in comparison.warnings() {
-            halite_core::warning!("{}: {warning}", saved.path().display());
+            .compare(&saved.metadata.identity, &options.allow_changes);
+        let warnings = comparison.warnings().into_iter();
+        for warning in warnings.filter(|_| processes.is_none_or(|all| all.rank() == 0)) {
+            halite_core::warning!("{}: {warning}", saved.path.display());
         }
-        let batch = self.batch_to_resume_at(position, metadata.identity.samples_per_step());
-        let specs = resume::array_specs(&self.programs, &self.trainer.mesh);
-        let types = resume::array_types(&saved, &self.programs, &self.trainer.mesh);
+        let saved_size = saved.metadata.identity.samples_per_step();
+        let batch = self.batch_to_resume_at(position, saved_size);
+        let (programs, mesh) = (&self.programs, &self.trainer.mesh);
+        let specs = resume::array_specs(programs, mesh);
+        let types = resume::array_types(saved.window.as_ref(), programs, mesh);
+        let extras = std::mem::take(&mut saved.metadata.extras);
         let client = self.trainer.client.unattributed();
         let (mut arrays, mut uploading, mut skipped_before) = (Vec::<Array>::new(), 0, 0);
-        saved.take_each(&types, |index, host| {
+        saved.take_each(processes, &types, |index, host| {
             let (name, spec) = &specs[index];
             let host = match &**name {
                 WINDOW => {
                     let metrics = &self.programs.train_metrics;
-                    let (window, skipped) = metrics.continued(&host, &metadata.extras)?;
+                    let (window, skipped) = metrics.continued(&host, &extras)?;
                     skipped_before = skipped;
                     window
                 }
@@ -326,6 +351,7 @@ where
             Ok(())
         })?;
         let window = arrays.pop().expect("the window is the last of the specs");
+        let metadata = saved.metadata;
         let mut now = self.loop_state(self.programs.state.rebuild(arrays), window);
 
         now.meter.sums = (metadata.sums.iter())
@@ -384,7 +410,7 @@ where
         };
         let name = || format!("the compiler, which has `{name}`");
         let late = |error: Error| error.with_note("set a longer limit with HALITE_WAIT_LIMIT");
-        let waited = wait_until(name, default_limit(), || self.stop.is_set(), poll);
+        let waited = wait_until(name, default_limit(), || self.stops_alone(), poll);
         Ok(waited.map_err(late)?.is_some())
     }
 

@@ -39,7 +39,7 @@ where
         }
         let options = &self.trainer.options;
         match options.val_check_interval.unwrap_or(Interval::Epoch(1.0)) {
-            Interval::Time(time) => now.run.seconds() - now.validated.seconds >= time.as_secs_f64(),
+            Interval::Time(time) => now.seconds() - now.validated.seconds >= time.as_secs_f64(),
             Interval::Epoch(_) if !(epoch + 1).is_multiple_of(options.check_val_every_n_epoch) => {
                 false
             }
@@ -50,7 +50,7 @@ where
     /// Validates the model, and returns what the callbacks return; `None` if the run is asked to
     /// stop first.
     pub(super) fn validation(&mut self, now: &mut LoopState<K, O>) -> Result<Option<Result<()>>> {
-        let seconds = now.run.seconds();
+        let seconds = now.seconds();
         self.notify(now, |callback, run| callback.on_validation_start(run))?;
         let metrics = match self.validate(now) {
             Ok(Some(metrics)) => metrics,
@@ -123,7 +123,7 @@ where
             program.abandon_background();
             return Ok(None);
         }
-        let stop = || self.stop.is_set();
+        let stop = || self.stops_alone();
         self.trainer
             .score::<K>(program, metrics, model, loader, &stop)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{
-    DType, Error, HostArray, Result, TensorType,
+    DType, Error, Result, TensorType,
     tree::{Family, Tree},
 };
 use halite_data::Loader;
@@ -15,7 +15,7 @@ use crate::{
     cause::{self, Target},
     finite,
     task::losses,
-    window::Window,
+    window::{Window, WindowMetric},
 };
 
 /// What is done with the loss of a task.
@@ -124,16 +124,15 @@ pub(crate) fn discover_evaluation<K: Task>(
     discover(task, &types, &batch_types::<K>(batch), &pass)
 }
 
-/// Mean of each metric over a pass through `loader`, by name, from the window of the pass.
+/// Mean of each metric over a pass through `loader`, by name.
 ///
 /// # Errors
 /// If one is not finite, with the cause if it is in the data.
 pub(crate) fn means_of_pass(
     metrics: &Window,
-    window: &HostArray,
+    read: Vec<WindowMetric>,
     loader: &Loader,
 ) -> Result<MetricValues> {
-    let read = metrics.read(window)?;
     finite::check_scores(&read, || cause::of_pass(loader, metrics.targets()))?;
     let means = read.into_iter();
     Ok(means

@@ -7,7 +7,7 @@ use halite_core::{
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
-    Function, Lowered, Mean, Optimizer, ShardedType, Tensor, Trace, lower,
+    Function, Lowered, Mean, Optimizer, Processes, ShardedType, Tensor, Trace, lower,
     optim::{WeightAveraging, clip_global_norm, clip_value, global_norm},
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct StepOptions {
     pub(crate) padding: Option<String>,
     /// Whether the norm of the gradients is a metric.
     pub(crate) gradient_norm: bool,
+    /// The processes that train together, if there are several.
+    pub(crate) processes: Option<Processes>,
 }
 
 /// Name of the metric that reports the norm of the gradients.
@@ -67,6 +69,7 @@ impl StepOptions {
             has_rate_factor: false,
             padding: None,
             gradient_norm: false,
+            processes: None,
         }
     }
 
@@ -239,6 +242,9 @@ impl<K: Task> StepBody<K> {
     ) -> (State<K::Model, S, Tensor<'t>>, Tensor<'t>) {
         let step = state.step;
         state.set_training_mode(cx);
+        if let Some(processes) = &self.options.processes {
+            cx.set_processes(processes, step);
+        }
         let mut stepping = state.begin_step();
         let (mut losses, mut trained, mut norms) = (Vec::new(), Vec::new(), Vec::new());
         for (number, update) in StepUpdate::all(&*self.task).into_iter().enumerate() {
@@ -294,6 +300,16 @@ impl<K: Task> StepBody<K> {
         }
     }
 
+    /// Whether a batch of these weights has samples, in any process.
+    fn is_present<'t>(&self, cx: &'t Trace, weights: Tensor<'t>) -> Tensor<'t> {
+        let most = weights.max([0]);
+        // Without padding, a batch is missing in all processes or in none.
+        match self.options.padding {
+            Some(_) => cx.process_sums("weights", &[most])[0].gt(0.0),
+            None => most.gt(0.0),
+        }
+    }
+
     /// The mean loss of the batches of an update, and its gradients by the parameters that it
     /// changes.
     fn loss_and_gradients<'t, S: Family>(
@@ -308,13 +324,14 @@ impl<K: Task> StepBody<K> {
             1 => of_batch(cx, state, update, batch),
             _ => self.accumulated(cx, state, update, batch),
         };
-        match turn.is_due(state.step) {
+        let (loss, gradients) = match turn.is_due(state.step) {
             Some(due) => {
                 let wrt: Vec<Tensor<'t>> = state.trained_leaves(turn.part).collect();
                 cx.gradients_if(due, &wrt, of_step)
             }
             None => of_step(),
-        }
+        };
+        cx.mean_over_processes(loss, gradients)
     }
 
     /// As [`of_batch`], of stacked batches.
@@ -330,7 +347,7 @@ impl<K: Task> StepBody<K> {
         cx.accumulate_gradients(batches, &wrt, |batch| {
             let weights = batch.leaves().into_iter().next_back().copied();
             let weights = weights.filter(|_| self.options.has_weights);
-            let present = weights.map(|weights| weights.max([0]).gt(0.0));
+            let present = weights.map(|weights| self.is_present(cx, weights));
             let of_batch = || of_batch(cx, state, update, &batch);
             let (loss, gradients) = match present {
                 Some(present) => cx.report_if(present, of_batch),
@@ -356,7 +373,7 @@ fn of_batch<'t, K: Task, S: Family>(
     update: &StepUpdate<'_, K>,
     batch: &<K::Batch as Family>::Of<Tensor<'t>>,
 ) -> (Mean<'t>, Vec<Tensor<'t>>) {
-    let loss = update.loss(cx, &state.model, batch);
+    let loss = cx.loss_of_process(update.loss(cx, &state.model, batch));
     // Mistakes of the loss are reported at the user's line.
     let _site = loss.total.origin().map(|line| cx.called_from(line));
     let gradients = state.trained_gradients(update.turn().part, loss.value());

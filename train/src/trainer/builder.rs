@@ -8,9 +8,11 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, Result, Sharding};
+use halite_core::{
+    Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, ProcessGroup, Result, Sharding,
+};
 use halite_data::LastBatch;
-use halite_nn::optim::WeightAveraging;
+use halite_nn::{PROCESS_AXIS, Processes, optim::WeightAveraging};
 
 pub use self::largest_batch::BatchSizes;
 use super::Trainer;
@@ -23,12 +25,17 @@ use crate::{
     signals::StopFlag,
 };
 
+/// Default of [`TrainerBuilder::process_timeout`].
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Builder of a [`Trainer`].
 #[derive(Clone, Debug)]
 pub struct TrainerBuilder {
     client: Client,
     devices: Option<Vec<DeviceId>>,
     mesh: Option<Vec<(Arc<str>, usize)>>,
+    processes: Option<Arc<dyn ProcessGroup>>,
+    process_timeout: Duration,
     strategy: Strategy,
     average: Option<WeightAveraging>,
     has_rate_factor: bool,
@@ -57,6 +64,8 @@ impl TrainerBuilder {
             client,
             devices: None,
             mesh: None,
+            processes: None,
+            process_timeout: PROCESS_TIMEOUT,
             strategy: Strategy::default(),
             average: None,
             has_rate_factor: false,
@@ -184,6 +193,34 @@ impl TrainerBuilder {
         self
     }
 
+    /// Trains with the other processes of a job: each has its part of every batch, and all have the
+    /// same parameters. Every process must make the same calls, with the same options.
+    ///
+    /// The batch size, the order of the samples, the metrics and random numbers are those of the
+    /// whole job: they do not depend on the number of processes. In a [mesh](Self::mesh) the
+    /// processes are the axis `process`, which may be left out. Process 0 alone prints, logs and
+    /// writes the directory of the run.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use halite_core::{ProcessGroup, SingleProcess};
+    ///
+    /// let job: Arc<dyn ProcessGroup> = Arc::new(SingleProcess); // a job of one
+    /// let client = halite_backends::Accelerator::cpu().open()?;
+    /// let trainer = halite_train::Trainer::builder(&client).processes(job).build()?;
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    pub fn processes(mut self, group: Arc<dyn ProcessGroup>) -> Self {
+        self.processes = Some(group);
+        self
+    }
+
+    /// Sets the longest wait for the other [processes](Self::processes) in a step. Default: 60 s.
+    pub fn process_timeout(mut self, timeout: Duration) -> Self {
+        self.process_timeout = timeout;
+        self
+    }
+
     /// Sets the sharding of parameters, optimizer state and batches over the mesh. Default:
     /// data parallel.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
@@ -212,7 +249,7 @@ impl TrainerBuilder {
     /// [`BatchNorm`](halite_nn::BatchNorm), are the model's.
     ///
     /// ```
-    /// use halite_nn::optim::WeightAveraging;
+    /// use halite_nn::{PROCESS_AXIS, Processes, optim::WeightAveraging};
     ///
     /// # fn trainer(client: &halite_core::Client) -> halite_core::Result<halite_train::Trainer> {
     /// halite_train::Trainer::builder(client).average(WeightAveraging::ema(0.999)).build()
@@ -287,12 +324,22 @@ impl TrainerBuilder {
     fn build_observed(self) -> Result<Trainer> {
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
+        let group = self.processes.filter(|group| group.size() > 1);
+        let processes = group.map(|group| Processes::new(&group, &mesh, self.process_timeout));
+        let processes = processes.transpose()?;
+        let rank = processes.as_ref().map_or(0, Processes::rank);
+        let count = processes.as_ref().map_or(1, Processes::size);
         let mut options = self.options.resolved();
+        if rank > 0 {
+            // Process 0 prints, logs and writes for all.
+            options.quiet = true;
+            options.out = None;
+        }
         for (name, size) in [
             ("batch_size", options.batch_size),
             ("eval_batch_size", options.eval_batch_size()),
         ] {
-            check_batch_size(name, size, &self.strategy, &mesh)?;
+            check_batch_size(name, size, &self.strategy, &mesh, count)?;
         }
         let precision = options.numerics.precision;
         let precision = precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
@@ -310,6 +357,7 @@ impl TrainerBuilder {
             average: self.average,
             has_rate_factor: self.has_rate_factor,
             mesh,
+            processes,
             strategy: self.strategy,
             precision,
             stop: self.stop,
@@ -317,6 +365,7 @@ impl TrainerBuilder {
             // A development run leaves nothing behind.
             loggers: match options.fast_dev_run {
                 Some(_) => Vec::new(),
+                None if rank > 0 => Vec::new(),
                 None => self.loggers,
             },
             options,
@@ -326,8 +375,8 @@ impl TrainerBuilder {
     /// Arranges the devices as a mesh.
     fn on_devices(&self) -> Result<Mesh> {
         let mut devices = self.chosen_devices()?;
-        if let Some(axes) = &self.mesh {
-            let shape = MeshShape::new(axes.iter().cloned())?;
+        if let Some(axes) = self.local_axes()? {
+            let shape = MeshShape::new(axes)?;
             // The first devices are the default; devices that were chosen are all used.
             if self.devices.is_none() {
                 devices.truncate(shape.size());
@@ -348,6 +397,30 @@ impl TrainerBuilder {
             Error::invalid("trainer", message)
         })?;
         Mesh::new([(axis, devices.len())], devices)
+    }
+
+    /// The axes of the mesh over the devices of this process; `None` if there are no others than
+    /// that of the processes.
+    fn local_axes(&self) -> Result<Option<Vec<(Arc<str>, usize)>>> {
+        let Some(axes) = &self.mesh else {
+            return Ok(None);
+        };
+        let count = self.processes.as_ref().map_or(1, |group| group.size());
+        let (processes, local): (Vec<_>, Vec<_>) = axes
+            .iter()
+            .cloned()
+            .partition(|(name, _)| **name == *PROCESS_AXIS);
+        if let Some((_, size)) = processes.iter().find(|(_, size)| *size != count) {
+            let job = match count {
+                1 => "there is one process; start more with `halite launch -n`, and give the job \
+                      to the trainer (`processes`)"
+                    .to_string(),
+                count => format!("the job has {count} processes"),
+            };
+            let message = format!("the axis `{PROCESS_AXIS}` of the mesh is {size}, and {job}");
+            return Err(Error::invalid("trainer", message));
+        }
+        Ok((!local.is_empty() || processes.is_empty()).then_some(local))
     }
 
     /// Returns the devices that were chosen, or all devices of this process. Never empty.
@@ -379,9 +452,10 @@ fn check_batch_size(
     batch_size: usize,
     strategy: &Strategy,
     mesh: &Arc<Mesh>,
+    processes: usize,
 ) -> Result<()> {
     let sharding = Sharding::new(mesh, strategy.batch_spec(mesh))?;
-    let parts = sharding.parts(0);
+    let parts = sharding.parts(0) * processes;
     if batch_size.is_multiple_of(parts) {
         return Ok(());
     }
@@ -391,13 +465,18 @@ fn check_batch_size(
     } else {
         parts.to_string()
     };
-    let over = if parts == mesh.size() {
+    let over = if parts == mesh.size() * processes {
         "devices".to_string()
     } else {
         format!("parts, {sharding}")
     };
-    let message =
-        format!("`{name}` {batch_size} is not divisible by {parts} {over}; {divisible} would be");
+    let of = match processes {
+        1 => String::new(),
+        processes => format!(" of {processes} processes"),
+    };
+    let message = format!(
+        "`{name}` {batch_size} is not divisible by {parts} {over}{of}; {divisible} would be"
+    );
     Err(Error::invalid("trainer", message))
 }
 

@@ -1,0 +1,115 @@
+//! What the processes of a job agree on outside of programs, in the thread of the training loop: all
+//! of them call the same functions in the same order.
+
+mod agreement;
+mod resumed;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use halite_core::{Error, Result};
+use halite_nn::Processes;
+
+pub(crate) use self::{
+    agreement::{Agreement, Wish},
+    resumed::ResumeFrom,
+};
+use crate::{identity::Identity, window::WindowMetric};
+
+/// Longest wait for processes that start, compile, or write a checkpoint.
+pub(crate) const START: Duration = Duration::from_secs(300);
+
+/// The sums of metrics over the processes, from those of each.
+pub(crate) fn over_processes(
+    mine: Vec<WindowMetric>,
+    processes: &Processes,
+) -> Result<Vec<WindowMetric>> {
+    let mut message = Vec::new();
+    for metric in &mine {
+        let bad = metric.bad_step.unwrap_or(u64::MAX);
+        message.extend(metric.total.to_le_bytes());
+        message.extend(metric.weight.to_le_bytes());
+        message.extend(bad.to_le_bytes());
+    }
+    let all = processes.group().all_gather("metrics", &message, START)?;
+    let mut sums = mine;
+    for (index, metric) in sums.iter_mut().enumerate() {
+        let mut bad_steps = Vec::new();
+        (metric.total, metric.weight) = (0.0, 0.0);
+        for bytes in &all {
+            let [total, weight, bad] = words(bytes, 3 * index)?;
+            metric.total += f64::from_bits(total);
+            metric.weight += f64::from_bits(weight);
+            bad_steps.extend((bad != u64::MAX).then_some(bad));
+        }
+        metric.bad_step = bad_steps.into_iter().min();
+    }
+    Ok(sums)
+}
+
+/// Checks that all processes have the same run: options, data and program.
+///
+/// # Errors
+/// The first property that differs, with the values and ranks.
+pub(crate) fn check_alike(processes: &Processes, mine: &Identity) -> Result<()> {
+    let facts = mine.facts();
+    let text = |(name, value): (&String, &String)| format!("{name}\u{1}{value}\u{2}");
+    let message: String = facts.iter().map(text).collect();
+    let all = processes
+        .group()
+        .all_gather("options of the run", message.as_bytes(), START)?;
+    let Some(other) = all.iter().position(|other| other != message.as_bytes()) else {
+        return Ok(());
+    };
+    let theirs = String::from_utf8_lossy(&all[other]);
+    let theirs: BTreeMap<&str, &str> = (theirs.split('\u{2}'))
+        .filter_map(|entry| entry.split_once('\u{1}'))
+        .collect();
+    let names = facts
+        .keys()
+        .map(String::as_str)
+        .chain(theirs.keys().copied());
+    let none = "nothing";
+    let values = names.map(|name| {
+        let mine = facts.get(name).map_or(none, String::as_str);
+        (name, mine, theirs.get(name).copied().unwrap_or(none))
+    });
+    let differing = values.filter(|(_, mine, theirs)| mine != theirs);
+    let differing: Vec<String> = differing
+        .map(|(name, mine, theirs)| {
+            let rank = processes.rank();
+            format!("\n  {name}: {mine} in process {rank}, {theirs} in process {other}")
+        })
+        .collect();
+    let message = format!("the processes do not train the same:{}", differing.concat());
+    Err(Error::invalid("processes", message))
+}
+
+/// The text of a program without the number of the job, which depends on what else a process did.
+pub(crate) fn without_job(code: &[u8]) -> Vec<u8> {
+    const ATTRIBUTE: &str = "\"halite_job\" = ";
+    let text = String::from_utf8_lossy(code);
+    let mut parts = text.split(ATTRIBUTE);
+    let mut kept = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        kept += ATTRIBUTE;
+        kept += part.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    kept.into_bytes()
+}
+
+/// `N` words of a message, from the word `first` on.
+fn words<const N: usize>(bytes: &[u8], first: usize) -> Result<[u64; N]> {
+    let mut words = [0; N];
+    for (index, word) in words.iter_mut().enumerate() {
+        let start = 8 * (first + index);
+        let bytes = bytes.get(start..start + 8).ok_or_else(short)?;
+        *word = u64::from_le_bytes(bytes.try_into().map_err(|_| short())?);
+    }
+    Ok(words)
+}
+
+fn short() -> Error {
+    let message = "the processes exchange messages of different lengths: they do not run the same \
+                   program";
+    Error::invalid("processes", message)
+}

@@ -1,0 +1,118 @@
+//! Agreement of the processes on what depends on time and signals: when to stop, and how long the run
+//! takes.
+
+use std::time::Instant;
+
+use halite_core::{Error, Result};
+use halite_nn::Processes;
+
+use super::{START, words};
+use crate::signals::StopReason;
+
+/// Time between two agreements: signals and limits of time are noticed so late.
+const EVERY: f64 = 0.1;
+/// Most steps between two agreements.
+const MOST: f64 = 1000.0;
+
+/// What the processes agreed on last.
+pub(crate) struct Agreement {
+    processes: Processes,
+    /// The step before which they agree again.
+    next: u64,
+    /// The step and the time of the last agreement.
+    last: (u64, Instant),
+    /// Seconds of the run in process 0.
+    seconds: f64,
+    stop: Option<StopReason>,
+    is_requested: bool,
+}
+
+/// What a process contributes.
+pub(crate) struct Wish {
+    /// Steps queued.
+    pub(crate) step: u64,
+    /// Seconds of the run.
+    pub(crate) seconds: f64,
+    /// Why it should stop, if it should.
+    pub(crate) stop: Option<StopReason>,
+    /// Whether a callback requested a stop.
+    pub(crate) is_requested: bool,
+}
+
+impl Agreement {
+    /// Processes that have not agreed on anything yet.
+    pub(crate) fn new(processes: &Processes) -> Self {
+        Agreement {
+            processes: processes.clone(),
+            next: 0,
+            last: (0, Instant::now()),
+            seconds: 0.0,
+            stop: None,
+            is_requested: false,
+        }
+    }
+
+    /// Why all stop, if they do.
+    pub(crate) fn stop(&self) -> Option<StopReason> {
+        self.stop
+    }
+
+    /// Whether a callback of a process requested a stop.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.is_requested
+    }
+
+    /// Whether all stop for any reason.
+    pub(crate) fn stops(&self) -> bool {
+        self.is_requested || self.stop.is_some()
+    }
+
+    /// Seconds of the run at the last agreement.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Whether the processes agree before the next step, after this many.
+    pub(crate) fn is_due(&self, step: u64) -> bool {
+        step >= self.next
+    }
+
+    /// Exchanges wishes: all stop if one wishes to, and have the time of process 0.
+    pub(crate) fn agree(&mut self, wish: &Wish) -> Result<()> {
+        let (first, since) = self.last;
+        let steps = wish.step.saturating_sub(first) as f64;
+        let pace = steps * EVERY / since.elapsed().as_secs_f64().max(1e-6);
+        let words_of_wish = [
+            wish.step,
+            wish.stop.map_or(0, StopReason::code),
+            u64::from(wish.is_requested),
+            wish.seconds.to_bits(),
+            pace.clamp(1.0, MOST) as u64,
+        ];
+        let message: Vec<u8> = words_of_wish
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let group = self.processes.group();
+        let all = group.all_gather("agreement", &message, START)?;
+        let all = all.iter().map(|bytes| words::<5>(bytes, 0));
+        let all: Vec<[u64; 5]> = all.collect::<Result<_>>()?;
+        if let Some(other) = all.iter().position(|words| words[0] != wish.step) {
+            let message = format!(
+                "process {} has queued {} steps, and process {other} {}",
+                group.rank(),
+                wish.step,
+                all[other][0]
+            );
+            return Err(Error::invalid("processes", message));
+        }
+        let [_, _, _, seconds, pace] = all[0];
+        self.seconds = f64::from_bits(seconds);
+        self.last = (wish.step, Instant::now());
+        self.next = wish.step + pace.max(1);
+        let reasons = all.iter().filter_map(|words| StopReason::of_code(words[1]));
+        self.stop = reasons.min_by_key(|reason| reason.code());
+        self.is_requested = all.iter().any(|words| words[2] != 0);
+        Ok(())
+    }
+}

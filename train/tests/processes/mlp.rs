@@ -1,0 +1,164 @@
+//! A network of dense layers in `f64`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use halite_core::{DType, HostArray, Result, tree::Tree};
+use halite_data::{InMemory, Labeled, LastBatch};
+use halite_nn::{Adam, Init, Mean, Param, Schedule, Tensor, Trace};
+use halite_train::{Fitted, Task, TrainerBuilder};
+
+use super::{EXECUTORS, Trained, alike, in_processes, most};
+
+#[derive(Tree, Debug)]
+pub(super) struct Net<L> {
+    hidden: L,
+    bias: L,
+    out: L,
+    /// Not in the loss: it has no gradient.
+    unused: L,
+}
+
+pub(super) struct Regression;
+
+impl Task for Regression {
+    type Model = Net<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Net<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let hidden = (batch.input.matmul(model.hidden) + model.bias).tanh();
+        let error = hidden.matmul(model.out) - batch.target;
+        let weight = batch.weight.convert(DType::F64);
+        cx.metric("mae", Mean::weighted(error.abs().sum([1]), weight));
+        Mean::weighted(error.square().sum([1]), weight)
+    }
+}
+
+fn net() -> Net<Param> {
+    let param = |dims: [usize; 2]| {
+        let (low, high) = (-0.5, 0.5);
+        Param::new(dims, Init::Uniform { low, high }).with_dtype(DType::F64)
+    };
+    Net {
+        hidden: param([3, 8]),
+        bias: param([1, 8]),
+        out: param([8, 1]),
+        unused: param([2, 2]),
+    }
+}
+
+fn data(count: usize) -> InMemory {
+    let x: Vec<f64> = (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect();
+    let y: Vec<f64> = x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect();
+    let [x, y] = [(&x, 3), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [count, n]).unwrap());
+    InMemory::new([("x", x), ("y", y)]).unwrap()
+}
+
+/// Five epochs of this many samples in batches of 16, validated on 21.
+pub(super) fn fit(builder: TrainerBuilder, samples: usize) -> Result<Fitted<Regression>> {
+    fit_epochs(builder, samples, 5)
+}
+
+pub(super) fn fit_epochs(
+    builder: TrainerBuilder,
+    samples: usize,
+    epochs: u64,
+) -> Result<Fitted<Regression>> {
+    let trainer = builder.last_batch(LastBatch::Pad).batch_size(16);
+    let adam = Adam::new(Schedule::warmup(1e-3, 4));
+    let trainer = trainer.max_epochs(epochs).gradient_clip_val(0.5).build()?;
+    trainer.fit(Regression, net(), adam, data(samples), data(21))
+}
+
+#[test]
+fn processes_train_as_one() {
+    for open in EXECUTORS {
+        let one = alike(open, [1, 1], |builder| fit(builder, 64));
+        for shape in [[2, 1], [2, 2], [4, 1]] {
+            let several = alike(open, shape, |builder| fit(builder, 64));
+            check(&one, &several);
+        }
+    }
+}
+
+/// Weights are equal but for rounding in `f64`; metrics pass through windows in `f32`.
+fn check(one: &Trained, several: &Trained) {
+    let distance = one.distance(several);
+    assert!(distance.weights < 1e-12, "{distance:?}");
+    assert!(distance.metrics < 1e-6, "{distance:?}");
+}
+
+#[test]
+fn uneven_batches_count_each_sample_once() {
+    // Batches of 16; the last one of 49 has a sample, in one of four processes.
+    for samples in [49, 59] {
+        let one = alike(EXECUTORS[0], [1, 1], |builder| fit(builder, samples));
+        let four = alike(EXECUTORS[0], [4, 1], |builder| fit(builder, samples));
+        check(&one, &four);
+    }
+}
+
+#[test]
+fn accumulated_batches_are_exchanged_once() {
+    let run = |builder: TrainerBuilder| fit(builder.accumulate_grad_batches(3), 53);
+    let one = alike(EXECUTORS[0], [1, 1], run);
+    check(&one, &alike(EXECUTORS[0], [2, 1], run));
+}
+
+#[test]
+fn launches_of_several_steps_equal_single_ones() {
+    let run = |builder: TrainerBuilder| {
+        let builder = builder.log_every_n_steps(4);
+        fit(builder.steps_per_execution(2), 64)
+    };
+    let single = alike(EXECUTORS[0], [2, 1], |builder| fit(builder, 64));
+    let several = alike(EXECUTORS[0], [2, 1], run);
+    assert!(most(&single.weights, &several.weights) < 1e-14);
+}
+
+#[test]
+fn different_options_are_refused() {
+    let ranks = AtomicUsize::new(0);
+    let all = in_processes(EXECUTORS[0], [2, 1], |builder| {
+        let seed = ranks.fetch_add(1, Ordering::SeqCst) as u64;
+        fit(builder.seed(seed), 64)
+    });
+    for error in all {
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("the processes do not train the same"),
+            "{error}"
+        );
+        assert!(error.contains("seed: "), "{error}");
+    }
+}
+
+#[test]
+fn axis_of_processes_has_their_number() {
+    let with_axis = |size: usize| {
+        let all = in_processes(EXECUTORS[0], [2, 2], |builder| {
+            fit(builder.mesh([("process", size), ("data", 2)]), 64)
+        });
+        all.into_iter().next().expect("there are two")
+    };
+    assert!(with_axis(2).is_ok());
+    let error = with_axis(3).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "trainer: the axis `process` of the mesh is 3, and the job has 2 processes"
+    );
+}
+
+#[test]
+fn batch_is_divided_among_processes() {
+    let all = in_processes(EXECUTORS[0], [3, 1], |builder| fit(builder, 64));
+    let error = all.into_iter().next().unwrap().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "trainer: `batch_size` 16 is not divisible by 3 devices of 3 processes; 15 and 18 would be"
+    );
+}
