@@ -1,0 +1,251 @@
+//! Collectives of processes: of bytes through process 0, which knows who is missing, and of buffers by
+//! MPI's collectives.
+
+mod calls;
+mod reduce;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use halite_core::{Collective, Error, ErrorKind, Exchange, ProcessGroup, Result};
+
+use self::calls::{Call, Outcome};
+use crate::{
+    deadline::{Deadline, Member},
+    mpi::{Comm, Sending},
+};
+
+/// Tag of messages to process 0.
+const CALL: i32 = 1;
+/// Tag of its answers.
+const OUTCOME: i32 = 2;
+
+/// Time beyond its own deadline that a process waits for the answer of process 0, which waits as long.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// All processes of a job.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    world: Comm,
+    control: Lane,
+    patience: Duration,
+    /// Held while a lane is made: all processes must make them in one order.
+    making: Mutex<()>,
+}
+
+impl Processes {
+    /// # Errors
+    /// If there can be no communicator for the control plane.
+    pub(crate) fn new(world: Comm, member: Member, patience: Duration) -> Result<Self> {
+        let mut deadline = Deadline::new(&member, "start of the job", patience);
+        let comm = world.duplicate(&mut deadline)?;
+        let control = Lane::new(comm, member, "control".to_owned());
+        Ok(Processes {
+            world,
+            control,
+            patience,
+            making: Mutex::new(()),
+        })
+    }
+}
+
+impl Collective for Processes {
+    fn rank(&self) -> usize {
+        self.control.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.control.size()
+    }
+
+    fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
+        self.control.all_gather(name, mine, patience)
+    }
+
+    fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
+        self.control.exchange(name, exchange, patience)
+    }
+}
+
+impl ProcessGroup for Processes {
+    fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        // Names the processes that ask for another one, or for none.
+        (self.control).barrier(&format!("lane `{name}`"), self.patience)?;
+        let member = self.control.member.clone();
+        let mut deadline = Deadline::new(&member, format!("lane `{name}`"), self.patience);
+        let comm = self.world.duplicate(&mut deadline)?;
+        Ok(Arc::new(Lane::new(comm, member, name.to_owned())))
+    }
+}
+
+/// All processes, with messages of their own.
+pub(crate) struct Lane {
+    comm: Comm,
+    member: Member,
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Calls so far.
+    round: u64,
+    /// The first error: the processes do not agree on the number of calls after it.
+    broken: Option<String>,
+}
+
+impl Lane {
+    fn new(comm: Comm, member: Member, name: String) -> Self {
+        Lane {
+            comm,
+            member,
+            name,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Makes one call, the first error of which is the last.
+    fn call<T>(&self, name: &str, make: impl FnOnce(u64) -> Result<T>) -> Result<T> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(broken) = &state.broken {
+            let message = format!("an earlier call of `{}` failed: {broken}", self.name);
+            return Err(Error::new(ErrorKind::Unavailable, name, message));
+        }
+        state.round += 1;
+        make(state.round).inspect_err(|error| state.broken = Some(error.to_string()))
+    }
+
+    /// Collects the calls of all processes, and tells them the outcome.
+    fn lead(&self, mine: Call, mut deadline: Deadline<'_>) -> Result<Vec<Vec<u8>>> {
+        let mut calls: Vec<Option<Call>> = vec![None; self.member.size];
+        let mut missing: Vec<usize> = (1..self.member.size).collect();
+        let (round, name) = (mine.round, mine.name.clone());
+        calls[0] = Some(mine);
+        while !missing.is_empty() && !deadline.is_over() {
+            let before = missing.len();
+            let mut failed = None;
+            missing.retain(|&rank| match self.comm.receive(rank, CALL, &mut deadline) {
+                Ok(None) => true,
+                Ok(Some(bytes)) => {
+                    calls[rank] = Call::read(&bytes);
+                    false
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if missing.len() == before {
+                deadline.pause();
+            }
+        }
+        let outcome = if missing.is_empty() {
+            Outcome::of(round, &name, calls)
+        } else {
+            let whom = format!("{} of {}", processes(&missing), self.member.size);
+            Outcome::Missing(deadline.missed(&whom).message().to_owned())
+        };
+        let bytes = outcome.write();
+        let there = (1..self.member.size).filter(|rank| !missing.contains(rank));
+        let sent = there.map(|rank| self.comm.send(rank, OUTCOME, bytes.clone()));
+        self.sent(sent.collect::<Result<_>>()?, &mut deadline)?;
+        outcome.result(&name)
+    }
+
+    /// Tells process 0 the call of this one, and waits for the outcome.
+    fn follow(&self, mine: &Call, mut deadline: Deadline<'_>) -> Result<Vec<Vec<u8>>> {
+        let sending = self.comm.send(0, CALL, mine.write())?;
+        loop {
+            if let Some(bytes) = self.comm.receive(0, OUTCOME, &mut deadline)? {
+                self.sent(vec![sending], &mut deadline)?;
+                return Outcome::read(&bytes).result(&mine.name);
+            }
+            if deadline.is_over() {
+                return Err(deadline.missed("process 0, which collects the calls of all"));
+            }
+            deadline.pause();
+        }
+    }
+
+    /// Waits until messages are sent; a large one is sent while the sender waits.
+    fn sent(&self, mut sending: Vec<Sending>, deadline: &mut Deadline<'_>) -> Result<()> {
+        loop {
+            let mut failed = Ok(());
+            sending.retain_mut(|message| match message.is_done() {
+                Ok(done) => !done,
+                Err(error) => {
+                    failed = Err(error);
+                    true
+                }
+            });
+            failed?;
+            if sending.is_empty() || deadline.is_over() {
+                return Ok(());
+            }
+            deadline.pause();
+        }
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("name", &self.name)
+            .field("member", &self.member)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `process 3`, `processes 1, 2`.
+fn processes(ranks: &[usize]) -> String {
+    let list = ranks.iter().map(usize::to_string).collect::<Vec<_>>();
+    let noun = if ranks.len() == 1 {
+        "process"
+    } else {
+        "processes"
+    };
+    format!("{noun} {}", list.join(", "))
+}
+
+impl Collective for Lane {
+    fn rank(&self) -> usize {
+        self.member.rank
+    }
+
+    fn size(&self) -> usize {
+        self.member.size
+    }
+
+    fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
+        self.call(name, |round| {
+            let mine = Call {
+                round,
+                name: name.to_owned(),
+                payload: mine.to_vec(),
+            };
+            let what = format!("`{name}`");
+            if self.member.rank == 0 {
+                return self.lead(mine, Deadline::new(&self.member, what, patience));
+            }
+            let patience = patience.saturating_add(GRACE);
+            self.follow(&mine, Deadline::new(&self.member, what, patience))
+        })
+    }
+
+    fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
+        if !reduce::has_reduction(&exchange) {
+            return reduce::Gathering(self).exchange(name, exchange, patience);
+        }
+        self.call(name, |_| {
+            let mut deadline = Deadline::new(&self.member, format!("`{name}`"), patience);
+            reduce::exchange(&self.comm, exchange, &mut deadline)
+        })
+    }
+}

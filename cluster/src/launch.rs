@@ -1,0 +1,207 @@
+//! Launching of jobs: one MPI proxy for each process, whose output, end and failures the launcher
+//! knows by rank.
+//!
+//! `mpiexec -launcher manual` starts nothing; it prints the command of a proxy for each process, and
+//! whoever runs it starts that process. So processes start on any host by any means, survivors of a
+//! failure live long enough to tell what they waited for, and the launcher, not MPI, decides when
+//! the job is over: `mpiexec` itself returns 0 if a process exits with 0 too early.
+
+mod cores;
+mod hydra;
+mod verdict;
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::Write,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::RecvTimeoutError,
+    },
+    time::{Duration, Instant},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_fetch::Progress;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+pub use self::verdict::Failure;
+use self::{
+    hydra::{Event, Running},
+    verdict::Verdict,
+};
+use crate::{engine::Engine, record::Record};
+
+/// A job to launch.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Launch {
+    /// Number of processes.
+    pub processes: usize,
+    /// Program and arguments.
+    pub program: Vec<OsString>,
+    /// Environment variables that the processes get besides those of this process.
+    pub variables: Vec<(String, OsString)>,
+    /// Directory of a file `rank-N.log` with the output of each process.
+    pub log_dir: Option<PathBuf>,
+    /// Cores of each process; `None` divides those of this machine.
+    pub threads: Option<usize>,
+    /// Time that the others have, after a failure, to end by themselves.
+    pub grace: Duration,
+    /// Cache directory of the MPI package; `None` is the default one.
+    pub cache: Option<PathBuf>,
+}
+
+/// Where a process wrote a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// A line that a process wrote.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Line {
+    /// The process.
+    pub rank: usize,
+    /// Where it wrote the line.
+    pub stream: Stream,
+    /// The line, without its end.
+    pub text: String,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Every process finished.
+    Finished,
+    /// A process failed first, and the others were ended.
+    Failed(Failure),
+    /// Every process ended because of this signal to the launcher.
+    Stopped(i32),
+}
+
+/// Interval at which signals and deadlines are looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Time in which killed processes end.
+const KILLED: Duration = Duration::from_secs(5);
+
+impl Launch {
+    /// A job of so many processes of a program with arguments.
+    pub fn new(processes: usize, program: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Launch {
+            processes,
+            program: program.into_iter().map(Into::into).collect(),
+            variables: Vec::new(),
+            log_dir: None,
+            threads: None,
+            grace: Duration::from_secs(5),
+            cache: None,
+        }
+    }
+
+    /// Runs the job to its end. `output` is called with each line that a process writes.
+    ///
+    /// SIGINT, SIGTERM and SIGHUP are passed on to all processes once, and kill them the second
+    /// time.
+    ///
+    /// # Errors
+    /// If MPI cannot be installed or started, or log files cannot be written.
+    pub fn run(&self, progress: &mut dyn Progress, output: &mut dyn FnMut(&Line)) -> Result<Ended> {
+        if self.processes == 0 || self.program.is_empty() {
+            let message = "at least one process of a program is needed";
+            return Err(Error::invalid("launch", message));
+        }
+        let engine = Engine::find(self.cache.as_deref(), progress)?;
+        let mut logs = self.logs()?;
+        let signal = Arc::new(AtomicUsize::new(0));
+        let mut handlers = Vec::new();
+        for number in [SIGHUP, SIGINT, SIGTERM] {
+            let flag = signal_hook::flag::register_usize(number, signal.clone(), number as usize);
+            handlers.push(flag.map_err(Error::from)?);
+        }
+        let running = Running::start(self, &engine)?;
+        let ended = self.watch(running, &signal, &mut logs, output);
+        for handler in handlers {
+            signal_hook::low_level::unregister(handler);
+        }
+        ended
+    }
+
+    fn logs(&self) -> Result<Vec<File>> {
+        let Some(directory) = &self.log_dir else {
+            return Ok(Vec::new());
+        };
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot write log files to {}", directory.display());
+            Error::new(ErrorKind::Io, "launch", message).caused_by(error)
+        };
+        fs::create_dir_all(directory).map_err(failed)?;
+        let log = |rank| File::create(directory.join(format!("rank-{rank}.log")));
+        (0..self.processes)
+            .map(|rank| log(rank).map_err(failed))
+            .collect()
+    }
+
+    fn watch(
+        &self,
+        mut running: Running,
+        signal: &AtomicUsize,
+        logs: &mut [File],
+        output: &mut dyn FnMut(&Line),
+    ) -> Result<Ended> {
+        let mut verdict = Verdict::new(self.processes);
+        let (mut stopped, mut killed) = (None, None::<Instant>);
+        while !verdict.all_ended() {
+            match running.events().recv_timeout(TICK) {
+                Ok(Event::Line(mut line)) => {
+                    let (printed, record) = Record::split(&line.text);
+                    if let Some(record) = &record {
+                        verdict.record(line.rank, record);
+                    }
+                    if record.is_none() || !printed.is_empty() {
+                        line.text.truncate(printed.len());
+                        if let Some(log) = logs.get_mut(line.rank) {
+                            // The output of the job counts more than its copy.
+                            _ = writeln!(log, "{}", line.text);
+                        }
+                        output(&line);
+                    }
+                }
+                Ok(Event::Closed(rank)) => verdict.closed(rank),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            match signal.swap(0, Relaxed) {
+                0 => {}
+                number if stopped.is_none() => {
+                    stopped = Some(number as i32);
+                    running.terminate();
+                }
+                _ => killed = killed.or_else(|| Some(running.kill())),
+            }
+            if verdict
+                .failed_since()
+                .is_some_and(|since| since.elapsed() >= self.grace)
+            {
+                killed = killed.or_else(|| Some(running.kill()));
+            }
+            // What a process left running may hold its output open.
+            if killed.is_some_and(|killed| killed.elapsed() >= KILLED) {
+                break;
+            }
+        }
+        let complaints = running.end();
+        Ok(match (verdict.failure(&complaints), stopped) {
+            (_, Some(number)) => Ended::Stopped(number),
+            (Some(failure), None) => Ended::Failed(failure),
+            (None, None) => Ended::Finished,
+        })
+    }
+}

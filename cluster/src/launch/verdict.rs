@@ -1,0 +1,250 @@
+//! From what processes tell to how the job ended.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use crate::record::Record;
+
+/// The process that failed first, and why.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The process; `None` if the launcher of MPI failed.
+    pub rank: Option<usize>,
+    /// Its host, if it had joined the job.
+    pub host: Option<String>,
+    /// Its id there, if it had joined the job.
+    pub pid: Option<u32>,
+    /// What happened.
+    pub reason: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(rank) = self.rank else {
+            return f.write_str(&self.reason);
+        };
+        write!(f, "process {rank}")?;
+        if let (Some(host), Some(pid)) = (&self.host, self.pid) {
+            write!(f, " on {host} (pid {pid})")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+/// What is known of one process.
+#[derive(Clone, Debug, Default)]
+struct Process {
+    joined: Option<(String, u32)>,
+    finished: bool,
+    /// Its own words about its failure.
+    told: Option<(String, Instant)>,
+    /// Status of its program.
+    exited: Option<(i32, Instant)>,
+    /// Nothing more comes from it.
+    closed: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) struct Verdict {
+    processes: Vec<Process>,
+}
+
+/// Time by which the words of a process may come before the signal that killed another one, which is
+/// the reason then.
+const SAME_TIME: Duration = Duration::from_secs(1);
+
+impl Verdict {
+    pub(super) fn new(processes: usize) -> Self {
+        Verdict {
+            processes: vec![Process::default(); processes],
+        }
+    }
+
+    pub(super) fn record(&mut self, rank: usize, record: &Record) {
+        let process = &mut self.processes[rank];
+        let now = Instant::now();
+        match record {
+            Record::Joined { host, pid } => process.joined = Some((host.clone(), *pid)),
+            Record::Finished => process.finished = true,
+            Record::Failed(text) => {
+                process.told.get_or_insert_with(|| (text.clone(), now));
+            }
+            Record::Exited(status) => process.exited = Some((*status, now)),
+        }
+    }
+
+    pub(super) fn closed(&mut self, rank: usize) {
+        self.processes[rank].closed.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn all_ended(&self) -> bool {
+        self.processes
+            .iter()
+            .all(|process| process.closed.is_some())
+    }
+
+    /// Time of the first failure.
+    pub(super) fn failed_since(&self) -> Option<Instant> {
+        self.failures().map(|(_, since, _)| since).min()
+    }
+
+    /// The failure of the job, if it has one. `complaints` is what MPI's launcher printed.
+    pub(super) fn failure(&self, complaints: &str) -> Option<Failure> {
+        let first = self.failed_since()?;
+        let mut at_first: Vec<_> = self
+            .failures()
+            .filter(|(_, since, _)| *since <= first + SAME_TIME)
+            .collect();
+        at_first.sort_by_key(|(rank, since, _)| (!self.was_killed(*rank), *since));
+        let (rank, _, reason) = at_first.swap_remove(0);
+        let started = self
+            .processes
+            .iter()
+            .any(|process| process.exited.is_some());
+        let joined = self
+            .processes
+            .iter()
+            .any(|process| process.joined.is_some());
+        if !started && !joined && !complaints.is_empty() {
+            return Some(Failure {
+                rank: None,
+                host: None,
+                pid: None,
+                reason: format!("mpiexec failed: {complaints}"),
+            });
+        }
+        let (host, pid) = self.processes[rank].joined.clone().unzip();
+        Some(Failure {
+            rank: Some(rank),
+            host,
+            pid,
+            reason,
+        })
+    }
+
+    fn was_killed(&self, rank: usize) -> bool {
+        self.processes[rank]
+            .exited
+            .is_some_and(|(status, _)| status > 128)
+    }
+
+    /// Processes that failed, with time and reason.
+    fn failures(&self) -> impl Iterator<Item = (usize, Instant, String)> + '_ {
+        // A program that no process of joins a job has nothing to finish.
+        let is_job = self
+            .processes
+            .iter()
+            .any(|process| process.joined.is_some());
+        let processes = self.processes.iter().enumerate();
+        processes.filter_map(move |(rank, process)| {
+            let (since, reason) = process.failure(is_job)?;
+            Some((rank, since, reason))
+        })
+    }
+}
+
+impl Process {
+    fn failure(&self, is_job: bool) -> Option<(Instant, String)> {
+        if let Some((text, since)) = &self.told {
+            return Some((*since, text.clone()));
+        }
+        match (self.exited, self.closed) {
+            (Some((0, _)), _) if self.finished || !is_job => None,
+            (Some((0, since)), _) => {
+                let reason = match self.joined {
+                    Some(_) => "exited with status 0 before it had finished the job",
+                    None => "exited with status 0 and never joined the job",
+                };
+                Some((since, reason.to_owned()))
+            }
+            (Some((status, since)), _) => Some((since, describe(status))),
+            (None, Some(since)) => Some((since, "its proxy ended before it".to_owned())),
+            (None, None) => None,
+        }
+    }
+}
+
+/// A status as shells tell it.
+fn describe(status: i32) -> String {
+    match status {
+        126 => "the program cannot be executed (status 126)".to_owned(),
+        127 => "the program was not found (status 127)".to_owned(),
+        137 => "killed by SIGKILL: by somebody, or by the system when memory ran out".to_owned(),
+        129.. => match signal_hook::low_level::signal_name(status - 128) {
+            Some(name) => format!("ended by {name}"),
+            None => format!("ended by signal {}", status - 128),
+        },
+        _ => format!("exited with status {status}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(verdict: &mut Verdict, rank: usize) {
+        let (host, pid) = ("node".to_owned(), 40 + rank as u32);
+        verdict.record(rank, &Record::Joined { host, pid });
+    }
+
+    #[test]
+    fn job_succeeds_when_every_process_finished() {
+        let mut verdict = Verdict::new(2);
+        for rank in 0..2 {
+            joined(&mut verdict, rank);
+            verdict.record(rank, &Record::Finished);
+            verdict.record(rank, &Record::Exited(0));
+            assert!(!verdict.all_ended());
+            verdict.closed(rank);
+        }
+        assert!(verdict.all_ended());
+        assert_eq!(verdict.failure(""), None);
+    }
+
+    #[test]
+    fn early_exit_with_0_is_a_failure() {
+        let mut verdict = Verdict::new(2);
+        joined(&mut verdict, 0);
+        verdict.record(1, &Record::Exited(0));
+        let reason = verdict.failure("").unwrap().to_string();
+        assert_eq!(
+            reason,
+            "process 1: exited with status 0 and never joined the job"
+        );
+        joined(&mut verdict, 1);
+        let reason = verdict.failure("").unwrap().to_string();
+        let expected = "process 1 on node (pid 41): exited with status 0 before it had finished";
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+
+    #[test]
+    fn killed_process_is_the_reason() {
+        let mut verdict = Verdict::new(2);
+        joined(&mut verdict, 0);
+        joined(&mut verdict, 1);
+        verdict.record(0, &Record::Failed("connection lost".to_owned()));
+        verdict.record(1, &Record::Exited(137));
+        assert_eq!(verdict.failure("").unwrap().rank, Some(1));
+    }
+
+    #[test]
+    fn programs_without_a_job_succeed_by_status() {
+        let mut verdict = Verdict::new(2);
+        verdict.record(0, &Record::Exited(0));
+        verdict.record(1, &Record::Exited(0));
+        assert_eq!(verdict.failure(""), None);
+        verdict.record(1, &Record::Exited(3));
+        assert_eq!(verdict.failure("").unwrap().reason, "exited with status 3");
+    }
+
+    #[test]
+    fn failing_mpiexec_is_quoted() {
+        let mut verdict = Verdict::new(1);
+        verdict.closed(0);
+        let failure = verdict.failure("no such option").unwrap();
+        assert_eq!(failure.to_string(), "mpiexec failed: no such option");
+    }
+}

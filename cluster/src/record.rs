@@ -1,0 +1,96 @@
+//! What a process tells `halite launch`: lines on stderr that the launcher takes out of the output.
+
+use std::{
+    env,
+    io::{self, Write},
+    sync::LazyLock,
+};
+
+/// Set by the launcher, to the version of these lines.
+pub(crate) const VARIABLE: &str = "HALITE_LAUNCHER";
+
+const START: &str = "\u{1e}halite ";
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Record {
+    /// The process has joined the job, from this host.
+    Joined { host: String, pid: u32 },
+    /// It has finished its part.
+    Finished,
+    /// It fails.
+    Failed(String),
+    /// Its program has ended with this status, as a shell tells it.
+    Exited(i32),
+}
+
+impl Record {
+    /// Tells it to the launcher, if there is one.
+    pub(crate) fn send(&self) {
+        static LAUNCHED: LazyLock<bool> = LazyLock::new(|| env::var_os(VARIABLE).is_some());
+        if *LAUNCHED {
+            // A launcher that is gone ends this process by other means.
+            _ = io::stderr().write_all(format!("{}\n", self.line()).as_bytes());
+        }
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Record::Joined { host, pid } => format!("{START}joined {pid} {host}"),
+            Record::Finished => format!("{START}finished"),
+            Record::Failed(reason) => {
+                format!("{START}failed {}", reason.replace('\n', "\u{1f}"))
+            }
+            Record::Exited(status) => format!("{START}exited {status}"),
+        }
+    }
+
+    /// Splits a line of output into what was printed before it and a record.
+    pub(crate) fn split(line: &str) -> (&str, Option<Record>) {
+        let Some((before, record)) = line.split_once(START) else {
+            return (line, None);
+        };
+        let (kind, rest) = record.split_once(' ').unwrap_or((record, ""));
+        let record = match kind {
+            "joined" => rest.split_once(' ').and_then(|(pid, host)| {
+                let (pid, host) = (pid.parse().ok()?, host.to_owned());
+                Some(Record::Joined { host, pid })
+            }),
+            "finished" => Some(Record::Finished),
+            "failed" => Some(Record::Failed(rest.replace('\u{1f}', "\n"))),
+            "exited" => rest.parse().ok().map(Record::Exited),
+            _ => None,
+        };
+        match record {
+            Some(record) => (before, Some(record)),
+            None => (line, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let host = "node 1".to_owned();
+        for record in [
+            Record::Joined { host, pid: 7 },
+            Record::Finished,
+            Record::Failed("a\nb".to_owned()),
+            Record::Exited(137),
+        ] {
+            let line = format!("half a line{}", record.line());
+            assert_eq!(Record::split(&line), ("half a line", Some(record)));
+        }
+        for line in [
+            "",
+            "text",
+            "\u{1e}halite exited many",
+            "\u{1e}halite joined",
+        ] {
+            assert_eq!(Record::split(line), (line, None));
+        }
+    }
+}
