@@ -50,6 +50,7 @@
 //! | read, write and exchange programs | [`stablehlo`], [`exchange`] |
 //! | plan a step without devices; find the fastest mesh | [`plan`] |
 //! | trace the devices in some steps | [`profile`] |
+//! | train with many processes | [`cluster`] |
 //! | count and time what a client does; find what makes a program slow | [`telemetry`] |
 //! | work with devices and their data | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |
@@ -66,6 +67,7 @@ pub mod plan;
 pub mod profile;
 
 pub use halite_backends as backends;
+pub use halite_cluster as cluster;
 pub use halite_core as core;
 pub use halite_core::{
     Array, Client, Collective, CollectiveExt, Compilation, CompileOptions, DType, DTypePolicy,

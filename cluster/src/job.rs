@@ -24,7 +24,7 @@ use crate::{
     environment::{Recognized, Source},
     group::Processes,
     mpi::Mpi,
-    record::Record,
+    record::{Record, tell_launcher},
 };
 
 /// Deadlines of a job, and where its library is.
@@ -177,13 +177,32 @@ impl Job {
     /// # Errors
     /// If processes do not come within the deadline; MPI's. The process should end then.
     pub fn finish(mut self) -> Result<()> {
-        let patience = self.options.collective;
+        let patience = self.options.start;
         self.group.barrier("finish", patience)?;
         if let Some((_, thread)) = self.mpi.take() {
             thread.leave(&self.member, patience)?;
         }
         Record::Finished.send();
         Ok(())
+    }
+}
+
+impl Job {
+    /// Ends the job as `result` says: [finishes](Self::finish) it, or leaves it with an error, after
+    /// which this process should end; the others then fail too.
+    ///
+    /// # Errors
+    /// That of `result`; as [`finish`](Self::finish).
+    pub fn finish_with<T>(mut self, result: Result<T>) -> Result<T> {
+        match result {
+            Ok(value) => self.finish().map(|()| value),
+            Err(error) => {
+                if self.mpi.take().is_some() {
+                    tell_launcher(&error);
+                }
+                Err(error)
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod verdict;
 
 use std::{
     ffi::OsString,
+    fmt,
     fs::{self, File},
     io::Write,
     path::PathBuf,
@@ -84,6 +85,19 @@ pub enum Ended {
     Failed(Failure),
     /// Every process ended because of this signal to the launcher.
     Stopped(i32),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Finished => f.write_str("every process finished"),
+            Ended::Failed(failure) => write!(f, "{failure}"),
+            Ended::Stopped(number) => match signal_hook::low_level::signal_name(*number) {
+                Some(name) => write!(f, "stopped by {name}"),
+                None => write!(f, "stopped by signal {number}"),
+            },
+        }
+    }
 }
 
 /// Interval at which signals and deadlines are looked at.

@@ -31,3 +31,4 @@ mod record;
 pub use engine::MPICH;
 pub use environment::Source;
 pub use job::{Job, JobOptions};
+pub use record::tell_launcher;

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    fmt::Display,
     io::{self, Write},
     sync::LazyLock,
 };
@@ -10,6 +11,11 @@ use std::{
 pub(crate) const VARIABLE: &str = "HALITE_LAUNCHER";
 
 const START: &str = "\u{1e}halite ";
+
+/// Tells `halite launch` why this process fails, if it was launched.
+pub fn tell_launcher(error: &impl Display) {
+    Record::Failed(error.to_string()).send();
+}
 
 /// One line.
 #[derive(Clone, Debug, PartialEq)]

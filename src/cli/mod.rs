@@ -19,6 +19,7 @@ mod convert;
 mod data;
 mod devices;
 mod export;
+mod launch;
 mod new;
 mod plan;
 mod plugins;
@@ -58,6 +59,7 @@ Examples:
   halite train mnist --data fashion        the same on Fashion-MNIST
   halite train digits                      a smaller CNN and data set; downloads no data
   halite train mnist --resume              continue an interrupted run
+  halite launch -n 2 -- halite train mnist   train with two processes
   halite new my-model                      write a project with a model, a task and a `main`
   halite checkpoint ls runs/mnist-cnn      list the checkpoints of a run; also show, verify, export
   halite train --config runs/mnist-cnn/config.toml --out runs/again   repeat a run, with the same bits
@@ -108,6 +110,7 @@ enum Command {
     Devices(devices::Devices),
     New(new::New),
     Export(export::Export),
+    Launch(launch::Launch),
     Run(run::Run),
     Runs(runs::Runs),
     Convert(convert::Convert),
@@ -189,6 +192,7 @@ impl Command {
             Command::Devices(devices) => devices.run(),
             Command::New(new) => new.run(),
             Command::Export(export) => export.run(),
+            Command::Launch(launch) => launch.run(),
             Command::Run(run) => run.run(),
             Command::Runs(runs) => runs.run(),
             Command::Convert(convert) => convert.run(),
@@ -308,5 +312,6 @@ fn say_error(error: &impl Display) -> ExitCode {
         ("", "")
     };
     remark!("{red}error{plain}: {error}");
+    halite::cluster::tell_launcher(error);
     ExitCode::FAILURE
 }

@@ -7,7 +7,7 @@ pub(super) mod text;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use halite::Result;
+use halite::{Error, ErrorKind, Result, cluster::Job};
 
 /// Train a model. Ctrl-C, SIGTERM and SIGHUP save a checkpoint, from which --resume continues.
 /// `halite train --config FILE` trains as a configuration says, such as the config.toml of a run.
@@ -31,11 +31,20 @@ enum Model {
 }
 
 impl Train {
+    /// Trains, together with the other processes if a launcher started this one.
     pub(crate) fn run(self) -> Result<ExitCode> {
-        match self.model {
-            Model::Mnist(mnist) => mnist.run(),
-            Model::Digits(digits) => digits.run(),
-            Model::Text(text) => text.run(),
+        let job = Job::from_env()?;
+        let group = job.group();
+        if job.size() > 1 {
+            // Until the trainer takes a group of processes.
+            let message = "a run of several processes is not supported yet";
+            return job.finish_with(Err(Error::new(ErrorKind::Unsupported, "train", message)));
         }
+        let result = match self.model {
+            Model::Mnist(mnist) => mnist.run(group),
+            Model::Digits(digits) => digits.run(group),
+            Model::Text(text) => text.run(group),
+        };
+        job.finish_with(result)
     }
 }

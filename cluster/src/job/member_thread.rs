@@ -14,7 +14,7 @@ use crate::{
     mpi::{Comm, Mpi},
 };
 
-/// Handle of the thread. If it is dropped, the thread waits until the process ends.
+/// Handle of the thread. If it is dropped, the thread ends without leaving the job.
 pub(super) struct MemberThread {
     joined: Receiver<Result<Comm>>,
     leave: Sender<()>,
@@ -36,12 +36,9 @@ impl MemberThread {
             if say_joined.send(world).is_err() || failed {
                 return;
             }
-            match told_to_leave.recv() {
-                Ok(()) => _ = say_left.send(mpi.finalize()),
-                // The job is not finished: without a finalization its launcher knows that.
-                Err(_) => loop {
-                    thread::park();
-                },
+            // Without a finalization the launcher knows that the job is not finished.
+            if told_to_leave.recv().is_ok() {
+                _ = say_left.send(mpi.finalize());
             }
         };
         let spawned = thread::Builder::new().name("halite-mpi".into()).spawn(run);

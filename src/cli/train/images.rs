@@ -10,6 +10,8 @@ use halite::{
     train::{flags::positive, signals::StopFlag},
 };
 
+use halite_core::ProcessGroup;
+
 use super::run::{Run, epochs, finish, fitted};
 use crate::cli::step::{RateArgs, default_in_help, training_options};
 
@@ -68,7 +70,8 @@ pub(super) struct Mnist {
 }
 
 impl Mnist {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
+        self.run.processes = Some(processes);
         let (data, limit) = (self.data, self.limit);
         let (client, devices, (train, test)) = self.run.open_and_load(move |cache, bar| {
             let (train, test) = (data.train(cache, bar)?, data.test(cache, bar)?);
@@ -98,7 +101,8 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
+        self.run.processes = Some(processes);
         let (client, devices) = self.run.open()?;
         let images = Images {
             name: "digits".to_owned(),
@@ -177,7 +181,7 @@ impl Classifier {
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,
         )?;
-        Ok(finish(&fitted, &trainer))
+        Ok(finish(run, &fitted, &trainer))
     }
 }
 

@@ -25,7 +25,7 @@ use halite::{
     },
     tree::Family,
 };
-use halite_core::{Client, DeviceId};
+use halite_core::{Client, DeviceId, ProcessGroup};
 
 use crate::cli::{
     STOPPED,
@@ -62,6 +62,9 @@ pub(super) struct Run {
     /// cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// The processes of the job; `None` until the command has joined it.
+    #[arg(skip)]
+    pub(super) processes: Option<Arc<dyn ProcessGroup>>,
 }
 
 /// Value of `--devices`.
@@ -188,6 +191,13 @@ impl Run {
         Ok(fetch::Cache::open(self.cache_dir.as_deref())?)
     }
 
+    /// Returns whether this process prints and writes for all of the job.
+    pub(super) fn is_coordinator(&self) -> bool {
+        self.processes
+            .as_ref()
+            .is_none_or(|group| group.rank() == 0)
+    }
+
     /// Returns the directory of the run: `--out`, or `runs/NAME`.
     pub(super) fn out(&self, name: &str) -> PathBuf {
         let default = || Path::new("runs").join(name);
@@ -275,15 +285,17 @@ pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Res
 }
 
 /// Prints the result, and returns the exit code.
-pub(super) fn finish<K: Task>(fitted: &Fitted<K>, trainer: &Trainer) -> ExitCode {
-    say!("{fitted}");
-    if let Some(out) = &trainer.options().out {
-        say!("plot, table and report: {}", out.display());
+pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) -> ExitCode {
+    if run.is_coordinator() {
+        say!("{fitted}");
+        if let Some(out) = &trainer.options().out {
+            say!("plot, table and report: {}", out.display());
+        }
     }
     let Some(reason) = fitted.stopped_by else {
         return ExitCode::SUCCESS;
     };
-    if reason != StopReason::Callback {
+    if reason != StopReason::Callback && run.is_coordinator() {
         remark!("stopped before the last epoch; the same command with --resume continues the run");
     }
     _ = STOPPED.set(reason.exit_code());

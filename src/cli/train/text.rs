@@ -14,6 +14,7 @@ use halite::{
     nn::{AdamW, TransformerConfig},
     train::{Fitted, flags::positive, signals::StopFlag},
 };
+use halite_core::ProcessGroup;
 use indicatif::HumanCount;
 
 use super::run::{Run, epochs, finish, fitted};
@@ -110,7 +111,8 @@ struct Corpus {
 }
 
 impl Text {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
+        self.run.processes = Some(processes);
         let corpus = self.corpus()?;
         let (client, devices) = self.run.open()?;
         let count = devices.len();
@@ -147,22 +149,28 @@ impl Text {
             validation,
             ..
         } = corpus;
-        remark!(
-            "{} parameters: {config}; {} training windows, {} validation windows",
-            HumanCount(config.parameters()? as u64),
-            train.len(),
-            validation.len()
-        );
+        let is_coordinator = self.run.is_coordinator();
+        if is_coordinator {
+            remark!(
+                "{} parameters: {config}; {} training windows, {} validation windows",
+                HumanCount(config.parameters()? as u64),
+                train.len(),
+                validation.len()
+            );
+        }
         let fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, validation),
             &stop,
         )?;
 
+        let code = finish(&self.run, &fitted, &trainer);
+        if !is_coordinator {
+            return Ok(code);
+        }
         let writes = trainer.options().out.is_some();
         if writes {
             tokenizer.save(&out.join("tokenizer.json"))?;
         }
-        let code = finish(&fitted, &trainer);
         if fitted.stopped_by.is_none() {
             say_perplexity(&fitted);
             if self.sample > 0 {
