@@ -14,8 +14,8 @@ use halite_core::{Collective, Error, ErrorKind, Exchange, ProcessGroup, Result};
 
 use self::calls::{Call, Outcome};
 use crate::{
-    deadline::{Deadline, Member},
     mpi::{Comm, Sending},
+    presence::{Deadline, Presence},
 };
 
 /// Tag of messages to process 0.
@@ -39,10 +39,9 @@ pub(crate) struct Processes {
 impl Processes {
     /// # Errors
     /// If there can be no communicator for the control plane.
-    pub(crate) fn new(world: Comm, member: Member, patience: Duration) -> Result<Self> {
-        let mut deadline = Deadline::new(&member, "start of the job", patience);
-        let comm = world.duplicate(&mut deadline)?;
-        let control = Lane::new(comm, member, "control".to_owned());
+    pub(crate) fn new(world: Comm, presence: Arc<Presence>, patience: Duration) -> Result<Self> {
+        let comm = world.duplicate(&mut Deadline::new(&presence, "start of the job", patience))?;
+        let control = Lane::new(comm, presence, "control".to_owned());
         Ok(Processes {
             world,
             control,
@@ -75,17 +74,17 @@ impl ProcessGroup for Processes {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Names the processes that ask for another one, or for none.
         (self.control).barrier(&format!("lane `{name}`"), self.patience)?;
-        let member = self.control.member.clone();
-        let mut deadline = Deadline::new(&member, format!("lane `{name}`"), self.patience);
-        let comm = self.world.duplicate(&mut deadline)?;
-        Ok(Arc::new(Lane::new(comm, member, name.to_owned())))
+        let presence = self.control.presence.clone();
+        let what = format!("lane `{name}`");
+        let comm = (self.world).duplicate(&mut Deadline::new(&presence, what, self.patience))?;
+        Ok(Arc::new(Lane::new(comm, presence, name.to_owned())))
     }
 }
 
 /// All processes, with messages of their own.
 pub(crate) struct Lane {
     comm: Comm,
-    member: Member,
+    presence: Arc<Presence>,
     name: String,
     state: Mutex<State>,
 }
@@ -99,10 +98,10 @@ struct State {
 }
 
 impl Lane {
-    fn new(comm: Comm, member: Member, name: String) -> Self {
+    fn new(comm: Comm, presence: Arc<Presence>, name: String) -> Self {
         Lane {
             comm,
-            member,
+            presence,
             name,
             state: Mutex::default(),
         }
@@ -119,10 +118,15 @@ impl Lane {
         make(state.round).inspect_err(|error| state.broken = Some(error.to_string()))
     }
 
+    /// Name of a call, the same on all processes.
+    fn what(&self, name: &str, round: u64) -> String {
+        format!("`{name}` (call {round} of lane `{}`)", self.name)
+    }
+
     /// Collects the calls of all processes, and tells them the outcome.
     fn lead(&self, mine: Call, mut deadline: Deadline<'_>) -> Result<Vec<Vec<u8>>> {
-        let mut calls: Vec<Option<Call>> = vec![None; self.member.size];
-        let mut missing: Vec<usize> = (1..self.member.size).collect();
+        let mut calls: Vec<Option<Call>> = vec![None; self.presence.size];
+        let mut missing: Vec<usize> = (1..self.presence.size).collect();
         let (round, name) = (mine.round, mine.name.clone());
         calls[0] = Some(mine);
         while !missing.is_empty() && !deadline.is_over() {
@@ -149,11 +153,11 @@ impl Lane {
         let outcome = if missing.is_empty() {
             Outcome::of(round, &name, calls)
         } else {
-            let whom = format!("{} of {}", processes(&missing), self.member.size);
-            Outcome::Missing(deadline.missed(&whom).message().to_owned())
+            let missed = deadline.missed(&self.presence.list(&missing));
+            Outcome::Missing(missed.message().to_owned())
         };
         let bytes = outcome.write();
-        let there = (1..self.member.size).filter(|rank| !missing.contains(rank));
+        let there = (1..self.presence.size).filter(|rank| !missing.contains(rank));
         let sent = there.map(|rank| self.comm.send(rank, OUTCOME, bytes.clone()));
         self.sent(sent.collect::<Result<_>>()?, &mut deadline)?;
         outcome.result(&name)
@@ -168,7 +172,8 @@ impl Lane {
                 return Outcome::read(&bytes).result(&mine.name);
             }
             if deadline.is_over() {
-                return Err(deadline.missed("process 0, which collects the calls of all"));
+                let whom = format!("{}, which collects the calls of all", self.presence.list(&[0]));
+                return Err(deadline.missed(&whom));
             }
             deadline.pause();
         }
@@ -198,7 +203,7 @@ impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane")
             .field("name", &self.name)
-            .field("member", &self.member)
+            .field("rank", &self.presence.rank)
             .finish_non_exhaustive()
     }
 }
@@ -216,11 +221,11 @@ fn processes(ranks: &[usize]) -> String {
 
 impl Collective for Lane {
     fn rank(&self) -> usize {
-        self.member.rank
+        self.presence.rank
     }
 
     fn size(&self) -> usize {
-        self.member.size
+        self.presence.size
     }
 
     fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
@@ -230,12 +235,12 @@ impl Collective for Lane {
                 name: name.to_owned(),
                 payload: mine.to_vec(),
             };
-            let what = format!("`{name}`");
-            if self.member.rank == 0 {
-                return self.lead(mine, Deadline::new(&self.member, what, patience));
+            let what = self.what(name, round);
+            if self.presence.rank == 0 {
+                return self.lead(mine, Deadline::new(&self.presence, what, patience));
             }
             let patience = patience.saturating_add(GRACE);
-            self.follow(&mine, Deadline::new(&self.member, what, patience))
+            self.follow(&mine, Deadline::new(&self.presence, what, patience))
         })
     }
 
@@ -243,8 +248,8 @@ impl Collective for Lane {
         if !reduce::has_reduction(&exchange) {
             return reduce::Gathering(self).exchange(name, exchange, patience);
         }
-        self.call(name, |_| {
-            let mut deadline = Deadline::new(&self.member, format!("`{name}`"), patience);
+        self.call(name, |round| {
+            let mut deadline = Deadline::new(&self.presence, self.what(name, round), patience);
             reduce::exchange(&self.comm, exchange, &mut deadline)
         })
     }

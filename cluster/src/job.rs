@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
+    thread,
     time::Duration,
 };
 
@@ -19,11 +20,11 @@ use halite_fetch::Bar;
 
 use self::member_thread::MemberThread;
 use crate::{
-    deadline::Member,
     engine::Engine,
     environment::{Recognized, Source},
     group::Processes,
-    mpi::Mpi,
+    mpi::{Comm, Mpi},
+    presence::{Deadline, Presence},
     record::{Record, tell_launcher},
 };
 
@@ -31,11 +32,12 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JobOptions {
-    /// Time in which all processes have to join.
+    /// Time in which all processes have to join, and at the end to [finish](Job::finish).
     pub start: Duration,
-    /// Time in which all processes have to come to a call of the job itself, such as
-    /// [`finish`](Job::finish).
-    pub collective: Duration,
+    /// Time after which a process of which no heartbeat comes is gone.
+    pub lost: Duration,
+    /// Interval of heartbeats.
+    pub heartbeat: Duration,
     /// Cache directory for the MPI package; `None` is the default one.
     pub cache: Option<PathBuf>,
 }
@@ -44,7 +46,8 @@ impl Default for JobOptions {
     fn default() -> Self {
         JobOptions {
             start: Duration::from_secs(300),
-            collective: Duration::from_secs(60),
+            lost: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(2),
             cache: None,
         }
     }
@@ -55,7 +58,7 @@ impl Default for JobOptions {
 /// Call [`finish`](Self::finish) at the end. A job that is dropped before is aborted, because the
 /// others would wait for this process.
 pub struct Job {
-    member: Member,
+    presence: Arc<Presence>,
     source: Source,
     local_rank: usize,
     group: Arc<dyn ProcessGroup>,
@@ -84,15 +87,11 @@ impl Job {
     /// the deadline; if this process has joined a job before.
     pub fn with_options(options: JobOptions) -> Result<Self> {
         let recognized = Recognized::from_env()?;
-        let host = host::name();
-        let mut member = Member {
-            rank: recognized.rank,
-            size: recognized.size,
-            host,
-        };
+        let presence = Presence::new(recognized.rank, recognized.size, host::name());
+        let presence = Arc::new(presence);
         if recognized.source == Source::Alone {
             return Ok(Job {
-                member,
+                presence,
                 source: recognized.source,
                 local_rank: 0,
                 group: Arc::new(SingleProcess),
@@ -104,34 +103,25 @@ impl Job {
             let message = "this process has joined a job already; it can join one only";
             return Err(Error::invalid("job", message));
         }
-        let (host, pid) = (member.host.clone(), process::id());
+        let (host, pid) = (presence.host.clone(), process::id());
         Record::Joined { host, pid }.send();
         let engine = Engine::find(options.cache.as_deref(), &mut Bar::default())?;
         let mpi = Mpi::load(&engine.library)?;
-        let thread = MemberThread::start(mpi)?;
-        let world = thread.joined(&member, options.start)?;
-        let found = (world.rank()?, world.size()?);
-        if found != (member.rank, member.size) {
-            let message = format!(
-                "the environment says process {} of {}, {} process {} of {}: it was started by the \
-                 launcher of another MPI; start the job by `halite launch`, or set HALITE_MPI to \
-                 the library of that MPI",
-                member.rank,
-                member.size,
-                mpi.version(),
-                found.0,
-                found.1
-            );
-            return Err(Error::new(ErrorKind::Unavailable, "job", message));
-        }
-        (member.rank, member.size) = found;
-        let group = Arc::new(Processes::new(world, member.clone(), options.start)?);
-        let local_rank = host::local_rank(&*group, options.start)?;
+        let thread = MemberThread::start(mpi, presence.clone(), &options)?;
+        let world = thread.joined(&presence, options.start)?;
+        agree(&presence, mpi, &world)?;
+        let group = Processes::new(world, presence.clone(), options.start)?;
+        let hosts = host::all(&group, options.start)?;
+        let local_rank = hosts.local_rank(presence.rank);
+        let mut deadline = Deadline::new(&presence, "start of the job", options.start);
+        let beats = world.duplicate(&mut deadline)?;
+        drop(deadline);
+        presence.connect(beats, &hosts.names());
         Ok(Job {
-            member,
+            presence,
             source: recognized.source,
             local_rank,
-            group,
+            group: Arc::new(group),
             options,
             mpi: Some((mpi, thread)),
         })
@@ -139,12 +129,12 @@ impl Job {
 
     /// Index of this process, from 0.
     pub fn rank(&self) -> usize {
-        self.member.rank
+        self.presence.rank
     }
 
     /// Number of processes.
     pub fn size(&self) -> usize {
-        self.member.size
+        self.presence.size
     }
 
     /// Index of this process among those of its host, from 0.
@@ -154,7 +144,7 @@ impl Job {
 
     /// Name of this host.
     pub fn host(&self) -> &str {
-        &self.member.host
+        &self.presence.host
     }
 
     /// What the job was recognized from.
@@ -164,12 +154,17 @@ impl Job {
 
     /// Returns whether this is process 0, which prints and writes what one process has to.
     pub fn is_coordinator(&self) -> bool {
-        self.member.rank == 0
+        self.presence.rank == 0
     }
 
     /// The processes, as collectives see them.
     pub fn group(&self) -> Arc<dyn ProcessGroup> {
         self.group.clone()
+    }
+
+    /// Tells the other processes, for their errors, that this one is at a step.
+    pub fn at_step(&self, step: u64) {
+        self.presence.at_step(step);
     }
 
     /// Waits for all processes, and leaves the job.
@@ -180,7 +175,7 @@ impl Job {
         let patience = self.options.start;
         self.group.barrier("finish", patience)?;
         if let Some((_, thread)) = self.mpi.take() {
-            thread.leave(&self.member, patience)?;
+            thread.leave(&self.presence, patience)?;
         }
         Record::Finished.send();
         Ok(())
@@ -199,6 +194,9 @@ impl Job {
             Err(error) => {
                 if self.mpi.take().is_some() {
                     tell_launcher(&error);
+                    let Presence { rank, size, host, .. } = &*self.presence;
+                    let text = format!("process {rank} of {size} on {host}: {error}");
+                    self.presence.warn_others(&text);
                 }
                 Err(error)
             }
@@ -206,27 +204,48 @@ impl Job {
     }
 }
 
+/// Time that the other processes have to tell what they do, before a job is aborted.
+const BEFORE_ABORT: Duration = Duration::from_secs(1);
+
 impl Drop for Job {
     fn drop(&mut self) {
         let Some((mpi, _)) = self.mpi.take() else {
             return;
         };
-        let Member { rank, size, host } = &self.member;
-        let (why, code) = match std::thread::panicking() {
+        let (why, code) = match thread::panicking() {
             true => ("it panicked", 101),
-            false => ("it ended without finishing the job (`Job::finish`)", 1),
+            false => ("it dropped the job before it had finished it (`Job::finish`)", 1),
         };
-        let text = format!("process {rank} of {size} on {host}: {why}");
-        eprintln!("error: {text}; all processes are ended");
-        Record::Failed(text).send();
+        self.presence.tell(&Error::new(ErrorKind::Cancelled, "job", why));
+        thread::sleep(BEFORE_ABORT);
         mpi.abort(code);
     }
+}
+
+/// Compares what the environment says with what MPI says.
+fn agree(presence: &Presence, mpi: &Mpi, world: &Comm) -> Result<()> {
+    let found = (world.rank()?, world.size()?);
+    if found == (presence.rank, presence.size) {
+        return Ok(());
+    }
+    let message = format!(
+        "the environment says process {} of {}, {} process {} of {}: it was started by the launcher \
+         of another MPI; start the job by `halite launch`, or set HALITE_MPI to the library of that \
+         MPI",
+        presence.rank,
+        presence.size,
+        mpi.version(),
+        found.0,
+        found.1
+    );
+    Err(Error::new(ErrorKind::Unavailable, "job", message))
 }
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job")
-            .field("member", &self.member)
+            .field("rank", &self.presence.rank)
+            .field("size", &self.presence.size)
             .field("local_rank", &self.local_rank)
             .field("source", &self.source)
             .finish_non_exhaustive()

@@ -19,16 +19,18 @@
 //! # Ok::<(), halite_core::Error>(())
 //! ```
 
-mod deadline;
 mod engine;
 mod environment;
 mod group;
 mod job;
 pub mod launch;
 mod mpi;
+mod presence;
 mod record;
+mod spawn;
 
 pub use engine::MPICH;
 pub use environment::Source;
 pub use job::{Job, JobOptions};
 pub use record::tell_launcher;
+pub use spawn::{spawn, spawn_with};

@@ -1,8 +1,11 @@
-//! The thread that initializes and finalizes MPI, which must be the same one, and which other threads
-//! can wait for with a deadline.
+//! The thread that initializes and finalizes MPI, which must be the same one, so that other threads can
+//! wait for it with a deadline. In between it sends heartbeats.
 
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::Duration,
 };
@@ -10,8 +13,9 @@ use std::{
 use halite_core::{Error, ErrorKind, Result};
 
 use crate::{
-    deadline::Member,
+    job::JobOptions,
     mpi::{Comm, Mpi},
+    presence::{Heart, Presence},
 };
 
 /// Handle of the thread. If it is dropped, the thread ends without leaving the job.
@@ -26,19 +30,35 @@ impl MemberThread {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub(super) fn start(mpi: &'static Mpi) -> Result<Self> {
+    pub(super) fn start(
+        mpi: &'static Mpi,
+        presence: Arc<Presence>,
+        options: &JobOptions,
+    ) -> Result<Self> {
         let (say_joined, joined) = channel();
         let (leave, told_to_leave) = channel();
         let (say_left, left) = channel();
+        let (interval, lost) = (options.heartbeat, options.lost);
         let run = move || {
             let world = mpi.init();
             let failed = world.is_err();
             if say_joined.send(world).is_err() || failed {
                 return;
             }
-            // Without a finalization the launcher knows that the job is not finished.
-            if told_to_leave.recv().is_ok() {
-                _ = say_left.send(mpi.finalize());
+            let mut heart = Heart::new(&presence, interval, lost);
+            loop {
+                match told_to_leave.recv_timeout(heart.pause()) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) => {
+                        _ = say_left.send(mpi.finalize());
+                        return;
+                    }
+                    // Without a finalization the launcher knows that the job is not finished.
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                if let Err(error) = heart.beat() {
+                    presence.die(&error);
+                }
             }
         };
         let spawned = thread::Builder::new().name("halite-mpi".into()).spawn(run);
@@ -56,24 +76,24 @@ impl MemberThread {
     ///
     /// # Errors
     /// MPI's; if they do not within the deadline.
-    pub(super) fn joined(&self, member: &Member, patience: Duration) -> Result<Comm> {
-        wait(&self.joined, "join", member, patience)
+    pub(super) fn joined(&self, presence: &Presence, patience: Duration) -> Result<Comm> {
+        wait(&self.joined, "join", presence, patience)
     }
 
     /// Leaves the job with all other processes.
     ///
     /// # Errors
     /// MPI's; if they do not within the deadline.
-    pub(super) fn leave(self, member: &Member, patience: Duration) -> Result<()> {
+    pub(super) fn leave(self, presence: &Presence, patience: Duration) -> Result<()> {
         _ = self.leave.send(());
-        wait(&self.left, "leave", member, patience)
+        wait(&self.left, "leave", presence, patience)
     }
 }
 
 fn wait<T>(
     answer: &Receiver<Result<T>>,
     what: &str,
-    member: &Member,
+    presence: &Presence,
     patience: Duration,
 ) -> Result<T> {
     match answer.recv_timeout(patience) {
@@ -81,9 +101,9 @@ fn wait<T>(
         Err(RecvTimeoutError::Timeout) => {
             let message = format!(
                 "process {} on {} waited {patience:?} for the other {} processes to {what}",
-                member.rank,
-                member.host,
-                member.size - 1
+                presence.rank,
+                presence.host,
+                presence.size - 1
             );
             Err(Error::new(ErrorKind::DeadlineExceeded, "job", message))
         }

@@ -1,0 +1,397 @@
+//! What the processes of a job know of each other: each sends the others heartbeats with its step and
+//! what it waits for, so that errors name the process that is late, and one that is gone or stuck is
+//! noticed by all.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+
+use crate::{
+    mpi::{Comm, Patience, Sending},
+    record::Record,
+};
+
+/// Tag of heartbeats.
+const BEAT: i32 = 3;
+/// Tag of the last message of a process that fails.
+const FAILED: i32 = 4;
+
+/// Time that a failing process gives its last messages.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// This process among the others.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) host: String,
+    /// Communicator of the heartbeats, once there is one.
+    comm: OnceLock<Comm>,
+    /// What the others told last, by rank.
+    others: Mutex<Vec<Heard>>,
+    waits: Mutex<Waits>,
+    /// Optimizer steps so far, and 1; 0 before the first.
+    step: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    last: u64,
+    now: BTreeMap<u64, Wait>,
+}
+
+/// One wait of this process.
+#[derive(Debug)]
+struct Wait {
+    what: String,
+    since: Instant,
+}
+
+/// The last heartbeat of another process.
+#[derive(Clone, Debug)]
+struct Heard {
+    host: String,
+    at: Instant,
+    beat: Beat,
+}
+
+/// A heartbeat.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Beat {
+    /// Step and state, for people.
+    text: String,
+    /// Names of all waits.
+    waits: Vec<String>,
+}
+
+impl Beat {
+    fn write(&self) -> Vec<u8> {
+        let lines = std::iter::once(&self.text).chain(&self.waits);
+        lines.map(|line| line.replace('\n', " ")).collect::<Vec<_>>().join("\n").into_bytes()
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.lines().map(str::to_owned);
+        Beat {
+            text: lines.next().unwrap_or_default(),
+            waits: lines.collect(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Presence {
+    pub(crate) fn new(rank: usize, size: usize, host: String) -> Self {
+        let heard = Heard {
+            host: String::new(),
+            at: Instant::now(),
+            beat: Beat {
+                text: "no heartbeat yet".to_owned(),
+                waits: Vec::new(),
+            },
+        };
+        Presence {
+            rank,
+            size,
+            host,
+            comm: OnceLock::new(),
+            others: Mutex::new(vec![heard; size]),
+            waits: Mutex::default(),
+            step: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the communicator of heartbeats, and the hosts of all processes.
+    pub(crate) fn connect(&self, comm: Comm, hosts: &[String]) {
+        for (heard, host) in lock(&self.others).iter_mut().zip(hosts) {
+            heard.host.clone_from(host);
+            heard.at = Instant::now();
+        }
+        _ = self.comm.set(comm);
+    }
+
+    pub(crate) fn at_step(&self, step: u64) {
+        self.step.store(step.saturating_add(1), Relaxed);
+    }
+
+    fn now(&self) -> Beat {
+        let waits = lock(&self.waits);
+        let step = match self.step.load(Relaxed) {
+            0 => String::new(),
+            step => format!("step {}, ", step - 1),
+        };
+        let text = match waits.now.values().min_by_key(|wait| wait.since) {
+            Some(Wait { what, since }) => {
+                format!("{step}waiting for {what} since {:.1} s", since.elapsed().as_secs_f64())
+            }
+            None => format!("{step}computing"),
+        };
+        let waits = waits.now.values().map(|wait| wait.what.clone()).collect();
+        Beat { text, waits }
+    }
+
+    /// Another process, with its host and what it told last.
+    pub(crate) fn describe(&self, rank: usize) -> String {
+        let heard = &lock(&self.others)[rank];
+        let host = if heard.host.is_empty() { "an unknown host" } else { &heard.host };
+        format!(
+            "process {rank} on {host} ({}; heard {:.1} s ago)",
+            heard.beat.text,
+            heard.at.elapsed().as_secs_f64()
+        )
+    }
+
+    /// The processes that do not wait for `what` as far as this one has heard, or all others.
+    fn not_waiting_for(&self, what: &str) -> Vec<usize> {
+        let others = lock(&self.others).clone();
+        let ranks = (0..self.size).filter(|&rank| rank != self.rank);
+        let late: Vec<usize> = ranks
+            .clone()
+            .filter(|&rank| !others[rank].beat.waits.iter().any(|wait| wait == what))
+            .collect();
+        if late.is_empty() { ranks.collect() } else { late }
+    }
+
+    /// Several processes, as [`describe`](Self::describe) does.
+    pub(crate) fn list(&self, ranks: &[usize]) -> String {
+        let all: Vec<_> = ranks.iter().map(|&rank| self.describe(rank)).collect();
+        all.join(", ")
+    }
+
+    /// Prints the error, tells the others and the launcher, and ends the process without destructors:
+    /// MPI owns buffers that these would free, and other threads may wait for it for ever.
+    pub(crate) fn die(&self, error: &Error) -> ! {
+        self.tell(error);
+        signal_hook::low_level::exit(1)
+    }
+
+    /// Prints the error, and tells it to the others and the launcher.
+    pub(crate) fn tell(&self, error: &Error) {
+        let Presence { rank, size, host, .. } = self;
+        let text = format!("process {rank} of {size} on {host}: {error}");
+        eprintln!("error: {text}");
+        Record::Failed(error.to_string()).send();
+        self.warn_others(&text);
+    }
+
+    /// Tells the others that this process fails.
+    pub(crate) fn warn_others(&self, text: &str) {
+        let Some(comm) = self.comm.get() else { return };
+        let others = (0..self.size).filter(|&other| other != self.rank);
+        let sent = others.map(|other| comm.send(other, FAILED, text.as_bytes().to_vec()));
+        let mut sent: Vec<Sending> = sent.flatten().collect();
+        let start = Instant::now();
+        while !sent.is_empty() && start.elapsed() < LAST_WORDS {
+            sent.retain_mut(|message| matches!(message.is_done(), Ok(false)));
+            thread::sleep(crate::mpi::SLEEP);
+        }
+    }
+}
+
+/// Sends and receives heartbeats.
+pub(crate) struct Heart<'a> {
+    presence: &'a Presence,
+    interval: Duration,
+    lost: Duration,
+    sent: Option<Instant>,
+    sending: Vec<Sending>,
+}
+
+impl<'a> Heart<'a> {
+    /// A heartbeat each `interval`; a process of which none comes for `lost` is gone.
+    pub(crate) fn new(presence: &'a Presence, interval: Duration, lost: Duration) -> Self {
+        Heart {
+            presence,
+            interval,
+            lost,
+            sent: None,
+            sending: Vec::new(),
+        }
+    }
+
+    /// Time to the next call of [`beat`](Self::beat).
+    pub(crate) fn pause(&self) -> Duration {
+        self.interval.min(Duration::from_millis(200))
+    }
+
+    /// Sends a heartbeat if it is time, and reads those that have come.
+    ///
+    /// # Errors
+    /// If another process fails or is gone; MPI's.
+    pub(crate) fn beat(&mut self) -> Result<()> {
+        let presence = self.presence;
+        let Some(comm) = presence.comm.get() else {
+            return Ok(());
+        };
+        let others = (0..presence.size).filter(|&rank| rank != presence.rank);
+        if self.sent.is_none_or(|sent| sent.elapsed() >= self.interval) {
+            self.sending.retain_mut(|message| matches!(message.is_done(), Ok(false)));
+            // A process that does not read is not sent more and more.
+            if self.sending.len() < 4 * presence.size {
+                let beat = presence.now().write();
+                for rank in others.clone() {
+                    self.sending.push(comm.send(rank, BEAT, beat.clone())?);
+                }
+            }
+            self.sent = Some(Instant::now());
+        }
+        for rank in others {
+            let mut deadline = Wait::quiet(presence, self.lost);
+            if let Some(text) = comm.receive(rank, FAILED, &mut deadline)? {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let message = format!("{text}; this process: {}", presence.now().text);
+                return Err(Error::new(ErrorKind::Unavailable, "another process failed", message));
+            }
+            while let Some(bytes) = comm.receive(rank, BEAT, &mut deadline)? {
+                let heard = &mut lock(&presence.others)[rank];
+                (heard.at, heard.beat) = (Instant::now(), Beat::read(&bytes));
+            }
+            let silent = lock(&presence.others)[rank].at.elapsed();
+            if silent >= self.lost {
+                let message = format!(
+                    "no heartbeat for {:?}: it was killed or stopped, or its network is gone; this \
+                     process: {}",
+                    self.lost,
+                    presence.now().text
+                );
+                let op = presence.describe(rank);
+                return Err(Error::new(ErrorKind::DeadlineExceeded, op, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Wait {
+    /// A wait that heartbeats do not tell.
+    fn quiet(presence: &Presence, patience: Duration) -> Deadline<'_> {
+        Deadline {
+            presence,
+            id: None,
+            what: "heartbeats".to_owned(),
+            patience,
+            end: Instant::now().checked_add(patience),
+            tests: 0,
+        }
+    }
+}
+
+/// A wait with a name and a deadline, which heartbeats tell the others.
+#[derive(Debug)]
+pub(crate) struct Deadline<'a> {
+    presence: &'a Presence,
+    id: Option<u64>,
+    what: String,
+    patience: Duration,
+    /// `None` if the patience has no end.
+    end: Option<Instant>,
+    tests: u32,
+}
+
+impl<'a> Deadline<'a> {
+    /// `what` is the same text on all processes: name and number of a call.
+    pub(crate) fn new(presence: &'a Presence, what: impl Into<String>, patience: Duration) -> Self {
+        let what = what.into();
+        let mut waits = lock(&presence.waits);
+        waits.last += 1;
+        let id = waits.last;
+        let wait = Wait {
+            what: what.clone(),
+            since: Instant::now(),
+        };
+        waits.now.insert(id, wait);
+        Deadline {
+            id: Some(id),
+            what,
+            ..Wait::quiet(presence, patience)
+        }
+    }
+
+    /// An error of this wait: `waited 60 s for ..`.
+    pub(crate) fn missed(&self, whom: &str) -> Error {
+        let message = format!("waited {:?} for {whom}", self.patience);
+        Error::new(ErrorKind::DeadlineExceeded, self.what.clone(), message)
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Lets other processes run, after some calls that return at once.
+    pub(crate) fn pause(&mut self) {
+        if self.tests < crate::mpi::TESTS {
+            self.tests += 1;
+        } else {
+            thread::sleep(crate::mpi::SLEEP);
+        }
+    }
+}
+
+impl Drop for Deadline<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            lock(&self.presence.waits).now.remove(&id);
+        }
+    }
+}
+
+impl Patience for Deadline<'_> {
+    fn check(&mut self) -> Result<()> {
+        if !self.is_over() {
+            return Ok(());
+        }
+        let late = self.presence.not_waiting_for(&self.what);
+        Err(self.missed(&self.presence.list(&late)))
+    }
+
+    fn abandon(&self, error: &Error) -> ! {
+        self.presence.die(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_are_read_as_they_were_written() {
+        let presence = Presence::new(0, 2, "node".to_owned());
+        assert_eq!(presence.now().text, "computing");
+        presence.at_step(41);
+        let wait = Deadline::new(&presence, "`save` (call 7)", Duration::from_secs(9));
+        let beat = presence.now();
+        assert!(beat.text.starts_with("step 41, waiting for `save` (call 7) since 0."), "{beat:?}");
+        assert_eq!(Beat::read(&beat.write()), beat);
+        drop(wait);
+        assert_eq!(presence.now().text, "step 41, computing");
+    }
+
+    #[test]
+    fn late_process_is_named() {
+        let presence = Presence::new(0, 3, "node".to_owned());
+        let mut wait = Deadline::new(&presence, "`x` (call 1)", Duration::ZERO);
+        let beat = |waits: &[&str], text: &str| Beat {
+            text: text.to_owned(),
+            waits: waits.iter().map(|wait| (*wait).to_owned()).collect(),
+        };
+        lock(&presence.others)[1].beat = beat(&["`x` (call 1)"], "waiting");
+        lock(&presence.others)[2].beat = beat(&[], "step 3, computing");
+        let error = wait.check().unwrap_err().to_string();
+        let expected =
+            "`x` (call 1): waited 0ns for process 2 on an unknown host (step 3, computing; heard";
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
