@@ -70,6 +70,10 @@ impl Collective for Processes {
 }
 
 impl ProcessGroup for Processes {
+    fn at_step(&self, step: u64) {
+        self.control.presence.at_step(step);
+    }
+
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Names the processes that ask for another one, or for none.
@@ -172,7 +176,10 @@ impl Lane {
                 return Outcome::read(&bytes).result(&mine.name);
             }
             if deadline.is_over() {
-                let whom = format!("{}, which collects the calls of all", self.presence.list(&[0]));
+                let whom = format!(
+                    "{}, which collects the calls of all",
+                    self.presence.list(&[0])
+                );
                 return Err(deadline.missed(&whom));
             }
             deadline.pause();

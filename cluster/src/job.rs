@@ -162,11 +162,6 @@ impl Job {
         self.group.clone()
     }
 
-    /// Tells the other processes, for their errors, that this one is at a step.
-    pub fn at_step(&self, step: u64) {
-        self.presence.at_step(step);
-    }
-
     /// Waits for all processes, and leaves the job.
     ///
     /// # Errors
@@ -194,7 +189,9 @@ impl Job {
             Err(error) => {
                 if self.mpi.take().is_some() {
                     tell_launcher(&error);
-                    let Presence { rank, size, host, .. } = &*self.presence;
+                    let Presence {
+                        rank, size, host, ..
+                    } = &*self.presence;
                     let text = format!("process {rank} of {size} on {host}: {error}");
                     self.presence.warn_others(&text);
                 }
@@ -214,9 +211,13 @@ impl Drop for Job {
         };
         let (why, code) = match thread::panicking() {
             true => ("it panicked", 101),
-            false => ("it dropped the job before it had finished it (`Job::finish`)", 1),
+            false => (
+                "it dropped the job before it had finished it (`Job::finish`)",
+                1,
+            ),
         };
-        self.presence.tell(&Error::new(ErrorKind::Cancelled, "job", why));
+        self.presence
+            .tell(&Error::new(ErrorKind::Cancelled, "job", why));
         thread::sleep(BEFORE_ABORT);
         mpi.abort(code);
     }

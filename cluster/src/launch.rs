@@ -83,7 +83,7 @@ pub enum Ended {
     Finished,
     /// A process failed first, and the others were ended.
     Failed(Failure),
-    /// Every process ended because of this signal to the launcher.
+    /// Every process ended because of this signal, to the launcher or to one of them.
     Stopped(i32),
 }
 
@@ -171,7 +171,7 @@ impl Launch {
         output: &mut dyn FnMut(&Line),
     ) -> Result<Ended> {
         let mut verdict = Verdict::new(self.processes);
-        let (mut stopped, mut killed) = (None, None::<Instant>);
+        let (mut stopped, mut killed) = (None::<i32>, None::<Instant>);
         while !verdict.all_ended() {
             match running.events().recv_timeout(TICK) {
                 Ok(Event::Line(mut line)) => {
@@ -212,10 +212,15 @@ impl Launch {
             }
         }
         let complaints = running.end();
-        Ok(match (verdict.failure(&complaints), stopped) {
-            (_, Some(number)) => Ended::Stopped(number),
-            (Some(failure), None) => Ended::Failed(failure),
-            (None, None) => Ended::Finished,
-        })
+        // A signal may end a process that does not handle it, which is no failure.
+        let asked = stopped.filter(|_| !verdict.told());
+        Ok(
+            match (asked, verdict.failure(&complaints), verdict.stopped()) {
+                (Some(number), ..) => Ended::Stopped(number),
+                (None, Some(failure), _) => Ended::Failed(failure),
+                (None, None, Some(status)) => Ended::Stopped(i32::from(status) - 128),
+                (None, None, None) => Ended::Finished,
+            },
+        )
     }
 }

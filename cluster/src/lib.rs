@@ -32,5 +32,5 @@ mod spawn;
 pub use engine::MPICH;
 pub use environment::Source;
 pub use job::{Job, JobOptions};
-pub use record::tell_launcher;
+pub use record::{tell_launcher, tell_stopped};
 pub use spawn::{spawn, spawn_with};

@@ -75,7 +75,11 @@ pub(crate) struct Beat {
 impl Beat {
     fn write(&self) -> Vec<u8> {
         let lines = std::iter::once(&self.text).chain(&self.waits);
-        lines.map(|line| line.replace('\n', " ")).collect::<Vec<_>>().join("\n").into_bytes()
+        lines
+            .map(|line| line.replace('\n', " "))
+            .collect::<Vec<_>>()
+            .join("\n")
+            .into_bytes()
     }
 
     fn read(bytes: &[u8]) -> Self {
@@ -134,7 +138,10 @@ impl Presence {
         };
         let text = match waits.now.values().min_by_key(|wait| wait.since) {
             Some(Wait { what, since }) => {
-                format!("{step}waiting for {what} since {:.1} s", since.elapsed().as_secs_f64())
+                format!(
+                    "{step}waiting for {what} since {:.1} s",
+                    since.elapsed().as_secs_f64()
+                )
             }
             None => format!("{step}computing"),
         };
@@ -145,7 +152,11 @@ impl Presence {
     /// Another process, with its host and what it told last.
     pub(crate) fn describe(&self, rank: usize) -> String {
         let heard = &lock(&self.others)[rank];
-        let host = if heard.host.is_empty() { "an unknown host" } else { &heard.host };
+        let host = if heard.host.is_empty() {
+            "an unknown host"
+        } else {
+            &heard.host
+        };
         format!(
             "process {rank} on {host} ({}; heard {:.1} s ago)",
             heard.beat.text,
@@ -161,7 +172,11 @@ impl Presence {
             .clone()
             .filter(|&rank| !others[rank].beat.waits.iter().any(|wait| wait == what))
             .collect();
-        if late.is_empty() { ranks.collect() } else { late }
+        if late.is_empty() {
+            ranks.collect()
+        } else {
+            late
+        }
     }
 
     /// Several processes, as [`describe`](Self::describe) does.
@@ -179,7 +194,9 @@ impl Presence {
 
     /// Prints the error, and tells it to the others and the launcher.
     pub(crate) fn tell(&self, error: &Error) {
-        let Presence { rank, size, host, .. } = self;
+        let Presence {
+            rank, size, host, ..
+        } = self;
         let text = format!("process {rank} of {size} on {host}: {error}");
         eprintln!("error: {text}");
         Record::Failed(error.to_string()).send();
@@ -237,7 +254,8 @@ impl<'a> Heart<'a> {
         };
         let others = (0..presence.size).filter(|&rank| rank != presence.rank);
         if self.sent.is_none_or(|sent| sent.elapsed() >= self.interval) {
-            self.sending.retain_mut(|message| matches!(message.is_done(), Ok(false)));
+            self.sending
+                .retain_mut(|message| matches!(message.is_done(), Ok(false)));
             // A process that does not read is not sent more and more.
             if self.sending.len() < 4 * presence.size {
                 let beat = presence.now().write();
@@ -252,7 +270,11 @@ impl<'a> Heart<'a> {
             if let Some(text) = comm.receive(rank, FAILED, &mut deadline)? {
                 let text = String::from_utf8_lossy(&text).into_owned();
                 let message = format!("{text}; this process: {}", presence.now().text);
-                return Err(Error::new(ErrorKind::Unavailable, "another process failed", message));
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    "another process failed",
+                    message,
+                ));
             }
             while let Some(bytes) = comm.receive(rank, BEAT, &mut deadline)? {
                 let heard = &mut lock(&presence.others)[rank];
@@ -373,7 +395,11 @@ mod tests {
         presence.at_step(41);
         let wait = Deadline::new(&presence, "`save` (call 7)", Duration::from_secs(9));
         let beat = presence.now();
-        assert!(beat.text.starts_with("step 41, waiting for `save` (call 7) since 0."), "{beat:?}");
+        assert!(
+            beat.text
+                .starts_with("step 41, waiting for `save` (call 7) since 0."),
+            "{beat:?}"
+        );
         assert_eq!(Beat::read(&beat.write()), beat);
         drop(wait);
         assert_eq!(presence.now().text, "step 41, computing");

@@ -17,6 +17,12 @@ pub fn tell_launcher(error: &impl Display) {
     Record::Failed(error.to_string()).send();
 }
 
+/// Tells `halite launch` that this process ends early because of a signal, with the status that
+/// shells give for it (143 for SIGTERM), if it was launched.
+pub fn tell_stopped(status: u8) {
+    Record::Stopped(status).send();
+}
+
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
@@ -24,6 +30,8 @@ pub(crate) enum Record {
     Joined { host: String, pid: u32 },
     /// It has finished its part.
     Finished,
+    /// It ends early because of a signal, with the status of the launcher.
+    Stopped(u8),
     /// It fails.
     Failed(String),
     /// Its program has ended with this status, as a shell tells it.
@@ -44,6 +52,7 @@ impl Record {
         match self {
             Record::Joined { host, pid } => format!("{START}joined {pid} {host}"),
             Record::Finished => format!("{START}finished"),
+            Record::Stopped(status) => format!("{START}stopped {status}"),
             Record::Failed(reason) => {
                 format!("{START}failed {}", reason.replace('\n', "\u{1f}"))
             }
@@ -63,6 +72,7 @@ impl Record {
                 Some(Record::Joined { host, pid })
             }),
             "finished" => Some(Record::Finished),
+            "stopped" => rest.parse().ok().map(Record::Stopped),
             "failed" => Some(Record::Failed(rest.replace('\u{1f}', "\n"))),
             "exited" => rest.parse().ok().map(Record::Exited),
             _ => None,
@@ -84,6 +94,7 @@ mod tests {
         for record in [
             Record::Joined { host, pid: 7 },
             Record::Finished,
+            Record::Stopped(143),
             Record::Failed("a\nb".to_owned()),
             Record::Exited(137),
         ] {

@@ -1,13 +1,7 @@
 //! A job from inside of a program, a test or an example: the running executable is started again for
 //! each process.
 
-use std::{
-    env,
-    ffi::OsString,
-    panic::Location,
-    process,
-    thread,
-};
+use std::{env, ffi::OsString, panic::Location, process, thread};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::Bar;
@@ -78,21 +72,32 @@ fn start(processes: usize, options: &JobOptions, here: String) -> Result<()> {
     })?;
     match ended {
         Ended::Finished => Ok(()),
-        other => Err(Error::new(ErrorKind::Unavailable, "spawn", other.to_string())),
+        other => Err(Error::new(
+            ErrorKind::Unavailable,
+            "spawn",
+            other.to_string(),
+        )),
     }
 }
 
 /// The arguments of this process, or those that run the current test alone.
 fn arguments() -> Vec<OsString> {
-    let test = thread::current().name().filter(|name| *name != "main").map(str::to_owned);
+    let test = thread::current()
+        .name()
+        .filter(|name| *name != "main")
+        .map(str::to_owned);
     let is_harness = env::current_exe().is_ok_and(|path| {
-        path.parent().and_then(|folder| folder.file_name()).is_some_and(|name| name == "deps")
+        path.parent()
+            .and_then(|folder| folder.file_name())
+            .is_some_and(|name| name == "deps")
     });
     match test {
         // The test harness runs each test on a thread with its name.
         Some(test) if is_harness => {
             let options = ["--exact", "--nocapture", "--include-ignored"].map(OsString::from);
-            std::iter::once(OsString::from(test)).chain(options).collect()
+            std::iter::once(OsString::from(test))
+                .chain(options)
+                .collect()
         }
         _ => env::args_os().skip(1).collect(),
     }

@@ -212,6 +212,11 @@ pub trait ProcessGroup: Collective {
     /// # Errors
     /// If the group can have no more lanes.
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>>;
+
+    /// Tells the other members, for their errors, that this one is at a step.
+    fn at_step(&self, step: u64) {
+        _ = step;
+    }
 }
 
 /// Methods of every [`Collective`] that take a closure.

@@ -7,7 +7,7 @@ pub(super) mod text;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use halite::{Error, ErrorKind, Result, cluster::Job};
+use halite::{Result, cluster::Job};
 
 /// Train a model. Ctrl-C, SIGTERM and SIGHUP save a checkpoint, from which --resume continues.
 /// `halite train --config FILE` trains as a configuration says, such as the config.toml of a run.
@@ -35,11 +35,6 @@ impl Train {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let job = Job::from_env()?;
         let group = job.group();
-        if job.size() > 1 {
-            // Until the trainer takes a group of processes.
-            let message = "a run of several processes is not supported yet";
-            return job.finish_with(Err(Error::new(ErrorKind::Unsupported, "train", message)));
-        }
         let result = match self.model {
             Model::Mnist(mnist) => mnist.run(group),
             Model::Digits(digits) => digits.run(group),

@@ -6,7 +6,10 @@ use halite_core::{Collective, Result};
 
 /// The name that the system has for this host.
 pub(super) fn name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The hosts of all processes, by rank. Two machines may have one name, but not one name and one boot.

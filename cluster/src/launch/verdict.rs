@@ -39,6 +39,8 @@ impl fmt::Display for Failure {
 struct Process {
     joined: Option<(String, u32)>,
     finished: bool,
+    /// Status of a signal that stopped it.
+    stopped: Option<u8>,
     /// Its own words about its failure.
     told: Option<(String, Instant)>,
     /// Status of its program.
@@ -69,11 +71,22 @@ impl Verdict {
         match record {
             Record::Joined { host, pid } => process.joined = Some((host.clone(), *pid)),
             Record::Finished => process.finished = true,
+            Record::Stopped(status) => process.stopped = Some(*status),
             Record::Failed(text) => {
                 process.told.get_or_insert_with(|| (text.clone(), now));
             }
             Record::Exited(status) => process.exited = Some((*status, now)),
         }
+    }
+
+    /// Status of the signal that stopped the processes, if one did and none failed.
+    pub(super) fn stopped(&self) -> Option<u8> {
+        self.processes.iter().find_map(|process| process.stopped)
+    }
+
+    /// Whether a process told that it failed.
+    pub(super) fn told(&self) -> bool {
+        self.processes.iter().any(|process| process.told.is_some())
     }
 
     pub(super) fn closed(&mut self, rank: usize) {

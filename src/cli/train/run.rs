@@ -12,6 +12,7 @@ use clap::{Arg, Args, builder::ArgPredicate};
 use halite::{
     Error, ErrorKind, MeshShape, Param, Result, Tree,
     backends::{Accelerator, Driver, Opened},
+    cluster::tell_stopped,
     data::Dataset,
     fetch,
     models::TrainingStep,
@@ -226,8 +227,237 @@ impl Run {
             .stop_flag(stop)
             .callback(SaveConfig)
             .devices(devices);
+        let trainer = match &self.processes {
+            Some(group) => trainer.processes(group.clone()),
+            None => trainer,
+        };
         match self.profile_steps.clone() {
             Some(steps) => trainer.callback(profile::of_steps(steps)),
+    fetch,
+    models::TrainingStep,
+    nn::Optimizer,
+    plan::{self, Candidate},
+    profile::StepRange,
+    train::{
+        Fitted, GradientClip, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
+        flags::positive,
+        signals::{StopFlag, StopReason},
+    },
+    tree::Family,
+};
+use halite_core::{Client, DeviceId, ProcessGroup};
+
+use crate::cli::{
+    STOPPED,
+    config::{SaveConfig, flag_of_config},
+    give_up, open_options, profile,
+    step::ShardingArgs,
+    waiting,
+};
+
+/// Options of every training run.
+#[derive(Args, Debug)]
+#[command(arg = flag_of_config())]
+pub(super) struct Run {
+    /// Accelerator: `auto` (the best of TPU, CUDA and CPU; `embedded` where no plugin for the CPU
+    /// can be had), `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:N` for the first N,
+    /// `cuda:[0,1]` by index, `tpu` likewise, `embedded`, `embedded:N`, or `plugin:PATH` of a PJRT
+    /// plugin
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    accelerator: Accelerator,
+    /// Number of devices to train on, or `all`; with `--accelerator cpu` or `embedded` they are
+    /// virtual devices
+    /// [default: as many as --mesh has, else all]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    devices: Option<DeviceCount>,
+    #[command(flatten)]
+    sharding: ShardingArgs,
+    #[command(flatten)]
+    pub(super) options: TrainerOptions,
+    /// Write a device trace of these steps below --out, for TensorBoard's profiler: 10..15 are the
+    /// steps 10 to 14
+    #[arg(long, value_name = "FIRST..END")]
+    profile_steps: Option<StepRange>,
+    /// Cache directory of plugins and data sets [default: HALITE_CACHE_DIR, else the platform's
+    /// cache directory]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// The processes of the job; `None` until the command has joined it.
+    #[arg(skip)]
+    pub(super) processes: Option<Arc<dyn ProcessGroup>>,
+}
+
+/// Value of `--devices`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum DeviceCount {
+    All,
+    Exactly(usize),
+}
+
+impl FromStr for DeviceCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(DeviceCount::All),
+            _ => match positive(text) {
+                Ok(count) => Ok(DeviceCount::Exactly(count)),
+                Err(expected) => Err(format!(
+                    "{expected}, or `all`; indices belong to the accelerator, as in `--accelerator \
+                     'cuda:[0,1]'`"
+                )),
+            },
+        }
+    }
+}
+
+impl Run {
+    /// Opens the accelerator, and returns it with the devices to train on.
+    pub(super) fn open(&self) -> Result<(Client, Vec<DeviceId>)> {
+        self.open_with(&mut fetch::Bar::default())
+    }
+
+    fn open_with(&self, bar: &mut fetch::Bar) -> Result<(Client, Vec<DeviceId>)> {
+        let requested = self.requested_devices();
+        let accelerator = with_virtual_devices(&self.accelerator, requested)?;
+        let options = open_options(self.cache_dir.clone());
+        let opened = accelerator.open_with(&options, bar)?;
+        profile::opened(&opened.driver);
+        let mut devices = opened.client.local_devices();
+        if let Some(count) = requested {
+            if count > devices.len() {
+                return Err(self.too_few_devices(&accelerator, &opened, devices.len(), count));
+            }
+            devices.truncate(count);
+        }
+        Ok((opened.client, devices))
+    }
+
+    /// Returns the number of devices that the options ask for; `None` is all of them.
+    fn requested_devices(&self) -> Option<usize> {
+        match (self.devices, self.sharding.axes()) {
+            (Some(DeviceCount::Exactly(count)), _) => Some(count),
+            (Some(DeviceCount::All), _) | (None, None) => None,
+            (None, Some(mesh)) => Some(mesh.size()),
+        }
+    }
+
+    fn too_few_devices(
+        &self,
+        accelerator: &Accelerator,
+        opened: &Opened,
+        found: usize,
+        count: usize,
+    ) -> Error {
+        let option = match (self.sharding.axes(), self.devices) {
+            (Some(mesh), None) => format!("--mesh {mesh}"),
+            _ => format!("--devices {count}"),
+        };
+        let devices = if found == 1 { "device" } else { "devices" };
+        let mut message = match accelerator {
+            Accelerator::Auto => format!(
+                "{option}: accelerator auto is {}, which has {found} {devices}",
+                opened.client.platform().name
+            ),
+            named => format!("{option}: {named} has {found} {devices}"),
+        };
+        for reason in &opened.refused {
+            message.push_str(&format!("; {reason}"));
+        }
+        let name = match opened.driver {
+            Driver::Embedded => Some("embedded"),
+            _ if *opened.client.platform().name == *"cpu" => Some("cpu"),
+            _ => None,
+        };
+        let named = name.and_then(|name| format!("{name}:{count}").parse::<Accelerator>().ok());
+        if let (Accelerator::Auto, Some(named)) = (accelerator, named) {
+            message.push_str(&format!(
+                "; use --accelerator {named} for virtual CPU devices"
+            ));
+        }
+        Error::invalid("train", message)
+    }
+
+    /// Opens the accelerator while another thread loads the data. Each has a progress bar for what
+    /// it downloads.
+    pub(super) fn open_and_load<T: Send + 'static>(
+        &self,
+        load: impl FnOnce(&fetch::Cache, &mut fetch::Bar) -> Result<T> + Send + 'static,
+    ) -> Result<(Client, Vec<DeviceId>, T)> {
+        let mut bar = fetch::Bar::default();
+        let (mut bar_of_data, cache) = (bar.beside(), self.cache());
+        let loading = thread::Builder::new()
+            .name("load data".into())
+            .spawn(move || load(&cache?, &mut bar_of_data))
+            .map_err(|error| {
+                Error::new(
+                    ErrorKind::Unavailable,
+                    "train",
+                    "cannot start a thread that loads the data",
+                )
+                .caused_by(error)
+            })?;
+        // An error is reported at once. The thread may then be in a long download, and ends with
+        // the process.
+        let (client, devices) = self.open_with(&mut bar)?;
+        let data = loading
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((client, devices, data))
+    }
+
+    /// Returns the cache of data sets.
+    pub(super) fn cache(&self) -> Result<fetch::Cache> {
+        Ok(fetch::Cache::open(self.cache_dir.as_deref())?)
+    }
+
+    /// Returns whether this process prints and writes for all of the job.
+    pub(super) fn is_coordinator(&self) -> bool {
+        self.processes
+            .as_ref()
+            .is_none_or(|group| group.rank() == 0)
+    }
+
+    /// Returns the directory of the run: `--out`, or `runs/NAME`.
+    pub(super) fn out(&self, name: &str) -> PathBuf {
+        let default = || Path::new("runs").join(name);
+        self.options.out.clone().unwrap_or_else(default)
+    }
+
+    /// Returns a trainer with these options, which trains this `step`.
+    pub(super) fn trainer<K: Task, O>(
+        &self,
+        client: &Client,
+        devices: Vec<DeviceId>,
+        out: &Path,
+        stop: &StopFlag,
+        step: &TrainingStep<K, O>,
+    ) -> TrainerBuilder {
+        let options = TrainerOptions {
+            out: Some(out.into()),
+            numerics: NumericsOptions {
+                gradient_clip_val: step.clip.map(GradientClip::limit),
+                ..self.options.numerics
+            },
+            ..self.options.clone()
+        };
+        let trainer = Trainer::builder(client)
+            .options(options)
+            .stop_flag(stop)
+            .callback(SaveConfig)
+<<<<<<< HEAD
+            .devices(devices);
+        match self.profile_steps.clone() {
+            Some(steps) => trainer.callback(profile::of_steps(steps)),
+=======
+            .devices(devices)
+            .strategy(self.sharding.strategy.clone());
+        let trainer = match &self.processes {
+            Some(group) => trainer.processes(group.clone()),
+            None => trainer,
+        };
+        match &self.sharding.mesh {
+            Some(mesh) => trainer.mesh(mesh.clone()),
             None => trainer,
         }
     }
@@ -298,8 +528,14 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
     if reason != StopReason::Callback && run.is_coordinator() {
         remark!("stopped before the last epoch; the same command with --resume continues the run");
     }
-    _ = STOPPED.set(reason.exit_code());
-    ExitCode::from(reason.exit_code())
+    let mut code = reason.exit_code();
+    if run.processes.as_ref().is_some_and(|group| group.size() > 1) {
+        // All stop at one step, whoever got the signal: the launcher returns its code.
+        tell_stopped(code);
+        code = 0;
+    }
+    _ = STOPPED.set(code);
+    ExitCode::from(code)
 }
 
 /// Sets the default of `--max-epochs`, which holds unless steps or time limit the run.

@@ -94,6 +94,7 @@ impl Agreement {
             .flat_map(|word| word.to_le_bytes())
             .collect();
         let group = self.processes.group();
+        group.at_step(wish.step);
         let all = group.all_gather("agreement", &message, START)?;
         let all = all.iter().map(|bytes| words::<5>(bytes, 0));
         let all: Vec<[u64; 5]> = all.collect::<Result<_>>()?;

@@ -1,0 +1,158 @@
+//! What becomes of a job when a process fails: the error names it, and nothing is left over.
+
+use std::{
+    process::{self, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use halite_cluster::{Job, JobOptions, spawn_with};
+use halite_core::{DType, Error, Exchange, ReduceOp, Result};
+
+fn options() -> JobOptions {
+    let mut options = JobOptions::default();
+    options.lost = Duration::from_secs(3);
+    options.heartbeat = Duration::from_millis(100);
+    options
+}
+
+/// Checks the error of a job, and that it came in time.
+#[track_caller]
+fn check(started: Instant, result: Result<()>, expected: &str) {
+    let error = result.expect_err("the job fails").to_string();
+    assert!(error.contains(expected), "{error}\n\nexpected: {expected}");
+    assert!(
+        started.elapsed() < Duration::from_secs(25),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+/// Waits for a process that does not come.
+fn wait(job: &Job) -> Result<()> {
+    job.group().barrier("step", Duration::from_secs(600))
+}
+
+/// Sends a signal to this process.
+fn signal(name: &str) {
+    let pid = process::id().to_string();
+    Command::new("kill")
+        .args([&format!("-{name}"), &pid])
+        .status()
+        .unwrap();
+    thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn killed_process_is_named() {
+    let started = Instant::now();
+    let result = spawn_with(3, options(), |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 1 {
+            signal("KILL");
+        }
+        wait(job)
+    });
+    check(started, result, "process 1 on ");
+}
+
+#[test]
+fn stopped_process_is_named_by_the_others() {
+    let started = Instant::now();
+    let result = spawn_with(3, options(), |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 2 {
+            signal("STOP");
+        }
+        wait(job)
+    });
+    check(started, result, "process 2 on ");
+}
+
+#[test]
+fn early_exit_is_a_failure() {
+    let started = Instant::now();
+    let result = spawn_with(2, options(), |job| {
+        if job.rank() == 1 {
+            process::exit(0);
+        }
+        wait(job)
+    });
+    check(
+        started,
+        result,
+        "exited with status 0 before it had finished the job",
+    );
+}
+
+#[test]
+fn panic_ends_the_job() {
+    let started = Instant::now();
+    let result = spawn_with(2, options(), |job| {
+        assert_ne!(job.rank(), 1, "process 1 panics");
+        wait(job)
+    });
+    check(started, result, "process 1 on ");
+}
+
+#[test]
+fn error_of_a_process_is_that_of_the_job() {
+    let started = Instant::now();
+    let result = spawn_with(2, options(), |job| match job.rank() {
+        1 => Err(Error::invalid("data", "sample 7 is broken")),
+        _ => wait(job),
+    });
+    check(started, result, "data: sample 7 is broken");
+}
+
+#[test]
+fn late_process_is_named_with_its_step() {
+    let started = Instant::now();
+    let result = spawn_with(3, options(), |job| {
+        let group = job.group();
+        group.at_step(41);
+        if job.rank() == 1 {
+            thread::sleep(Duration::from_secs(20));
+        }
+        group.barrier("save", Duration::from_secs(2))
+    });
+    check(started, result, "waited 2s for process 1 on ");
+}
+
+#[test]
+fn late_process_of_an_exchange_is_named() {
+    let started = Instant::now();
+    let result = spawn_with(3, options(), |job| {
+        let lane = job.group().lane("device 0")?;
+        if job.rank() == 2 {
+            job.group().at_step(7);
+            thread::sleep(Duration::from_secs(20));
+        }
+        let (op, dtype) = (ReduceOp::Sum, DType::F32);
+        let (from, into) = (&[0; 64][..], &mut [0; 64][..]);
+        let exchange = Exchange::AllReduce {
+            op,
+            dtype,
+            from,
+            into,
+        };
+        lane.exchange("gradients", exchange, Duration::from_secs(2))
+    });
+    let expected = "`gradients` (call 1 of lane `device 0`): waited 2s for process 2 on ";
+    check(started, result, expected);
+}
+
+#[test]
+fn process_that_never_joins_is_named() {
+    let started = Instant::now();
+    // The child knows its rank before it joins.
+    if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
+        process::exit(0);
+    }
+    let result = spawn_with(2, options(), wait);
+    check(
+        started,
+        result,
+        "process 1: exited with status 0 and never joined the job",
+    );
+}
