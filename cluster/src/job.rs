@@ -169,6 +169,9 @@ impl Job {
     pub fn finish(mut self) -> Result<()> {
         let patience = self.options.start;
         self.group.barrier("finish", patience)?;
+        // No heartbeat is sent after this, and all that were sent before it can be received.
+        self.presence.leave();
+        self.group.barrier("leave", patience)?;
         if let Some((_, thread)) = self.mpi.take() {
             thread.leave(&self.presence, patience)?;
         }

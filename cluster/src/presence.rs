@@ -40,6 +40,8 @@ pub(crate) struct Presence {
     waits: Mutex<Waits>,
     /// Optimizer steps so far, and 1; 0 before the first.
     step: AtomicU64,
+    /// Held while heartbeats are sent; true when there are no more.
+    leaving: Mutex<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +116,7 @@ impl Presence {
             others: Mutex::new(vec![heard; size]),
             waits: Mutex::default(),
             step: AtomicU64::new(0),
+            leaving: Mutex::new(false),
         }
     }
 
@@ -128,6 +131,11 @@ impl Presence {
 
     pub(crate) fn at_step(&self, step: u64) {
         self.step.store(step.saturating_add(1), Relaxed);
+    }
+
+    /// Sends no more heartbeats.
+    pub(crate) fn leave(&self) {
+        *lock(&self.leaving) = true;
     }
 
     fn now(&self) -> Beat {
@@ -253,7 +261,8 @@ impl<'a> Heart<'a> {
             return Ok(());
         };
         let others = (0..presence.size).filter(|&rank| rank != presence.rank);
-        if self.sent.is_none_or(|sent| sent.elapsed() >= self.interval) {
+        let leaving = lock(&presence.leaving);
+        if !*leaving && self.sent.is_none_or(|sent| sent.elapsed() >= self.interval) {
             self.sending
                 .retain_mut(|message| matches!(message.is_done(), Ok(false)));
             // A process that does not read is not sent more and more.
@@ -265,6 +274,7 @@ impl<'a> Heart<'a> {
             }
             self.sent = Some(Instant::now());
         }
+        drop(leaving);
         for rank in others {
             let mut deadline = Wait::quiet(presence, self.lost);
             if let Some(text) = comm.receive(rank, FAILED, &mut deadline)? {
@@ -281,7 +291,7 @@ impl<'a> Heart<'a> {
                 (heard.at, heard.beat) = (Instant::now(), Beat::read(&bytes));
             }
             let silent = lock(&presence.others)[rank].at.elapsed();
-            if silent >= self.lost {
+            if silent >= self.lost && !*lock(&presence.leaving) {
                 let message = format!(
                     "no heartbeat for {:?}: it was killed or stopped, or its network is gone; this \
                      process: {}",

@@ -50,6 +50,9 @@ impl MemberThread {
                 match told_to_leave.recv_timeout(heart.pause()) {
                     Err(RecvTimeoutError::Timeout) => {}
                     Ok(()) => {
+                        // Receives what the others sent last.
+                        _ = heart.beat();
+                        drop(heart);
                         _ = say_left.send(mpi.finalize());
                         return;
                     }
