@@ -1,10 +1,14 @@
 //! Accumulated gradients equal those of one large batch.
 
 use halite_backends::Accelerator;
-use halite_core::{DType, HostArray, Result, tree::Tree};
+use halite_core::{
+    Array, DType, HostArray, Result,
+    tree::{Leaf, Tree},
+};
 use halite_data::{InMemory, Labeled, LastBatch};
 use halite_nn::{
-    Adam, BatchNorm, Dropout, Init, Linear, Mean, Param, Schedule, Sgd, Tensor, Trace,
+    Adam, BatchNorm, Dropout, Init, Linear, Mean, Param, Schedule, Sgd, Tensor, Trace, grad,
+    jit_like, s,
 };
 use halite_train::{Fitted, Task, Trainer, TrainerBuilder};
 
@@ -187,6 +191,52 @@ fn statistics_see_single_batches() {
         };
         assert_eq!(mean(&plain), mean(&accumulated), "{batches}");
     }
+}
+
+/// Gradient of a loss by the scale of `norm`.
+fn slope<'t>(norm: &BatchNorm<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+    let loss = (norm.forward(x) * x).sum_all();
+    let Leaf(slope) = grad(loss, &Leaf(norm.scale));
+    slope
+}
+
+/// Running statistics, and the sum of the gradients, after four batches through `BatchNorm` in a
+/// scan of one's own, or one after the other.
+fn normed_batches(scans: bool) -> Vec<Vec<f32>> {
+    let client = Accelerator::embedded().open().unwrap();
+    let values: Vec<f32> = (0..4 * 5 * 3).map(|i| (i as f32).sin()).collect();
+    let x = Array::from_slice(&client, &values, [4, 5, 3]).unwrap();
+    let step = jit_like(&client, &x, move |cx, x| {
+        cx.set_mode(true, None);
+        let norm = BatchNorm::new(3).map_leaves(|path, param| {
+            let is_one = ["scale", "variance"].contains(&&*path.to_string());
+            cx.full(f64::from(u8::from(is_one)), &param.ty)
+        });
+        let zero = norm.scale.zeros_like();
+        let sum = if scans {
+            let (Leaf(sum), _) = cx.scan(Leaf(zero), Leaf(x), |Leaf(sum), Leaf(x)| {
+                (Leaf(sum + slope(&norm, x)), Leaf(x.sum_all()))
+            });
+            sum
+        } else {
+            (0..4).fold(zero, |sum, batch| sum + slope(&norm, x.at(s![batch])))
+        };
+        [cx.updated(norm.mean), cx.updated(norm.variance), sum]
+    });
+    let results = step.run(&x).unwrap();
+    results
+        .iter()
+        .map(|array| array.to_vec().unwrap())
+        .collect()
+}
+
+#[test]
+fn scan_of_ones_own_carries_statistics() {
+    let (scanned, unrolled) = (normed_batches(true), normed_batches(false));
+    for (one, other) in scanned.iter().flatten().zip(unrolled.iter().flatten()) {
+        assert!((one - other).abs() < 1e-6, "{scanned:?}, {unrolled:?}");
+    }
+    assert!(scanned[0].iter().all(|mean| *mean != 0.0), "{scanned:?}");
 }
 
 #[test]
