@@ -107,7 +107,7 @@ pub struct Search {
 /// use halite::{models::{Classify, Mlp}, plan::{candidates, fastest, plan_on}, prelude::*};
 ///
 /// # fn main() -> Result<()> {
-/// let client = Accelerator::cpu().devices(2).open()?;
+/// let client = Accelerator::cpu().devices(2)?.open()?;
 /// let images = Arc::new(InMemory::new([
 ///     ("image", HostArray::from_slice(&[0u8; 64 * 28 * 28], [64, 28, 28])?),
 ///     ("label", HostArray::from_slice(&[0u8; 64], [64])?),
