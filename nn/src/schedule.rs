@@ -1,6 +1,7 @@
 //! Schedules: numbers that change over training, such as a learning rate.
 
 mod evaluate;
+mod mode;
 mod number;
 mod plateau;
 mod spec;
@@ -12,8 +13,9 @@ use halite_core::{Error, Result, TensorType};
 
 use self::evaluate::Restarts;
 pub use self::{
+    mode::Mode,
     number::Number,
-    plateau::{Mode, Plateau, PlateauState},
+    plateau::{Plateau, PlateauState},
     spec::{RunLength, ScheduleSpec},
 };
 use crate::{Tensor, special::wide};

@@ -67,7 +67,7 @@ fn texts_are_schedules() {
         expect!["0.1"],
     );
     let plateau: ScheduleSpec = "plateau:mode=max,factor=0.5".parse().unwrap();
-    expect![[r#"Plateau { monitor: "loss", mode: Max, factor: 0.5, patience: 10, threshold: 0.0001, cooldown: 0, min_factor: 0.0 }"#]].assert_eq(&format!("{:?}", plateau.plateau().unwrap()));
+    expect![[r#"Plateau { monitor: "loss", mode: Some(Max), factor: 0.5, patience: 10, threshold: 0.0001, cooldown: 0, min_factor: 0.0 }"#]].assert_eq(&format!("{:?}", plateau.plateau().unwrap()));
 }
 
 #[test]

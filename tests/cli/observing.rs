@@ -54,8 +54,8 @@ fn unknown_logger_or_monitor_is_named() {
         &refused.stderr,
         &["unknown logger `wandb`; expected csv, jsonl, tensorboard"],
     );
-    let mut command = halite("train digits --model mlp --quiet --early-stopping val_loss --out");
+    let mut command = halite("train digits --model mlp --quiet --early-stopping val_los --out");
     let error = fails(command.arg(dir.path()));
     let metrics = "it has `train loss`, `train accuracy`, `validation loss`, `validation accuracy`";
-    assert_contains(&error, &["no metric `val_loss`", metrics]);
+    assert_contains(&error, &["no metric `val_los`", metrics]);
 }

@@ -29,6 +29,7 @@ use crate::{
 /// The host runs ahead of the device, and no method is given an array that is still computed:
 /// a callback cannot make a step wait for the device, unless it [asks](Self::waits_for) to.
 ///
+/// * [`check`](Self::check): before anything is compiled, and before a file of the run is opened.
 /// * [`on_fit_start`](Self::on_fit_start): once, after [`load_state`](Self::load_state). The run is
 ///   at the position from which it starts.
 /// * [`on_epoch_start`](Self::on_epoch_start): before the first step of an epoch, or of the rest of
@@ -85,6 +86,16 @@ pub trait Callback {
     fn waits_for(&self, step: u64) -> bool {
         let _ = step;
         false
+    }
+
+    /// Checks its settings before anything is compiled, and before a file of the run is opened.
+    /// `metrics` are the [`Run::metric_names`].
+    ///
+    /// # Errors
+    /// If no run, or none with these metrics, can have these settings.
+    fn check(&mut self, metrics: &[String]) -> Result<()> {
+        let _ = metrics;
+        Ok(())
     }
 
     /// The run starts, or resumes.

@@ -37,13 +37,40 @@ use crate::{
     run_files::{PAGE, PLOT, REPORT, RunFiles, TABLE},
 };
 
+/// Callbacks of the user, which a run has taken.
+pub(crate) type CustomCallbacks<'a> = Vec<MutexGuard<'a, dyn Callback + Send + 'static>>;
+
+/// Takes the callbacks of the user for a run with these metrics.
+///
+/// # Errors
+/// If another run uses one of them, two have the same name, or one cannot have these metrics.
+pub(crate) fn take_checked<'a>(
+    custom: &'a [Shared<dyn Callback + Send>],
+    metrics: &[String],
+) -> Result<CustomCallbacks<'a>> {
+    let mut taken: CustomCallbacks<'a> = custom.iter().map(Shared::take).collect::<Result<_>>()?;
+    let mut names = HashSet::new();
+    for callback in &mut taken {
+        let name = callback.name();
+        if BUILT_IN.contains(&&*name) || !names.insert(name.clone()) {
+            let message = format!(
+                "two callbacks are named `{name}`, under which their state is saved; \
+                 give one of them another `Callback::name`"
+            );
+            return Err(Error::invalid("fit", message));
+        }
+        callback.check(metrics)?;
+    }
+    Ok(taken)
+}
+
 /// Every callback of a run. The order of the fields is the order of the calls.
 pub(crate) struct Callbacks<'a> {
     pub(crate) nan_check: NanCheck,
     pub(crate) progress_bar: ProgressBar,
     pub(crate) table: Option<MetricsTable>,
     pub(crate) loggers: Vec<LoggerCallback<MutexGuard<'a, dyn Logger + Send + 'static>>>,
-    pub(crate) custom: Vec<MutexGuard<'a, dyn Callback + Send + 'static>>,
+    pub(crate) custom: CustomCallbacks<'a>,
     pub(crate) checkpointing: Option<Checkpointing>,
     pub(crate) report_file: Option<ReportFile>,
 }
@@ -52,11 +79,11 @@ impl<'a> Callbacks<'a> {
     /// The built-in callbacks of a run, whose directory has these files, and those of its user.
     ///
     /// # Errors
-    /// If another run uses one of them, or two have the same name.
+    /// If another run uses one of its loggers.
     pub(crate) fn new(
         options: &TrainerOptions,
         loggers: &'a [Shared<dyn Logger + Send>],
-        custom: &'a [Shared<dyn Callback + Send>],
+        custom: CustomCallbacks<'a>,
         nan_check: NanCheck,
         files: Option<RunFiles>,
         hyperparameters: Vec<(String, String)>,
@@ -70,17 +97,15 @@ impl<'a> Callbacks<'a> {
             Ok(LoggerCallback::new(logger.take()?, hyperparameters.clone()))
         };
         let loggers = loggers.iter().map(of).collect::<Result<_>>()?;
-        let custom = custom.iter().map(Shared::take);
         let mut callbacks = Callbacks {
             nan_check,
             progress_bar: ProgressBar::new(progress),
             table: None,
             loggers,
-            custom: custom.collect::<Result<_>>()?,
+            custom,
             checkpointing: None,
             report_file: None,
         };
-        callbacks.check_names()?;
         if let Some(RunFiles { dir, store, csv }) = files {
             let every = options.checkpoint_every;
             callbacks.table = Some(MetricsTable::new(csv, dir.join(PLOT)));
@@ -154,22 +179,6 @@ impl<'a> Callbacks<'a> {
             row.metrics.extend(new);
             Ok(())
         })
-    }
-
-    /// Checks that the states of the callbacks have different names.
-    fn check_names(&mut self) -> Result<()> {
-        let mut names = HashSet::new();
-        for callback in &mut self.custom {
-            let name = callback.name();
-            if BUILT_IN.contains(&&*name) || !names.insert(name.clone()) {
-                let message = format!(
-                    "two callbacks are named `{name}`, under which their state is saved; \
-                     give one of them another `Callback::name`"
-                );
-                return Err(Error::invalid("fit", message));
-            }
-        }
-        Ok(())
     }
 
     /// Gives each callback its saved state.

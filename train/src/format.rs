@@ -1,26 +1,11 @@
 //! Numbers and names as people read them.
 
+use halite_nn::schedule::Mode;
+
 /// Returns true if a metric of this name is a fraction from 0 to 1: accuracy, precision, recall and
 /// their like.
 pub fn is_fraction(name: &str) -> bool {
-    const WORDS: [&str; 9] = [
-        "accuracy",
-        "acc",
-        "precision",
-        "recall",
-        "f1",
-        "auc",
-        "iou",
-        "dice",
-        "top",
-    ];
-    name.split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|word| {
-            let word = word.to_ascii_lowercase();
-            // `top5` is `top` with a number.
-            WORDS.contains(&&*word)
-                || (word.starts_with("top") && word[3..].bytes().all(|byte| byte.is_ascii_digit()))
-        })
+    Mode::of(name) == Mode::Max
 }
 
 /// The value of the metric `name` for people: `97.61 %` for a [fraction](is_fraction), else four
@@ -79,32 +64,6 @@ pub(crate) fn type_name<T: ?Sized>() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_fractions_are_known_by_their_words() {
-        for name in [
-            "accuracy",
-            "val_accuracy",
-            "train/acc",
-            "top5",
-            "top-5",
-            "Top5_Accuracy",
-            "f1",
-            "mean-IoU",
-        ] {
-            assert!(is_fraction(name), "{name}");
-        }
-        for name in [
-            "loss",
-            "accumulated",
-            "learning_rate",
-            "topology",
-            "norm",
-            "",
-        ] {
-            assert!(!is_fraction(name), "{name}");
-        }
-    }
 
     #[test]
     fn metrics_have_four_digits_or_are_percent() {

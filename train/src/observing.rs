@@ -25,20 +25,19 @@ pub struct ObservingOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "METRIC"))]
     pub early_stopping: Option<String>,
     /// Validations in a row (epochs, for a metric of the training) without improvement after which
-    /// --early-stopping ends the run
+    /// --early-stopping ends the run [default: 3]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "N", default_value_t = Self::DEFAULT.patience,
-            value_parser = crate::flags::positive::<u64>, allow_negative_numbers = true)
-    )]
-    pub patience: u64,
-    /// Least change that --early-stopping counts as an improvement
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "CHANGE", default_value_t = Self::DEFAULT.min_delta,
+        arg(long, value_name = "N", value_parser = crate::flags::positive::<u64>,
             allow_negative_numbers = true)
     )]
-    pub min_delta: f64,
+    pub patience: Option<u64>,
+    /// Least change that --early-stopping counts as an improvement [default: 0]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "CHANGE", allow_negative_numbers = true)
+    )]
+    pub min_delta: Option<f64>,
 }
 
 impl ObservingOptions {
@@ -46,8 +45,8 @@ impl ObservingOptions {
         logger: Vec::new(),
         log: Vec::new(),
         early_stopping: None,
-        patience: 3,
-        min_delta: 0.0,
+        patience: None,
+        min_delta: None,
     };
 }
 

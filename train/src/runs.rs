@@ -6,11 +6,11 @@ use std::{
 };
 
 use halite_core::Result;
+use halite_nn::schedule::Mode;
 
 use crate::{
     Report, files,
     loggers::{CsvLog, Row, Split},
-    monitor::{is_better, mode_of},
     run_files::{REPORT, TABLE},
 };
 
@@ -168,7 +168,7 @@ fn best(rows: &[Row]) -> Vec<BestMetric> {
                 step: row.step,
             };
             match best.iter_mut().find(|known| known.name == *name) {
-                Some(known) if is_better(mode_of(name), *value, known.value) => *known = new,
+                Some(known) if Mode::of(name).is_better(*value, known.value) => *known = new,
                 Some(_) => {}
                 None => best.push(new),
             }

@@ -8,10 +8,11 @@ use std::{fs, path::Path};
 use halite_backends::Accelerator;
 use halite_core::{Client, Result};
 use halite_data::records::Records;
-use halite_nn::{Adam, Optimizer, Schedule, Sgd};
+use halite_nn::{Adam, Optimizer, Schedule, Sgd, schedule::Plateau};
+use halite_telemetry::ClientMetrics;
 use halite_train::{
     EarlyStopping, Fitted, LearningRateMonitor, LoggerName, Measure, ObservingOptions,
-    ThroughputMonitor, Trainer, TrainerBuilder, TrainerOptions,
+    ReduceLrOnPlateau, ThroughputMonitor, Trainer, TrainerBuilder, TrainerOptions,
     loggers::{CsvLog, Row, Split, SummaryWriter},
     signals::StopReason,
 };
@@ -99,16 +100,35 @@ fn callback_of_another_run_counts_anew() {
 
 #[test]
 fn unknown_monitor_is_refused_before_the_first_step() {
-    let (client, dir) = (client(), tempfile::tempdir().unwrap());
-    let trainer = on(&client, dir.path()).callback(EarlyStopping::new("val_los"));
-    let error = fit(trainer).err().unwrap().to_string();
-    assert!(
-        error.starts_with(
-            "early stopping: the run has no metric `val_los`; it has `train loss`, `validation loss`"
-        ),
-        "{error}"
+    let (client, dir) = (client().measured(), tempfile::tempdir().unwrap());
+    let out = dir.path().join("run");
+    let known = "the run has no metric `val_los`; it has `train loss`, `validation loss`; did you \
+                 mean `validation loss`?";
+    let refused = |change: &dyn Fn(TrainerBuilder) -> TrainerBuilder, expected: &str| {
+        let error = fit(change(on(&client, &out))).err().unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!out.exists(), "no file is opened: {error}");
+    };
+    refused(&|run| run.callback(EarlyStopping::new("val_los")), known);
+    let plateau = || ReduceLrOnPlateau::new(Plateau::new("val_los"));
+    refused(&|run| run.callback(plateau()), known);
+    let impatient = || EarlyStopping::new("loss").patience(0);
+    refused(
+        &|run| run.callback(impatient()),
+        "`patience` is 0; it must be at least 1",
     );
-    assert!(plane::saved(dir.path()).is_empty(), "no step was done");
+    let change = || EarlyStopping::new("loss").min_delta(-1.0);
+    refused(
+        &|run| run.callback(change()),
+        "`min_delta` is -1; it must be 0 or more",
+    );
+    let monitor = || ThroughputMonitor::new().peak_flops(0.0);
+    refused(
+        &|run| run.callback(monitor()),
+        "`peak_flops` is 0; it must be positive",
+    );
+    let compiled = client.metrics().activity().compiles.len();
+    assert_eq!(compiled, 0, "nothing is compiled");
 }
 
 fn with_loggers(out: &Path, client: &Client) -> TrainerBuilder {

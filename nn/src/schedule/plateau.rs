@@ -1,9 +1,9 @@
 //! Reduction of the learning rate when a metric stops improving. It is computed on the host, from
 //! values that are there already.
 
-use std::fmt;
-
 use halite_core::{Error, Result};
+
+use super::Mode;
 
 /// Rule that reduces the learning rate when a metric has stopped improving, like PyTorch's
 /// `ReduceLROnPlateau`: after more than `patience` values in a row that are not better than the best
@@ -26,8 +26,9 @@ use halite_core::{Error, Result};
 pub struct Plateau {
     /// Name of the metric of the validation.
     pub monitor: String,
-    /// Whether a smaller or a larger value is better. Default [`Mode::Min`].
-    pub mode: Mode,
+    /// Whether a smaller or a larger value is better. Default `None`: by the name of the metric, as
+    /// [`Mode::of`] says.
+    pub mode: Option<Mode>,
     /// What the rate is multiplied by. Default 0.1.
     pub factor: f64,
     /// Number of values without improvement that are tolerated. Default 10.
@@ -38,15 +39,6 @@ pub struct Plateau {
     pub cooldown: u64,
     /// Least factor of the learning rate, PyTorch's `min_lr` divided by the rate. Default 0.
     pub min_factor: f64,
-}
-
-/// Direction in which a metric improves.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// Smaller is better, such as a loss.
-    Min,
-    /// Larger is better, such as an accuracy.
-    Max,
 }
 
 /// What a [`Plateau`] has seen.
@@ -67,13 +59,18 @@ impl Plateau {
     pub fn new(monitor: impl Into<String>) -> Self {
         Plateau {
             monitor: monitor.into(),
-            mode: Mode::Min,
+            mode: None,
             factor: 0.1,
             patience: 10,
             threshold: 1e-4,
             cooldown: 0,
             min_factor: 0.0,
         }
+    }
+
+    /// Whether a smaller or a larger value is better.
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_else(|| Mode::of(&self.monitor))
     }
 
     /// Checks the numbers.
@@ -127,10 +124,12 @@ impl Plateau {
         let Some(best) = best else {
             return !value.is_nan();
         };
-        match self.mode {
-            Mode::Min => value < best * (1.0 - self.threshold),
-            Mode::Max => value > best * (1.0 + self.threshold),
-        }
+        let mode = self.mode();
+        let least = match mode {
+            Mode::Min => best * (1.0 - self.threshold),
+            Mode::Max => best * (1.0 + self.threshold),
+        };
+        mode.is_better(value, least)
     }
 }
 
@@ -149,14 +148,5 @@ impl PlateauState {
 impl Default for PlateauState {
     fn default() -> Self {
         PlateauState::new()
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Min => "min",
-            Mode::Max => "max",
-        })
     }
 }

@@ -21,7 +21,7 @@ use super::{Mode, Plateau, Schedule};
 /// | `one-cycle` | | [`Schedule::one_cycle`] |
 /// | `inverse-sqrt` | `warmup=10%` | [`Schedule::inverse_sqrt`] |
 /// | `warm-restarts` | `first=10ep,multiplier=1,end=0,warmup=0` | [`Schedule::warm_restarts`] |
-/// | `plateau` | `monitor=loss,mode=min,factor=0.1,patience=10,threshold=0.0001,cooldown=0,min=0,warmup=0` | the peak, reduced by a [`Plateau`] |
+/// | `plateau` | `monitor=loss,mode=auto,factor=0.1,patience=10,threshold=0.0001,cooldown=0,min=0,warmup=0` | the peak, reduced by a [`Plateau`] |
 ///
 /// A length is a number of steps, of epochs (`3ep`, `0.5ep`), or a part of the run (`10%`). `end`
 /// and `min` are fractions of the peak.
@@ -102,7 +102,7 @@ const SCHEDULES: [(&str, &[Key]); 10] = [
         "plateau",
         &[
             ("monitor", Type::Text, "loss"),
-            ("mode", Type::Mode, "min"),
+            ("mode", Type::Mode, "auto"),
             ("factor", Type::Number, "0.1"),
             ("patience", Type::Count, "10"),
             ("threshold", Type::Number, "0.0001"),
@@ -151,7 +151,7 @@ impl ScheduleSpec {
             monitor: self.value("monitor").to_string(),
             mode: match self.value("mode") {
                 Value::Mode(mode) => *mode,
-                _ => Mode::Min,
+                _ => None,
             },
             factor: self.number("factor"),
             patience: self.count("patience"),
@@ -264,7 +264,7 @@ enum Value {
     Epochs(f64),
     Percent(f64),
     Text(String),
-    Mode(Mode),
+    Mode(Option<Mode>),
 }
 
 impl Value {
@@ -285,8 +285,9 @@ impl Value {
             },
             Type::Text => (!text.is_empty()).then(|| Value::Text(text.into())),
             Type::Mode => match text {
-                "min" => Some(Value::Mode(Mode::Min)),
-                "max" => Some(Value::Mode(Mode::Max)),
+                "auto" => Some(Value::Mode(None)),
+                "min" => Some(Value::Mode(Some(Mode::Min))),
+                "max" => Some(Value::Mode(Some(Mode::Max))),
                 _ => None,
             },
         }
@@ -300,7 +301,7 @@ impl Type {
             Type::Count => "a whole number",
             Type::Length => "a length: steps (100), epochs (3ep), or a part of the run (10%)",
             Type::Text => "a name",
-            Type::Mode => "min or max",
+            Type::Mode => "auto, min or max",
         }
     }
 }
@@ -313,7 +314,8 @@ impl fmt::Display for Value {
             Value::Epochs(epochs) => write!(f, "{epochs}ep"),
             Value::Percent(percent) => write!(f, "{percent}%"),
             Value::Text(text) => f.write_str(text),
-            Value::Mode(mode) => write!(f, "{mode}"),
+            Value::Mode(None) => f.write_str("auto"),
+            Value::Mode(Some(mode)) => write!(f, "{mode}"),
         }
     }
 }

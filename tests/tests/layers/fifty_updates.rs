@@ -12,7 +12,7 @@ use halite_nn::{
     Schedule, Sgd, Tensor, Trace, init,
     optim::{self, WeightAveraging, clip_global_norm, clip_value},
     rng,
-    schedule::{Mode, Plateau, PlateauState},
+    schedule::{Plateau, PlateauState},
 };
 use halite_tests::eval::eval;
 use serde::Deserialize;
@@ -443,7 +443,6 @@ fn plateaus_match_for_50_updates() {
         ..Plateau::new("loss")
     };
     let max = Plateau {
-        mode: Mode::Max,
         factor: 0.6,
         patience: 0,
         min_factor: 0.2,

@@ -9,7 +9,7 @@ use crate::{
     checkpoint::Exact,
     format::format_metric,
     loggers::{Row, Split},
-    monitor::{Monitor, is_better, mode_of},
+    monitor::Monitor,
 };
 
 const OP: &str = "early stopping";
@@ -59,7 +59,7 @@ impl EarlyStopping {
     pub fn new(monitor: impl Into<String>) -> Self {
         let name = monitor.into();
         EarlyStopping {
-            mode: mode_of(&name),
+            mode: Mode::of(&name),
             name,
             patience: 3,
             min_delta: 0.0,
@@ -76,7 +76,8 @@ impl EarlyStopping {
         EarlyStopping { mode, ..self }
     }
 
-    /// Sets the number of values in a row without improvement after which the run ends.
+    /// Sets the number of values in a row without improvement after which the run ends, at
+    /// least 1.
     pub fn patience(self, patience: u64) -> Self {
         EarlyStopping { patience, ..self }
     }
@@ -110,7 +111,10 @@ impl EarlyStopping {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    fn check_numbers(&self) -> Result<()> {
+        if self.patience == 0 {
+            return Err(Error::invalid(OP, "`patience` is 0; it must be at least 1"));
+        }
         if !(self.min_delta >= 0.0 && self.min_delta.is_finite()) {
             let message = format!("`min_delta` is {}; it must be 0 or more", self.min_delta);
             return Err(Error::invalid(OP, message));
@@ -138,7 +142,7 @@ impl EarlyStopping {
             Mode::Max => value - self.min_delta,
         };
         let first = best.is_none() && !value.is_nan();
-        if first || best.is_some_and(|best| is_better(self.mode, at_least, best)) {
+        if first || best.is_some_and(|best| self.mode.is_better(at_least, best)) {
             self.seen.best = Some(Exact(value));
             self.seen.wait = 0;
         } else {
@@ -158,8 +162,8 @@ impl EarlyStopping {
     fn reason(&self) -> Option<String> {
         let (name, last) = (&self.name, self.seen.last?.0);
         let shown = |value| format_metric(name, value);
-        let is_beyond = |threshold: &f64| is_better(self.mode, last, *threshold);
-        let is_worse = |threshold: &f64| is_better(self.mode, *threshold, last);
+        let is_beyond = |threshold: &f64| self.mode.is_better(last, *threshold);
+        let is_worse = |threshold: &f64| self.mode.is_better(*threshold, last);
         let value = format!("{name} is {}", shown(last));
         if self.check_finite && !last.is_finite() {
             return Some(value);
@@ -170,7 +174,7 @@ impl EarlyStopping {
         if let Some(threshold) = self.divergence_threshold.filter(is_worse) {
             return Some(format!("{value}, worse than {}", shown(threshold)));
         }
-        if self.seen.wait < self.patience.max(1) {
+        if self.seen.wait < self.patience {
             return None;
         }
         let best = self.seen.best.map_or(f64::NAN, |best| best.0);
@@ -194,9 +198,13 @@ impl Callback for EarlyStopping {
         format!("EarlyStopping({})", self.name)
     }
 
+    fn check(&mut self, metrics: &[String]) -> Result<()> {
+        self.check_numbers()?;
+        self.monitor = Some(Monitor::resolve(OP, &self.name, metrics)?);
+        Ok(())
+    }
+
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
-        self.check()?;
-        self.monitor = Some(Monitor::resolve(OP, &self.name, run.metric_names())?);
         if run.resumed_from_step().is_none() {
             // The run before, of a clone of the trainer, is over.
             self.seen = Seen::default();

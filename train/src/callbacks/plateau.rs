@@ -57,13 +57,14 @@ impl ReduceLrOnPlateau {
 fn text(rule: &Plateau) -> String {
     let Plateau {
         monitor,
-        mode,
+        mode: _,
         factor,
         patience,
         threshold,
         cooldown,
         min_factor,
     } = rule;
+    let mode = rule.mode();
     format!(
         "monitor={monitor}, mode={mode}, factor={factor}, patience={patience}, \
          threshold={threshold}, cooldown={cooldown}, min_factor={min_factor}"
@@ -75,15 +76,19 @@ impl Callback for ReduceLrOnPlateau {
         true
     }
 
-    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+    fn check(&mut self, metrics: &[String]) -> Result<()> {
         self.rule.check()?;
-        let monitor = Monitor::resolve("plateau", &self.rule.monitor, run.metric_names())?;
+        let monitor = Monitor::resolve("plateau", &self.rule.monitor, metrics)?;
         if monitor.split != Split::Validation {
             let message =
                 format!("`{monitor}` is not a metric of the validation, after which it acts");
             return Err(Error::invalid("plateau", message));
         }
         self.metric = monitor.metric;
+        Ok(())
+    }
+
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
         if run.resumed_from_step().is_none() {
             self.state = PlateauState::new();
         }

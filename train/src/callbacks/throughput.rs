@@ -57,9 +57,7 @@ impl ThroughputMonitor {
 }
 
 impl Callback for ThroughputMonitor {
-    fn on_fit_start(&mut self, _: &mut Run) -> Result<()> {
-        self.rows.clear();
-        self.validating = 0.0;
+    fn check(&mut self, _: &[String]) -> Result<()> {
         match self.peak_flops {
             Some(flops) if !(flops > 0.0 && flops.is_finite()) => {
                 let message = format!("`peak_flops` is {flops}; it must be positive");
@@ -67,6 +65,12 @@ impl Callback for ThroughputMonitor {
             }
             _ => Ok(()),
         }
+    }
+
+    fn on_fit_start(&mut self, _: &mut Run) -> Result<()> {
+        self.rows.clear();
+        self.validating = 0.0;
+        Ok(())
     }
 
     fn on_validation_start(&mut self, run: &mut Run) -> Result<()> {

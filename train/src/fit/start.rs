@@ -27,7 +27,7 @@ use super::{
 use crate::{
     MetricValues, Task, Trainer,
     callback::{Run, RunFacts},
-    callbacks::{Callbacks, NanCheck},
+    callbacks::{Callbacks, NanCheck, take_checked},
     cause::Batches,
     checkpoint::RunPosition,
     in_flight::InFlight,
@@ -119,6 +119,7 @@ where
             client: client.clone(),
             devices: mesh.devices().to_vec(),
         });
+        let custom = take_checked(&trainer.callbacks, &facts.metric_names)?;
         let code = match &trainer.processes {
             Some(_) => &without_job(&lowered.program.code)[..],
             None => &lowered.program.code[..],
@@ -154,7 +155,7 @@ where
             growth: Default::default(),
         };
         let hyperparameters = identity.identity().hyperparameters();
-        let (loggers, custom) = (&trainer.loggers, &trainer.callbacks);
+        let loggers = &trainer.loggers;
         let callbacks =
             Callbacks::new(options, loggers, custom, nan_check, files, hyperparameters)?;
         Ok(Fit {

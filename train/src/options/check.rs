@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use halite_core::{Error, Result};
 
-use super::{Interval, TrainerOptions};
+use super::{GradientClipAlgorithm, Interval, TrainerOptions};
 use crate::ObservingOptions;
 
 fn invalid<T>(message: impl Into<String>) -> Result<T> {
@@ -21,14 +21,7 @@ impl TrainerOptions {
         self.check_limits()?;
         self.check_steps_per_execution()?;
         self.check_observing()?;
-        if let Some(limit) = self.numerics.gradient_clip_val
-            && !(limit >= 0.0 && limit.is_finite())
-        {
-            return invalid(format!(
-                "`gradient_clip_val` is {limit}; it must be finite, and positive or 0 for no \
-                 clipping"
-            ));
-        }
+        self.check_clipping()?;
         if self.wait_limit == Some(Duration::ZERO) {
             return invalid(
                 "`wait_limit` is 0, in which no step can end; it must be longer, or not set",
@@ -118,6 +111,7 @@ impl TrainerOptions {
     fn check_observing(&self) -> Result<()> {
         let ObservingOptions {
             logger,
+            early_stopping,
             patience,
             min_delta,
             ..
@@ -125,11 +119,43 @@ impl TrainerOptions {
         if !logger.is_empty() && self.out.is_none() {
             return invalid("`logger` needs `out`: the directory to write to");
         }
-        if !(*min_delta >= 0.0 && min_delta.is_finite()) {
-            return invalid(format!("`min_delta` is {min_delta}; it must be 0 or more"));
+        let given = [
+            ("patience", patience.is_some()),
+            ("min_delta", min_delta.is_some()),
+        ];
+        let alone = given.into_iter().find(|(_, is_given)| *is_given);
+        if let (None, Some((name, _))) = (early_stopping, alone) {
+            return invalid(format!(
+                "`{name}` needs `early_stopping`: the metric that should improve, such as \
+                 `validation loss`"
+            ));
         }
-        if *patience == 0 {
+        let change = min_delta.unwrap_or(0.0);
+        if !(change >= 0.0 && change.is_finite()) {
+            return invalid(format!("`min_delta` is {change}; it must be 0 or more"));
+        }
+        if *patience == Some(0) {
             return invalid("`patience` is 0; it must be at least 1");
+        }
+        Ok(())
+    }
+
+    fn check_clipping(&self) -> Result<()> {
+        let numerics = &self.numerics;
+        if let Some(limit) = numerics.gradient_clip_val
+            && !(limit >= 0.0 && limit.is_finite())
+        {
+            return invalid(format!(
+                "`gradient_clip_val` is {limit}; it must be finite, and positive or 0 for no \
+                 clipping"
+            ));
+        }
+        let is_value = numerics.gradient_clip_algorithm == GradientClipAlgorithm::Value;
+        if is_value && numerics.clipping().is_none() {
+            return invalid(
+                "`gradient_clip_algorithm` is value, and nothing is clipped; give the limit of \
+                 each element (`gradient_clip_val`, --gradient-clip-val)",
+            );
         }
         Ok(())
     }

@@ -69,8 +69,8 @@ fn every_flag_sets_its_option() {
             logger: vec![LoggerName::JsonLines, LoggerName::TensorBoard],
             log: vec![Measure::Throughput],
             early_stopping: Some("loss".into()),
-            patience: 5,
-            min_delta: 0.25,
+            patience: Some(5),
+            min_delta: Some(0.25),
         },
         workers: 2,
         read_ahead: 5,
@@ -174,6 +174,25 @@ fn values_that_cannot_work_are_named() {
     check(
         |o| (o.fast_dev_run, o.resume) = (Some(1), true),
         "`fast_dev_run` begins a new run that writes nothing",
+    );
+    check(
+        |o| o.observing.patience = Some(2),
+        "`patience` needs `early_stopping`",
+    );
+    check(
+        |o| o.observing.min_delta = Some(0.5),
+        "`min_delta` needs `early_stopping`",
+    );
+    check(
+        |o| {
+            o.observing.early_stopping = Some("loss".into());
+            o.observing.patience = Some(0);
+        },
+        "`patience` is 0; it must be at least 1",
+    );
+    check(
+        |o| o.numerics.gradient_clip_algorithm = GradientClipAlgorithm::Value,
+        "`gradient_clip_algorithm` is value, and nothing is clipped",
     );
     check(
         |o| o.numerics.accumulate_grad_batches = 0,

@@ -312,13 +312,17 @@ impl TrainerBuilder {
                 Measure::Throughput => self.callback(ThroughputMonitor::new()),
             };
         }
-        match early_stopping {
-            Some(monitor) => {
-                let stopping = EarlyStopping::new(monitor).patience(patience);
-                self.callback(stopping.min_delta(min_delta))
-            }
-            None => self,
+        let Some(monitor) = early_stopping else {
+            return self;
+        };
+        let mut stopping = EarlyStopping::new(monitor);
+        if let Some(patience) = patience {
+            stopping = stopping.patience(patience);
         }
+        if let Some(change) = min_delta {
+            stopping = stopping.min_delta(change);
+        }
+        self.callback(stopping)
     }
 
     fn build_observed(self) -> Result<Trainer> {

@@ -1,0 +1,99 @@
+//! The direction in which a metric improves.
+
+use std::fmt;
+
+/// Direction in which a metric improves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// Smaller is better, such as a loss.
+    Min,
+    /// Larger is better, such as an accuracy.
+    Max,
+}
+
+impl Mode {
+    /// The direction of the metric with this name: upward for accuracies and other fractions of
+    /// what is right, downward for all others. It is found by words of the name: accuracy, acc,
+    /// precision, recall, f1, auc, iou, dice, top5.
+    ///
+    /// ```
+    /// use halite_nn::schedule::Mode;
+    ///
+    /// assert_eq!(Mode::of("validation accuracy"), Mode::Max);
+    /// assert_eq!(Mode::of("train loss"), Mode::Min);
+    /// ```
+    pub fn of(metric: &str) -> Self {
+        const WORDS: [&str; 9] = [
+            "accuracy",
+            "acc",
+            "precision",
+            "recall",
+            "f1",
+            "auc",
+            "iou",
+            "dice",
+            "top",
+        ];
+        let is_known = |word: &str| {
+            let word = word.to_ascii_lowercase();
+            // `top5` is `top` with a number.
+            let is_top = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+            WORDS.contains(&&*word) || word.strip_prefix("top").is_some_and(is_top)
+        };
+        match metric
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(is_known)
+        {
+            true => Mode::Max,
+            false => Mode::Min,
+        }
+    }
+
+    /// Whether `value` is better than `other`. A NaN is neither better nor worse.
+    pub fn is_better(self, value: f64, other: f64) -> bool {
+        match self {
+            Mode::Min => value < other,
+            Mode::Max => value > other,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Min => "min",
+            Mode::Max => "max",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_that_improve_upward_are_known_by_their_words() {
+        for name in [
+            "accuracy",
+            "val_accuracy",
+            "train/acc",
+            "top5",
+            "top-5",
+            "Top5_Accuracy",
+            "f1",
+            "mean-IoU",
+        ] {
+            assert_eq!(Mode::of(name), Mode::Max, "{name}");
+        }
+        for name in [
+            "loss",
+            "accumulated",
+            "learning_rate",
+            "topology",
+            "norm",
+            "",
+        ] {
+            assert_eq!(Mode::of(name), Mode::Min, "{name}");
+        }
+    }
+}
