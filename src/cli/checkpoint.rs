@@ -118,8 +118,9 @@ fn checkpoint_at(path: &Path) -> Result<PathBuf> {
         return Ok(path.to_path_buf());
     }
     let store = open(path)?;
+    // It may be a file of weights.
     let best = store.best()?.map(|best| best.path);
-    let chosen = match best {
+    let chosen = match best.filter(|best| best.is_dir()) {
         Some(best) => Some(best),
         None => store.list()?.into_iter().next().map(|(path, _)| path),
     };
@@ -145,8 +146,16 @@ fn list(run: &Path) -> Result<()> {
         remark!("{error}");
         None
     });
+    let name = |path: &Path| {
+        path.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let width = folders.iter().map(|(path, _)| name(path).len()).max();
+    let width = width.unwrap_or_default().max(20);
     say!(
-        "{:<20} {:>10} {:>22} {:>10} {:>12}",
+        "{:<width$} {:>10} {:>22} {:>10} {:>12}",
         "checkpoint",
         "step",
         "trained",
@@ -154,14 +163,14 @@ fn list(run: &Path) -> Result<()> {
         "saved"
     );
     for (path, position) in &folders {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name(path);
         let info = position.as_ref().ok().map(|_| CheckpointInfo::read(path));
         match info {
             Some(Ok(info)) => {
                 let size: u64 = info.files().map(|(_, bytes)| bytes).sum();
                 let saved = (path.join("COMMIT").metadata()).and_then(|file| file.modified());
                 let row = format!(
-                    "{name:<20} {:>10} {:>22} {:>10} {:>12}  {}",
+                    "{name:<width$} {:>10} {:>22} {:>10} {:>12}  {}",
                     info.position().step,
                     trained(info.position()),
                     Bytes(size).to_string(),
@@ -170,7 +179,9 @@ fn list(run: &Path) -> Result<()> {
                 );
                 say!("{}", row.trim_end());
             }
-            _ => say!("{name:<20} damaged, or of a later halite; `halite checkpoint verify` tells"),
+            _ => say!(
+                "{name:<width$} damaged, or of a later halite; `halite checkpoint verify` tells"
+            ),
         }
     }
     Ok(())

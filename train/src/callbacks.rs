@@ -10,6 +10,7 @@ mod nan_check;
 mod plateau;
 mod progress_bar;
 mod report_file;
+mod saving;
 mod table;
 mod throughput;
 
@@ -22,6 +23,7 @@ use std::{
 use halite_core::{Error, Result};
 
 pub use self::plateau::ReduceLrOnPlateau;
+use self::saving::Saving;
 pub(crate) use self::{
     accessory::LoggerCallback, checkpointing::Checkpointing, loss_growth::LossGrowth,
     nan_check::NanCheck, progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
@@ -33,6 +35,7 @@ pub use self::{
 use crate::{
     Report, TrainerOptions,
     callback::{Callback, Run, Shared},
+    checkpoint::RANKING,
     loggers::{Logger, Progress, Row},
     run_files::{PAGE, PLOT, REPORT, RunFiles, TABLE},
 };
@@ -40,14 +43,23 @@ use crate::{
 /// Callbacks of the user, which a run has taken.
 pub(crate) type CustomCallbacks<'a> = Vec<MutexGuard<'a, dyn Callback + Send + 'static>>;
 
+/// What can be checked before anything is compiled and before a file is opened.
+pub(crate) struct Checked<'a> {
+    custom: CustomCallbacks<'a>,
+    saving: Saving,
+}
+
 /// Takes the callbacks of the user for a run with these metrics.
 ///
 /// # Errors
-/// If another run uses one of them, two have the same name, or one cannot have these metrics.
+/// If another run uses one of them, two have the same name, or one cannot have these metrics; if
+/// the best checkpoint should be by another metric.
 pub(crate) fn take_checked<'a>(
+    options: &TrainerOptions,
     custom: &'a [Shared<dyn Callback + Send>],
     metrics: &[String],
-) -> Result<CustomCallbacks<'a>> {
+) -> Result<Checked<'a>> {
+    let saving = Saving::new(&options.checkpoint, metrics)?;
     let mut taken: CustomCallbacks<'a> = custom.iter().map(Shared::take).collect::<Result<_>>()?;
     let mut names = HashSet::new();
     for callback in &mut taken {
@@ -61,7 +73,10 @@ pub(crate) fn take_checked<'a>(
         }
         callback.check(metrics)?;
     }
-    Ok(taken)
+    Ok(Checked {
+        custom: taken,
+        saving,
+    })
 }
 
 /// Every callback of a run. The order of the fields is the order of the calls.
@@ -83,7 +98,7 @@ impl<'a> Callbacks<'a> {
     pub(crate) fn new(
         options: &TrainerOptions,
         loggers: &'a [Shared<dyn Logger + Send>],
-        custom: CustomCallbacks<'a>,
+        checked: Checked<'a>,
         nan_check: NanCheck,
         files: Option<RunFiles>,
         hyperparameters: Vec<(String, String)>,
@@ -102,14 +117,13 @@ impl<'a> Callbacks<'a> {
             progress_bar: ProgressBar::new(progress),
             table: None,
             loggers,
-            custom,
+            custom: checked.custom,
             checkpointing: None,
             report_file: None,
         };
         if let Some(RunFiles { dir, store, csv }) = files {
-            let every = options.checkpoint_every;
             callbacks.table = Some(MetricsTable::new(csv, dir.join(PLOT)));
-            callbacks.checkpointing = Some(Checkpointing::new(store, options.seed, every));
+            callbacks.checkpointing = Some(Checkpointing::new(store, options.seed, checked.saving));
             callbacks.report_file = Some(ReportFile {
                 report: dir.join(REPORT),
                 page: dir.join(PAGE),
@@ -210,6 +224,12 @@ impl<'a> Callbacks<'a> {
             .map_or_else(checkpointing::none, Checkpointing::newest)
     }
 
+    /// Whether the end of the epoch before this position is saved.
+    pub(crate) fn saves_epoch(&self, run: &Run) -> bool {
+        let checkpointing = self.checkpointing.as_ref();
+        checkpointing.is_some_and(|checkpointing| checkpointing.is_epoch_due(run))
+    }
+
     /// Waits until every checkpoint is on the disk.
     pub(crate) fn finish_saving(&mut self) -> Result<()> {
         self.checkpointing
@@ -233,4 +253,4 @@ impl<'a> Callbacks<'a> {
 }
 
 /// Names of the trainer's own callbacks that have state.
-const BUILT_IN: [&str; 3] = [nan_check::NAME, table::NAME, checkpointing::NAME];
+const BUILT_IN: [&str; 3] = [nan_check::NAME, table::NAME, RANKING];

@@ -9,6 +9,7 @@
 //!     manifest.json          position, types of the arrays, digests of the files, the trainer's metadata
 //!     COMMIT                 digest of the manifest; written last
 //!   step-00000938/
+//!   step-00000313.safetensors   weights of a checkpoint, where those alone are kept
 //!   best.json                which of them is the best so far, and by which metric
 //! ```
 //!
@@ -30,7 +31,7 @@
 //!     seed: 7,
 //!     arrays: vec![("out.bias".into(), bias)],
 //!     metadata: serde_json::json!({ "model": "linear" }),
-//!     best: None,
+//!     ..Snapshot::default()
 //! })?;
 //!
 //! let mut saved = store.latest()?.expect("one was just saved");
@@ -49,6 +50,7 @@ mod info;
 mod listing;
 mod lock;
 mod manifest;
+mod ranking;
 mod saved;
 mod spare;
 mod store;
@@ -59,7 +61,13 @@ mod writer;
 use halite_core::{HostArray, TensorType};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{exact_f64::Exact, lock::LOCK, spare::SpareMemory, stream::StateStream};
+pub(crate) use self::{
+    exact_f64::Exact,
+    lock::LOCK,
+    ranking::{RANKING, Ranking},
+    spare::SpareMemory,
+    stream::StateStream,
+};
 pub use self::{
     info::CheckpointInfo,
     listing::Best,
@@ -94,6 +102,36 @@ pub struct Snapshot<A = HostArray> {
     pub metadata: serde_json::Value,
     /// If this is the best checkpoint so far: the name of the metric and its value.
     pub best: Option<(String, f64)>,
+    /// Text that is added to the name of its folder, such as `val_loss=0.081`; it has a `=`.
+    pub name: Option<String>,
+    /// Which checkpoints to keep besides the newest and the best.
+    pub keep: Keep,
+}
+
+/// Checkpoints to keep besides the newest and the best.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Keep {
+    /// The steps of the checkpoints; of several of one step, the newest is kept.
+    pub steps: Vec<u64>,
+    /// Keeps the weights alone, of the best one too: when a checkpoint is no longer one of the
+    /// newest, a file with the name of its folder and `.safetensors` takes its place, with the
+    /// arrays `model.*` and `average.*`.
+    pub weights_only: bool,
+}
+
+impl<A> Default for Snapshot<A> {
+    /// A checkpoint of nothing, before the first step.
+    fn default() -> Self {
+        Snapshot {
+            position: RunPosition::default(),
+            seed: 0,
+            arrays: Vec::new(),
+            metadata: serde_json::Value::Null,
+            best: None,
+            name: None,
+            keep: Keep::default(),
+        }
+    }
 }
 
 impl Snapshot {
@@ -116,6 +154,8 @@ impl<A> Snapshot<A> {
             arrays,
             metadata: self.metadata,
             best: self.best,
+            name: self.name,
+            keep: self.keep,
         }
     }
 }

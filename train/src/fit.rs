@@ -289,7 +289,10 @@ where
         if let Err(error) = called {
             return Err(self.save_before(now, error));
         }
-        now.run.save();
+        let is_last = self.is_over(now) || now.run.stop_requested;
+        if is_last || self.callbacks.saves_epoch(&now.run) {
+            now.run.save();
+        }
         self.save_if_requested(now)?;
         self.notify(now, |callback, run| callback.on_epoch_end(run))?;
         Ok(Ended::Complete)

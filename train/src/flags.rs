@@ -12,6 +12,14 @@ pub fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, Str
     number.ok_or_else(|| "expected a whole number of at least 1".to_string())
 }
 
+/// Parses a number of best checkpoints to keep. -1 is Lightning's name of all.
+pub(crate) fn top_k(text: &str) -> Result<usize, String> {
+    match text {
+        "all" | "-1" => Ok(usize::MAX),
+        _ => (text.parse()).map_err(|_| "expected a whole number, or `all`".to_string()),
+    }
+}
+
 /// Parses a time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok();

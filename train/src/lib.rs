@@ -113,8 +113,8 @@ pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
 pub use observing::{LoggerName, Measure, ObservingOptions};
 pub use options::{
-    CheckpointMode, GradientClip, GradientClipAlgorithm, Interval, Limit, NumericsOptions,
-    OnNotFinite, Property, TrainerOptions,
+    CheckpointMode, CheckpointName, GradientClip, GradientClipAlgorithm, Interval, Limit,
+    ModelCheckpoint, NumericsOptions, OnNotFinite, Property, TrainerOptions,
 };
 pub use programs::LOSS;
 pub use runs::{BestMetric, RunProgress, RunSummary};

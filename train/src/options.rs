@@ -5,6 +5,7 @@
 mod amount;
 mod check;
 mod choice;
+mod model_checkpoint;
 #[cfg(all(test, feature = "clap"))]
 mod tests;
 
@@ -18,6 +19,7 @@ use self::amount::time;
 pub use self::{
     amount::{Interval, Limit},
     choice::{GradientClip, GradientClipAlgorithm, OnNotFinite},
+    model_checkpoint::{CheckpointName, ModelCheckpoint},
 };
 use crate::ObservingOptions;
 #[cfg(feature = "clap")]
@@ -191,19 +193,16 @@ pub struct TrainerOptions {
             allow_negative_numbers = true)
     )]
     pub log_every_n_steps: u64,
-    /// Steps between two checkpoints, in addition to the one after each epoch
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)
-    )]
-    pub checkpoint_every: Option<u64>,
+    /// When checkpoints are saved, and which are the best.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub checkpoint: ModelCheckpoint,
     /// How a checkpoint is written while the run trains
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "MODE", value_enum, default_value_t = DEFAULT.checkpoint_mode)
     )]
     pub checkpoint_mode: CheckpointMode,
-    /// Newest checkpoints to keep, in addition to the best one
+    /// Newest checkpoints to keep, in addition to the best ones
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = DEFAULT.keep_last,
@@ -347,7 +346,7 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     allow_changes: Vec::new(),
     properties: Vec::new(),
     log_every_n_steps: 50,
-    checkpoint_every: None,
+    checkpoint: ModelCheckpoint::DEFAULT,
     checkpoint_mode: CheckpointMode::Auto,
     keep_last: 2,
     observing: ObservingOptions::DEFAULT,
@@ -441,7 +440,7 @@ impl TrainerOptions {
             check_val_every_n_epoch: 1,
             num_sanity_val_steps: 0,
             out: None,
-            checkpoint_every: None,
+            checkpoint: ModelCheckpoint::DEFAULT,
             ..options
         }
     }

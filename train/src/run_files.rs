@@ -9,7 +9,7 @@ use halite_core::{Error, Result};
 
 use crate::{
     TrainerOptions,
-    checkpoint::{CheckpointStore, LOCK, RunPosition, Saved},
+    checkpoint::{CheckpointStore, Keep, LOCK, RANKING, Ranking, RunPosition, Saved},
     files,
     loggers::{CsvLog, TableMark},
     resume::Metadata,
@@ -58,9 +58,9 @@ pub(crate) fn open(
     if let Some(saved) = &saved {
         check(saved)?;
     }
-    if saved.is_some() && options.resume_from.is_none() {
+    if let (Some(saved), None) = (&saved, &options.resume_from) {
         // More checkpoints than necessary do no harm to the run.
-        if let Err(error) = store.prune() {
+        if let Err(error) = kept(saved).and_then(|keep| store.prune(&keep)) {
             halite_core::warning!("{error}");
         }
     }
@@ -84,6 +84,13 @@ pub(crate) fn open(
     };
     let (dir, csv) = (dir.to_path_buf(), csv.copied_to(rows));
     Ok(Some((RunFiles { dir, store, csv }, saved)))
+}
+
+/// What the run of this checkpoint keeps besides the newest and the best.
+fn kept(saved: &Saved) -> Result<Keep> {
+    let state = Metadata::of(saved)?.callbacks.remove(RANKING);
+    let ranking = state.and_then(|state| serde_json::from_value::<Ranking>(state).ok());
+    Ok(ranking.unwrap_or_default().keep())
 }
 
 /// Prepares a directory without checkpoints for a new run. Files of others are moved aside.

@@ -29,7 +29,7 @@ fn snapshot(step: u64, kilobytes: usize) -> Snapshot {
             HostArray::zeros(TensorType::new(DType::U8, [kilobytes << 10])),
         )],
         metadata: serde_json::Value::Null,
-        best: None,
+        ..Snapshot::default()
     }
 }
 
@@ -54,6 +54,7 @@ fn pending(snapshot: Snapshot) -> Snapshot<Pending<HostArray>> {
             .collect(),
         metadata: snapshot.metadata,
         best: snapshot.best,
+        ..Snapshot::default()
     }
 }
 

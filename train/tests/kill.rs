@@ -83,6 +83,7 @@ fn helper_that_saves_until_killed() {
                     arrays,
                     metadata,
                     best,
+                    ..Snapshot::default()
                 })
                 .unwrap();
             store.finish().unwrap();
@@ -94,6 +95,7 @@ fn helper_that_saves_until_killed() {
                     arrays: arrays(step),
                     metadata,
                     best,
+                    ..Snapshot::default()
                 })
                 .unwrap();
         }

@@ -11,8 +11,9 @@ use halite_data::records::Records;
 use halite_nn::{Adam, Optimizer, Schedule, Sgd, schedule::Plateau};
 use halite_telemetry::ClientMetrics;
 use halite_train::{
-    EarlyStopping, Fitted, LearningRateMonitor, LoggerName, Measure, ObservingOptions,
-    ReduceLrOnPlateau, ThroughputMonitor, Trainer, TrainerBuilder, TrainerOptions,
+    EarlyStopping, Fitted, LearningRateMonitor, LoggerName, Measure, ModelCheckpoint,
+    ObservingOptions, ReduceLrOnPlateau, ThroughputMonitor, Trainer, TrainerBuilder,
+    TrainerOptions,
     loggers::{CsvLog, Row, Split, SummaryWriter},
     signals::StopReason,
 };
@@ -78,6 +79,7 @@ fn resumed_run_stops_where_the_whole_one_does() {
         let parts = run("parts", 10);
         assert_eq!(parts.report.steps, 12);
         assert_eq!(weights(&parts), weights(&whole));
+        assert_eq!(plane::saved(&out.join("parts"))[0], 12);
         // A run that was stopped stays so, with more patience it continues.
         assert_eq!(run("parts", 10).report.steps, 12);
         let patient = stopping(monitor).patience(5);
@@ -112,6 +114,14 @@ fn unknown_monitor_is_refused_before_the_first_step() {
     refused(&|run| run.callback(EarlyStopping::new("val_los")), known);
     let plateau = || ReduceLrOnPlateau::new(Plateau::new("val_los"));
     refused(&|run| run.callback(plateau()), known);
+    let best = || ModelCheckpoint::new("val_los");
+    refused(&|run| run.checkpoint(best()), known);
+    let named = || {
+        ModelCheckpoint::default()
+            .filename("{epoch}-{val_los}")
+            .unwrap()
+    };
+    refused(&|run| run.checkpoint(named()), known);
     let impatient = || EarlyStopping::new("loss").patience(0);
     refused(
         &|run| run.callback(impatient()),

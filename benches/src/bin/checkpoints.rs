@@ -150,7 +150,7 @@ fn snapshot(arrays: Vec<(String, HostArray)>) -> Snapshot {
         seed: 0,
         arrays,
         metadata: serde_json::Value::Null,
-        best: None,
+        ..Snapshot::default()
     }
 }
 

@@ -1,6 +1,8 @@
 //! The direction in which a metric improves.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
+
+use halite_core::{Error, Result};
 
 /// Direction in which a metric improves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,6 +56,21 @@ impl Mode {
         match self {
             Mode::Min => value < other,
             Mode::Max => value > other,
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "min" => Ok(Mode::Min),
+            "max" => Ok(Mode::Max),
+            _ => {
+                let message = format!("unknown mode `{text}`; expected min or max");
+                Err(Error::invalid("mode", message))
+            }
         }
     }
 }

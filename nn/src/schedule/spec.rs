@@ -286,9 +286,7 @@ impl Value {
             Type::Text => (!text.is_empty()).then(|| Value::Text(text.into())),
             Type::Mode => match text {
                 "auto" => Some(Value::Mode(None)),
-                "min" => Some(Value::Mode(Some(Mode::Min))),
-                "max" => Some(Value::Mode(Some(Mode::Max))),
-                _ => None,
+                mode => mode.parse().ok().map(Some).map(Value::Mode),
             },
         }
     }

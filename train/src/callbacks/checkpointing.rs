@@ -1,4 +1,4 @@
-//! Checkpoints as a callback: when to save, and which checkpoint is the best.
+//! Checkpoints as a callback: they are written in the background, and ranked.
 
 use std::{
     mem::{replace, take},
@@ -6,55 +6,55 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, HostArray, Result};
-use serde::{Deserialize, Serialize};
 
-use super::checks::Checks;
+use super::{checks::Checks, saving::Saving};
 use crate::{
     Report,
     callback::{Callback, PendingCheckpoint, Run, StateArrays},
-    checkpoint::{CheckpointStore, Exact, Snapshot, SpareMemory},
+    checkpoint::{CheckpointStore, RANKING, Ranking, Snapshot, SpareMemory},
     loggers::Row,
     programs::LOSS,
 };
 
-/// Name of its state in a checkpoint.
-pub(crate) const NAME: &str = "checkpointing";
-
-/// Saves checkpoints in the background: after each epoch, and at a fixed interval of steps.
+/// Saves checkpoints in the background, by the rules of a [`Saving`].
 pub(crate) struct Checkpointing {
     store: CheckpointStore,
     seed: u64,
-    every: Option<u64>,
-    /// Validation loss of the epoch that just ended.
-    score: Option<f64>,
-    /// Lowest validation loss of the checkpoints on the disk.
-    best: Option<f64>,
-    /// Validation loss of the checkpoint that is being written, if it is the best one.
-    writing: Option<f64>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct SavedState {
-    best: Option<Exact>,
+    saving: Saving,
+    /// Ranking of the checkpoints on the disk.
+    ranking: Ranking,
+    /// The ranking with the checkpoint that is being written.
+    writing: Option<Ranking>,
 }
 
 impl Checkpointing {
-    pub(crate) fn new(store: CheckpointStore, seed: u64, every: Option<u64>) -> Self {
+    pub(crate) fn new(store: CheckpointStore, seed: u64, saving: Saving) -> Self {
+        let by = format!(
+            "{}, {}",
+            saving.metric().as_deref().unwrap_or(LOSS),
+            saving.mode()
+        );
         Checkpointing {
             store,
             seed,
-            every,
-            score: None,
-            best: None,
+            ranking: Ranking::new(by, saving.weights_only()),
+            saving,
             writing: None,
         }
+    }
+
+    /// Whether the end of the epoch before this position is saved.
+    pub(crate) fn is_epoch_due(&self, run: &Run) -> bool {
+        self.saving.is_epoch_due(run.epoch()) || self.saving.is_step_due(run)
     }
 
     /// Waits until the checkpoint that is being written is on the disk.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let writing = take(&mut self.writing);
         self.store.finish()?;
-        self.best = writing.or(self.best);
+        if let Some(written) = writing {
+            self.ranking = written;
+        }
         Ok(())
     }
 
@@ -116,37 +116,53 @@ pub(super) fn none() -> String {
 
 impl Callback for Checkpointing {
     fn name(&self) -> String {
-        NAME.to_string()
+        RANKING.to_string()
+    }
+
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+        self.saving.starts(run);
+        Ok(())
     }
 
     fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
-        let is_due = |every| run.step.is_multiple_of(every);
         // The last step of an epoch is saved after the validation.
-        if self.every.is_some_and(is_due) && run.batch < run.batches_per_epoch {
+        if run.batch < run.batches_per_epoch && self.saving.is_step_due(run) {
             run.save();
         }
         Ok(())
     }
 
+    fn on_train_epoch_end(&mut self, run: &mut Run) -> Result<()> {
+        self.saving.epoch_ends(run);
+        Ok(())
+    }
+
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
-        self.score = validation.get(LOSS).filter(|loss| loss.is_finite());
-        run.save();
+        self.saving.validated(validation);
+        if self.saving.is_epoch_due(run.epoch() + 1) {
+            run.save();
+        }
         Ok(())
     }
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         self.finish_before(run.step)?;
-        let is_best = |score: &f64| self.best.is_none_or(|best| *score < best);
-        let writing = take(&mut self.score).filter(is_best);
-        let state = SavedState {
-            best: writing.or(self.best).map(Exact),
+        self.saving.saves(run);
+        let score = self.saving.score(run);
+        let (ranking, is_best) = match score {
+            Some(score) => {
+                let (mode, most) = (self.saving.mode(), self.saving.most());
+                self.ranking.with(run.step, score, mode, most)
+            }
+            None => (self.ranking.clone(), false),
         };
         let json = |error: serde_json::Error| {
             let message = "the state of the run cannot be written as JSON";
             Error::new(ErrorKind::Internal, "checkpoint", message).caused_by(error)
         };
         let mut callbacks = take(&mut checkpoint.callbacks);
-        callbacks.insert(NAME.to_string(), serde_json::to_value(state).map_err(json)?);
+        let state = serde_json::to_value(&ranking).map_err(json)?;
+        callbacks.insert(RANKING.to_string(), state);
         let mut metadata = take(&mut checkpoint.metadata);
         metadata.insert(
             "callbacks".to_string(),
@@ -158,7 +174,12 @@ impl Callback for Checkpointing {
             seed: self.seed,
             arrays: Vec::<(String, ())>::new(),
             metadata: metadata.into(),
-            best: writing.map(|score| (LOSS.to_string(), score)),
+            best: score
+                .filter(|_| is_best)
+                .zip(self.saving.metric())
+                .map(|(score, metric)| (metric, score)),
+            name: self.saving.name(run),
+            keep: ranking.keep(),
         };
         match replace(&mut checkpoint.arrays, StateArrays::Copied(Vec::new())) {
             StateArrays::Copied(arrays) => {
@@ -172,14 +193,25 @@ impl Callback for Checkpointing {
                     .stream_in_background(snapshot, checks.one_by_one(stream))?;
             }
         }
-        self.writing = writing;
+        self.writing = Some(ranking);
         Ok(())
     }
 
     fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
-        let state: SavedState = serde_json::from_value(state)
+        let saved: Ranking = serde_json::from_value(state)
             .map_err(|error| Error::new(ErrorKind::Corrupt, "resume", error.to_string()))?;
-        self.best = state.best.map(|best| best.0);
+        let new = take(&mut self.ranking);
+        let before = saved.by().unwrap_or("loss, min");
+        self.ranking = match new.by() {
+            Some(by) if before != by => {
+                halite_core::warning!(
+                    "the best checkpoints so far are by {before}, and now by {by}: the ranking \
+                     begins anew"
+                );
+                new
+            }
+            _ => new.continued(saved),
+        };
         Ok(())
     }
 }

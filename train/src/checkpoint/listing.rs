@@ -17,13 +17,15 @@ use crate::files;
 
 /// Name of the pointer to the best checkpoint.
 pub(super) const BEST: &str = "best.json";
+/// End of the name of a file of weights.
+const WEIGHTS: &str = ".safetensors";
 /// Start of the name of a checkpoint's folder.
 pub(super) const FOLDER: &str = "step-";
 
 /// The best checkpoint of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// Its folder.
+    /// Its folder, or the file with its weights.
     pub path: PathBuf,
     /// Its optimizer steps.
     pub step: u64,
@@ -93,23 +95,41 @@ pub(super) fn folder_of(step: u64) -> String {
 
 /// The step that the name of a folder states; `None` if it is not the name of a checkpoint.
 pub(super) fn step_of(folder: &Path) -> Option<u64> {
-    let name = folder.file_name()?.to_str()?;
-    let rest = name.strip_prefix(FOLDER).filter(|_| is_folder_name(name))?;
-    let (step, _) = rest.split_once('.').unwrap_or((rest, ""));
-    step.parse().ok()
+    step_in(folder.file_name()?.to_str()?)?.parse().ok()
 }
 
-/// `step-00000938`, and `step-00000938.2` for the second of that step.
+/// `step-00000938`, and `step-00000938.2` for the second of that step; with metrics,
+/// `step-00000938-val_loss=0.081`.
 pub(super) fn is_folder_name(name: &str) -> bool {
-    let all_digits =
-        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some(rest) = name.strip_prefix(FOLDER) else {
-        return false;
-    };
-    match rest.split_once('.') {
-        None => all_digits(rest),
-        Some((step, again)) => all_digits(step) && all_digits(again),
+    step_in(name).is_some()
+}
+
+/// The digits of the step in the name of a checkpoint.
+fn step_in(name: &str) -> Option<&str> {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = name.strip_prefix(FOLDER)?;
+    let (step, mut rest) = rest.split_at(digits(rest));
+    if let Some(again) = rest.strip_prefix('.') {
+        let end = digits(again);
+        rest = &again[end..];
+        if end == 0 {
+            return None;
+        }
     }
+    let is_metrics = rest.starts_with('-') && rest.contains('=') && !rest.ends_with(WEIGHTS);
+    (!step.is_empty() && (rest.is_empty() || is_metrics)).then_some(step)
+}
+
+/// The file with the weights of the checkpoint in `folder`, where those alone are kept.
+pub(super) fn weights_of(folder: &Path) -> PathBuf {
+    let mut path = folder.as_os_str().to_os_string();
+    path.push(WEIGHTS);
+    path.into()
+}
+
+/// The step of the file of weights with this name; `None` if it is not one.
+pub(super) fn step_of_weights(name: &str) -> Option<u64> {
+    step_in(name.strip_suffix(WEIGHTS)?)?.parse().ok()
 }
 
 /// The checkpoint that was marked last, or one committed later that claims to be the best: a run
@@ -126,11 +146,19 @@ pub(super) fn read_best(dir: &Path) -> Result<Option<Best>> {
         Err(error) => return Err(error),
     };
     let claim = claimed_best(dir, pointer.as_ref().map_or(0, |pointer| pointer.before))?;
-    let marked = |pointer: BestPointer| Best {
-        path: dir.join(pointer.folder),
-        step: pointer.step,
-        metric: pointer.by.metric,
-        value: pointer.by.bits,
+    let marked = |pointer: BestPointer| {
+        let folder = dir.join(pointer.folder);
+        Best {
+            path: match folder.is_dir() {
+                true => folder,
+                false => Some(weights_of(&folder))
+                    .filter(|file| file.is_file())
+                    .unwrap_or(folder),
+            },
+            step: pointer.step,
+            metric: pointer.by.metric,
+            value: pointer.by.bits,
+        }
     };
     Ok(claim.or(pointer.map(marked)))
 }
@@ -175,11 +203,9 @@ pub(super) fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
         )));
     }
     // The checkpoint itself may have been removed.
-    Ok(dir
-        .join(&pointer.folder)
-        .try_exists()
-        .unwrap_or(true)
-        .then_some(pointer))
+    let folder = dir.join(&pointer.folder);
+    let exists = |path: &Path| path.try_exists().unwrap_or(true);
+    Ok((exists(&folder) || exists(&weights_of(&folder))).then_some(pointer))
 }
 
 /// The error of a resume from a checkpoint that cannot be read but may be intact; `other` is one

@@ -17,7 +17,7 @@ use halite_core::{
 };
 
 use super::{
-    Snapshot,
+    Keep, Snapshot,
     listing::{newest_first, next_sequence, scan},
     lock::lock,
     manifest::BestBy,
@@ -271,16 +271,16 @@ impl CheckpointStore {
         join(thread)
     }
 
-    /// Removes the checkpoints that are neither among the newest nor the best, as each save does: a
-    /// run that was killed between the two leaves more. Call it after [`latest`](Self::latest),
-    /// which detects damaged ones.
+    /// Removes the checkpoints that are neither among the newest nor the best nor those to `keep`, as
+    /// each save does: a run that was killed between the two leaves more. Call it after
+    /// [`latest`](Self::latest), which detects damaged ones.
     ///
     /// # Errors
     /// If the store was opened for reading only, or one cannot be removed.
-    pub fn prune(&self) -> Result<()> {
+    pub fn prune(&self, keep: &Keep) -> Result<()> {
         self.finish()?;
         self.writer.check_writable()?;
-        self.writer.remove_old(&self.writer.state())
+        self.writer.remove_old(&self.writer.state(), keep)
     }
 
     /// Marks the newest checkpoint of `step` as the best so far: it is kept until another is
@@ -340,13 +340,8 @@ fn arrived(
     snapshot: Snapshot<Pending<HostArray>>,
     by: &Mutex<Option<Instant>>,
 ) -> Result<Snapshot> {
-    let Snapshot {
-        position,
-        seed,
-        arrays,
-        metadata,
-        best,
-    } = snapshot;
+    let mut snapshot = snapshot;
+    let (position, arrays) = (snapshot.position, std::mem::take(&mut snapshot.arrays));
     let is_late = || lock_mutex(by).is_some_and(|by| by <= Instant::now());
     let wait = |(name, array): (String, Pending<HostArray>)| {
         let what = || format!("`{name}`, for the checkpoint of step {}", position.step);
@@ -375,13 +370,8 @@ fn arrived(
             });
         Ok((name, arrived?))
     };
-    Ok(Snapshot {
-        position,
-        seed,
-        arrays: arrays.into_iter().map(wait).collect::<Result<_>>()?,
-        metadata,
-        best,
-    })
+    let arrays = arrays.into_iter().map(wait).collect::<Result<_>>()?;
+    Ok(snapshot.with(arrays))
 }
 
 pub(super) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -232,11 +232,15 @@ fn find<T: Tree<Leaf: TypedLeaf>>(
     like: &T,
     path: &Path,
 ) -> Result<(Source, Vec<(String, TensorType)>)> {
-    let is_model = path.is_dir();
-    let saved = match is_model {
+    let saved = match path.is_dir() {
         true => Saved::of_run(path)?,
         false => Saved::of_file(path)?,
     };
+    // A file may be one of weights that a run keeps.
+    let first = like.named().into_iter().next().map(|(path, _)| path);
+    let has = |name: &str| saved.arrays().any(|(array, _)| array == name);
+    let is_of_run = |path: String| !has(name_of(&path)) && has(&format!("model.{path}"));
+    let is_model = path.is_dir() || first.is_some_and(is_of_run);
     let name = |path: String| match is_model {
         true => format!("model.{path}"),
         false => name_of(&path).to_string(),
@@ -375,6 +379,15 @@ impl Saved {
             self.array(chosen[index].1.0).map(Cow::Owned)
         })?;
         Ok(chosen.len())
+    }
+}
+
+impl Saved {
+    /// Writes the parameters of the model to one file, and their averages if there are some.
+    pub(super) fn export_weights(&self, path: &Path) -> Result<()> {
+        let is_weight = |name: &str| name.starts_with("model.") || name.starts_with("average.");
+        self.export(path, |name| is_weight(name).then(|| name.to_string()))?;
+        Ok(())
     }
 }
 

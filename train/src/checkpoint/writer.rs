@@ -11,10 +11,10 @@ use std::{
 use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
 use super::{
-    Snapshot, arrays,
+    Keep, Saved, Snapshot, arrays,
     listing::{
-        BEST, BestPointer, claimed_best, folder_of, is_folder_name, newest_first, read_best,
-        read_pointer, scan,
+        BEST, BestPointer, Found, claimed_best, folder_of, is_folder_name, newest_first, read_best,
+        read_pointer, scan, step_of_weights, weights_of,
     },
     lock::Lock,
     manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest},
@@ -69,7 +69,8 @@ impl Writer {
         self.check_writable()?;
         check_names(&snapshot.arrays)?;
         let mut state = self.state();
-        let step = snapshot.position.step;
+        let (step, keep) = (snapshot.position.step, snapshot.keep.clone());
+        let name = folder_name_of(step, snapshot.name.as_deref())?;
         let best = snapshot
             .best
             .as_ref()
@@ -81,7 +82,7 @@ impl Writer {
         let temporary = self.dir.join(format!("{TEMPORARY}{}", folder_of(step)));
         let written = self
             .write_folder(&temporary, snapshot, sequence, array)
-            .and_then(|()| self.commit(&temporary, step));
+            .and_then(|()| self.commit(&temporary, step, &name));
         let path = match written {
             Ok(path) => path,
             Err(error) => {
@@ -97,7 +98,7 @@ impl Writer {
             halite_core::warning!("{error}; it is written again when the run resumes");
         }
         // Additional checkpoints do no harm to the run.
-        if let Err(error) = self.remove_old(&state) {
+        if let Err(error) = self.remove_old(&state, &keep) {
             halite_core::warning!("{error}");
         }
         Ok(path)
@@ -125,6 +126,8 @@ impl Writer {
             arrays,
             metadata,
             best,
+            name: _,
+            keep: _,
         } = snapshot;
         let best = best.map(|(metric, value)| BestBy::new(&metric, value));
         let types: Vec<(&str, &TensorType)> =
@@ -158,11 +161,12 @@ impl Writer {
     }
 
     /// Gives the folder its final name, which makes it a checkpoint.
-    fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
-        let plain = self.dir.join(folder_of(step));
+    fn commit(&self, temporary: &Path, step: u64, name: &str) -> Result<PathBuf> {
+        let (plain, folder) = (self.dir.join(name), folder_of(step));
+        let added = name.strip_prefix(&*folder).unwrap_or_default();
         // A step can be repeated after a resume from an older checkpoint: the existing folder is
         // not touched.
-        let again = (2u64..).map(|n| self.dir.join(format!("{}.{n}", folder_of(step))));
+        let again = (2u64..).map(|n| self.dir.join(format!("{folder}.{n}{added}")));
         let path = std::iter::once(plain)
             .chain(again)
             .find(|path| !path.exists())
@@ -238,29 +242,42 @@ impl Writer {
         }
     }
 
-    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are
-    /// kept for inspection.
-    pub(super) fn remove_old(&self, state: &WriterState) -> Result<()> {
-        let best = read_best(&self.dir)?.map(|best| best.path);
+    /// Removes the checkpoints that are neither among the newest nor the best nor those to keep.
+    /// Damaged ones are kept for inspection.
+    pub(super) fn remove_old(&self, state: &WriterState, keep: &Keep) -> Result<()> {
+        let best = read_best(&self.dir)?;
         let sound = newest_first(scan(&self.dir)?)
             .into_iter()
             .filter(|found| found.manifest.is_ok() && !state.known_bad.contains(&found.path));
-        for old in sound
-            .skip(self.options.keep_last)
-            .filter(|found| Some(&found.path) != best.as_ref())
-        {
-            let name = old
-                .path
-                .file_name()
-                .expect("a checkpoint is in a folder")
-                .to_string_lossy();
-            // Renamed first: a process killed while files are removed must not leave a checkpoint
-            // that looks damaged.
-            let trash = self.dir.join(format!("{TRASH}{name}"));
-            let removed = fs::rename(&old.path, &trash).and_then(|()| fs::remove_dir_all(&trash));
-            removed.map_err(|error| {
-                files::failed(OP, "remove the old checkpoint", &old.path, &error)
-            })?;
+        let mut ranked = HashSet::new();
+        for (age, Found { path, manifest }) in sound.enumerate() {
+            let step = manifest?.position.step;
+            // Of several checkpoints of a step, the newest.
+            let is_ranked = keep.steps.contains(&step) && ranked.insert(step);
+            let is_best = best.as_ref().is_some_and(|best| best.path == path);
+            if age < self.options.keep_last || (is_ranked || is_best) && !keep.weights_only {
+                continue;
+            }
+            if is_ranked || is_best {
+                Saved::read(&path)?.export_weights(&weights_of(&path))?;
+            }
+            remove(&self.dir, &path)?;
+        }
+        let best = best.map(|best| best.step);
+        self.remove_weights(|step| keep.steps.contains(&step) || best == Some(step))
+    }
+
+    /// Removes the files of weights of the steps that are not kept.
+    fn remove_weights(&self, is_kept: impl Fn(u64) -> bool) -> Result<()> {
+        let failed = |error: io::Error| files::failed(OP, "read the directory", &self.dir, &error);
+        for entry in fs::read_dir(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let step = entry.file_name().to_str().and_then(step_of_weights);
+            if step.is_some_and(|step| !is_kept(step)) {
+                let path = entry.path();
+                fs::remove_file(&path)
+                    .map_err(|error| files::failed(OP, "remove the old weights", &path, &error))?;
+            }
         }
         Ok(())
     }
@@ -284,6 +301,37 @@ impl Writer {
             format!("{}. Nothing half written is left; {stays}", error.message()),
         )
     }
+}
+
+/// Removes the folder of a checkpoint.
+fn remove(dir: &Path, path: &Path) -> Result<()> {
+    let name = path
+        .file_name()
+        .expect("a checkpoint is in a folder")
+        .to_string_lossy();
+    // Renamed first: a process killed while files are removed must not leave a checkpoint that
+    // looks damaged.
+    let trash = dir.join(format!("{TRASH}{name}"));
+    let removed = fs::rename(path, &trash).and_then(|()| fs::remove_dir_all(&trash));
+    removed.map_err(|error| files::failed(OP, "remove the old checkpoint", path, &error))
+}
+
+/// The name of the folder of a checkpoint with this text in it.
+fn folder_name_of(step: u64, added: Option<&str>) -> Result<String> {
+    let folder = folder_of(step);
+    let Some(added) = added else {
+        return Ok(folder);
+    };
+    let name = format!("{folder}-{added}");
+    let is_plain = |c: char| c.is_ascii_graphic() && !['/', '\\'].contains(&c);
+    if is_folder_name(&name) && added.chars().all(is_plain) {
+        return Ok(name);
+    }
+    let message = format!(
+        "`{added}` cannot be added to the name of a checkpoint; give ASCII characters with a `=`, \
+         and without spaces and slashes"
+    );
+    Err(Error::invalid(OP, message))
 }
 
 pub(super) fn check_names<N: AsRef<str>, A>(arrays: &[(N, A)]) -> Result<()> {

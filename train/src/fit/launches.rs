@@ -34,7 +34,7 @@ impl Launches {
             end: batch.saturating_add(left).min(per_epoch),
             per_epoch,
             log_every: options.log_every_n_steps,
-            checkpoint_every: options.checkpoint_every,
+            checkpoint_every: options.checkpoint.every_n_train_steps,
             validation: options.val_check_interval,
         }
     }
@@ -84,7 +84,9 @@ mod tests {
 
     #[test]
     fn launches_end_where_checkpoints_are_saved() {
-        let every = |steps| move |options: &mut TrainerOptions| options.checkpoint_every = steps;
+        let every = |steps| {
+            move |options: &mut TrainerOptions| options.checkpoint.every_n_train_steps = steps
+        };
         assert_eq!(launches(every(Some(5)), 0, 10), [4, 1, 4, 1]);
         assert_eq!(launches(every(Some(15)), 10, 9), [4, 1, 4]);
     }

@@ -119,7 +119,7 @@ where
             client: client.clone(),
             devices: mesh.devices().to_vec(),
         });
-        let custom = take_checked(&trainer.callbacks, &facts.metric_names)?;
+        let checked = take_checked(options, &trainer.callbacks, &facts.metric_names)?;
         let code = match &trainer.processes {
             Some(_) => &without_job(&lowered.program.code)[..],
             None => &lowered.program.code[..],
@@ -157,7 +157,7 @@ where
         let hyperparameters = identity.identity().hyperparameters();
         let loggers = &trainer.loggers;
         let callbacks =
-            Callbacks::new(options, loggers, custom, nan_check, files, hyperparameters)?;
+            Callbacks::new(options, loggers, checked, nan_check, files, hyperparameters)?;
         Ok(Fit {
             trainer,
             programs,

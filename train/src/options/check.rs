@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use halite_core::{Error, Result};
 
-use super::{GradientClipAlgorithm, Interval, TrainerOptions};
+use super::{GradientClipAlgorithm, Interval, ModelCheckpoint, TrainerOptions};
 use crate::ObservingOptions;
 
 fn invalid<T>(message: impl Into<String>) -> Result<T> {
@@ -55,9 +55,6 @@ impl TrainerOptions {
         ];
         if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
             return invalid(format!("`{name}` is 0; it must be at least 1"));
-        }
-        if self.checkpoint_every == Some(0) {
-            return invalid("`checkpoint_every` is 0; it must be at least 1, or not set");
         }
         if self.max_time == Some(Duration::ZERO) {
             return invalid("`max_time` is 0, in which no step can be made; give a longer time");
@@ -177,10 +174,37 @@ impl TrainerOptions {
                  continue",
             );
         }
-        if self.checkpoint_every.is_some() && self.out.is_none() {
+        self.check_checkpoint()
+    }
+
+    fn check_checkpoint(&self) -> Result<()> {
+        let ModelCheckpoint {
+            save_top_k,
+            every_n_train_steps,
+            train_time_interval,
+            save_weights_only,
+            ..
+        } = &self.checkpoint;
+        if *every_n_train_steps == Some(0) {
+            return invalid("`checkpoint_every` is 0; it must be at least 1, or not set");
+        }
+        if *train_time_interval == Some(Duration::ZERO) {
+            return invalid("`train_time_interval` is 0; give a longer time, or leave it out");
+        }
+        if *save_weights_only && *save_top_k == 0 {
             return invalid(
-                "`checkpoint_every` needs `out`: the directory to write checkpoints to",
+                "`save_weights_only` is of the best checkpoints, and `save_top_k` is 0, so that none \
+                 is kept; give at least 1",
             );
+        }
+        if self.checkpoint != ModelCheckpoint::DEFAULT && self.out.is_none() {
+            let option = match every_n_train_steps {
+                Some(_) => "checkpoint_every",
+                None => "checkpoint",
+            };
+            return invalid(format!(
+                "`{option}` needs `out`: the directory to write checkpoints to"
+            ));
         }
         Ok(())
     }
@@ -195,7 +219,7 @@ impl TrainerOptions {
         };
         let intervals = [
             ("log_every_n_steps", Some(self.log_every_n_steps)),
-            ("checkpoint_every", self.checkpoint_every),
+            ("checkpoint_every", self.checkpoint.every_n_train_steps),
             ("val_check_interval", validation),
         ];
         for (name, every) in intervals {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
+use halite_nn::schedule::Mode;
 
 use super::*;
 use crate::{LoggerName, Measure};
@@ -26,7 +27,9 @@ fn every_flag_sets_its_option() {
                  --overfit-batches 2 --fast-dev-run 4 --val-check-interval 0.25 \
                  --check-val-every-n-epoch 2 --num-sanity-val-steps 2 --steps-per-execution 4 --seed 5 \
                  --out dir --resume --from 40 --allow-changes seed,batch-size --log-every-n-steps 7 \
-                 --checkpoint-every 9 --checkpoint-mode stream --keep-last 6 --gradient-clip-val 0.5 --gradient-clip-algorithm value \
+                 --checkpoint-every 9 --monitor accuracy --monitor-mode max --save-top-k all \
+                 --train-time-interval 30m --every-n-epochs 2 --save-weights-only \
+                 --filename {epoch}-{loss:.3} --checkpoint-mode stream --keep-last 6 --gradient-clip-val 0.5 --gradient-clip-algorithm value \
                  --accumulate-grad-batches 3 --precision bf16-mixed --on-not-finite skip \
                  --detect-anomaly --workers 2 --read-ahead 5 --prefetch 3 --wait-limit 60 --quiet \
                  --logger jsonl,tensorboard --log throughput --early-stopping loss --patience 5 \
@@ -62,7 +65,16 @@ fn every_flag_sets_its_option() {
         allow_changes: vec!["seed".into(), "batch-size".into()],
         properties: Vec::new(),
         log_every_n_steps: 7,
-        checkpoint_every: Some(9),
+        checkpoint: ModelCheckpoint {
+            monitor: Some("accuracy".into()),
+            mode: Some(Mode::Max),
+            save_top_k: usize::MAX,
+            every_n_train_steps: Some(9),
+            train_time_interval: Some(Duration::from_secs(1800)),
+            every_n_epochs: 2,
+            save_weights_only: true,
+            filename: Some("{epoch}-{loss:.3}".parse().unwrap()),
+        },
         checkpoint_mode: CheckpointMode::Stream,
         keep_last: 6,
         observing: ObservingOptions {
@@ -91,6 +103,10 @@ fn flags_of_old_set_the_same_options() {
     assert_eq!(
         parse("--epochs 3 --log-every 7 --clip-norm 0.5"),
         parse("--max-epochs 3 --log-every-n-steps 7 --gradient-clip-val 0.5")
+    );
+    assert_eq!(
+        parse("--checkpoint-every 9 --save-top-k all"),
+        parse("--every-n-train-steps 9 --save-top-k -1")
     );
     assert_eq!(parse("--fast-dev-run"), parse("--fast-dev-run 1"));
 }
@@ -174,6 +190,21 @@ fn values_that_cannot_work_are_named() {
     check(
         |o| (o.fast_dev_run, o.resume) = (Some(1), true),
         "`fast_dev_run` begins a new run that writes nothing",
+    );
+    check(
+        |o| o.checkpoint.every_n_train_steps = Some(0),
+        "`checkpoint_every` is 0",
+    );
+    check(
+        |o| o.checkpoint.save_top_k = 3,
+        "`checkpoint` needs `out`: the directory to write checkpoints to",
+    );
+    check(
+        |o| {
+            o.out = Some("dir".into());
+            (o.checkpoint.save_top_k, o.checkpoint.save_weights_only) = (0, true);
+        },
+        "`save_weights_only` is of the best checkpoints, and `save_top_k` is 0",
     );
     check(
         |o| o.observing.patience = Some(2),

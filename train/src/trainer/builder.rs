@@ -18,8 +18,8 @@ pub use self::largest_batch::BatchSizes;
 use super::Trainer;
 use crate::{
     CheckpointMode, EarlyStopping, GradientClipAlgorithm, Interval, JsonLines, LearningRateMonitor,
-    Limit, LoggerName, Measure, ObservingOptions, OnNotFinite, Property, Strategy, TensorBoard,
-    ThroughputMonitor, TrainerOptions,
+    Limit, LoggerName, Measure, ModelCheckpoint, ObservingOptions, OnNotFinite, Property, Strategy,
+    TensorBoard, ThroughputMonitor, TrainerOptions,
     callback::{Callback, Shared},
     loggers::Logger,
     signals::StopFlag,
@@ -98,7 +98,7 @@ impl TrainerBuilder {
         resume: bool => resume;
         resume_from: impl Into<String> => Some(resume_from.into());
         log_every_n_steps: u64 => log_every_n_steps;
-        checkpoint_every: u64 => Some(checkpoint_every);
+        checkpoint: ModelCheckpoint => checkpoint;
         checkpoint_mode: CheckpointMode => checkpoint_mode;
         keep_last: usize => keep_last;
         workers: usize => workers;
@@ -117,6 +117,12 @@ impl TrainerBuilder {
     /// [`log_every_n_steps`](Self::log_every_n_steps), by its earlier name.
     pub fn log_every(self, steps: u64) -> Self {
         self.log_every_n_steps(steps)
+    }
+
+    /// Sets [`ModelCheckpoint::every_n_train_steps`](ModelCheckpoint::every_n_train_steps).
+    pub fn checkpoint_every(mut self, steps: u64) -> Self {
+        self.options.checkpoint.every_n_train_steps = Some(steps);
+        self
     }
 
     /// [`gradient_clip_val`](Self::gradient_clip_val), by its earlier name.

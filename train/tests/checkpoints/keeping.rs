@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use halite_core::ErrorKind;
-use halite_train::checkpoint::{CheckpointStore, Snapshot};
+use halite_train::checkpoint::{CheckpointStore, Keep, Snapshot};
 
 use crate::{forge, names_in, new_store, snapshot, step_of, steps_in};
 
@@ -165,7 +165,7 @@ fn prune_removes_leftovers_of_a_killed_save() {
     fs::write(&damaged, bytes).unwrap();
     let store = CheckpointStore::open(dir.path(), 2).unwrap();
     assert_eq!(step_of(store.latest()), 4);
-    store.prune().unwrap();
+    store.prune(&Keep::default()).unwrap();
     let left = [
         ".lock",
         "best.json",
@@ -178,7 +178,7 @@ fn prune_removes_leftovers_of_a_killed_save() {
     let reader = CheckpointStore::open_read_only(dir.path()).unwrap();
     assert!(
         reader
-            .prune()
+            .prune(&Keep::default())
             .unwrap_err()
             .to_string()
             .contains("was opened for reading only")

@@ -54,7 +54,7 @@ fn snapshot(step: u64) -> Snapshot {
             ("steps".into(), HostArray::scalar(step as i64)),
         ],
         metadata: serde_json::json!({ "step": step }),
-        best: None,
+        ..Snapshot::default()
     }
 }
 
@@ -129,7 +129,7 @@ fn every_element_type_round_trips_bit_for_bit() {
                 seed: u64::MAX,
                 arrays: arrays.clone(),
                 metadata: metadata.clone(),
-                best: None,
+                ..Snapshot::default()
             })
             .unwrap();
         assert_eq!(

@@ -176,6 +176,7 @@ fn pending(step: u64) -> Snapshot<Pending<HostArray>> {
         arrays,
         metadata,
         best,
+        ..
     } = snapshot(step);
     let arrays = arrays
         .into_iter()
@@ -187,6 +188,7 @@ fn pending(step: u64) -> Snapshot<Pending<HostArray>> {
         arrays,
         metadata,
         best,
+        ..Snapshot::default()
     }
 }
 
@@ -273,6 +275,7 @@ fn arrays_are_asked_for_one_by_one() {
         arrays,
         metadata,
         best,
+        ..
     } = snapshot(1);
     let types = || Snapshot {
         position,
@@ -282,6 +285,7 @@ fn arrays_are_asked_for_one_by_one() {
             .collect(),
         metadata: metadata.clone(),
         best: best.clone(),
+        ..Snapshot::default()
     };
     let mut asked = Vec::new();
     let again = store.save_one_by_one(types(), |index| {

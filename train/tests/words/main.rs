@@ -3,6 +3,7 @@
 
 mod accumulate;
 mod lengths;
+mod model_checkpoint;
 mod not_finite;
 #[path = "../shared/plane.rs"]
 mod plane;

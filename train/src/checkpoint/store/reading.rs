@@ -129,8 +129,9 @@ impl CheckpointStore {
             .collect())
     }
 
-    /// The best checkpoint so far. If the pointer to it is damaged, the newest one whose manifest
-    /// claims to be the best.
+    /// The best checkpoint so far, or the file with its weights, if those alone are
+    /// [kept](crate::checkpoint::Keep::weights_only). If the pointer to it is damaged, the newest
+    /// one whose manifest claims to be the best.
     ///
     /// # Errors
     /// If the pointer cannot be read, or is damaged and no manifest claims to be the best.
@@ -144,6 +145,10 @@ impl CheckpointStore {
     /// # Errors
     /// If it, or the pointer to it, cannot be read or is not valid.
     pub fn load_best(&self) -> Result<Option<Saved>> {
-        self.best()?.map(|best| Saved::read(best.path)).transpose()
+        let read = |best: Best| match best.path.is_file() {
+            true => Saved::of_file(best.path),
+            false => Saved::read(best.path),
+        };
+        self.best()?.map(read).transpose()
     }
 }

@@ -1,0 +1,147 @@
+//! When a run saves checkpoints, by which metric they are the best, and what they are called.
+
+use halite_core::Result;
+use halite_nn::schedule::Mode;
+
+use crate::{
+    ModelCheckpoint,
+    callback::Run,
+    loggers::{Row, Split},
+    monitor::Monitor,
+    programs::LOSS,
+};
+
+const OP: &str = "checkpoint";
+
+/// The rules of a run with metrics that it has.
+pub(crate) struct Saving {
+    options: ModelCheckpoint,
+    /// The metric by which checkpoints are the best, if there is one.
+    monitor: Option<Monitor>,
+    /// The metrics in the names of checkpoints, by their names in the template.
+    named: Vec<(String, Monitor)>,
+    /// The last validation.
+    validation: Option<Row>,
+    /// The step after which the last epoch ended.
+    epoch_end: Option<u64>,
+    /// Seconds of the run at the last checkpoint.
+    saved: f64,
+}
+
+impl Saving {
+    /// The rules for a run with these metrics.
+    ///
+    /// # Errors
+    /// If a metric that they name is not one of these.
+    pub(crate) fn new(options: &ModelCheckpoint, metrics: &[String]) -> Result<Self> {
+        let monitor = match &options.monitor {
+            Some(name) => Some(Monitor::resolve(OP, name, metrics)?),
+            None => Monitor::find(&format!("{} {LOSS}", Split::Validation), metrics),
+        };
+        let names = options
+            .filename
+            .iter()
+            .flat_map(|filename| filename.names());
+        let named = names
+            .filter(|name| !["epoch", "step"].contains(name))
+            .map(|name| Ok((name.to_string(), Monitor::resolve(OP, name, metrics)?)))
+            .collect::<Result<_>>()?;
+        Ok(Saving {
+            options: options.clone(),
+            monitor,
+            named,
+            validation: None,
+            epoch_end: None,
+            saved: 0.0,
+        })
+    }
+
+    pub(super) fn starts(&mut self, run: &Run) {
+        self.saved = run.seconds();
+    }
+
+    pub(super) fn saves(&mut self, run: &Run) {
+        self.saved = run.seconds();
+    }
+
+    pub(super) fn epoch_ends(&mut self, run: &Run) {
+        self.epoch_end = Some(run.step());
+    }
+
+    pub(super) fn validated(&mut self, validation: &Row) {
+        self.validation = Some(validation.clone());
+    }
+
+    /// Best checkpoints to keep.
+    pub(super) fn most(&self) -> usize {
+        self.options.save_top_k
+    }
+
+    pub(super) fn weights_only(&self) -> bool {
+        self.options.save_weights_only
+    }
+
+    /// Whether a checkpoint is due after a step, whether or not an epoch ends there.
+    pub(super) fn is_step_due(&self, run: &Run) -> bool {
+        let every = self.options.every_n_train_steps;
+        let time = self.options.train_time_interval;
+        every.is_some_and(|every| run.step().is_multiple_of(every))
+            || time.is_some_and(|time| run.seconds() - self.saved >= time.as_secs_f64())
+    }
+
+    /// Whether the validations and the end of the epoch with this number, from 1, are saved.
+    pub(super) fn is_epoch_due(&self, epoch: u64) -> bool {
+        let every = self.options.every_n_epochs;
+        every > 0 && epoch.is_multiple_of(every)
+    }
+
+    /// The metric of the ranking.
+    pub(super) fn metric(&self) -> Option<String> {
+        self.monitor.as_ref().map(|monitor| match monitor.split {
+            Split::Train => monitor.to_string(),
+            _ => monitor.metric.clone(),
+        })
+    }
+
+    /// The direction in which the metric improves.
+    pub(super) fn mode(&self) -> Mode {
+        let metric = self.metric().unwrap_or_default();
+        self.options.mode.unwrap_or_else(|| Mode::of(&metric))
+    }
+
+    /// The value by which the checkpoint of this step is ranked, if it has one.
+    pub(super) fn score(&self, run: &Run) -> Option<f64> {
+        let value = self.value(self.monitor.as_ref()?, run)?;
+        value.is_finite().then_some(value)
+    }
+
+    /// The text in the name of the checkpoint of this step, if its metrics are known.
+    pub(super) fn name(&self, run: &Run) -> Option<String> {
+        self.options.filename.as_ref()?.text(|name| match name {
+            "epoch" => Some(run.epoch() as f64),
+            "step" => Some(run.step() as f64),
+            _ => {
+                let (_, monitor) = self.named.iter().find(|(known, _)| known == name)?;
+                self.value(monitor, run)
+            }
+        })
+    }
+
+    /// A metric after the last step, if it is known.
+    fn value(&self, monitor: &Monitor, run: &Run) -> Option<f64> {
+        let metric = &*monitor.metric;
+        match monitor.split {
+            Split::Train => {
+                let metrics = run.train_metrics().iter();
+                let mut metrics = metrics.filter(|_| self.epoch_end == Some(run.step()));
+                metrics
+                    .find(|(name, _)| **name == *metric)
+                    .map(|(_, value)| *value)
+            }
+            _ => {
+                let row = self.validation.as_ref();
+                row.filter(|row| row.step == run.step())?.get(metric)
+            }
+        }
+    }
+}
