@@ -22,7 +22,8 @@
 //! | [`Lars`] | `optax.lars` | one |
 //!
 //! Parameters are selected by patterns of their paths: [`group`](Optimizer::group) gives some other
-//! settings, [`partition`](Optimizer::partition) another optimizer, [`freeze`](crate::freeze) none.
+//! settings, [`partition`](Optimizer::partition) another optimizer, [`freeze`](crate::freeze) none,
+//! and [`unfreeze`](Optimizer::unfreeze) begins with some later.
 //! [`chain`](Optimizer::chain) transforms gradients first. [`WeightAveraging`] averages parameters.
 //!
 //! ```
@@ -67,11 +68,13 @@ mod rms_prop;
 mod settings;
 mod sgd;
 mod slots;
+mod unfreeze;
 
 use std::{fmt, panic::Location, sync::Arc};
 
 use halite_core::{Error, Family, Result, Tree, tree::Of};
 
+use self::unfreeze::is_active;
 pub use self::{
     adafactor::{Adafactor, Factored},
     adagrad::{Adagrad, SquareSum},
@@ -90,6 +93,7 @@ pub use self::{
     rms_prop::{MeanSquare, RmsProp},
     sgd::{Sgd, Velocity},
     slots::{Slots, SlotsFamily},
+    unfreeze::{Unfreeze, without_frozen},
 };
 use crate::{Init, Param, Schedule, Tensor, Trace, special::wide};
 
@@ -142,6 +146,13 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         slot: <Self::Slot as Family>::Of<Tensor<'t>>,
     ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>);
 
+    /// Number of the first update of this parameter, from 0. Before it, neither the parameter nor its
+    /// slot changes, and [`Gradient::count`] begins with it.
+    fn first_update(&self, named: Named<'_>) -> u64 {
+        let _ = named;
+        0
+    }
+
     /// The learning rates, by name: for logs and checks.
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         Vec::new()
@@ -191,6 +202,35 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         Partition::new(self, pattern, other)
     }
 
+    /// Begins with the parameters whose path matches the [`Pattern`](crate::Pattern) after `step`
+    /// updates; until then they are frozen. It is the same program before and after, and the
+    /// optimizer begins with them as with new ones: their first update has the number 1 for bias
+    /// corrections, while schedules count all updates. In clipping and in the norm of all gradients,
+    /// frozen parameters do not count.
+    ///
+    /// Lightning's `BaseFinetuning`, with the epoch as a number of steps:
+    ///
+    /// ```
+    /// use halite_nn::{AdamW, Optimizer};
+    ///
+    /// let steps_per_epoch = 500;
+    /// let optimizer = AdamW::new(1e-3)
+    ///     .group("backbone.**", |adamw| adamw.learning_rate(1e-4))?
+    ///     .unfreeze("backbone.**", 3 * steps_per_epoch)?;
+    /// # let _ = optimizer;
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not a valid pattern, or the step is above 2^32 - 1. A pattern that no trained
+    /// parameter matches is a mistake of the step.
+    fn unfreeze(self, pattern: &str, step: u64) -> Result<Unfreeze<Self>>
+    where
+        Self: Sized,
+    {
+        Unfreeze::new(self, pattern, step)
+    }
+
     /// Takes the step of this optimizer as the gradient of `next`, like `optax.chain`. The first of
     /// a chain usually has no learning rate: it transforms gradients.
     fn chain<O: Optimizer>(self, next: O) -> Chain<Self, O>
@@ -224,6 +264,10 @@ impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
         slot: <O::Slot as Family>::Of<Tensor<'t>>,
     ) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
         O::direction(self, gradient, slot)
+    }
+
+    fn first_update(&self, named: Named<'_>) -> u64 {
+        O::first_update(self, named)
     }
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
@@ -334,11 +378,14 @@ fn stepped<'t, O: Optimizer>(
     slot: <O::Slot as Family>::Of<Tensor<'t>>,
 ) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
     let dtype = wide(param.dtype());
+    let cx = param.trace();
+    let (first, frozen) = (optimizer.first_update(named), slot_leaves::<O>(&slot));
     let gradient = Gradient {
         grad: grad.convert(dtype),
         param: param.convert(dtype),
         at: step.convert(dtype),
         named,
+        first: (first > 0).then(|| cx.scalar(first as f64, dtype)),
     };
     let (direction, slot) = optimizer.direction(gradient, slot);
     if direction.ty() != gradient.param.ty() && !direction.is_error() {
@@ -352,8 +399,24 @@ fn stepped<'t, O: Optimizer>(
         param.trace().fail("optimizer", message, None);
         return (param, slot);
     }
-    let next = gradient.param - direction;
-    (next.convert(param.dtype()), slot)
+    let next = (gradient.param - direction).convert(param.dtype());
+    if first == 0 {
+        return (next, slot);
+    }
+    let active = is_active(step.count, first);
+    let mut frozen = frozen.into_iter();
+    let slot = slot.map_leaves(|_, leaf| {
+        let before = frozen
+            .next()
+            .expect("the next slot has the leaves of the slot");
+        active.select(leaf, before)
+    });
+    (active.select(next, param), slot)
+}
+
+/// The leaves of a slot.
+fn slot_leaves<'t, O: Optimizer>(slot: &<O::Slot as Family>::Of<Tensor<'t>>) -> Vec<Tensor<'t>> {
+    slot.leaves().into_iter().copied().collect()
 }
 
 /// Records what the optimizer finds wrong with its settings.

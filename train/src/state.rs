@@ -13,7 +13,7 @@ use halite_core::{
 };
 use halite_nn::{
     Jit, Model, Optimizer, Param, Pattern, Tensor, Trace, grad, init,
-    optim::{self, Averages, Slots, WeightAveraging, averaged},
+    optim::{self, Averages, Slots, WeightAveraging, averaged, without_frozen},
     rng,
 };
 
@@ -278,10 +278,11 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     }
 
     /// The gradient of `loss`, a scalar, by each parameter that is trained, and zeros for the other
-    /// leaves. With a [loss scale](Self::scale) it is that of the scaled loss, divided by the scale.
+    /// leaves and for parameters that the optimizer has [frozen](Optimizer::unfreeze) still. With a
+    /// [loss scale](Self::scale) it is that of the scaled loss, divided by the scale.
     #[track_caller]
     pub fn gradients(&self, loss: Tensor<'t>) -> F::Of<Tensor<'t>> {
-        self.all_gradients(None, self.trained_gradients(None, loss))
+        self.all_gradients(Turn::default(), self.trained_gradients(None, loss))
     }
 
     /// The gradient of `loss` by each parameter that is trained and matches `part`, if it is given.
@@ -314,19 +315,27 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
             .map(|(leaf, _)| leaf)
     }
 
-    /// The gradients of the trained parameters of `part`, and zeros for the other leaves.
+    /// The gradients of the trained parameters of `turn`, and zeros for the other leaves and for
+    /// parameters that are frozen still.
+    #[track_caller]
     pub(crate) fn all_gradients(
         &self,
-        part: Option<&Pattern>,
+        turn: Turn<'_>,
         trained: Vec<Tensor<'t>>,
     ) -> F::Of<Tensor<'t>> {
         let mut trained = trained.into_iter();
-        let leaves = self.model.leaves().into_iter().zip(self.trained(part));
+        let leaves = self.model.leaves().into_iter().zip(self.trained(turn.part));
         let all = leaves.map(|(leaf, is_trained)| match is_trained {
             true => trained.next().expect("a gradient for every trained leaf"),
             false => leaf.zeros_like(),
         });
-        self.model.with_leaves(all.collect::<Vec<_>>())
+        let gradients = self.model.with_leaves(all.collect::<Vec<_>>());
+        let Rule {
+            params, optimizer, ..
+        } = &*self.rule;
+        let net = self.model.rebuild(params.iter().cloned());
+        let count = turn.count(self.step);
+        without_frozen(optimizer, count.trace(), count, &net, gradients)
     }
 
     /// Returns the next state: parameters and slots after an update along `gradients`, the running

@@ -34,6 +34,10 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Chain<A, B> {
         (direction, (first, next))
     }
 
+    fn first_update(&self, named: Named<'_>) -> u64 {
+        (self.first.first_update(named)).max(self.next.first_update(named))
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         [self.first.schedules(), self.next.schedules()].concat()
     }

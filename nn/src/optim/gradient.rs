@@ -21,6 +21,8 @@ pub struct Gradient<'t, 'a> {
     pub at: StepOf<'t>,
     /// Path and description of the parameter.
     pub named: Named<'a>,
+    /// Number of the first update of the parameter, a scalar, if that is not the first of all.
+    pub(super) first: Option<Tensor<'t>>,
 }
 
 /// Number of an update, and the factor of its learning rates.
@@ -76,9 +78,10 @@ impl<'t> Gradient<'t, '_> {
         self.cx().hyperparameter(name, value, self.grad.dtype())
     }
 
-    /// Number of this update, counted from 1: a scalar.
+    /// Number of this update of the parameter, counted from 1: a scalar.
     pub fn count(&self) -> Tensor<'t> {
-        self.at.count + 1.0
+        let count = self.at.count + 1.0;
+        self.first.map_or(count, |first| count - first)
     }
 
     /// Dimensions of one layer: the last ones, without those that count the layers of a

@@ -58,6 +58,10 @@ impl<O: Optimizer> Optimizer for Groups<O> {
         self.of(gradient.named).direction(gradient, slot)
     }
 
+    fn first_update(&self, named: Named<'_>) -> u64 {
+        self.of(named).first_update(named)
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         let groups = self.groups.iter().flat_map(|(pattern, group)| {
             let schedules = group.schedules().into_iter();

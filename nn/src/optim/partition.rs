@@ -51,6 +51,13 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Partition<A, B> {
         }
     }
 
+    fn first_update(&self, named: Named<'_>) -> u64 {
+        match self.pattern.matches(named.path) {
+            true => self.matched.first_update(named),
+            false => self.rest.first_update(named),
+        }
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         let matched = self.matched.schedules().into_iter();
         let matched =

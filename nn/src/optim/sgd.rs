@@ -91,7 +91,7 @@ impl Optimizer for Sgd {
                 dampening => {
                     let one = of.cx().scalar(1.0, of.grad.dtype());
                     let rest = of.number("1 - dampening", 1.0 - dampening);
-                    of.grad * of.at.count.eq(0.0).select(one, rest)
+                    of.grad * of.count().eq(1.0).select(one, rest)
                 }
             };
             let momentum = of.number("momentum", self.momentum);

@@ -255,7 +255,7 @@ impl<K: Task> StepBody<K> {
             let (loss, gradients) = self.loss_and_gradients(cx, state, &update, batch);
             losses.push(loss);
             trained.extend(gradients.iter().copied());
-            let gradients = state.all_gradients(turn.part, gradients);
+            let gradients = state.all_gradients(turn, gradients);
             if self.options.gradient_norm {
                 norms.push((update.norm_name(), global_norm(cx, &gradients)));
             }

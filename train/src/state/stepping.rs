@@ -40,7 +40,7 @@ impl Turn<'_> {
     }
 
     /// Number of these updates in so many steps.
-    fn count<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
+    pub(super) fn count<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
         match self.every {
             1 => step,
             every => step / step.trace().scalar(every as f64, step.dtype()),
