@@ -21,7 +21,14 @@ const FILE: &str = "config.toml";
 const TRAIN: &str = "train";
 
 /// Flags that are about this process, not about what is trained.
-const NOT_SAVED: [&str; 5] = ["out", "resume", "from", "allow-changes", "profile-steps"];
+const NOT_SAVED: [&str; 6] = [
+    "out",
+    "resume",
+    "from",
+    "allow-changes",
+    "profile-steps",
+    "range-test",
+];
 
 /// Flags whose default others replace. In a file the default would be a value that was given, and
 /// limit a run that `--max-steps` makes longer.

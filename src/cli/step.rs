@@ -142,6 +142,11 @@ pub(super) struct RateArgs {
 }
 
 impl RateArgs {
+    /// Returns a schedule without changes.
+    pub(super) fn constant(&self) -> Schedule {
+        Schedule::constant(self.learning_rate)
+    }
+
     /// Returns the schedule of a run on this many training samples.
     pub(super) fn schedule(&self, options: &TrainerOptions, samples: usize) -> Result<Schedule> {
         let run = RunLength {

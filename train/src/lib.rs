@@ -89,6 +89,7 @@ mod observing;
 mod options;
 mod processes;
 mod programs;
+mod range_test;
 mod resume;
 mod run_files;
 mod runs;
@@ -117,6 +118,7 @@ pub use options::{
     ModelCheckpoint, NumericsOptions, OnNotFinite, Property, TrainerOptions,
 };
 pub use programs::LOSS;
+pub use range_test::{LearningRateFinder, RangeTest};
 pub use runs::{BestMetric, RunProgress, RunSummary};
 #[doc(hidden)]
 pub use since_start::main_starts;

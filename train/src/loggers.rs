@@ -13,8 +13,8 @@ mod progress;
 mod report;
 mod tensorboard;
 
-pub(crate) use self::csv::TableMark;
 use self::logger::directory;
+pub(crate) use self::{csv::TableMark, plot::render_range};
 pub use self::{
     csv::{CsvLog, Row, Split},
     json_lines::JsonLines,

@@ -168,7 +168,7 @@ impl Classifier {
         let out = run.out(&format!("{name}-{}", model_name.get_name()));
         let stop = StopFlag::new();
         let options = &run.options;
-        let schedule = self.rate.schedule(options, train.len())?;
+        let schedule = run.schedule(&self.rate, train.len())?;
         let options = training_options(&options.numerics, schedule, None);
         let step = Classify::<M>::step(side, model, &options);
         let trainer = run
@@ -177,6 +177,9 @@ impl Classifier {
             .property("--data", name);
         let trainer = run.sharded(self.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
+        if run.range_test {
+            return fitted(run.find_rate(&trainer, step, train, &out), &stop);
+        }
         let fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,

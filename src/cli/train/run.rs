@@ -1,6 +1,7 @@
 //! Options of every training run: devices, sharding, checkpoints, output.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
@@ -16,11 +17,12 @@ use halite::{
     data::Dataset,
     fetch,
     models::TrainingStep,
-    nn::Optimizer,
+    nn::{Optimizer, Schedule},
     plan::{self, Candidate},
     profile::StepRange,
     train::{
-        Fitted, GradientClip, NumericsOptions, Task, Trainer, TrainerBuilder, TrainerOptions,
+        Fitted, GradientClip, LearningRateFinder, NumericsOptions, Task, Trainer, TrainerBuilder,
+        TrainerOptions,
         flags::positive,
         signals::{StopFlag, StopReason},
     },
@@ -32,7 +34,7 @@ use crate::cli::{
     STOPPED,
     config::{SaveConfig, flag_of_config},
     give_up, open_options, profile,
-    step::ShardingArgs,
+    step::{RateArgs, ShardingArgs},
     waiting,
 };
 
@@ -59,6 +61,10 @@ pub(super) struct Run {
     /// steps 10 to 14
     #[arg(long, value_name = "FIRST..END")]
     profile_steps: Option<StepRange>,
+    /// In place of the training, find out which learning rates the model learns at: 100 steps of
+    /// growing rates, with a plot range-test.svg in --out
+    #[arg(long, visible_alias = "lr-find")]
+    pub(super) range_test: bool,
     /// Cache directory of plugins and data sets [default: HALITE_CACHE_DIR, else the platform's
     /// cache directory]
     #[arg(long, value_name = "DIR")]
@@ -205,6 +211,14 @@ impl Run {
         self.options.out.clone().unwrap_or_else(default)
     }
 
+    /// Returns the schedule of a run on this many training samples. A range test replaces the rate.
+    pub(super) fn schedule(&self, rate: &RateArgs, samples: usize) -> Result<Schedule> {
+        match self.range_test {
+            true => Ok(rate.constant()),
+            false => rate.schedule(&self.options, samples),
+        }
+    }
+
     /// Returns a trainer with these options, which trains this `step`.
     pub(super) fn trainer<K: Task, O>(
         &self,
@@ -235,6 +249,36 @@ impl Run {
             Some(steps) => trainer.callback(profile::of_steps(steps)),
             None => trainer,
         }
+    }
+
+    /// Runs the range test of a step, and says what it found.
+    pub(super) fn find_rate<K: Task, O: Optimizer>(
+        &self,
+        trainer: &Trainer,
+        step: TrainingStep<K, O>,
+        train: impl Dataset + 'static,
+        out: &Path,
+    ) -> Result<ExitCode>
+    where
+        <K::Model as Family>::Of<Param>: Send + Sync,
+    {
+        let finder = LearningRateFinder::default();
+        let found = trainer.lr_find(step.task, step.model, step.optimizer, train, finder)?;
+        if !self.is_coordinator() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        fs::create_dir_all(out).map_err(|error| {
+            let message = format!("cannot create the directory {}", out.display());
+            Error::new(ErrorKind::Io, "range test", message).caused_by(error)
+        })?;
+        let plot = out.join("range-test.svg");
+        found.plot(&plot)?;
+        say!("{found}");
+        if let Some(rate) = found.suggestion {
+            say!("train with --learning-rate {rate:.1e}");
+        }
+        say!("plot: {}", plot.display());
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Shards the step of a trainer over `devices` devices as `--mesh` and `--strategy` say; with
@@ -277,7 +321,7 @@ impl Run {
 
 /// Returns the result of a training. Ends the process after a cancellation or a timeout, because
 /// dropping the client would block on the compiler or device that hangs.
-pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Result<Fitted<K>> {
+pub(super) fn fitted<T>(result: Result<T>, stop: &StopFlag) -> Result<T> {
     result.inspect_err(|error| {
         if matches!(
             error.kind(),

@@ -158,6 +158,10 @@ impl Text {
                 validation.len()
             );
         }
+        if self.run.range_test {
+            let found = self.run.find_rate(&trainer, step, train, &out);
+            return fitted(found, &stop);
+        }
         let fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, validation),
             &stop,
@@ -280,7 +284,7 @@ impl Text {
         windows: usize,
     ) -> Result<TrainingStep<LanguageModel, AdamW>> {
         let options = &self.run.options;
-        let schedule = self.rate.schedule(options, windows)?;
+        let schedule = self.run.schedule(&self.rate, windows)?;
         let clip = Some(LanguageModel::CLIP_NORM);
         let options = training_options(&options.numerics, schedule, clip);
         LanguageModel::step(config, &options)

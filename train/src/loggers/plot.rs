@@ -4,6 +4,7 @@
 //! SVG only: text stays text, so no font has to be found, and every browser shows it.
 
 mod panels;
+mod range;
 mod ticks;
 
 use std::{ops::Range, path::Path};
@@ -19,6 +20,7 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
+pub(crate) use self::range::render_range;
 use self::{
     panels::{Curve, Panel, panels_of, panels_of_runs},
     ticks::{log_ticks, percent, plain, short},
