@@ -37,7 +37,7 @@ use crate::{
     callback::{Callback, Run, Shared},
     checkpoint::RANKING,
     loggers::{Logger, Progress, Row},
-    run_files::{PAGE, PLOT, REPORT, RunFiles, TABLE},
+    run_files::{PLOT, RunFiles},
 };
 
 /// Callbacks of the user, which a run has taken.
@@ -125,9 +125,7 @@ impl<'a> Callbacks<'a> {
             callbacks.table = Some(MetricsTable::new(csv, dir.join(PLOT)));
             callbacks.checkpointing = Some(Checkpointing::new(store, options.seed, checked.saving));
             callbacks.report_file = Some(ReportFile {
-                report: dir.join(REPORT),
-                page: dir.join(PAGE),
-                table: dir.join(TABLE),
+                dir,
                 configuration: hyperparameters,
             });
         }

@@ -14,14 +14,18 @@ mod report;
 mod tensorboard;
 
 use self::logger::directory;
-pub(crate) use self::{csv::TableMark, plot::render_range};
+pub(crate) use self::{
+    csv::TableMark,
+    plot::render_range,
+    report::{PAGE, REPORT, TABLE},
+};
 pub use self::{
     csv::{CsvLog, Row, Split},
     json_lines::JsonLines,
     logger::Logger,
     plot::{plot_metrics, render_metrics, render_runs},
     progress::Progress,
-    report::Report,
+    report::{Prediction, Report, Shown},
     tensorboard::{SummaryWriter, TensorBoard},
 };
 pub use crate::format::{format_metric, format_seconds, is_fraction};

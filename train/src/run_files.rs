@@ -11,14 +11,11 @@ use crate::{
     TrainerOptions,
     checkpoint::{CheckpointStore, Keep, LOCK, RANKING, Ranking, RunPosition, Saved},
     files,
-    loggers::{CsvLog, TableMark},
+    loggers::{CsvLog, PAGE, REPORT, TABLE, TableMark},
     resume::Metadata,
 };
 
-pub(crate) const TABLE: &str = "metrics.csv";
 pub(crate) const PLOT: &str = "metrics.svg";
-pub(crate) const REPORT: &str = "report.json";
-pub(crate) const PAGE: &str = "report.html";
 const CHECKPOINTS: &str = "checkpoints";
 /// Copy of the table's rows, in the directory of the checkpoints that mark them.
 const ROWS: &str = "rows.csv";

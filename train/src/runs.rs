@@ -10,8 +10,7 @@ use halite_nn::schedule::Mode;
 
 use crate::{
     Report, files,
-    loggers::{CsvLog, Row, Split},
-    run_files::{REPORT, TABLE},
+    loggers::{CsvLog, REPORT, Row, Split, TABLE},
 };
 
 /// A run, as its directory tells.

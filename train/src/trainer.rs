@@ -2,6 +2,7 @@
 
 mod builder;
 mod predict;
+mod samples;
 
 use std::{panic::Location, sync::Arc};
 

@@ -87,6 +87,9 @@ impl Mnist {
     }
 }
 
+/// Images of the test data that the report shows with their predictions.
+const SHOWN: usize = 24;
+
 #[derive(Args, Debug)]
 #[command(
     mut_arg("max_epochs", |arg| epochs(arg, "20")),
@@ -180,10 +183,18 @@ impl Classifier {
         if run.range_test {
             return fitted(run.find_rate(&trainer, step, train, &out), &stop);
         }
-        let fitted = fitted(
+        let shown = (0..SHOWN.min(test.len())).collect::<Vec<_>>();
+        let shown = test.clone().subset(shown)?;
+        let mut fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,
         )?;
+        if let (Some(out), None, true) = (&trainer.options().out, fitted.stopped_by, run.is_alone())
+        {
+            let classes = trainer.predict(Classify::<M>::new(), &fitted.model, shown.clone())?;
+            fitted.report.set_predictions(&shown, &classes)?;
+            fitted.report.write_to(out)?;
+        }
         Ok(finish(run, &fitted, &trainer))
     }
 }

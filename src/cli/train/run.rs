@@ -205,6 +205,11 @@ impl Run {
             .is_none_or(|group| group.rank() == 0)
     }
 
+    /// Whether this process is not one of several.
+    pub(super) fn is_alone(&self) -> bool {
+        self.processes.is_none()
+    }
+
     /// Returns the directory of the run: `--out`, or `runs/NAME`.
     pub(super) fn out(&self, name: &str) -> PathBuf {
         let default = || Path::new("runs").join(name);

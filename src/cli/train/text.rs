@@ -162,7 +162,7 @@ impl Text {
             let found = self.run.find_rate(&trainer, step, train, &out);
             return fitted(found, &stop);
         }
-        let fitted = fitted(
+        let mut fitted = fitted(
             trainer.fit(step.task, step.model, step.optimizer, train, validation),
             &stop,
         )?;
@@ -181,6 +181,8 @@ impl Text {
                 let text = self.generated(&client, &fitted, &tokenizer, &prompt)?;
                 if writes {
                     write(out.join("sample.txt"), &text)?;
+                    fitted.report.samples.push(("Sample".into(), text.clone()));
+                    fitted.report.write_to(&out)?;
                 }
                 say!("\n{text}");
             }

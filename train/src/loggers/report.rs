@@ -2,6 +2,7 @@
 
 mod json;
 mod page;
+mod predictions;
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +14,16 @@ use halite_core::{Error, ErrorKind, Result, format_bytes, format_count};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
+pub use self::predictions::{Prediction, Shown};
+use super::CsvLog;
 use crate::files;
 use crate::format::{format_metric, format_seconds};
 
 const OP: &str = "report";
+/// Names of the files in the directory of a run.
+pub(crate) const REPORT: &str = "report.json";
+pub(crate) const PAGE: &str = "report.html";
+pub(crate) const TABLE: &str = "metrics.csv";
 
 /// Results and measurements of a run: `report.json` in its directory, and the table printed at its
 /// end.
@@ -108,6 +115,13 @@ pub struct Report {
     /// [`on_fit_end`](crate::Callback::on_fit_end).
     #[serde(default)]
     pub samples: Vec<(String, String)>,
+    /// Samples of data with what the model predicts for them:
+    /// [`Trainer::show_predictions`](crate::Trainer::show_predictions) adds them.
+    #[serde(default)]
+    pub predictions: Vec<Prediction>,
+    /// The properties of the run, by name.
+    #[serde(default)]
+    pub configuration: Vec<(String, String)>,
     /// The step from which this process resumed, if it did.
     pub resumed_from_step: Option<u64>,
     /// The best checkpoint. Serialized as a string, or as bytes if the path is not UTF-8.
@@ -147,6 +161,26 @@ impl Report {
                 format!("{} is not a report: {error}", path.display()),
             )
         })
+    }
+
+    /// Writes `report.json` and `report.html` into the directory of the run, with the curves of its
+    /// `metrics.csv`.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or the table cannot be read.
+    pub fn write_to(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let dir = dir.as_ref();
+        self.write(dir.join(REPORT))?;
+        self.write_page(dir)
+    }
+
+    /// Writes `report.html` into the directory of the run.
+    pub(crate) fn write_page(&self, dir: &Path) -> Result<()> {
+        let rows = CsvLog::read(dir.join(TABLE))?;
+        let title = dir.file_name().unwrap_or_default().to_string_lossy();
+        let (path, page) = (dir.join(PAGE), self.to_html(&title, &rows)?);
+        files::replace(&path, page.as_bytes())
+            .map_err(|error| files::failed(OP, "write", &path, &error))
     }
 
     fn lines(&self) -> Vec<(String, String)> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use halite_core::Result;
 
-use super::Report;
+use super::{Report, predictions::table};
 use crate::{
     format::{format_metric, format_seconds},
     loggers::{Row, Split, render_metrics},
@@ -24,21 +24,17 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 pre { white-space: pre-wrap; background: #f6f6f6; padding: .8rem; }
 .wide { overflow-x: auto; } .wide svg { max-width: 100%; height: auto; }
 .bar { display: flex; height: 1.6rem; } .bar div { min-width: 1px; }
+.wrong { background: #fdecea; } td img { width: 5rem; image-rendering: pixelated; }
 .key { display: inline-block; width: .8rem; height: .8rem; margin: 0 .4rem 0 1rem; }";
 
 impl Report {
     /// The run as a page of HTML: results, curves, where the time went, suggestions, configuration.
     ///
-    /// `rows` are those of `metrics.csv`, `configuration` the properties of the run by name.
+    /// `rows` are those of `metrics.csv`.
     ///
     /// # Errors
     /// None is known; drawing into text does not fail.
-    pub fn to_html(
-        &self,
-        title: &str,
-        rows: &[Row],
-        configuration: &[(String, String)],
-    ) -> Result<String> {
+    pub fn to_html(&self, title: &str, rows: &[Row]) -> Result<String> {
         let mut page = String::new();
         let title_text = escaped(title);
         let head = format!(
@@ -68,7 +64,10 @@ impl Report {
             let text = format!("<pre>{}</pre>\n", escaped(text));
             push_section(&mut page, &escaped(name), &text);
         }
-        let configuration = pairs(configuration.iter().cloned());
+        if !self.predictions.is_empty() {
+            push_section(&mut page, "Predictions", &table(&self.predictions, escaped));
+        }
+        let configuration = pairs(self.configuration.iter().cloned());
         push_section(&mut page, "Configuration", &configuration);
         page.push_str("</body>\n</html>\n");
         Ok(page)
@@ -189,13 +188,22 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Prediction, Shown},
+        *,
+    };
 
     #[test]
     fn text_of_the_user_is_no_markup() {
         let report = Report {
             findings: vec!["a < b".into()],
             samples: vec![("<sample>".into(), "<script>alert(1)</script>".into())],
+            predictions: vec![Prediction {
+                input: Shown::Picture("\"<b>".into()),
+                target: None,
+                prediction: Shown::Text("<b>".into()),
+            }],
+            configuration: vec![("--name".into(), "x & <y>".into())],
             ..Report::default()
         };
         let rows = [Row {
@@ -205,8 +213,7 @@ mod tests {
             split: Split::Validation,
             metrics: vec![("<b>".into(), 0.5)],
         }];
-        let configuration = [("--name".to_string(), "x & <y>".to_string())];
-        let page = report.to_html("<run>", &rows, &configuration).unwrap();
+        let page = report.to_html("<run>", &rows).unwrap();
         for text in [
             "<title>&lt;run&gt;</title>",
             "a &lt; b",
