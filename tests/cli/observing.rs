@@ -59,3 +59,41 @@ fn unknown_logger_or_monitor_is_named() {
     let metrics = "it has `train loss`, `train accuracy`, `validation loss`, `validation accuracy`";
     assert_contains(&error, &["no metric `val_los`", metrics]);
 }
+
+#[test]
+fn best_checkpoints_are_listed_with_their_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite(
+        "train digits --model mlp --epochs 3 --save-top-k all --keep-last 1 --quiet \
+         --monitor val_accuracy --filename {epoch}-{val_accuracy:.3} --out",
+    );
+    succeeds(command.arg(dir.path()));
+    let listed = succeeds(halite("checkpoint ls").arg(dir.path())).stdout;
+    let named = |epoch: usize| format!("-epoch={epoch}-val_accuracy=0.");
+    assert_contains(
+        &listed,
+        &[&named(1), &named(2), &named(3), "best: accuracy "],
+    );
+
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert_contains(
+        &page,
+        &["<h2>Predictions</h2>", "src=\"data:image/png;base64,"],
+    );
+}
+
+#[test]
+fn range_test_suggests_a_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite("train digits --model mlp --range-test --quiet --out");
+    let found = succeeds(command.arg(dir.path())).stdout;
+    let parts = [
+        "steps with learning rates from 1.00e-8 to ",
+        "is in the middle of the longest descent",
+        "train with --learning-rate ",
+        "range-test.svg",
+    ];
+    assert_contains(&found, &parts);
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}

@@ -120,7 +120,7 @@ impl Callback for Checkpointing {
     }
 
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
-        self.saving.starts(run);
+        self.saving.saved_now(run);
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Callback for Checkpointing {
 
     fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
         self.finish_before(run.step)?;
-        self.saving.saves(run);
+        self.saving.saved_now(run);
         let score = self.saving.score(run);
         let (ranking, is_best) = match score {
             Some(score) => {

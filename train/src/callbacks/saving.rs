@@ -24,7 +24,7 @@ pub(crate) struct Saving {
     validation: Option<Row>,
     /// The step after which the last epoch ended.
     epoch_end: Option<u64>,
-    /// Seconds of the run at the last checkpoint.
+    /// Seconds of the run at its start or at the last checkpoint.
     saved: f64,
 }
 
@@ -56,18 +56,17 @@ impl Saving {
         })
     }
 
-    pub(super) fn starts(&mut self, run: &Run) {
+    /// The time to the next checkpoint begins.
+    pub(super) fn saved_now(&mut self, run: &Run) {
         self.saved = run.seconds();
     }
 
-    pub(super) fn saves(&mut self, run: &Run) {
-        self.saved = run.seconds();
-    }
-
+    /// The steps of an epoch are done.
     pub(super) fn epoch_ends(&mut self, run: &Run) {
         self.epoch_end = Some(run.step());
     }
 
+    /// A validation is done.
     pub(super) fn validated(&mut self, validation: &Row) {
         self.validation = Some(validation.clone());
     }
@@ -77,6 +76,7 @@ impl Saving {
         self.options.save_top_k
     }
 
+    /// Whether the best are kept as weights alone.
     pub(super) fn weights_only(&self) -> bool {
         self.options.save_weights_only
     }

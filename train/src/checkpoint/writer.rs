@@ -259,9 +259,21 @@ impl Writer {
                 continue;
             }
             if is_ranked || is_best {
-                Saved::read(&path)?.export_weights(&weights_of(&path))?;
+                let weights = weights_of(&path);
+                match Saved::read(&path).and_then(|saved| saved.export_weights(&weights)) {
+                    // It stays for inspection, as other damaged ones.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        halite_core::warning!("{error}");
+                        continue;
+                    }
+                    exported => exported?,
+                }
             }
             remove(&self.dir, &path)?;
+        }
+        // A run that keeps no files of weights leaves those of others.
+        if !keep.weights_only {
+            return Ok(());
         }
         let best = best.map(|best| best.step);
         self.remove_weights(|step| keep.steps.contains(&step) || best == Some(step))

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use halite_core::ErrorKind;
+use halite_core::{ErrorKind, HostArray};
 use halite_train::checkpoint::{CheckpointStore, Keep, Snapshot};
 
 use crate::{forge, names_in, new_store, snapshot, step_of, steps_in};
@@ -299,4 +299,75 @@ fn read_error_is_not_skipped() {
         fs::rename(&kept, &path).unwrap();
     }
     assert_eq!(step_of(store.latest()), 20);
+}
+
+#[test]
+fn ranked_checkpoints_are_kept_beside_the_newest() {
+    let (dir, store) = new_store(1);
+    let keep = |steps: &[u64], weights_only| Keep {
+        steps: steps.to_vec(),
+        weights_only,
+    };
+    let named = |step: u64, keep: Keep| Snapshot {
+        name: Some(format!("loss={step}")),
+        keep,
+        ..snapshot(step)
+    };
+    for step in 1..=4 {
+        let snapshot = named(step, keep(&[1, 3], false));
+        store.save(snapshot).unwrap();
+    }
+    // A step that is repeated has another folder, and the newest of a step is ranked.
+    store.save(named(3, keep(&[1, 3], false))).unwrap();
+    store.save(named(5, keep(&[1, 3], false))).unwrap();
+    let names = [
+        ".lock",
+        "step-00000001-loss=1",
+        "step-00000003.2-loss=3",
+        "step-00000005-loss=5",
+    ];
+    assert_eq!(names_in(dir.path()), names);
+    assert_eq!(store.load("3").unwrap().position().step, 3);
+    assert_eq!(store.load(names[2]).unwrap().position().step, 3);
+
+    store.prune(&keep(&[3], false)).unwrap();
+    assert_eq!(steps_in(&store), [5, 3]);
+    for name in ["no metric", "a=b/c", "a=ü"] {
+        let refused = store.save(Snapshot {
+            name: Some(name.into()),
+            ..snapshot(6)
+        });
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("cannot be added to the name"), "{error}");
+    }
+}
+
+#[test]
+fn weights_of_a_damaged_checkpoint_are_not_taken() {
+    let (dir, store) = new_store(1);
+    let of_run = |step: u64| Snapshot {
+        arrays: vec![("model.w".into(), HostArray::scalar(step as f32))],
+        keep: Keep {
+            steps: vec![1, 2],
+            weights_only: true,
+        },
+        ..snapshot(step)
+    };
+    fs::write(dir.path().join("mine.safetensors"), "").unwrap();
+    store.save(of_run(1)).unwrap();
+    let arrays = dir.path().join("step-00000001/arrays.safetensors");
+    let mut bytes = fs::read(&arrays).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(arrays, bytes).unwrap();
+    store.save(of_run(2)).unwrap();
+    store.save(of_run(3)).unwrap();
+    store.save(of_run(4)).unwrap();
+    let names = [
+        ".lock",
+        "mine.safetensors",
+        "step-00000001",
+        "step-00000002.safetensors",
+        "step-00000004",
+    ];
+    assert_eq!(names_in(dir.path()), names);
 }
