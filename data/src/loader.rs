@@ -133,7 +133,18 @@ impl Loader {
         Self::shared(self.dataset, options)
     }
 
-    /// Number of rows of an epoch's last batch that are padding.
+    /// This loader with the rows of all processes in each batch.
+    pub fn whole(&self) -> Self {
+        Loader {
+            dataset: self.dataset.clone(),
+            options: LoaderOptions {
+                shard: Shard::default(),
+                ..self.options.clone()
+            },
+        }
+    }
+
+    /// Number of rows of an epoch's last batch, over all processes, that are padding.
     pub fn padding(&self) -> usize {
         let LoaderOptions {
             batch_size, last, ..

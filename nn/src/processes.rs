@@ -207,7 +207,8 @@ impl Trace {
         [outputs[0].slice_dim(rank - 1, 0..length), outputs[1]]
     }
 
-    /// The call of one device: of values, token and number of the device.
+    /// The call of one device: of values, token and number of the device. It takes and returns
+    /// vectors, whose elements have one order in memory.
     #[track_caller]
     fn call<'t>(
         &'t self,
@@ -216,7 +217,9 @@ impl Trace {
         name: &str,
         operands: [Tensor<'t>; 3],
     ) -> [Tensor<'t>; 2] {
-        let [x, token, _] = operands;
+        let [x, token, device] = operands;
+        let dims = kind.dims(&x.dims(), processes.size());
+        let x = x.flatten();
         let mut attributes = vec![
             (JOB.to_string(), (processes.number() as i64).into()),
             (NAME.to_string(), name.into()),
@@ -228,15 +231,15 @@ impl Trace {
             Kind::Broadcast { root } => attributes.push((ROOT.to_string(), (root as i64).into())),
             Kind::ReduceScatter | Kind::AllGather => {}
         }
-        let result = x.ty().with_dims(kind.dims(&x.dims(), processes.size()));
+        let result = x.ty().with_dims([dims.iter().product()]);
         let call = CustomCall {
             target: kind.target().to_string(),
             attributes,
             results: vec![result, token.ty()],
             ..CustomCall::default()
         };
-        let results = self.custom_call(call, &operands);
-        [results[0], results[1]]
+        let results = self.custom_call(call, &[x, token, device]);
+        [results[0].reshape(dims), results[1]]
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn unit_from<'t>(
     let (high, low) = counters(cx, dims);
     let word_of = |shift: f64| {
         let shifted = start.shift_right_logical(cx.full(shift, &start.ty()));
-        shifted.convert(DType::U32).broadcast_in_dim(dims, &[])
+        shifted.convert(DType::U32).broadcast_in_dim(dims, [])
     };
     let (start_high, start_low) = (word_of(32.0), word_of(0.0));
     let sum = low + start_low;

@@ -148,7 +148,8 @@ where
         let trained = trained_paths(&*model).map(|path| format!("model.{path}"));
         let nan_check = NanCheck {
             window: programs.train_metrics.clone(),
-            loader: train.clone(),
+            // Every process finds the same cause.
+            loader: train.whole(),
             trained: Arc::new(trained.collect()),
             batches: Batches::of_step(options.numerics.accumulate_grad_batches),
             on_not_finite: options.on_not_finite,

@@ -133,7 +133,7 @@ pub(crate) fn means_of_pass(
     read: Vec<WindowMetric>,
     loader: &Loader,
 ) -> Result<MetricValues> {
-    finite::check_scores(&read, || cause::of_pass(loader, metrics.targets()))?;
+    finite::check_scores(&read, || cause::of_pass(&loader.whole(), metrics.targets()))?;
     let means = read.into_iter();
     Ok(means
         .map(|metric| (metric.name.clone(), metric.mean()))

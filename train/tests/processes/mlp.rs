@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled, LastBatch};
 use halite_nn::{Adam, Init, Mean, Param, Schedule, Tensor, Trace};
-use halite_train::{Fitted, Task, TrainerBuilder};
+use halite_train::{EarlyStopping, Fitted, OnNotFinite, Task, TrainerBuilder};
 
 use super::{EXECUTORS, Trained, alike, in_processes, most};
 
@@ -52,7 +52,18 @@ fn net() -> Net<Param> {
 }
 
 fn data(count: usize) -> InMemory {
-    let x: Vec<f64> = (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect();
+    of_inputs((0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect())
+}
+
+/// As [`data`], with a NaN in sample 9.
+fn with_nan(count: usize) -> InMemory {
+    let mut x: Vec<f64> = (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect();
+    x[3 * 9] = f64::NAN;
+    of_inputs(x)
+}
+
+fn of_inputs(x: Vec<f64>) -> InMemory {
+    let count = x.len() / 3;
     let y: Vec<f64> = x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect();
     let [x, y] = [(&x, 3), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [count, n]).unwrap());
     InMemory::new([("x", x), ("y", y)]).unwrap()
@@ -61,6 +72,17 @@ fn data(count: usize) -> InMemory {
 /// Five epochs of this many samples in batches of 16, validated on 21.
 pub(super) fn fit(builder: TrainerBuilder, samples: usize) -> Result<Fitted<Regression>> {
     fit_epochs(builder, samples, 5)
+}
+
+/// Two epochs of these samples.
+fn fit_on(
+    builder: TrainerBuilder,
+    samples: InMemory,
+    on_not_finite: OnNotFinite,
+) -> Result<Fitted<Regression>> {
+    let trainer = builder.batch_size(16).max_epochs(2);
+    let trainer = trainer.on_not_finite(on_not_finite).build()?;
+    trainer.fit(Regression, net(), Adam::new(1e-3), samples, ())
 }
 
 pub(super) fn fit_epochs(
@@ -93,6 +115,16 @@ fn check(one: &Trained, several: &Trained) {
 }
 
 #[test]
+fn hundred_steps_agree_on_eight_devices() {
+    let run = |builder: TrainerBuilder| fit_epochs(builder, 64, 25);
+    let one = alike(EXECUTORS[0], [1, 1], run);
+    assert_eq!(one.steps, 100);
+    for shape in [[1, 8], [2, 4], [4, 2], [8, 1]] {
+        check(&one, &alike(EXECUTORS[0], shape, run));
+    }
+}
+
+#[test]
 fn uneven_batches_count_each_sample_once() {
     // Batches of 16; the last one of 49 has a sample, in one of four processes.
     for samples in [49, 59] {
@@ -118,6 +150,40 @@ fn launches_of_several_steps_equal_single_ones() {
     let single = alike(EXECUTORS[0], [2, 1], |builder| fit(builder, 64));
     let several = alike(EXECUTORS[0], [2, 1], run);
     assert!(most(&single.weights, &several.weights) < 1e-14);
+}
+
+#[test]
+fn not_finite_samples_end_every_process() {
+    let all = in_processes(EXECUTORS[0], [2, 1], |builder| {
+        fit_on(builder, with_nan(64), OnNotFinite::Stop)
+    });
+    let errors: Vec<String> = (all.into_iter())
+        .map(|result| result.unwrap_err().to_string())
+        .collect();
+    assert_eq!(errors[0], errors[1]);
+    assert!(errors[0].contains("sample 9"), "{}", errors[0]);
+}
+
+#[test]
+fn every_process_skips_the_same_steps() {
+    let run = |builder: TrainerBuilder| fit_on(builder, with_nan(64), OnNotFinite::Skip);
+    let one = alike(EXECUTORS[0], [1, 1], run);
+    let two = alike(EXECUTORS[0], [2, 1], run);
+    assert!(most(&one.weights, &two.weights) < 1e-12);
+    assert!(one.weights.iter().all(|weight| weight.is_finite()));
+}
+
+#[test]
+fn early_stopping_is_the_same_everywhere() {
+    let run = |builder: TrainerBuilder| {
+        let stopping = EarlyStopping::new("validation loss")
+            .patience(1)
+            .min_delta(0.5);
+        fit(builder.callback(stopping), 64)
+    };
+    let one = alike(EXECUTORS[0], [1, 1], run);
+    assert!(one.steps < 20);
+    assert_eq!(one.steps, alike(EXECUTORS[0], [2, 1], run).steps);
 }
 
 #[test]
