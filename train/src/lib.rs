@@ -61,6 +61,9 @@
 //! * Padding of the last batch does not count: a loss is a [`Mean`](halite_nn::Mean) of weighted
 //!   sums.
 //! * A loss or metric that is not finite ends the run, with its name and step.
+//! * Several [processes](TrainerBuilder::processes) train what one process would: the order of the
+//!   samples, random numbers and metrics are those of the whole batch, and their weights are equal to
+//!   the bit.
 //! * [Callbacks](Callback) and [loggers](Logger) never make a step wait for the device.
 //! * Nothing here knows which accelerator it runs on.
 #![forbid(unsafe_code)]

@@ -205,7 +205,8 @@ impl TrainerBuilder {
     /// The batch size, the order of the samples, the metrics and random numbers are those of the
     /// whole job: they do not depend on the number of processes. In a [mesh](Self::mesh) the
     /// processes are the axis `process`, which may be left out. Process 0 alone prints, logs and
-    /// writes the directory of the run.
+    /// writes the directory of the run. `predict` is no matter of the job: each process that calls it
+    /// runs on all samples.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -221,7 +222,9 @@ impl TrainerBuilder {
         self
     }
 
-    /// Sets the longest wait for the other [processes](Self::processes) in a step. Default: 60 s.
+    /// Sets the longest wait for the other [processes](Self::processes) in a step. It has to be
+    /// longer than process 0 takes to stream a checkpoint to the disk, while others wait for it.
+    /// Default: 60 s.
     pub fn process_timeout(mut self, timeout: Duration) -> Self {
         self.process_timeout = timeout;
         self
@@ -385,8 +388,7 @@ impl TrainerBuilder {
     /// Arranges the devices as a mesh.
     fn on_devices(&self) -> Result<Mesh> {
         let mut devices = self.chosen_devices()?;
-        if let Some(axes) = self.local_axes()? {
-            let shape = MeshShape::new(axes)?;
+        if let Some(shape) = self.local_axes()? {
             // The first devices are the default; devices that were chosen are all used.
             if self.devices.is_none() {
                 devices.truncate(shape.size());
@@ -411,7 +413,7 @@ impl TrainerBuilder {
 
     /// The axes of the mesh over the devices of this process; `None` if there are no others than
     /// that of the processes.
-    fn local_axes(&self) -> Result<Option<Vec<(Arc<str>, usize)>>> {
+    fn local_axes(&self) -> Result<Option<MeshShape>> {
         let Some(axes) = &self.mesh else {
             return Ok(None);
         };
@@ -430,7 +432,8 @@ impl TrainerBuilder {
             let message = format!("the axis `{PROCESS_AXIS}` of the mesh is {size}, and {job}");
             return Err(Error::invalid("trainer", message));
         }
-        Ok((!local.is_empty() || processes.is_empty()).then_some(local))
+        let is_given = !local.is_empty() || processes.is_empty();
+        is_given.then(|| MeshShape::new(local)).transpose()
     }
 
     /// Returns the devices that were chosen, or all devices of this process. Never empty.

@@ -2,12 +2,17 @@
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
-use halite_core::Result;
+use halite_core::{Collective, Exchange, ProcessGroup, Result, ThreadProcess};
 use halite_train::{
-    Callback, TrainerBuilder,
+    Callback, Trainer, TrainerBuilder,
     callback::Run,
     signals::{StopFlag, StopReason},
 };
@@ -68,6 +73,81 @@ fn resumed_runs_equal_whole_ones_on_any_number() {
     });
     let four = alike(EXECUTORS[0], [4, 1], whole(&again));
     assert!(super::most(&four.weights, &expected.weights) < 1e-12);
+}
+
+/// A process that counts what its programs exchange.
+#[derive(Debug)]
+struct Counted {
+    process: ThreadProcess,
+    exchanges: Arc<AtomicUsize>,
+}
+
+/// A lane of it.
+#[derive(Debug)]
+struct CountedLane {
+    lane: Arc<dyn Collective>,
+    exchanges: Arc<AtomicUsize>,
+}
+
+impl Collective for Counted {
+    fn rank(&self) -> usize {
+        self.process.rank()
+    }
+    fn size(&self) -> usize {
+        self.process.size()
+    }
+    fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
+        self.process.all_gather(name, mine, patience)
+    }
+}
+
+impl ProcessGroup for Counted {
+    fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
+        Ok(Arc::new(CountedLane {
+            lane: self.process.lane(name)?,
+            exchanges: self.exchanges.clone(),
+        }))
+    }
+}
+
+impl Collective for CountedLane {
+    fn rank(&self) -> usize {
+        self.lane.rank()
+    }
+    fn size(&self) -> usize {
+        self.lane.size()
+    }
+    fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
+        self.lane.all_gather(name, mine, patience)
+    }
+    fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
+        self.exchanges.fetch_add(1, Ordering::SeqCst);
+        self.lane.exchange(name, exchange, patience)
+    }
+}
+
+#[test]
+fn steps_exchange_once() {
+    for accumulated in [1, 2] {
+        let exchanges = Arc::new(AtomicUsize::new(0));
+        let run = |process: ThreadProcess| -> Result<u64> {
+            let client = EXECUTORS[0](1).open()?;
+            let exchanges = exchanges.clone();
+            let builder = Trainer::builder(&client).quiet(true);
+            let builder = builder.processes(Arc::new(Counted { process, exchanges }));
+            let builder = builder.accumulate_grad_batches(accumulated);
+            Ok(mlp::fit(builder, 64)?.report.steps)
+        };
+        let steps: u64 = thread::scope(|scope| {
+            let all = ThreadProcess::group(2).into_iter();
+            let all: Vec<_> = all.map(|process| scope.spawn(|| run(process))).collect();
+            all.into_iter()
+                .map(|one| one.join().unwrap().unwrap())
+                .sum()
+        });
+        assert_eq!(steps, 2 * 20 / accumulated as u64);
+        assert_eq!(exchanges.load(Ordering::SeqCst) as u64, steps);
+    }
 }
 
 #[test]
