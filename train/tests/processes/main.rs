@@ -1,6 +1,7 @@
 //! Training by several processes equals training by one: losses, metrics and weights. The processes
-//! are threads with a client each, on both executors.
+//! are threads with a client each, on both executors; in `job` they are processes.
 
+mod job;
 mod layers;
 mod mlp;
 mod operations;
@@ -84,6 +85,38 @@ impl Callback for Losses {
     }
 }
 
+/// Runs `fit` in one process of a job, on this number of devices.
+fn in_process<K: Task>(
+    open: Open,
+    devices: usize,
+    group: Arc<dyn ProcessGroup>,
+    fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>>,
+) -> Result<Trained> {
+    let client = open(devices as u32).open()?;
+    let losses = Losses::default();
+    let builder = Trainer::builder(&client).quiet(true).processes(group);
+    let fitted = fit(builder.log_every_n_steps(1).callback(losses.clone()))?;
+    let leaves = fitted.model.leaves().into_iter();
+    let weights = leaves.flat_map(|leaf| {
+        let host = leaf.read().unwrap();
+        match host.as_slice::<f64>() {
+            Ok(values) => values.to_vec(),
+            Err(_) => {
+                let values = host.as_slice::<f32>().unwrap().iter();
+                values.map(|value| f64::from(*value)).collect()
+            }
+        }
+    });
+    Ok(Trained {
+        weights: weights.collect(),
+        losses: losses.0.lock().unwrap().clone(),
+        validation: (fitted.report.metrics.iter())
+            .map(|(name, value)| (name.to_string(), *value))
+            .collect(),
+        steps: fitted.report.steps,
+    })
+}
+
 /// Runs `fit` in this number of processes, each with this number of devices, and returns what each
 /// has computed.
 fn in_processes<K: Task>(
@@ -91,32 +124,7 @@ fn in_processes<K: Task>(
     [processes, devices]: [usize; 2],
     fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>> + Sync,
 ) -> Vec<Result<Trained>> {
-    let run = |process: ThreadProcess| -> Result<Trained> {
-        let client = open(devices as u32).open()?;
-        let group: Arc<dyn ProcessGroup> = Arc::new(process);
-        let losses = Losses::default();
-        let builder = Trainer::builder(&client).quiet(true).processes(group);
-        let fitted = fit(builder.log_every_n_steps(1).callback(losses.clone()))?;
-        let leaves = fitted.model.leaves().into_iter();
-        let weights = leaves.flat_map(|leaf| {
-            let host = leaf.read().unwrap();
-            match host.as_slice::<f64>() {
-                Ok(values) => values.to_vec(),
-                Err(_) => {
-                    let values = host.as_slice::<f32>().unwrap().iter();
-                    values.map(|value| f64::from(*value)).collect()
-                }
-            }
-        });
-        Ok(Trained {
-            weights: weights.collect(),
-            losses: losses.0.lock().unwrap().clone(),
-            validation: (fitted.report.metrics.iter())
-                .map(|(name, value)| (name.to_string(), *value))
-                .collect(),
-            steps: fitted.report.steps,
-        })
-    };
+    let run = |process: ThreadProcess| in_process(open, devices, Arc::new(process), &fit);
     thread::scope(|scope| {
         let all = ThreadProcess::group(processes).into_iter();
         let all: Vec<_> = all.map(|process| scope.spawn(|| run(process))).collect();
