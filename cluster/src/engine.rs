@@ -119,6 +119,20 @@ impl Engine {
         })
     }
 
+    /// The command of the proxy of process `rank`, as `mpiexec -launcher manual` prints it.
+    pub(crate) fn proxy(&self, address: &str, rank: usize) -> Vec<String> {
+        let program = self.mpiexec.with_file_name("hydra_pmi_proxy");
+        let options = format!(
+            "--control-port {address} --rmk user --launcher manual --demux poll --pgid 0 --retries \
+             10 --usize -1 --pmi-port 0 --gpus-per-proc -2 --gpu-subdevs-per-proc -2 --proxy-id \
+             {rank}"
+        );
+        let program = program.to_string_lossy().into_owned();
+        std::iter::once(program)
+            .chain(options.split_whitespace().map(str::to_owned))
+            .collect()
+    }
+
     /// The library at `path`, with the launcher of the same installation: `../bin/mpiexec`.
     fn named(path: &Path) -> Result<Engine> {
         let path = std::path::absolute(path)?;

@@ -1,4 +1,9 @@
-//! Recognition of a job from environment variables.
+//! Recognition of a job from environment variables: what started this process, its rank, and where the
+//! processes meet. Reads variables, and nothing else.
+
+mod sources;
+#[cfg(test)]
+mod tests;
 
 use std::{env, fmt};
 
@@ -10,62 +15,122 @@ use halite_core::{Error, Result};
 pub enum Source {
     /// Nothing: the job is this process.
     Alone,
-    /// A launcher that speaks PMI: `mpiexec`, `halite launch`, `srun --mpi=pmi2`.
+    /// `HALITE_PROCESS_ID`, `HALITE_NUM_PROCESSES` and `HALITE_COORDINATOR_ADDRESS`.
+    Explicit,
+    /// A launcher that speaks PMI: `halite launch`, `mpiexec`, `srun --mpi=pmi2`.
     Mpi,
+    /// SLURM without PMI.
+    Slurm,
+    /// `torchrun`, or a launcher that sets its variables.
+    Torchrun,
+    /// An indexed job of Kubernetes, such as those of a JobSet.
+    Kubernetes,
+    /// The hosts of a Cloud TPU slice, or of several slices.
+    Tpu,
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Source::Alone => "one process",
+            Source::Explicit => "HALITE_PROCESS_ID",
             Source::Mpi => "MPI",
+            Source::Slurm => "SLURM",
+            Source::Torchrun => "torchrun",
+            Source::Kubernetes => "Kubernetes",
+            Source::Tpu => "Cloud TPU",
         })
     }
 }
 
 /// A job as variables describe it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Recognized {
-    pub(crate) source: Source,
-    pub(crate) rank: usize,
-    pub(crate) size: usize,
+#[non_exhaustive]
+pub struct Recognized {
+    /// What started it.
+    pub source: Source,
+    /// Index of this process.
+    pub rank: usize,
+    /// Number of processes.
+    pub size: usize,
+    /// Address at which the processes meet, `host:port`; `None` if they have met.
+    pub coordinator: Option<String>,
+    /// The variables that say so, with their values.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl Recognized {
     /// The job of this process.
     ///
     /// # Errors
-    /// If variables are malformed or contradict each other.
-    pub(crate) fn from_env() -> Result<Self> {
-        Self::from(&|name| env::var(name).ok())
+    /// If variables are malformed, incomplete or contradict each other.
+    pub fn from_env() -> Result<Self> {
+        Self::from(|name| env::var(name).ok())
     }
 
-    fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let number = |name: &str| -> Result<Option<usize>> {
-            let Some(text) = variable(name).filter(|text| !text.is_empty()) else {
-                return Ok(None);
-            };
-            let message = || format!("{name} is `{text}`; expected a number");
-            (text.parse().map(Some)).map_err(|_| Error::invalid("job", message()))
-        };
-        let (rank, size) = match (number("PMI_RANK")?, number("PMI_SIZE")?) {
-            (Some(rank), Some(size)) => (rank, size),
-            _ => {
-                return Ok(Recognized {
-                    source: Source::Alone,
-                    rank: 0,
-                    size: 1,
-                });
-            }
-        };
-        if rank >= size {
-            let message = format!("PMI_RANK is {rank}, PMI_SIZE {size}: ranks count from 0");
-            return Err(Error::invalid("job", message));
+    /// The job that these variables describe.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let found = sources::all(&variable)?;
+        let explicit = found.iter().find(|job| job.source == Source::Explicit);
+        if let Some(explicit) = explicit {
+            return Ok(explicit.clone());
         }
-        Ok(Recognized {
-            source: Source::Mpi,
-            rank,
-            size,
-        })
+        // A scheduler that started one process, in which another one starts the job.
+        let mut jobs = found
+            .into_iter()
+            .filter(|job| job.size > 1 || job.source == Source::Mpi);
+        let Some(mut first) = jobs.next() else {
+            return Ok(Recognized {
+                source: Source::Alone,
+                rank: 0,
+                size: 1,
+                coordinator: None,
+                variables: Vec::new(),
+            });
+        };
+        for job in jobs {
+            let is_inner = job.source == Source::Torchrun
+                && first.source == Source::Slurm
+                && job.size % first.size == 0
+                && job.rank / (job.size / first.size) == first.rank;
+            if is_inner {
+                first = job;
+            } else if (job.rank, job.size) != (first.rank, first.size) {
+                return Err(contradiction(&first, &job));
+            }
+        }
+        Ok(first)
     }
+
+    /// `PMI_RANK=1 PMI_SIZE=4`.
+    pub fn variables(&self) -> String {
+        let pairs = self
+            .variables
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn contradiction(first: &Recognized, other: &Recognized) -> Error {
+    let one = |job: &Recognized| {
+        format!(
+            "process {} of {} by {} ({})",
+            job.rank,
+            job.size,
+            job.source,
+            job.variables()
+        )
+    };
+    let message = format!(
+        "this is {}, but {}; unset the variables of the one that did not start it, or set \
+         HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS",
+        one(first),
+        one(other)
+    );
+    Error::invalid("job", message)
 }

@@ -23,6 +23,7 @@ use crate::{
     engine::Engine,
     environment::{Recognized, Source},
     group::Processes,
+    join,
     mpi::{Comm, Mpi},
     presence::{Deadline, Presence},
     record::{Record, tell_launcher},
@@ -82,6 +83,10 @@ impl Job {
     /// Recognizes the job from the environment, and joins it. Without a launcher the job is this
     /// process, and no MPI library is loaded.
     ///
+    /// Call it at the beginning of `main`: where the launcher does not speak PMI (SLURM, `torchrun`,
+    /// Kubernetes, Cloud TPU), this executable is started again as the process of the job, and this
+    /// process waits for it and exits as it does.
+    ///
     /// # Errors
     /// If variables are malformed; if there is no MPI library; if other processes do not join within
     /// the deadline; if this process has joined a job before.
@@ -89,7 +94,7 @@ impl Job {
         let recognized = Recognized::from_env()?;
         let presence = Presence::new(recognized.rank, recognized.size, host::name());
         let presence = Arc::new(presence);
-        if recognized.source == Source::Alone {
+        if recognized.size == 1 && recognized.source != Source::Mpi {
             return Ok(Job {
                 presence,
                 source: recognized.source,
@@ -103,9 +108,12 @@ impl Job {
             let message = "this process has joined a job already; it can join one only";
             return Err(Error::invalid("job", message));
         }
+        let engine = Engine::find(options.cache.as_deref(), &mut Bar::default())?;
+        if let Some(coordinator) = &recognized.coordinator {
+            join::rerun(&recognized, coordinator, &engine, options.start)?;
+        }
         let (host, pid) = (presence.host.clone(), process::id());
         Record::Joined { host, pid }.send();
-        let engine = Engine::find(options.cache.as_deref(), &mut Bar::default())?;
         let mpi = Mpi::load(&engine.library)?;
         let thread = MemberThread::start(mpi, presence.clone(), &options)?;
         let world = thread.joined(&presence, options.start)?;

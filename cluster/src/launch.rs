@@ -7,7 +7,6 @@
 //! the job is over: `mpiexec` itself returns 0 if a process exits with 0 too early.
 
 mod cores;
-mod hydra;
 mod verdict;
 
 use std::{
@@ -19,7 +18,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc::RecvTimeoutError,
+        mpsc::{Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
@@ -29,11 +28,13 @@ use halite_fetch::Progress;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use self::verdict::Failure;
-use self::{
-    hydra::{Event, Running},
-    verdict::Verdict,
+use self::verdict::Verdict;
+pub use crate::hydra::{Line, Stream};
+use crate::{
+    engine::Engine,
+    hydra::{self, Event, KILLED, Mpiexec, Proxy},
+    record::Record,
 };
-use crate::{engine::Engine, record::Record};
 
 /// A job to launch.
 #[derive(Clone, Debug)]
@@ -53,26 +54,6 @@ pub struct Launch {
     pub grace: Duration,
     /// Cache directory of the MPI package; `None` is the default one.
     pub cache: Option<PathBuf>,
-}
-
-/// Where a process wrote a line.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(missing_docs, reason = "the names are self-explanatory")]
-pub enum Stream {
-    Stdout,
-    Stderr,
-}
-
-/// A line that a process wrote.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Line {
-    /// The process.
-    pub rank: usize,
-    /// Where it wrote the line.
-    pub stream: Stream,
-    /// The line, without its end.
-    pub text: String,
 }
 
 /// How a job ended.
@@ -100,11 +81,22 @@ impl fmt::Display for Ended {
     }
 }
 
+/// The processes of a launch.
+struct Running {
+    mpiexec: Mpiexec,
+    proxies: Vec<Proxy>,
+    events: Receiver<Event>,
+}
+
+impl Running {
+    fn kill(&mut self) -> Instant {
+        self.mpiexec.kill();
+        Instant::now()
+    }
+}
+
 /// Interval at which signals and deadlines are looked at.
 const TICK: Duration = Duration::from_millis(20);
-
-/// Time in which killed processes end.
-const KILLED: Duration = Duration::from_secs(5);
 
 impl Launch {
     /// A job of so many processes of a program with arguments.
@@ -140,12 +132,30 @@ impl Launch {
             let flag = signal_hook::flag::register_usize(number, signal.clone(), number as usize);
             handlers.push(flag.map_err(Error::from)?);
         }
-        let running = Running::start(self, &engine)?;
-        let ended = self.watch(running, &signal, &mut logs, output);
+        let ended = (self.start(&engine))
+            .and_then(|running| self.watch(running, &signal, &mut logs, output));
         for handler in handlers {
             signal_hook::low_level::unregister(handler);
         }
         ended
+    }
+
+    fn start(&self, engine: &Engine) -> Result<Running> {
+        let mut mpiexec = Mpiexec::start(engine, self.processes, &self.program, None)?;
+        let (send, events) = hydra::events();
+        let mut proxies = Vec::new();
+        for rank in 0..self.processes {
+            let command = mpiexec.proxy_command(engine)?;
+            let started = cores::within(rank, self.processes, self.threads, || {
+                Proxy::start(&command, rank, engine, &self.variables, &send)
+            });
+            proxies.push(started?);
+        }
+        Ok(Running {
+            mpiexec,
+            proxies,
+            events,
+        })
     }
 
     fn logs(&self) -> Result<Vec<File>> {
@@ -173,7 +183,7 @@ impl Launch {
         let mut verdict = Verdict::new(self.processes);
         let (mut stopped, mut killed) = (None::<i32>, None::<Instant>);
         while !verdict.all_ended() {
-            match running.events().recv_timeout(TICK) {
+            match running.events.recv_timeout(TICK) {
                 Ok(Event::Line(mut line)) => {
                     let (printed, record) = Record::split(&line.text);
                     if let Some(record) = &record {
@@ -196,7 +206,7 @@ impl Launch {
                 0 => {}
                 number if stopped.is_none() => {
                     stopped = Some(number as i32);
-                    running.terminate();
+                    running.mpiexec.terminate();
                 }
                 _ => killed = killed.or_else(|| Some(running.kill())),
             }
@@ -211,7 +221,8 @@ impl Launch {
                 break;
             }
         }
-        let complaints = running.end();
+        let complaints = running.mpiexec.end();
+        running.proxies.clear();
         // A signal may end a process that does not handle it, which is no failure.
         let asked = stopped.filter(|_| !verdict.told());
         Ok(

@@ -22,7 +22,9 @@
 mod engine;
 mod environment;
 mod group;
+mod hydra;
 mod job;
+mod join;
 pub mod launch;
 mod mpi;
 mod presence;
@@ -30,7 +32,7 @@ mod record;
 mod spawn;
 
 pub use engine::MPICH;
-pub use environment::Source;
+pub use environment::{Recognized, Source};
 pub use job::{Job, JobOptions};
 pub use record::{tell_launcher, tell_stopped};
 pub use spawn::{spawn, spawn_with};

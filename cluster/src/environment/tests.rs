@@ -1,0 +1,197 @@
+//! Sets of variables as launchers make them, with the place that says so.
+
+use super::{Recognized, Source};
+
+fn recognize(variables: &[(&str, &str)]) -> halite_core::Result<Recognized> {
+    let find = |name: &str| variables.iter().find(|(other, _)| *other == name);
+    Recognized::from(|name| find(name).map(|(_, value)| (*value).to_owned()))
+}
+
+#[track_caller]
+fn check(
+    variables: &[(&str, &str)],
+    source: Source,
+    (rank, size): (usize, usize),
+    coordinator: Option<&str>,
+) {
+    let job = recognize(variables).unwrap();
+    assert_eq!((job.source, job.rank, job.size), (source, rank, size));
+    assert_eq!(job.coordinator.as_deref(), coordinator);
+}
+
+#[track_caller]
+fn refused(variables: &[(&str, &str)], expected: &str) {
+    let error = recognize(variables).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+/// Seen under `mpiexec -n 4` of MPICH 5.0.2.
+const HYDRA: [(&str, &str); 5] = [
+    ("PMI_RANK", "1"),
+    ("PMI_SIZE", "4"),
+    ("PMI_FD", "7"),
+    ("MPI_LOCALRANKID", "1"),
+    ("MPI_LOCALNRANKS", "4"),
+];
+
+/// srun(1), "OUTPUT ENVIRONMENT VARIABLES".
+const SRUN: [(&str, &str); 6] = [
+    ("SLURM_JOB_ID", "4099"),
+    ("SLURM_STEP_ID", "0"),
+    ("SLURM_PROCID", "2"),
+    ("SLURM_LOCALID", "0"),
+    ("SLURM_NTASKS", "4"),
+    ("SLURM_STEP_NODELIST", "tux[003-004,7]"),
+];
+
+/// pytorch.org/docs, "torchrun", "Environment Variables".
+const TORCHRUN: [(&str, &str); 6] = [
+    ("RANK", "5"),
+    ("WORLD_SIZE", "8"),
+    ("LOCAL_RANK", "1"),
+    ("LOCAL_WORLD_SIZE", "2"),
+    ("MASTER_ADDR", "node0"),
+    ("MASTER_PORT", "29400"),
+];
+
+#[test]
+fn process_without_launcher_is_alone() {
+    check(&[], Source::Alone, (0, 1), None);
+    check(
+        &[("PATH", "/bin"), ("RANK", "1")],
+        Source::Alone,
+        (0, 1),
+        None,
+    );
+}
+
+#[test]
+fn mpiexec_is_recognized() {
+    check(&HYDRA, Source::Mpi, (1, 4), None);
+    // What a process of a job leaves to its own children, which are not in the job.
+    check(&HYDRA[..2], Source::Alone, (0, 1), None);
+}
+
+#[test]
+fn slurm_is_recognized() {
+    check(&SRUN, Source::Slurm, (2, 4), Some("tux003:61443"));
+    let mut names = SRUN.to_vec();
+    names[5].1 = "alpha,beta";
+    check(&names, Source::Slurm, (2, 4), Some("alpha:61443"));
+    // A batch script, sbatch(1), has no step.
+    check(
+        &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")],
+        Source::Alone,
+        (0, 1),
+        None,
+    );
+}
+
+#[test]
+fn torchrun_is_recognized() {
+    check(&TORCHRUN, Source::Torchrun, (5, 8), Some("node0:29401"));
+}
+
+#[test]
+fn indexed_job_is_recognized() {
+    // kubernetes.io/docs, "Jobs", "Completion mode"; the manifest sets the other two.
+    let variables = [
+        ("JOB_COMPLETION_INDEX", "3"),
+        ("HALITE_NUM_PROCESSES", "4"),
+        ("HALITE_COORDINATOR_ADDRESS", "train-0.train"),
+    ];
+    check(
+        &variables,
+        Source::Kubernetes,
+        (3, 4),
+        Some("train-0.train:29500"),
+    );
+    refused(&variables[..2], "HALITE_COORDINATOR_ADDRESS is missing");
+}
+
+#[test]
+fn explicit_configuration_counts_first() {
+    let explicit = [
+        ("HALITE_PROCESS_ID", "1"),
+        ("HALITE_NUM_PROCESSES", "2"),
+        ("HALITE_COORDINATOR_ADDRESS", "10.0.0.1:7000"),
+    ];
+    let variables = [&explicit[..], &SRUN, &TORCHRUN].concat();
+    check(&variables, Source::Explicit, (1, 2), Some("10.0.0.1:7000"));
+    refused(
+        &explicit[..1],
+        "HALITE_PROCESS_ID=1 is set, and HALITE_NUM_PROCESSES is missing",
+    );
+}
+
+/// cloud.google.com/tpu, "Cloud TPU VM environment variables", and the variables that JAX reads
+/// (`jax/_src/clusters/cloud_tpu_cluster.py`): hosts, id of the worker, process and size of the job.
+#[test]
+fn tpu_hosts_are_recognized() {
+    // v4-8 and v5e-8 have one host.
+    let one = [
+        ("TPU_WORKER_HOSTNAMES", "localhost"),
+        ("TPU_WORKER_ID", "0"),
+    ];
+    check(&one, Source::Alone, (0, 1), None);
+    // v4-16: two hosts; v5e-256: 64 hosts.
+    for (hosts, worker) in [(2, "1"), (64, "63")] {
+        let names: Vec<String> = (0..hosts).map(|index| format!("t1v-n-w-{index}")).collect();
+        let names = names.join(",");
+        let variables = [("TPU_WORKER_HOSTNAMES", &*names), ("TPU_WORKER_ID", worker)];
+        let rank = worker.parse().unwrap();
+        check(
+            &variables,
+            Source::Tpu,
+            (rank, hosts),
+            Some("t1v-n-w-0:29500"),
+        );
+    }
+    let two_slices = [
+        ("TPU_WORKER_HOSTNAMES", "b-0,b-1,b-2,b-3"),
+        ("TPU_WORKER_ID", "2"),
+        ("MEGASCALE_NUM_SLICES", "2"),
+        ("MEGASCALE_SLICE_ID", "1"),
+        ("MEGASCALE_COORDINATOR_ADDRESS", "a-0:8080"),
+    ];
+    check(&two_slices, Source::Tpu, (6, 8), Some("a-0:29500"));
+    refused(
+        &[("TPU_WORKER_HOSTNAMES", "a,b"), ("TPU_WORKER_ID", "2")],
+        "worker 2 is not one of the 2 of TPU_WORKER_HOSTNAMES",
+    );
+}
+
+#[test]
+fn torchrun_in_slurm_is_nested() {
+    // One torchrun on each of two nodes, with two processes each.
+    let srun = [
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "1"),
+        ("SLURM_NTASKS", "2"),
+    ];
+    let torchrun = [("RANK", "3"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "node0")];
+    let variables = [&srun[..], &torchrun].concat();
+    check(&variables, Source::Torchrun, (3, 4), Some("node0:29501"));
+}
+
+#[test]
+fn two_launchers_are_one_error() {
+    refused(
+        &[&HYDRA[..], &TORCHRUN].concat(),
+        "this is process 1 of 4 by MPI (PMI_RANK=1 PMI_SIZE=4), but process 5 of 8 by torchrun \
+         (RANK=5 WORLD_SIZE=8 MASTER_ADDR=node0 MASTER_PORT=29400)",
+    );
+}
+
+#[test]
+fn malformed_variables_are_refused() {
+    refused(
+        &[("PMI_FD", "7"), ("PMI_RANK", "x")],
+        "PMI_RANK is `x`; expected a number",
+    );
+    refused(
+        &[("PMI_FD", "7"), ("PMI_RANK", "4"), ("PMI_SIZE", "4")],
+        "process 4 of 4: processes count from 0 (PMI_RANK=4 PMI_SIZE=4)",
+    );
+    refused(&[("WORLD_SIZE", "2")], "RANK is missing");
+}

@@ -1,0 +1,352 @@
+//! The processes of MPICH's launcher Hydra: `mpiexec`, and a proxy for each process of a job, which are
+//! all ended if this process is killed.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Read},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{engine, engine::Engine, record};
+
+/// Where a process wrote a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// A line that a process wrote.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Line {
+    /// The process.
+    pub rank: usize,
+    /// Where it wrote the line.
+    pub stream: Stream,
+    /// The line, without its end.
+    pub text: String,
+}
+
+/// What comes from the processes.
+pub(crate) enum Event {
+    Line(Line),
+    /// Both streams of a process are closed.
+    Closed(usize),
+}
+
+/// Starts a proxy. Its process finds the streams of the job at 3 and 4, because Hydra gives it others.
+const PROXY: &str = "exec 3>&1 4>&2; exec \"$@\" </dev/null >/dev/null";
+
+/// Starts a program on these streams, and tells how it ended. Signals to the group reach the program,
+/// and the shell waits for it.
+const PROGRAM: &str = "trap : HUP INT TERM USR1 USR2; \
+                       \"$@\" >&3 2>&4 3>&- 4>&-; status=$?; \
+                       printf '\\036halite exited %s\\n' $status >&4; exit $status";
+
+/// Kills a process when this one ends.
+const WATCHER: &str = "read _; kill -9 \"$1\"";
+
+/// Lines of all processes that may wait to be handled.
+const QUEUE: usize = 1024;
+
+/// Number of lines of `mpiexec` that are kept for errors.
+const KEPT: usize = 20;
+
+/// Time in which `mpiexec` tells how to start the proxies.
+const START: Duration = Duration::from_secs(60);
+
+/// Time in which processes end that are told to, or killed.
+pub(crate) const KILLED: Duration = Duration::from_secs(5);
+
+/// `mpiexec`, to which the proxies connect. When it is killed, they end, and their processes with them.
+pub(crate) struct Mpiexec {
+    child: Child,
+    watcher: Watcher,
+    commands: Receiver<Vec<String>>,
+    complaints: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Mpiexec {
+    /// Starts it for a job of so many processes of a program, at any port or this one.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start(
+        engine: &Engine,
+        processes: usize,
+        program: &[OsString],
+        port: Option<u16>,
+    ) -> Result<Mpiexec> {
+        // Hydra never looks these names up; with one for each process there is one proxy for each.
+        let hosts: Vec<String> = (0..processes).map(|rank| format!("rank{rank}")).collect();
+        let mut command = Command::new(&engine.mpiexec);
+        command
+            // Survivors of a failure end by themselves, and each process has its proxy's variables.
+            .args([
+                "-launcher",
+                "manual",
+                "-disable-auto-cleanup",
+                "-genvnone",
+                "-hosts",
+            ])
+            .arg(hosts.join(","))
+            .args(["-n", &processes.to_string(), "/bin/sh", "-c", PROGRAM, "sh"])
+            .args(program)
+            .stdin(Stdio::null());
+        if let Some(port) = port {
+            command.env("MPIEXEC_PORT_RANGE", format!("{port}:{port}"));
+        }
+        let mut child = spawn(&mut command)?;
+        let complaints = Arc::<Mutex<VecDeque<String>>>::default();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let watcher = Watcher::start(&child)?;
+        let commands = keep(stdout, &complaints)?;
+        keep(stderr, &complaints)?;
+        Ok(Mpiexec {
+            child,
+            watcher,
+            commands,
+            complaints,
+        })
+    }
+
+    /// The command of the next proxy.
+    ///
+    /// # Errors
+    /// If `mpiexec` does not tell it.
+    pub(crate) fn proxy_command(&mut self, engine: &Engine) -> Result<Vec<String>> {
+        self.commands.recv_timeout(START).map_err(|_| {
+            let message = format!(
+                "{} does not tell how to start its proxies: {}; halite needs MPICH's",
+                engine.mpiexec.display(),
+                self.end()
+            );
+            Error::new(ErrorKind::Unavailable, "launch", message)
+        })
+    }
+
+    /// Asks all processes to end, by SIGTERM.
+    pub(crate) fn terminate(&self) {
+        _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+    }
+
+    /// Kills all processes.
+    pub(crate) fn kill(&mut self) {
+        _ = self.child.kill();
+    }
+
+    /// Waits for the end of all proxies.
+    pub(crate) fn wait(&mut self) {
+        while matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.watcher.end();
+    }
+
+    /// Ends it, and returns what it printed.
+    pub(crate) fn end(&mut self) -> String {
+        // Before it is waited for, because then its id may be another process'.
+        self.watcher.end();
+        end(&mut self.child);
+        let lines = self
+            .complaints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        lines
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+}
+
+impl Drop for Mpiexec {
+    fn drop(&mut self) {
+        self.kill();
+        self.end();
+    }
+}
+
+/// Waits for a process for a while, and kills it then.
+fn end(child: &mut Child) {
+    let start = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) && start.elapsed() < KILLED {
+        thread::sleep(Duration::from_millis(2));
+    }
+    _ = child.kill();
+    _ = child.wait();
+}
+
+/// A process that kills another one when this process ends.
+struct Watcher {
+    child: Child,
+    /// Held open: the watcher reads to its end.
+    _alive: Option<ChildStdin>,
+}
+
+impl Watcher {
+    fn start(watched: &Child) -> Result<Watcher> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", WATCHER, "sh", &watched.id().to_string()]);
+        let mut child = spawn(command.stdin(Stdio::piped()))?;
+        Ok(Watcher {
+            _alive: child.stdin.take(),
+            child,
+        })
+    }
+
+    fn end(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// The proxy of one process, whose output is sent to `events`.
+pub(crate) struct Proxy {
+    child: Child,
+}
+
+impl Proxy {
+    /// Starts a proxy and threads that read the output of its process. These variables, and those of
+    /// the job, are added to those of this process.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start(
+        arguments: &[String],
+        rank: usize,
+        engine: &Engine,
+        variables: &[(String, OsString)],
+        events: &SyncSender<Event>,
+    ) -> Result<Proxy> {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", PROXY, "sh"])
+            .args(arguments)
+            .env(engine::VARIABLE, &engine.library)
+            .env(record::VARIABLE, "1")
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null());
+        let mut child = spawn(&mut command)?;
+        let streams: [(_, Option<Box<dyn Read + Send>>); 2] = [
+            (
+                Stream::Stdout,
+                child.stdout.take().map(|pipe| Box::new(pipe) as _),
+            ),
+            (
+                Stream::Stderr,
+                child.stderr.take().map(|pipe| Box::new(pipe) as _),
+            ),
+        ];
+        let open = Arc::new(AtomicUsize::new(streams.len()));
+        for (stream, pipe) in streams {
+            let (events, open) = (events.clone(), open.clone());
+            let pipe = pipe.expect("both streams are piped");
+            read("halite-output", pipe, move |text| match text {
+                // The receiver is gone only when the job is over.
+                Some(text) => _ = events.send(Event::Line(Line { rank, stream, text })),
+                None if open.fetch_sub(1, SeqCst) == 1 => _ = events.send(Event::Closed(rank)),
+                None => {}
+            })?;
+        }
+        Ok(Proxy { child })
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// A queue for what comes from processes.
+pub(crate) fn events() -> (SyncSender<Event>, Receiver<Event>) {
+    sync_channel(QUEUE)
+}
+
+/// Keeps what `mpiexec` prints, and returns the commands of proxies in it.
+fn keep(
+    pipe: impl Read + Send + 'static,
+    lines: &Arc<Mutex<VecDeque<String>>>,
+) -> Result<Receiver<Vec<String>>> {
+    let (send, commands) = sync_channel(QUEUE);
+    let lines = lines.clone();
+    read("halite-mpiexec", pipe, move |line| {
+        let Some(line) = line else { return };
+        if let Some(command) = line.strip_prefix("HYDRA_LAUNCH: ") {
+            _ = send.send(local(command));
+        } else if !line.is_empty() && line != "HYDRA_LAUNCH_END" {
+            let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push_back(line);
+            if lines.len() > KEPT {
+                lines.pop_front();
+            }
+        }
+    })?;
+    Ok(commands)
+}
+
+/// The words of a proxy's command, which connects to this machine.
+fn local(command: &str) -> Vec<String> {
+    let mut words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let option = words.iter().position(|word| word == "--control-port");
+    if let Some(address) = option.and_then(|index| words.get_mut(index + 1))
+        && let Some((_, port)) = address.rsplit_once(':')
+    {
+        // The name of a machine may not resolve, or to an address that is not reached.
+        *address = format!("127.0.0.1:{port}");
+    }
+    words
+}
+
+/// Calls `each` on a thread with the lines of a pipe, and with `None` at its end.
+fn read(
+    name: &str,
+    pipe: impl Read + Send + 'static,
+    mut each: impl FnMut(Option<String>) + Send + 'static,
+) -> Result<()> {
+    let run = move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|count| count > 0)
+        {
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            each(Some(String::from_utf8_lossy(text).into_owned()));
+            line.clear();
+        }
+        each(None);
+    };
+    let spawned = thread::Builder::new().name(name.into()).spawn(run);
+    spawned.map(drop).map_err(|error| {
+        let message = "cannot start a thread that reads the output of a process";
+        Error::new(ErrorKind::Unavailable, "launch", message).caused_by(error)
+    })
+}
+
+/// Starts a command in a process group of its own, so that Ctrl-C reaches this process alone.
+fn spawn(command: &mut Command) -> Result<Child> {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().map_err(|error: io::Error| {
+        let program = command.get_program().to_string_lossy();
+        let message = format!("cannot start {program}");
+        Error::new(ErrorKind::Unavailable, "launch", message).caused_by(error)
+    })
+}

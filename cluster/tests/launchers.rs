@@ -1,0 +1,200 @@
+//! Jobs that other launchers start, and what is left over when launchers are killed.
+
+use std::{
+    env,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use halite_cluster::{Job, MPICH, launch::Launch};
+use halite_core::{HostArray, ReduceOp};
+use halite_fetch::{Bar, Cache};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Set in the processes that a test starts.
+const CHILD: &str = "HALITE_TEST_CHILD";
+
+/// The test `name` of this executable, as a process of a job.
+fn child(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn is_child() -> bool {
+    env::var_os(CHILD).is_some()
+}
+
+/// What each process does.
+fn sum_ranks() {
+    let job = Job::from_env().unwrap();
+    let mine = HostArray::scalar(job.rank() as u32);
+    let sum = job
+        .group()
+        .all_reduce("ranks", &mine, ReduceOp::Sum, MINUTE)
+        .unwrap();
+    let sum = sum.as_slice::<u32>().unwrap()[0];
+    println!(
+        "process {} of {} by {}: {sum}",
+        job.rank(),
+        job.size(),
+        job.source()
+    );
+    job.finish().unwrap();
+}
+
+#[track_caller]
+fn check(children: Vec<Child>, expected: &str) {
+    for (rank, child) in children.into_iter().enumerate() {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "process {rank}: {text}{errors}");
+        assert!(
+            text.contains(&format!("process {rank} {expected}")),
+            "{text}{errors}"
+        );
+    }
+}
+
+/// A port that nobody listens on.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+#[test]
+fn torchrun_variables_start_a_job() {
+    if is_child() {
+        return sum_ranks();
+    }
+    let before = (port() - 1).to_string();
+    let children = (0..3).map(|rank| {
+        let mut command = child("torchrun_variables_start_a_job");
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", "3");
+        command
+            .env("MASTER_ADDR", "localhost")
+            .env("MASTER_PORT", &before);
+        command.spawn().unwrap()
+    });
+    check(children.collect(), "of 3 by MPI: 3");
+}
+
+#[test]
+fn slurm_variables_start_a_job() {
+    if is_child() {
+        return sum_ranks();
+    }
+    let job = std::process::id().to_string();
+    let children = (0..2).map(|rank| {
+        let mut command = child("slurm_variables_start_a_job");
+        command
+            .env("SLURM_PROCID", rank.to_string())
+            .env("SLURM_NTASKS", "2");
+        command.env("SLURM_JOB_ID", &job).env("SLURM_STEP_ID", "0");
+        command.env("SLURM_STEP_NODELIST", "localhost");
+        command.spawn().unwrap()
+    });
+    check(children.collect(), "of 2 by MPI: 1");
+}
+
+#[test]
+fn mpiexec_starts_a_job() {
+    if is_child() {
+        return sum_ranks();
+    }
+    let installed = Cache::open(None)
+        .unwrap()
+        .ensure(&MPICH, &mut Bar::default())
+        .unwrap();
+    let this = child("mpiexec_starts_a_job");
+    let mut command = Command::new(installed.path("bin/mpiexec"));
+    command
+        .args(["-n", "2"])
+        .arg(this.get_program())
+        .args(this.get_args())
+        .env(CHILD, "1");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for rank in 0..2 {
+        assert!(
+            text.contains(&format!("process {rank} of 2 by MPI: 1")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn process_that_fails_to_meet_is_an_error() {
+    if is_child() {
+        let mut options = halite_cluster::JobOptions::default();
+        options.start = Duration::from_secs(2);
+        let error = Job::with_options(options).unwrap_err().to_string();
+        assert!(
+            error.contains("process 1 of 2 did not reach process 0 at localhost:"),
+            "{error}"
+        );
+        return println!("as expected");
+    }
+    let mut command = child("process_that_fails_to_meet_is_an_error");
+    command
+        .env("HALITE_PROCESS_ID", "1")
+        .env("HALITE_NUM_PROCESSES", "2");
+    command.env(
+        "HALITE_COORDINATOR_ADDRESS",
+        format!("localhost:{}", port()),
+    );
+    let output = command.output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("as expected"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn killed_launcher_leaves_no_process() {
+    let folder = env::temp_dir().join(format!("halite-launcher-{}", std::process::id()));
+    if is_child() {
+        // Each process tells its id, and does not end by itself.
+        let script = "echo $$ > \"$FOLDER/$PMI_RANK\"; sleep 100";
+        let launch = Launch::new(2, ["sh", "-c", script]);
+        _ = launch.run(&mut Bar::default(), &mut |_| {});
+        return;
+    }
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut launcher = child("killed_launcher_leaves_no_process");
+    let mut launcher = launcher.env("FOLDER", &folder).spawn().unwrap();
+    let id = |rank: usize| std::fs::read_to_string(folder.join(rank.to_string())).ok();
+    let alive = |rank| {
+        let id = id(rank).unwrap_or_default();
+        !id.trim().is_empty() && PathBuf::from(format!("/proc/{}", id.trim())).exists()
+    };
+    wait_until("both processes run", || alive(0) && alive(1));
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    wait_until("no process is left", || !alive(0) && !alive(1));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[track_caller]
+fn wait_until(what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < MINUTE, "waited for: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
