@@ -4,7 +4,7 @@ mod host;
 mod member_thread;
 
 use std::{
-    fmt,
+    env, fmt,
     path::PathBuf,
     process,
     sync::{
@@ -54,6 +54,34 @@ impl Default for JobOptions {
     }
 }
 
+impl JobOptions {
+    /// The defaults, with deadlines in seconds from `HALITE_JOB_START`, `HALITE_JOB_LOST` and
+    /// `HALITE_JOB_HEARTBEAT`, which `halite launch` sets.
+    ///
+    /// # Errors
+    /// If a value is not a positive number of seconds.
+    pub fn from_env() -> Result<Self> {
+        let mut options = JobOptions::default();
+        let fields = [
+            ("HALITE_JOB_START", &mut options.start),
+            ("HALITE_JOB_LOST", &mut options.lost),
+            ("HALITE_JOB_HEARTBEAT", &mut options.heartbeat),
+        ];
+        for (name, field) in fields {
+            let Some(text) = env::var(name).ok().filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0);
+            let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            *field = time.ok_or_else(|| {
+                let message = format!("{name} is `{text}`; expected a positive number of seconds");
+                Error::invalid("job", message)
+            })?;
+        }
+        Ok(options)
+    }
+}
+
 /// A job of one or more processes, which this process is a part of.
 ///
 /// Call [`finish`](Self::finish) at the end. A job that is dropped before is aborted, because the
@@ -72,12 +100,12 @@ pub struct Job {
 static JOINED: AtomicBool = AtomicBool::new(false);
 
 impl Job {
-    /// Recognizes the job from the environment, and joins it with the default options.
+    /// Recognizes the job from the environment, and joins it with the options of the environment.
     ///
     /// # Errors
-    /// As [`with_options`](Self::with_options).
+    /// As [`JobOptions::from_env`] and [`with_options`](Self::with_options).
     pub fn from_env() -> Result<Self> {
-        Self::with_options(JobOptions::default())
+        Self::with_options(JobOptions::from_env()?)
     }
 
     /// Recognizes the job from the environment, and joins it. Without a launcher the job is this
@@ -119,12 +147,12 @@ impl Job {
         let world = thread.joined(&presence, options.start)?;
         agree(&presence, mpi, &world)?;
         let group = Processes::new(world, presence.clone(), options.start)?;
-        let hosts = host::all(&group, options.start)?;
-        let local_rank = hosts.local_rank(presence.rank);
+        let processes = host::Processes::meet(&group, options.start)?;
+        let local_rank = processes.local_rank(presence.rank);
         let mut deadline = Deadline::new(&presence, "start of the job", options.start);
         let beats = world.duplicate(&mut deadline)?;
         drop(deadline);
-        presence.connect(beats, &hosts.names());
+        presence.connect(beats, &processes.hosts());
         Ok(Job {
             presence,
             source: recognized.source,
@@ -148,6 +176,11 @@ impl Job {
     /// Index of this process among those of its host, from 0.
     pub fn local_rank(&self) -> usize {
         self.local_rank
+    }
+
+    /// Description of the MPI library: `MPICH Version: 5.0.2`; `None` in a job of one process.
+    pub fn library(&self) -> Option<String> {
+        self.mpi.as_ref().map(|(mpi, _)| mpi.version())
     }
 
     /// Name of this host.

@@ -166,6 +166,57 @@ fn process_that_fails_to_meet_is_an_error() {
 }
 
 #[test]
+fn another_executable_is_refused() {
+    if is_child() {
+        let error = Job::from_env().unwrap_err().to_string();
+        println!("{error}");
+        return;
+    }
+    let folder = env::temp_dir().join(format!("halite-copy-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (this, copy) = (env::current_exe().unwrap(), folder.join("copy"));
+    let mut bytes = std::fs::read(&this).unwrap();
+    bytes.push(0);
+    std::fs::write(&copy, bytes).unwrap();
+    std::fs::set_permissions(&copy, std::fs::metadata(&this).unwrap().permissions()).unwrap();
+    // `sh -c SCRIPT this copy ..`: process 1 runs the copy.
+    let script = "[ $PMI_RANK = 1 ] && exec \"$1\" $TEST; exec \"$0\" $TEST";
+    let this = this.into_os_string();
+    let words = [
+        "sh".into(),
+        "-c".into(),
+        script.into(),
+        this,
+        copy.clone().into_os_string(),
+    ];
+    let mut launch = Launch::new(2, words);
+    let test = "--exact another_executable_is_refused --nocapture";
+    launch.variables.push(("TEST".to_owned(), test.into()));
+    launch.variables.push((CHILD.to_owned(), "1".into()));
+    let mut output = String::new();
+    _ = launch.run(&mut Bar::default(), &mut |line| {
+        output += &format!("{}\n", line.text)
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+    let expected = format!("process 1 on {}", host());
+    assert!(
+        output.contains(&expected) && output.contains(" runs "),
+        "{output}"
+    );
+    assert!(
+        output.contains("all processes must run one program"),
+        "{output}"
+    );
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+#[test]
 fn killed_launcher_leaves_no_process() {
     let folder = env::temp_dir().join(format!("halite-launcher-{}", std::process::id()));
     if is_child() {

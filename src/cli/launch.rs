@@ -26,6 +26,7 @@ use halite::{
 Examples:
   halite launch -n 2 -- halite train mnist          data parallel over two processes
   halite launch -n 4 --threads 1 -- ./my-training   four processes of one thread each
+  halite launch -n 2 --restarts 3 -- halite train mnist   again from the last checkpoint after a failure
 SIGTERM and Ctrl-C are passed on to all processes, so that a training saves a checkpoint; a second
 one kills them.")]
 pub(crate) struct Launch {
@@ -42,6 +43,16 @@ pub(crate) struct Launch {
     /// Seconds that the other processes have, after one failed, to end by themselves
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
+    /// Start all processes again after a failure, at most N times; `halite train` continues from its
+    /// last checkpoint then
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    restarts: u32,
+    /// Seconds in which all processes have to join
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    start_deadline: u32,
+    /// Seconds after which a process of which no heartbeat comes is gone
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    lost_deadline: u32,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -58,19 +69,37 @@ impl Launch {
         job.grace = Duration::from_secs(self.grace);
         job.cache = self.cache_dir;
         job.log_dir = Some(logs.clone());
-        let ended = job.run(&mut fetch::Bar::default(), &mut print)?;
-        let code = match &ended {
-            Ended::Finished => return Ok(ExitCode::SUCCESS),
-            Ended::Stopped(signal) => u8::try_from(128 + signal).unwrap_or(1),
-            _ => 1,
-        };
-        remark!(
-            "halite launch: {ended}; the output of each process is in {}",
-            logs.display()
-        );
-        Ok(ExitCode::from(code))
+        let seconds = |name: &str, value: u32| (name.to_owned(), value.to_string().into());
+        let deadlines = [
+            seconds("HALITE_JOB_START", self.start_deadline),
+            seconds("HALITE_JOB_LOST", self.lost_deadline),
+        ];
+        let mut attempt = 0;
+        loop {
+            job.variables = deadlines.to_vec();
+            job.variables.push(seconds(RESTART, attempt));
+            let ended = job.run(&mut fetch::Bar::default(), &mut print)?;
+            let code = match &ended {
+                Ended::Finished => return Ok(ExitCode::SUCCESS),
+                Ended::Stopped(signal) => u8::try_from(128 + signal).unwrap_or(1),
+                _ => 1,
+            };
+            let logs = logs.display();
+            if matches!(ended, Ended::Failed(_)) && attempt < self.restarts {
+                attempt += 1;
+                job.log_dir = Some(format!("{logs}/restart-{attempt}").into());
+                let of = self.restarts;
+                remark!("halite launch: {ended}; starting again ({attempt} of {of})");
+                continue;
+            }
+            remark!("halite launch: {ended}; the output of each process is in {logs}");
+            return Ok(ExitCode::from(code));
+        }
     }
 }
+
+/// Environment variable with the number of restarts before this one.
+pub(super) const RESTART: &str = "HALITE_RESTART";
 
 /// The program; `halite` is this executable, wherever it is.
 fn itself(mut program: Vec<OsString>) -> Result<Vec<OsString>> {

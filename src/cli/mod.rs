@@ -19,6 +19,7 @@ mod convert;
 mod data;
 mod devices;
 mod export;
+mod job;
 mod launch;
 mod new;
 mod plan;
@@ -111,6 +112,7 @@ enum Command {
     New(new::New),
     Export(export::Export),
     Launch(launch::Launch),
+    Job(job::Job),
     Run(run::Run),
     Runs(runs::Runs),
     Convert(convert::Convert),
@@ -193,6 +195,7 @@ impl Command {
             Command::New(new) => new.run(),
             Command::Export(export) => export.run(),
             Command::Launch(launch) => launch.run(),
+            Command::Job(job) => job.run(),
             Command::Run(run) => run.run(),
             Command::Runs(runs) => runs.run(),
             Command::Convert(convert) => convert.run(),

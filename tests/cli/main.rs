@@ -17,6 +17,8 @@ mod observing;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugin;
+#[cfg(target_os = "linux")]
+mod processes;
 mod programs;
 mod recovery;
 mod reports;

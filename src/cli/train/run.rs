@@ -1,7 +1,7 @@
 //! Options of every training run: devices, sharding, checkpoints, output.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
@@ -33,7 +33,7 @@ use halite_core::{Client, DeviceId, ProcessGroup};
 use crate::cli::{
     STOPPED,
     config::{SaveConfig, flag_of_config},
-    give_up, open_options, profile,
+    give_up, launch, open_options, profile,
     step::{RateArgs, ShardingArgs},
     waiting,
 };
@@ -235,6 +235,8 @@ impl Run {
     ) -> TrainerBuilder {
         let options = TrainerOptions {
             out: Some(out.into()),
+            // After a failure of the job, unless the user says where to begin.
+            resume: self.options.resume || is_restart() && self.options.resume_from.is_none(),
             numerics: NumericsOptions {
                 gradient_clip_val: step.clip.map(GradientClip::limit),
                 ..self.options.numerics
@@ -360,6 +362,11 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
     }
     _ = STOPPED.set(code);
     ExitCode::from(code)
+}
+
+/// Returns whether `halite launch` starts the job again.
+fn is_restart() -> bool {
+    env::var(launch::RESTART).is_ok_and(|count| count != "0")
 }
 
 /// Sets the default of `--max-epochs`, which holds unless steps or time limit the run.

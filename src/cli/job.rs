@@ -1,0 +1,88 @@
+//! `halite job`: shows the job that this process is a part of.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Args;
+use halite::{
+    Result,
+    backends::Accelerator,
+    cluster::{self, Recognized},
+    fetch,
+};
+
+/// Show the job that a launcher started: what it is recognized from, and every process with its host
+/// and devices
+///
+/// Without a launcher the job is this process.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  halite job                              what the variables of this shell say
+  halite launch -n 2 -- halite job        two processes of this machine
+  srun -n 4 halite job                    the processes of a step of SLURM
+A job is recognized from, in this order: HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and
+HALITE_COORDINATOR_ADDRESS; PMI (mpiexec, srun --mpi=pmi2); SLURM; torchrun; an indexed job of
+Kubernetes; Cloud TPU.")]
+pub(crate) struct Job {
+    /// Accelerator whose devices are shown
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    accelerator: Accelerator,
+    /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+impl Job {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let recognized = Recognized::from_env()?;
+        let job = cluster::Job::from_env()?;
+        let result = self.show(&recognized, &job);
+        job.finish_with(result)
+    }
+
+    fn show(&self, recognized: &Recognized, job: &cluster::Job) -> Result<ExitCode> {
+        let options = super::open_options(self.cache_dir.clone());
+        let opened = self
+            .accelerator
+            .open_with(&options, &mut fetch::Bar::default())?;
+        let platform = opened.client.platform();
+        let mine = format!(
+            "{:<5} {:<20} {:<6} {:<12} {:<10} {} {} ({})",
+            job.rank(),
+            job.host(),
+            job.local_rank(),
+            std::process::id(),
+            env!("CARGO_PKG_VERSION"),
+            opened.client.local_devices().len(),
+            platform.name,
+            platform.version,
+        );
+        let patience = Duration::from_secs(300);
+        let all = job
+            .group()
+            .all_gather("processes", mine.as_bytes(), patience)?;
+        if job.is_coordinator() {
+            let variables = match recognized.variables() {
+                none if none.is_empty() => "no variable of a launcher".to_owned(),
+                variables => variables,
+            };
+            say!("recognized  {} ({variables})", recognized.source);
+            say!("processes   {}", job.size());
+            if let Some(library) = job.library() {
+                say!("library     {library}");
+            }
+            say!(
+                "\n{:<5} {:<20} {:<6} {:<12} {:<10} devices",
+                "rank",
+                "host",
+                "local",
+                "pid",
+                "halite"
+            );
+            for process in &all {
+                say!("{}", String::from_utf8_lossy(process));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,134 @@
+//! Jobs of several processes by `halite launch`.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{
+    Running, arrays, assert_contains, fails, halite, newest_step, report, succeeds,
+};
+
+/// Two processes of `halite train digits`.
+fn launch(dir: &Path, options: &str, train: &str) -> Command {
+    let logs = dir.join("logs");
+    let mut command = halite(&format!("launch -n 2 {options} --log-dir"));
+    command
+        .arg(logs)
+        .args(["--", "halite", "train", "digits", "--model", "mlp"]);
+    command
+        .args(train.split_whitespace())
+        .arg("--out")
+        .arg(dir.join("run"));
+    command
+}
+
+#[test]
+fn two_processes_train_as_well_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = succeeds(&mut launch(dir.path(), "", "--epochs 8"));
+    assert_contains(&ended.stdout, &["[0] accuracy"]);
+    assert!(!ended.stdout.contains("[1] accuracy"), "{ended:?}");
+    let accuracy = |out: &Path| report(out)["metrics"]["validation"]["accuracy"].as_f64();
+    let two = accuracy(&dir.path().join("run"));
+    let alone = dir.path().join("alone");
+    succeeds(halite("train digits --model mlp --epochs 8 --out").arg(&alone));
+    let (two, one) = (two.expect("a metric"), accuracy(&alone).expect("a metric"));
+    assert!(
+        (two - one).abs() < 0.02,
+        "{two} by two processes, {one} by one"
+    );
+    for rank in 0..2 {
+        assert!(dir.path().join(format!("logs/rank-{rank}.log")).is_file());
+    }
+}
+
+#[test]
+fn terminated_launch_saves_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let train = "--epochs 100000 --checkpoint-every 5";
+    let mut running = Running::start(&mut launch(dir.path(), "", train));
+    running.until("a checkpoint", || newest_step(&out) > 0);
+    running.signal("TERM");
+    let ended = running.end();
+    assert_eq!(ended.code(), Some(143), "{ended:?}");
+    assert_contains(&ended.stderr, &["halite launch: stopped by SIGTERM"]);
+    assert_eq!(report(&out)["steps"], newest_step(&out));
+}
+
+#[test]
+fn failing_process_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let script = "echo hello; [ $PMI_RANK = 0 ] || exit 3; sleep 100";
+    let mut command = halite("launch -n 2 --grace 0 --log-dir");
+    command.arg(&logs).args(["--", "sh", "-c", script]);
+    let error = fails(&mut command);
+    assert_contains(&error, &["halite launch: process 1: exited with status 3"]);
+    assert_eq!(
+        fs::read_to_string(logs.join("rank-1.log")).unwrap(),
+        "hello\n"
+    );
+}
+
+#[test]
+fn restart_continues_to_the_same_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let train = "--epochs 4 --checkpoint-every 10";
+    let mut running = Running::start(&mut launch(dir.path(), "--restarts 2", train));
+    running.until("a checkpoint", || newest_step(&out) > 0);
+    // Process 1 is killed as by a system without memory.
+    let find = "kill -9 $(for p in /proc/[0-9]*; do \
+                tr '\\0' '\\n' 2>/dev/null < $p/environ | grep -qx \"PMI_RANK=1\" && \
+                tr '\\0' ' ' < $p/cmdline | grep -q \"^[^ ]*halite train .*$0\" && \
+                basename $p; done)";
+    let killed = Command::new("sh")
+        .args(["-c", find])
+        .arg(&out)
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let ended = running.end();
+    assert!(ended.succeeded(), "{ended:?}");
+    assert_contains(
+        &ended.stderr,
+        &["killed by SIGKILL", "starting again (1 of 2)"],
+    );
+    let whole = tempfile::tempdir().unwrap();
+    succeeds(&mut launch(whole.path(), "", train));
+    assert_eq!(arrays(&out), arrays(&whole.path().join("run")));
+}
+
+#[test]
+fn job_shows_every_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite("launch -n 2 --log-dir");
+    command
+        .arg(dir.path())
+        .args(["--", "halite", "job", "--accelerator", "embedded"]);
+    let ended = succeeds(&mut command);
+    let expected = [
+        "recognized  MPI (PMI_RANK=0 PMI_SIZE=2)",
+        "processes   2",
+        "[0] 0 ",
+        "[0] 1 ",
+    ];
+    assert_contains(&ended.stdout, &expected);
+}
+
+#[test]
+fn contradicting_launchers_are_refused() {
+    let mut command = halite("job");
+    command
+        .env("WORLD_SIZE", "4")
+        .env("RANK", "1")
+        .env("MASTER_ADDR", "localhost");
+    command
+        .env("SLURM_STEP_ID", "0")
+        .env("SLURM_PROCID", "0")
+        .env("SLURM_NTASKS", "3");
+    let error = fails(&mut command);
+    assert_contains(
+        &error,
+        &["process 0 of 3 by SLURM", "but process 1 of 4 by torchrun"],
+    );
+}
