@@ -144,6 +144,11 @@ impl Mpiexec {
         _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
+    /// Tells all processes that another one failed, by SIGUSR1.
+    pub(crate) fn warn(&self) {
+        _ = kill_process(Pid::from_child(&self.child), Signal::USR1);
+    }
+
     /// Kills all processes.
     pub(crate) fn kill(&mut self) {
         _ = self.child.kill();

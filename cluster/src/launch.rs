@@ -182,6 +182,7 @@ impl Launch {
     ) -> Result<Ended> {
         let mut verdict = Verdict::new(self.processes);
         let (mut stopped, mut killed) = (None::<i32>, None::<Instant>);
+        let mut warned = false;
         while !verdict.all_ended() {
             match running.events.recv_timeout(TICK) {
                 Ok(Event::Line(mut line)) => {
@@ -189,7 +190,9 @@ impl Launch {
                     if let Some(record) = &record {
                         verdict.record(line.rank, record);
                     }
-                    if record.is_none() || !printed.is_empty() {
+                    // What proxies say when they are killed.
+                    let is_noise = killed.is_some() && printed.starts_with("[proxy:");
+                    if (record.is_none() || !printed.is_empty()) && !is_noise {
                         line.text.truncate(printed.len());
                         if let Some(log) = logs.get_mut(line.rank) {
                             // The output of the job counts more than its copy.
@@ -209,6 +212,11 @@ impl Launch {
                     running.mpiexec.terminate();
                 }
                 _ => killed = killed.or_else(|| Some(running.kill())),
+            }
+            if !warned && stopped.is_none() && verdict.failed_since().is_some() {
+                // So that they tell what they waited for.
+                running.mpiexec.warn();
+                warned = true;
             }
             if verdict
                 .failed_since()

@@ -251,6 +251,12 @@ impl<'a> Heart<'a> {
         self.interval.min(Duration::from_millis(200))
     }
 
+    /// The error of a process that the launcher tells that another one failed.
+    pub(crate) fn warned(&self) -> Error {
+        let message = format!("this process: {}", self.presence.now().text);
+        Error::new(ErrorKind::Unavailable, "another process failed", message)
+    }
+
     /// Sends a heartbeat if it is time, and reads those that have come.
     ///
     /// # Errors

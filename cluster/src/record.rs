@@ -23,6 +23,12 @@ pub fn tell_stopped(status: u8) {
     Record::Stopped(status).send();
 }
 
+/// Whether there is a launcher that reads the lines.
+pub(crate) fn is_launched() -> bool {
+    static LAUNCHED: LazyLock<bool> = LazyLock::new(|| env::var_os(VARIABLE).is_some());
+    *LAUNCHED
+}
+
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
@@ -41,8 +47,7 @@ pub(crate) enum Record {
 impl Record {
     /// Tells it to the launcher, if there is one.
     pub(crate) fn send(&self) {
-        static LAUNCHED: LazyLock<bool> = LazyLock::new(|| env::var_os(VARIABLE).is_some());
-        if *LAUNCHED {
+        if is_launched() {
             // A launcher that is gone ends this process by other means.
             _ = io::stderr().write_all(format!("{}\n", self.line()).as_bytes());
         }

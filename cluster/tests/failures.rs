@@ -6,8 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_cluster::{Job, JobOptions, spawn_with};
+use halite_cluster::{Job, JobOptions, launch::Launch, spawn_with};
 use halite_core::{DType, Error, Exchange, ReduceOp, Result};
+use halite_fetch::Bar;
 
 fn options() -> JobOptions {
     let mut options = JobOptions::default();
@@ -54,6 +55,37 @@ fn killed_process_is_named() {
         wait(job)
     });
     check(started, result, "process 1 on ");
+}
+
+#[test]
+fn survivors_tell_what_they_waited_for() {
+    let script = "exec \"$0\" --exact survivors_tell_what_they_waited_for --nocapture";
+    if std::env::var_os("PMI_RANK").is_some() {
+        let job = Job::from_env().unwrap();
+        job.group().at_step(5);
+        job.group()
+            .barrier("start", Duration::from_secs(60))
+            .unwrap();
+        if job.rank() == 1 {
+            signal("KILL");
+        }
+        _ = wait(&job);
+    }
+    let this = std::env::current_exe().unwrap().into_os_string();
+    let launch = Launch::new(3, ["sh".into(), "-c".into(), script.into(), this]);
+    let mut lines = vec![String::new(); 3];
+    let ended = launch.run(&mut Bar::default(), &mut |line| {
+        lines[line.rank] += &line.text
+    });
+    let ended = ended.unwrap().to_string();
+    assert!(
+        ended.starts_with("process 1 on ") && ended.contains("SIGKILL"),
+        "{ended}"
+    );
+    for rank in [0, 2] {
+        let expected = "another process failed: this process: step 5, waiting for `step` (call ";
+        assert!(lines[rank].contains(expected), "{}", lines[rank]);
+    }
 }
 
 #[test]

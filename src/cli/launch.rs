@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Result,
+    Error, ErrorKind, Result,
     cluster::launch::{Ended, Launch as Job, Line, Stream},
     fetch,
     train::flags::positive,
@@ -79,21 +79,24 @@ impl Launch {
             job.variables = deadlines.to_vec();
             job.variables.push(seconds(RESTART, attempt));
             let ended = job.run(&mut fetch::Bar::default(), &mut print)?;
-            let code = match &ended {
-                Ended::Finished => return Ok(ExitCode::SUCCESS),
-                Ended::Stopped(signal) => u8::try_from(128 + signal).unwrap_or(1),
-                _ => 1,
-            };
             let logs = logs.display();
-            if matches!(ended, Ended::Failed(_)) && attempt < self.restarts {
-                attempt += 1;
-                job.log_dir = Some(format!("{logs}/restart-{attempt}").into());
-                let of = self.restarts;
-                remark!("halite launch: {ended}; starting again ({attempt} of {of})");
-                continue;
+            match ended {
+                Ended::Failed(failure) if attempt < self.restarts => {
+                    attempt += 1;
+                    let of = self.restarts;
+                    remark!("halite launch: {failure}; starting again ({attempt} of {of})");
+                    job.log_dir = Some(format!("{logs}/restart-{attempt}").into());
+                }
+                Ended::Failed(failure) => {
+                    let message = format!("{failure}; the output of each process is in {logs}");
+                    return Err(Error::new(ErrorKind::Unavailable, "launch", message));
+                }
+                Ended::Stopped(signal) => {
+                    remark!("halite launch: {ended}; the output of each process is in {logs}");
+                    return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)));
+                }
+                _ => return Ok(ExitCode::SUCCESS),
             }
-            remark!("halite launch: {ended}; the output of each process is in {logs}");
-            return Ok(ExitCode::from(code));
         }
     }
 }

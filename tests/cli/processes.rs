@@ -62,7 +62,7 @@ fn failing_process_is_named() {
     let mut command = halite("launch -n 2 --grace 0 --log-dir");
     command.arg(&logs).args(["--", "sh", "-c", script]);
     let error = fails(&mut command);
-    assert_contains(&error, &["halite launch: process 1: exited with status 3"]);
+    assert_contains(&error, &["launch: process 1: exited with status 3"]);
     assert_eq!(
         fs::read_to_string(logs.join("rank-1.log")).unwrap(),
         "hello\n"

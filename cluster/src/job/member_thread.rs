@@ -4,6 +4,7 @@
 use std::{
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
@@ -11,11 +12,13 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, Result};
+use signal_hook::consts::SIGUSR1;
 
 use crate::{
     job::JobOptions,
     mpi::{Comm, Mpi},
     presence::{Heart, Presence},
+    record,
 };
 
 /// Handle of the thread. If it is dropped, the thread ends without leaving the job.
@@ -39,6 +42,10 @@ impl MemberThread {
         let (leave, told_to_leave) = channel();
         let (say_left, left) = channel();
         let (interval, lost) = (options.heartbeat, options.lost);
+        let warned = Arc::new(AtomicBool::new(false));
+        if record::is_launched() {
+            signal_hook::flag::register(SIGUSR1, warned.clone())?;
+        }
         let run = move || {
             let world = mpi.init();
             let failed = world.is_err();
@@ -59,7 +66,11 @@ impl MemberThread {
                     // Without a finalization the launcher knows that the job is not finished.
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
-                if let Err(error) = heart.beat() {
+                let beat = match warned.load(Relaxed) {
+                    true => Err(heart.warned()),
+                    false => heart.beat(),
+                };
+                if let Err(error) = beat {
                     presence.die(&error);
                 }
             }
