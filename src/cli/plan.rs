@@ -218,6 +218,10 @@ impl PlanCommand {
     /// Returns the shardings to plan: one, or those that a search tries.
     fn candidates(&self) -> Result<Vec<Candidate>> {
         let devices = self.target.device_count();
+        if self.largest_batch && self.sharding.is_auto() {
+            let message = "--largest-batch is of one mesh; give its axes in place of --mesh auto";
+            return Err(Error::invalid("plan", message));
+        }
         if self.searches() {
             return self.sharding.candidates(devices);
         }

@@ -126,30 +126,29 @@ pub struct Search {
 /// ```
 ///
 /// # Errors
-/// If the trainer cannot be built with any of them.
+/// If there is no plan for any of them: the first error.
 pub fn fastest(
     trainer: &TrainerBuilder,
     candidates: Vec<Candidate>,
     mut plan: impl FnMut(&Trainer) -> Result<Plan>,
 ) -> Result<Search> {
+    let mut errors = Vec::new();
     let rows = candidates.into_iter().map(|candidate| {
         let built = of_candidate(trainer.clone(), &candidate).build();
         let plan = built.and_then(|trainer| plan(&trainer));
-        Planned {
-            candidate,
-            plan: plan.map_err(|error| error.to_string()),
-        }
+        let plan = plan.map_err(|error| {
+            let text = error.to_string();
+            errors.push(error);
+            text
+        });
+        Planned { candidate, plan }
     });
     let search = Search::new(rows.collect());
-    match &search.rows[..] {
-        rows if rows.iter().any(|row| row.plan.is_ok()) => Ok(search),
-        [
-            Planned {
-                plan: Err(error), ..
-            },
-            ..,
-        ] => Err(Error::invalid(OP, error)),
-        _ => Err(Error::invalid(OP, "no sharding to try")),
+    let has_plan = search.rows.iter().any(|row| row.plan.is_ok());
+    match errors.into_iter().next() {
+        Some(error) if !has_plan => Err(error),
+        None if !has_plan => Err(Error::invalid(OP, "no sharding to try")),
+        _ => Ok(search),
     }
 }
 

@@ -121,6 +121,22 @@ fn largest_batch_fits_the_memory() {
 }
 
 #[test]
+fn refused_choices_have_reasons() {
+    for (command, expected) in [
+        (
+            "train digits --model mlp --accelerator embedded:4 --mesh auto --batch-size 33",
+            "trainer: `batch_size` 33 is not divisible by 4 devices; 32 and 36 would be",
+        ),
+        (
+            "plan mnist-mlp --target cpu:4 --mesh auto --largest-batch",
+            "plan: --largest-batch is of one mesh; give its axes in place of --mesh auto",
+        ),
+    ] {
+        assert_eq!(fails(&mut halite_alone(command)), expected);
+    }
+}
+
+#[test]
 fn device_traces_need_a_profiler() {
     let dir = tempfile::tempdir().unwrap();
     let train = "train digits --model mlp --accelerator embedded --max-steps 4 --quiet";

@@ -1,6 +1,6 @@
 //! The largest batch that the devices have memory for: Lightning's `BatchSizeFinder`.
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Device, Error, ErrorKind, Result};
 
 use super::{Trainer, TrainerBuilder};
 
@@ -85,6 +85,15 @@ impl TrainerBuilder {
     pub fn largest_batch(
         &self,
         most: usize,
+        run: impl FnMut(&Trainer) -> Result<()>,
+    ) -> Result<usize> {
+        self.check_reports_memory()?;
+        self.largest_that_runs(most, run)
+    }
+
+    fn largest_that_runs(
+        &self,
+        most: usize,
         mut run: impl FnMut(&Trainer) -> Result<()>,
     ) -> Result<usize> {
         let trial = TrainerBuilder {
@@ -94,7 +103,6 @@ impl TrainerBuilder {
         };
         let trial = trial.fast_dev_run(STEPS).limit_val_batches(0).quiet(true);
         let mesh = trial.on_devices()?;
-        self.check_reports_memory(&mesh)?;
         let least = self.strategy.batch_spec(&mesh).parts(&mesh, 0);
         let sizes = BatchSizes {
             least,
@@ -118,12 +126,12 @@ impl TrainerBuilder {
         })
     }
 
-    fn check_reports_memory(&self, mesh: &halite_core::Mesh) -> Result<()> {
+    fn check_reports_memory(&self) -> Result<()> {
+        let mesh = self.on_devices()?;
         let devices = self.client.devices();
         let mut used = (devices.iter()).filter(|device| mesh.devices().contains(&device.id()));
-        let has_limit = |device: &&dyn halite_core::Device| {
-            device.memory().is_ok_and(|memory| memory.limit.is_some())
-        };
+        let has_limit =
+            |device: &&dyn Device| device.memory().is_ok_and(|memory| memory.limit.is_some());
         match used.find(|device| !has_limit(device)) {
             None => Ok(()),
             Some(device) => {
@@ -135,5 +143,61 @@ impl TrainerBuilder {
                 Err(Error::new(ErrorKind::Unsupported, "batch size", message))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_core::{Client, Null};
+
+    use super::*;
+
+    fn trainer() -> TrainerBuilder {
+        let client = Client::new(Null::new(2));
+        Trainer::builder(&client)
+            .batch_size(48)
+            .out("never written")
+    }
+
+    /// An attempt on devices that have memory for this many samples.
+    fn with_room_for(samples: usize) -> impl FnMut(&Trainer) -> Result<()> {
+        move |trainer| {
+            let options = trainer.options();
+            assert_eq!((options.max_steps, &options.out), (Some(STEPS), &None));
+            match options.batch_size <= samples {
+                true => Ok(()),
+                false => Err(Error::new(ErrorKind::OutOfMemory, "launch", "no room")),
+            }
+        }
+    }
+
+    #[test]
+    fn largest_batch_is_found_by_trying() {
+        for (room, largest) in [(20, 16), (63, 32), (64, 64), (1_000_000, 4096)] {
+            let found = trainer().largest_that_runs(5000, with_room_for(room));
+            assert_eq!(found.unwrap(), largest, "{room}");
+        }
+        let error = trainer()
+            .largest_that_runs(5000, with_room_for(1))
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("a batch of 2 samples does not fit"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn other_errors_end_the_search() {
+        let failed = |_: &Trainer| Err(Error::invalid("task", "a mistake"));
+        let error = trainer().largest_that_runs(5000, failed).unwrap_err();
+        assert_eq!(error.to_string(), "task: a mistake");
+    }
+
+    #[test]
+    fn devices_without_a_limit_are_not_tried() {
+        let error = trainer().largest_batch(5000, |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("--memory-limit"), "{error}");
     }
 }
