@@ -100,27 +100,44 @@ macro_rules! forward_dataset {
 
 forward_dataset!(&D, Box<D>, Arc<D>);
 
-/// Validation data of a run: a [`Dataset`], an `Option` of one, or `()` for none.
+/// Validation data of a run: a [`Dataset`], an `Option` of one, `()` for none, or several with
+/// names, `[("clean", clean), ("noisy", noisy)]`. Sets of different types are an
+/// `Arc<dyn Dataset>` each.
 pub trait ValidationSet {
-    /// The dataset, if there is one.
-    fn into_dataset(self) -> Option<Arc<dyn Dataset>>;
+    /// The datasets, in order, each with its name if it has one.
+    fn into_sets(self) -> Vec<(Option<String>, Arc<dyn Dataset>)>;
 }
 
 impl<D: Dataset + 'static> ValidationSet for D {
-    fn into_dataset(self) -> Option<Arc<dyn Dataset>> {
-        Some(Arc::new(self))
+    fn into_sets(self) -> Vec<(Option<String>, Arc<dyn Dataset>)> {
+        vec![(None, Arc::new(self))]
     }
 }
 
 impl<D: Dataset + 'static> ValidationSet for Option<D> {
-    fn into_dataset(self) -> Option<Arc<dyn Dataset>> {
-        self.and_then(ValidationSet::into_dataset)
+    fn into_sets(self) -> Vec<(Option<String>, Arc<dyn Dataset>)> {
+        self.map_or(Vec::new(), ValidationSet::into_sets)
     }
 }
 
 impl ValidationSet for () {
-    fn into_dataset(self) -> Option<Arc<dyn Dataset>> {
-        None
+    fn into_sets(self) -> Vec<(Option<String>, Arc<dyn Dataset>)> {
+        Vec::new()
+    }
+}
+
+impl<N: Into<String>, D: Dataset + 'static, const SETS: usize> ValidationSet for [(N, D); SETS] {
+    fn into_sets(self) -> Vec<(Option<String>, Arc<dyn Dataset>)> {
+        Vec::from(self).into_sets()
+    }
+}
+
+impl<N: Into<String>, D: Dataset + 'static> ValidationSet for Vec<(N, D)> {
+    fn into_sets(self) -> Vec<(Option<String>, Arc<dyn Dataset>)> {
+        let named = |(name, dataset): (N, D)| -> (_, Arc<dyn Dataset>) {
+            (Some(name.into()), Arc::new(dataset))
+        };
+        self.into_iter().map(named).collect()
     }
 }
 

@@ -41,6 +41,7 @@ use crate::{
     programs::{ModelArrays, ModelParams, Programs, RunState},
     signals::{Interrupts, StopFlag, StopReason},
     since_start::since_start,
+    validation_set::NamedSet,
     waits::{Limits, NextBatch, next_batch},
 };
 
@@ -75,7 +76,7 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     trainer: &'a Trainer,
     programs: Programs<K, O>,
     train: Loader,
-    validation: Option<Loader>,
+    validation: Vec<NamedSet>,
     identity: PendingIdentity,
     callbacks: Callbacks<'a>,
     facts: Arc<RunFacts>,
@@ -240,7 +241,7 @@ where
         }
         let at_end = now.validated.step == Some(now.run.step);
         let mut validation = now.validated.metrics.take().filter(|_| at_end);
-        if validation.is_none() && !is_stopped && self.validation.is_some() && self.is_over(now) {
+        if validation.is_none() && !is_stopped && !self.validation.is_empty() && self.is_over(now) {
             // All steps were done before the resume: validated for the report.
             let progress = &self.callbacks.progress_bar.progress;
             progress.waiting_for("validating");
@@ -304,7 +305,7 @@ where
         if now.run.batch > 0 {
             self.measure_unfinished(now)?;
         }
-        let validated = self.validation.is_none() || now.validated.step == Some(now.run.step);
+        let validated = self.validation.is_empty() || now.validated.step == Some(now.run.step);
         if !validated {
             match self.validation(now)? {
                 Some(called) => self.check_called(now, called)?,

@@ -16,7 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use halite_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{comparison::Comparison, pending::PendingIdentity};
+pub(crate) use self::{
+    comparison::Comparison,
+    pending::{Data, PendingIdentity},
+};
 use self::{
     comparison::{Difference, normalized},
     optimizer::{differing, is_of_earlier_halite, only_lengths_differ},

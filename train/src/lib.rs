@@ -103,6 +103,7 @@ mod strategy;
 mod task;
 mod trained;
 mod trainer;
+mod validation_set;
 mod waits;
 mod window;
 mod words;

@@ -65,6 +65,15 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     pub(crate) batch: BatchSpecs<K>,
 }
 
+/// Batches of a validation set.
+pub(crate) struct Evaluated<K: Task> {
+    /// What the set is in messages.
+    pub(crate) which: String,
+    pub(crate) batch: BatchSpecs<K>,
+    /// Why the last batch has rows of padding, if it has some.
+    pub(crate) padding: Option<String>,
+}
+
 /// The evaluation of a task.
 pub(crate) struct Evaluation<K: Task> {
     /// From a model, a batch and the window to the next window.
@@ -77,8 +86,7 @@ impl<K: Task, O: Optimizer> Programs<K, O>
 where
     ModelParams<K>: Send + Sync,
 {
-    /// Programs for batches of this type, and, if there is validation data, batches of that, of
-    /// which the last one may have padding.
+    /// Programs for batches of this type, and of the validation data.
     ///
     /// # Errors
     /// All mistakes of the task's code at once.
@@ -87,7 +95,7 @@ where
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
         batch: &BatchSpecs<K>,
-        validation: Option<(BatchSpecs<K>, Option<String>)>,
+        validation: &[Evaluated<K>],
         steps_per_execution: usize,
     ) -> Result<Self> {
         let params = parts.params;
@@ -110,9 +118,8 @@ where
         if steps.is_some() {
             function = function.beside_scanned();
         }
-        let evaluation = validation.map(|(validation, padding)| {
-            Evaluation::new(client, mesh, parts, [batch, &validation], padding)
-        });
+        let evaluation = (!validation.is_empty())
+            .then(|| Evaluation::new(client, mesh, parts, batch, validation));
         let step_batch = self::batch_types::<K>(batch)
             .try_map_leaves(|_, ty: ShardedType| parts.options.input(&ty).on(mesh))?;
         Ok(Programs {
@@ -155,29 +162,45 @@ where
 }
 
 impl<K: Task> Evaluation<K> {
-    /// The evaluation of batches like the second one; the first is one of training.
+    /// The evaluation of batches of these sets, of which there is one; `batch` is one of training.
     fn new<O>(
         client: &Client,
         mesh: &Arc<Mesh>,
         parts: &StepParts<'_, K, O>,
-        [batch, validation]: [&BatchSpecs<K>; 2],
-        padding: Option<String>,
+        batch: &BatchSpecs<K>,
+        sets: &[Evaluated<K>],
     ) -> Result<Self> {
         let types = Tree::leaf_refs(&**parts.params).map_leaves(|_, param| param.ty.clone());
-        let pass = Pass {
-            is_training: false,
-            padding,
+        let metrics_of = |set: &Evaluated<K>| {
+            let pass = Pass {
+                is_training: false,
+                padding: set.padding.clone(),
+            };
+            let metrics = discover(&**parts.task, &types, &batch_types::<K>(&set.batch), &pass);
+            metrics.map_err(|error| {
+                // The training batch was accepted, so the difference is the likely cause.
+                match differences(batch, &set.batch, &set.which) {
+                    different if different.is_empty() => error,
+                    different => Error::new(error.kind(), "fit", format!("{different}: {error}")),
+                }
+            })
         };
-        let metrics = discover(&**parts.task, &types, &batch_types::<K>(validation), &pass);
-        let metrics = metrics.map_err(|error| {
-            // The training batch was accepted, so the difference is the likely cause.
-            let different = differences(batch, validation);
-            if different.is_empty() {
-                error
-            } else {
-                Error::new(error.kind(), "fit", format!("{different}: {error}"))
-            }
-        })?;
+        let all: Vec<Window> = sets.iter().map(metrics_of).collect::<Result<_>>()?;
+        let metrics = all[0].clone();
+        if let Some(at) = all
+            .iter()
+            .position(|other| other.names() != metrics.names())
+        {
+            let message = format!(
+                "the task reports {:?} for the {}, and {:?} for the {}; the metrics of all are the \
+                 same",
+                metrics.names(),
+                sets[0].which,
+                all[at].names(),
+                sets[at].which
+            );
+            return Err(Error::invalid("fit", message));
+        }
         let program = evaluate_program(client, mesh, parts.strategy, parts.task, &metrics);
         Ok(Evaluation {
             program: program.precision(parts.options.precision),
@@ -264,7 +287,7 @@ fn sample(batch: &TensorType) -> (DType, &[usize]) {
 }
 
 /// The differences between samples of the training and of the validation data.
-fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
+fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T, which: &str) -> String {
     let pairs = batch
         .named()
         .into_iter()
@@ -273,7 +296,7 @@ fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
     let texts: Vec<String> = pairs
         .map(|((path, ours), theirs)| {
             format!(
-                "`{path}` is {} in training and {} in validation",
+                "`{path}` is {} in training and {} in the {which}",
                 ours.ty, theirs.ty
             )
         })

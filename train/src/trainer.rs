@@ -25,7 +25,7 @@ use crate::{
     Fitted, Limit, LoweredStep, Measure, MetricValues, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
-    identity::{Identity, PendingIdentity, Values},
+    identity::{Data, Identity, PendingIdentity, Values},
     in_flight::InFlight,
     loggers::Logger,
     lower,
@@ -35,6 +35,7 @@ use crate::{
         discover_evaluation, evaluate_program, means_of_pass, padding,
     },
     signals::StopFlag,
+    validation_set::{NamedSet, check_names},
     waits::{Limits, NextBatch, next_batch, wait},
     window::Window,
 };
@@ -89,7 +90,9 @@ impl Trainer {
     }
 
     /// Trains `model` on `train`, and after each epoch scores it on `validation`; `()` is no
-    /// validation.
+    /// validation. Several sets have names, `[("clean", clean), ("noisy", noisy)]`, with which the
+    /// names of their metrics begin: `clean/loss`, which [monitors](crate::EarlyStopping) can name.
+    /// The best checkpoint is the one with the lowest loss of the first set.
     ///
     /// Ctrl-C, SIGTERM, SIGHUP and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and
     /// return with [`Report::interrupted`](crate::Report) set. Before the first step there is
@@ -182,21 +185,30 @@ impl Trainer {
         ModelParams<K>: Send + Sync,
     {
         let train = self.training::<K>(Arc::new(train));
-        let train = train.map_err(|error| of_data("training", &error))?;
+        let train = train.map_err(|error| of_data("training data", &error))?;
         let is_off = self.options.limit_val_batches.is_some_and(Limit::is_none);
-        let validation = validation.into_dataset().filter(|_| !is_off);
-        let validation = validation.map(|dataset| {
-            let loader = self
-                .in_order::<K>(dataset)
-                .and_then(|loader| self.limited(loader));
-            loader.map_err(|error| of_data("validation", &error))
-        });
+        let sets = match is_off {
+            true => Vec::new(),
+            false => validation.into_sets(),
+        };
+        let mut validation = Vec::new();
+        for (name, data) in sets {
+            let set = NamedSet { name, data };
+            let which = set.described();
+            let loader = self.in_order::<K>(set.data);
+            let loader = loader.and_then(|loader| self.limited(loader));
+            validation.push(NamedSet {
+                name: set.name,
+                data: loader.map_err(|error| of_data(&which, &error))?,
+            });
+        }
+        check_names(&validation)?;
         let inputs = FitInputs {
             task: Arc::new(task),
             model: Arc::new(model),
             optimizer: Arc::new(optimizer),
             train,
-            validation: validation.transpose()?,
+            validation,
             line,
         };
         Fit::new(self, inputs)
@@ -430,7 +442,7 @@ impl Trainer {
     pub(crate) fn identity<O: Optimizer>(
         &self,
         train: &Loader,
-        validation: Option<&Loader>,
+        validation: &[NamedSet],
         optimizer: &O,
         step: &[u8],
     ) -> PendingIdentity {
@@ -487,9 +499,18 @@ impl Trainer {
             step,
             properties,
         });
-        let data = [Some(train), validation];
-        let data = data.map(|loader| loader.map(|loader| loader.dataset().clone()));
-        PendingIdentity::new(known, out.as_ref().map(|_| data))
+        let data = out.as_ref().map(|_| Data {
+            train: train.dataset().clone(),
+            validation: (validation.iter())
+                .map(|set| {
+                    Arc::new(NamedSet {
+                        name: set.name.clone(),
+                        data: set.data.dataset().clone(),
+                    })
+                })
+                .collect(),
+        });
+        PendingIdentity::new(known, data)
     }
 
     /// The sharding of the fields of a batch: by samples.
@@ -537,5 +558,5 @@ fn check_weights<K: Task>(loader: &Loader) -> Result<()> {
 
 /// An error of a loader, with the name of its data.
 fn of_data(which: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{which} data"), error.message())
+    Error::new(error.kind(), which.to_string(), error.message())
 }

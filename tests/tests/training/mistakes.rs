@@ -271,7 +271,7 @@ fn validation_data_of_another_shape_is_told_as_such() {
     assert_says(
         &error,
         &[
-            "`input` is u8[128, 28, 28] in training and u8[128, 8, 8] in validation: ",
+            "`input` is u8[128, 28, 28] in training and u8[128, 8, 8] in the validation data: ",
             "models.rs:",
             "f32[128, 64]",
             "f32[784, 64]",

@@ -8,7 +8,6 @@ use crate::{
     callback::Run,
     loggers::{Row, Split},
     monitor::Monitor,
-    programs::LOSS,
 };
 
 const OP: &str = "checkpoint";
@@ -36,7 +35,12 @@ impl Saving {
     pub(crate) fn new(options: &ModelCheckpoint, metrics: &[String]) -> Result<Self> {
         let monitor = match &options.monitor {
             Some(name) => Some(Monitor::resolve(OP, name, metrics)?),
-            None => Monitor::find(&format!("{} {LOSS}", Split::Validation), metrics),
+            None => {
+                // The loss of the first validation set.
+                let prefix = format!("{} ", Split::Validation);
+                let first = metrics.iter().find(|name| name.starts_with(&prefix));
+                first.and_then(|name| Monitor::find(name, metrics))
+            }
         };
         let names = options
             .filename

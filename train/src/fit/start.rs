@@ -34,12 +34,13 @@ use crate::{
     loggers::Split,
     measured::Measured,
     processes::{Agreement, ResumeFrom, check_alike, without_job},
-    programs::{ModelArrays, ModelParams, Programs, RunState, StepParts, padding},
+    programs::{Evaluated, ModelArrays, ModelParams, Programs, RunState, StepParts, padding},
     resume, run_files,
     signals::Interrupts,
     trained::trained_paths,
+    validation_set::NamedSet,
     waits::Limits,
-    window::{WINDOW, Window},
+    window::WINDOW,
 };
 
 /// Bytes on the host that may wait for the device while a state is restored.
@@ -54,7 +55,7 @@ pub(crate) struct FitInputs<K: Task, O> {
     pub(crate) model: Arc<ModelParams<K>>,
     pub(crate) optimizer: Arc<O>,
     pub(crate) train: Loader,
-    pub(crate) validation: Option<Loader>,
+    pub(crate) validation: Vec<NamedSet>,
     /// The user's line.
     pub(crate) line: &'static Location<'static>,
 }
@@ -100,20 +101,21 @@ where
             steps => steps,
         };
         let client = &trainer.client;
-        let evaluated = match &validation {
-            Some(loader) => {
-                let batch = trainer.batch_specs::<K>(loader)?;
-                Some((batch, padding("validation data", loader)))
-            }
-            None => None,
-        };
-        let programs = Programs::new(client, mesh, &parts, &batch, evaluated, steps)?;
+        let evaluated = validation.iter().map(|set| {
+            Ok(Evaluated {
+                which: set.described(),
+                batch: trainer.batch_specs::<K>(&set.data)?,
+                padding: padding(&set.described(), &set.data),
+            })
+        });
+        let evaluated = evaluated.collect::<Result<Vec<_>>>()?;
+        let programs = Programs::new(client, mesh, &parts, &batch, &evaluated, steps)?;
         let programs = programs.of_line(line);
         let lowered = programs
             .step
             .lower(&programs.state, &programs.inputs(mesh))?;
         let facts = Arc::new(RunFacts {
-            metric_names: metric_names(&programs),
+            metric_names: metric_names(&programs, &validation),
             schedules: schedules(&*optimizer),
             flops_per_step: cost(&lowered.graph).contractions(),
             client: client.clone(),
@@ -124,7 +126,7 @@ where
             Some(_) => &without_job(&lowered.program.code)[..],
             None => &lowered.program.code[..],
         };
-        let mut identity = trainer.identity(&train, validation.as_ref(), &*optimizer, code);
+        let mut identity = trainer.identity(&train, &validation, &*optimizer, code);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         if let Some(processes) = &trainer.processes {
@@ -425,15 +427,19 @@ where
 }
 
 /// Names of the metrics of a run, with the data that they are of.
-fn metric_names<K: Task, O: Optimizer>(programs: &Programs<K, O>) -> Vec<String> {
-    let of = |split: Split, metrics: &Window| -> Vec<String> {
-        let names = metrics.names().iter();
-        names.map(|name| format!("{split} {name}")).collect()
-    };
-    let validation = programs.evaluation.as_ref();
-    let validation = validation.map(|evaluation| of(Split::Validation, &evaluation.metrics));
-    let train = of(Split::Train, &programs.train_metrics);
-    [train, validation.unwrap_or_default()].concat()
+fn metric_names<K: Task, O: Optimizer>(
+    programs: &Programs<K, O>,
+    validation: &[NamedSet],
+) -> Vec<String> {
+    let train = programs.train_metrics.names().iter();
+    let train = train.map(|name| format!("{} {name}", Split::Train));
+    let evaluation = programs.evaluation.as_ref();
+    let evaluated = evaluation.map_or(&[][..], |evaluation| evaluation.metrics.names());
+    let validation = validation.iter().flat_map(|set| {
+        let names = evaluated.iter();
+        names.map(|name| format!("{} {}", Split::Validation, set.metric(name)))
+    });
+    train.chain(validation).collect()
 }
 
 /// The learning rates of an optimizer.

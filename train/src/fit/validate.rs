@@ -13,6 +13,7 @@ use crate::{
     callback::Run,
     loggers::{Row, Split},
     programs::{Evaluation, ModelParams},
+    validation_set::NamedSet,
 };
 
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
@@ -29,7 +30,7 @@ where
             batches_per_epoch,
             ..
         } = now.run;
-        if self.validation.is_none() || now.validated.step == Some(step) {
+        if self.validation.is_empty() || now.validated.step == Some(step) {
             return false;
         }
         let is_end = batch >= batches_per_epoch;
@@ -84,28 +85,39 @@ where
         })))
     }
 
-    /// Scores the model on the validation data; `None` if the run is asked to stop first, or has no
-    /// such data.
+    /// Scores the model on each validation set; `None` if the run is asked to stop first, or has
+    /// none.
     pub(super) fn validate(&self, now: &LoopState<K, O>) -> Result<Option<MetricValues>> {
         let _span = tracing::trace_span!("validate").entered();
-        match &self.validation {
-            Some(loader) => self.score(now, loader),
-            None => Ok(None),
+        let mut metrics = MetricValues::new();
+        for set in &self.validation {
+            let of_set = |error: Error| match &set.name {
+                Some(_) => error.with_note(&format!("in the {}", set.described())),
+                None => error,
+            };
+            let Some(scores) = self.score(now, &set.data).map_err(of_set)? else {
+                return Ok(None);
+            };
+            let scores = scores.into_iter();
+            metrics.extend(scores.map(|(name, value)| (set.metric(&name), value)));
         }
+        Ok((!self.validation.is_empty()).then_some(metrics))
     }
 
     /// Validates a few batches before the first step of a new run. Their metrics are of no interest.
     pub(super) fn check_sanity(&self, now: &LoopState<K, O>) -> Result<()> {
         let most = usize::try_from(self.trainer.options.num_sanity_val_steps).unwrap_or(usize::MAX);
         let is_new = now.run.resumed_from_step.is_none();
-        let (Some(loader), true) = (&self.validation, is_new && most > 0) else {
+        if !is_new || most == 0 {
             return Ok(());
-        };
-        let loader = loader
-            .clone()
-            .limited(most.min(loader.batches_per_epoch()))?;
-        let of_check = |error: Error| error.with_note("validated before the first step");
-        self.score(now, &loader).map(drop).map_err(of_check)
+        }
+        for NamedSet { data, .. } in &self.validation {
+            let batches = most.min(data.batches_per_epoch());
+            let of_check = |error: Error| error.with_note("validated before the first step");
+            let scored = self.score(now, &data.clone().limited(batches)?);
+            scored.map(drop).map_err(of_check)?;
+        }
+        Ok(())
     }
 
     fn score(&self, now: &LoopState<K, O>, loader: &Loader) -> Result<Option<MetricValues>> {

@@ -14,11 +14,17 @@ use super::Identity;
 use crate::{
     checkpoint::Saved,
     signals::StopFlag,
+    validation_set::NamedDataset,
     waits::{Limits, wait, wait_also_when_stopped},
 };
 
-/// Training data and validation data, if there are some.
-pub(super) type Data = [Option<Arc<dyn Dataset>>; 2];
+/// Data of a run.
+#[derive(Clone)]
+pub(crate) struct Data {
+    pub(crate) train: Arc<dyn Dataset>,
+    pub(crate) validation: Vec<Arc<NamedDataset>>,
+}
+
 pub(super) type Digests = [Option<String>; 2];
 
 /// Identity of a run whose data are digested on another thread, while it trains. Until the first
@@ -127,8 +133,12 @@ fn digest_name() -> String {
 }
 
 fn digest(data: &Data) -> Digests {
-    data.each_ref().map(|data| match data {
-        Some(data) => data.digest(),
-        None => Some("none".to_string()),
-    })
+    let sets = data.validation.iter();
+    let digests = sets.map(|set| Some(set.metric(&set.data.digest()?).to_string()));
+    let digests: Option<Vec<String>> = digests.collect();
+    let validation = digests.map(|digests| match &digests[..] {
+        [] => "none".to_string(),
+        digests => digests.join(", "),
+    });
+    [data.train.digest(), validation]
 }

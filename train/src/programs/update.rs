@@ -8,11 +8,14 @@ use halite_nn::{Mean, Param, Trace, Traced};
 use super::step::GRADIENT_NORM;
 use crate::{Task, Update, state::Turn, trained::is_trained};
 
+/// Number and description of an update.
+type Described<'a, K> = (usize, &'a Update<<K as Task>::Model, <K as Task>::Batch>);
+
 /// One of the updates of a step.
 pub(super) struct StepUpdate<'a, K: Task> {
     task: &'a K,
     /// Its number and description, if the task describes its updates.
-    described: Option<(usize, &'a Update<K::Model, K::Batch>)>,
+    described: Option<Described<'a, K>>,
 }
 
 impl<'a, K: Task> StepUpdate<'a, K> {

@@ -1,10 +1,10 @@
 //! When a run validates.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_data::{Dataset, Field, SampleMut};
-use halite_train::{Callback, Interval, callback::Run, loggers::Row};
+use halite_train::{Callback, EarlyStopping, Interval, callback::Run, loggers::Row};
 
 use super::{
     Validations, error_of, fit,
@@ -146,4 +146,73 @@ fn other_batches_of_an_evaluation_have_equal_metrics() {
     let first = limited.validate(Plane, &fitted.model, samples(10));
     let of_four = limited.test(Plane, &fitted.model, samples(4));
     assert_eq!(first.unwrap(), of_four.unwrap());
+}
+
+#[test]
+fn several_sets_are_validated_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |epochs| {
+        trainer()
+            .max_epochs(epochs)
+            .out(dir.path())
+            .resume(epochs > 2)
+    };
+    let sets = || [("clean", samples(8)), ("short", samples(5))];
+    let fitted = fit(run(2), sets()).unwrap();
+    let names: Vec<&String> = fitted.report.metrics.keys().collect();
+    assert_eq!(names, ["clean/loss", "short/loss"]);
+    for (name, data) in sets() {
+        let metrics = trainer().build().unwrap();
+        let metrics = metrics.validate(Plane, &fitted.model, data).unwrap();
+        let of_run = fitted.report.metrics[&format!("{name}/loss")];
+        assert!((metrics[0].1 - of_run).abs() < 1e-6 * of_run, "{name}");
+    }
+    let table = std::fs::read_to_string(dir.path().join("metrics.csv")).unwrap();
+    assert!(table.contains("clean/loss"), "{table}");
+    // The best checkpoint is that of the first set, and a resume goes on.
+    assert!(fitted.report.best_checkpoint.is_some());
+    assert_eq!(fit(run(3), sets()).unwrap().report.steps, 18);
+    // Sets of different types.
+    let others: Vec<(&str, Arc<dyn Dataset>)> = vec![
+        ("a", Arc::new(samples(4))),
+        ("b", Arc::new(Box::new(samples(3)))),
+    ];
+    assert_eq!(fit(trainer(), others).unwrap().report.metrics.len(), 2);
+}
+
+#[test]
+fn monitor_names_a_set() {
+    let stopped = |monitor: &str| {
+        let stopping = EarlyStopping::new(monitor).patience(1).min_delta(1e9);
+        let run = trainer().max_epochs(9).callback(stopping);
+        fit(run, [("clean", samples(8)), ("noisy", samples(5))])
+    };
+    assert_eq!(stopped("noisy/loss").unwrap().report.epochs, 2);
+    let message = error_of(stopped("loss"));
+    assert!(
+        message.contains("`validation clean/loss`, `validation noisy/loss`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn names_of_sets_are_checked() {
+    let refused = |names: [&str; 2]| error_of(fit(trainer(), names.map(|name| (name, samples(4)))));
+    let twice = refused(["clean", "clean"]);
+    assert!(
+        twice.contains("two validation sets have the name `clean`"),
+        "{twice}"
+    );
+    for name in ["", "a b", "a/b", "a,b"] {
+        let message = refused(["clean", name]);
+        assert!(
+            message.contains(&format!("the name {name:?} of a validation set")),
+            "{message}"
+        );
+    }
+    let empty = error_of(fit(
+        trainer(),
+        [("clean", samples(4)), ("none", samples(0))],
+    ));
+    assert!(empty.contains("validation data `none`"), "{empty}");
 }
