@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halite_data::Dataset;
 
 use super::{comparison::shortened, pending::Digesting, *};
-use crate::{signals::StopFlag, waits::Limits};
+use crate::{signals::StopFlag, validation_set::NamedSet, waits::Limits};
 
 /// Of data with digests.
 fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
@@ -226,7 +226,13 @@ fn data_are_digested_in_the_background() {
         identity.add_data([data(1).digest(), data(2).digest()]);
         identity
     };
-    let data = [Some(data(1)), Some(data(2))];
+    let data = Data {
+        train: data(1),
+        validation: vec![Arc::new(NamedSet {
+            name: None,
+            data: data(2),
+        })],
+    };
     let mut begun = PendingIdentity::new(known(), Some(data.clone()));
     begun.begin();
     assert!(matches!(begun.digesting, Some(Digesting::Thread(_))));
