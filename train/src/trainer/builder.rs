@@ -119,7 +119,7 @@ impl TrainerBuilder {
         self.log_every_n_steps(steps)
     }
 
-    /// Sets [`ModelCheckpoint::every_n_train_steps`](ModelCheckpoint::every_n_train_steps).
+    /// Sets [`ModelCheckpoint::every_n_train_steps`](field@ModelCheckpoint::every_n_train_steps).
     pub fn checkpoint_every(mut self, steps: u64) -> Self {
         self.options.checkpoint.every_n_train_steps = Some(steps);
         self
