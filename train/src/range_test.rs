@@ -76,7 +76,7 @@ impl LearningRateFinder {
             );
             return Err(Error::invalid(OP, message));
         }
-        if !(early_stop_threshold > 1.0) {
+        if early_stop_threshold.is_nan() || early_stop_threshold <= 1.0 {
             let message =
                 format!("`early_stop_threshold` is {early_stop_threshold}; it must be above 1");
             return Err(Error::invalid(OP, message));
