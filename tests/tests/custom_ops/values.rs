@@ -200,3 +200,38 @@ fn each_device_calls_the_function_on_its_shard() {
     assert_eq!(y.read().unwrap().as_slice::<f32>().unwrap(), expected);
     assert_eq!(*SHAPES.lock().unwrap(), vec![vec![2, 3]; 8]);
 }
+
+/// XLA would lay the result of a call out by columns for a gather along these.
+#[test]
+fn results_that_are_gathered_by_columns_are_rows() {
+    use std::sync::Arc;
+
+    use halite_core::{Array, Mesh, PartitionSpec, Sharding};
+    use halite_nn::{Manual, jit};
+    use halite_tests::eval::client;
+
+    custom_call::register("test.rows", |call| {
+        let ([x], [y]) = call.buffers()?;
+        y.bytes_mut().copy_from_slice(x.bytes());
+        Ok(())
+    })
+    .unwrap();
+    let op = CustomOp::new("test.rows", |x| Ok(vec![x[0].with_dims([2, 4])]));
+    let devices = client().local_devices();
+    let mesh = Arc::new(Mesh::new([("data", 2)], devices.iter().copied().take(2)).unwrap());
+    let x: Vec<f64> = (0..16).map(f64::from).collect();
+    let x = HostArray::from_slice(&x, [16]).unwrap();
+    let array = Array::upload(client(), &x, &Sharding::replicated(&mesh)).unwrap();
+    let over = mesh.clone();
+    let program = jit(client(), move |cx, [x]| {
+        let rows = [PartitionSpec::first("data")];
+        let columns = [PartitionSpec::new([vec![], vec!["data"]])];
+        let y = cx.shard_map(Manual::over(&over), &[x], &rows, &columns, |parts| {
+            op.call::<1>(cx, parts).to_vec()
+        });
+        [y[0].reshape([4, 4])]
+    });
+    let [y] = program.on(&mesh).run([&array]).unwrap();
+    let expected = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15].map(f64::from);
+    assert_eq!(y.read().unwrap().as_slice::<f64>().unwrap(), expected);
+}

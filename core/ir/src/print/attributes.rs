@@ -213,10 +213,33 @@ impl Printer<'_> {
                 }
             }
         }
-        self.w.text("}} : ");
+        self.w.text("}");
+        let results = cx.node.results.iter();
+        let results: Vec<&TensorType> = results.map(|&result| cx.graph.ty(result)).collect();
+        if cx.types.iter().chain(&results).any(|ty| ty.rank() > 1) {
+            // Without them, XLA's compiler may lay a value out in another order than that of rows.
+            self.layouts("operand_layouts", cx.types);
+            self.layouts("result_layouts", &results);
+        }
+        self.w.text("} : ");
         self.function_type(cx);
         self.end(cx);
         Ok(number)
+    }
+
+    /// Writes the layouts of row-major values: their dimensions, the fastest first.
+    fn layouts(&mut self, name: &str, types: &[&TensorType]) {
+        self.w.text(", ").text(name).text(" = [");
+        for (i, ty) in types.iter().enumerate() {
+            let dims: Vec<String> = (0..ty.rank()).rev().map(|dim| dim.to_string()).collect();
+            let dims = match dims.len() {
+                0 => String::new(),
+                _ => format!("[{}]", dims.join(", ")),
+            };
+            let layout = format!("dense<{dims}> : tensor<{}xindex>", ty.rank());
+            self.w.comma(i).text(&layout);
+        }
+        self.w.text("]");
     }
 }
 
