@@ -26,7 +26,7 @@ fn two_processes_train_as_well_as_one() {
     let ended = succeeds(&mut launch(dir.path(), "", "--epochs 8"));
     assert_contains(&ended.stdout, &["[0] accuracy"]);
     assert!(!ended.stdout.contains("[1] accuracy"), "{ended:?}");
-    let accuracy = |out: &Path| report(out)["metrics"]["validation"]["accuracy"].as_f64();
+    let accuracy = |out: &Path| report(out)["metrics"]["accuracy"].as_f64();
     let two = accuracy(&dir.path().join("run"));
     let alone = dir.path().join("alone");
     succeeds(halite("train digits --model mlp --epochs 8 --out").arg(&alone));
