@@ -17,7 +17,10 @@ fn time(count: usize, mut call: impl FnMut() -> Result<()>) -> Result<String> {
     }
     times.sort_by(f64::total_cmp);
     let (least, most) = (times[0], times[count - 1]);
-    Ok(format!("{:.3} ms ({least:.3} to {most:.3})", times[count / 2]))
+    Ok(format!(
+        "{:.3} ms ({least:.3} to {most:.3})",
+        times[count / 2]
+    ))
 }
 
 fn main() -> Result<()> {
