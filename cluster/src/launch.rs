@@ -88,10 +88,84 @@ struct Running {
     events: Receiver<Event>,
 }
 
-impl Running {
-    fn kill(&mut self) -> Instant {
-        self.mpiexec.kill();
-        Instant::now()
+/// A launch until its end.
+struct Watch {
+    running: Running,
+    verdict: Verdict,
+    logs: Vec<File>,
+    /// The signal that was passed on.
+    stopped: Option<i32>,
+    /// Whether the processes were told of a failure.
+    warned: bool,
+    /// Time at which they were killed.
+    killed: Option<Instant>,
+}
+
+impl Watch {
+    fn line(&mut self, mut line: Line, output: &mut dyn FnMut(&Line)) {
+        let (printed, record) = Record::split(&line.text);
+        if let Some(record) = &record {
+            self.verdict.record(line.rank, record);
+        }
+        // What proxies say when they are killed.
+        let is_noise = self.killed.is_some() && printed.starts_with("[proxy:");
+        if is_noise || record.is_some() && printed.is_empty() {
+            return;
+        }
+        line.text.truncate(printed.len());
+        if let Some(log) = self.logs.get_mut(line.rank) {
+            // The output of the job counts more than its copy.
+            _ = writeln!(log, "{}", line.text);
+        }
+        output(&line);
+    }
+
+    fn signal(&mut self, number: i32) {
+        match self.stopped {
+            None => {
+                self.stopped = Some(number);
+                self.running.mpiexec.terminate();
+            }
+            Some(_) => self.kill(),
+        }
+    }
+
+    fn kill(&mut self) {
+        if self.killed.is_none() {
+            self.running.mpiexec.kill();
+            self.killed = Some(Instant::now());
+        }
+    }
+
+    /// After a failure, lets the others tell what they waited for, and kills them then.
+    fn failure(&mut self, grace: Duration) {
+        let Some(since) = self.verdict.failed_since() else {
+            return;
+        };
+        // A program that does not handle a signal ends by it, and others may need time to.
+        if self.stopped.is_some() && !self.verdict.told() {
+            return;
+        }
+        if !self.warned {
+            self.running.mpiexec.warn();
+            self.warned = true;
+        }
+        if since.elapsed() >= grace {
+            self.kill();
+        }
+    }
+
+    fn end(mut self) -> Ended {
+        let complaints = self.running.mpiexec.end();
+        self.running.proxies.clear();
+        let asked = self.stopped.filter(|_| !self.verdict.told());
+        let failure = self.verdict.failure(&complaints);
+        match (asked, failure, self.verdict.stopped()) {
+            (Some(number), ..) => Ended::Stopped(number),
+            (None, Some(failure), _) => Ended::Failed(failure),
+            (None, None, Some(status)) => Ended::Stopped(i32::from(status) - 128),
+            (None, None, None) => Ended::Finished,
+        }
     }
 }
 
@@ -125,15 +199,14 @@ impl Launch {
             return Err(Error::invalid("launch", message));
         }
         let engine = Engine::find(self.cache.as_deref(), progress)?;
-        let mut logs = self.logs()?;
+        let logs = self.logs()?;
         let signal = Arc::new(AtomicUsize::new(0));
         let mut handlers = Vec::new();
         for number in [SIGHUP, SIGINT, SIGTERM] {
             let flag = signal_hook::flag::register_usize(number, signal.clone(), number as usize);
             handlers.push(flag.map_err(Error::from)?);
         }
-        let ended = (self.start(&engine))
-            .and_then(|running| self.watch(running, &signal, &mut logs, output));
+        let ended = (self.start(&engine)).map(|running| self.watch(running, &signal, logs, output));
         for handler in handlers {
             signal_hook::low_level::unregister(handler);
         }
@@ -175,71 +248,33 @@ impl Launch {
 
     fn watch(
         &self,
-        mut running: Running,
+        running: Running,
         signal: &AtomicUsize,
-        logs: &mut [File],
+        logs: Vec<File>,
         output: &mut dyn FnMut(&Line),
-    ) -> Result<Ended> {
-        let mut verdict = Verdict::new(self.processes);
-        let (mut stopped, mut killed) = (None::<i32>, None::<Instant>);
-        let mut warned = false;
-        while !verdict.all_ended() {
-            match running.events.recv_timeout(TICK) {
-                Ok(Event::Line(mut line)) => {
-                    let (printed, record) = Record::split(&line.text);
-                    if let Some(record) = &record {
-                        verdict.record(line.rank, record);
-                    }
-                    // What proxies say when they are killed.
-                    let is_noise = killed.is_some() && printed.starts_with("[proxy:");
-                    if (record.is_none() || !printed.is_empty()) && !is_noise {
-                        line.text.truncate(printed.len());
-                        if let Some(log) = logs.get_mut(line.rank) {
-                            // The output of the job counts more than its copy.
-                            _ = writeln!(log, "{}", line.text);
-                        }
-                        output(&line);
-                    }
-                }
-                Ok(Event::Closed(rank)) => verdict.closed(rank),
+    ) -> Ended {
+        let mut watch = Watch {
+            running,
+            verdict: Verdict::new(self.processes),
+            logs,
+            stopped: None,
+            warned: false,
+            killed: None,
+        };
+        // What a process left running may hold its output open.
+        while !watch.verdict.all_ended() && watch.killed.is_none_or(|at| at.elapsed() < KILLED) {
+            match watch.running.events.recv_timeout(TICK) {
+                Ok(Event::Line(line)) => watch.line(line, output),
+                Ok(Event::Closed(rank)) => watch.verdict.closed(rank),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             match signal.swap(0, Relaxed) {
                 0 => {}
-                number if stopped.is_none() => {
-                    stopped = Some(number as i32);
-                    running.mpiexec.terminate();
-                }
-                _ => killed = killed.or_else(|| Some(running.kill())),
+                number => watch.signal(number as i32),
             }
-            if !warned && stopped.is_none() && verdict.failed_since().is_some() {
-                // So that they tell what they waited for.
-                running.mpiexec.warn();
-                warned = true;
-            }
-            if verdict
-                .failed_since()
-                .is_some_and(|since| since.elapsed() >= self.grace)
-            {
-                killed = killed.or_else(|| Some(running.kill()));
-            }
-            // What a process left running may hold its output open.
-            if killed.is_some_and(|killed| killed.elapsed() >= KILLED) {
-                break;
-            }
+            watch.failure(self.grace);
         }
-        let complaints = running.mpiexec.end();
-        running.proxies.clear();
-        // A signal may end a process that does not handle it, which is no failure.
-        let asked = stopped.filter(|_| !verdict.told());
-        Ok(
-            match (asked, verdict.failure(&complaints), verdict.stopped()) {
-                (Some(number), ..) => Ended::Stopped(number),
-                (None, Some(failure), _) => Ended::Failed(failure),
-                (None, None, Some(status)) => Ended::Stopped(i32::from(status) - 128),
-                (None, None, None) => Ended::Finished,
-            },
-        )
+        watch.end()
     }
 }
