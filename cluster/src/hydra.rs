@@ -3,8 +3,10 @@
 
 use std::{
     collections::VecDeque,
+    env,
     ffi::OsString,
     io::{self, BufRead, BufReader, Read},
+    net::UdpSocket,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
@@ -242,10 +244,42 @@ impl Proxy {
         command
             .args(["-c", PROXY, "sh"])
             .args(arguments)
-            .env(engine::VARIABLE, &engine.library)
-            .env(record::VARIABLE, "1")
-            .envs(variables.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null());
+            .envs(of_job(engine, variables));
+        Proxy::run(command, rank, events)
+    }
+
+    /// As [`start`](Self::start), by `ssh` (a command and its options) on another host, where the files
+    /// of MPI have the same paths. The proxy gets the variables of the job, and those of this process
+    /// that find programs and configure halite.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_on(
+        host: &str,
+        ssh: &[String],
+        arguments: &[String],
+        rank: usize,
+        engine: &Engine,
+        variables: &[(String, OsString)],
+        events: &SyncSender<Event>,
+    ) -> Result<Proxy> {
+        let is_passed =
+            |name: &str| ["PATH", "LD_LIBRARY_PATH"].contains(&name) || name.starts_with("HALITE_");
+        let own = env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed));
+        let own = own.map(|(name, value)| (name.to_string_lossy().into_owned(), value));
+        let all = own.chain(of_job(engine, variables));
+        let pairs = all.map(|(name, value)| format!("{name}={}", value.to_string_lossy()));
+        let words = ["env".to_owned()].into_iter().chain(pairs);
+        let shell = ["/bin/sh", "-c", PROXY, "sh"].map(str::to_owned);
+        let words = words.chain(shell).chain(reaching(host, arguments));
+        let quoted: Vec<String> = words.map(|word| quoted(&word)).collect();
+        let mut command = Command::new(&ssh[0]);
+        command.args(&ssh[1..]).arg(host).arg(quoted.join(" "));
+        Proxy::run(command, rank, events)
+    }
+
+    fn run(mut command: Command, rank: usize, events: &SyncSender<Event>) -> Result<Proxy> {
+        command.stdin(Stdio::null());
         let mut child = spawn(&mut command)?;
         let streams: [(_, Option<Box<dyn Read + Send>>); 2] = [
             (
@@ -272,6 +306,24 @@ impl Proxy {
     }
 }
 
+/// Variables of the processes of a job.
+fn of_job(engine: &Engine, variables: &[(String, OsString)]) -> Vec<(String, OsString)> {
+    let mut all = vec![
+        (
+            engine::VARIABLE.to_owned(),
+            engine.library.clone().into_os_string(),
+        ),
+        (record::VARIABLE.to_owned(), "1".into()),
+    ];
+    all.extend_from_slice(variables);
+    all
+}
+
+/// A word that a shell reads as it is.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         end(&mut self.child);
@@ -293,7 +345,7 @@ fn keep(
     read("halite-mpiexec", pipe, move |line| {
         let Some(line) = line else { return };
         if let Some(command) = line.strip_prefix("HYDRA_LAUNCH: ") {
-            _ = send.send(local(command));
+            _ = send.send(command.split_whitespace().map(str::to_owned).collect());
         } else if !line.is_empty() && line != "HYDRA_LAUNCH_END" {
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push_back(line);
@@ -305,15 +357,35 @@ fn keep(
     Ok(commands)
 }
 
-/// The words of a proxy's command, which connects to this machine.
-fn local(command: &str) -> Vec<String> {
-    let mut words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+/// The words of a proxy's command, which connects to `mpiexec` on this host.
+pub(crate) fn on_this_host(words: &[String]) -> Vec<String> {
+    // The name of a machine may not resolve, or to an address that is not reached.
+    with_address(words, "127.0.0.1")
+}
+
+/// The words of a proxy's command on another host, which connects to the address of this machine that
+/// faces it.
+fn reaching(host: &str, words: &[String]) -> Vec<String> {
+    let name = host.rsplit('@').next().unwrap_or(host);
+    let address = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        // Sends nothing: the system chooses the route.
+        socket.connect((name, 9))?;
+        socket.local_addr()
+    });
+    match address {
+        Ok(address) => with_address(words, &address.ip().to_string()),
+        // A name that ssh alone knows.
+        Err(_) => words.to_vec(),
+    }
+}
+
+fn with_address(words: &[String], host: &str) -> Vec<String> {
+    let mut words = words.to_vec();
     let option = words.iter().position(|word| word == "--control-port");
     if let Some(address) = option.and_then(|index| words.get_mut(index + 1))
         && let Some((_, port)) = address.rsplit_once(':')
     {
-        // The name of a machine may not resolve, or to an address that is not reached.
-        *address = format!("127.0.0.1:{port}");
+        *address = format!("{host}:{port}");
     }
     words
 }

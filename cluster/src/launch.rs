@@ -44,6 +44,10 @@ pub struct Launch {
     pub processes: usize,
     /// Program and arguments.
     pub program: Vec<OsString>,
+    /// Hosts of the processes, in equal parts and in this order; none is this one.
+    pub hosts: Vec<String>,
+    /// Command and options that start a command on a host.
+    pub ssh: Vec<String>,
     /// Environment variables that the processes get besides those of this process.
     pub variables: Vec<(String, OsString)>,
     /// Directory of a file `rank-N.log` with the output of each process.
@@ -178,6 +182,8 @@ impl Launch {
         Launch {
             processes,
             program: program.into_iter().map(Into::into).collect(),
+            hosts: Vec::new(),
+            ssh: ["ssh", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
             variables: Vec::new(),
             log_dir: None,
             threads: None,
@@ -194,8 +200,8 @@ impl Launch {
     /// # Errors
     /// If MPI cannot be installed or started, or log files cannot be written.
     pub fn run(&self, progress: &mut dyn Progress, output: &mut dyn FnMut(&Line)) -> Result<Ended> {
-        if self.processes == 0 || self.program.is_empty() {
-            let message = "at least one process of a program is needed";
+        if self.processes == 0 || self.program.is_empty() || self.ssh.is_empty() {
+            let message = "at least one process of a program, and a command for ssh, are needed";
             return Err(Error::invalid("launch", message));
         }
         let engine = Engine::find(self.cache.as_deref(), progress)?;
@@ -213,15 +219,28 @@ impl Launch {
         ended
     }
 
+    /// The host of a process.
+    fn host(&self, rank: usize) -> Option<&str> {
+        let index = rank * self.hosts.len() / self.processes;
+        self.hosts.get(index).map(String::as_str)
+    }
+
     fn start(&self, engine: &Engine) -> Result<Running> {
         let mut mpiexec = Mpiexec::start(engine, self.processes, &self.program, None)?;
         let (send, events) = hydra::events();
         let mut proxies = Vec::new();
         for rank in 0..self.processes {
             let command = mpiexec.proxy_command(engine)?;
-            let started = cores::within(rank, self.processes, self.threads, || {
-                Proxy::start(&command, rank, engine, &self.variables, &send)
-            });
+            let variables = &self.variables;
+            let started = match self.host(rank) {
+                Some(host) => {
+                    Proxy::start_on(host, &self.ssh, &command, rank, engine, variables, &send)
+                }
+                None => cores::within(rank, self.processes, self.threads, || {
+                    let command = hydra::on_this_host(&command);
+                    Proxy::start(&command, rank, engine, variables, &send)
+                }),
+            };
             proxies.push(started?);
         }
         Ok(Running {

@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -27,12 +28,23 @@ Examples:
   halite launch -n 2 -- halite train mnist          data parallel over two processes
   halite launch -n 4 --threads 1 -- ./my-training   four processes of one thread each
   halite launch -n 2 --restarts 3 -- halite train mnist   again from the last checkpoint after a failure
+  halite launch -n 4 --hosts node1,node2 -- /opt/my-training   two processes on each of two hosts, by ssh
 SIGTERM and Ctrl-C are passed on to all processes, so that a training saves a checkpoint; a second
 one kills them.")]
 pub(crate) struct Launch {
     /// Number of processes
     #[arg(short = 'n', long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     processes: usize,
+    /// Hosts of the processes, in equal parts, which are started by ssh. Program, working directory and
+    /// cache directory have the same paths there
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// File with a host on each line
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    hostfile: Option<PathBuf>,
+    /// Command and options that start a command on a host
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -o BatchMode=yes")]
+    ssh: String,
     /// Cores of each process [default: its part of the cores of this machine]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     threads: Option<usize>,
@@ -65,6 +77,11 @@ impl Launch {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let logs = self.log_dir.unwrap_or_else(default_logs);
         let mut job = Job::new(self.processes, itself(self.program)?);
+        job.hosts = match &self.hostfile {
+            Some(file) => hosts_in(file)?,
+            None => self.hosts,
+        };
+        job.ssh = self.ssh.split_whitespace().map(str::to_owned).collect();
         job.threads = self.threads;
         job.grace = Duration::from_secs(self.grace);
         job.cache = self.cache_dir;
@@ -110,6 +127,19 @@ fn itself(mut program: Vec<OsString>) -> Result<Vec<OsString>> {
         program[0] = env::current_exe()?.into();
     }
     Ok(program)
+}
+
+/// The hosts in a file: the first word of each line that is not a comment.
+fn hosts_in(file: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        let message = format!("cannot read --hostfile {}", file.display());
+        Error::new(ErrorKind::Io, "launch", message).caused_by(error)
+    })?;
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    let hosts = lines.filter_map(|line| line.split_whitespace().next());
+    Ok(hosts.map(str::to_owned).collect())
 }
 
 fn default_logs() -> PathBuf {
