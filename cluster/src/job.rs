@@ -90,6 +90,8 @@ pub struct Job {
     presence: Arc<Presence>,
     source: Source,
     local_rank: usize,
+    /// Rank of the first process of this host.
+    first_of_host: usize,
     group: Arc<dyn ProcessGroup>,
     options: JobOptions,
     /// `None` in a job of one process that nothing launched.
@@ -127,6 +129,7 @@ impl Job {
                 presence,
                 source: recognized.source,
                 local_rank: 0,
+                first_of_host: 0,
                 group: Arc::new(SingleProcess),
                 options,
                 mpi: None,
@@ -149,6 +152,7 @@ impl Job {
         let group = Processes::new(world, presence.clone(), options.start)?;
         let processes = host::Processes::meet(&group, options.start)?;
         let local_rank = processes.local_rank(presence.rank);
+        let first_of_host = processes.first_of_host(presence.rank);
         let mut deadline = Deadline::new(&presence, "start of the job", options.start);
         let beats = world.duplicate(&mut deadline)?;
         drop(deadline);
@@ -157,6 +161,7 @@ impl Job {
             presence,
             source: recognized.source,
             local_rank,
+            first_of_host,
             group: Arc::new(group),
             options,
             mpi: Some((mpi, thread)),
@@ -196,6 +201,52 @@ impl Job {
     /// Returns whether this is process 0, which prints and writes what one process has to.
     pub fn is_coordinator(&self) -> bool {
         self.presence.rank == 0
+    }
+
+    /// Prints a line on stdout, in process 0 alone.
+    pub fn print_once(&self, line: impl fmt::Display) {
+        if self.is_coordinator() {
+            println!("{line}");
+        }
+    }
+
+    /// Calls `work` in one process of each host first, and then in the others: the first one installs,
+    /// compiles or fills a cache, and the others find it. Every process must call this, and has
+    /// `patience` for the first ones.
+    ///
+    /// # Errors
+    /// That of `work`; if `work` fails in the first process of this host; as a barrier.
+    pub fn coordinator_first<T>(
+        &self,
+        name: &str,
+        patience: Duration,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let (mut work, mut result) = (Some(work), None);
+        if self.local_rank == 0
+            && let Some(work) = work.take()
+        {
+            result = Some(work());
+        }
+        let failed = matches!(&result, Some(Err(_)));
+        let mine = [u8::from(failed)];
+        let all = self.group.all_gather(name, &mine, patience);
+        if let Some(result) = result {
+            // Its own error says more than that of the group.
+            return result.and_then(|value| all.map(|_| value));
+        }
+        if all?[self.first_of_host] == [1] {
+            let message = format!(
+                "process {} failed, the first of this host",
+                self.first_of_host
+            );
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("`{name}`"),
+                message,
+            ));
+        }
+        work.take().expect("taken by the first process alone")()
     }
 
     /// The processes, as collectives see them.

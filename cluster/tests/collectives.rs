@@ -213,6 +213,39 @@ fn lanes_overlap() {
 }
 
 #[test]
+fn first_process_of_a_host_works_first() {
+    let file = std::env::temp_dir().join("halite-first");
+    spawn(3, |job| {
+        let mut calls = 0;
+        let there = job.coordinator_first("fill", SOON, || {
+            calls += 1;
+            if job.local_rank() == 0 {
+                std::thread::sleep(Duration::from_millis(300));
+                std::fs::write(&file, "filled")?;
+            }
+            Ok(file.is_file())
+        })?;
+        assert!(there && calls == 1);
+        job.group().barrier("all have looked", SOON)?;
+        if job.is_coordinator() {
+            std::fs::remove_file(&file)?;
+        }
+        let failed = job.coordinator_first("fail", SOON, || match job.rank() {
+            0 => Err(halite_core::Error::invalid("fill", "no space")),
+            _ => Ok(()),
+        });
+        let text = failed.unwrap_err().to_string();
+        let expected = [
+            "fill: no space",
+            "`fail`: process 0 failed, the first of this host",
+        ];
+        assert_eq!(text, expected[job.rank().min(1)]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn differing_calls_are_an_error_on_all() {
     let result = spawn(3, |job| {
         let name = if job.rank() == 2 { "load" } else { "save" };

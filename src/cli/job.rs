@@ -10,10 +10,10 @@ use halite::{
     fetch,
 };
 
-/// Show the job that a launcher started: what it is recognized from, and every process with its host
-/// and devices
+/// Show the job that a launcher started, and every process
 ///
-/// Without a launcher the job is this process.
+/// Shows what the job is recognized from, and hosts and devices of the processes. Without a launcher
+/// the job is this process.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -20,6 +20,8 @@ fn no_arguments_prints_help() {
           devices     Show the devices, their memory, and the plugin behind them
           new         Write a project of your own: a model, a task and a `main` that trains it
           export      Export a trained model to an artifact that JAX reads
+          launch      Start a job of many processes of one program
+          job         Show the job that a launcher started, and every process
           run         Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
           runs        Compare runs: state, length and best metrics
           convert     Convert a StableHLO program between MLIR text and portable bytecode

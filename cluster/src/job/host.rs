@@ -80,6 +80,12 @@ impl Processes {
             .count()
     }
 
+    /// The first process of the host of process `rank`.
+    pub(super) fn first_of_host(&self, rank: usize) -> usize {
+        let is_there = |process: &Process| process.host == self.0[rank].host;
+        self.0.iter().position(is_there).unwrap_or(rank)
+    }
+
     pub(super) fn hosts(&self) -> Vec<String> {
         self.0
             .iter()
