@@ -125,7 +125,13 @@ impl Run {
         match (self.devices, self.sharding.axes()) {
             (Some(DeviceCount::Exactly(count)), _) => Some(count),
             (Some(DeviceCount::All), _) | (None, None) => None,
-            (None, Some(mesh)) => Some(mesh.size()),
+            // Those of this process.
+            (None, Some(mesh)) => {
+                let local = mesh
+                    .axes()
+                    .filter(|(name, _)| *name != halite::nn::PROCESS_AXIS);
+                local.map(|(_, size)| size).reduce(|one, other| one * other)
+            }
         }
     }
 
