@@ -81,12 +81,17 @@ impl TrainerBuilder {
     /// # Errors
     /// If a device does not report a limit of its memory, as CPUs do not: there an attempt takes the
     /// memory of the machine, and `halite plan --largest-batch` is the way. If not even one sample
-    /// for each part fits; other errors of `run`.
+    /// for each part fits; in a job of several processes; other errors of `run`.
     pub fn largest_batch(
         &self,
         most: usize,
         run: impl FnMut(&Trainer) -> Result<()>,
     ) -> Result<usize> {
+        if (self.processes.as_ref()).is_some_and(|group| group.size() > 1) {
+            let message = "a process without memory would leave the others of a job waiting; find \
+                           the batch of one process, and multiply it by their number";
+            return Err(Error::invalid("batch size", message));
+        }
         self.check_reports_memory()?;
         self.largest_that_runs(most, run)
     }
