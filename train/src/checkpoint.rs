@@ -62,6 +62,7 @@ use halite_core::{HostArray, TensorType};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
+    arrays::RowsFile,
     exact_f64::Exact,
     lock::LOCK,
     ranking::{RANKING, Ranking},

@@ -1,6 +1,7 @@
 //! Arrays in safetensors files: their order, header and element types.
 
 mod read;
+mod rows;
 mod write;
 
 use halite_core::{DType, Error, ErrorKind, Result, TensorType};
@@ -9,6 +10,7 @@ use safetensors::{
     tensor::{Metadata, TensorInfo},
 };
 
+pub(crate) use self::rows::RowsFile;
 pub(super) use self::{
     read::{ArrayFile, Located, check_types, read},
     write::write,

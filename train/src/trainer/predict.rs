@@ -1,9 +1,9 @@
 //! Inference on datasets.
 
-use std::{panic::Location, sync::Arc};
+use std::{panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
-    Array, Error, HostArray, Result,
+    Array, Error, HostArray, Pending, Result, TensorType,
     tree::{Empty, Family, Leaf, Of, Tree},
 };
 use halite_data::{Dataset, DeviceBatch, Loader, Position};
@@ -12,6 +12,7 @@ use halite_nn::{Jit, Tensor};
 use super::Trainer;
 use crate::{
     Predict,
+    checkpoint::RowsFile,
     programs::{ModelArrays, predict_program},
 };
 
@@ -39,6 +40,62 @@ impl Trainer {
             program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&batch)))
         })?;
         Ok(K::Output::into_bare(outputs))
+    }
+
+    /// Runs inference on every sample of `dataset`, in order, and passes the outputs of each batch to
+    /// `each`: one array per leaf of the output, with the samples along its first dimension. Only a
+    /// few batches are in memory at a time.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit), and of `each`, which ends it.
+    #[track_caller]
+    pub fn predict_each<K: Predict>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+        mut each: impl FnMut(Answers<K>) -> Result<()>,
+    ) -> Result<()> {
+        let line = Location::caller();
+        let program = predict_program(&self.client, &self.mesh, &self.strategy, &Arc::new(task));
+        let program = program.precision(self.precision).of_line(line);
+        let run = |batch| {
+            let batch = self.batch_tree::<K>(batch)?;
+            program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&batch)))
+        };
+        self.each_output(Arc::new(dataset), run, |outputs| {
+            each(K::Output::into_bare(outputs))
+        })
+    }
+
+    /// Runs inference on every sample of `dataset`, in order, and writes the outputs to a safetensors
+    /// file while it goes on: an array per leaf of the output, by its path, or `output` for one
+    /// tensor. An earlier file at `path` is replaced when the new one is complete and on the disk.
+    ///
+    /// # Errors
+    /// Those of [`predict_each`](Self::predict_each); a file that cannot be written; an element type
+    /// that the format does not have.
+    #[track_caller]
+    pub fn predict_to<K: Predict>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+        path: impl AsRef<Path>,
+    ) -> Result<()> {
+        let (samples, path) = (dataset.len(), path.as_ref());
+        let mut file = None;
+        self.predict_each(task, model, dataset, |outputs| {
+            let outputs = K::Output::from_bare(outputs);
+            let arrays = outputs.leaves();
+            let file = match &mut file {
+                Some(file) => file,
+                none => none.insert(RowsFile::create(path, &whole(&outputs, samples))?),
+            };
+            file.write(&arrays)
+        })?;
+        // An empty dataset is an error before.
+        file.map_or(Ok(()), RowsFile::finish)
     }
 
     /// Runs inference by a closure on the first field of every sample of `dataset`, in order:
@@ -81,21 +138,52 @@ impl Trainer {
     fn outputs<T: Tree<Leaf = Array>>(
         &self,
         dataset: impl Dataset + 'static,
-        mut run: impl FnMut(DeviceBatch) -> Result<T>,
+        run: impl FnMut(DeviceBatch) -> Result<T>,
     ) -> Result<Of<T, HostArray>> {
+        let samples = dataset.len();
+        let (mut answers, mut shape) = (Vec::<Vec<u8>>::new(), None);
+        self.each_output(Arc::new(dataset), run, |outputs: Of<T, HostArray>| {
+            answers.resize_with(outputs.leaf_count(), Vec::new);
+            for (all, array) in answers.iter_mut().zip(outputs.leaves()) {
+                all.extend(array.bytes());
+            }
+            shape = Some(outputs);
+            Ok(())
+        })?;
+        let shape = shape.expect("a dataset without samples is an error");
+        let types = whole(&shape, samples).into_iter();
+        let arrays = answers.iter().zip(types);
+        let arrays = arrays.map(|(bytes, (_, ty))| HostArray::from_bytes(bytes, ty));
+        Ok(shape.with_leaves(arrays.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Passes the outputs that `run` computes for each batch of `dataset` to `each`, in order, without
+    /// padding. The devices work on a batch while `each` has the one before.
+    fn each_output<T: Tree<Leaf = Array>>(
+        &self,
+        dataset: Arc<dyn Dataset>,
+        mut run: impl FnMut(DeviceBatch) -> Result<T>,
+        mut each: impl FnMut(Of<T, HostArray>) -> Result<()>,
+    ) -> Result<()> {
+        let loader = Loader::shared(dataset, self.padded())?;
         let batch_size = self.options.eval_batch_size();
-        let loader = Loader::new(dataset, self.padded())?;
-        let mut answers: Vec<Vec<u8>> = Vec::new();
-        let mut shape = None;
-        let mut samples = 0;
+        let mut pass_on = |(count, outputs): (usize, Of<T, Pending<HostArray>>)| {
+            let first_rows = |pending: Pending<HostArray>| {
+                let array = pending.wait()?;
+                if count == batch_size {
+                    return Ok(array);
+                }
+                let bytes = array.bytes().len() / batch_size * count;
+                let ty = rows(array.ty(), count);
+                HostArray::from_bytes(&array.bytes()[..bytes], ty)
+            };
+            each(outputs.try_map_leaves(|_, pending| first_rows(pending))?)
+        };
+        let mut before = None;
         for batch in self.prefetch(&loader, Position::default())? {
             let batch = batch?;
             let count = batch.count;
-            let output = run(batch)?;
-            samples += count;
-            let types = Tree::leaf_refs(&output).map_leaves(|_, array| array.ty().clone());
-            answers.resize_with(types.leaf_count(), Vec::new);
-            for (all, array) in answers.iter_mut().zip(output.leaves()) {
+            let outputs = run(batch)?.try_map_leaves(|_, array| {
                 if array.ty().dims().first() != Some(&batch_size) {
                     let message = format!(
                         "an output is {}; its first dimension must be the batch of {batch_size} \
@@ -104,18 +192,33 @@ impl Trainer {
                     );
                     return Err(Error::invalid("predict", message));
                 }
-                let host = array.fetch()?.wait()?;
-                all.extend(&host.bytes()[..host.bytes().len() / batch_size * count]);
+                array.fetch()
+            })?;
+            if let Some(before) = before.replace((count, outputs)) {
+                pass_on(before)?;
             }
-            shape = Some(types);
         }
-        let shape = shape.ok_or_else(|| Error::invalid("predict", "the dataset is empty"))?;
-        let mut arrays = Vec::new();
-        for (bytes, ty) in answers.into_iter().zip(shape.leaves()) {
-            let mut dims = ty.dims().to_vec();
-            dims[0] = samples;
-            arrays.push(HostArray::from_bytes(&bytes, ty.with_dims(dims))?);
+        match before {
+            Some(last) => pass_on(last),
+            None => Err(Error::invalid("predict", "the dataset is empty")),
         }
-        Ok(shape.rebuild(arrays))
     }
+}
+
+/// Names and types of these outputs of a batch for so many samples.
+fn whole<T: Tree<Leaf = HostArray>>(outputs: &T, samples: usize) -> Vec<(String, TensorType)> {
+    let named = outputs.named().into_iter();
+    named
+        .map(|(path, array)| match path.is_empty() {
+            true => ("output".to_string(), rows(array.ty(), samples)),
+            false => (path, rows(array.ty(), samples)),
+        })
+        .collect()
+}
+
+/// This type with another first dimension.
+fn rows(ty: &TensorType, count: usize) -> TensorType {
+    let mut dims = ty.dims().to_vec();
+    dims[0] = count;
+    ty.with_dims(dims)
 }

@@ -7,6 +7,7 @@ mod model_checkpoint;
 mod not_finite;
 #[path = "../shared/plane.rs"]
 mod plane;
+mod predicting;
 mod predictions;
 mod range_test;
 mod unfreeze;
