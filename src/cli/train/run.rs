@@ -213,7 +213,9 @@ impl Run {
 
     /// Whether this process is not one of several.
     pub(super) fn is_alone(&self) -> bool {
-        self.processes.is_none()
+        self.processes
+            .as_ref()
+            .is_none_or(|group| group.size() == 1)
     }
 
     /// Returns the directory of the run: `--out`, or `runs/NAME`.
@@ -361,7 +363,7 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
         remark!("stopped before the last epoch; the same command with --resume continues the run");
     }
     let mut code = reason.exit_code();
-    if run.processes.as_ref().is_some_and(|group| group.size() > 1) {
+    if !run.is_alone() {
         // All stop at one step, whoever got the signal: the launcher returns its code.
         tell_stopped(code);
         code = 0;
