@@ -89,7 +89,7 @@ fn range_test_suggests_a_rate() {
     let found = succeeds(command.arg(dir.path())).stdout;
     let parts = [
         "steps with learning rates from 1.00e-8 to ",
-        "is in the middle of the longest descent",
+        " half of the descent is done",
         "train with --learning-rate ",
         "range-test.svg",
     ];

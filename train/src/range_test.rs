@@ -97,14 +97,14 @@ impl LearningRateFinder {
 pub struct RangeTest {
     /// Learning rates of the steps, and the smoothed losses at them.
     pub points: Vec<(f64, f64)>,
-    /// The rate in the middle of the longest descent of the loss; `None` if it never falls.
+    /// The rate at which half of the longest descent of the loss is done; `None` if it never falls.
     pub suggestion: Option<f64>,
 }
 
 impl RangeTest {
     fn of(points: Vec<(f64, f64)>) -> Self {
         RangeTest {
-            suggestion: valley(&points),
+            suggestion: half_descended(&points),
             points,
         }
     }
@@ -131,15 +131,16 @@ impl fmt::Display for RangeTest {
             "{steps} steps with learning rates from {first:.2e} to {last:.2e}: "
         )?;
         match self.suggestion {
-            Some(rate) => write!(f, "{rate:.2e} is in the middle of the longest descent"),
-            None => f.write_str("the loss does not fall at any of them"),
+            Some(rate) => write!(f, "at {rate:.2e} half of the descent is done"),
+            None => f.write_str("the loss does not fall"),
         }
     }
 }
 
-/// The rate in the middle of the longest descent of the losses, as `valley` of fast.ai: a descent may
-/// have points in it that do not belong to it, so that noise does not end it.
-fn valley(points: &[(f64, f64)]) -> Option<f64> {
+/// The rate at which half of the longest descent of the losses is done. A descent may have points in it
+/// that do not belong to it, so that noise does not end it, as `valley` of fast.ai; its middle by
+/// rates, which fast.ai suggests, is often on the plateau before the fall.
+fn half_descended(points: &[(f64, f64)]) -> Option<f64> {
     let [first, last] = SKIPPED;
     let points = points.get(first..points.len().saturating_sub(last))?;
     // The number of points of the longest descent that ends at each.
@@ -153,9 +154,9 @@ fn valley(points: &[(f64, f64)]) -> Option<f64> {
     let longest = *descents.iter().max()?;
     let end = descents.iter().position(|descent| *descent == longest)?;
     let start = end.saturating_sub(longest);
-    let section = (end - start) as f64 / 3.0;
-    let middle = start + section as usize + (section / 2.0) as usize;
-    (longest > 2).then(|| points[middle].0)
+    let half = (points[start].1 + points[end].1) / 2.0;
+    let below = points[start..=end].iter().find(|(_, loss)| *loss <= half);
+    below.filter(|_| longest > 2).map(|(rate, _)| *rate)
 }
 
 /// Raises the rate after each step, and records the losses.
@@ -207,8 +208,8 @@ impl Callback for Sweep {
 
 impl Trainer {
     /// Learning-rate range test (Smith 2015): trains a new model for a few steps while the learning
-    /// rate grows exponentially, and suggests the one in the middle of the longest descent of the
-    /// loss. Lightning's `Tuner.lr_find`, with the suggestion of fast.ai.
+    /// rate grows exponentially, and suggests the one at which half of the longest descent of the
+    /// loss is done. Lightning's `Tuner.lr_find`, and fast.ai's `lr_find`.
     ///
     /// The optimizer has a constant rate, which the test replaces; groups of parameters with other
     /// rates keep their ratio to the first. Options of a directory, of lengths and of validation,
@@ -325,12 +326,12 @@ mod tests {
     }
 
     #[test]
-    fn suggestion_is_in_the_middle_of_the_longest_descent() {
+    fn suggestion_is_where_half_of_the_descent_is_done() {
         let falling = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0];
-        assert_eq!(suggested(&falling), Some(8.0));
+        assert_eq!(suggested(&falling), Some(16.0));
         // Points above the descent do not end it.
         let noisy = [9.0, 9.0, 9.0, 9.5, 8.0, 7.0, 9.0, 6.0, 5.0, 9.0, 9.0];
-        assert_eq!(suggested(&noisy), Some(16.0));
+        assert_eq!(suggested(&noisy), Some(32.0));
         assert_eq!(suggested(&[1.0, 2.0, 3.0, 4.0, 5.0]), None);
         assert_eq!(RangeTest::of(vec![(1.0, 1.0); 3]).suggestion, None);
     }
