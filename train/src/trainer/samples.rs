@@ -25,7 +25,7 @@ impl Trainer {
     /// # use halite_core::{HostArray, Result};
     /// # use halite_data::{DatasetExt, InMemory};
     /// # use halite_nn::{Adam, Linear, cross_entropy};
-    /// # use halite_train::{Trainer, task};
+    /// # use halite_train::{Trainer, Weighted, task};
     /// # fn main() -> Result<()> {
     /// # let client = Accelerator::cpu().open()?;
     /// # let trainer = Trainer::builder(&client).batch_size(4).quiet(true).build()?;
