@@ -2,7 +2,7 @@
 
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled, LastBatch};
-use halite_nn::{Adam, BatchNorm, Conv2d, Dropout, Init, Mean, Param, Tensor, Trace};
+use halite_nn::{BatchNorm, Conv2d, Dropout, Init, Mean, Param, Sgd, Tensor, Trace};
 use halite_train::{Fitted, Task, TrainerBuilder};
 
 use super::{EXECUTORS, alike};
@@ -56,9 +56,18 @@ fn data(count: usize) -> InMemory {
 }
 
 fn fit(builder: TrainerBuilder, samples: usize, dropout: f64) -> Result<Fitted<Regression>> {
+    fit_epochs(builder, samples, dropout, 4)
+}
+
+fn fit_epochs(
+    builder: TrainerBuilder,
+    samples: usize,
+    dropout: f64,
+    epochs: u64,
+) -> Result<Fitted<Regression>> {
     let trainer = builder.last_batch(LastBatch::Pad).batch_size(8);
-    let trainer = trainer.max_epochs(4).build()?;
-    let (model, adam) = (net(dropout), Adam::new(1e-4));
+    let trainer = trainer.max_epochs(epochs).build()?;
+    let (model, adam) = (net(dropout), Sgd::new(1e-3));
     trainer.fit(Regression, model, adam, data(samples), data(13))
 }
 
@@ -71,6 +80,18 @@ fn batch_norm_has_the_statistics_of_the_whole_batch() {
             let distance = one.distance(&alike(open, shape, |builder| fit(builder, 25, 0.0)));
             assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
         }
+    }
+}
+
+#[test]
+fn hundred_steps_agree_on_eight_devices() {
+    let run = |builder: TrainerBuilder| fit_epochs(builder, 25, 0.0, 25);
+    let open = EXECUTORS[1];
+    let one = alike(open, [1, 1], run);
+    assert_eq!(one.steps, 100);
+    for shape in [[1, 8], [2, 4], [4, 2], [8, 1]] {
+        let distance = one.distance(&alike(open, shape, run));
+        assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
     }
 }
 
