@@ -518,6 +518,18 @@ where
         Ok(())
     }
 
+    /// Waits until the sums have all windows that were sent. Several processes take them later, after
+    /// the same step: process 0 alone saves.
+    fn collect_sums(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        if now.agreement.is_none() {
+            return self.collect_all(now);
+        }
+        if let Some(last) = now.meter.last_pending() {
+            now.in_flight.settle(last, &|| self.stop.is_set())?;
+        }
+        now.meter.collect(now.in_flight.limits(), &self.stop)
+    }
+
     /// Waits for all windows that were sent.
     fn collect_all(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
         // First for the steps of the windows: a device that hangs does so in one of them.

@@ -4,7 +4,7 @@
 mod agreement;
 mod resumed;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use halite_core::{Error, Result};
 use halite_nn::Processes;
@@ -13,7 +13,7 @@ pub(crate) use self::{
     agreement::{Agreement, Wish},
     resumed::ResumeFrom,
 };
-use crate::{identity::Identity, window::WindowMetric};
+use crate::{TrainerOptions, identity::Identity, window::WindowMetric};
 
 /// Longest wait for processes that start, compile, or write a checkpoint.
 pub(crate) const START: Duration = Duration::from_secs(300);
@@ -50,8 +50,13 @@ pub(crate) fn over_processes(
 ///
 /// # Errors
 /// The first property that differs, with the values and ranks.
-pub(crate) fn check_alike(processes: &Processes, mine: &Identity) -> Result<()> {
-    let facts = mine.facts();
+pub(crate) fn check_alike(
+    processes: &Processes,
+    mine: &Identity,
+    options: &TrainerOptions,
+) -> Result<()> {
+    let mut facts = mine.facts();
+    facts.extend(schedule(options));
     let text = |(name, value): (&String, &String)| format!("{name}\u{1}{value}\u{2}");
     let message: String = facts.iter().map(text).collect();
     let all = processes
@@ -82,6 +87,26 @@ pub(crate) fn check_alike(processes: &Processes, mine: &Identity) -> Result<()> 
         .collect();
     let message = format!("the processes do not train the same:{}", differing.concat());
     Err(Error::invalid("processes", message))
+}
+
+/// Options that are no part of the identity, and decide when processes exchange something.
+fn schedule(options: &TrainerOptions) -> [(String, String); 12] {
+    let observing = &options.observing;
+    let facts: [(&str, &dyn fmt::Debug); 12] = [
+        ("eval_batch_size", &options.eval_batch_size),
+        ("limit_val_batches", &options.limit_val_batches),
+        ("fast_dev_run", &options.fast_dev_run),
+        ("max_time", &options.max_time),
+        ("val_check_interval", &options.val_check_interval),
+        ("check_val_every_n_epoch", &options.check_val_every_n_epoch),
+        ("num_sanity_val_steps", &options.num_sanity_val_steps),
+        ("steps_per_execution", &options.steps_per_execution),
+        ("log_every_n_steps", &options.log_every_n_steps),
+        ("early_stopping", &observing.early_stopping),
+        ("patience", &observing.patience),
+        ("min_delta", &observing.min_delta),
+    ];
+    facts.map(|(name, value)| (name.to_string(), format!("{value:?}")))
 }
 
 /// The text of a program without the number of the job, which depends on what else a process did.

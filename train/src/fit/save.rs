@@ -193,7 +193,7 @@ where
             checkpointing.finish_before(now.run.step)?;
         }
         // The sums in the checkpoint must cover exactly the steps before it.
-        self.collect_all(now)?;
+        self.collect_sums(now)?;
         if !self.saves_copies() {
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
@@ -253,7 +253,7 @@ where
             measured: self.measured(now),
             seconds: now.run.seconds(),
             validated: now.validated.step,
-            skipped: now.run.skipped,
+            skipped: now.run.skipped + now.meter.skipped(),
             rate_factor: Exact(now.run.rate_factor),
             extras: self.programs.train_metrics.extras(),
             metrics: now.meter.names().iter().map(ToString::to_string).collect(),

@@ -130,7 +130,7 @@ where
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         if let Some(processes) = &trainer.processes {
-            check_alike(processes, identity.identity())?;
+            check_alike(processes, identity.identity(), options)?;
         }
         let opened = run_files::open(options, |saved| {
             identity.wait_before_resume(saved, &Limits::new(options.wait_limit), &stop)?;

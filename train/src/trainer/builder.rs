@@ -205,7 +205,7 @@ impl TrainerBuilder {
     /// The batch size, the order of the samples, the metrics and random numbers are those of the
     /// whole job: they do not depend on the number of processes. In a [mesh](Self::mesh) the
     /// processes are the axis `process`, which may be left out. Process 0 alone prints, logs and
-    /// writes the directory of the run. `predict` is no matter of the job: each process that calls it
+    /// writes the directory of the run, which callbacks of other processes do not see. `predict` is no matter of the job: each process that calls it
     /// runs on all samples.
     ///
     /// ```

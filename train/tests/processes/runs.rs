@@ -13,7 +13,7 @@ use std::{
 use halite_core::{Collective, Exchange, ProcessGroup, Result, ThreadProcess};
 use halite_train::{
     Callback, Trainer, TrainerBuilder,
-    callback::Run,
+    callback::{MetricsWindow, Run},
     signals::{StopFlag, StopReason},
 };
 
@@ -147,6 +147,48 @@ fn steps_exchange_once() {
         });
         assert_eq!(steps, 2 * 20 / accumulated as u64);
         assert_eq!(exchanges.load(Ordering::SeqCst) as u64, steps);
+    }
+}
+
+/// Halves the learning rate after the metrics of the second step.
+struct Halve;
+
+impl Callback for Halve {
+    fn changes_learning_rate(&self) -> bool {
+        true
+    }
+
+    fn on_train_metrics(&mut self, run: &mut Run, window: &MetricsWindow) -> Result<()> {
+        match window.row.step {
+            2 => run.set_learning_rate_factor(0.5),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn callbacks_act_alike_beside_checkpoints() {
+    let runs = tempfile::tempdir().unwrap();
+    let fit =
+        |builder: TrainerBuilder, samples| mlp::fit_epochs(builder.callback(Halve), samples, 1);
+    let saving = |builder: TrainerBuilder| fit(builder.checkpoint_every(3).out(runs.path()), 400);
+    // Process 0 saves after step 3; all take the metrics of step 2 after step 18.
+    let saved = alike(EXECUTORS[0], [2, 1], saving);
+    let unsaved = alike(EXECUTORS[0], [2, 1], |builder| fit(builder, 400));
+    assert_eq!(saved.weights, unsaved.weights);
+    assert_eq!(saved.losses.len(), 25);
+}
+
+#[test]
+fn different_times_of_exchanges_are_refused() {
+    let ranks = AtomicUsize::new(1);
+    let all = in_processes(EXECUTORS[0], [2, 1], |builder| {
+        let rank = ranks.fetch_add(1, Ordering::SeqCst) as u64;
+        mlp::fit(builder.check_val_every_n_epoch(rank), 64)
+    });
+    for error in all {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("check_val_every_n_epoch: "), "{error}");
     }
 }
 
