@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use halite::{
     Error, ErrorKind, Result,
     backends::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, PLUGINS},
+    cluster,
     fetch::{self, Bytes, Check, State, Stored, StoredKind},
 };
 
@@ -132,7 +133,16 @@ fn known() -> Vec<Known> {
         install: format!("halite data get {}", set.name),
         package: set.package,
     });
-    PLUGINS.iter().map(plugin).chain(data).collect()
+    let mpi = Known {
+        package: &cluster::MPICH,
+        install: "halite launch -n 1 -- halite job".to_owned(),
+    };
+    PLUGINS
+        .iter()
+        .map(plugin)
+        .chain(data)
+        .chain([mpi])
+        .collect()
 }
 
 /// Contents of the package cache.

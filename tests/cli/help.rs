@@ -9,7 +9,7 @@ use crate::support::{assert_contains, halite_alone, run, succeeds};
 #[test]
 fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(20).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(22).collect();
     expect![[r#"
         Train models on CPUs, and on accelerators that have a PJRT plugin
 
