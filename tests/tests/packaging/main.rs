@@ -43,7 +43,7 @@ fn name(package: &Value) -> &str {
 
 #[test]
 fn published_packages_have_complete_metadata() {
-    assert_eq!(published().len(), 17);
+    assert_eq!(published().len(), 18);
     for package in published() {
         for field in [
             "description",
