@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use halite::{
     nn::optim::WeightAveraging,
     prelude::*,
-    train::{Alternating, Fitted, OnNotFinite, TrainerBuilder, signals::StopFlag},
+    train::{Alternating, Fitted, Measure, OnNotFinite, TrainerBuilder, signals::StopFlag},
 };
 use serde::Deserialize;
 
@@ -255,6 +255,30 @@ fn step_of_two_updates_is_skipped_as_a_whole() {
 }
 
 #[test]
+fn gradient_norm_is_the_mean_over_the_updates_that_are_done() {
+    let golden = Golden::read();
+    // Two equal batches, and steps too small to change anything.
+    let twice = |values: &[f64]| values[..16].repeat(2);
+    let (noise, real) = (twice(&golden.noise), twice(&golden.real));
+    let data = Golden {
+        noise,
+        real,
+        ..golden
+    }
+    .data();
+    let norm = |every| {
+        let run = trainer().batch_size(8).max_epochs(1);
+        let run = run.log([Measure::GradientNorm]).build().unwrap();
+        let (task, gan, sgd) = (updates(every).unwrap(), Gan::new(), Sgd::new(1e-30));
+        let fitted = run.fit(task, gan, sgd, data.clone(), ()).unwrap();
+        fitted.report.train_metrics["generator/gradient_norm"]
+    };
+    let [each, second] = [norm(1), norm(2)];
+    assert!(each > 0.0);
+    assert!((each - second).abs() < 1e-6 * each, "{each} {second}");
+}
+
+#[test]
 fn updates_without_parameters_or_steps_are_refused() {
     let refused = |task: Result<GanTask>| {
         let run = trainer().batch_size(8).build().unwrap();
@@ -275,7 +299,7 @@ fn updates_without_parameters_or_steps_are_refused() {
         message.contains("the update `critc.**` has no parameter"),
         "{message}"
     );
-    assert!(message.contains("`generator.hidden`"), "{message}");
+    assert!(message.contains("did you mean `critic.out`?"), "{message}");
     let message = refused(updates(1).unwrap().update("critic.**", loss));
     assert!(
         message.contains("`critic.**` has an update already"),

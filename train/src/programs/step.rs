@@ -257,7 +257,8 @@ impl<K: Task> StepBody<K> {
             trained.extend(gradients.iter().copied());
             let gradients = state.all_gradients(turn, gradients);
             if self.options.gradient_norm {
-                norms.push((update.norm_name(), global_norm(cx, &gradients)));
+                let norm = global_norm(cx, &gradients);
+                norms.push((update.norm_name(), norm, turn.is_due(state.step)));
             }
             stepping = stepping.update(turn, self.clipped(cx, gradients));
         }
@@ -265,8 +266,10 @@ impl<K: Task> StepBody<K> {
         if let Some(scale) = &stepping.state.scale {
             cx.metric(LOSS_SCALE, scale.metric());
         }
-        for (name, norm) in norms {
-            cx.metric(&name, mean_of_finite(norm, is_scaled));
+        for (name, norm, due) in norms {
+            // A loss scale changes where a norm is not finite.
+            let counts = [due, is_scaled.then(|| norm.is_finite())];
+            cx.metric(&name, mean_where(norm, counts));
         }
         let extras = ExtraValues {
             is_done: (self.options.on_not_finite == OnNotFinite::Skip).then(|| {
@@ -380,19 +383,15 @@ fn of_batch<'t, K: Task, S: Family>(
     (loss, gradients)
 }
 
-/// The mean over the steps that have a finite norm, under a loss scale, which changes where a norm is
-/// not finite; otherwise over all.
-fn mean_of_finite<'t>(norm: Tensor<'t>, is_scaled: bool) -> Mean<'t> {
-    let weight = norm.ones_like();
-    if !is_scaled {
-        return Mean {
-            total: norm,
-            weight,
-        };
-    }
-    let (finite, zero) = (norm.is_finite(), norm.zeros_like());
-    Mean {
-        total: finite.select(norm, zero),
-        weight: finite.select(weight, zero),
-    }
+/// The mean over the steps in which all of these conditions hold.
+fn mean_where<'t>(norm: Tensor<'t>, conditions: [Option<Tensor<'t>>; 2]) -> Mean<'t> {
+    let all = Mean {
+        total: norm,
+        weight: norm.ones_like(),
+    };
+    let only = |mean: Mean<'t>, holds: Tensor<'t>| Mean {
+        total: holds.select(mean.total, norm.zeros_like()),
+        weight: holds.select(mean.weight, norm.zeros_like()),
+    };
+    conditions.into_iter().flatten().fold(all, only)
 }

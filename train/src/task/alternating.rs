@@ -206,9 +206,11 @@ pub(crate) fn check_updates<K: Task>(task: &K, model: &impl Tree<Leaf = Param>) 
             return Err(Error::invalid("task", message));
         }
         if !trained.iter().any(|path| changes(update, path)) {
+            let nearest = update.pattern.nearest(trained.iter().map(String::as_str));
             let message = format!(
-                "the update `{}` has no parameter: the trained ones are {}",
+                "the update `{}` has no parameter; did you mean `{}`? The trained ones are {}",
                 update.pattern,
+                nearest.unwrap_or_default(),
                 listed(trained.iter().collect())
             );
             return Err(Error::invalid("task", message));
