@@ -97,7 +97,7 @@ fn wrong_texts_are_refused() {
     expect!["schedule: `step:factor=NaN`: `factor` is `NaN`; expected 0 or a positive number, such as 0.1"].assert_eq(&refused("step:factor=NaN"));
     expect!["plateau: factor is 2; expected a number from 0 to below 1, such as 0.1"]
         .assert_eq(&refused("plateau:factor=2"));
-    expect!["schedule: `plateau:mode=down`: `mode` is `down`; expected min or max"]
+    expect!["schedule: `plateau:mode=down`: `mode` is `down`; expected auto, min or max"]
         .assert_eq(&refused("plateau:mode=down"));
     let long: ScheduleSpec = "linear:warmup=1000".parse().unwrap();
     let error = long.schedule(0.1, RUN).unwrap_err().to_string();
