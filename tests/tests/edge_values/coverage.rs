@@ -56,6 +56,10 @@ const EXEMPT: &[(&[&str], &str)] = &[
         ],
         "of several devices: the suite `split` and tests/shard_map",
     ),
+    (
+        &["process_broadcast"],
+        "of several processes: train/tests/processes",
+    ),
 ];
 
 /// Files of operations of `Tensor` and `Trace`, of losses, metrics and optimizers. All methods of
@@ -78,7 +82,7 @@ const FILES: [&str; 12] = [
 /// Files whose functions are no operations: the tree of slots, and parts of optimizers. Rows of
 /// `Adam`, `AdamW` and `Sgd` stand for all optimizers, which are made of operations that have rows;
 /// the suite `layers` has the values of each.
-const OTHER: [&str; 12] = [
+const OTHER: [&str; 13] = [
     "optim/adafactor.rs",
     "optim/adagrad.rs",
     "optim/average.rs",
@@ -91,6 +95,7 @@ const OTHER: [&str; 12] = [
     "optim/partition.rs",
     "optim/rms_prop.rs",
     "optim/slots.rs",
+    "optim/unfreeze.rs",
 ];
 
 /// Rows of functions that accept further types, which have no row, and why.
