@@ -151,18 +151,18 @@ fn other_batches_of_an_evaluation_have_equal_metrics() {
 #[test]
 fn several_sets_are_validated_by_name() {
     let dir = tempfile::tempdir().unwrap();
+    // One client for all.
+    let builder = trainer();
     let run = |epochs| {
-        trainer()
-            .max_epochs(epochs)
-            .out(dir.path())
-            .resume(epochs > 2)
+        let run = builder.clone().max_epochs(epochs).out(dir.path());
+        run.resume(epochs > 2)
     };
     let sets = || [("clean", samples(8)), ("short", samples(5))];
     let fitted = fit(run(2), sets()).unwrap();
     let names: Vec<&String> = fitted.report.metrics.keys().collect();
     assert_eq!(names, ["clean/loss", "short/loss"]);
     for (name, data) in sets() {
-        let metrics = trainer().build().unwrap();
+        let metrics = builder.clone().build().unwrap();
         let metrics = metrics.validate(Plane, &fitted.model, data).unwrap();
         let of_run = fitted.report.metrics[&format!("{name}/loss")];
         assert!((metrics[0].1 - of_run).abs() < 1e-6 * of_run, "{name}");
@@ -177,7 +177,7 @@ fn several_sets_are_validated_by_name() {
         ("a", Arc::new(samples(4))),
         ("b", Arc::new(Box::new(samples(3)))),
     ];
-    assert_eq!(fit(trainer(), others).unwrap().report.metrics.len(), 2);
+    assert_eq!(fit(builder, others).unwrap().report.metrics.len(), 2);
 }
 
 #[test]
