@@ -267,7 +267,7 @@ fn gradient_norm_is_the_mean_over_the_updates_that_are_done() {
     }
     .data();
     let norm = |every| {
-        let run = trainer().batch_size(8).max_epochs(1);
+        let run = trainer().batch_size(8).max_epochs(1).overfit_batches(2);
         let run = run.log([Measure::GradientNorm]).build().unwrap();
         let (task, gan, sgd) = (updates(every).unwrap(), Gan::new(), Sgd::new(1e-30));
         let fitted = run.fit(task, gan, sgd, data.clone(), ()).unwrap();
