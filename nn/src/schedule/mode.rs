@@ -16,13 +16,16 @@ pub enum Mode {
 impl Mode {
     /// The direction of the metric with this name: upward for accuracies and other fractions of
     /// what is right, downward for all others. It is found by words of the name: accuracy, acc,
-    /// precision, recall, f1, auc, iou, dice, top5.
+    /// precision, recall, f1, auc, iou, dice, top5. With loss, error or err among them it is
+    /// downward. What stands before the last `/`, such as the name of a validation set, does not
+    /// count.
     ///
     /// ```
     /// use halite_nn::schedule::Mode;
     ///
     /// assert_eq!(Mode::of("validation accuracy"), Mode::Max);
     /// assert_eq!(Mode::of("train loss"), Mode::Min);
+    /// assert_eq!(Mode::of("dice_loss"), Mode::Min);
     /// ```
     pub fn of(metric: &str) -> Self {
         const WORDS: [&str; 9] = [
@@ -42,10 +45,13 @@ impl Mode {
             let is_top = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
             WORDS.contains(&&*word) || word.strip_prefix("top").is_some_and(is_top)
         };
-        match metric
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .any(is_known)
-        {
+        let is_loss = |word: &str| {
+            let words = ["loss", "error", "err"];
+            words.iter().any(|loss| word.eq_ignore_ascii_case(loss))
+        };
+        let name = metric.rsplit('/').next().unwrap_or_default();
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+        match !words.clone().any(is_loss) && words.any(is_known) {
             true => Mode::Max,
             false => Mode::Min,
         }
@@ -99,6 +105,7 @@ mod tests {
             "Top5_Accuracy",
             "f1",
             "mean-IoU",
+            "validation clean/accuracy",
         ] {
             assert_eq!(Mode::of(name), Mode::Max, "{name}");
         }
@@ -108,6 +115,11 @@ mod tests {
             "learning_rate",
             "topology",
             "norm",
+            "dice_loss",
+            "val_IoU_Loss",
+            "top5_error",
+            "validation dice/loss",
+            "top/norm",
             "",
         ] {
             assert_eq!(Mode::of(name), Mode::Min, "{name}");
