@@ -305,6 +305,11 @@ fn updates_without_parameters_or_steps_are_refused() {
         message.contains("`critic.**` has an update already"),
         "{message}"
     );
+    let message = refused(updates(1).unwrap().update("**.bias", loss));
+    assert!(
+        message.contains("`generator.**` and `**.bias` both change `generator.bias`"),
+        "{message}"
+    );
     let message = refused(Ok(Alternating::new()));
     assert!(message.contains("it has no update"), "{message}");
 }

@@ -52,6 +52,7 @@ use crate::state::Turn;
 /// pattern as their prefix, here `generator/loss`; metrics of different updates have different names.
 /// Validation computes all losses with the same parameters.
 ///
+/// A parameter has one update at most: the optimizer has one slot of it, and one count of updates.
 /// Gradients are clipped in each update. A step that `on_not_finite` or a loss scale skips skips all
 /// its updates.
 pub struct Alternating<M: Family, B: Family> {
@@ -172,7 +173,8 @@ pub(crate) fn losses<'t, M: Family, B: Family<Of<()>: Default>>(
     losses.first().copied()
 }
 
-/// Checks that each update has a parameter and a step. A warning names parameters without an update.
+/// Checks that each update has a parameter and a step, and that no two have the same parameter. A
+/// warning names parameters without an update.
 pub(crate) fn check_updates<K: Task>(task: &K, model: &impl Tree<Leaf = Param>) -> Result<()> {
     let updates = task.updates();
     if updates.is_empty() {
@@ -216,6 +218,7 @@ pub(crate) fn check_updates<K: Task>(task: &K, model: &impl Tree<Leaf = Param>) 
             return Err(Error::invalid("task", message));
         }
     }
+    check_disjoint(updates, &trained)?;
     let without = trained
         .iter()
         .filter(|path| !updates.iter().any(|update| changes(update, path)));
@@ -223,6 +226,28 @@ pub(crate) fn check_updates<K: Task>(task: &K, model: &impl Tree<Leaf = Param>) 
     if !without.is_empty() {
         let without = listed(without);
         halite_core::warning!("no update of the task changes {without}; they stay as they are");
+    }
+    Ok(())
+}
+
+/// Checks that no parameter has two updates. Its optimizer slot would see both, and be corrected by
+/// the number of one.
+fn check_disjoint<M: Family, B: Family>(
+    updates: &[Update<M, B>],
+    trained: &[String],
+) -> Result<()> {
+    for path in trained {
+        let mut changing = updates
+            .iter()
+            .map(|update| &update.pattern)
+            .filter(|pattern| pattern.matches(path));
+        if let (Some(first), Some(second)) = (changing.next(), changing.next()) {
+            let message = format!(
+                "the updates `{first}` and `{second}` both change `{path}`; give patterns that \
+                 have no parameter in common, or make one loss of the two"
+            );
+            return Err(Error::invalid("task", message));
+        }
     }
     Ok(())
 }
