@@ -3,6 +3,7 @@
 use halite_core::{Device, Error, ErrorKind, Result};
 
 use super::{Trainer, TrainerBuilder};
+use crate::{ObservingOptions, TrainerOptions};
 
 /// Steps of an attempt. The second one donates the state of the first.
 const STEPS: u64 = 2;
@@ -101,12 +102,7 @@ impl TrainerBuilder {
         most: usize,
         mut run: impl FnMut(&Trainer) -> Result<()>,
     ) -> Result<usize> {
-        let trial = TrainerBuilder {
-            callbacks: Vec::new(),
-            loggers: Vec::new(),
-            ..self.clone()
-        };
-        let trial = trial.fast_dev_run(STEPS).limit_val_batches(0).quiet(true);
+        let trial = self.trial();
         let mesh = trial.on_devices()?;
         let least = self.strategy.batch_spec(&mesh).parts(&mesh, 0);
         let sizes = BatchSizes {
@@ -129,6 +125,27 @@ impl TrainerBuilder {
             );
             Error::new(ErrorKind::OutOfMemory, "batch size", message)
         })
+    }
+
+    /// The builder of attempts: two steps from the beginning, of which nothing remains. What is
+    /// computed in a step, as the norm of the gradients, is part of them.
+    fn trial(&self) -> Self {
+        let trial = TrainerBuilder {
+            callbacks: Vec::new(),
+            loggers: Vec::new(),
+            options: TrainerOptions {
+                resume: false,
+                resume_from: None,
+                allow_changes: Vec::new(),
+                observing: ObservingOptions {
+                    log: self.options.observing.log.clone(),
+                    ..ObservingOptions::default()
+                },
+                ..self.options.clone()
+            },
+            ..self.clone()
+        };
+        trial.fast_dev_run(STEPS).limit_val_batches(0).quiet(true)
     }
 
     fn check_reports_memory(&self) -> Result<()> {
@@ -159,9 +176,15 @@ mod tests {
 
     fn trainer() -> TrainerBuilder {
         let client = Client::new(Null::new(2));
+        let mut options = TrainerOptions::default();
+        options.observing.early_stopping = Some("validation loss".into());
+        options.observing.patience = Some(2);
         Trainer::builder(&client)
+            .options(options)
             .batch_size(48)
             .out("never written")
+            .resume(true)
+            .allow_changes(["seed"])
     }
 
     /// An attempt on devices that have memory for this many samples.
@@ -169,6 +192,8 @@ mod tests {
         move |trainer| {
             let options = trainer.options();
             assert_eq!((options.max_steps, &options.out), (Some(STEPS), &None));
+            // Without validations, early stopping would have no metric.
+            assert!(trainer.callbacks.is_empty());
             match options.batch_size <= samples {
                 true => Ok(()),
                 false => Err(Error::new(ErrorKind::OutOfMemory, "launch", "no room")),
