@@ -20,6 +20,8 @@ use crate::files;
 use crate::format::{format_metric, format_seconds};
 
 const OP: &str = "report";
+/// Most bytes of a report in JSON.
+const MOST_BYTES: u64 = 16 << 20;
 /// Names of the files in the directory of a run.
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const PAGE: &str = "report.html";
@@ -152,7 +154,7 @@ impl Report {
     /// If the file cannot be read, or is not a report.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = files::read_plain(path, 16 << 20)
+        let text = files::read_plain(path, MOST_BYTES)
             .map_err(|error| files::failed(OP, "read", path, &error))?;
         serde_json::from_slice(&text).map_err(|error| {
             Error::new(

@@ -74,6 +74,34 @@ fn predictions_stand_in_the_report() {
 }
 
 #[test]
+fn pictures_that_a_report_has_no_room_for_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let photos = |count: usize, side: usize| {
+        let pixels = vec![200u8; count * side * side];
+        let pixels = HostArray::from_slice(&pixels, [count, side, side]).unwrap();
+        InMemory::new([("photo", pixels)]).unwrap()
+    };
+    let classes = |count: usize| HostArray::from_slice(&vec![1i32; count], [count]).unwrap();
+    let mut report = Report::default();
+    // Each is 1.33 MB as base64.
+    let error = error_of(report.set_predictions(&photos(7, 1000), &classes(7)));
+    assert!(
+        error.contains("7 samples to show take 9.34 MB")
+            && error.contains("give a subset of at most 6"),
+        "{error}"
+    );
+    let error = error_of(report.set_predictions(&photos(1, 2600), &classes(1)));
+    assert!(error.ends_with("give smaller pictures"), "{error}");
+    assert!(report.predictions.is_empty());
+    report
+        .set_predictions(&photos(6, 1000), &classes(6))
+        .unwrap();
+    let path = dir.path().join("report.json");
+    report.write(&path).unwrap();
+    assert_eq!(Report::read(&path).unwrap(), report);
+}
+
+#[test]
 fn pictures_stand_in_the_page() {
     let image = HostArray::from_slice(&[0.5f32; 2 * 6 * 6], [2, 6, 6]).unwrap();
     let class = HostArray::from_slice(&[3u8, 4], [2]).unwrap();

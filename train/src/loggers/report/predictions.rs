@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use halite_core::{DType, Element, Error, HostArray, Result};
+use halite_core::{DType, Element, Error, HostArray, Result, format_bytes};
 use halite_data::{Dataset, Rows};
 use serde::{Deserialize, Serialize};
 
-use super::{super::png, Report};
+use super::{super::png, MOST_BYTES, Report};
 use crate::format::format_metric;
 
 /// Numbers of an array that are shown; of more, the first ones are.
@@ -25,7 +25,8 @@ impl Report {
     /// directory of the run.
     ///
     /// # Errors
-    /// If there are more samples, or another number of outputs; if a sample cannot be read.
+    /// If there are more samples, or another number of outputs; if a sample cannot be read; if
+    /// their pictures take more than half of a report.
     pub fn set_predictions(&mut self, dataset: &dyn Dataset, outputs: &HostArray) -> Result<()> {
         let count = dataset.len();
         if count > MOST {
@@ -45,13 +46,14 @@ impl Report {
         let targets = fields.next().transpose()?;
         let mut targets = targets.into_iter().flatten();
         let samples = inputs.into_iter().zip(Shown::samples_of(outputs)?);
-        self.predictions = samples
-            .map(|(input, prediction)| Prediction {
-                input,
-                target: targets.next(),
-                prediction,
-            })
-            .collect();
+        let predictions = samples.map(|(input, prediction)| Prediction {
+            input,
+            target: targets.next(),
+            prediction,
+        });
+        let predictions: Vec<Prediction> = predictions.collect();
+        check_size(&predictions)?;
+        self.predictions = predictions;
         Ok(())
     }
 }
@@ -97,6 +99,11 @@ impl Shown {
             .collect()
     }
 
+    fn bytes(&self) -> u64 {
+        let (Shown::Text(text) | Shown::Picture(text)) = self;
+        text.len() as u64
+    }
+
     fn html(&self, of: &str, escaped: impl Fn(&str) -> String) -> String {
         match self {
             Shown::Text(text) => escaped(text),
@@ -108,6 +115,30 @@ impl Shown {
             }
         }
     }
+}
+
+/// Checks that a report with these predictions can be read again.
+fn check_size(predictions: &[Prediction]) -> Result<()> {
+    let all = predictions.iter().flat_map(|of| {
+        let shown = [Some(&of.input), of.target.as_ref(), Some(&of.prediction)];
+        shown.into_iter().flatten()
+    });
+    let bytes: u64 = all.map(Shown::bytes).sum();
+    let most = MOST_BYTES / 2;
+    if bytes <= most {
+        return Ok(());
+    }
+    let count = predictions.len() as u64;
+    let instead = match count * most / bytes {
+        0 => "smaller pictures".to_string(),
+        fewer => format!("a subset of at most {fewer}, or smaller pictures"),
+    };
+    let message = format!(
+        "{count} samples to show take {}, and a report has {} for them; give {instead}",
+        format_bytes(bytes),
+        format_bytes(most)
+    );
+    Err(Error::invalid("report", message))
 }
 
 /// The table of a page; rows whose prediction is another class than the target are marked.
