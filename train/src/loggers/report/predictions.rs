@@ -195,8 +195,10 @@ fn picture(values: &[f64], dims: [u32; 3], dtype: DType) -> Result<Shown> {
         _ if least >= 0.0 && most <= 1.0 => (0.0, 1.0),
         _ => (least, most.max(least + f64::MIN_POSITIVE)),
     };
-    // A value that is not finite is black.
-    let pixel = |value: &f64| (255.0 * (value - from) / (to - from)).round() as u8;
+    let pixel = |value: &f64| match value.is_finite() {
+        true => (255.0 * (value - from) / (to - from)).round() as u8,
+        false => 0,
+    };
     let pixels: Vec<u8> = values.iter().map(pixel).collect();
     Ok(Shown::Picture(base64(&png::encode(&pixels, dims)?)))
 }
@@ -286,5 +288,19 @@ mod tests {
             |shown: &Shown| matches!(shown, Shown::Picture(png) if png.starts_with("iVBORw0KGgo"));
         assert!(images.iter().all(is_png), "{images:?}");
         assert!(Shown::samples_of(&HostArray::scalar(1f32)).is_err());
+    }
+
+    #[test]
+    fn values_that_are_not_finite_are_black() {
+        let shown = |first: f32| {
+            let mut image = [0.5; SIDE * SIDE];
+            image[0] = first;
+            let image = HostArray::from_slice(&image, [1, SIDE, SIDE]).unwrap();
+            Shown::samples_of(&image).unwrap()
+        };
+        assert_ne!(shown(0.0), shown(1.0));
+        for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            assert_eq!(shown(value), shown(0.0), "{value}");
+        }
     }
 }
