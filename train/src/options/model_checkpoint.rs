@@ -264,6 +264,11 @@ impl FromStr for CheckpointName {
             parts.push(Part::Field { name, format });
             rest = after;
         }
+        if template.ends_with(".safetensors") {
+            return Err(refused(
+                "ends in `.safetensors`, which a file of weights gets by itself",
+            ));
+        }
         match parts.iter().any(|part| matches!(part, Part::Field { .. })) {
             true => Ok(CheckpointName(parts)),
             false => Err(refused("names no metric")),
@@ -332,6 +337,10 @@ mod tests {
             ("{epoch", "has a `{` without a `}`"),
             ("{:.3}", "has braces without the name of a metric"),
             ("{epoch:x}", "has the format `x`"),
+            (
+                "{epoch}-{val_loss:.3}.safetensors",
+                "ends in `.safetensors`",
+            ),
             ("best", "names no metric"),
             ("", "names no metric"),
         ] {
