@@ -197,6 +197,11 @@ impl Callback for Checkpointing {
         Ok(())
     }
 
+    fn on_fit_end(&mut self, _: &mut Run, report: &mut Report) -> Result<()> {
+        report.findings.extend(self.saving.finding());
+        Ok(())
+    }
+
     fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
         let saved: Ranking = serde_json::from_value(state)
             .map_err(|error| Error::new(ErrorKind::Corrupt, "resume", error.to_string()))?;

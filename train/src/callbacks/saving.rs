@@ -1,6 +1,6 @@
 //! When a run saves checkpoints, by which metric they are the best, and what they are called.
 
-use halite_core::Result;
+use halite_core::{Error, Result};
 use halite_nn::schedule::Mode;
 
 use crate::{
@@ -25,13 +25,17 @@ pub(crate) struct Saving {
     epoch_end: Option<u64>,
     /// Seconds of the run at its start or at the last checkpoint.
     saved: f64,
+    /// Checkpoints that had a score, and those that had none.
+    ranked: u64,
+    unranked: u64,
 }
 
 impl Saving {
     /// The rules for a run with these metrics.
     ///
     /// # Errors
-    /// If a metric that they name is not one of these.
+    /// If a metric that they name is not one of these; if the best should be kept, and there is no
+    /// metric.
     pub(crate) fn new(options: &ModelCheckpoint, metrics: &[String]) -> Result<Self> {
         let monitor = match &options.monitor {
             Some(name) => Some(Monitor::resolve(OP, name, metrics)?),
@@ -42,6 +46,13 @@ impl Saving {
                 first.and_then(|name| Monitor::find(name, metrics))
             }
         };
+        if let (None, Some(option)) = (&monitor, ranks(options)) {
+            let message = format!(
+                "`{option}` needs a metric by which checkpoints are the best, and the run has no \
+                 validation; give `monitor`, such as `train loss`"
+            );
+            return Err(Error::invalid(OP, message));
+        }
         let names = options
             .filename
             .iter()
@@ -57,6 +68,8 @@ impl Saving {
             validation: None,
             epoch_end: None,
             saved: 0.0,
+            ranked: 0,
+            unranked: 0,
         })
     }
 
@@ -113,10 +126,32 @@ impl Saving {
         self.options.mode.unwrap_or_else(|| Mode::of(&metric))
     }
 
-    /// The value by which the checkpoint of this step is ranked, if it has one.
-    pub(super) fn score(&self, run: &Run) -> Option<f64> {
-        let value = self.value(self.monitor.as_ref()?, run)?;
-        value.is_finite().then_some(value)
+    /// The value by which the checkpoint of this step is ranked, if it has one; called once.
+    pub(super) fn score(&mut self, run: &Run) -> Option<f64> {
+        let value = (self.monitor.as_ref()).and_then(|monitor| self.value(monitor, run));
+        let score = value.filter(|value| value.is_finite());
+        match score {
+            Some(_) => self.ranked += 1,
+            None => self.unranked += 1,
+        }
+        score
+    }
+
+    /// What is wrong with a ranking that has the end of the run at most, though checkpoints were
+    /// saved before.
+    pub(super) fn finding(&self) -> Option<String> {
+        let option = ranks(&self.options)?;
+        let is_between = self.options.every_n_epochs == 0;
+        (is_between && self.ranked <= 1 && self.unranked > 0).then(|| {
+            format!(
+                "`{option}` ranked {} of {} checkpoints: the others were saved at steps without \
+                 `{}`; save after validations (`every_n_epochs` 1), or validate at these \
+                 steps (`val_check_interval`)",
+                self.ranked,
+                self.ranked + self.unranked,
+                self.metric().unwrap_or_default()
+            )
+        })
     }
 
     /// The text in the name of the checkpoint of this step, if its metrics are known.
@@ -148,4 +183,16 @@ impl Saving {
             }
         }
     }
+}
+
+/// The first option that asks for a ranking of the checkpoints, beyond the default.
+fn ranks(options: &ModelCheckpoint) -> Option<&'static str> {
+    let given = [
+        ("monitor", options.monitor.is_some()),
+        ("save_top_k", options.save_top_k > 1),
+        ("mode", options.mode.is_some()),
+        ("save_weights_only", options.save_weights_only),
+    ];
+    let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
+    given.next().map(|(option, _)| option)
 }

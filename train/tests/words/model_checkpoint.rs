@@ -15,7 +15,7 @@ use halite_train::{
 };
 
 use super::{
-    fit,
+    error_of, fit,
     plane::{Model, samples, saved},
     trainer,
 };
@@ -204,4 +204,45 @@ fn best_of_a_run_without_validation_is_of_its_training() {
             .unwrap()
             .ends_with("step-00000006")
     );
+}
+
+#[test]
+fn ranking_without_a_metric_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = ModelCheckpoint::default;
+    for (option, checkpoint) in [
+        ("save_top_k", rules().save_top_k(3)),
+        ("mode", rules().mode(Mode::Min)),
+        ("save_weights_only", rules().save_weights_only()),
+    ] {
+        let error = error_of(fit(run(dir.path(), 1, checkpoint), ()));
+        let expected = format!("`{option}` needs a metric by which checkpoints are the best");
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert!(!dir.path().join("checkpoints").exists());
+    fit(run(dir.path(), 1, rules().save_top_k(0)), ()).unwrap();
+}
+
+#[test]
+fn ranking_of_the_end_alone_is_a_finding() {
+    let findings = |checkpoint: ModelCheckpoint, every: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        let checkpoint = checkpoint.every_n_epochs(0).every_n_train_steps(every);
+        let fitted = fit(run(dir.path(), 3, checkpoint), samples(8)).unwrap();
+        fitted.report.findings
+    };
+    let best = || ModelCheckpoint::new("val_loss").save_top_k(3);
+    // Validations are after steps 6, 12 and 18.
+    let found = findings(best(), 5);
+    let expected = "`monitor` ranked 1 of 4 checkpoints";
+    assert!(
+        found.iter().any(|line| line.contains(expected)),
+        "{found:?}"
+    );
+    for found in [findings(best(), 6), findings(ModelCheckpoint::default(), 5)] {
+        assert!(
+            !found.iter().any(|line| line.contains("ranked")),
+            "{found:?}"
+        );
+    }
 }
