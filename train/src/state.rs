@@ -293,7 +293,7 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
         loss: Tensor<'t>,
     ) -> Vec<Tensor<'t>> {
         let _site = loss.trace().called_from(Location::caller());
-        let wrt: Vec<Leaf<Tensor<'t>>> = self.trained_leaves(part).map(Leaf).collect();
+        let wrt: Vec<Leaf<Tensor<'t>>> = self.trained_leaves(part).into_iter().map(Leaf).collect();
         let scale = self.scale.as_ref();
         let loss = scale.map_or(loss, |scale| scale.scale(loss));
         let gradients = grad(loss, &wrt).into_iter();
@@ -303,16 +303,19 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     }
 
     /// The parameters that are trained and match `part`, if it is given.
-    pub(crate) fn trained_leaves(
+    pub(crate) fn trained_leaves(&self, part: Option<&Pattern>) -> Vec<Tensor<'t>> {
+        self.trained_of(part, &self.model)
+    }
+
+    /// The leaves of `model`, or of gradients, that are trained and match `part`, if it is given.
+    pub(crate) fn trained_of(
         &self,
         part: Option<&Pattern>,
-    ) -> impl Iterator<Item = Tensor<'t>> {
-        let leaves = self.model.leaves().into_iter().copied();
-        let leaves: Vec<Tensor<'t>> = leaves.collect();
-        let leaves = leaves.into_iter().zip(self.trained(part));
-        leaves
-            .filter(|(_, is_trained)| *is_trained)
-            .map(|(leaf, _)| leaf)
+        model: &F::Of<Tensor<'t>>,
+    ) -> Vec<Tensor<'t>> {
+        let leaves = model.leaves().into_iter().zip(self.trained(part));
+        let trained = leaves.filter(|(_, is_trained)| *is_trained);
+        trained.map(|(leaf, _)| *leaf).collect()
     }
 
     /// The gradients of the trained parameters of `turn`, and zeros for the other leaves and for

@@ -254,8 +254,9 @@ impl<K: Task> StepBody<K> {
             let (turn, state) = (update.turn(), &stepping.state);
             let (loss, gradients) = self.loss_and_gradients(cx, state, &update, batch);
             losses.push(loss);
-            trained.extend(gradients.iter().copied());
             let gradients = state.all_gradients(turn, gradients);
+            // Those of parameters that are frozen still are zeros: they change nothing.
+            trained.extend(state.trained_of(turn.part, &gradients));
             if self.options.gradient_norm {
                 let norm = global_norm(cx, &gradients);
                 norms.push((update.norm_name(), norm, turn.is_due(state.step)));
@@ -329,7 +330,7 @@ impl<K: Task> StepBody<K> {
         };
         let (loss, gradients) = match turn.is_due(state.step) {
             Some(due) => {
-                let wrt: Vec<Tensor<'t>> = state.trained_leaves(turn.part).collect();
+                let wrt = state.trained_leaves(turn.part);
                 cx.gradients_if(due, &wrt, of_step)
             }
             None => of_step(),
@@ -346,7 +347,7 @@ impl<K: Task> StepBody<K> {
         batches: &<K::Batch as Family>::Of<Tensor<'t>>,
     ) -> (Mean<'t>, Vec<Tensor<'t>>) {
         let batches = Tree::leaf_refs(batches).map_leaves(|_, leaf| *leaf);
-        let wrt: Vec<Tensor<'t>> = state.trained_leaves(update.turn().part).collect();
+        let wrt = state.trained_leaves(update.turn().part);
         cx.accumulate_gradients(batches, &wrt, |batch| {
             let weights = batch.leaves().into_iter().next_back().copied();
             let weights = weights.filter(|_| self.options.has_weights);

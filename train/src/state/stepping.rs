@@ -85,10 +85,7 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         let cx = state.step.trace();
         let _site = cx.called_from(Location::caller());
         let finite = state.scale.is_some().then(|| {
-            let trained = gradients.leaves().into_iter().zip(state.trained(turn.part));
-            let trained = trained.filter(|(_, is_trained)| *is_trained);
-            let trained: Vec<Tensor<'t>> = trained.map(|(gradient, _)| *gradient).collect();
-            let these = all_finite(cx, &trained);
+            let these = all_finite(cx, &state.trained_of(turn.part, &gradients));
             finite.map_or(these, |others| others.and(these))
         });
         let Rule {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled};
-use halite_nn::{Init, Mean, Param, Sgd, Tensor, Trace, optim::WeightAveraging};
+use halite_nn::{Init, Mean, Optimizer, Param, Sgd, Tensor, Trace, optim::WeightAveraging};
 use halite_train::{
     Callback, Fitted, GradientClipAlgorithm, OnNotFinite, Task, Trainer, TrainerBuilder,
     callback::{MetricsWindow, Run},
@@ -210,4 +210,43 @@ fn averages_of_narrow_parameters_are_refused() {
         error.contains("`first` is declared in bf16") && error.contains("in f32"),
         "{error}"
     );
+}
+
+/// Its loss is finite at zeros, and its gradient by the second parameter is not.
+struct Roots;
+
+impl Task for Roots {
+    type Model = Pair<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        _: &'t Trace,
+        model: &Pair<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let sum = batch.input * model.first + batch.target * model.second.sqrt();
+        Mean::weighted(sum, batch.weight)
+    }
+}
+
+#[test]
+fn frozen_gradients_skip_no_step() {
+    let ones = || HostArray::from_slice(&[1.0f32; 3], [3]).unwrap();
+    let data = InMemory::new([("first", ones()), ("second", ones())]).unwrap();
+    let fit = |from: u64| {
+        let run = trainer().batch_size(1).on_not_finite(OnNotFinite::Skip);
+        let run = run.detect_anomaly(true).build().unwrap();
+        let sgd = Sgd::new(1.0).unfreeze("second", from).unwrap();
+        let fitted = run.fit(Roots, pair(DType::F32), sgd, data.clone(), ());
+        let fitted = fitted.unwrap();
+        let first = fitted.model.first.read().unwrap();
+        (
+            first.as_slice::<f32>().unwrap()[0],
+            fitted.report.skipped_steps,
+        )
+    };
+    assert_eq!(fit(9), (-3.0, 0));
+    // The control: it is not frozen from the third step on.
+    assert_eq!(fit(2), (-2.0, 1));
 }
