@@ -249,7 +249,7 @@ impl Trainer {
         };
         let line = Location::caller();
         let fit = trainer.run(line, task, model, optimizer, train, ())?;
-        let stopped_by = match fit.fit() {
+        let stopped_by = match fit.expecting_growth().fit() {
             Ok(fitted) => fitted.stopped_by,
             Err(error) if error.kind() == ErrorKind::Diverged => None,
             Err(error) => return Err(error),

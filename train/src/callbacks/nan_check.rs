@@ -27,7 +27,8 @@ pub(crate) struct NanCheck {
     /// Batches of each step.
     pub(crate) batches: Batches,
     pub(crate) on_not_finite: OnNotFinite,
-    pub(crate) growth: LossGrowth,
+    /// `None` where a loss that grows is expected.
+    pub(crate) growth: Option<LossGrowth>,
 }
 
 impl NanCheck {
@@ -47,7 +48,9 @@ impl Callback for NanCheck {
     }
 
     fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
-        self.growth.add(&window.row);
+        if let Some(growth) = &mut self.growth {
+            growth.add(&window.row);
+        }
         let MetricsWindow {
             not_finite,
             anomaly,
@@ -65,8 +68,8 @@ impl Callback for NanCheck {
     }
 
     fn on_fit_end(&mut self, _: &mut Run, report: &mut Report) -> Result<()> {
-        let finding = self.growth.finding().map(str::to_owned);
-        report.findings.extend(finding);
+        let finding = self.growth.as_ref().and_then(LossGrowth::finding);
+        report.findings.extend(finding.map(str::to_owned));
         Ok(())
     }
 
@@ -80,13 +83,15 @@ impl Callback for NanCheck {
     }
 
     fn state(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(self.growth.saved()).ok()
+        serde_json::to_value(self.growth.as_ref()?.saved()).ok()
     }
 
     fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
         let saved = serde_json::from_value(state)
             .map_err(|error| Error::new(ErrorKind::Corrupt, "resume", error.to_string()))?;
-        self.growth.restore(saved);
+        if let Some(growth) = &mut self.growth {
+            growth.restore(saved);
+        }
         Ok(())
     }
 }

@@ -155,7 +155,7 @@ where
             trained: Arc::new(trained.collect()),
             batches: Batches::of_step(options.numerics.accumulate_grad_batches),
             on_not_finite: options.on_not_finite,
-            growth: Default::default(),
+            growth: Some(Default::default()),
         };
         let hyperparameters = identity.identity().hyperparameters();
         let loggers = &trainer.loggers;
@@ -182,6 +182,12 @@ where
     /// Begins with these parameters instead of initialized ones.
     pub(crate) fn start_from(mut self, values: ModelArrays<K>) -> Self {
         self.values = Some(values);
+        self
+    }
+
+    /// Does not warn of a loss that grows.
+    pub(crate) fn expecting_growth(mut self) -> Self {
+        self.callbacks.nan_check.growth = None;
         self
     }
 

@@ -8,6 +8,11 @@ use halite_train::{
     Callback, LearningRateFinder,
     callback::{MetricsWindow, Run},
 };
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
 
 use super::{
     error_of,
@@ -116,4 +121,60 @@ fn rate_that_is_not_constant_is_refused() {
         error.contains("of the optimizer is 0.1 at first and 0.098 after 1 steps"),
         "{error}"
     );
+}
+
+/// Collects the warnings of a thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<String>>);
+
+struct Text<'a>(&'a mut String);
+
+impl Visit for Text<'_> {
+    fn record_debug(&mut self, _: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{value:?}\n"));
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Text(&mut self.0.lock().unwrap()));
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn loss_that_a_range_test_drives_up_is_no_fault() {
+    let warnings = |run: &dyn Fn()| {
+        let warnings = Warnings::default();
+        tracing::subscriber::with_default(warnings.clone(), run);
+        warnings.0.lock().unwrap().clone()
+    };
+    let to_the_end = LearningRateFinder {
+        early_stop_threshold: f64::INFINITY,
+        ..finder()
+    };
+    let found = warnings(&|| {
+        let run = trainer().build().unwrap();
+        run.lr_find(Plane, Model::new(), Sgd::new(0.1), samples(24), to_the_end)
+            .unwrap();
+    });
+    assert_eq!(found, "");
+    // The control: a run with these rates warns.
+    let found = warnings(&|| {
+        let rate = Schedule::exponential(1e-5, 1e7, 79);
+        let run = trainer().max_steps(80).log_every_n_steps(1);
+        // It may end with a loss that is not finite.
+        let run = run.build().unwrap();
+        _ = run.fit(Plane, Model::new(), Sgd::new(rate), samples(24), ());
+    });
+    assert!(found.contains("the run has diverged"), "{found}");
 }
