@@ -5,9 +5,11 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
-use halite_core::{Error, ErrorKind};
+use halite_core::{Error, ErrorKind, Result};
 
 pub(crate) use halite_core::files::{replace, sync_dir, temporary_of};
 
@@ -57,6 +59,74 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// A file that replaces another as a whole once it is complete. Until then, and if it never is, the
+/// other one is untouched. Nothing is created here: whoever writes does it.
+pub(crate) struct Replacement {
+    path: PathBuf,
+    folder: PathBuf,
+    /// The name until then, in the same folder. It is of this value alone, since several processes
+    /// and threads may write the same file.
+    name: String,
+}
+
+impl Replacement {
+    /// A replacement of the file `path`, which need not exist.
+    ///
+    /// # Errors
+    /// If `path` is a directory.
+    pub(crate) fn of(op: &'static str, path: &Path) -> Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = path.file_name().filter(|_| !path.is_dir()).ok_or_else(|| {
+            let message = format!("{} is a directory; give the path of a file", path.display());
+            Error::invalid(op, message)
+        })?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let name = name.to_string_lossy();
+        loop {
+            let (process, count) = (process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            let name = format!(".{name}.{process}.{count}.tmp");
+            // A process that was killed may have had the same number.
+            if !folder.join(&name).exists() {
+                return Ok(Replacement {
+                    path: path.to_owned(),
+                    folder: folder.to_owned(),
+                    name,
+                });
+            }
+        }
+    }
+
+    /// The file that is replaced.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of both files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The name to write under, in the [folder](Self::folder).
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Replaces the file by what was written, which is on the disk. If that fails, it is removed.
+    pub(crate) fn complete(&self) -> io::Result<()> {
+        fs::rename(self.folder.join(&self.name), &self.path)
+            .inspect_err(|_| self.remove())
+            .and_then(|()| sync_dir(&self.folder))
+    }
+
+    /// Removes what was written, if it is there.
+    pub(crate) fn remove(&self) {
+        let _ = fs::remove_file(self.folder.join(&self.name));
+    }
 }
 
 /// Renames `path`, if it exists, to `path.aside`, or to a numbered name if that exists too.

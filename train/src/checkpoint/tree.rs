@@ -3,12 +3,8 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    fs, io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use halite_core::{
@@ -23,7 +19,7 @@ use super::{
     store::CheckpointStore,
     writer::check_names,
 };
-use crate::files;
+use crate::files::{self, Replacement};
 
 /// Name of the array of a tree that is a single array.
 const SINGLE: &str = "array";
@@ -261,37 +257,13 @@ fn write_file<'a>(
     types: &[(&str, &TensorType)],
     mut array: impl FnMut(usize) -> Result<Cow<'a, HostArray>>,
 ) -> Result<()> {
-    let failed = |error: io::Error| files::failed("checkpoint", "write", path, &error);
     check_names(types)?;
-    let name = path.file_name().filter(|_| !path.is_dir()).ok_or_else(|| {
-        let message = format!("{} is a directory; give the path of a file", path.display());
-        Error::invalid("checkpoint", message)
+    let new = Replacement::of("checkpoint", path)?;
+    arrays::write(new.folder(), new.name(), types, |index| {
+        array(index).map(Held)
     })?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let temporary = temporary(folder, &name.to_string_lossy());
-    arrays::write(folder, &temporary, types, |index| array(index).map(Held))?;
-    let temporary = folder.join(temporary);
-    fs::rename(&temporary, path)
-        .inspect_err(|_| drop(fs::remove_file(&temporary)))
-        .and_then(|()| files::sync_dir(folder))
-        .map_err(failed)
-}
-
-/// The name of a new file of this call alone: several processes and threads may write the same file.
-fn temporary(folder: &Path, name: &str) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let process = std::process::id();
-    loop {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{name}.{process}.{count}.tmp");
-        // A process that was killed may have had the same number.
-        if !folder.join(&temporary).exists() {
-            return temporary;
-        }
-    }
+    new.complete()
+        .map_err(|error| files::failed("checkpoint", "write", path, &error))
 }
 
 /// An array that may be borrowed, for the writer.

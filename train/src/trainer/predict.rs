@@ -1,6 +1,6 @@
 //! Inference on datasets.
 
-use std::{panic::Location, path::Path, sync::Arc};
+use std::{mem::replace, panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
     Array, Error, HostArray, Pending, Result, TensorType,
@@ -83,19 +83,18 @@ impl Trainer {
         dataset: impl Dataset + 'static,
         path: impl AsRef<Path>,
     ) -> Result<()> {
-        let (samples, path) = (dataset.len(), path.as_ref());
-        let mut file = None;
+        let samples = dataset.len();
+        // A path that cannot be written is an error now, not after the predictions.
+        let mut file = RowsFile::create(path.as_ref())?;
+        let mut is_begun = false;
         self.predict_each(task, model, dataset, |outputs| {
             let outputs = K::Output::from_bare(outputs);
-            let arrays = outputs.leaves();
-            let file = match &mut file {
-                Some(file) => file,
-                none => none.insert(RowsFile::create(path, &whole(&outputs, samples))?),
-            };
-            file.write(&arrays)
+            if !replace(&mut is_begun, true) {
+                file.begin(&whole(&outputs, samples))?;
+            }
+            file.write(&outputs.leaves())
         })?;
-        // An empty dataset is an error before.
-        file.map_or(Ok(()), RowsFile::finish)
+        file.finish()
     }
 
     /// Runs inference by a closure on the first field of every sample of `dataset`, in order:
