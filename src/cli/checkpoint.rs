@@ -22,7 +22,8 @@ use halite::{
 ///
 /// RUN is the directory of a run (`--out` of `halite train`), CHECKPOINT one of the folders in its
 /// `checkpoints`. A run in place of a checkpoint is its best one, or its newest if none is marked
-/// as best. No device is needed, and a run that is training is not disturbed.
+/// as best. A file of `--save-weights-only` is read by `export`. No device is needed, and a run that
+/// is training is not disturbed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CheckpointCommand {
@@ -40,13 +41,13 @@ Examples:
 In Python:
   weights = safetensors.numpy.load_file('cnn.safetensors')
 
-A run keeps its two newest checkpoints and its best one (`--keep-last`). The newest checkpoint that
-is whole is never removed. `halite train .. --resume` continues from the newest, `--from CHECKPOINT`
-from another; `halite export` writes the forward pass for JAX.";
+A run keeps its two newest checkpoints and its best one (`--keep-last`, `--save-top-k`). The newest
+checkpoint that is whole is never removed. `halite train .. --resume` continues from the newest,
+`--from CHECKPOINT` from another; `halite export` writes the forward pass for JAX.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List the checkpoints of a run, newest first
+    /// List the checkpoints of a run, newest first, and then its files of weights
     Ls {
         /// Directory of a run
         run: PathBuf,
@@ -68,7 +69,7 @@ enum Command {
     /// A run with averages of the parameters (--ema) is validated, and its best checkpoint chosen,
     /// with the averages: --average writes these, otherwise it is the parameters in training.
     Export {
-        /// Folder of a checkpoint, or directory of a run
+        /// Folder of a checkpoint, file of weights, or directory of a run
         #[arg(value_name = "CHECKPOINT")]
         path: PathBuf,
         /// File to write; one that is there is replaced
@@ -103,6 +104,14 @@ impl CheckpointCommand {
 
 /// Opens the directory of the checkpoints of a run.
 fn open(run: &Path) -> Result<CheckpointStore> {
+    if run.is_file() {
+        let message = format!(
+            "{} is a file; give the directory of a run, or a folder in its `checkpoints`; `halite \
+             checkpoint export` takes a file of weights",
+            run.display()
+        );
+        return Err(Error::invalid("checkpoint", message));
+    }
     let inside = run.join("checkpoints");
     CheckpointStore::open_read_only(if inside.is_dir() { &inside } else { run })
 }
@@ -118,11 +127,17 @@ fn checkpoint_at(path: &Path) -> Result<PathBuf> {
         return Ok(path.to_path_buf());
     }
     let store = open(path)?;
-    // It may be a file of weights.
-    let best = store.best()?.map(|best| best.path);
-    let chosen = match best.filter(|best| best.is_dir()) {
+    let newest = || store.list().map(|all| all.into_iter().next());
+    let chosen = match store.best()?.map(|best| best.path) {
+        Some(best) if best.is_file() => {
+            remark!(
+                "of the best checkpoint, {}, only the weights are kept; this is the newest",
+                best.display()
+            );
+            newest()?.map(|(path, _)| path)
+        }
         Some(best) => Some(best),
-        None => store.list()?.into_iter().next().map(|(path, _)| path),
+        None => newest()?.map(|(path, _)| path),
     };
     chosen.ok_or_else(|| no_checkpoint(path))
 }
@@ -138,21 +153,17 @@ fn no_checkpoint(path: &Path) -> Error {
 
 fn list(run: &Path) -> Result<()> {
     let store = open(run)?;
-    let folders = store.folders()?;
-    if folders.is_empty() {
+    let (folders, weights) = (store.folders()?, store.weights()?);
+    if folders.is_empty() && weights.is_empty() {
         return Err(no_checkpoint(run));
     }
     let best = store.best().unwrap_or_else(|error| {
         remark!("{error}");
         None
     });
-    let name = |path: &Path| {
-        path.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
-    let width = folders.iter().map(|(path, _)| name(path).len()).max();
+    let paths = folders.iter().map(|(path, _)| path);
+    let paths = paths.chain(weights.iter().map(|(path, _)| path));
+    let width = paths.map(|path| name(path).len()).max();
     let width = width.unwrap_or_default().max(20);
     say!(
         "{:<width$} {:>10} {:>22} {:>10} {:>12}",
@@ -165,26 +176,40 @@ fn list(run: &Path) -> Result<()> {
     for (path, position) in &folders {
         let name = name(path);
         let info = position.as_ref().ok().map(|_| CheckpointInfo::read(path));
-        match info {
-            Some(Ok(info)) => {
-                let size: u64 = info.files().map(|(_, bytes)| bytes).sum();
-                let saved = (path.join("COMMIT").metadata()).and_then(|file| file.modified());
-                let row = format!(
-                    "{name:<width$} {:>10} {:>22} {:>10} {:>12}  {}",
-                    info.position().step,
-                    trained(info.position()),
-                    Bytes(size).to_string(),
-                    saved.map_or_else(|_| "?".to_string(), ago),
-                    mark(best.as_ref(), path)
-                );
-                say!("{}", row.trim_end());
-            }
-            _ => say!(
-                "{name:<width$} damaged, or of a later halite; `halite checkpoint verify` tells"
-            ),
-        }
+        let Some(Ok(info)) = info else {
+            say!("{name:<width$} damaged, or of a later halite; `halite checkpoint verify` tells");
+            continue;
+        };
+        let size = info.files().map(|(_, bytes)| bytes).sum();
+        let (step, trained) = (info.position().step, trained(info.position()));
+        let row = row(step, &trained, size, &path.join("COMMIT"));
+        let line = format!("{name:<width$} {row}  {}", mark(best.as_ref(), path));
+        say!("{}", line.trim_end());
+    }
+    for (path, step) in &weights {
+        let size = path.metadata().map_or(0, |file| file.len());
+        let row = row(*step, "weights alone", size, path);
+        let line = format!(
+            "{:<width$} {row}  {}",
+            name(path),
+            mark(best.as_ref(), path)
+        );
+        say!("{}", line.trim_end());
     }
     Ok(())
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Columns of a checkpoint that was complete when the file `last` was written.
+fn row(step: u64, trained: &str, size: u64, last: &Path) -> String {
+    let saved = last.metadata().and_then(|file| file.modified());
+    let saved = saved.map_or_else(|_| "?".to_string(), ago);
+    let size = Bytes(size).to_string();
+    format!("{step:>10} {trained:>22} {size:>10} {saved:>12}")
 }
 
 /// `best: accuracy 97.61 %` for the best checkpoint.

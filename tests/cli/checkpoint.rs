@@ -1,6 +1,6 @@
 //! `halite checkpoint` on the checkpoints of a real run.
 
-use std::{fs, path::Path, sync::OnceLock};
+use std::{collections::HashMap, fs, path::Path, sync::OnceLock};
 
 use halite::train::checkpoint::{CheckpointInfo, Saved};
 use safetensors::SafeTensors;
@@ -142,6 +142,53 @@ fn export_of_absent_averages_is_an_error() {
         &["has no averages of the parameters", "--ema 0.999"],
     );
     assert!(!dir.path().join("w").exists());
+}
+
+#[test]
+fn files_of_weights_are_listed_with_the_best() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |command: &str| {
+        let mut command = halite_alone(command);
+        command.current_dir(&dir);
+        command
+    };
+    // By the highest loss the first is the best.
+    succeeds(&mut here(
+        "train digits --model mlp --epochs 3 --batch-size 512 --out run --accelerator embedded \
+         --monitor val_loss --monitor-mode max --save-weights-only --ema 0.9 --keep-last 1",
+    ));
+    let listed = succeeds(&mut here("checkpoint ls run")).stdout;
+    let rows: Vec<&str> = listed.lines().collect();
+    assert_eq!(rows.len(), 3, "{listed}");
+    assert_contains(rows[1], &["step-00000006 ", " 6 ", "3 epochs"]);
+    let file = "step-00000002.safetensors";
+    assert_contains(rows[2], &[file, " 2 ", "weights alone", "best: loss "]);
+    assert!(!rows[1].contains("best"), "{listed}");
+
+    let shown = succeeds(&mut here("checkpoint show run"));
+    assert_contains(&shown.stdout, &["run/checkpoints/step-00000006\n"]);
+    assert_contains(&shown.stderr, &[file, "only the weights are kept"]);
+    let file = format!("run/checkpoints/{file}");
+    let error = fails(&mut here(&format!("checkpoint verify {file}")));
+    assert_contains(&error, &["is a file", "`halite checkpoint export` takes"]);
+    let error = fails(&mut here("export run -o w.jax"));
+    assert_contains(&error, &["has weights alone; give the folder"]);
+
+    for (flags, prefix) in [("", "model."), (" --average", "average.")] {
+        let export = format!("checkpoint export {file} -o w.safetensors{flags}");
+        succeeds(&mut here(&export));
+        let [exported, kept] = ["w.safetensors", &file].map(|name| {
+            let bytes = fs::read(dir.path().join(name)).unwrap();
+            let file = SafeTensors::deserialize(&bytes).unwrap();
+            let tensors = file.tensors().into_iter();
+            let tensors = tensors.map(|(name, tensor)| (name, tensor.data().to_vec()));
+            tensors.collect::<HashMap<_, _>>()
+        });
+        assert!(!exported.is_empty());
+        for (name, data) in &exported {
+            assert_eq!(data, &kept[&format!("{prefix}{name}")], "{name}");
+        }
+    }
 }
 
 #[test]

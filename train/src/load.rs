@@ -18,7 +18,8 @@ use crate::{
 
 impl Trainer {
     /// Loads the parameters of `net` from the run in `dir`: from its best checkpoint, or the newest
-    /// if none is marked as best. They are sharded by the trainer's strategy.
+    /// if none is marked as best; or from the checkpoint or the file of weights that `dir` is. They
+    /// are sharded by the trainer's strategy.
     ///
     /// ```no_run
     /// // no_run: needs an accelerator and a finished run

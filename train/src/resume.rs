@@ -57,6 +57,14 @@ impl Metadata {
     /// # Errors
     /// If a trainer did not write it.
     pub(crate) fn of(saved: &Saved) -> Result<Self> {
+        if saved.path().is_file() {
+            let message = format!(
+                "{} has weights alone; give the folder of a checkpoint, which has the options of its \
+                 run",
+                saved.path().display()
+            );
+            return Err(Error::invalid("resume", message));
+        }
         Self::parse(saved.path(), saved.metadata())
     }
 

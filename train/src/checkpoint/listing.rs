@@ -128,8 +128,21 @@ pub(super) fn weights_of(folder: &Path) -> PathBuf {
 }
 
 /// The step of the file of weights with this name; `None` if it is not one.
-pub(super) fn step_of_weights(name: &str) -> Option<u64> {
+fn step_of_weights(name: &str) -> Option<u64> {
     step_in(name.strip_suffix(WEIGHTS)?)?.parse().ok()
+}
+
+/// The files of weights in `dir`, and their steps, newest first.
+pub(super) fn weights_in(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let failed = |error: io::Error| files::failed(OP, "read the directory", dir, &error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let step = entry.file_name().to_str().and_then(step_of_weights);
+        found.extend(step.map(|step| (entry.path(), step)));
+    }
+    found.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
+    Ok(found)
 }
 
 /// The checkpoint that was marked last, or one committed later that claims to be the best: a run

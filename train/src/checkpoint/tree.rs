@@ -277,12 +277,16 @@ impl std::borrow::Borrow<HostArray> for Held<'_> {
 
 impl Saved {
     /// Reads the best checkpoint of the run in `dir`, or the newest if none is marked as best; or
-    /// the checkpoint that `dir` is.
+    /// the checkpoint or the [file of weights](crate::ModelCheckpoint::save_weights_only) that `dir`
+    /// is.
     ///
     /// # Errors
     /// If there is no checkpoint, or it cannot be read.
     pub fn of_run(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
+        if dir.is_file() {
+            return Saved::of_file(dir);
+        }
         if dir.join(MANIFEST).is_file() || dir.join(COMMIT).is_file() {
             return Saved::read(dir);
         }

@@ -14,7 +14,7 @@ use super::{
     Keep, Saved, Snapshot, arrays,
     listing::{
         BEST, BestPointer, Found, claimed_best, folder_of, is_folder_name, newest_first, read_best,
-        read_pointer, scan, step_of_weights, weights_of,
+        read_pointer, scan, weights_in, weights_of,
     },
     lock::Lock,
     manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest},
@@ -281,12 +281,8 @@ impl Writer {
 
     /// Removes the files of weights of the steps that are not kept.
     fn remove_weights(&self, is_kept: impl Fn(u64) -> bool) -> Result<()> {
-        let failed = |error: io::Error| files::failed(OP, "read the directory", &self.dir, &error);
-        for entry in fs::read_dir(&self.dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let step = entry.file_name().to_str().and_then(step_of_weights);
-            if step.is_some_and(|step| !is_kept(step)) {
-                let path = entry.path();
+        for (path, step) in weights_in(&self.dir)? {
+            if !is_kept(step) {
                 fs::remove_file(&path)
                     .map_err(|error| files::failed(OP, "remove the old weights", &path, &error))?;
             }

@@ -136,9 +136,10 @@ impl ModelCheckpoint {
     }
 
     /// Keeps the best checkpoints as files with the weights alone, and with their averages if the
-    /// run has some. Such a file is named as its checkpoint, with `.safetensors` at the end;
-    /// [`Checkpoint::load`](crate::Checkpoint::load) reads it, and `halite checkpoint export` writes
-    /// it with the names of the model alone.
+    /// run has some. Such a file is named as its checkpoint, with `.safetensors` at the end. What
+    /// reads the parameters of a checkpoint reads it, by its path:
+    /// [`Trainer::load`](crate::Trainer::load), [`Checkpoint::load`](crate::Checkpoint::load), and
+    /// `halite checkpoint export`, which writes it with the names of the model alone.
     pub fn save_weights_only(self) -> Self {
         ModelCheckpoint {
             save_weights_only: true,

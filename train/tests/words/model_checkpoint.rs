@@ -126,11 +126,18 @@ fn best_checkpoints_are_kept_as_weights() {
     assert_eq!(best("average").out.weight, model);
     let file = of("average").join("checkpoints/step-00000006.safetensors");
     assert_eq!(
-        Checkpoint::load(&Model::new(), file).unwrap().out.weight,
+        Checkpoint::load(&Model::new(), &file).unwrap().out.weight,
         model
     );
-    let loaded = Checkpoint::load_average(&Model::new(), of("average")).unwrap();
-    assert_eq!(loaded.out.weight, average);
+    // By the path of the run, and of the file.
+    let trainer = trainer().build().unwrap();
+    for path in [of("average"), file] {
+        let loaded = Checkpoint::load_average(&Model::new(), &path).unwrap();
+        assert_eq!(loaded.out.weight, average);
+        let loaded = trainer.load_average(&Model::new(), &path).unwrap();
+        assert_eq!(read(loaded), average);
+        assert_eq!(read(trainer.load(&Model::new(), &path).unwrap()), model);
+    }
 }
 
 #[test]

@@ -7,7 +7,10 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{CheckpointStore, OP};
 use crate::checkpoint::{
     RunPosition, Saved,
-    listing::{Best, Found, folder_name, is_same_dir, newest_first, read_best, scan, unreadable},
+    listing::{
+        Best, Found, folder_name, is_same_dir, newest_first, read_best, scan, unreadable,
+        weights_in,
+    },
     manifest::corrupt,
     saved::unusable,
 };
@@ -127,6 +130,15 @@ impl CheckpointStore {
         Ok(found
             .filter_map(|found| Some((found.path, found.manifest.ok()?.position)))
             .collect())
+    }
+
+    /// The files with the weights of checkpoints, where those alone are
+    /// [kept](crate::checkpoint::Keep::weights_only), and their steps, newest first.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn weights(&self) -> Result<Vec<(PathBuf, u64)>> {
+        weights_in(&self.writer.dir)
     }
 
     /// The best checkpoint so far, or the file with its weights, if those alone are
