@@ -82,7 +82,10 @@ pub trait Callback {
 
     /// Whether the host waits for the devices to complete this step, counted from 1, before
     /// [`on_step_end`](Self::on_step_end) is called for it. It delays the next step: for tools that
-    /// measure single steps.
+    /// measure single steps. With several
+    /// [`steps_per_execution`](crate::TrainerOptions::steps_per_execution) a launch ends with the
+    /// step. It is asked before each epoch too, and must always give the same answer, in every
+    /// process of a job.
     fn waits_for(&self, step: u64) -> bool {
         let _ = step;
         false

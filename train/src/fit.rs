@@ -342,7 +342,8 @@ where
                 epoch,
                 batch: batch * options.numerics.accumulate_grad_batches,
             };
-            let sizes = Launches::new(options, step, batch, now.run.batches_per_epoch);
+            let sizes = Launches::new(options, step, batch, now.run.batches_per_epoch)
+                .ending_after(|step| self.callbacks.wait_for(step..=step));
             prefetch = Some(self.trainer.prefetch_steps(&self.train, start, sizes)?);
         }
         let mut validating = Duration::ZERO;

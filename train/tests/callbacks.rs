@@ -553,16 +553,20 @@ fn callback_waits_for_the_step_it_names() {
     })
     .unwrap();
     let client = Accelerator::embedded().open().unwrap();
-    let waiting = Waiting::default();
-    let trainer = Trainer::builder(&client)
-        .batch_size(4)
-        .quiet(true)
-        .callback(waiting.clone())
-        .build()
-        .unwrap();
-    let fitted = trainer.fit(Slow, Model::new(), Adam::new(0.1), samples(24), ());
-    fitted.unwrap();
-    let begun = waiting.0.lock().unwrap().clone();
-    assert_eq!((begun.len(), begun[3]), (6, 4), "{begun:?}");
-    assert!(begun[2] < 3, "the host is ahead of the device: {begun:?}");
+    for steps in [1, 3] {
+        BEGUN.store(0, SeqCst);
+        let waiting = Waiting::default();
+        let trainer = Trainer::builder(&client)
+            .batch_size(4)
+            .steps_per_execution(steps)
+            .quiet(true)
+            .callback(waiting.clone())
+            .build()
+            .unwrap();
+        let fitted = trainer.fit(Slow, Model::new(), Adam::new(0.1), samples(24), ());
+        fitted.unwrap();
+        let begun = waiting.0.lock().unwrap().clone();
+        assert_eq!((begun.len(), begun[3]), (6, 4), "{steps}: {begun:?}");
+        assert!(begun[2] < 3, "the host is ahead of the device: {begun:?}");
+    }
 }

@@ -3,8 +3,8 @@
 use crate::{Interval, TrainerOptions};
 
 /// Iterator over the numbers of steps of the launches of the rest of an epoch: the most, or 1
-/// before a step at which metrics are copied, a checkpoint is saved or a validation is due, and
-/// before the end of the epoch. So these happen after the same steps as in a run with one step a
+/// before a step at which metrics are copied, a checkpoint is saved or a validation is due, for which
+/// a callback waits, and before the end of the epoch. So these happen after the same steps as in a run with one step a
 /// launch, and there are two programs.
 #[derive(Clone, Debug)]
 pub(super) struct Launches {
@@ -19,6 +19,8 @@ pub(super) struct Launches {
     log_every: u64,
     checkpoint_every: Option<u64>,
     validation: Option<Interval>,
+    /// Steps that are waited for, in order.
+    waited_for: Vec<u64>,
 }
 
 impl Launches {
@@ -36,7 +38,19 @@ impl Launches {
             log_every: options.log_every_n_steps,
             checkpoint_every: options.checkpoint.every_n_train_steps,
             validation: options.val_check_interval,
+            waited_for: Vec::new(),
         }
+    }
+
+    /// Ends launches also after the steps that `is_waited_for`: what the host does then is between
+    /// launches.
+    pub(super) fn ending_after(mut self, is_waited_for: impl Fn(u64) -> bool) -> Self {
+        if self.most > 1 {
+            let left = self.end.saturating_sub(self.batch) as u64;
+            let steps = self.step + 1..=self.step + left;
+            self.waited_for = steps.filter(|step| is_waited_for(*step)).collect();
+        }
+        self
     }
 
     /// Whether no launch may pass the step after this many.
@@ -46,6 +60,7 @@ impl Launches {
         step.is_multiple_of(self.log_every)
             || (self.checkpoint_every).is_some_and(|every| step.is_multiple_of(every))
             || self.validation.is_some_and(validates)
+            || self.waited_for.binary_search(&step).is_ok()
     }
 }
 
@@ -97,6 +112,21 @@ mod tests {
             options.val_check_interval = Some(Interval::Epoch(0.5));
         };
         assert_eq!(launches(half, 0, 10), [4, 1, 4, 1]);
+    }
+
+    #[test]
+    fn launches_end_where_callbacks_wait() {
+        let options = TrainerOptions {
+            steps_per_execution: 4,
+            ..TrainerOptions::default()
+        };
+        let waiting = |steps: [u64; 2]| {
+            let launches = Launches::new(&options, 0, 0, 16);
+            let launches = launches.ending_after(|step| steps.contains(&step));
+            launches.collect::<Vec<_>>()
+        };
+        assert_eq!(waiting([8, 12]), [4, 4, 4, 4]);
+        assert_eq!(waiting([9, 12]), [4, 4, 1, 1, 1, 1, 4]);
     }
 
     #[test]
