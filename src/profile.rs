@@ -46,9 +46,10 @@ impl FromStr for StepRange {
 /// writes it below the run's directory, where TensorBoard's profiler and XProf find it:
 /// `plugins/profile/steps-10-14/HOST.xplane.pb`. A line of the trace, `halite`, marks the steps.
 ///
-/// The host waits for the step before the first and for the last one, so that the trace has these
-/// steps alone; with several steps in a launch it has whole launches. Where the plugin has no
-/// profiler, as those for CPUs, or the run no directory, a warning says so, and the run goes on.
+/// The host waits for the step before the first and for the last one, which also end a launch of
+/// several steps, so that the trace has these steps alone. Where nothing is recorded, because the
+/// plugin has no profiler, as those for CPUs, the run no directory or not these steps, a warning says
+/// so, and the run goes on.
 ///
 /// ```
 /// use halite::{prelude::*, profile::ProfileSteps};
@@ -68,32 +69,33 @@ impl FromStr for StepRange {
 pub struct ProfileSteps {
     profiler: Option<Profiler>,
     steps: Range<u64>,
+    /// The step before the first of the run, as long as the run may still begin to record.
+    waiting_from: Option<u64>,
 }
 
 impl ProfileSteps {
     /// Records these steps by this profiler, if there is one.
     pub fn new(profiler: Option<Profiler>, StepRange(steps): StepRange) -> Self {
-        ProfileSteps { profiler, steps }
+        ProfileSteps {
+            profiler,
+            steps,
+            waiting_from: None,
+        }
     }
 
     /// Begins to record before the first of the steps.
     fn begin(&mut self, run: &Run) {
         let next = run.step() + 1;
-        let Some(profiler) = self.profiler.filter(|_| self.steps.contains(&next)) else {
+        let (true, Some(profiler)) = (self.steps.contains(&next), self.profiler) else {
             return;
         };
-        RECORDING.with_borrow_mut(|recording| {
-            if recording.is_some() {
-                return;
-            }
-            match profiler.start() {
-                Ok(profiling) => *recording = Some((profiling, Steps::starting_at(next))),
-                Err(error) => {
-                    warning!("no device trace of the steps: {error}");
-                    self.profiler = None;
-                }
-            }
-        });
+        if self.waiting_from.take().is_none() {
+            return;
+        }
+        match profiler.start() {
+            Ok(profiling) => RECORDING.set(Some((profiling, Steps::starting_at(next)))),
+            Err(error) => warning!("no device trace of the steps: {error}"),
+        }
     }
 
     /// Ends the recording, if there is one, and writes it.
@@ -115,19 +117,22 @@ impl ProfileSteps {
 
 impl Callback for ProfileSteps {
     fn waits_for(&self, step: u64) -> bool {
-        self.profiler.is_some() && [self.steps.start, self.steps.end].contains(&(step + 1))
+        [self.steps.start, self.steps.end].contains(&(step + 1))
     }
 
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
         // Of a run before this one that failed.
         RECORDING.take();
+        self.waiting_from = None;
         let missing = match (self.profiler, run.out()) {
             (None, _) => "the devices' plugin has no profiler",
             (_, None) => "the run has no directory (`out`)",
-            _ => return Ok(()),
+            _ => {
+                self.waiting_from = Some(run.step());
+                return Ok(());
+            }
         };
         warning!("no device trace of the steps: {missing}");
-        self.profiler = None;
         Ok(())
     }
 
@@ -151,6 +156,14 @@ impl Callback for ProfileSteps {
 
     fn on_fit_end(&mut self, run: &mut Run, _: &mut Report) -> Result<()> {
         self.end(run);
+        if let Some(from) = self.waiting_from.take() {
+            let did = match run.step() - from {
+                0 => "no step".to_owned(),
+                _ => format!("the steps {} to {}", from + 1, run.step()),
+            };
+            let (first, last) = (self.steps.start, self.steps.end - 1);
+            warning!("no device trace of the steps {first} to {last}: the run did {did}");
+        }
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 
 use std::{
     fs,
+    io::{self, Write},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,11 +13,12 @@ use halite::{
     models::{Classify, Mlp},
     nn::Adam,
     profile::ProfileSteps,
-    train::Trainer,
+    train::{Trainer, TrainerBuilder},
 };
 use halite_backends::{Accelerator, OpenOptions, Target};
 use halite_core::{CompileOptions, DType, Program, Signature, TensorType};
 use halite_fetch::Quiet;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// One profiler records at a time.
 static RECORDING: Mutex<()> = Mutex::new(());
@@ -69,44 +72,100 @@ fn compiling_for_an_absent_device_is_recorded() {
     }
 }
 
+/// Trains six steps of digits.
+fn train(trainer: TrainerBuilder) {
+    let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[64, 16, 10]));
+    let images = data::digits::train().unwrap();
+    let trainer = trainer.batch_size(256).max_steps(6).quiet(true);
+    let trainer = trainer.build().unwrap();
+    trainer
+        .fit(task, model, Adam::new(1e-3), images, ())
+        .unwrap();
+}
+
+/// The trace of the steps 3 and 4 of the run in `out`, if there is one.
+fn trace_in(out: &Path) -> Option<Vec<u8>> {
+    let folder = fs::read_dir(out.join("plugins/profile/steps-3-4")).ok()?;
+    let files: Vec<_> = folder.map(|file| file.unwrap().path()).collect();
+    let [file] = &files[..] else {
+        panic!("one file of this host: {files:?}")
+    };
+    assert!(file.to_str().unwrap().ends_with(".xplane.pb"), "{file:?}");
+    Some(fs::read(file).unwrap())
+}
+
+fn has_mark(space: &[u8], step: u64) -> bool {
+    let text = format!("step {step}");
+    space
+        .windows(text.len())
+        .any(|bytes| bytes == text.as_bytes())
+}
+
 #[test]
 fn trace_of_steps_marks_each_step() {
     let _alone = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
     let target = "cuda:h100:1x1".parse::<Target>().unwrap();
     let open = target.open(&OpenOptions::default(), &mut Quiet).unwrap();
-    let dir = tempfile::tempdir().unwrap();
     let client = Accelerator::embedded().open().unwrap();
-    let trainer = Trainer::builder(&client)
-        .batch_size(256)
-        .max_steps(6)
-        .quiet(true)
-        .out(dir.path())
-        .callback(ProfileSteps::new(
-            open.plugin().profiler(),
-            "3..5".parse().unwrap(),
-        ));
-    let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[64, 16, 10]));
-    let images = data::digits::train().unwrap();
-    let trainer = trainer.build().unwrap();
-    trainer
-        .fit(task, model, Adam::new(1e-3), images, ())
-        .unwrap();
+    for steps in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let profile = ProfileSteps::new(open.plugin().profiler(), "3..5".parse().unwrap());
+        let trainer = Trainer::builder(&client).callback(profile);
+        train(trainer.steps_per_execution(steps).out(dir.path()));
+        let space = trace_in(dir.path()).unwrap();
+        let marks = [2, 3, 4, 5].map(|step| has_mark(&space, step));
+        assert_eq!(marks, [false, true, true, false], "{steps}");
+    }
+}
 
-    let folder = dir.path().join("plugins/profile/steps-3-4");
-    let files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path())
-        .collect();
-    let [file] = &files[..] else {
-        panic!("one file of this host: {files:?}")
-    };
-    assert!(file.to_str().unwrap().ends_with(".xplane.pb"), "{file:?}");
-    let space = fs::read(file).unwrap();
-    let has = |text: &str| {
-        space
-            .windows(text.len())
-            .any(|bytes| bytes == text.as_bytes())
-    };
-    let marks = [2, 3, 4, 5].map(|step| has(&format!("step {step}")));
-    assert_eq!(marks, [false, true, true, false]);
+#[test]
+fn run_records_after_one_that_could_not() {
+    let _alone = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = "cuda:h100:1x1".parse::<Target>().unwrap();
+    let open = target.open(&OpenOptions::default(), &mut Quiet).unwrap();
+    let client = Accelerator::embedded().open().unwrap();
+    let profile = ProfileSteps::new(open.plugin().profiler(), "3..5".parse().unwrap());
+    let trainer = Trainer::builder(&client).callback(profile);
+    // It has no directory.
+    train(trainer.clone());
+    let dir = tempfile::tempdir().unwrap();
+    train(trainer.out(dir.path()));
+    assert!(trace_in(dir.path()).is_some_and(|space| has_mark(&space, 3)));
+}
+
+/// The warnings of a thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Warnings {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn run_without_the_steps_warns() {
+    let _alone = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = "cuda:h100:1x1".parse::<Target>().unwrap();
+    let open = target.open(&OpenOptions::default(), &mut Quiet).unwrap();
+    let client = Accelerator::embedded().open().unwrap();
+    let warnings = Warnings::default();
+    let written = warnings.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || written.clone())
+        .with_ansi(false);
+    let dir = tempfile::tempdir().unwrap();
+    let profile = ProfileSteps::new(open.plugin().profiler(), "10..15".parse().unwrap());
+    let trainer = Trainer::builder(&client).callback(profile).out(dir.path());
+    {
+        let _subscriber = subscriber.finish().set_default();
+        train(trainer);
+    }
+    let text = String::from_utf8(warnings.0.lock().unwrap().clone()).unwrap();
+    let sentence = "no device trace of the steps 10 to 14: the run did the steps 1 to 6";
+    assert!(text.contains(sentence), "{text}");
 }
