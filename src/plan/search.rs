@@ -23,7 +23,8 @@ pub struct Candidate {
 }
 
 /// The shardings over this many devices that are worth trying: each strategy alone, and with tensor
-/// parallelism over 2, 4 and 8 devices; of one strategy, if it is given.
+/// parallelism over 2, 4 and 8 devices; of one strategy, if it is given, of which `dp`, `fsdp` and
+/// `tp` have a mesh of one device too.
 ///
 /// ```
 /// use halite::plan::candidates;
@@ -43,7 +44,7 @@ pub fn candidates(devices: usize, strategy: Option<&Strategy>) -> Result<Vec<Can
         Strategy::tensor_parallel,
     );
     let mut all = vec![candidate(&[("data", devices)], dp())];
-    if devices > 1 {
+    if devices > 1 || strategy.is_some() {
         all.push(candidate(&[("fsdp", devices)], fsdp()));
     }
     let parts = [2, 4, 8].into_iter();
@@ -65,10 +66,20 @@ pub fn candidates(devices: usize, strategy: Option<&Strategy>) -> Result<Vec<Can
     let name = strategy.to_string();
     all.retain(|one| one.strategy.to_string() == name);
     if all.is_empty() {
-        let message = format!(
-            "`{name}` has no mesh of {devices} devices to try: `tp` takes 2, 4 or 8 of them, and \
-             the rest is at least 2; give the mesh"
-        );
+        let number = match devices {
+            1 => "1 device".to_owned(),
+            devices => format!("{devices} devices"),
+        };
+        let message = match &name[..] {
+            "dp+tp" | "fsdp+tp" => format!(
+                "`{name}` has no mesh of {number} to try: `tp` takes 2, 4 or 8 of them, and the \
+                 rest is at least 2; give the mesh, or another strategy"
+            ),
+            _ => format!(
+                "`{name}` has no mesh of {number} to try; those of dp, fsdp, tp, dp+tp and fsdp+tp \
+                 are tried: give the mesh"
+            ),
+        };
         return Err(Error::invalid(OP, message));
     }
     let with_options = |one: Candidate| Candidate {
@@ -342,12 +353,19 @@ mod tests {
         };
         assert_eq!(meshes(4, "tp"), ["model=4"]);
         assert_eq!(meshes(4, "dp+tp"), ["data=2,model=2"]);
-        let [error] = &meshes(2, "dp+tp")[..] else {
-            panic!("two devices are too few for two axes")
-        };
-        assert!(
-            error.contains("`dp+tp` has no mesh of 2 devices"),
-            "{error}"
-        );
+        for (strategy, mesh) in [("dp", "data=1"), ("fsdp", "fsdp=1"), ("tp", "model=1")] {
+            assert_eq!(meshes(1, strategy), [mesh]);
+        }
+        for (devices, strategy, number) in [
+            (2, "dp+tp", "of 2 devices"),
+            (1, "fsdp+tp", "of 1 device to try: `tp` takes 2"),
+            (4, "dp+fsdp", "of 4 devices to try; those of dp, fsdp"),
+        ] {
+            let [error] = &meshes(devices, strategy)[..] else {
+                panic!("{strategy} has a mesh of {devices} devices")
+            };
+            let expected = format!("`{strategy}` has no mesh {number}");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 }

@@ -137,6 +137,14 @@ fn refused_choices_have_reasons() {
 }
 
 #[test]
+fn strategy_of_a_cluster_trains_on_one_device() {
+    let train = "train digits --model mlp --accelerator embedded --max-steps 2 --quiet";
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite_alone(&format!("{train} --mesh auto --strategy fsdp --out run"));
+    succeeds(command.current_dir(&dir));
+}
+
+#[test]
 fn device_traces_need_a_profiler() {
     let dir = tempfile::tempdir().unwrap();
     let train = "train digits --model mlp --accelerator embedded --max-steps 4 --quiet";
