@@ -136,7 +136,7 @@ where
         mesh: trainer.mesh(),
         strategy: trainer.strategy(),
         precision: trainer.precision(),
-        batch_size: trainer.options().samples_per_step(),
+        batch_size: trainer.options().batch_size,
         parameters: trained_parameters(&model),
     };
     let lowered = trainer.lower_step(task, model, optimizer, train)?;
@@ -281,5 +281,27 @@ fn rematerialization(graph: &Graph) -> Option<Remat> {
         Some(Remat::SaveDots)
     } else {
         found.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        backends::Accelerator,
+        data,
+        models::{Classify, Mlp},
+        nn::Adam,
+    };
+
+    #[test]
+    fn batch_of_accumulated_steps_is_one() {
+        let client = Accelerator::embedded().open().unwrap();
+        let trainer = Trainer::builder(&client).batch_size(32);
+        let trainer = trainer.accumulate_grad_batches(4).quiet(true);
+        let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[64, 16, 10]));
+        let (trainer, images) = (trainer.build().unwrap(), data::digits::train().unwrap());
+        let plan = plan_on(&trainer, task, model, Adam::new(1e-3), images).unwrap();
+        assert_eq!(plan.batch_size, 32);
     }
 }

@@ -22,7 +22,7 @@ pub struct Plan {
     pub strategy: String,
     /// Precision policy: `bf16-mixed`.
     pub precision: String,
-    /// Batch size: samples of one step, over all devices.
+    /// Samples of one batch, over all devices. A step may accumulate several.
     pub batch_size: usize,
     /// Number of trained parameters.
     pub parameters: u64,
