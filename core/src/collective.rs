@@ -1,5 +1,5 @@
-//! Collectives between threads of a process, on host data, outside of programs. Within a program,
-//! devices communicate by shardings.
+//! Collectives between processes, or threads of one, on host data. Within a program, devices
+//! communicate by shardings.
 
 mod exchange;
 mod reduce;
@@ -19,8 +19,8 @@ use crate::{Error, HostArray, Result};
 /// Every member must call the same operations with the same names in the same order. Every wait has
 /// a name and a timeout, and its error lists the members that are late.
 ///
-/// There are two implementations: [`SingleProcess`], a group of one, and [`ThreadMember`], threads of
-/// one process. None connects processes.
+/// [`SingleProcess`] is a group of one, and [`ThreadMember`] one of threads of a process;
+/// `halite-cluster` has one of the processes of a job.
 ///
 /// ```
 /// use halite_core::{Collective, SingleProcess};
