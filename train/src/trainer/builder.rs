@@ -205,8 +205,8 @@ impl TrainerBuilder {
     /// The batch size, the order of the samples, the metrics and random numbers are those of the
     /// whole job: they do not depend on the number of processes. In a [mesh](Self::mesh) the
     /// processes are the axis `process`, which may be left out. Process 0 alone prints, logs and
-    /// writes the directory of the run, which callbacks of other processes do not see. `predict` is no matter of the job: each process that calls it
-    /// runs on all samples.
+    /// writes the directory of the run, which callbacks of other processes do not see. `predict` does
+    /// not divide its samples among processes: each process that calls it runs on all of them.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -258,7 +258,7 @@ impl TrainerBuilder {
     /// [`BatchNorm`](halite_nn::BatchNorm), are the model's.
     ///
     /// ```
-    /// use halite_nn::{PROCESS_AXIS, Processes, optim::WeightAveraging};
+    /// use halite_nn::optim::WeightAveraging;
     ///
     /// # fn trainer(client: &halite_core::Client) -> halite_core::Result<halite_train::Trainer> {
     /// halite_train::Trainer::builder(client).average(WeightAveraging::ema(0.999)).build()
