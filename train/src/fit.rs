@@ -419,6 +419,7 @@ where
         };
         agreement.agree(&Wish {
             step: now.run.step,
+            done: now.in_flight.done().unwrap_or(now.first),
             seconds: now.run.seconds(),
             stop: self.interrupts.reason(),
             is_requested: now.run.stop_requested,

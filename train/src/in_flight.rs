@@ -14,6 +14,8 @@ pub(crate) struct InFlight {
     /// Name of one launch in messages: "step".
     what: &'static str,
     queued: VecDeque<Queued>,
+    /// Number of the newest launch that was taken out of the queue.
+    done: Option<u64>,
     pace: Pace,
     limits: Limits,
 }
@@ -53,6 +55,7 @@ impl InFlight {
         InFlight {
             what,
             queued: VecDeque::new(),
+            done: None,
             pace: Pace::new(),
             limits: Limits::new(limit),
         }
@@ -95,7 +98,7 @@ impl InFlight {
                 }
                 self.waited()?;
             } else {
-                self.queued.pop_front();
+                self.pop();
             }
         }
         Ok(())
@@ -123,9 +126,21 @@ impl InFlight {
         Ok(())
     }
 
+    /// Number of the newest launch that is done, as are all before it.
+    pub(crate) fn done(&self) -> Option<u64> {
+        let ready = self.queued.iter().take_while(|one| one.event.is_ready());
+        ready.last().map(|one| one.number).or(self.done)
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        let oldest = self.queued.pop_front()?;
+        self.done = Some(oldest.number);
+        Some(oldest)
+    }
+
     /// Removes the oldest, which was waited for, from the queue.
     fn waited(&mut self) -> Result<()> {
-        let Some(oldest) = self.queued.pop_front() else {
+        let Some(oldest) = self.pop() else {
             return Ok(());
         };
         if let Some(pending) = oldest.pending {

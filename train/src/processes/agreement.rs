@@ -19,8 +19,8 @@ pub(crate) struct Agreement {
     processes: Processes,
     /// The step before which they agree again.
     next: u64,
-    /// The step and the time of the last agreement.
-    last: (u64, Instant),
+    /// The steps that were done at the last agreement, and its time.
+    last: Option<(u64, Instant)>,
     /// Seconds of the run in process 0.
     seconds: f64,
     stop: Option<StopReason>,
@@ -31,6 +31,8 @@ pub(crate) struct Agreement {
 pub(crate) struct Wish {
     /// Steps queued.
     pub(crate) step: u64,
+    /// Steps that the devices have done.
+    pub(crate) done: u64,
     /// Seconds of the run.
     pub(crate) seconds: f64,
     /// Why it should stop, if it should.
@@ -45,7 +47,7 @@ impl Agreement {
         Agreement {
             processes: processes.clone(),
             next: 0,
-            last: (0, Instant::now()),
+            last: None,
             seconds: 0.0,
             stop: None,
             is_requested: false,
@@ -77,17 +79,26 @@ impl Agreement {
         step >= self.next
     }
 
+    /// Steps until the next agreement. Those that are done count, because an empty queue takes steps
+    /// faster than the devices do them; and no more than twice as many as before, because the first
+    /// steps after others may be faster.
+    fn distance(&self, done: u64) -> u64 {
+        let Some((before, since)) = self.last else {
+            return 1;
+        };
+        let steps = done.saturating_sub(before) as f64;
+        let pace = steps * EVERY / since.elapsed().as_secs_f64().max(1e-6);
+        pace.min(2.0 * steps).clamp(1.0, MOST) as u64
+    }
+
     /// Exchanges wishes: all stop if one wishes to, and have the time of process 0.
     pub(crate) fn agree(&mut self, wish: &Wish) -> Result<()> {
-        let (first, since) = self.last;
-        let steps = wish.step.saturating_sub(first) as f64;
-        let pace = steps * EVERY / since.elapsed().as_secs_f64().max(1e-6);
         let words_of_wish = [
             wish.step,
             wish.stop.map_or(0, StopReason::code),
             u64::from(wish.is_requested),
             wish.seconds.to_bits(),
-            pace.clamp(1.0, MOST) as u64,
+            self.distance(wish.done),
         ];
         let message: Vec<u8> = words_of_wish
             .iter()
@@ -107,10 +118,10 @@ impl Agreement {
             );
             return Err(Error::invalid("processes", message));
         }
-        let [_, _, _, seconds, pace] = all[0];
+        let [_, _, _, seconds, distance] = all[0];
         self.seconds = f64::from_bits(seconds);
-        self.last = (wish.step, Instant::now());
-        self.next = wish.step + pace.max(1);
+        self.last = Some((wish.done, Instant::now()));
+        self.next = wish.step + distance.max(1);
         let reasons = all.iter().filter_map(|words| StopReason::of_code(words[1]));
         self.stop = reasons.min_by_key(|reason| reason.code());
         self.is_requested = all.iter().any(|words| words[2] != 0);

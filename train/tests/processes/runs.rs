@@ -1,6 +1,7 @@
 //! Runs of several processes: their directory, stops and resumes.
 
 use std::{
+    fmt,
     path::Path,
     sync::{
         Arc,
@@ -12,12 +13,12 @@ use std::{
 
 use halite_core::{Collective, Exchange, ProcessGroup, Result, ThreadProcess};
 use halite_train::{
-    Callback, Trainer, TrainerBuilder,
+    Callback, Fitted, TrainerBuilder,
     callback::{MetricsWindow, Run},
     signals::{StopFlag, StopReason},
 };
 
-use super::{EXECUTORS, alike, in_processes, mlp};
+use super::{EXECUTORS, Trained, alike, in_process, in_processes, mlp};
 
 /// Sets a stop flag after a step.
 struct StopAt {
@@ -36,7 +37,7 @@ impl Callback for StopAt {
 
 fn whole(
     out: &Path,
-) -> impl Fn(TrainerBuilder) -> Result<halite_train::Fitted<mlp::Regression>> + Sync {
+) -> impl Fn(TrainerBuilder) -> Result<Fitted<mlp::Regression>> + Sync {
     let out = out.to_path_buf();
     move |builder| mlp::fit(builder.out(&out).resume(true), 64)
 }
@@ -75,21 +76,34 @@ fn resumed_runs_equal_whole_ones_on_any_number() {
     assert!(super::most(&four.weights, &expected.weights) < 1e-12);
 }
 
-/// A process that counts what its programs exchange.
-#[derive(Debug)]
-struct Counted {
+/// What is called with the name of an exchange, before it is made.
+type Hook = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A process whose programs' exchanges a test counts or delays.
+struct Watched {
     process: ThreadProcess,
-    exchanges: Arc<AtomicUsize>,
+    exchange: Hook,
 }
 
 /// A lane of it.
-#[derive(Debug)]
-struct CountedLane {
+struct WatchedLane {
     lane: Arc<dyn Collective>,
-    exchanges: Arc<AtomicUsize>,
+    exchange: Hook,
 }
 
-impl Collective for Counted {
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.process.fmt(f)
+    }
+}
+
+impl fmt::Debug for WatchedLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lane.fmt(f)
+    }
+}
+
+impl Collective for Watched {
     fn rank(&self) -> usize {
         self.process.rank()
     }
@@ -101,16 +115,16 @@ impl Collective for Counted {
     }
 }
 
-impl ProcessGroup for Counted {
+impl ProcessGroup for Watched {
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
-        Ok(Arc::new(CountedLane {
+        Ok(Arc::new(WatchedLane {
             lane: self.process.lane(name)?,
-            exchanges: self.exchanges.clone(),
+            exchange: self.exchange.clone(),
         }))
     }
 }
 
-impl Collective for CountedLane {
+impl Collective for WatchedLane {
     fn rank(&self) -> usize {
         self.lane.rank()
     }
@@ -121,32 +135,62 @@ impl Collective for CountedLane {
         self.lane.all_gather(name, mine, patience)
     }
     fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
-        self.exchanges.fetch_add(1, Ordering::SeqCst);
+        (self.exchange)(name);
         self.lane.exchange(name, exchange, patience)
     }
+}
+
+/// What each of two processes has computed, with this before each exchange of a program. `fit` gets
+/// the rank.
+fn watched(
+    exchange: impl Fn(&str) + Send + Sync + 'static,
+    fit: impl Fn(TrainerBuilder, usize) -> Result<Fitted<mlp::Regression>> + Sync,
+) -> Vec<Result<Trained>> {
+    let exchange: Hook = Arc::new(exchange);
+    let run = |process: ThreadProcess| {
+        let (rank, exchange) = (process.rank(), exchange.clone());
+        let group = Arc::new(Watched { process, exchange });
+        in_process(EXECUTORS[0], 1, group, |builder| fit(builder, rank))
+    };
+    thread::scope(|scope| {
+        let all = ThreadProcess::group(2).into_iter();
+        let all: Vec<_> = all.map(|process| scope.spawn(|| run(process))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
 }
 
 #[test]
 fn steps_exchange_once() {
     for accumulated in [1, 2] {
         let exchanges = Arc::new(AtomicUsize::new(0));
-        let run = |process: ThreadProcess| -> Result<u64> {
-            let client = EXECUTORS[0](1).open()?;
-            let exchanges = exchanges.clone();
-            let builder = Trainer::builder(&client).quiet(true);
-            let builder = builder.processes(Arc::new(Counted { process, exchanges }));
-            let builder = builder.accumulate_grad_batches(accumulated);
-            Ok(mlp::fit(builder, 64)?.report.steps)
+        let counted = exchanges.clone();
+        let count = move |_: &str| {
+            counted.fetch_add(1, Ordering::SeqCst);
         };
-        let steps: u64 = thread::scope(|scope| {
-            let all = ThreadProcess::group(2).into_iter();
-            let all: Vec<_> = all.map(|process| scope.spawn(|| run(process))).collect();
-            all.into_iter()
-                .map(|one| one.join().unwrap().unwrap())
-                .sum()
+        let all = watched(count, |builder, _| {
+            mlp::fit(builder.accumulate_grad_batches(accumulated), 64)
         });
-        assert_eq!(steps, 2 * 20 / accumulated as u64);
-        assert_eq!(exchanges.load(Ordering::SeqCst) as u64, steps);
+        let steps: Vec<u64> = all.into_iter().map(|one| one.unwrap().steps).collect();
+        assert_eq!(steps, [20 / accumulated as u64; 2]);
+        assert_eq!(exchanges.load(Ordering::SeqCst) as u64, steps[0] + steps[1]);
+    }
+}
+
+#[test]
+fn slow_steps_stop_soon() {
+    let slow = |_: &str| thread::sleep(Duration::from_millis(300));
+    let all = watched(slow, |builder, rank| {
+        let flag = StopFlag::new();
+        let at = StopAt {
+            step: if rank == 1 { 3 } else { 0 },
+            flag: flag.clone(),
+        };
+        // 60 steps, which are queued faster than they are done.
+        mlp::fit_epochs(builder.stop_flag(&flag).callback(at), 960, 1)
+    });
+    for stopped in all {
+        let steps = stopped.unwrap().steps;
+        assert!((3..=6).contains(&steps), "stopped after {steps} steps");
     }
 }
 
