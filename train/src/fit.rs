@@ -128,7 +128,7 @@ struct LoopState<K: Task, O: Optimizer> {
 struct Validated {
     /// The step after which it was.
     step: Option<u64>,
-    /// Seconds of the run when it began; at first, those when the process began.
+    /// Seconds of the run when it began; at first, those when the process began its steps, or 0.
     seconds: f64,
     /// Its metrics, if this process made it.
     metrics: Option<MetricValues>,

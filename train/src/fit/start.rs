@@ -288,6 +288,10 @@ where
         }
         // No process starts a step before all have compiled it.
         self.agree(&mut now)?;
+        if now.run.resumed_from_step.is_some() {
+            // Of several processes the time that they agreed on: each has a clock of its own.
+            now.validated.seconds = now.seconds();
+        }
         Ok(now)
     }
 
@@ -382,7 +386,6 @@ where
         now.run.rate_factor = metadata.rate_factor.0;
         now.step_rate_factor = metadata.rate_factor.0;
         now.validated.step = metadata.validated;
-        now.validated.seconds = now.run.seconds();
         now.first = position.step;
         now.saved_at = Some(position);
         now.measured = metadata.measured;

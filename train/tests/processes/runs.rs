@@ -194,6 +194,37 @@ fn slow_steps_stop_soon() {
     }
 }
 
+/// Sleeps after each step.
+struct Slowly;
+
+impl Callback for Slowly {
+    fn on_step_end(&mut self, _: &mut Run) -> Result<()> {
+        thread::sleep(Duration::from_millis(30));
+        Ok(())
+    }
+}
+
+#[test]
+fn timed_validations_are_due_alike_after_a_resume() {
+    let runs = tempfile::tempdir().unwrap();
+    let fit = |builder: TrainerBuilder, epochs| {
+        mlp::fit_epochs(builder.out(runs.path()).resume(true), 64, epochs)
+    };
+    alike(EXECUTORS[0], [2, 1], |builder| fit(builder, 1));
+    // The clock of process 1 starts later than that of process 0.
+    let all = watched(
+        |_| (),
+        |builder, rank| {
+            thread::sleep(Duration::from_millis(700 * rank as u64));
+            let builder = builder.val_check_interval(Duration::from_secs(1));
+            fit(builder.callback(Slowly), 16)
+        },
+    );
+    for resumed in all {
+        assert_eq!(resumed.unwrap().steps, 64);
+    }
+}
+
 /// Halves the learning rate after the metrics of the second step.
 struct Halve;
 
