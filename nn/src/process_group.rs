@@ -144,6 +144,11 @@ impl Processes {
         self.0.group.size()
     }
 
+    /// Longest wait for the other processes in one exchange of a program.
+    pub fn patience(&self) -> Duration {
+        self.0.patience
+    }
+
     /// The arrangement of the devices of one process.
     pub fn local_mesh(&self) -> &MeshShape {
         &self.0.mesh

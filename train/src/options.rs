@@ -240,6 +240,13 @@ pub struct TrainerOptions {
         arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
     )]
     pub wait_limit: Option<Duration>,
+    /// Timeout for the other processes of a job in one step. It has to be longer than process 0
+    /// takes to stream a checkpoint to the disk [default: 60]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
+    )]
+    pub process_timeout: Option<Duration>,
     /// Do not show a progress bar
     #[cfg_attr(feature = "clap", arg(long))]
     pub quiet: bool,
@@ -354,6 +361,7 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     read_ahead: 4,
     prefetch: 2,
     wait_limit: None,
+    process_timeout: None,
     quiet: false,
     label: None,
 };

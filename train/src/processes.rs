@@ -15,8 +15,14 @@ pub(crate) use self::{
 };
 use crate::{TrainerOptions, identity::Identity, window::WindowMetric};
 
-/// Longest wait for processes that start, compile, or write a checkpoint.
-pub(crate) const START: Duration = Duration::from_secs(300);
+/// Least limit of a wait for processes that start, compile, or write a checkpoint.
+const START: Duration = Duration::from_secs(300);
+
+/// Longest wait for processes that start, compile, or read or write a checkpoint: longer where the
+/// user expects longer waits within steps.
+fn patience(processes: &Processes) -> Duration {
+    processes.patience().max(START)
+}
 
 /// The sums of metrics over the processes, from those of each.
 pub(crate) fn over_processes(
@@ -30,7 +36,7 @@ pub(crate) fn over_processes(
         message.extend(metric.weight.to_le_bytes());
         message.extend(bad.to_le_bytes());
     }
-    let all = processes.group().all_gather("metrics", &message, START)?;
+    let all = (processes.group()).all_gather("metrics", &message, patience(processes))?;
     let mut sums = mine;
     for (index, metric) in sums.iter_mut().enumerate() {
         let mut bad_steps = Vec::new();
@@ -59,9 +65,11 @@ pub(crate) fn check_alike(
     facts.extend(schedule(options));
     let text = |(name, value): (&String, &String)| format!("{name}\u{1}{value}\u{2}");
     let message: String = facts.iter().map(text).collect();
-    let all = processes
-        .group()
-        .all_gather("options of the run", message.as_bytes(), START)?;
+    let all = processes.group().all_gather(
+        "options of the run",
+        message.as_bytes(),
+        patience(processes),
+    )?;
     let Some(other) = all.iter().position(|other| other != message.as_bytes()) else {
         return Ok(());
     };

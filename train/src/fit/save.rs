@@ -198,8 +198,13 @@ where
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
         }
-        let limits = Limits::new(self.trainer.options.wait_limit);
-        self.identity.wait_or_give_up(&limits, &self.stop);
+        match now.agreement {
+            Some(_) => self.identity.wait_shortly(),
+            None => {
+                let limits = Limits::new(self.trainer.options.wait_limit);
+                self.identity.wait_or_give_up(&limits, &self.stop);
+            }
+        }
         let metadata = self.metadata(now)?;
         let spare = self
             .callbacks

@@ -4,7 +4,7 @@ use std::{
     panic::resume_unwind,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use halite_core::{Error, ErrorKind, Result};
@@ -105,6 +105,13 @@ impl PendingIdentity {
         }
     }
 
+    /// Takes the digests if they are known soon: other processes wait for this one. The next save
+    /// looks again.
+    pub(crate) fn wait_shortly(&mut self) {
+        let begun = Instant::now();
+        while self.poll().is_none() && begun.elapsed() < SHORT {}
+    }
+
     /// Takes the digests if they are known, and sleeps a little if not.
     fn poll(&mut self) -> Option<()> {
         self.begin();
@@ -127,6 +134,9 @@ impl PendingIdentity {
 
 /// Time between two looks at the thread that digests the data.
 const DIGEST_POLL: Duration = Duration::from_millis(2);
+
+/// Time that the other processes of a job wait for the digests at each save.
+const SHORT: Duration = Duration::from_secs(1);
 
 fn digest_name() -> String {
     "the digest of the data".to_string()

@@ -27,6 +27,11 @@ impl TrainerOptions {
                 "`wait_limit` is 0, in which no step can end; it must be longer, or not set",
             );
         }
+        if self.process_timeout == Some(Duration::ZERO) {
+            return invalid(
+                "`process_timeout` is 0, in which no step can end; it must be longer, or not set",
+            );
+        }
         self.check_resume()
     }
 

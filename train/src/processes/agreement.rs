@@ -6,7 +6,7 @@ use std::time::Instant;
 use halite_core::{Error, Result};
 use halite_nn::Processes;
 
-use super::{START, words};
+use super::{patience, words};
 use crate::signals::StopReason;
 
 /// Time between two agreements: signals and limits of time are noticed so late.
@@ -106,7 +106,7 @@ impl Agreement {
             .collect();
         let group = self.processes.group();
         group.at_step(wish.step);
-        let all = group.all_gather("agreement", &message, START)?;
+        let all = group.all_gather("agreement", &message, patience(&self.processes))?;
         let all = all.iter().map(|bytes| words::<5>(bytes, 0));
         let all: Vec<[u64; 5]> = all.collect::<Result<_>>()?;
         if let Some(other) = all.iter().position(|words| words[0] != wish.step) {

@@ -6,7 +6,7 @@ use halite_core::{DType, Error, HostArray, Result, TensorType};
 use halite_nn::Processes;
 use serde::{Deserialize, Serialize};
 
-use super::START;
+use super::patience;
 use crate::{
     checkpoint::{RunPosition, Saved},
     resume::{Metadata, window_type},
@@ -81,7 +81,7 @@ impl ResumeFrom {
         let message = serde_json::to_vec(&sent).map_err(json)?;
         let message = processes
             .group()
-            .broadcast("checkpoint", 0, &message, START)?;
+            .broadcast("checkpoint", 0, &message, patience(processes))?;
         if processes.rank() == 0 {
             return opened?.map(Self::of).transpose();
         }
@@ -119,7 +119,7 @@ impl ResumeFrom {
         let sent = |name: &str, bytes: &[u8]| match processes {
             Some(processes) => processes
                 .group()
-                .broadcast(&format!("checkpoint: {name}"), 0, bytes, START)
+                .broadcast(&format!("checkpoint: {name}"), 0, bytes, patience(processes))
                 .map(Some),
             None => Ok(None),
         };

@@ -25,7 +25,7 @@ use crate::{
     signals::StopFlag,
 };
 
-/// Default of [`TrainerBuilder::process_timeout`].
+/// Default of [`TrainerOptions::process_timeout`].
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Builder of a [`Trainer`].
@@ -35,7 +35,6 @@ pub struct TrainerBuilder {
     devices: Option<Vec<DeviceId>>,
     mesh: Option<Vec<(Arc<str>, usize)>>,
     processes: Option<Arc<dyn ProcessGroup>>,
-    process_timeout: Duration,
     strategy: Strategy,
     average: Option<WeightAveraging>,
     has_rate_factor: bool,
@@ -65,7 +64,6 @@ impl TrainerBuilder {
             devices: None,
             mesh: None,
             processes: None,
-            process_timeout: PROCESS_TIMEOUT,
             strategy: Strategy::default(),
             average: None,
             has_rate_factor: false,
@@ -105,6 +103,7 @@ impl TrainerBuilder {
         read_ahead: usize => read_ahead;
         prefetch: usize => prefetch;
         wait_limit: Duration => Some(wait_limit);
+        process_timeout: Duration => Some(process_timeout);
         quiet: bool => quiet;
         label: impl Into<String> => Some(label.into());
     }
@@ -222,14 +221,6 @@ impl TrainerBuilder {
         self
     }
 
-    /// Sets the longest wait for the other [processes](Self::processes) in a step. It has to be
-    /// longer than process 0 takes to stream a checkpoint to the disk, while others wait for it.
-    /// Default: 60 s.
-    pub fn process_timeout(mut self, timeout: Duration) -> Self {
-        self.process_timeout = timeout;
-        self
-    }
-
     /// Sets the sharding of parameters, optimizer state and batches over the mesh. Default:
     /// data parallel.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
@@ -338,7 +329,8 @@ impl TrainerBuilder {
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
         let group = self.processes.filter(|group| group.size() > 1);
-        let processes = group.map(|group| Processes::new(&group, &mesh, self.process_timeout));
+        let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
+        let processes = group.map(|group| Processes::new(&group, &mesh, patience));
         let processes = processes.transpose()?;
         let rank = processes.as_ref().map_or(0, Processes::rank);
         let count = processes.as_ref().map_or(1, Processes::size);

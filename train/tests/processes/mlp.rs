@@ -1,9 +1,13 @@
 //! A network of dense layers in `f64`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
 
 use halite_core::{DType, HostArray, Result, tree::Tree};
-use halite_data::{InMemory, Labeled, LastBatch};
+use halite_data::{Dataset, Field, InMemory, Labeled, LastBatch, SampleMut};
 use halite_nn::{Adam, Init, Mean, Param, Schedule, Tensor, Trace};
 use halite_train::{EarlyStopping, Fitted, OnNotFinite, Task, TrainerBuilder};
 
@@ -186,6 +190,40 @@ fn early_stopping_is_the_same_everywhere() {
     let one = alike(EXECUTORS[0], [1, 1], run);
     assert!(one.steps < 20);
     assert_eq!(one.steps, alike(EXECUTORS[0], [2, 1], run).steps);
+}
+
+/// Data whose digest takes long.
+struct SlowDigest(InMemory);
+
+impl Dataset for SlowDigest {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        self.0.read(index, into)
+    }
+    fn digest(&self) -> Option<String> {
+        thread::sleep(Duration::from_secs(12));
+        self.0.digest()
+    }
+}
+
+#[test]
+fn other_processes_do_not_wait_for_the_digest_of_the_data() {
+    let runs = tempfile::tempdir().unwrap();
+    let all = in_processes(EXECUTORS[0], [2, 1], |builder| {
+        let builder = builder.out(runs.path()).checkpoint_every(2);
+        let builder = builder.process_timeout(Duration::from_secs(5));
+        let trainer = builder.batch_size(16).max_epochs(1).build()?;
+        let samples = SlowDigest(data(64));
+        trainer.fit(Regression, net(), Adam::new(1e-3), samples, ())
+    });
+    for trained in all {
+        assert_eq!(trained.unwrap().steps, 4);
+    }
 }
 
 #[test]
