@@ -4,7 +4,7 @@
 //! A file becomes flags before the command line is parsed, so both have the same names, values and
 //! checks.
 
-use std::{ffi::OsString, fs, path::Path, sync::OnceLock};
+use std::{env, ffi::OsString, fs, path::Path, sync::OnceLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use halite::{
@@ -13,6 +13,8 @@ use halite::{
 };
 use halite_core::{edit_distance, files};
 use toml::{Table, Value};
+
+use crate::cli::launch;
 
 /// Name of the file in the directory of a run.
 const FILE: &str = "config.toml";
@@ -303,6 +305,19 @@ fn value(text: &str) -> Value {
     }
 }
 
+/// The line of a configuration that names the launch of this process, if `halite launch` started it.
+fn line_of_launch() -> Option<String> {
+    let number = env::var(launch::NUMBER).ok()?;
+    Some(format!("# by `halite launch`, {number}\n"))
+}
+
+/// Returns whether the launch of this process began or resumed the run in `out` before.
+pub(super) fn is_of_this_launch(out: &Path) -> bool {
+    line_of_launch().is_some_and(|line| {
+        fs::read_to_string(out.join(FILE)).is_ok_and(|text| text.ends_with(&line))
+    })
+}
+
 /// Writes the configuration of this process into the directory of the run.
 #[derive(Debug)]
 pub(super) struct SaveConfig;
@@ -314,6 +329,7 @@ impl Callback for SaveConfig {
 
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
         if let (Some(out), Some(text)) = (run.out(), RESOLVED.get()) {
+            let text = text.clone() + &line_of_launch().unwrap_or_default();
             // The run is worth more than its description.
             if let Err(error) = files::replace(&out.join(FILE), text.as_bytes()) {
                 remark!("cannot write {FILE} into {}: {error}", out.display());

@@ -91,9 +91,10 @@ impl Launch {
             seconds("HALITE_JOB_START", self.start_deadline),
             seconds("HALITE_JOB_LOST", self.lost_deadline),
         ];
-        let mut attempt = 0;
+        let (mut attempt, number) = (0, number());
         loop {
             job.variables = deadlines.to_vec();
+            job.variables.push((NUMBER.into(), number.clone().into()));
             job.variables.push(seconds(RESTART, attempt));
             let ended = job.run(&mut fetch::Bar::default(), &mut print)?;
             let logs = logs.display();
@@ -121,6 +122,9 @@ impl Launch {
 /// Environment variable with the number of restarts before this one.
 pub(super) const RESTART: &str = "HALITE_RESTART";
 
+/// Environment variable with the number of this launch, the same after a restart.
+pub(super) const NUMBER: &str = "HALITE_LAUNCH";
+
 /// The program; `halite` is this executable, wherever it is.
 fn itself(mut program: Vec<OsString>) -> Result<Vec<OsString>> {
     if program.first().is_some_and(|name| name == "halite") {
@@ -143,10 +147,15 @@ fn hosts_in(file: &Path) -> Result<Vec<String>> {
 }
 
 fn default_logs() -> PathBuf {
+    Path::new("runs/launch").join(number())
+}
+
+/// Time and process: what no other launch has.
+fn number() -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Path::new("runs/launch").join(format!("{}-{}", now.as_secs(), std::process::id()))
+    format!("{}-{}", now.as_secs(), std::process::id())
 }
 
 fn print(line: &Line) {

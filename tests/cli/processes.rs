@@ -99,6 +99,20 @@ fn restart_continues_to_the_same_bits() {
 }
 
 #[test]
+fn restart_does_not_resume_another_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    succeeds(halite("train digits --model mlp --epochs 1 --out").arg(&out));
+    let before = arrays(&out);
+    let error = fails(&mut launch(dir.path(), "--restarts 1", "--epochs 1"));
+    assert_contains(
+        &error,
+        &["starting again (1 of 1)", "already contains a run"],
+    );
+    assert_eq!(arrays(&out), before);
+}
+
+#[test]
 fn job_shows_every_process() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = halite("launch -n 2 --log-dir");

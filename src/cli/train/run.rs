@@ -32,7 +32,7 @@ use halite_core::{Client, DeviceId, ProcessGroup};
 
 use crate::cli::{
     STOPPED,
-    config::{SaveConfig, flag_of_config},
+    config::{SaveConfig, flag_of_config, is_of_this_launch},
     give_up, launch, open_options, profile,
     step::{RateArgs, ShardingArgs},
     waiting,
@@ -244,7 +244,7 @@ impl Run {
         let options = TrainerOptions {
             out: Some(out.into()),
             // After a failure of the job, unless the user says where to begin.
-            resume: self.options.resume || is_restart() && self.options.resume_from.is_none(),
+            resume: self.options.resume || is_restart(out) && self.options.resume_from.is_none(),
             numerics: NumericsOptions {
                 gradient_clip_val: step.clip.map(GradientClip::limit),
                 ..self.options.numerics
@@ -372,9 +372,10 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
     ExitCode::from(code)
 }
 
-/// Returns whether `halite launch` starts the job again.
-fn is_restart() -> bool {
-    env::var(launch::RESTART).is_ok_and(|count| count != "0")
+/// Returns whether `halite launch` starts the job again that began the run in `out`. It may have
+/// failed because another run is there.
+fn is_restart(out: &Path) -> bool {
+    env::var(launch::RESTART).is_ok_and(|count| count != "0") && is_of_this_launch(out)
 }
 
 /// Sets the default of `--max-epochs`, which holds unless steps or time limit the run.
