@@ -74,6 +74,11 @@ impl ProcessGroup for Processes {
         self.control.presence.at_step(step);
     }
 
+    fn warn_others(&self, error: &Error) {
+        let presence = &self.control.presence;
+        presence.warn_others(&presence.described(error));
+    }
+
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Names the processes that ask for another one, or for none.

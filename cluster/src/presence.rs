@@ -202,13 +202,18 @@ impl Presence {
 
     /// Prints the error, and tells it to the others and the launcher.
     pub(crate) fn tell(&self, error: &Error) {
-        let Presence {
-            rank, size, host, ..
-        } = self;
-        let text = format!("process {rank} of {size} on {host}: {error}");
+        let text = self.described(error);
         eprintln!("error: {text}");
         Record::Failed(error.to_string()).send();
         self.warn_others(&text);
+    }
+
+    /// An error of this process, as others read it.
+    pub(crate) fn described(&self, error: &Error) -> String {
+        let Presence {
+            rank, size, host, ..
+        } = self;
+        format!("process {rank} of {size} on {host}: {error}")
     }
 
     /// Tells the others that this process fails.

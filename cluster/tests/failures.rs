@@ -102,6 +102,21 @@ fn stopped_process_is_named_by_the_others() {
 }
 
 #[test]
+fn process_that_gives_up_tells_the_others() {
+    let started = Instant::now();
+    let result = spawn_with(2, options(), |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 1 {
+            (job.group()).warn_others(&Error::invalid("step 7", "the device hangs"));
+            // The heart beats on.
+            thread::sleep(Duration::from_secs(60));
+        }
+        wait(job)
+    });
+    check(started, result, "step 7: the device hangs");
+}
+
+#[test]
 fn early_exit_is_a_failure() {
     let started = Instant::now();
     let result = spawn_with(2, options(), |job| {

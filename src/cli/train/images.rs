@@ -181,11 +181,13 @@ impl Classifier {
         let trainer = run.sharded(self.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
         if run.range_test {
-            return fitted(run.find_rate(&trainer, step, train, &out), &stop);
+            let found = run.find_rate(&trainer, step, train, &out);
+            return fitted(run, found, &stop);
         }
         let shown = (0..SHOWN.min(test.len())).collect::<Vec<_>>();
         let shown = test.clone().subset(shown)?;
         let mut fitted = fitted(
+            run,
             trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,
         )?;

@@ -336,12 +336,15 @@ impl Run {
 
 /// Returns the result of a training. Ends the process after a cancellation or a timeout, because
 /// dropping the client would block on the compiler or device that hangs.
-pub(super) fn fitted<T>(result: Result<T>, stop: &StopFlag) -> Result<T> {
+pub(super) fn fitted<T>(run: &Run, result: Result<T>, stop: &StopFlag) -> Result<T> {
     result.inspect_err(|error| {
         if matches!(
             error.kind(),
             ErrorKind::Cancelled | ErrorKind::DeadlineExceeded
         ) {
+            if let Some(group) = &run.processes {
+                group.warn_others(error);
+            }
             let code = stop.reason().map_or(1, StopReason::exit_code);
             give_up(error, code);
         }

@@ -160,9 +160,10 @@ impl Text {
         }
         if self.run.range_test {
             let found = self.run.find_rate(&trainer, step, train, &out);
-            return fitted(found, &stop);
+            return fitted(&self.run, found, &stop);
         }
         let mut fitted = fitted(
+            &self.run,
             trainer.fit(step.task, step.model, step.optimizer, train, validation),
             &stop,
         )?;
