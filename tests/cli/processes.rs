@@ -55,6 +55,15 @@ fn terminated_launch_saves_a_checkpoint() {
 }
 
 #[test]
+fn early_stopping_is_a_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let train = "--epochs 9 --early-stopping loss --patience 1 --min-delta 9";
+    let ended = succeeds(&mut launch(dir.path(), "", train));
+    assert!(!ended.stderr.contains("stopped by"), "{ended:?}");
+    assert_eq!(report(&dir.path().join("run"))["interrupted"], true);
+}
+
+#[test]
 fn failing_process_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");

@@ -366,7 +366,7 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
         remark!("stopped before the last epoch; the same command with --resume continues the run");
     }
     let mut code = reason.exit_code();
-    if !run.is_alone() {
+    if !run.is_alone() && code != 0 {
         // All stop at one step, whoever got the signal: the launcher returns its code.
         tell_stopped(code);
         code = 0;
