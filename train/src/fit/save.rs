@@ -198,13 +198,7 @@ where
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
         }
-        match now.agreement {
-            Some(_) => self.identity.wait_shortly(),
-            None => {
-                let limits = Limits::new(self.trainer.options.wait_limit);
-                self.identity.wait_or_give_up(&limits, &self.stop);
-            }
-        }
+        self.take_digest();
         let metadata = self.metadata(now)?;
         let spare = self
             .callbacks
@@ -247,6 +241,15 @@ where
         }
         now.saved_at = Some(position);
         Ok(())
+    }
+
+    /// Takes the digest of the data for a checkpoint; of several processes, while others wait.
+    fn take_digest(&mut self) {
+        if self.trainer.processes.is_some() {
+            return self.identity.wait_shortly();
+        }
+        let limits = Limits::new(self.trainer.options.wait_limit);
+        self.identity.wait_or_give_up(&limits, &self.stop);
     }
 
     fn metadata(

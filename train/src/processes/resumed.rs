@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use halite_core::{DType, Error, HostArray, Result, TensorType};
+use halite_core::{DType, Error, Exchange, HostArray, Result, TensorType};
 use halite_nn::Processes;
 use serde::{Deserialize, Serialize};
 
@@ -79,9 +79,8 @@ impl ResumeFrom {
             Error::invalid("processes", "the checkpoint's metadata is not JSON").caused_by(error)
         };
         let message = serde_json::to_vec(&sent).map_err(json)?;
-        let message = processes
-            .group()
-            .broadcast("checkpoint", 0, &message, patience(processes))?;
+        let group = processes.group();
+        let message = group.broadcast("checkpoint", 0, &message, patience(processes))?;
         if processes.rank() == 0 {
             return opened?.map(Self::of).transpose();
         }
@@ -116,23 +115,20 @@ impl ResumeFrom {
         wanted: &[(String, TensorType)],
         mut then: impl FnMut(usize, HostArray) -> Result<()>,
     ) -> Result<()> {
-        let sent = |name: &str, bytes: &[u8]| match processes {
-            Some(processes) => processes
-                .group()
-                .broadcast(&format!("checkpoint: {name}"), 0, bytes, patience(processes))
-                .map(Some),
-            None => Ok(None),
+        let mut share = |index: usize, mut array: HostArray| {
+            if let Some(processes) = processes {
+                // Into the memory of the array: it may be most of what a host has.
+                let name = format!("checkpoint: {}", wanted[index].0);
+                let bytes = array.bytes_mut();
+                let exchange = Exchange::Broadcast { root: 0, bytes };
+                (processes.group()).exchange(&name, exchange, patience(processes))?;
+            }
+            then(index, array)
         };
-        if let Some(saved) = &mut self.saved {
-            return saved.take_each(wanted, |index, array| {
-                sent(&wanted[index].0, array.bytes())?;
-                then(index, array)
-            });
+        match &mut self.saved {
+            Some(saved) => saved.take_each(wanted, share),
+            None => (wanted.iter().enumerate())
+                .try_for_each(|(index, (_, ty))| share(index, HostArray::try_zeros(ty.clone())?)),
         }
-        for (index, (name, ty)) in wanted.iter().enumerate() {
-            let bytes = sent(name, &[])?.unwrap_or_default();
-            then(index, HostArray::from_bytes(&bytes, ty.clone())?)?;
-        }
-        Ok(())
     }
 }

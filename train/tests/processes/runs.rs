@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -35,9 +35,7 @@ impl Callback for StopAt {
     }
 }
 
-fn whole(
-    out: &Path,
-) -> impl Fn(TrainerBuilder) -> Result<Fitted<mlp::Regression>> + Sync {
+fn whole(out: &Path) -> impl Fn(TrainerBuilder) -> Result<Fitted<mlp::Regression>> + Sync {
     let out = out.to_path_buf();
     move |builder| mlp::fit(builder.out(&out).resume(true), 64)
 }
@@ -79,7 +77,7 @@ fn resumed_runs_equal_whole_ones_on_any_number() {
 /// What is called with the name of an exchange, before it is made.
 type Hook = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A process whose programs' exchanges a test counts or delays.
+/// A process whose exchanges of buffers a test counts or delays.
 struct Watched {
     process: ThreadProcess,
     exchange: Hook,
@@ -113,6 +111,10 @@ impl Collective for Watched {
     fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
         self.process.all_gather(name, mine, patience)
     }
+    fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
+        (self.exchange)(name);
+        self.process.exchange(name, exchange, patience)
+    }
 }
 
 impl ProcessGroup for Watched {
@@ -140,7 +142,7 @@ impl Collective for WatchedLane {
     }
 }
 
-/// What each of two processes has computed, with this before each exchange of a program. `fit` gets
+/// What each of two processes has computed, with this before each exchange of buffers. `fit` gets
 /// the rank.
 fn watched(
     exchange: impl Fn(&str) + Send + Sync + 'static,
@@ -191,6 +193,29 @@ fn slow_steps_stop_soon() {
     for stopped in all {
         let steps = stopped.unwrap().steps;
         assert!((3..=6).contains(&steps), "stopped after {steps} steps");
+    }
+}
+
+#[test]
+fn arrays_of_a_checkpoint_are_exchanged_as_buffers() {
+    let runs = tempfile::tempdir().unwrap();
+    alike(EXECUTORS[0], [2, 1], |builder| {
+        mlp::fit_epochs(builder.out(runs.path()), 64, 1)
+    });
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let record = {
+        let names = names.clone();
+        move |name: &str| names.lock().unwrap().push(name.to_string())
+    };
+    for resumed in watched(record, |builder, _| whole(runs.path())(builder)) {
+        assert_eq!(resumed.unwrap().steps, 20);
+    }
+    // MPI has a tree for these, where process 0 would gather them for each of the others.
+    let names = names.lock().unwrap();
+    for name in ["model.hidden", "model.out"] {
+        let name = format!("checkpoint: {name}");
+        let both = names.iter().filter(|one| **one == name).count();
+        assert_eq!(both, 2, "{name} of {names:?}");
     }
 }
 
