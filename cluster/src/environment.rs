@@ -9,6 +9,8 @@ use std::{env, fmt};
 
 use halite_core::{Error, Result};
 
+pub(crate) use self::sources::MOST;
+
 /// What started this process as a part of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -75,10 +77,6 @@ impl Recognized {
     pub fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let found = sources::all(&variable)?;
-        let explicit = found.iter().find(|job| job.source == Source::Explicit);
-        if let Some(explicit) = explicit {
-            return Ok(explicit.clone());
-        }
         // A scheduler that started one process, in which another one starts the job.
         let mut jobs = found
             .into_iter()

@@ -27,6 +27,7 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::Progress;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+    environment::MOST,
 pub use self::verdict::Failure;
 use self::verdict::Verdict;
 pub use crate::hydra::{Line, Stream};
@@ -199,6 +200,10 @@ impl Launch {
     ///
     /// # Errors
     /// If MPI cannot be installed or started, or log files cannot be written.
+        if self.processes > MOST {
+            let message = format!("{} processes: a job has at most {MOST}", self.processes);
+            return Err(Error::invalid("launch", message));
+        }
     pub fn run(&self, progress: &mut dyn Progress, output: &mut dyn FnMut(&Line)) -> Result<Ended> {
         if self.processes == 0 || self.program.is_empty() || self.ssh.is_empty() {
             let message = "at least one process of a program, and a command for ssh, are needed";

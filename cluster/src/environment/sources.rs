@@ -9,15 +9,43 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Port for launchers that name a host only, as torchrun's rendezvous and TorchTPU have it.
 const PORT: u16 = 29500;
 
-/// Jobs that the variables describe, in the order in which they count.
+/// Most processes of a job, far more than `mpiexec` starts.
+pub(crate) const MOST: usize = 1 << 20;
+
+/// Jobs that the variables describe, in the order in which they count: the explicit one, or all others.
 pub(super) fn all(variable: Variable<'_>) -> Result<Vec<Recognized>> {
-    let sources = [explicit, mpi, slurm, torchrun, kubernetes, tpu];
+    // Whatever is wrong with the variables of others.
+    if let Some(job) = explicit(variable)? {
+        return Ok(vec![job]);
+    }
+    let sources = [mpi, slurm, torchrun, kubernetes, tpu];
     let found = sources.into_iter().map(|source| source(variable));
-    Ok(found
-        .collect::<Result<Vec<_>>>()?
+    let found = found.collect::<Result<Vec<_>>>()?;
+    let found: Vec<_> = found.into_iter().flatten().collect();
+    refuse_unused(variable, &found)?;
+    Ok(found)
+}
+
+/// Refuses a size or an address that no launcher gives an index to: each process would be alone.
+fn refuse_unused(variable: Variable<'_>, found: &[Recognized]) -> Result<()> {
+    let names = ["HALITE_NUM_PROCESSES", "HALITE_COORDINATOR_ADDRESS"];
+    let set = names
         .into_iter()
-        .flatten()
-        .collect())
+        .filter_map(|name| Some((name, variable(name)?)));
+    let set: Vec<_> = set.collect();
+    let missing_name = match set.first() {
+        None => return Ok(()),
+        Some((name, _)) if *name == names[0] => {
+            "HALITE_PROCESS_ID (in Kubernetes: JOB_COMPLETION_INDEX)"
+        }
+        Some(_) => names[0],
+    };
+    let is_used =
+        |job: &Recognized| job.size > 1 || job.variables.iter().any(|pair| set.contains(pair));
+    if found.iter().any(is_used) {
+        return Ok(());
+    }
+    Err(missing(&set, missing_name))
 }
 
 /// Variables of one source that were read.
@@ -71,9 +99,9 @@ impl<'a> Reader<'a> {
             coordinator,
             variables: self.read,
         };
-        if rank >= size {
+        if rank >= size || size > MOST {
             let message = format!(
-                "process {rank} of {size}: processes count from 0 ({})",
+                "process {rank} of {size}: processes count from 0, and a job has at most {MOST} ({})",
                 job.variables()
             );
             return Err(Error::invalid("job", message));
@@ -158,10 +186,17 @@ fn torchrun(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let size = reader.needed("WORLD_SIZE")?;
     let host = reader.text("MASTER_ADDR");
     let port = reader.number("MASTER_PORT")?.unwrap_or(PORT.into());
+    let Some(port) = u16::try_from(port)
+        .ok()
+        .and_then(|port| port.checked_add(1))
+    else {
+        let message = format!("MASTER_PORT is `{port}`; this job needs the next port, up to 65535");
+        return Err(Error::invalid("job", message));
+    };
     if host.is_none() && size > 1 {
         return Err(missing(&reader.read, "MASTER_ADDR"));
     }
-    let coordinator = host.map(|host| format!("{host}:{}", port + 1));
+    let coordinator = host.map(|host| format!("{host}:{port}"));
     reader.job(Source::Torchrun, rank, size, coordinator)
 }
 
@@ -211,7 +246,12 @@ fn tpu(variable: Variable<'_>) -> Result<Option<Recognized>> {
     // The port of the address is that of libtpu's own network.
     let host = host.map(|host| host.split(':').next().unwrap_or_default().to_owned());
     let coordinator = host.map(|host| format!("{host}:{PORT}"));
-    let (rank, size) = (slice * hosts.len() + worker, slices * hosts.len());
+    // What is too large for a number is too large for a job.
+    let (rank, size) = (
+        slice.saturating_mul(hosts.len()),
+        slices.saturating_mul(hosts.len()),
+    );
+    let rank = rank.saturating_add(worker);
     reader.job(Source::Tpu, rank, size, coordinator)
 }
 

@@ -191,7 +191,59 @@ fn malformed_variables_are_refused() {
     );
     refused(
         &[("PMI_FD", "7"), ("PMI_RANK", "4"), ("PMI_SIZE", "4")],
-        "process 4 of 4: processes count from 0 (PMI_RANK=4 PMI_SIZE=4)",
+        "process 4 of 4: processes count from 0, and a job has at most 1048576 (PMI_RANK=4 PMI_SIZE=4)",
     );
     refused(&[("WORLD_SIZE", "2")], "RANK is missing");
+}
+
+#[test]
+fn explicit_configuration_needs_no_other_to_be_right() {
+    let explicit = [
+        ("HALITE_PROCESS_ID", "1"),
+        ("HALITE_NUM_PROCESSES", "2"),
+        ("HALITE_COORDINATOR_ADDRESS", "10.0.0.1:7000"),
+    ];
+    for incomplete in [("WORLD_SIZE", "8"), ("TPU_WORKER_HOSTNAMES", "a,b")] {
+        let variables = [&explicit[..], &[incomplete]].concat();
+        check(&variables, Source::Explicit, (1, 2), Some("10.0.0.1:7000"));
+    }
+}
+
+#[test]
+fn unused_part_of_a_configuration_is_refused() {
+    let address = ("HALITE_COORDINATOR_ADDRESS", "train-0.train");
+    // An indexed job whose manifest lacks `completionMode: Indexed`.
+    refused(
+        &[("HALITE_NUM_PROCESSES", "4"), address],
+        "HALITE_NUM_PROCESSES=4 HALITE_COORDINATOR_ADDRESS=train-0.train is set, and \
+         HALITE_PROCESS_ID (in Kubernetes: JOB_COMPLETION_INDEX) is missing",
+    );
+    refused(
+        &[("JOB_COMPLETION_INDEX", "1"), address],
+        "HALITE_NUM_PROCESSES is missing",
+    );
+    let one = [("JOB_COMPLETION_INDEX", "0"), ("HALITE_NUM_PROCESSES", "1")];
+    check(&one, Source::Alone, (0, 1), None);
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    for port in ["65535", "18446744073709551615"] {
+        let mut variables = TORCHRUN;
+        variables[5].1 = port;
+        refused(&variables, &format!("MASTER_PORT is `{port}`"));
+    }
+    let huge = [
+        ("HALITE_PROCESS_ID", "1"),
+        ("HALITE_NUM_PROCESSES", "1000000000000"),
+        ("HALITE_COORDINATOR_ADDRESS", "a"),
+    ];
+    refused(&huge, "a job has at most 1048576");
+    let slices = [
+        ("TPU_WORKER_HOSTNAMES", "a,b"),
+        ("TPU_WORKER_ID", "1"),
+        ("MEGASCALE_NUM_SLICES", "18446744073709551615"),
+        ("MEGASCALE_SLICE_ID", "18446744073709551614"),
+    ];
+    refused(&slices, "a job has at most 1048576");
 }

@@ -7,7 +7,10 @@ use std::ops::Range;
 pub(super) fn part(cores: usize, rank: usize, size: usize, threads: Option<usize>) -> Vec<usize> {
     let cores = cores.max(1);
     let own: Range<usize> = match threads {
-        Some(threads) => rank * threads..(rank + 1) * threads,
+        Some(threads) => {
+            let threads = threads.min(cores);
+            rank * threads..(rank + 1) * threads
+        }
         None if size <= cores => rank * cores / size..(rank + 1) * cores / size,
         None => rank..rank + 1,
     };
@@ -67,5 +70,6 @@ mod tests {
         assert_eq!(parts(2, 3, None), [vec![0], vec![1], vec![0]]);
         assert_eq!(parts(4, 2, Some(1)), [vec![0], vec![1]]);
         assert_eq!(parts(2, 2, Some(2)), [vec![0, 1], vec![0, 1]]);
+        assert_eq!(parts(2, 2, Some(usize::MAX)), [vec![0, 1], vec![0, 1]]);
     }
 }
