@@ -85,6 +85,7 @@ impl ProcessGroup for Processes {
         (self.control).barrier(&format!("lane `{name}`"), self.patience)?;
         let presence = self.control.presence.clone();
         let what = format!("lane `{name}`");
+        let _open = self.control.presence.enter(&what)?;
         let comm = (self.world).duplicate(&mut Deadline::new(&presence, what, self.patience))?;
         Ok(Arc::new(Lane::new(comm, presence, name.to_owned())))
     }
@@ -118,6 +119,7 @@ impl Lane {
 
     /// Makes one call, the first error of which is the last.
     fn call<T>(&self, name: &str, make: impl FnOnce(u64) -> Result<T>) -> Result<T> {
+        let _open = self.presence.enter(name)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(broken) = &state.broken {
             let message = format!("an earlier call of `{}` failed: {broken}", self.name);

@@ -37,7 +37,7 @@ pub struct JobOptions {
     pub start: Duration,
     /// Time after which a process of which no heartbeat comes is gone.
     pub lost: Duration,
-    /// Interval of heartbeats.
+    /// Interval of heartbeats, at most a quarter of `lost`.
     pub heartbeat: Duration,
     /// Cache directory for the MPI package; `None` is the default one.
     pub cache: Option<PathBuf>,
@@ -79,6 +79,11 @@ impl JobOptions {
             })?;
         }
         Ok(options)
+    }
+
+    /// Interval of heartbeats, of which several may be late before a process is gone.
+    fn interval(&self) -> Duration {
+        self.heartbeat.min(self.lost / 4)
     }
 }
 
@@ -259,20 +264,34 @@ impl Job {
     /// # Errors
     /// If processes do not come within the deadline; MPI's. The process should end then.
     pub fn finish(mut self) -> Result<()> {
+        let mpi = self.mpi.take();
+        self.leave(mpi).inspect_err(|error| self.tell(error))
+    }
+
+    fn leave(&self, mpi: Option<(&Mpi, MemberThread)>) -> Result<()> {
         let patience = self.options.start;
         self.group.barrier("finish", patience)?;
         // No heartbeat is sent after this, and all that were sent before it can be received.
         self.presence.leave();
         self.group.barrier("leave", patience)?;
-        if let Some((_, thread)) = self.mpi.take() {
+        if let Some((_, thread)) = mpi {
+            self.presence.close(patience)?;
             thread.leave(&self.presence, patience)?;
         }
         Record::Finished.send();
         Ok(())
     }
-}
 
-impl Job {
+    /// Tells the launcher and the others why this process fails.
+    fn tell(&self, error: &Error) {
+        tell_launcher(error);
+        let Presence {
+            rank, size, host, ..
+        } = &*self.presence;
+        let text = format!("process {rank} of {size} on {host}: {error}");
+        self.presence.warn_others(&text);
+    }
+
     /// Ends the job as `result` says: [finishes](Self::finish) it, or leaves it with an error, after
     /// which this process should end; the others then fail too.
     ///
@@ -283,12 +302,7 @@ impl Job {
             Ok(value) => self.finish().map(|()| value),
             Err(error) => {
                 if self.mpi.take().is_some() {
-                    tell_launcher(&error);
-                    let Presence {
-                        rank, size, host, ..
-                    } = &*self.presence;
-                    let text = format!("process {rank} of {size} on {host}: {error}");
-                    self.presence.warn_others(&text);
+                    self.tell(&error);
                 }
                 Err(error)
             }
@@ -345,5 +359,18 @@ impl fmt::Debug for Job {
             .field("local_rank", &self.local_rank)
             .field("source", &self.source)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_are_more_frequent_than_the_deadline() {
+        let mut options = JobOptions::default();
+        assert_eq!(options.interval(), Duration::from_secs(2));
+        options.lost = Duration::from_secs(1);
+        assert_eq!(options.interval(), Duration::from_millis(250));
     }
 }

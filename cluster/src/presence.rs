@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -42,6 +42,8 @@ pub(crate) struct Presence {
     step: AtomicU64,
     /// Held while heartbeats are sent; true when there are no more.
     leaving: Mutex<bool>,
+    /// Read during each call of MPI; true when no more are allowed.
+    finalized: RwLock<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +119,7 @@ impl Presence {
             waits: Mutex::default(),
             step: AtomicU64::new(0),
             leaving: Mutex::new(false),
+            finalized: RwLock::new(false),
         }
     }
 
@@ -136,6 +139,42 @@ impl Presence {
     /// Sends no more heartbeats.
     pub(crate) fn leave(&self) {
         *lock(&self.leaving) = true;
+    }
+
+    /// Keeps MPI initialized while the guard lives; calls of MPI need one.
+    ///
+    /// # Errors
+    /// If this process has left the job.
+    pub(crate) fn enter(&self, name: &str) -> Result<RwLockReadGuard<'_, bool>> {
+        let finalized = (self.finalized.read()).unwrap_or_else(PoisonError::into_inner);
+        if *finalized {
+            let message = "the job is finished; call this before `Job::finish`";
+            return Err(Error::new(ErrorKind::Unavailable, name, message));
+        }
+        Ok(finalized)
+    }
+
+    /// Waits for the calls of other threads, and lets no more of them reach MPI.
+    ///
+    /// # Errors
+    /// If they do not return within the deadline.
+    pub(crate) fn close(&self, patience: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            // Never waits for the lock: readers would wait behind it, those that read twice for ever.
+            if let Ok(mut finalized) = self.finalized.try_write() {
+                *finalized = true;
+                return Ok(());
+            }
+            if start.elapsed() >= patience {
+                let message = format!(
+                    "waited {patience:?} for another thread of this process: {}",
+                    self.now().text
+                );
+                return Err(Error::new(ErrorKind::DeadlineExceeded, "job", message));
+            }
+            thread::sleep(crate::mpi::SLEEP);
+        }
     }
 
     fn now(&self) -> Beat {
@@ -218,7 +257,9 @@ impl Presence {
 
     /// Tells the others that this process fails.
     pub(crate) fn warn_others(&self, text: &str) {
-        let Some(comm) = self.comm.get() else { return };
+        let (Some(comm), Ok(_open)) = (self.comm.get(), self.enter("warning")) else {
+            return;
+        };
         let others = (0..self.size).filter(|&other| other != self.rank);
         let sent = others.map(|other| comm.send(other, FAILED, text.as_bytes().to_vec()));
         let mut sent: Vec<Sending> = sent.flatten().collect();

@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_cluster::{Job, JobOptions, launch::Launch, spawn_with};
+use halite_cluster::{
+    Job, JobOptions,
+    launch::{Ended, Launch},
+    spawn_with,
+};
 use halite_core::{DType, Error, Exchange, ReduceOp, Result};
 use halite_fetch::Bar;
 
@@ -163,7 +167,55 @@ fn late_process_is_named_with_its_step() {
         }
         group.barrier("save", Duration::from_secs(2))
     });
-    check(started, result, "waited 2s for process 1 on ");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let expected = format!(
+        "waited 2s for process 1 on {} (step 41, computing; heard",
+        host.trim()
+    );
+    check(started, result, &expected);
+}
+
+#[test]
+fn process_that_finishes_late_is_named() {
+    let started = Instant::now();
+    let mut options = options();
+    options.start = Duration::from_secs(8);
+    let result = spawn_with(2, options, |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 1 {
+            thread::sleep(Duration::from_secs(40));
+        }
+        Ok(())
+    });
+    check(started, result, "waited 8s for process 1 on ");
+}
+
+#[test]
+fn finished_job_refuses_calls() {
+    if std::env::var_os("PMI_RANK").is_some() {
+        let job = Job::from_env().unwrap();
+        let group = job.group();
+        let lane = group.lane("kept").unwrap();
+        job.finish().unwrap();
+        let soon = Duration::from_secs(1);
+        for error in [
+            group.barrier("late", soon).unwrap_err(),
+            lane.barrier("late", soon).unwrap_err(),
+            group.lane("late").unwrap_err(),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains("the job is finished"), "{text}");
+        }
+        return;
+    }
+    let this = std::env::current_exe().unwrap().into_os_string();
+    let test = ["--exact", "finished_job_refuses_calls", "--nocapture"].map(Into::into);
+    let launch = Launch::new(2, std::iter::once(this).chain(test));
+    let mut lines = String::new();
+    let ended = launch.run(&mut Bar::default(), &mut |line| {
+        lines += &format!("{}\n", line.text);
+    });
+    assert!(matches!(ended, Ok(Ended::Finished)), "{ended:?} {lines}");
 }
 
 #[test]

@@ -60,10 +60,10 @@ pub(crate) struct Launch {
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
     /// Seconds in which all processes have to join
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = positive::<u32>, allow_negative_numbers = true)]
     start_deadline: u32,
     /// Seconds after which a process of which no heartbeat comes is gone
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = positive::<u32>, allow_negative_numbers = true)]
     lost_deadline: u32,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]

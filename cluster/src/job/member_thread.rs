@@ -41,7 +41,7 @@ impl MemberThread {
         let (say_joined, joined) = channel();
         let (leave, told_to_leave) = channel();
         let (say_left, left) = channel();
-        let (interval, lost) = (options.heartbeat, options.lost);
+        let (interval, lost) = (options.interval(), options.lost);
         let warned = Arc::new(AtomicBool::new(false));
         if record::is_launched() {
             signal_hook::flag::register(SIGUSR1, warned.clone())?;

@@ -9,7 +9,9 @@ use super::{
     Status, lengths,
 };
 
-/// A communicator. Its handle is an opaque address, which any thread may pass to MPI.
+/// A communicator. Its handle is an opaque address, which any thread may pass to MPI. It is valid until
+/// MPI is finalized, which waits for the calls of other threads (`Presence::close`) and refuses later
+/// ones (`Presence::enter`).
 #[derive(Clone, Copy)]
 pub(crate) struct Comm {
     pub(super) mpi: &'static Mpi,
