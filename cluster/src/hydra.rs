@@ -11,7 +11,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, channel, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -250,7 +250,7 @@ impl Proxy {
 
     /// As [`start`](Self::start), by `ssh` (a command and its options) on another host, where the files
     /// of MPI have the same paths. The proxy gets the variables of the job, and those of this process
-    /// that find programs and configure halite.
+    /// that find programs and configure halite, but no credentials.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -263,8 +263,6 @@ impl Proxy {
         variables: &[(String, OsString)],
         events: &SyncSender<Event>,
     ) -> Result<Proxy> {
-        let is_passed =
-            |name: &str| ["PATH", "LD_LIBRARY_PATH"].contains(&name) || name.starts_with("HALITE_");
         let own = env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed));
         let own = own.map(|(name, value)| (name.to_string_lossy().into_owned(), value));
         let all = own.chain(of_job(engine, variables));
@@ -321,6 +319,15 @@ fn of_job(engine: &Engine, variables: &[(String, OsString)]) -> Vec<(String, OsS
 
 /// A word that a shell reads as it is.
 fn quoted(word: &str) -> String {
+/// Parts of the names of variables that are not for a command line, which everybody on a host can read.
+const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL"];
+
+/// Whether processes on other hosts get a variable of this process.
+fn is_passed(name: &str) -> bool {
+    let is_ours = name.starts_with("HALITE_") && !SECRET.iter().any(|part| name.contains(part));
+    is_ours || ["PATH", "LD_LIBRARY_PATH"].contains(&name)
+}
+
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
@@ -340,12 +347,12 @@ fn keep(
     pipe: impl Read + Send + 'static,
     lines: &Arc<Mutex<VecDeque<String>>>,
 ) -> Result<Receiver<Vec<String>>> {
-    let (send, commands) = sync_channel(QUEUE);
+    let (send, commands) = channel();
     let lines = lines.clone();
     read("halite-mpiexec", pipe, move |line| {
         let Some(line) = line else { return };
         if let Some(command) = line.strip_prefix("HYDRA_LAUNCH: ") {
-            _ = send.send(command.split_whitespace().map(str::to_owned).collect());
+            _ = send.send(words(command));
         } else if !line.is_empty() && line != "HYDRA_LAUNCH_END" {
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push_back(line);
@@ -359,6 +366,22 @@ fn keep(
 
 /// The words of a proxy's command, which connects to `mpiexec` on this host.
 pub(crate) fn on_this_host(words: &[String]) -> Vec<String> {
+/// The words of a proxy's command as `mpiexec` prints it: the path of the program, which may have spaces,
+/// is not quoted.
+fn words(command: &str) -> Vec<String> {
+    const FIRST: &str = "--control-port";
+    let (program, options) = match command.find(FIRST) {
+        Some(index) => command.split_at(index),
+        None => command.split_at(0),
+    };
+    let program = Some(program.trim()).filter(|program| !program.is_empty());
+    program
+        .into_iter()
+        .chain(options.split_whitespace())
+        .map(str::to_owned)
+        .collect()
+}
+
     // The name of a machine may not resolve, or to an address that is not reached.
     with_address(words, "127.0.0.1")
 }
@@ -426,4 +449,32 @@ fn spawn(command: &mut Command) -> Result<Child> {
         let message = format!("cannot start {program}");
         Error::new(ErrorKind::Unavailable, "launch", message).caused_by(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_a_proxy_may_have_spaces() {
+        let printed = "/mnt/my data/bin/hydra_pmi_proxy --control-port node:41 --rmk user";
+        let expected = [
+            "/mnt/my data/bin/hydra_pmi_proxy",
+            "--control-port",
+            "127.0.0.1:41",
+            "--rmk",
+            "user",
+        ];
+        assert_eq!(on_this_host(&words(printed)), expected);
+    }
+
+    #[test]
+    fn credentials_are_not_passed_to_other_hosts() {
+        for name in ["PATH", "LD_LIBRARY_PATH", "HALITE_CACHE_DIR", "HALITE_LOG"] {
+            assert!(is_passed(name), "{name}");
+        }
+        for name in ["HOME", "HALITE_API_TOKEN", "HALITE_HUB_SECRET"] {
+            assert!(!is_passed(name), "{name}");
+        }
+    }
 }
