@@ -214,8 +214,15 @@ fn lanes_overlap() {
 
 #[test]
 fn first_process_of_a_host_works_first() {
-    let file = std::env::temp_dir().join("halite-first");
     spawn(3, |job| {
+        // A name of this run alone, and no file of another one.
+        let id = std::process::id().to_le_bytes();
+        let id = &job.group().all_gather("name", &id, SOON)?[0];
+        let file = std::env::temp_dir().join(format!("halite-first-{id:?}"));
+        if job.is_coordinator() {
+            _ = std::fs::remove_file(&file);
+        }
+        job.group().barrier("no file", SOON)?;
         let mut calls = 0;
         let there = job.coordinator_first("fill", SOON, || {
             calls += 1;

@@ -1,5 +1,5 @@
-//! Collectives between processes, or threads of one, on host data. Within a program, devices
-//! communicate by shardings.
+//! Collectives between threads of a process, or between processes, on host data, outside of programs.
+//! Within a program, devices communicate by shardings.
 
 mod exchange;
 mod reduce;
@@ -19,8 +19,8 @@ use crate::{Error, HostArray, Result};
 /// Every member must call the same operations with the same names in the same order. Every wait has
 /// a name and a timeout, and its error lists the members that are late.
 ///
-/// [`SingleProcess`] is a group of one, and [`ThreadMember`] one of threads of a process;
-/// `halite-cluster` has one of the processes of a job.
+/// Implementations here are [`SingleProcess`], a group of one, [`ThreadMember`], threads of one process,
+/// and [`ThreadProcess`], threads in the place of processes. `halite-cluster` connects processes.
 ///
 /// ```
 /// use halite_core::{Collective, SingleProcess};
@@ -216,12 +216,6 @@ pub trait ProcessGroup: Collective {
     /// Tells the other members, for their errors, that this one is at a step.
     fn at_step(&self, step: u64) {
         _ = step;
-    }
-
-    /// Tells the other members that this one fails, and why, before its process ends: they fail too,
-    /// and do not wait for it.
-    fn warn_others(&self, error: &Error) {
-        _ = error;
     }
 }
 
