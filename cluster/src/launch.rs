@@ -15,26 +15,22 @@ use std::{
     fs::{self, File},
     io::Write,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::Progress;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-    environment::MOST,
 pub use self::verdict::Failure;
 use self::verdict::Verdict;
 pub use crate::hydra::{Line, Stream};
 use crate::{
     engine::Engine,
+    environment::MOST,
     hydra::{self, Event, KILLED, Mpiexec, Proxy},
     record::Record,
+    signals::Signals,
 };
 
 /// A job to launch.
@@ -167,8 +163,11 @@ impl Watch {
         let failure = self.verdict.failure(&complaints);
         match (asked, failure, self.verdict.stopped()) {
             (Some(number), ..) => Ended::Stopped(number),
-            (None, Some(failure), _) => Ended::Failed(failure),
-            (None, None, Some(status)) => Ended::Stopped(i32::from(status) - 128),
+            (None, Some(failure), _) => Ended::Failed(Failure {
+                stopped: self.stopped,
+                ..failure
+            }),
+            (None, None, Some(number)) => Ended::Stopped(number),
             (None, None, None) => Ended::Finished,
         }
     }
@@ -195,33 +194,30 @@ impl Launch {
 
     /// Runs the job to its end. `output` is called with each line that a process writes.
     ///
-    /// SIGINT, SIGTERM and SIGHUP are passed on to all processes once, and kill them the second
-    /// time.
+    /// SIGINT, SIGTERM and SIGHUP, unless this process ignores them, are passed on to all processes
+    /// once, and kill them the second time. Afterwards they end this process as before.
     ///
     /// # Errors
     /// If MPI cannot be installed or started, or log files cannot be written.
+    pub fn run(&self, progress: &mut dyn Progress, output: &mut dyn FnMut(&Line)) -> Result<Ended> {
         if self.processes > MOST {
             let message = format!("{} processes: a job has at most {MOST}", self.processes);
             return Err(Error::invalid("launch", message));
         }
-    pub fn run(&self, progress: &mut dyn Progress, output: &mut dyn FnMut(&Line)) -> Result<Ended> {
         if self.processes == 0 || self.program.is_empty() || self.ssh.is_empty() {
             let message = "at least one process of a program, and a command for ssh, are needed";
             return Err(Error::invalid("launch", message));
         }
         let engine = Engine::find(self.cache.as_deref(), progress)?;
         let logs = self.logs()?;
-        let signal = Arc::new(AtomicUsize::new(0));
-        let mut handlers = Vec::new();
-        for number in [SIGHUP, SIGINT, SIGTERM] {
-            let flag = signal_hook::flag::register_usize(number, signal.clone(), number as usize);
-            handlers.push(flag.map_err(Error::from)?);
+        let signals = Signals::watch()?;
+        let running = self.start(&engine)?;
+        let mut ended = self.watch(running, &signals, logs, output);
+        // One that came while the processes ended.
+        if let (Ended::Failed(failure), Some(number)) = (&mut ended, signals.end()) {
+            failure.stopped.get_or_insert(number);
         }
-        let ended = (self.start(&engine)).map(|running| self.watch(running, &signal, logs, output));
-        for handler in handlers {
-            signal_hook::low_level::unregister(handler);
-        }
-        ended
+        Ok(ended)
     }
 
     /// The host of a process.
@@ -273,7 +269,7 @@ impl Launch {
     fn watch(
         &self,
         running: Running,
-        signal: &AtomicUsize,
+        signals: &Signals,
         logs: Vec<File>,
         output: &mut dyn FnMut(&Line),
     ) -> Ended {
@@ -293,9 +289,8 @@ impl Launch {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            match signal.swap(0, Relaxed) {
-                0 => {}
-                number => watch.signal(number as i32),
+            if let Some(number) = signals.take() {
+                watch.signal(number);
             }
             watch.failure(self.grace);
         }

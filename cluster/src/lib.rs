@@ -29,6 +29,7 @@ pub mod launch;
 mod mpi;
 mod presence;
 mod record;
+mod signals;
 mod spawn;
 
 pub use engine::MPICH;

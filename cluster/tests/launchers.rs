@@ -3,13 +3,17 @@
 use std::{
     env,
     net::TcpListener,
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use halite_cluster::{Job, MPICH, launch::Launch};
+use halite_cluster::{
+    Job, MPICH,
+    launch::{Ended, Launch},
+};
 use halite_core::{HostArray, ReduceOp};
 use halite_fetch::{Bar, Cache};
 
@@ -249,3 +253,42 @@ fn wait_until(what: &str, is: impl Fn() -> bool) {
         thread::sleep(Duration::from_millis(10));
     }
 }
+/// Sends SIGTERM to this process.
+fn terminate() {
+    let id = std::process::id().to_string();
+    Command::new("kill").arg(id).status().unwrap();
+}
+
+#[test]
+fn failure_after_a_signal_says_so() {
+    if is_child() {
+        // Each process fails to save when it is told to stop.
+        let script = "trap 'printf \"\\036halite failed disk full\\n\" >&2; exit 1' TERM; \
+                      echo ready; while :; do sleep 0.1; done";
+        let launch = Launch::new(2, ["sh", "-c", script]);
+        let mut ready = 0;
+        let ended = launch.run(&mut Bar::default(), &mut |line| {
+            ready += usize::from(line.text == "ready");
+            if line.text == "ready" && ready == 2 {
+                terminate();
+            }
+        });
+        let Ok(Ended::Failed(failure)) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(failure.stopped, Some(15), "{failure}");
+        assert!(failure.reason.contains("disk full"), "{failure}");
+        println!("as expected");
+        // The launch is over: the signal ends this process.
+        terminate();
+        return thread::sleep(MINUTE);
+    }
+    let child = child("failure_after_a_signal_says_so").spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("as expected"),
+        "{output:?}"
+    );
+    assert_eq!(output.status.signal(), Some(15), "{output:?}");
+}
+

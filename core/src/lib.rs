@@ -52,6 +52,7 @@ mod program_cache;
 mod program_facts;
 pub mod program_text;
 mod sharding;
+pub mod signals;
 mod tensor_type;
 pub mod tree;
 pub mod wait;

@@ -99,7 +99,8 @@ impl Launch {
             let ended = job.run(&mut fetch::Bar::default(), &mut print)?;
             let logs = logs.display();
             match ended {
-                Ended::Failed(failure) if attempt < self.restarts => {
+                // A launcher that was told to stop does not start the job again.
+                Ended::Failed(failure) if attempt < self.restarts && failure.stopped.is_none() => {
                     attempt += 1;
                     let of = self.restarts;
                     remark!("halite launch: {failure}; starting again ({attempt} of {of})");

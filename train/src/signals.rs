@@ -4,12 +4,15 @@
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{
+    Error, ErrorKind, Result,
+    signals::{Handling, mask, unhandled},
+};
 use signal_hook::{
     SigId,
     consts::{SIGINT, SIGTERM},
@@ -151,7 +154,7 @@ impl StopFlag {
 pub struct Interrupts {
     flag: StopFlag,
     actions: Vec<SigId>,
-    default: &'static Defaults,
+    handling: Option<Handling>,
 }
 
 impl Interrupts {
@@ -176,13 +179,12 @@ impl Interrupts {
             )
             .caused_by(error)
         };
-        let default = Defaults::get().map_err(refused)?;
-        default.suspend();
+        let ignored = ignored().map_err(refused)?;
         // From here on, dropping it undoes the changes.
         let mut interrupts = Interrupts {
             flag,
             actions: Vec::new(),
-            default,
+            handling: Some(Handling::begin()),
         };
         let Interrupts {
             flag: StopFlag(reason),
@@ -191,7 +193,7 @@ impl Interrupts {
         } = &mut interrupts;
         let interrupted = Arc::new(AtomicBool::new(false));
         for &(signal, by) in SIGNALS {
-            if default.ignored & bit(signal) != 0 {
+            if ignored & bit(signal) != 0 {
                 continue;
             }
             if signal == SIGINT {
@@ -222,67 +224,33 @@ impl Interrupts {
 impl Drop for Interrupts {
     fn drop(&mut self) {
         // First, so that no signal is lost in between.
-        self.default.resume();
+        self.handling = None;
         for action in self.actions.drain(..) {
             unregister(action);
         }
     }
 }
 
+/// Returns the signals that were ignored before the first [`Interrupts`], a bit each.
+///
 /// A handler once installed stays for the life of the process, and without an action it would
-/// swallow the signal. This action does what the system would, except while somebody watches.
-#[derive(Debug)]
-struct Defaults {
-    watchers: AtomicUsize,
-    /// The signals that were ignored before, a bit each.
-    ignored: u64,
-    nobody_watches: Arc<AtomicBool>,
-}
-
-impl Defaults {
-    fn get() -> std::io::Result<&'static Self> {
-        static DEFAULTS: OnceLock<Defaults> = OnceLock::new();
-        if let Some(defaults) = DEFAULTS.get() {
-            return Ok(defaults);
-        }
-        let nobody_watches = Arc::new(AtomicBool::new(false));
-        let [ignored, caught] = ["SigIgn:", "SigCgt:"].map(signal_mask);
-        let defaults = DEFAULTS.get_or_init(|| Defaults {
-            watchers: AtomicUsize::new(0),
-            ignored,
-            nobody_watches: nobody_watches.clone(),
-        });
-        // Only the one whose value went in registers it.
-        if Arc::ptr_eq(&defaults.nobody_watches, &nobody_watches) {
-            for &(signal, _) in SIGNALS {
-                // What the program handles or ignores itself comes back, not the system's way.
-                if (ignored | caught) & bit(signal) == 0 {
-                    flag::register_conditional_default(signal, nobody_watches.clone())?;
-                }
-            }
-        }
-        Ok(defaults)
+/// swallow the signal. The first call installs one that does what the system would, except while
+/// somebody handles the signal.
+fn ignored() -> std::io::Result<u64> {
+    static IGNORED: Mutex<Option<u64>> = Mutex::new(None);
+    let mut known = IGNORED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(ignored) = *known {
+        return Ok(ignored);
     }
-
-    fn suspend(&self) {
-        self.watchers.fetch_add(1, Ordering::SeqCst);
-        self.nobody_watches.store(false, Ordering::SeqCst);
-    }
-
-    fn resume(&self) {
-        if self.watchers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.nobody_watches.store(true, Ordering::SeqCst);
+    let [ignored, caught] = ["SigIgn:", "SigCgt:"].map(mask);
+    for &(signal, _) in SIGNALS {
+        // What the program handles or ignores itself comes back, not the system's way.
+        if (ignored | caught) & bit(signal) == 0 {
+            flag::register_conditional_default(signal, unhandled())?;
         }
     }
-}
-
-/// Signals of this process of one kind, `SigIgn:` or `SigCgt:`, a [bit](self::bit) each. Known on
-/// Linux only; 0 elsewhere.
-fn signal_mask(kind: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix(kind));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+    *known = Some(ignored);
+    Ok(ignored)
 }
 
 fn bit(signal: i32) -> u64 {

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use signal_hook::consts::SIGUSR1;
+
 use crate::record::Record;
 
 /// The process that failed first, and why.
@@ -19,6 +21,8 @@ pub struct Failure {
     pub pid: Option<u32>,
     /// What happened.
     pub reason: String,
+    /// The signal that had told the launcher to stop the job, if one had: do not start it again.
+    pub stopped: Option<i32>,
 }
 
 impl fmt::Display for Failure {
@@ -79,9 +83,13 @@ impl Verdict {
         }
     }
 
-    /// Status of the signal that stopped the processes, if one did and none failed.
-    pub(super) fn stopped(&self) -> Option<u8> {
-        self.processes.iter().find_map(|process| process.stopped)
+    /// The signal that stopped the processes, if one did and none failed.
+    pub(super) fn stopped(&self) -> Option<i32> {
+        let statuses = self.processes.iter().filter_map(|process| process.stopped);
+        statuses
+            .filter(|&status| status > 128)
+            .map(|status| i32::from(status) - 128)
+            .next()
     }
 
     /// Whether a process told that it failed.
@@ -127,6 +135,7 @@ impl Verdict {
                 host: None,
                 pid: None,
                 reason: format!("mpiexec failed: {complaints}"),
+                stopped: None,
             });
         }
         let (host, pid) = self.processes[rank].joined.clone().unzip();
@@ -135,13 +144,14 @@ impl Verdict {
             host,
             pid,
             reason,
+            stopped: None,
         })
     }
 
     fn was_killed(&self, rank: usize) -> bool {
-        self.processes[rank]
-            .exited
-            .is_some_and(|(status, _)| status > 128)
+        // By others than the launcher, whose warning of a failure ends programs without a job.
+        let by_others = |status| status > 128 && status != 128 + SIGUSR1;
+        (self.processes[rank].exited).is_some_and(|(status, _)| by_others(status))
     }
 
     /// Processes that failed, with time and reason.
@@ -244,6 +254,16 @@ mod tests {
     }
 
     #[test]
+    fn job_is_stopped_by_signals_alone() {
+        let mut verdict = Verdict::new(2);
+        // A callback ends a run with status 0.
+        verdict.record(0, &Record::Stopped(0));
+        assert_eq!(verdict.stopped(), None);
+        verdict.record(1, &Record::Stopped(143));
+        assert_eq!(verdict.stopped(), Some(15));
+    }
+
+    #[test]
     fn programs_without_a_job_succeed_by_status() {
         let mut verdict = Verdict::new(2);
         verdict.record(0, &Record::Exited(0));
@@ -251,6 +271,9 @@ mod tests {
         assert_eq!(verdict.failure(""), None);
         verdict.record(1, &Record::Exited(3));
         assert_eq!(verdict.failure("").unwrap().reason, "exited with status 3");
+        // The launcher warns it of the failure.
+        verdict.record(0, &Record::Exited(138));
+        assert_eq!(verdict.failure("").unwrap().rank, Some(1));
     }
 
     #[test]
