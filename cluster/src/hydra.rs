@@ -156,12 +156,9 @@ impl Mpiexec {
         _ = self.child.kill();
     }
 
-    /// Waits for the end of all proxies.
-    pub(crate) fn wait(&mut self) {
-        while matches!(self.child.try_wait(), Ok(None)) {
-            thread::sleep(Duration::from_millis(2));
-        }
-        self.watcher.end();
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Ends it, and returns what it printed.
@@ -276,6 +273,11 @@ impl Proxy {
         Proxy::run(command, rank, events)
     }
 
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        _ = self.child.kill();
+    }
+
     fn run(mut command: Command, rank: usize, events: &SyncSender<Event>) -> Result<Proxy> {
         command.stdin(Stdio::null());
         let mut child = spawn(&mut command)?;
@@ -317,8 +319,6 @@ fn of_job(engine: &Engine, variables: &[(String, OsString)]) -> Vec<(String, OsS
     all
 }
 
-/// A word that a shell reads as it is.
-fn quoted(word: &str) -> String {
 /// Parts of the names of variables that are not for a command line, which everybody on a host can read.
 const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL"];
 
@@ -328,6 +328,8 @@ fn is_passed(name: &str) -> bool {
     is_ours || ["PATH", "LD_LIBRARY_PATH"].contains(&name)
 }
 
+/// A word that a shell reads as it is.
+fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
@@ -364,8 +366,6 @@ fn keep(
     Ok(commands)
 }
 
-/// The words of a proxy's command, which connects to `mpiexec` on this host.
-pub(crate) fn on_this_host(words: &[String]) -> Vec<String> {
 /// The words of a proxy's command as `mpiexec` prints it: the path of the program, which may have spaces,
 /// is not quoted.
 fn words(command: &str) -> Vec<String> {
@@ -382,6 +382,8 @@ fn words(command: &str) -> Vec<String> {
         .collect()
 }
 
+/// The words of a proxy's command, which connects to `mpiexec` on this host.
+pub(crate) fn on_this_host(words: &[String]) -> Vec<String> {
     // The name of a machine may not resolve, or to an address that is not reached.
     with_address(words, "127.0.0.1")
 }

@@ -6,25 +6,23 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Write},
+    net::{Ipv4Addr, TcpListener},
     process,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc::RecvTimeoutError,
-    },
+    sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
 };
 
 use halite_core::{Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 
 use crate::{
     engine::Engine,
     environment::Recognized,
-    hydra::{self, Event, Mpiexec, Proxy, Stream},
+    hydra::{self, Event, KILLED, Mpiexec, Proxy, Stream},
     record::Record,
+    signals::Signals,
 };
 
 /// Interval at which signals are looked at.
@@ -49,69 +47,142 @@ pub(crate) fn rerun(
             format!("the address of the coordinator is `{coordinator}`; expected HOST:PORT");
         Error::invalid("job", message)
     })?;
-    let signal = Arc::new(AtomicUsize::new(0));
-    for number in [SIGHUP, SIGINT, SIGTERM] {
-        signal_hook::flag::register_usize(number, signal.clone(), number as usize)?;
-    }
+    let signals = Signals::watch()?;
     let program: Vec<OsString> = std::iter::once(env::current_exe()?.into())
         .chain(env::args_os().skip(1))
         .collect();
-    let mpiexec = match job.rank {
-        0 => Some(Mpiexec::start(engine, job.size, &program, Some(port))?),
+    let mut mpiexec = match job.rank {
+        0 => {
+            check_port(port)?;
+            Some(Mpiexec::start(engine, job.size, &program, Some(port))?)
+        }
         _ => None,
     };
     let address = if job.rank == 0 { "127.0.0.1" } else { host };
     let command = engine.proxy(&format!("{address}:{port}"), job.rank);
     let start = Instant::now();
     let status = loop {
-        let status = run(&command, job.rank, engine, &signal)?;
-        if let Some(status) = status {
+        let left = patience.saturating_sub(start.elapsed());
+        if let Some(status) = run(&command, job.rank, engine, &signals, left)? {
             break status;
         }
-        if start.elapsed() >= patience {
+        let has_ended = mpiexec.as_mut().is_some_and(Mpiexec::has_ended);
+        if start.elapsed() >= patience || has_ended {
             let mut complaints = String::new();
             if let Some(mut mpiexec) = mpiexec {
                 complaints = format!(": {}", mpiexec.end());
             }
             let message = format!(
                 "process {} of {} did not reach process 0 at {coordinator} within \
-                 {patience:?}{complaints}",
-                job.rank, job.size
+                 {:.0?}{complaints}",
+                job.rank,
+                job.size,
+                if has_ended { start.elapsed() } else { patience }
             );
             return Err(Error::new(ErrorKind::DeadlineExceeded, "job", message));
         }
         thread::sleep(RETRY);
     };
     if let Some(mut mpiexec) = mpiexec {
-        // The proxies of the others are served until they end.
-        mpiexec.wait();
+        // The proxies of the others are served until they end, but those that never came.
+        let ended = Instant::now();
+        while !mpiexec.has_ended() {
+            let failed = !status.finished && ended.elapsed() >= KILLED;
+            if failed || signals.take().is_some() {
+                mpiexec.kill();
+            }
+            thread::sleep(TICK);
+        }
+        mpiexec.end();
     }
-    process::exit(status)
+    process::exit(status.code)
 }
 
-/// Passes on the output of the child, and returns its status; `None` if the proxy ended before it ran.
+/// Whether this process can listen at the port where the others meet it. A proxy of this job at the
+/// `mpiexec` of another one would end that job.
+///
+/// # Errors
+/// If it cannot.
+fn check_port(port: u16) -> Result<()> {
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(|error| {
+        let message = format!(
+            "cannot listen at port {port}, where the processes meet; if another job meets there, set \
+             HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS with another port"
+        );
+        Error::new(ErrorKind::Unavailable, "job", message).caused_by(error)
+    })?;
+    Ok(())
+}
+
+/// End of a child.
+struct Status {
+    code: i32,
+    /// Whether it had finished its part of the job.
+    finished: bool,
+}
+
+/// What a child told.
+#[derive(Default)]
+struct Told {
+    pid: Option<u32>,
+    finished: bool,
+    /// Status of the signal that stopped it.
+    stopped: Option<u8>,
+    exited: Option<i32>,
+}
+
+impl Told {
+    fn record(&mut self, record: &Record) {
+        match record {
+            Record::Joined { pid, .. } => self.pid = Some(*pid),
+            Record::Finished => self.finished = true,
+            Record::Stopped(status) => self.stopped = Some(*status),
+            Record::Exited(status) => self.exited = Some(*status),
+            Record::Failed(_) => {}
+        }
+    }
+
+    /// `None` if it did not run.
+    fn status(&self) -> Option<Status> {
+        let code = match self.exited {
+            // Its program ended as if it had succeeded, and the others wait for it.
+            Some(0) if self.pid.is_some() && !self.finished => {
+                eprintln!("error: the process exited with status 0 before it had finished the job");
+                1
+            }
+            // A scheduler that starts stopped jobs again knows them by their status.
+            Some(0) => self.stopped.unwrap_or(0).into(),
+            Some(other) => other,
+            None => self.pid.map(|_| 1)?,
+        };
+        let finished = self.finished;
+        Some(Status { code, finished })
+    }
+}
+
+/// Passes on the output of the child, and returns its status; `None` if the proxy ended before it ran, or
+/// it did not run within `patience`.
 fn run(
     command: &[String],
     rank: usize,
     engine: &Engine,
-    signal: &AtomicUsize,
-) -> Result<Option<i32>> {
+    signals: &Signals,
+    patience: Duration,
+) -> Result<Option<Status>> {
     let (send, events) = hydra::events();
-    let _proxy = Proxy::start(command, rank, engine, &[], &send)?;
+    let mut proxy = Proxy::start(command, rank, engine, &[], &send)?;
     drop(send);
-    let (mut exited, mut pid, mut finished) = (None, None, false);
+    let start = Instant::now();
+    let (mut told, mut asked) = (Told::default(), false);
     loop {
         match events.recv_timeout(TICK) {
             Ok(Event::Line(line)) => {
                 let (text, record) = Record::split(&line.text);
-                match record {
-                    Some(Record::Exited(status)) => exited = Some(status),
-                    Some(Record::Joined { pid: id, .. }) => pid = Some(id),
-                    Some(Record::Finished) => finished = true,
-                    _ => {}
+                if let Some(record) = &record {
+                    told.record(record);
                 }
                 // A proxy that does not reach `mpiexec` yet says so each time.
-                let is_retry = pid.is_none() && text.starts_with("[proxy:");
+                let is_retry = told.pid.is_none() && text.starts_with("[proxy:");
                 if (record.is_none() || !text.is_empty()) && !is_retry {
                     // A closed pipe, as of `head`, does not end the job.
                     _ = match line.stream {
@@ -123,19 +194,23 @@ fn run(
             Ok(Event::Closed(_)) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if signal.swap(0, Relaxed) != 0 {
-            // Before it has joined, nothing is lost if it goes on to the deadline of the others.
-            if let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid as i32)) {
-                _ = kill_process(pid, Signal::TERM);
-            }
+        if told.pid.is_none() && start.elapsed() >= patience {
+            proxy.kill();
+            return Ok(None);
         }
+        let Some(number) = signals.take() else {
+            continue;
+        };
+        let Some(pid) = told.pid.and_then(|pid| Pid::from_raw(pid as i32)) else {
+            // It has not joined: there is nothing to save.
+            proxy.kill();
+            let (code, finished) = (128 + number, false);
+            return Ok(Some(Status { code, finished }));
+        };
+        // Schedulers repeat SIGTERM; a second Ctrl-C is of a person who does not want to wait.
+        let kill = asked && number == SIGINT;
+        _ = kill_process(pid, if kill { Signal::KILL } else { Signal::TERM });
+        asked = true;
     }
-    Ok(match exited {
-        // Its program ended as if it had succeeded, and the others wait for it.
-        Some(0) if pid.is_some() && !finished => {
-            eprintln!("error: the process exited with status 0 before it had finished the job");
-            Some(1)
-        }
-        other => other.or(pid.map(|_| 1)),
-    })
+    Ok(told.status())
 }

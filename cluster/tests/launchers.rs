@@ -154,14 +154,107 @@ fn process_that_fails_to_meet_is_an_error() {
         );
         return println!("as expected");
     }
-    let mut command = child("process_that_fails_to_meet_is_an_error");
-    command
-        .env("HALITE_PROCESS_ID", "1")
-        .env("HALITE_NUM_PROCESSES", "2");
-    command.env(
-        "HALITE_COORDINATOR_ADDRESS",
-        format!("localhost:{}", port()),
+    let mut command = explicit("process_that_fails_to_meet_is_an_error", 1, 2, port());
+    let output = command.output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("as expected"),
+        "{output:?}"
     );
+}
+
+/// As `halite train` ends when SIGTERM stops it at one step of all processes.
+#[test]
+fn stopped_job_tells_its_scheduler() {
+    if is_child() {
+        let job = Job::from_env().unwrap();
+        halite_cluster::tell_stopped(143);
+        return job.finish().unwrap();
+    }
+    let before = (port() - 1).to_string();
+    let children: Vec<Child> = (0..2)
+        .map(|rank| {
+            let mut command = child("stopped_job_tells_its_scheduler");
+            command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
+            command
+                .env("MASTER_ADDR", "localhost")
+                .env("MASTER_PORT", &before);
+            command.spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(143), "{output:?}");
+    }
+}
+
+/// The process `rank` of `size` that meet at a port, as `name` has it.
+fn explicit(name: &str, rank: usize, size: usize, port: u16) -> Command {
+    let mut command = child(name);
+    command
+        .env("HALITE_PROCESS_ID", rank.to_string())
+        .env("HALITE_NUM_PROCESSES", size.to_string())
+        .env("HALITE_COORDINATOR_ADDRESS", format!("localhost:{port}"));
+    command
+}
+
+#[test]
+fn job_ends_that_a_process_never_joins() {
+    let name = "job_ends_that_a_process_never_joins";
+    if is_child() {
+        let mut options = halite_cluster::JobOptions::default();
+        options.start = Duration::from_secs(6);
+        let error = Job::with_options(options).unwrap_err().to_string();
+        println!("{error}");
+        std::process::exit(3);
+    }
+    let port = port();
+    let children: Vec<Child> = (0..2)
+        .map(|rank| explicit(name, rank, 3, port).spawn().unwrap())
+        .collect();
+    let started = Instant::now();
+    for mut child in children {
+        wait_until("the process ends", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn signal_ends_a_process_that_waits_for_its_peers() {
+    let name = "signal_ends_a_process_that_waits_for_its_peers";
+    if is_child() {
+        Job::from_env().unwrap();
+        return;
+    }
+    for rank in 0..2 {
+        let mut child = explicit(name, rank, 2, port()).spawn().unwrap();
+        // It has installed its handlers when it starts its proxy.
+        let children = format!("/proc/{0}/task", child.id());
+        let has_child = || {
+            let tasks = std::fs::read_dir(&children).into_iter().flatten().flatten();
+            let lists = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
+            lists.flatten().any(|list| !list.is_empty())
+        };
+        wait_until("its proxy runs", has_child);
+        let id = child.id().to_string();
+        Command::new("kill").arg(id).status().unwrap();
+        wait_until("it ends", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(143), "{output:?}");
+    }
+}
+
+#[test]
+fn port_of_another_job_is_refused() {
+    if is_child() {
+        let error = Job::from_env().unwrap_err().to_string();
+        assert!(error.contains("if another job meets there"), "{error}");
+        return println!("as expected");
+    }
+    let other = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let mut command = explicit("port_of_another_job_is_refused", 0, 2, port);
     let output = command.output().unwrap();
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as expected"),
@@ -245,14 +338,6 @@ fn killed_launcher_leaves_no_process() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-#[track_caller]
-fn wait_until(what: &str, is: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < MINUTE, "waited for: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 /// Sends SIGTERM to this process.
 fn terminate() {
     let id = std::process::id().to_string();
@@ -292,3 +377,11 @@ fn failure_after_a_signal_says_so() {
     assert_eq!(output.status.signal(), Some(15), "{output:?}");
 }
 
+#[track_caller]
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < MINUTE, "waited for: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -217,6 +217,12 @@ pub trait ProcessGroup: Collective {
     fn at_step(&self, step: u64) {
         _ = step;
     }
+
+    /// Tells the other members that this one fails, and why, before its process ends: they fail too,
+    /// and do not wait for it.
+    fn warn_others(&self, error: &Error) {
+        _ = error;
+    }
 }
 
 /// Methods of every [`Collective`] that take a closure.
