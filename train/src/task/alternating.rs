@@ -266,3 +266,29 @@ impl<M: Family, B: Family> fmt::Debug for Update<M, B> {
         write!(f, "Update({})", self.pattern)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use halite_nn::Linear;
+
+    use super::*;
+    use crate::{Weighted, task};
+
+    #[test]
+    fn parameter_has_one_update_at_most() {
+        let model = Linear::new(2, 1);
+        let loss = task(&model, |_, model, batch| {
+            batch.mean(model.forward(batch.input))
+        });
+        let checked = |first, second| {
+            let task = Alternating::new().update(first, loss)?;
+            check_updates(&task.update(second, loss)?, &model)
+        };
+        checked("weight", "bias").unwrap();
+        let error = checked("**", "bias").unwrap_err().to_string();
+        assert!(
+            error.contains("the updates `**` and `bias` both change `bias`"),
+            "{error}"
+        );
+    }
+}
