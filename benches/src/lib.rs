@@ -4,6 +4,7 @@
 
 mod clock;
 mod convnext;
+mod pairs;
 mod resnet;
 mod shapes;
 mod vae;
@@ -24,6 +25,7 @@ use halite::{
 
 pub use clock::ProcessorClock;
 pub use convnext::ConvNext;
+pub use pairs::{Ratios, measure_pairs};
 pub use resnet::ResNet;
 pub use shapes::ConvShape;
 pub use vae::Vae;

@@ -15,7 +15,7 @@ use halite::{
     train::State,
     tree::{Empty, Leaf},
 };
-use halite_benches::{Forward, ProcessorClock};
+use halite_benches::{Forward, ProcessorClock, Ratios, measure_pairs};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -31,22 +31,7 @@ const STEPS: usize = 20;
 type Batch = (Leaf<()>, Leaf<()>);
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let pairs = arguments.next().map_or(Ok(7), |pairs| pairs.parse());
-    let accelerator = arguments
-        .next()
-        .map_or(Ok(Accelerator::cpu()), |name| name.parse());
-    let (Ok(pairs @ 1..), Ok(accelerator)) = (pairs, accelerator) else {
-        eprintln!("usage: accumulation [PAIRS] [ACCELERATOR]");
-        return ExitCode::FAILURE;
-    };
-    match run(pairs, &accelerator) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    measure_pairs("accumulation", 7, run)
 }
 
 fn run(pairs: usize, accelerator: &Accelerator) -> Result<()> {
@@ -93,14 +78,12 @@ where
     };
     time(&single, &one, 1)?;
     time(&several, &all, 1)?;
-    let mut ratios = Vec::new();
+    let mut ratios = Ratios::default();
     for _ in 0..pairs {
         let passes = time(&single, &one, BATCHES * STEPS)?;
-        ratios.push(time(&several, &all, STEPS)? / passes);
+        ratios.0.push(time(&several, &all, STEPS)? / passes);
     }
-    ratios.sort_by(f64::total_cmp);
-    let (least, most) = (ratios[0], ratios[pairs - 1]);
-    println!("{name}: {:.3} ({least:.3} to {most:.3})", ratios[pairs / 2]);
+    println!("{name}: {ratios}");
     Ok(())
 }
 

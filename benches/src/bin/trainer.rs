@@ -16,6 +16,7 @@ use halite::{
     models::Mlp,
     prelude::*,
 };
+use halite_benches::{Ratios, measure_pairs};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -27,28 +28,13 @@ const VALIDATED: usize = 40 * BATCH;
 const EPOCHS: u64 = 5;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let pairs = arguments.next().map_or(Ok(5), |pairs| pairs.parse());
-    let accelerator = arguments
-        .next()
-        .map_or(Ok(Accelerator::cpu()), |name| name.parse());
-    let (Ok(pairs @ 1..), Ok(accelerator)) = (pairs, accelerator) else {
-        eprintln!("usage: trainer [PAIRS] [ACCELERATOR]");
-        return ExitCode::FAILURE;
-    };
-    match run(pairs, &accelerator) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    measure_pairs("trainer", 5, run)
 }
 
 fn run(pairs: usize, accelerator: &Accelerator) -> Result<()> {
     let client = accelerator.open()?;
     let dir = tempfile::tempdir()?;
-    let mut ratios = Vec::new();
+    let mut ratios = Ratios::default();
     for pair in 0..pairs {
         let trainer = || difference(|epochs| by_trainer(&client, epochs, dir.path()));
         let by_hand = || difference(|epochs| by_hand(&client, epochs, dir.path()));
@@ -66,11 +52,9 @@ fn run(pairs: usize, accelerator: &Accelerator) -> Result<()> {
             milliseconds(trainer),
             milliseconds(by_hand)
         );
-        ratios.push(trainer / by_hand);
+        ratios.0.push(trainer / by_hand);
     }
-    ratios.sort_by(f64::total_cmp);
-    let (least, most) = (ratios[0], ratios[pairs - 1]);
-    println!("ratio {:.3} ({least:.3} to {most:.3})", ratios[pairs / 2]);
+    println!("ratio {ratios}");
     Ok(())
 }
 
