@@ -1,6 +1,11 @@
 //! MPI through its standard binary interface (MPI 5.0, chapter 20), loaded at run time. Everything
 //! here is non-blocking but for initialization and finalization; a wait that exceeds its deadline
 //! never returns, because MPI owns the buffers.
+//!
+//! `unsafe` is needed to load a library, which runs its initializers, and to call its C functions with
+//! pointers to buffers. It stands here and in [`comm`], and not in a crate of bindings, because these
+//! few functions have one user: the rest of the crate sees safe methods that return only when MPI has
+//! given the buffers back.
 #![allow(unsafe_code)]
 
 mod comm;

@@ -1,6 +1,13 @@
 //! Communicators: non-blocking calls, each of which returns when MPI has given its buffers back.
+//!
+//! `unsafe` is needed to call MPI's C functions with pointers to the buffers that are exchanged; why
+//! they stay valid while MPI uses them is written at each call.
 
-use std::{ffi::c_int, fmt, ptr, time::Duration};
+use std::{
+    ffi::{c_int, c_void},
+    fmt, ptr,
+    time::Duration,
+};
 
 use halite_core::{Error, Result};
 
@@ -8,6 +15,17 @@ use super::{
     BYTE, COMM_NULL, ERRORS_RETURN, Functions, Handle, MESSAGE_NULL, Mpi, REQUEST_NULL, Reduction,
     Status, lengths,
 };
+
+/// `MPI_Iallreduce_c` and `MPI_Ireduce_scatter_block_c`.
+type ReduceFunction = unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    Handle,
+    Handle,
+    Handle,
+    *mut Handle,
+) -> c_int;
 
 /// A communicator. Its handle is an opaque address, which any thread may pass to MPI. It is valid until
 /// MPI is finalized, which waits for the calls of other threads (`Presence::close`) and refuses later
@@ -141,7 +159,7 @@ impl Comm {
     /// Reduces `from` of all processes into `into`.
     ///
     /// # Errors
-    /// MPI's; lengths that differ; a reduction that MPI does not have for the type.
+    /// MPI's; lengths that differ.
     pub(crate) fn all_reduce(
         &self,
         kind: Reduction,
@@ -150,28 +168,15 @@ impl Comm {
         patience: &mut dyn Patience,
     ) -> Result<()> {
         let count = kind.count(from, into, 1)?;
-        let mut request = REQUEST_NULL as Handle;
-        // SAFETY: both buffers have `count` elements and do not overlap; they are borrowed until
-        // `complete` returns.
-        let code = unsafe {
-            (self.functions().all_reduce)(
-                from.as_ptr().cast(),
-                into.as_mut_ptr().cast(),
-                count,
-                kind.datatype as Handle,
-                kind.op as Handle,
-                self.raw(),
-                &mut request,
-            )
-        };
-        self.mpi.check("all_reduce", code)?;
-        self.complete("all_reduce", request, patience)
+        let function = self.functions().all_reduce;
+        // SAFETY: both buffers have `count` elements.
+        unsafe { self.reduce("all_reduce", function, kind, count, from, into, patience) }
     }
 
     /// Reduces `from` of all processes, and gives this one its part.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
+    /// MPI's; if `from` is not as long as the parts of all processes.
     pub(crate) fn reduce_scatter(
         &self,
         kind: Reduction,
@@ -180,11 +185,41 @@ impl Comm {
         patience: &mut dyn Patience,
     ) -> Result<()> {
         let count = kind.count(from, into, self.size()?)?;
+        let function = self.functions().reduce_scatter;
+        // SAFETY: `into` has `count` elements, and `from` as many for each process.
+        unsafe {
+            self.reduce(
+                "reduce_scatter",
+                function,
+                kind,
+                count,
+                from,
+                into,
+                patience,
+            )
+        }
+    }
+
+    /// Calls a function that reduces `from` into `into`, and waits for it.
+    ///
+    /// # Safety
+    /// The buffers have the lengths that `function` needs for `count` elements.
+    #[expect(clippy::too_many_arguments, reason = "those of MPI's function")]
+    unsafe fn reduce(
+        &self,
+        call: &str,
+        function: ReduceFunction,
+        kind: Reduction,
+        count: i64,
+        from: &[u8],
+        into: &mut [u8],
+        patience: &mut dyn Patience,
+    ) -> Result<()> {
         let mut request = REQUEST_NULL as Handle;
-        // SAFETY: `into` has `count` elements, `from` as many for each process; they do not overlap,
-        // and are borrowed until `complete` returns.
+        // SAFETY: the caller promises the lengths; the buffers do not overlap, and are borrowed until
+        // `complete` returns.
         let code = unsafe {
-            (self.functions().reduce_scatter)(
+            function(
                 from.as_ptr().cast(),
                 into.as_mut_ptr().cast(),
                 count,
@@ -194,8 +229,8 @@ impl Comm {
                 &mut request,
             )
         };
-        self.mpi.check("reduce_scatter", code)?;
-        self.complete("reduce_scatter", request, patience)
+        self.mpi.check(call, code)?;
+        self.complete(call, request, patience)
     }
 
     /// Gathers the equally long `from` of all processes.
