@@ -82,7 +82,8 @@ pub(crate) struct Mpiexec {
 }
 
 impl Mpiexec {
-    /// Starts it for a job of so many processes of a program, at any port or this one.
+    /// Starts `mpiexec` for a job of `processes` processes of `program`. It listens on `port`, or on a
+    /// free one.
     ///
     /// # Errors
     /// If it cannot be started.

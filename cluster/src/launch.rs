@@ -177,7 +177,7 @@ impl Watch {
 const TICK: Duration = Duration::from_millis(20);
 
 impl Launch {
-    /// A job of so many processes of a program with arguments.
+    /// A job of `processes` processes. `program` is the path of an executable and its arguments.
     pub fn new(processes: usize, program: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Launch {
             processes,

@@ -347,7 +347,7 @@ fn terminate() {
 #[test]
 fn failure_after_a_signal_says_so() {
     if is_child() {
-        // Each process fails to save when it is told to stop.
+        // On SIGTERM, the save of each process fails.
         let script = "trap 'printf \"\\036halite failed disk full\\n\" >&2; exit 1' TERM; \
                       echo ready; while :; do sleep 0.1; done";
         let launch = Launch::new(2, ["sh", "-c", script]);

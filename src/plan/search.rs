@@ -36,7 +36,7 @@ pub struct Candidate {
 /// ```
 ///
 /// # Errors
-/// If no mesh of so many devices has the strategy.
+/// If the strategy has no mesh of `devices` devices.
 pub fn candidates(devices: usize, strategy: Option<&Strategy>) -> Result<Vec<Candidate>> {
     let (dp, fsdp, tp) = (
         Strategy::data_parallel,

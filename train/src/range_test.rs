@@ -38,7 +38,8 @@ pub struct LearningRateFinder {
     pub max_lr: f64,
     /// Optimizer steps. Default 100.
     pub num_training_steps: u64,
-    /// The test ends at a loss of so many times the least. Default 4; infinity for never.
+    /// The test ends when the loss exceeds this factor times the least loss. Default 4; with infinity
+    /// it does not end early.
     pub early_stop_threshold: f64,
 }
 
@@ -263,7 +264,7 @@ impl Trainer {
     }
 }
 
-/// The options of a test of so many steps.
+/// The options of a test with `steps` steps.
 fn of_test(options: &TrainerOptions, steps: u64) -> TrainerOptions {
     TrainerOptions {
         max_epochs: None,

@@ -5,7 +5,7 @@ use std::panic::Location;
 use crate::{Mean, Tensor, Trace, special::wide};
 
 impl Trace {
-    /// The loss of the samples of this process, as the one whose value is to be differentiated.
+    /// The loss of the samples of this process, in the form of which the gradient is taken.
     ///
     /// If the processes have exchanged values to compute it, as
     /// [`BatchNorm`](crate::BatchNorm) does in training, its weight is that of all processes: the

@@ -6,8 +6,8 @@ use crate::{LOSS, checkpoint::Exact, format::format_metric, loggers::Row};
 
 /// Factor by which a loss above its least value is a finding.
 const GROWTH: f64 = 1e3;
-/// Loss above which a value that is not below the first is a finding: a learning rate that is far too
-/// large makes the loss diverge from its first values on.
+/// Loss above which a value that is not below the first is a finding: with a learning rate that is
+/// orders of magnitude too large, the loss diverges within the first steps.
 const LARGE: f64 = 1e6;
 
 /// The course of the training loss.

@@ -110,7 +110,7 @@ impl ModelCheckpoint {
         ModelCheckpoint { save_top_k, ..self }
     }
 
-    /// Saves after every so many optimizer steps, too.
+    /// Also saves every `steps` optimizer steps.
     pub fn every_n_train_steps(self, steps: u64) -> Self {
         ModelCheckpoint {
             every_n_train_steps: Some(steps),
@@ -126,8 +126,8 @@ impl ModelCheckpoint {
         }
     }
 
-    /// Saves after every so many epochs, and after the validations within them; 0 for none but the
-    /// last.
+    /// Saves every `every_n_epochs` epochs, and after the validations within these; with 0 only after
+    /// the last epoch.
     pub fn every_n_epochs(self, every_n_epochs: u64) -> Self {
         ModelCheckpoint {
             every_n_epochs,

@@ -31,7 +31,8 @@ impl Default for Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// Whether the update is done after so many steps, a `bool` scalar; `None` if it always is.
+    /// Whether the update is done in the step that follows `step` steps, a `bool` scalar; `None` if it
+    /// is done in each.
     pub(crate) fn is_due<'t>(&self, step: Tensor<'t>) -> Option<Tensor<'t>> {
         (self.every > 1).then(|| {
             let every = step.trace().scalar(self.every as f64, step.dtype());
@@ -39,7 +40,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Number of these updates in so many steps.
+    /// Number of these updates in `step` steps.
     pub(super) fn count<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
         match self.every {
             1 => step,

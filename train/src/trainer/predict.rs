@@ -204,7 +204,7 @@ impl Trainer {
     }
 }
 
-/// Names and types of these outputs of a batch for so many samples.
+/// Names and types of the outputs for `samples` samples, from those of a batch.
 fn whole<T: Tree<Leaf = HostArray>>(outputs: &T, samples: usize) -> Vec<(String, TensorType)> {
     let named = outputs.named().into_iter();
     named
