@@ -53,10 +53,12 @@ pub(crate) enum Event {
 const PROXY: &str = "exec 3>&1 4>&2; exec \"$@\" </dev/null >/dev/null";
 
 /// Starts a program on these streams, and tells how it ended. Signals to the group reach the program,
-/// and the shell waits for it.
+/// and the shell waits for it. After a failure it stays for a second: `mpiexec` passes no signal on,
+/// and so tells nobody of the failure, once a proxy has ended.
 const PROGRAM: &str = "trap : HUP INT TERM USR1 USR2; \
                        \"$@\" >&3 2>&4 3>&- 4>&-; status=$?; \
-                       printf '\\036halite exited %s\\n' $status >&4; exit $status";
+                       printf '\\036halite exited %s\\n' $status >&4; \
+                       [ $status -eq 0 ] || { trap '' USR1; sleep 1; }; exit $status";
 
 /// Kills a process when this one ends.
 const WATCHER: &str = "read _; kill -9 \"$1\"";
