@@ -7,7 +7,7 @@ use halite_core::{Error, Result, SingleProcess};
 use halite_train::{Callback, TrainerBuilder, callback::Run, signals::StopReason};
 use signal_hook::{consts::SIGTERM, low_level::raise};
 
-use super::{EXECUTORS, Trained, in_process, mlp};
+use super::{EXECUTORS, Trained, in_process, mlp, regression::Regression};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -69,10 +69,9 @@ fn signal_to_one_process_saves_the_steps_of_all() {
             check(is_terminated, format!("stopped by {:?}", fitted.stopped_by))?;
             Ok(fitted)
         };
-        let run =
-            |fit: &dyn Fn(TrainerBuilder) -> Result<halite_train::Fitted<mlp::Regression>>| {
-                in_process(EXECUTORS[0], 1, job.group(), fit)
-            };
+        let run = |fit: &dyn Fn(TrainerBuilder) -> Result<halite_train::Fitted<Regression>>| {
+            in_process(EXECUTORS[0], 1, job.group(), fit)
+        };
         let stopped: Trained = run(&stopped)?;
         let steps = stopped.steps.to_le_bytes();
         let all = job.group().all_gather("steps", &steps, SOON)?;

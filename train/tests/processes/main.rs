@@ -6,6 +6,8 @@ mod job;
 mod layers;
 mod mlp;
 mod operations;
+#[path = "../shared/regression.rs"]
+mod regression;
 mod runs;
 
 use std::{

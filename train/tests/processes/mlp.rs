@@ -6,71 +6,21 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{DType, HostArray, Result, tree::Tree};
-use halite_data::{Dataset, Field, InMemory, Labeled, LastBatch, SampleMut};
-use halite_nn::{Adam, Init, Mean, Param, Schedule, Tensor, Trace};
-use halite_train::{EarlyStopping, Fitted, OnNotFinite, Task, TrainerBuilder};
+use halite_core::Result;
+use halite_data::{Dataset, Field, InMemory, LastBatch, SampleMut};
+use halite_nn::{Adam, Schedule};
+use halite_train::{EarlyStopping, Fitted, OnNotFinite, TrainerBuilder};
 
-use super::{EXECUTORS, Trained, alike, in_processes, most};
-
-#[derive(Tree, Debug)]
-pub(super) struct Net<L> {
-    hidden: L,
-    bias: L,
-    out: L,
-    /// Not in the loss: it has no gradient.
-    unused: L,
-}
-
-pub(super) struct Regression;
-
-impl Task for Regression {
-    type Model = Net<()>;
-    type Batch = Labeled<()>;
-
-    fn loss<'t>(
-        &self,
-        cx: &'t Trace,
-        model: &Net<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Mean<'t> {
-        let hidden = (batch.input.matmul(model.hidden) + model.bias).tanh();
-        let error = hidden.matmul(model.out) - batch.target;
-        let weight = batch.weight.convert(DType::F64);
-        cx.metric("mae", Mean::weighted(error.abs().sum([1]), weight));
-        Mean::weighted(error.square().sum([1]), weight)
-    }
-}
-
-fn net() -> Net<Param> {
-    let param = |dims: [usize; 2]| {
-        let (low, high) = (-0.5, 0.5);
-        Param::new(dims, Init::Uniform { low, high }).with_dtype(DType::F64)
-    };
-    Net {
-        hidden: param([3, 8]),
-        bias: param([1, 8]),
-        out: param([8, 1]),
-        unused: param([2, 2]),
-    }
-}
-
-fn data(count: usize) -> InMemory {
-    of_inputs((0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect())
-}
+use super::{
+    EXECUTORS, Trained, alike, in_processes, most,
+    regression::{Regression, data, net, of_inputs},
+};
 
 /// As [`data`], with a NaN in sample 9.
 fn with_nan(count: usize) -> InMemory {
     let mut x: Vec<f64> = (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect();
     x[3 * 9] = f64::NAN;
     of_inputs(x)
-}
-
-fn of_inputs(x: Vec<f64>) -> InMemory {
-    let count = x.len() / 3;
-    let y: Vec<f64> = x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect();
-    let [x, y] = [(&x, 3), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [count, n]).unwrap());
-    InMemory::new([("x", x), ("y", y)]).unwrap()
 }
 
 /// Five epochs of this many samples in batches of 16, validated on 21.

@@ -18,7 +18,7 @@ use halite_train::{
     signals::{StopFlag, StopReason},
 };
 
-use super::{EXECUTORS, Trained, alike, in_process, in_processes, mlp};
+use super::{EXECUTORS, Trained, alike, in_process, in_processes, mlp, regression::Regression};
 
 /// Sets a stop flag after a step.
 struct StopAt {
@@ -35,7 +35,7 @@ impl Callback for StopAt {
     }
 }
 
-fn whole(out: &Path) -> impl Fn(TrainerBuilder) -> Result<Fitted<mlp::Regression>> + Sync {
+fn whole(out: &Path) -> impl Fn(TrainerBuilder) -> Result<Fitted<Regression>> + Sync {
     let out = out.to_path_buf();
     move |builder| mlp::fit(builder.out(&out).resume(true), 64)
 }
@@ -146,7 +146,7 @@ impl Collective for WatchedLane {
 /// the rank.
 fn watched(
     exchange: impl Fn(&str) + Send + Sync + 'static,
-    fit: impl Fn(TrainerBuilder, usize) -> Result<Fitted<mlp::Regression>> + Sync,
+    fit: impl Fn(TrainerBuilder, usize) -> Result<Fitted<Regression>> + Sync,
 ) -> Vec<Result<Trained>> {
     let exchange: Hook = Arc::new(exchange);
     let run = |process: ThreadProcess| {

@@ -2,73 +2,20 @@
 
 use halite_backends::Accelerator;
 use halite_core::{
-    Array, DType, HostArray, Result,
+    Array, DType, Result,
     tree::{Leaf, Tree},
 };
-use halite_data::{InMemory, Labeled, LastBatch};
+use halite_data::{Labeled, LastBatch};
 use halite_nn::{
-    Adam, BatchNorm, Dropout, Init, Linear, Mean, Param, Schedule, Sgd, Tensor, Trace, grad,
-    jit_like, s,
+    Adam, BatchNorm, Dropout, Linear, Mean, Schedule, Sgd, Tensor, Trace, grad, jit_like, s,
 };
 use halite_train::{Fitted, Task, Trainer, TrainerBuilder};
 
-use super::{error_of, trainer, weights};
-
-/// A network of `f64` with a hidden layer.
-#[derive(Tree, Debug)]
-struct Net<L> {
-    hidden: L,
-    bias: L,
-    out: L,
-    /// Not in the loss: it has no gradient.
-    unused: L,
-}
-
-struct Regression;
-
-impl Task for Regression {
-    type Model = Net<()>;
-    type Batch = Labeled<()>;
-
-    fn loss<'t>(
-        &self,
-        cx: &'t Trace,
-        model: &Net<Tensor<'t>>,
-        batch: &Labeled<Tensor<'t>>,
-    ) -> Mean<'t> {
-        let hidden = (batch.input.matmul(model.hidden) + model.bias).tanh();
-        let error = hidden.matmul(model.out) - batch.target;
-        let weight = batch.weight.convert(DType::F64);
-        cx.metric("mae", Mean::weighted(error.abs().sum([1]), weight));
-        Mean::weighted(error.square().sum([1]), weight)
-    }
-}
-
-fn net() -> Net<Param> {
-    let param = |dims: [usize; 2]| {
-        Param::new(
-            dims,
-            Init::Uniform {
-                low: -0.5,
-                high: 0.5,
-            },
-        )
-        .with_dtype(DType::F64)
-    };
-    Net {
-        hidden: param([3, 8]),
-        bias: param([1, 8]),
-        out: param([8, 1]),
-        unused: param([2, 2]),
-    }
-}
-
-fn data(count: usize) -> InMemory {
-    let x: Vec<f64> = (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect();
-    let y: Vec<f64> = x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect();
-    let [x, y] = [(&x, 3), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [count, n]).unwrap());
-    InMemory::new([("x", x), ("y", y)]).unwrap()
-}
+use super::{
+    error_of,
+    regression::{Regression, data, net},
+    trainer, weights,
+};
 
 fn fit_net(trainer: TrainerBuilder, samples: usize) -> Fitted<Regression> {
     let trainer = trainer

@@ -10,6 +10,8 @@ mod plane;
 mod predicting;
 mod predictions;
 mod range_test;
+#[path = "../shared/regression.rs"]
+mod regression;
 mod unfreeze;
 mod validation;
 

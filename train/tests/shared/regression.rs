@@ -1,0 +1,60 @@
+//! A network of `f64` with a hidden layer, its task and its data.
+
+use halite_core::{DType, HostArray, tree::Tree};
+use halite_data::{InMemory, Labeled};
+use halite_nn::{Init, Mean, Param, Tensor, Trace};
+use halite_train::Task;
+
+#[derive(Tree, Debug)]
+pub(crate) struct Net<L> {
+    hidden: L,
+    bias: L,
+    out: L,
+    /// Not in the loss: it has no gradient.
+    unused: L,
+}
+
+pub(crate) struct Regression;
+
+impl Task for Regression {
+    type Model = Net<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Net<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let hidden = (batch.input.matmul(model.hidden) + model.bias).tanh();
+        let error = hidden.matmul(model.out) - batch.target;
+        let weight = batch.weight.convert(DType::F64);
+        cx.metric("mae", Mean::weighted(error.abs().sum([1]), weight));
+        Mean::weighted(error.square().sum([1]), weight)
+    }
+}
+
+pub(crate) fn net() -> Net<Param> {
+    let param = |dims: [usize; 2]| {
+        let (low, high) = (-0.5, 0.5);
+        Param::new(dims, Init::Uniform { low, high }).with_dtype(DType::F64)
+    };
+    Net {
+        hidden: param([3, 8]),
+        bias: param([1, 8]),
+        out: param([8, 1]),
+        unused: param([2, 2]),
+    }
+}
+
+pub(crate) fn data(count: usize) -> InMemory {
+    of_inputs((0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect())
+}
+
+/// Samples of three inputs each.
+pub(crate) fn of_inputs(x: Vec<f64>) -> InMemory {
+    let count = x.len() / 3;
+    let y: Vec<f64> = x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect();
+    let [x, y] = [(&x, 3), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [count, n]).unwrap());
+    InMemory::new([("x", x), ("y", y)]).unwrap()
+}
