@@ -195,7 +195,7 @@ fn describe(status: i32) -> String {
     match status {
         126 => "the program cannot be executed (status 126)".to_owned(),
         127 => "the program was not found (status 127)".to_owned(),
-        137 => "killed by SIGKILL: by somebody, or by the system when memory ran out".to_owned(),
+        137 => "killed by SIGKILL, by a user or by the system because memory ran out".to_owned(),
         129.. => match signal_hook::low_level::signal_name(status - 128) {
             Some(name) => format!("ended by {name}"),
             None => format!("ended by signal {}", status - 128),
