@@ -218,4 +218,5 @@ def run(steps):
     return loss.item()
 
 
-serve(run, sum(parameter.numel() for parameter in model.parameters()))
+if __name__ == "__main__":
+    serve(run, sum(parameter.numel() for parameter in model.parameters()))

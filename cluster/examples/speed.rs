@@ -34,7 +34,8 @@ fn main() -> Result<()> {
     for power in [10, 14, 20, 24, 26] {
         let from = vec![0u8; 1 << power];
         let mut into = vec![0u8; 1 << power];
-        let taken = time(12, || {
+        let count = if power < 20 { 200 } else { 12 };
+        let taken = time(count, || {
             let (op, dtype) = (ReduceOp::Sum, DType::F32);
             let (from, into) = (&from[..], &mut into[..]);
             lane.exchange(
