@@ -4,8 +4,11 @@
 
 use std::{
     fmt, ptr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 use halite_core::{
@@ -86,6 +89,20 @@ struct Job {
     lanes: Vec<Arc<dyn Collective>>,
     /// Longest wait for the other processes in one exchange.
     patience: Duration,
+    /// Bytes and nanoseconds of exchanges of programs.
+    bytes_sent: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+/// What programs have exchanged with other processes so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Exchanged {
+    /// Bytes that the programs of this process gave to exchanges.
+    pub bytes_sent: u64,
+    /// Time in which a device exchanged values, or waited for other processes to do so; the mean of
+    /// several devices.
+    pub time: Duration,
 }
 
 /// Every job of this process by its number. Programs of a job that is dropped fail.
@@ -124,6 +141,8 @@ impl Processes {
             mesh: mesh.clone(),
             lanes: lanes.collect::<Result<_>>()?,
             patience,
+            bytes_sent: AtomicU64::new(0),
+            nanoseconds: AtomicU64::new(0),
         });
         jobs.push(Arc::downgrade(&job));
         Ok(Processes(job))
@@ -152,6 +171,15 @@ impl Processes {
     /// The arrangement of the devices of one process.
     pub fn local_mesh(&self) -> &MeshShape {
         &self.0.mesh
+    }
+
+    /// What programs have exchanged so far, in all runs of this job on these devices.
+    pub fn exchanged(&self) -> Exchanged {
+        let nanoseconds = self.0.nanoseconds.load(Relaxed) / self.0.lanes.len() as u64;
+        Exchanged {
+            bytes_sent: self.0.bytes_sent.load(Relaxed),
+            time: Duration::from_nanos(nanoseconds),
+        }
     }
 
     /// Number of the job in this process.
@@ -215,7 +243,7 @@ fn exchanged(
     let exchanger = Exchanger {
         lane: &**lane,
         name,
-        patience: job.patience,
+        job: &job,
     };
     exchange(&attributes, (from, into), &exchanger)
 }
@@ -223,12 +251,24 @@ fn exchanged(
 struct Exchanger<'a> {
     lane: &'a dyn Collective,
     name: &'a str,
-    patience: Duration,
+    job: &'a Job,
 }
 
 impl Exchanger<'_> {
     fn run(&self, exchange: Exchange<'_>) -> Result<()> {
-        self.lane.exchange(self.name, exchange, self.patience)
+        let sent = match &exchange {
+            Exchange::AllReduce { from, .. }
+            | Exchange::ReduceScatter { from, .. }
+            | Exchange::AllGather { from, .. } => from.len(),
+            Exchange::Broadcast { root, bytes } if *root == self.lane.rank() => bytes.len(),
+            Exchange::Broadcast { .. } => 0,
+        };
+        let started = Instant::now();
+        (self.lane).exchange(self.name, exchange, self.job.patience)?;
+        let nanoseconds = started.elapsed().as_nanos() as u64;
+        self.job.bytes_sent.fetch_add(sent as u64, Relaxed);
+        self.job.nanoseconds.fetch_add(nanoseconds, Relaxed);
+        Ok(())
     }
 }
 
