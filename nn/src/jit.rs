@@ -1,6 +1,7 @@
 //! Just-in-time compilation: a cache of programs in front of [`lower`](crate::lower) and a client's
 //! compiler.
 
+mod agreement;
 mod background;
 mod cache;
 mod compile;
@@ -230,6 +231,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             hyperparameters,
             ..
         } = &*compiled;
+        if let Some(shared) = &signature.shared {
+            let called_at = Location::caller();
+            shared.before_launch(|| self.described(called_at))?;
+        }
         let count = signature.state.len() + signature.inputs.len() + hyperparameters.len();
         let mut args = Vec::with_capacity(count);
         let state_shape = state.map_leaves(|_, array| args.push(Arg::Donate(array.into_shards())));
@@ -247,6 +252,15 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let state = state_shape.try_map_at(&mut Path::new(), &mut next)?;
         let outputs = Tree::leaf_refs(&signature.shape).try_map_leaves(|path, _| next(path, ()))?;
         Ok((state, outputs))
+    }
+
+    /// Name and lines for messages: `step` of src/main.rs:7:3, called at src/main.rs:20:9.
+    fn described(&self, called_at: &Location<'_>) -> String {
+        let (name, origin) = (self.name(), self.origin);
+        match self.made_by_library {
+            true => format!("`{name}` of {origin}"),
+            false => format!("`{name}` of {origin}, called at {called_at},"),
+        }
     }
 
     /// Compiles for arrays of these specs, unless that is done already, without running.

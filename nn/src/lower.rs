@@ -8,6 +8,7 @@ mod function;
 mod sharded_type;
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     time::{Duration, Instant},
 };
@@ -25,7 +26,7 @@ pub use self::{
     function::{Function, Traced},
     sharded_type::ShardedType,
 };
-use crate::{Mistake, Tensor, Trace};
+use crate::{Mistake, Processes, Tensor, Trace, process_group::without_job};
 
 /// A lowered [`Function`]: its program, with the types of inputs and outputs.
 #[derive(Debug)]
@@ -43,10 +44,23 @@ pub struct Lowered<O> {
     pub outputs: Vec<ShardedType>,
     /// The tree of the outputs.
     pub shape: O,
+    /// The processes that the program exchanges buffers with, if there are several.
+    pub processes: Option<Processes>,
     /// Warnings of the traced code.
     pub warnings: Vec<Mistake>,
     /// Duration of tracing and printing.
     pub stages: Stages,
+}
+
+impl<O> Lowered<O> {
+    /// The text of the program as it is compared between processes, and with that of a resumed run:
+    /// without the number of the job, which depends on what else a process did before.
+    pub fn comparable_code(&self) -> Cow<'_, [u8]> {
+        match self.processes {
+            None => Cow::Borrowed(&self.program.code),
+            Some(_) => Cow::Owned(without_job(&self.program.code)),
+        }
+    }
 }
 
 /// Lowers `function` of a state and inputs of these types to a program for the devices of a mesh
@@ -155,6 +169,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
         hyperparameters: traced.hyperparameters,
         outputs,
         shape: traced.shape,
+        processes: traced.processes,
         warnings: traced.warnings,
         stages: Stages {
             trace,
@@ -206,6 +221,7 @@ struct TracedFunction<O> {
     outputs: Vec<(Option<String>, ShardedType)>,
     hyperparameters: Vec<(ShardedType, HostArray)>,
     shape: O,
+    processes: Option<Processes>,
     warnings: Vec<Mistake>,
 }
 
@@ -260,6 +276,7 @@ fn trace<S: Family, I: Family, O: Family>(
         outputs: output_types.into_iter().map(|ty| (None, ty)).collect(),
         hyperparameters,
         shape,
+        processes: cx.exchanging_processes(),
         warnings: cx.warnings(),
     })
 }

@@ -89,6 +89,8 @@ struct Job {
     lanes: Vec<Arc<dyn Collective>>,
     /// Longest wait for the other processes in one exchange.
     patience: Duration,
+    /// Launches of programs with exchanges.
+    launches: AtomicU64,
     /// Bytes and nanoseconds of exchanges of programs.
     bytes_sent: AtomicU64,
     nanoseconds: AtomicU64,
@@ -141,6 +143,7 @@ impl Processes {
             mesh: mesh.clone(),
             lanes: lanes.collect::<Result<_>>()?,
             patience,
+            launches: AtomicU64::new(0),
             bytes_sent: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
         });
@@ -182,6 +185,11 @@ impl Processes {
         }
     }
 
+    /// Counts a launch of a program with exchanges, and returns its number, from 1.
+    pub(crate) fn count_launch(&self) -> u64 {
+        self.0.launches.fetch_add(1, Relaxed) + 1
+    }
+
     /// Number of the job in this process.
     pub(crate) fn number(&self) -> usize {
         self.0.number
@@ -192,6 +200,19 @@ impl fmt::Debug for Processes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Processes({} of {})", self.rank(), self.size())
     }
+}
+
+/// The text of a program without the number of the job, which depends on what else a process did.
+pub(crate) fn without_job(code: &[u8]) -> Vec<u8> {
+    let attribute = format!("\"{JOB}\" = ");
+    let text = String::from_utf8_lossy(code);
+    let mut parts = text.split(&*attribute);
+    let mut kept = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        kept += &attribute;
+        kept += part.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    kept.into_bytes()
 }
 
 /// Registers the custom calls, once.

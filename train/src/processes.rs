@@ -117,19 +117,6 @@ fn schedule(options: &TrainerOptions) -> [(String, String); 12] {
     facts.map(|(name, value)| (name.to_string(), format!("{value:?}")))
 }
 
-/// The text of a program without the number of the job, which depends on what else a process did.
-pub(crate) fn without_job(code: &[u8]) -> Vec<u8> {
-    const ATTRIBUTE: &str = "\"halite_job\" = ";
-    let text = String::from_utf8_lossy(code);
-    let mut parts = text.split(ATTRIBUTE);
-    let mut kept = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        kept += ATTRIBUTE;
-        kept += part.trim_start_matches(|c: char| c.is_ascii_digit());
-    }
-    kept.into_bytes()
-}
-
 /// `N` words of a message, from the word `first` on.
 fn words<const N: usize>(bytes: &[u8], first: usize) -> Result<[u64; N]> {
     let mut words = [0; N];

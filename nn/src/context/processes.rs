@@ -39,6 +39,12 @@ impl Trace {
         self.context.processes.processes.borrow().clone()
     }
 
+    /// The processes that this function exchanges buffers with, if there are several.
+    pub(crate) fn exchanging_processes(&self) -> Option<Processes> {
+        self.processes()
+            .filter(|processes| processes.size() > 1 && self.has_exchanged())
+    }
+
     /// The token of the next exchange.
     pub(crate) fn process_token(&self) -> Tensor<'_> {
         let mut tokens = self.context.processes.tokens.borrow_mut();

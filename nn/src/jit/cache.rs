@@ -13,7 +13,7 @@ use halite_core::{
     tree::{Family, Path, Tree},
 };
 
-use super::ArraySpec;
+use super::{ArraySpec, agreement::SharedProgram};
 
 /// Default maximum number of programs.
 const DEFAULT_LIMIT: usize = 64;
@@ -63,6 +63,8 @@ pub(super) struct CallSignature<O: Family> {
     /// The tree of the outputs.
     pub(super) shape: O::Of<()>,
     pub(super) hyperparameters: Vec<(ArraySpec, HostArray)>,
+    /// The program, as processes that exchange buffers in it agree on it.
+    pub(super) shared: Option<SharedProgram>,
 }
 
 /// A leaf of the state or the inputs: its place in its tree, and its spec.

@@ -13,6 +13,7 @@ use halite_core::{
 
 use super::{
     ArraySpec, Jit,
+    agreement::SharedProgram,
     background::{InProgress, Timed},
     cache::{CallSignature, Compiled, arguments},
     report::{changes, largest},
@@ -186,6 +187,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         if options.devices.is_empty() {
             options.devices = mesh.devices().to_vec();
         }
+        let shared = (lowered.processes.as_ref())
+            .map(|processes| SharedProgram::new(processes, &lowered.comparable_code()));
         let outputs = lowered.outputs.iter().map(|ty| ty.on(&mesh));
         let hyperparameters = lowered
             .hyperparameters
@@ -197,6 +200,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             outputs: outputs.collect::<Result<_>>()?,
             shape: lowered.shape,
             hyperparameters: hyperparameters.collect::<Result<_>>()?,
+            shared,
         };
         let (client, program) = (self.client.clone(), lowered.program);
         let compile = move || {

@@ -112,6 +112,7 @@ mod tests {
             outputs: Vec::new(),
             shape: Leaf(()),
             hyperparameters: Vec::new(),
+            shared: None,
         };
         let reason = changes(&last, &Empty::new(), &Leaf(half)).to_string();
         assert!(

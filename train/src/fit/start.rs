@@ -33,7 +33,7 @@ use crate::{
     in_flight::InFlight,
     loggers::Split,
     measured::Measured,
-    processes::{Agreement, ResumeFrom, check_alike, without_job},
+    processes::{Agreement, ResumeFrom, check_alike},
     programs::{Evaluated, ModelArrays, ModelParams, Programs, RunState, StepParts, padding},
     resume, run_files,
     signals::Interrupts,
@@ -122,11 +122,8 @@ where
             devices: mesh.devices().to_vec(),
         });
         let checked = take_checked(options, &trainer.callbacks, &facts.metric_names)?;
-        let code = match &trainer.processes {
-            Some(_) => &without_job(&lowered.program.code)[..],
-            None => &lowered.program.code[..],
-        };
-        let mut identity = trainer.identity(&train, &validation, &*optimizer, code);
+        let code = lowered.comparable_code();
+        let mut identity = trainer.identity(&train, &validation, &*optimizer, &code);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         if let Some(processes) = &trainer.processes {

@@ -1,7 +1,11 @@
 //! Every collective between processes and its gradient, against plain loops, over random groups,
 //! sizes and types.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use halite_core::{
     Array, HostArray, Mesh, ProcessGroup, Result, Sharding, ThreadProcess, tree::Leaf,
@@ -203,5 +207,76 @@ fn reductions_have_all_types() {
                 expected.map(|value| half::bf16::from_f32(value as f32))
             );
         }
+    }
+}
+
+/// The errors of two processes, each of which launches programs with exchanges on `x`.
+fn errors_of_launches(
+    launch: impl Fn(usize, &dyn Fn(f64) -> Result<()>) -> Result<()> + Sync,
+) -> Vec<String> {
+    let of_process = |process: ThreadProcess| -> Result<()> {
+        let client = EXECUTORS[0](1).open()?;
+        let mesh = Arc::new(Mesh::new([("data", 1)], client.local_devices())?);
+        let rank = halite_core::Collective::rank(&process);
+        let group: Arc<dyn ProcessGroup> = Arc::new(process);
+        let processes = Processes::new(&group, &mesh, Duration::from_secs(2))?;
+        let x = Array::scalar(&client, 1f32)?;
+        let programs = [1.0, 2.0].map(|factor| {
+            let all = processes.clone();
+            let program = jit(&client, move |cx, [x]| {
+                cx.set_processes(&all, x);
+                [x.all_reduce(Reduction::Sum, "process") * factor]
+            });
+            (factor, program.on(&mesh))
+        });
+        launch(rank, &|factor| {
+            let (_, program) = (programs.iter())
+                .find(|(known, _)| *known == factor)
+                .expect("one of the factors");
+            // Not read: an exchange may wait.
+            program.run([&x]).map(drop)
+        })
+    };
+    thread::scope(|scope| {
+        let all = ThreadProcess::group(2).into_iter();
+        let all: Vec<_> = all
+            .map(|process| scope.spawn(|| of_process(process)))
+            .collect();
+        let errors = all.into_iter().map(|one| one.join().unwrap().unwrap_err());
+        errors.map(|error| error.to_string()).collect()
+    })
+}
+
+#[test]
+fn other_program_is_refused_before_its_launch() {
+    let started = Instant::now();
+    let errors = errors_of_launches(|rank, launch| launch(1.0 + rank as f64));
+    for error in errors {
+        let expected = "processes launch different programs that exchange values";
+        assert!(error.contains(expected), "{error}");
+        for rank in 0..2 {
+            let line = format!("process {rank} launches `");
+            assert!(error.contains(&line), "{error}");
+        }
+        assert!(
+            error.contains("train/tests/processes/operations.rs:"),
+            "{error}"
+        );
+    }
+    assert!(started.elapsed() < Duration::from_secs(30), "it waited");
+}
+
+#[test]
+fn launch_of_one_process_alone_is_noticed() {
+    let errors = errors_of_launches(|rank, launch| {
+        launch(1.0)?;
+        if rank == 0 {
+            launch(1.0)?;
+        }
+        launch(2.0)
+    });
+    for error in errors {
+        assert!(error.contains("as number 2 (digest"), "{error}");
+        assert!(error.contains("as number 3 (digest"), "{error}");
     }
 }
