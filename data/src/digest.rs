@@ -19,9 +19,9 @@ pub(crate) fn digest_of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> St
     format!("sha256 {}", hex(&hasher.finalize()))
 }
 
-/// Short digest of the fields of `dataset` and of a few samples from the first to the last; `None`
-/// if one cannot be read.
-pub(crate) fn digest_of_some(dataset: &dyn Dataset) -> Option<String> {
+/// Short digest of the fields of `dataset` and of a few samples from the first to the last, which is
+/// cheap for any dataset, unlike [`Dataset::digest`]; `None` if one cannot be read.
+pub fn digest_of_some(dataset: &dyn Dataset) -> Option<String> {
     let (fields, len) = (dataset.fields(), dataset.len());
     let mut hasher = Sha256::new();
     for field in fields {

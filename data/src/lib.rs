@@ -41,6 +41,7 @@ mod threads;
 pub use adapters::{DatasetExt, Map, Subset};
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
+pub use digest::digest_of_some;
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
 pub use mnist::Mnist;

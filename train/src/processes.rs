@@ -7,13 +7,14 @@ mod resumed;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use halite_core::{Error, Result};
+use halite_data::{Dataset, Loader, digest_of_some};
 use halite_nn::Processes;
 
 pub(crate) use self::{
     agreement::{Agreement, Wish},
     resumed::ResumeFrom,
 };
-use crate::{TrainerOptions, identity::Identity, window::WindowMetric};
+use crate::{TrainerOptions, identity::Identity, validation_set::NamedSet, window::WindowMetric};
 
 /// Least limit of a wait for processes that start, compile, or write a checkpoint.
 const START: Duration = Duration::from_secs(300);
@@ -60,9 +61,14 @@ pub(crate) fn check_alike(
     processes: &Processes,
     mine: &Identity,
     options: &TrainerOptions,
+    train: &Loader,
+    validation: &[NamedSet],
 ) -> Result<()> {
     let mut facts = mine.facts();
     facts.extend(schedule(options));
+    facts.insert("training data".to_string(), sampled(&**train.dataset()));
+    let sets = validation.iter();
+    facts.extend(sets.map(|set| (set.described(), sampled(&**set.data.dataset()))));
     let text = |(name, value): (&String, &String)| format!("{name}\u{1}{value}\u{2}");
     let message: String = facts.iter().map(text).collect();
     let all = processes.group().all_gather(
@@ -95,6 +101,12 @@ pub(crate) fn check_alike(
         .collect();
     let message = format!("the processes do not train the same:{}", differing.concat());
     Err(Error::invalid("processes", message))
+}
+
+/// Number of samples, and a digest of a few of them: that of all takes too long before the first step.
+fn sampled(data: &dyn Dataset) -> String {
+    let digest = digest_of_some(data).unwrap_or_else(|| "one of them cannot be read".to_string());
+    format!("{} samples, digest of some {digest}", data.len())
 }
 
 /// Options that are no part of the identity, and decide when processes exchange something.

@@ -127,7 +127,8 @@ where
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         if let Some(processes) = &trainer.processes {
-            check_alike(processes, identity.identity(), options)?;
+            let identity = identity.identity();
+            check_alike(processes, identity, options, &train, &validation)?;
         }
         let opened = run_files::open(options, |saved| {
             identity.wait_before_resume(saved, &Limits::new(options.wait_limit), &stop)?;

@@ -194,6 +194,24 @@ fn different_options_are_refused() {
 }
 
 #[test]
+fn different_data_are_refused() {
+    let ranks = AtomicUsize::new(0);
+    let all = in_processes(EXECUTORS[0], [2, 1], |builder| {
+        // As many samples; only the last one differs.
+        let mut x: Vec<f64> = (0..3 * 64).map(|i| (i as f64 * 1.7).sin()).collect();
+        x[3 * 63] += ranks.fetch_add(1, Ordering::SeqCst) as f64;
+        fit_on(builder, of_inputs(x), OnNotFinite::Stop)
+    });
+    for error in all {
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("training data: 64 samples, digest of some "),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn axis_of_processes_has_their_number() {
     let with_axis = |size: usize| {
         let all = in_processes(EXECUTORS[0], [2, 2], |builder| {
