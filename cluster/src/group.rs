@@ -74,6 +74,10 @@ impl ProcessGroup for Processes {
         self.control.presence.at_step(step);
     }
 
+    fn has_saved(&self, checkpoint: &str) {
+        self.control.presence.has_saved(checkpoint);
+    }
+
     fn warn_others(&self, error: &Error) {
         let presence = &self.control.presence;
         presence.warn_others(&presence.described(error));

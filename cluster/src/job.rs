@@ -26,7 +26,7 @@ use crate::{
     join,
     mpi::{Comm, Mpi},
     presence::{Deadline, Presence},
-    record::{Record, tell_launcher},
+    record::Record,
 };
 
 /// Deadlines of a job, and where its library is.
@@ -265,7 +265,8 @@ impl Job {
     /// If processes do not come within the deadline; MPI's. The process should end then.
     pub fn finish(mut self) -> Result<()> {
         let mpi = self.mpi.take();
-        self.leave(mpi).inspect_err(|error| self.tell(error))
+        self.leave(mpi)
+            .inspect_err(|error| self.presence.tell_quietly(error))
     }
 
     fn leave(&self, mpi: Option<(&Mpi, MemberThread)>) -> Result<()> {
@@ -282,16 +283,6 @@ impl Job {
         Ok(())
     }
 
-    /// Tells the launcher and the others why this process fails.
-    fn tell(&self, error: &Error) {
-        tell_launcher(error);
-        let Presence {
-            rank, size, host, ..
-        } = &*self.presence;
-        let text = format!("process {rank} of {size} on {host}: {error}");
-        self.presence.warn_others(&text);
-    }
-
     /// Ends the job as `result` says: [finishes](Self::finish) it, or leaves it with an error, after
     /// which this process should end; the others then fail too.
     ///
@@ -302,7 +293,7 @@ impl Job {
             Ok(value) => self.finish().map(|()| value),
             Err(error) => {
                 if self.mpi.take().is_some() {
-                    self.tell(&error);
+                    self.presence.tell_quietly(&error);
                 }
                 Err(error)
             }

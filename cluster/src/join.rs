@@ -138,7 +138,7 @@ impl Told {
             Record::Finished => self.finished = true,
             Record::Stopped(status) => self.stopped = Some(*status),
             Record::Exited(status) => self.exited = Some(*status),
-            Record::Failed(_) => {}
+            Record::Saved(_) | Record::Failed(_) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use halite_core::{Error, ErrorKind, Result};
 
 use crate::{
     mpi::{Comm, Patience, Sending},
-    record::Record,
+    record::{Record, tell_launcher},
 };
 
 /// Tag of heartbeats.
@@ -40,6 +40,8 @@ pub(crate) struct Presence {
     waits: Mutex<Waits>,
     /// Optimizer steps so far, and 1; 0 before the first.
     step: AtomicU64,
+    /// The newest checkpoint, if there is one.
+    checkpoint: Mutex<Option<String>>,
     /// Held while heartbeats are sent; true when there are no more.
     leaving: Mutex<bool>,
     /// Read during each call of MPI; true when no more are allowed.
@@ -118,6 +120,7 @@ impl Presence {
             others: Mutex::new(vec![heard; size]),
             waits: Mutex::default(),
             step: AtomicU64::new(0),
+            checkpoint: Mutex::default(),
             leaving: Mutex::new(false),
             finalized: RwLock::new(false),
         }
@@ -134,6 +137,14 @@ impl Presence {
 
     pub(crate) fn at_step(&self, step: u64) {
         self.step.store(step.saturating_add(1), Relaxed);
+    }
+
+    /// Sets the newest checkpoint, which errors name. Process 0 tells the launcher.
+    pub(crate) fn has_saved(&self, checkpoint: &str) {
+        let before = lock(&self.checkpoint).replace(checkpoint.to_owned());
+        if self.rank == 0 && before.is_none_or(|before| before != checkpoint) {
+            Record::Saved(checkpoint.to_owned()).send();
+        }
     }
 
     /// Sends no more heartbeats.
@@ -241,10 +252,14 @@ impl Presence {
 
     /// Prints the error, and tells it to the others and the launcher.
     pub(crate) fn tell(&self, error: &Error) {
-        let text = self.described(error);
-        eprintln!("error: {text}");
-        Record::Failed(error.to_string()).send();
-        self.warn_others(&text);
+        eprintln!("error: {}", self.described(error));
+        self.tell_quietly(error);
+    }
+
+    /// Tells an error to the others and the launcher.
+    pub(crate) fn tell_quietly(&self, error: &Error) {
+        tell_launcher(error);
+        self.warn_others(&self.described(error));
     }
 
     /// An error of this process, as others read it.
@@ -252,7 +267,13 @@ impl Presence {
         let Presence {
             rank, size, host, ..
         } = self;
-        format!("process {rank} of {size} on {host}: {error}")
+        let mut text = format!("process {rank} of {size} on {host}: {error}");
+        if let Some(checkpoint) = &*lock(&self.checkpoint)
+            && !text.contains(&**checkpoint)
+        {
+            text += &format!("; the last checkpoint is {checkpoint}");
+        }
+        text
     }
 
     /// Tells the others that this process fails.

@@ -38,6 +38,8 @@ pub(crate) enum Record {
     Finished,
     /// It ends early because of a signal, with the status of the launcher.
     Stopped(u8),
+    /// The newest checkpoint of the job.
+    Saved(String),
     /// It fails.
     Failed(String),
     /// Its program has ended with this status, as a shell tells it.
@@ -58,9 +60,8 @@ impl Record {
             Record::Joined { host, pid } => format!("{START}joined {pid} {host}"),
             Record::Finished => format!("{START}finished"),
             Record::Stopped(status) => format!("{START}stopped {status}"),
-            Record::Failed(reason) => {
-                format!("{START}failed {}", reason.replace('\n', "\u{1f}"))
-            }
+            Record::Saved(checkpoint) => format!("{START}saved {}", one_line(checkpoint)),
+            Record::Failed(reason) => format!("{START}failed {}", one_line(reason)),
             Record::Exited(status) => format!("{START}exited {status}"),
         }
     }
@@ -78,7 +79,8 @@ impl Record {
             }),
             "finished" => Some(Record::Finished),
             "stopped" => rest.parse().ok().map(Record::Stopped),
-            "failed" => Some(Record::Failed(rest.replace('\u{1f}', "\n"))),
+            "saved" => Some(Record::Saved(lines(rest))),
+            "failed" => Some(Record::Failed(lines(rest))),
             "exited" => rest.parse().ok().map(Record::Exited),
             _ => None,
         };
@@ -87,6 +89,15 @@ impl Record {
             None => (line, None),
         }
     }
+}
+
+/// A text on one line, for [`lines`].
+fn one_line(text: &str) -> String {
+    text.replace('\n', "\u{1f}")
+}
+
+fn lines(text: &str) -> String {
+    text.replace('\u{1f}', "\n")
 }
 
 #[cfg(test)]
@@ -100,6 +111,7 @@ mod tests {
             Record::Joined { host, pid: 7 },
             Record::Finished,
             Record::Stopped(143),
+            Record::Saved("runs/a/checkpoints/step-40".to_owned()),
             Record::Failed("a\nb".to_owned()),
             Record::Exited(137),
         ] {

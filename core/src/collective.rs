@@ -218,6 +218,12 @@ pub trait ProcessGroup: Collective {
         _ = step;
     }
 
+    /// Sets the newest checkpoint, which errors of this member name from now on, and those of what
+    /// started the members.
+    fn has_saved(&self, checkpoint: &str) {
+        _ = checkpoint;
+    }
+
     /// Tells the other members that this one fails, and why, before its process ends: they fail too,
     /// and do not wait for it.
     fn warn_others(&self, error: &Error) {

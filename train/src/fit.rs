@@ -32,7 +32,7 @@ use self::{launches::Launches, meter::Meter};
 use crate::{
     MetricValues, Report, Task, Trainer,
     callback::{Callback, Run, RunFacts},
-    callbacks::Callbacks,
+    callbacks::{Callbacks, Checkpointing},
     checkpoint::RunPosition,
     identity::PendingIdentity,
     in_flight::InFlight,
@@ -206,8 +206,15 @@ where
         let report = match result.and_then(|report| saved.map(|()| report)) {
             Ok(report) => report,
             Err(mut error) => {
-                if is_late {
-                    error = error.with_note(&self.callbacks.newest_checkpoint());
+                let of_job = now.agreement.as_ref().and_then(Agreement::checkpoint);
+                match of_job {
+                    Some(path) if !error.to_string().contains(path) => {
+                        error = error.with_note(&format!("the last checkpoint is {path}"));
+                    }
+                    None if is_late => {
+                        error = error.with_note(&self.callbacks.newest_checkpoint());
+                    }
+                    _ => {}
                 }
                 self.callbacks.fail(&now.run, &error);
                 return Err(error);
@@ -423,6 +430,9 @@ where
             seconds: now.run.seconds(),
             stop: self.interrupts.reason(),
             is_requested: now.run.stop_requested,
+            saved: (self.callbacks.checkpointing.as_ref())
+                .and_then(Checkpointing::newly_saved)
+                .map(|path| path.display().to_string()),
         })?;
         if let Some(reason) = agreement.stop() {
             self.stop.stop_for(reason);

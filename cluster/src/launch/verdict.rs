@@ -21,20 +21,28 @@ pub struct Failure {
     pub pid: Option<u32>,
     /// What happened.
     pub reason: String,
+    /// The newest checkpoint that the job told of.
+    pub checkpoint: Option<String>,
     /// The signal that had told the launcher to stop the job, if one had: do not start it again.
     pub stopped: Option<i32>,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(rank) = self.rank else {
-            return f.write_str(&self.reason);
-        };
-        write!(f, "process {rank}")?;
-        if let (Some(host), Some(pid)) = (&self.host, self.pid) {
-            write!(f, " on {host} (pid {pid})")?;
+        if let Some(rank) = self.rank {
+            write!(f, "process {rank}")?;
+            if let (Some(host), Some(pid)) = (&self.host, self.pid) {
+                write!(f, " on {host} (pid {pid})")?;
+            }
+            f.write_str(": ")?;
         }
-        write!(f, ": {}", self.reason)
+        f.write_str(&self.reason)?;
+        match &self.checkpoint {
+            Some(path) if !self.reason.contains(&**path) => {
+                write!(f, "; the last checkpoint is {path}")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -56,6 +64,7 @@ struct Process {
 #[derive(Debug)]
 pub(super) struct Verdict {
     processes: Vec<Process>,
+    checkpoint: Option<String>,
 }
 
 /// Time by which the words of a process may come before the signal that killed another one, which is
@@ -66,6 +75,7 @@ impl Verdict {
     pub(super) fn new(processes: usize) -> Self {
         Verdict {
             processes: vec![Process::default(); processes],
+            checkpoint: None,
         }
     }
 
@@ -76,6 +86,7 @@ impl Verdict {
             Record::Joined { host, pid } => process.joined = Some((host.clone(), *pid)),
             Record::Finished => process.finished = true,
             Record::Stopped(status) => process.stopped = Some(*status),
+            Record::Saved(checkpoint) => self.checkpoint = Some(checkpoint.clone()),
             Record::Failed(text) => {
                 process.told.get_or_insert_with(|| (text.clone(), now));
             }
@@ -135,6 +146,7 @@ impl Verdict {
                 host: None,
                 pid: None,
                 reason: format!("mpiexec failed: {complaints}"),
+                checkpoint: None,
                 stopped: None,
             });
         }
@@ -144,6 +156,7 @@ impl Verdict {
             host,
             pid,
             reason,
+            checkpoint: self.checkpoint.clone(),
             stopped: None,
         })
     }
@@ -274,6 +287,19 @@ mod tests {
         // The launcher warns it of the failure.
         verdict.record(0, &Record::Exited(138));
         assert_eq!(verdict.failure("").unwrap().rank, Some(1));
+    }
+
+    #[test]
+    fn last_checkpoint_is_named() {
+        let mut verdict = Verdict::new(1);
+        joined(&mut verdict, 0);
+        for step in [10, 20] {
+            verdict.record(0, &Record::Saved(format!("run/step-{step}")));
+        }
+        verdict.record(0, &Record::Exited(3));
+        let failure = verdict.failure("").unwrap().to_string();
+        let expected = "exited with status 3; the last checkpoint is run/step-20";
+        assert!(failure.ends_with(expected), "{failure}");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Checkpoints as a callback: they are written in the background, and ranked.
 
 use std::{
+    cell::Cell,
     mem::{replace, take},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -25,6 +27,8 @@ pub(crate) struct Checkpointing {
     ranking: Ranking,
     /// The ranking with the checkpoint that is being written.
     writing: Option<Ranking>,
+    /// Whether [`newly_saved`](Self::newly_saved) has returned the newest checkpoint.
+    is_told: Cell<bool>,
 }
 
 impl Checkpointing {
@@ -40,6 +44,7 @@ impl Checkpointing {
             ranking: Ranking::new(by, saving.weights_only()),
             saving,
             writing: None,
+            is_told: Cell::new(false),
         }
     }
 
@@ -82,14 +87,20 @@ impl Checkpointing {
 
     /// Describes the newest checkpoint on the disk.
     pub(crate) fn newest(&self) -> String {
-        let newest = self
-            .store
-            .list()
-            .ok()
-            .and_then(|all| all.into_iter().next());
-        newest.map_or_else(none, |(path, _)| {
+        self.newest_path().map_or_else(none, |path| {
             format!("the checkpoint {} stays", path.display())
         })
+    }
+
+    fn newest_path(&self) -> Option<PathBuf> {
+        let all = self.store.list().ok()?;
+        all.into_iter().next().map(|(path, _)| path)
+    }
+
+    /// The newest checkpoint on the disk, once after each save, and at first.
+    pub(crate) fn newly_saved(&self) -> Option<PathBuf> {
+        let is_told = self.store.is_busy() || self.is_told.replace(true);
+        (!is_told).then(|| self.newest_path()).flatten()
     }
 
     /// Adds the paths of the checkpoints to the report.
@@ -194,6 +205,7 @@ impl Callback for Checkpointing {
             }
         }
         self.writing = Some(ranking);
+        self.is_told.set(false);
         Ok(())
     }
 

@@ -14,6 +14,9 @@ const EVERY: f64 = 0.1;
 /// Most steps between two agreements.
 const MOST: f64 = 1000.0;
 
+/// Words of a message, before the path of a checkpoint.
+const WORDS: usize = 5;
+
 /// What the processes agreed on last.
 pub(crate) struct Agreement {
     processes: Processes,
@@ -25,6 +28,8 @@ pub(crate) struct Agreement {
     seconds: f64,
     stop: Option<StopReason>,
     is_requested: bool,
+    /// The newest checkpoint of process 0.
+    checkpoint: Option<String>,
 }
 
 /// What a process contributes.
@@ -39,6 +44,8 @@ pub(crate) struct Wish {
     pub(crate) stop: Option<StopReason>,
     /// Whether a callback requested a stop.
     pub(crate) is_requested: bool,
+    /// A checkpoint that is complete since the last agreement; that of process 0 counts.
+    pub(crate) saved: Option<String>,
 }
 
 impl Agreement {
@@ -51,6 +58,7 @@ impl Agreement {
             seconds: 0.0,
             stop: None,
             is_requested: false,
+            checkpoint: None,
         }
     }
 
@@ -67,6 +75,11 @@ impl Agreement {
     /// Whether all stop for any reason.
     pub(crate) fn stops(&self) -> bool {
         self.is_requested || self.stop.is_some()
+    }
+
+    /// The newest checkpoint, as of the last agreement.
+    pub(crate) fn checkpoint(&self) -> Option<&str> {
+        self.checkpoint.as_deref()
     }
 
     /// Seconds of the run at the last agreement.
@@ -93,22 +106,28 @@ impl Agreement {
 
     /// Exchanges wishes: all stop if one wishes to, and have the time of process 0.
     pub(crate) fn agree(&mut self, wish: &Wish) -> Result<()> {
-        let words_of_wish = [
+        let words_of_wish: [u64; WORDS] = [
             wish.step,
             wish.stop.map_or(0, StopReason::code),
             u64::from(wish.is_requested),
             wish.seconds.to_bits(),
             self.distance(wish.done),
         ];
-        let message: Vec<u8> = words_of_wish
+        let mut message: Vec<u8> = words_of_wish
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .collect();
+        message.extend(wish.saved.iter().flat_map(|path| path.bytes()));
         let group = self.processes.group();
         group.at_step(wish.step);
         let all = group.all_gather("agreement", &message, patience(&self.processes))?;
-        let all = all.iter().map(|bytes| words::<5>(bytes, 0));
-        let all: Vec<[u64; 5]> = all.collect::<Result<_>>()?;
+        if let Some(path) = all[0].get(8 * WORDS..).filter(|path| !path.is_empty()) {
+            let path = String::from_utf8_lossy(path).into_owned();
+            group.has_saved(&path);
+            self.checkpoint = Some(path);
+        }
+        let all = all.iter().map(|bytes| words::<WORDS>(bytes, 0));
+        let all: Vec<[u64; WORDS]> = all.collect::<Result<_>>()?;
         if let Some(other) = all.iter().position(|words| words[0] != wish.step) {
             let message = format!(
                 "process {} has queued {} steps, and process {other} {}",
