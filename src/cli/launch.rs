@@ -1,6 +1,7 @@
 //! `halite launch`: starts a job of many processes.
 
 use std::{
+    collections::HashMap,
     env,
     ffi::OsString,
     fs,
@@ -92,11 +93,12 @@ impl Launch {
             seconds("HALITE_JOB_LOST", self.lost_deadline),
         ];
         let (mut attempt, number) = (0, number());
+        let mut output = Output::default();
         loop {
             job.variables = deadlines.to_vec();
             job.variables.push((NUMBER.into(), number.clone().into()));
             job.variables.push(seconds(RESTART, attempt));
-            let ended = job.run(&mut fetch::Bar::default(), &mut print)?;
+            let ended = job.run(&mut fetch::Bar::default(), &mut |line| output.print(line))?;
             let logs = logs.display();
             match ended {
                 // A launcher that was told to stop does not start the job again.
@@ -159,9 +161,40 @@ fn number() -> String {
     format!("{}-{}", now.as_secs(), std::process::id())
 }
 
-fn print(line: &Line) {
-    match line.stream {
-        Stream::Stdout => say!("[{}] {}", line.rank, line.text),
-        Stream::Stderr => remark!("[{}] {}", line.rank, line.text),
+/// Most different warnings that are compared.
+const WARNINGS: usize = 1000;
+
+/// What was printed of the processes' output.
+#[derive(Default)]
+struct Output {
+    /// How often each process has printed a warning.
+    warnings: HashMap<String, Vec<usize>>,
+}
+
+impl Output {
+    /// Prints a line with the number of its process; of a warning that several processes print, that
+    /// of the first.
+    fn print(&mut self, line: &Line) {
+        match line.stream {
+            Stream::Stdout => say!("[{}] {}", line.rank, line.text),
+            Stream::Stderr if self.is_repeated(line) => {}
+            Stream::Stderr => remark!("[{}] {}", line.rank, line.text),
+        }
+    }
+
+    /// Whether another process has printed the same warning as often before.
+    fn is_repeated(&mut self, line: &Line) -> bool {
+        let text = line.text.trim_start();
+        let is_known = self.warnings.contains_key(text);
+        if !text.starts_with("WARN ") || !is_known && self.warnings.len() >= WARNINGS {
+            return false;
+        }
+        let counts = self.warnings.entry(text.to_owned()).or_default();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        if counts.len() <= line.rank {
+            counts.resize(line.rank + 1, 0);
+        }
+        counts[line.rank] += 1;
+        counts[line.rank] <= most
     }
 }
