@@ -14,12 +14,13 @@ use halite::{
 
 /// Compare runs: state, length and best metrics
 ///
-/// A run is a directory with a `metrics.csv` (`--out` of `halite train`). A run that is training is
-/// not disturbed.
+/// A run is a directory with a `metrics.csv` (`--out` of `halite train`). Of a run that has ended, the
+/// report is shown too, if DIR is its directory. A run that is training is not disturbed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   halite runs                          the runs in ./runs
+  halite runs runs/mnist               one run, and its report
   halite runs experiments --plot all.svg   and their curves in one picture")]
 pub(crate) struct Runs {
     /// Directory of runs, or a run
@@ -42,6 +43,12 @@ impl Runs {
         }
         for line in table(&runs) {
             say!("{line}");
+        }
+        if let [RunSummary { dir, report, .. }] = &runs[..]
+            && let Some(report) = report
+            && *dir == self.dir
+        {
+            say!("\n{report}");
         }
         if let Some(path) = &self.plot {
             let named: Vec<_> = runs.into_iter().map(|run| (run.name(), run.rows)).collect();

@@ -24,7 +24,7 @@ use std::{
 
 use halite_core::{Array, Error, ErrorKind, Result};
 use halite_data::{DeviceBatch, Loader, Position, Prefetch};
-use halite_nn::Optimizer;
+use halite_nn::{Exchanged, Optimizer};
 use halite_telemetry::{Activity, ClientMetrics};
 
 pub(crate) use self::start::FitInputs;
@@ -86,6 +86,8 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     stop: StopFlag,
     /// Activity of the client before the run.
     before: Activity,
+    /// What the programs of the job had exchanged before the run.
+    exchanged_before: Exchanged,
     started: Instant,
     /// Initial parameters, if they are given.
     values: Option<ModelArrays<K>>,
@@ -259,7 +261,8 @@ where
         }
         self.callbacks.finish_saving()?;
         let interrupted = is_stopped || !self.is_over(now);
-        let mut report = self.report(now, &validation.unwrap_or_default(), interrupted);
+        let (validation, processes) = (validation.unwrap_or_default(), self.of_processes(now)?);
+        let mut report = self.report(now, &validation, processes, interrupted);
         self.callbacks.finish(&mut now.run, &mut report)?;
         Ok(report)
     }

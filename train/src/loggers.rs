@@ -17,7 +17,7 @@ use self::logger::directory;
 pub(crate) use self::{
     csv::TableMark,
     plot::render_range,
-    report::{PAGE, REPORT, TABLE},
+    report::{PAGE, REPORT, TABLE, findings_of_processes},
 };
 pub use self::{
     csv::{CsvLog, Row, Split},
@@ -25,7 +25,7 @@ pub use self::{
     logger::Logger,
     plot::{plot_metrics, render_metrics, render_runs},
     progress::Progress,
-    report::{Prediction, Report, Shown},
+    report::{Prediction, ProcessReport, Report, Shown},
     tensorboard::{SummaryWriter, TensorBoard},
 };
 pub use crate::format::{format_metric, format_seconds, is_fraction};

@@ -21,7 +21,7 @@ const START: Duration = Duration::from_secs(300);
 
 /// Longest wait for processes that start, compile, or read or write a checkpoint: longer where the
 /// user expects longer waits within steps.
-fn patience(processes: &Processes) -> Duration {
+pub(crate) fn patience(processes: &Processes) -> Duration {
     processes.patience().max(START)
 }
 

@@ -32,6 +32,8 @@ pub struct RunSummary {
     pub best: Vec<BestMetric>,
     /// The rows of `metrics.csv`.
     pub rows: Vec<Row>,
+    /// The report of its last steps, if it has ended.
+    pub report: Option<Report>,
 }
 
 /// How far a run is.
@@ -85,13 +87,14 @@ impl RunSummary {
             _ => None,
         };
         let logged = rows.iter().map(|row| row.step).max().unwrap_or(0);
-        let state = match report {
-            // Rows after the report are of a process that continues the run.
-            Some(report) if report.steps >= logged => match report.interrupted {
-                true => RunProgress::Stopped(report.stopped_by.unwrap_or_default()),
-                false => RunProgress::Finished,
-            },
-            _ => RunProgress::Unfinished,
+        // Rows after the report are of a process that continues the run.
+        let report = report.filter(|report| report.steps >= logged);
+        let state = match &report {
+            Some(report) if report.interrupted => {
+                RunProgress::Stopped(report.stopped_by.clone().unwrap_or_default())
+            }
+            Some(_) => RunProgress::Finished,
+            None => RunProgress::Unfinished,
         };
         let last = rows.last();
         Ok(Some(RunSummary {
@@ -102,6 +105,7 @@ impl RunSummary {
             seconds: last.map_or(0.0, |row| row.seconds),
             best: best(&rows),
             rows,
+            report,
         }))
     }
 

@@ -16,7 +16,7 @@ use halite_core::{
 };
 use halite_data::Loader;
 use halite_ir::cost;
-use halite_nn::{ArraySpec, Jit, Optimizer, Param, Schedule, rng};
+use halite_nn::{ArraySpec, Jit, Optimizer, Param, Processes, Schedule, rng};
 use halite_telemetry::ClientMetrics;
 
 use super::{
@@ -171,6 +171,9 @@ where
             interrupts,
             stop,
             before,
+            exchanged_before: (trainer.processes.as_ref())
+                .map(Processes::exchanged)
+                .unwrap_or_default(),
             started,
             values: None,
             saves_copies: OnceCell::new(),

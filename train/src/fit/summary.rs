@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_core::{Error, Result};
 use halite_nn::Optimizer;
 use halite_telemetry::{Activity, ClientMetrics};
 
@@ -10,9 +11,14 @@ use crate::{
     MetricValues, Report, Task, Trainer,
     callback::Run,
     checkpoint::Exact,
+    loggers::{ProcessReport, findings_of_processes},
     measured::Measured,
+    processes::patience,
     programs::{ModelParams, Programs, Steps},
 };
+
+/// Variable of `halite launch` with the number of restarts of the job.
+const RESTARTS: &str = "HALITE_RESTART";
 
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
 where
@@ -63,11 +69,41 @@ where
         }
     }
 
+    /// Measurements of each process of a job, in all of them; none if there is one process.
+    pub(super) fn of_processes(&self, now: &LoopState<K, O>) -> Result<Vec<ProcessReport>> {
+        let Some(processes) = &self.trainer.processes else {
+            return Ok(Vec::new());
+        };
+        let exchanged = processes.exchanged();
+        let before = &self.exchanged_before;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let restarts = std::env::var(RESTARTS).ok();
+        let mine = ProcessReport {
+            process: processes.rank() as u64,
+            host: host.trim().to_string(),
+            steps: now.run.step - now.first,
+            training_seconds: now.training.as_secs_f64(),
+            input_wait_seconds: now.input_wait.as_secs_f64(),
+            exchange_seconds: (exchanged.time - before.time).as_secs_f64(),
+            bytes_sent: exchanged.bytes_sent - before.bytes_sent,
+            restarts: restarts.and_then(|count| count.parse().ok()).unwrap_or(0),
+        };
+        let json = |error: serde_json::Error| {
+            Error::invalid("processes", "measurements are not JSON").caused_by(error)
+        };
+        let mine = serde_json::to_vec(&mine).map_err(json)?;
+        let group = processes.group();
+        let all = group.all_gather("measurements", &mine, patience(processes))?;
+        let all = all.iter().map(|bytes| serde_json::from_slice(bytes));
+        all.collect::<Result<_, _>>().map_err(json)
+    }
+
     /// The report of a run with these last validation metrics, if it has any.
     pub(super) fn report(
         &self,
         now: &LoopState<K, O>,
         validation: &MetricValues,
+        processes: Vec<ProcessReport>,
         interrupted: bool,
     ) -> Report {
         let Trainer {
@@ -79,10 +115,11 @@ where
         let activity = client.metrics().activity().since(&self.before);
         let (counted, measured) = (activity.counters, self.measured(now));
         // Findings are about training, and a validation alone has none.
-        let findings = match now.run.step > now.first {
+        let mut findings = match now.run.step > now.first {
             true => self.findings(now, activity),
             false => Vec::new(),
         };
+        findings.extend(findings_of_processes(&processes));
         let last = match validation.is_empty() {
             true => &now.run.train_metrics,
             false => validation,
@@ -111,6 +148,7 @@ where
                 .process_seconds_to_first_step
                 .map(|since| since.0),
             devices: mesh.size() as u64,
+            processes,
             precision: self.trainer.precision.to_string(),
             plugin: client.platform().name.to_string(),
             plugin_version: client.platform().version.clone(),

@@ -3,6 +3,7 @@
 mod json;
 mod page;
 mod predictions;
+mod processes;
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,11 @@ use halite_core::{Error, ErrorKind, Result, format_bytes, format_count};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
-pub use self::predictions::{Prediction, Shown};
+pub(crate) use self::processes::findings as findings_of_processes;
+pub use self::{
+    predictions::{Prediction, Shown},
+    processes::ProcessReport,
+};
 use super::CsvLog;
 use crate::files;
 use crate::format::{format_metric, format_seconds};
@@ -89,8 +94,11 @@ pub struct Report {
     pub blocking_reads: u64,
     /// Copies to the device.
     pub uploads: u64,
-    /// Number of devices.
+    /// Number of devices; in a job of several processes, those of one.
     pub devices: u64,
+    /// Measurements of each process, if there are several.
+    #[serde(default)]
+    pub processes: Vec<ProcessReport>,
     /// The precision policy of the programs: `f32`, `bf16-mixed`.
     #[serde(default)]
     pub precision: String,
@@ -192,6 +200,7 @@ impl Report {
         self.add_speed(&mut lines);
         self.add_programs(&mut lines);
         lines.add("seed", self.seed.to_string());
+        lines.0.extend(processes::lines(&self.processes));
         for finding in &self.findings {
             lines.add("note", finding.clone());
         }
