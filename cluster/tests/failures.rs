@@ -1,6 +1,7 @@
 //! What becomes of a job when a process fails: the error names it, and nothing is left over.
 
 use std::{
+    env, fs,
     process::{self, Command},
     thread,
     time::{Duration, Instant},
@@ -21,7 +22,7 @@ fn options() -> JobOptions {
     options
 }
 
-/// Checks the error of a job, and that it came in time.
+/// Checks the error of a job, that it came in time, and that no process of it is left over.
 #[track_caller]
 fn check(started: Instant, result: Result<()>, expected: &str) {
     let error = result.expect_err("the job fails").to_string();
@@ -31,6 +32,28 @@ fn check(started: Instant, result: Result<()>, expected: &str) {
         "{:?}",
         started.elapsed()
     );
+    let test = thread::current().name().expect("a test").to_owned();
+    let ended = Instant::now();
+    while let Some(left) = processes_of(&test).first() {
+        assert!(
+            ended.elapsed() < Duration::from_secs(10),
+            "left over: {left}"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Command lines of the other processes of a test: those of its jobs, and of their launchers.
+fn processes_of(test: &str) -> Vec<String> {
+    let this = env::current_exe().unwrap().to_string_lossy().into_owned();
+    let own = process::id().to_string();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let others = all.filter(|entry| *entry.file_name() != *own);
+    let lines = others.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines
+        .filter(|line| line.contains(&this) && line.contains(test))
+        .collect()
 }
 
 /// Waits for a process that does not come.
@@ -62,11 +85,71 @@ fn killed_process_is_named() {
 }
 
 #[test]
+fn killed_process_0_is_named() {
+    // It collects the calls of all others.
+    let started = Instant::now();
+    let result = spawn_with(3, options(), |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 0 {
+            signal("KILL");
+        }
+        wait(job)
+    });
+    check(started, result, "process 0 on ");
+}
+
+#[test]
+fn process_without_memory_is_named() {
+    let started = Instant::now();
+    let result = spawn_with(2, options(), |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 1 {
+            limit("--as=8589934592");
+            let filled = vec![1u8; 16 << 30];
+            println!("{}", filled[filled.len() - 1]);
+        }
+        wait(job)
+    });
+    check(started, result, ": ended by SIGABRT");
+}
+
+/// Limits this process, as `prlimit` says.
+fn limit(option: &str) {
+    let pid = process::id().to_string();
+    let limited = Command::new("prlimit")
+        .args(["--pid", &pid, option])
+        .status();
+    assert!(limited.unwrap().success());
+}
+
+#[test]
+fn killed_mpiexec_ends_the_job() {
+    let started = Instant::now();
+    let result = spawn_with(2, options(), |job| {
+        job.group().barrier("start", Duration::from_secs(60))?;
+        if job.rank() == 1 {
+            // Process, shell, proxy, shell, test: `mpiexec` is a child of the test, too.
+            let find = "for p in /proc/[0-9]*; do \
+                        tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q \"^[^ ]*mpiexec .*$0\" && \
+                        kill -9 ${p#/proc/}; done; true";
+            let test = "killed_mpiexec_ends_the_job";
+            Command::new("sh")
+                .args(["-c", find, test])
+                .status()
+                .unwrap();
+        }
+        wait(job)
+    });
+    check(started, result, "process ");
+}
+
+#[test]
 fn survivors_tell_what_they_waited_for() {
     let script = "exec \"$0\" --exact survivors_tell_what_they_waited_for --nocapture";
     if std::env::var_os("PMI_RANK").is_some() {
         let job = Job::from_env().unwrap();
         job.group().at_step(5);
+        job.group().has_saved("run/checkpoints/step-4");
         job.group()
             .barrier("start", Duration::from_secs(60))
             .unwrap();
@@ -86,9 +169,12 @@ fn survivors_tell_what_they_waited_for() {
         ended.starts_with("process 1 on ") && ended.contains("SIGKILL"),
         "{ended}"
     );
+    let checkpoint = "; the last checkpoint is run/checkpoints/step-4";
+    assert!(ended.ends_with(checkpoint), "{ended}");
     for rank in [0, 2] {
         let expected = "another process failed: this process: step 5, waiting for `step` (call ";
         assert!(lines[rank].contains(expected), "{}", lines[rank]);
+        assert!(lines[rank].contains(checkpoint), "{}", lines[rank]);
     }
 }
 
@@ -253,5 +339,21 @@ fn process_that_never_joins_is_named() {
         started,
         result,
         "process 1: exited with status 0 and never joined the job",
+    );
+}
+
+#[test]
+fn process_that_joins_late_is_named() {
+    let started = Instant::now();
+    if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
+        thread::sleep(Duration::from_secs(40));
+    }
+    let mut options = options();
+    options.start = Duration::from_secs(4);
+    let result = spawn_with(3, options, wait);
+    check(
+        started,
+        result,
+        "waited 4s for the other 2 processes to join; process 1 has not joined",
     );
 }

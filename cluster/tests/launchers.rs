@@ -338,6 +338,39 @@ fn killed_launcher_leaves_no_process() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// The first process of a job without PMI has `mpiexec` as a child, which the others are connected to.
+#[test]
+fn killed_first_process_leaves_no_process() {
+    let name = "killed_first_process_leaves_no_process";
+    let folder = env::temp_dir().join(format!("halite-first-{}", std::process::id()));
+    if is_child() {
+        let job = Job::from_env().unwrap();
+        let file = PathBuf::from(env::var_os("FOLDER").unwrap()).join(job.rank().to_string());
+        std::fs::write(file, std::process::id().to_string()).unwrap();
+        _ = job.group().barrier("never", 10 * MINUTE);
+        return thread::sleep(10 * MINUTE);
+    }
+    std::fs::create_dir_all(&folder).unwrap();
+    let port = port();
+    let children = (0..3).map(|rank| {
+        let mut command = explicit(name, rank, 3, port);
+        command.env("FOLDER", &folder).spawn().unwrap()
+    });
+    let mut children: Vec<Child> = children.collect();
+    let alive = |rank: usize| {
+        let id = std::fs::read_to_string(folder.join(rank.to_string())).unwrap_or_default();
+        !id.is_empty() && PathBuf::from(format!("/proc/{id}")).exists()
+    };
+    wait_until("all processes run", || (0..3).all(alive));
+    children[0].kill().unwrap();
+    for mut child in children {
+        wait_until("it ends", || child.try_wait().unwrap().is_some());
+        assert!(!child.wait().unwrap().success());
+    }
+    wait_until("no process is left", || !(0..3).any(alive));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// Sends SIGTERM to this process.
 fn terminate() {
     let id = std::process::id().to_string();

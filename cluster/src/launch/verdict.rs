@@ -151,6 +151,11 @@ impl Verdict {
             });
         }
         let (host, pid) = self.processes[rank].joined.clone().unzip();
+        let missing: Vec<usize> = self.missing(first).collect();
+        let reason = match joined && !missing.is_empty() {
+            true => format!("{reason}; {} not joined", have(&missing)),
+            false => reason,
+        };
         Some(Failure {
             rank: Some(rank),
             host,
@@ -159,6 +164,15 @@ impl Verdict {
             checkpoint: self.checkpoint.clone(),
             stopped: None,
         })
+    }
+
+    /// Processes whose program ran at this time, and had not joined the job.
+    fn missing(&self, at: Instant) -> impl Iterator<Item = usize> + '_ {
+        let processes = self.processes.iter().enumerate();
+        let missing = processes.filter(move |(_, one)| {
+            one.joined.is_none() && one.exited.is_none_or(|(_, exited)| exited > at)
+        });
+        missing.map(|(rank, _)| rank)
     }
 
     fn was_killed(&self, rank: usize) -> bool {
@@ -200,6 +214,15 @@ impl Process {
             (None, Some(since)) => Some((since, "its proxy ended before it".to_owned())),
             (None, None) => None,
         }
+    }
+}
+
+/// `process 3 has`, `processes 1, 2 have`.
+fn have(ranks: &[usize]) -> String {
+    let list: Vec<String> = ranks.iter().map(usize::to_string).collect();
+    match &list[..] {
+        [one] => format!("process {one} has"),
+        several => format!("processes {} have", several.join(", ")),
     }
 }
 
@@ -267,6 +290,19 @@ mod tests {
     }
 
     #[test]
+    fn last_checkpoint_is_named() {
+        let mut verdict = Verdict::new(1);
+        joined(&mut verdict, 0);
+        for step in [10, 20] {
+            verdict.record(0, &Record::Saved(format!("run/step-{step}")));
+        }
+        verdict.record(0, &Record::Exited(3));
+        let failure = verdict.failure("").unwrap().to_string();
+        let expected = "exited with status 3; the last checkpoint is run/step-20";
+        assert!(failure.ends_with(expected), "{failure}");
+    }
+
+    #[test]
     fn job_is_stopped_by_signals_alone() {
         let mut verdict = Verdict::new(2);
         // A callback ends a run with status 0.
@@ -287,19 +323,6 @@ mod tests {
         // The launcher warns it of the failure.
         verdict.record(0, &Record::Exited(138));
         assert_eq!(verdict.failure("").unwrap().rank, Some(1));
-    }
-
-    #[test]
-    fn last_checkpoint_is_named() {
-        let mut verdict = Verdict::new(1);
-        joined(&mut verdict, 0);
-        for step in [10, 20] {
-            verdict.record(0, &Record::Saved(format!("run/step-{step}")));
-        }
-        verdict.record(0, &Record::Exited(3));
-        let failure = verdict.failure("").unwrap().to_string();
-        let expected = "exited with status 3; the last checkpoint is run/step-20";
-        assert!(failure.ends_with(expected), "{failure}");
     }
 
     #[test]
