@@ -322,12 +322,17 @@ fn of_job(engine: &Engine, variables: &[(String, OsString)]) -> Vec<(String, OsS
     all
 }
 
-/// Parts of the names of variables that are not for a command line, which everybody on a host can read.
-const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL"];
+/// Whether a variable is a credential, as far as its name tells: not for a command line, which
+/// everybody on a host can read, nor for a report.
+pub fn is_credential(name: &str) -> bool {
+    const PARTS: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL"];
+    let upper = name.to_uppercase();
+    PARTS.iter().any(|part| upper.contains(part))
+}
 
 /// Whether processes on other hosts get a variable of this process.
 fn is_passed(name: &str) -> bool {
-    let is_ours = name.starts_with("HALITE_") && !SECRET.iter().any(|part| name.contains(part));
+    let is_ours = name.starts_with("HALITE_") && !is_credential(name);
     is_ours || ["PATH", "LD_LIBRARY_PATH"].contains(&name)
 }
 

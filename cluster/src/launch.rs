@@ -24,7 +24,7 @@ use halite_fetch::Progress;
 
 pub use self::verdict::Failure;
 use self::verdict::Verdict;
-pub use crate::hydra::{Line, Stream};
+pub use crate::hydra::{Line, Stream, is_credential};
 use crate::{
     engine::Engine,
     environment::MOST,

@@ -36,9 +36,6 @@ const VARIABLES: [&str; 17] = [
     "LC_",
 ];
 
-/// Parts of the names of variables that are left out.
-const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL"];
-
 /// Writes the report of an accelerator, or of the error of opening it.
 ///
 /// # Errors
@@ -96,9 +93,7 @@ fn system() -> Value {
 /// The variables of a report, by name.
 fn environment(all: impl Iterator<Item = (String, String)>) -> Value {
     let is_wanted = |(name, _): &(String, String)| {
-        let upper = name.to_uppercase();
-        VARIABLES.iter().any(|start| name.starts_with(start))
-            && !SECRET.iter().any(|part| upper.contains(part))
+        VARIABLES.iter().any(|start| name.starts_with(start)) && !is_credential(name)
     };
     let wanted = all.filter(is_wanted);
     wanted
