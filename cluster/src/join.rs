@@ -126,6 +126,7 @@ struct Status {
 struct Told {
     pid: Option<u32>,
     finished: bool,
+    failed: bool,
     /// Status of the signal that stopped it.
     stopped: Option<u8>,
     exited: Option<i32>,
@@ -138,7 +139,8 @@ impl Told {
             Record::Finished => self.finished = true,
             Record::Stopped(status) => self.stopped = Some(*status),
             Record::Exited(status) => self.exited = Some(*status),
-            Record::Saved(_) | Record::Failed(_) => {}
+            Record::Failed(_) => self.failed = true,
+            Record::Saved(_) => {}
         }
     }
 
@@ -181,9 +183,11 @@ fn run(
                 if let Some(record) = &record {
                     told.record(record);
                 }
-                // A proxy that does not reach `mpiexec` yet says so each time.
-                let is_retry = told.pid.is_none() && text.starts_with("[proxy:");
-                if (record.is_none() || !text.is_empty()) && !is_retry {
+                // A proxy that does not reach `mpiexec` yet says so each time, and one that loses it
+                // after a failure.
+                let is_noise = told.pid.is_none() || told.failed || told.exited.is_some();
+                let is_noise = is_noise && text.starts_with("[proxy:");
+                if (record.is_none() || !text.is_empty()) && !is_noise {
                     // A closed pipe, as of `head`, does not end the job.
                     _ = match line.stream {
                         Stream::Stdout => writeln!(io::stdout(), "{text}"),
