@@ -3,16 +3,20 @@
 
 mod calls;
 mod reduce;
+mod store;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use halite_core::{Collective, Error, ErrorKind, Exchange, ProcessGroup, Result};
+use halite_core::{Collective, Error, ErrorKind, Exchange, KeyValueStore, ProcessGroup, Result};
 
-use self::calls::{Call, Outcome};
+use self::{
+    calls::{Call, Outcome},
+    store::Store,
+};
 use crate::{
     mpi::{Comm, Sending},
     presence::{Deadline, Presence},
@@ -32,6 +36,8 @@ pub(crate) struct Processes {
     world: Comm,
     control: Lane,
     patience: Duration,
+    /// Index of this process among those of its host, and their number.
+    local: OnceLock<[usize; 2]>,
     /// Held while a lane is made: all processes must make them in one order.
     making: Mutex<()>,
 }
@@ -46,8 +52,24 @@ impl Processes {
             world,
             control,
             patience,
+            local: OnceLock::new(),
             making: Mutex::new(()),
         })
+    }
+
+    /// Sets the index of this process among those of its host, and their number.
+    pub(crate) fn set_local(&self, rank: usize, size: usize) {
+        _ = self.local.set([rank, size]);
+    }
+
+    /// A communicator for messages of their own between the processes, which all ask for `what`.
+    fn communicator(&self, what: &str) -> Result<Comm> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        // Names the processes that ask for another one, or for none.
+        self.control.barrier(what, self.patience)?;
+        let presence = &self.control.presence;
+        let _open = presence.enter(what)?;
+        (self.world).duplicate(&mut Deadline::new(presence, what, self.patience))
     }
 }
 
@@ -70,6 +92,14 @@ impl Collective for Processes {
 }
 
 impl ProcessGroup for Processes {
+    fn local_rank(&self) -> usize {
+        self.local.get().map_or(0, |local| local[0])
+    }
+
+    fn local_size(&self) -> usize {
+        self.local.get().map_or(1, |local| local[1])
+    }
+
     fn at_step(&self, step: u64) {
         self.control.presence.at_step(step);
     }
@@ -84,14 +114,15 @@ impl ProcessGroup for Processes {
     }
 
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        // Names the processes that ask for another one, or for none.
-        (self.control).barrier(&format!("lane `{name}`"), self.patience)?;
+        let comm = self.communicator(&format!("lane `{name}`"))?;
         let presence = self.control.presence.clone();
-        let what = format!("lane `{name}`");
-        let _open = self.control.presence.enter(&what)?;
-        let comm = (self.world).duplicate(&mut Deadline::new(&presence, what, self.patience))?;
         Ok(Arc::new(Lane::new(comm, presence, name.to_owned())))
+    }
+
+    fn store(&self, name: &str) -> Result<Arc<dyn KeyValueStore>> {
+        let comm = self.communicator(&format!("key-value store `{name}`"))?;
+        let presence = self.control.presence.clone();
+        Ok(Arc::new(Store::start(comm, presence, name)?))
     }
 }
 

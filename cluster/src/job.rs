@@ -157,6 +157,7 @@ impl Job {
         let group = Processes::new(world, presence.clone(), options.start)?;
         let processes = host::Processes::meet(&group, options.start)?;
         let local_rank = processes.local_rank(presence.rank);
+        group.set_local(local_rank, processes.local_size(presence.rank));
         let first_of_host = processes.first_of_host(presence.rank);
         let mut deadline = Deadline::new(&presence, "start of the job", options.start);
         let beats = world.duplicate(&mut deadline)?;
@@ -186,6 +187,11 @@ impl Job {
     /// Index of this process among those of its host, from 0.
     pub fn local_rank(&self) -> usize {
         self.local_rank
+    }
+
+    /// Number of processes of this host.
+    pub fn local_size(&self) -> usize {
+        self.group.local_size()
     }
 
     /// Description of the MPI library: `MPICH Version: 5.0.2`; `None` in a job of one process.

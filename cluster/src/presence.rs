@@ -223,7 +223,7 @@ impl Presence {
     }
 
     /// The processes that do not wait for `what` as far as this one has heard, or all others.
-    fn not_waiting_for(&self, what: &str) -> Vec<usize> {
+    pub(crate) fn not_waiting_for(&self, what: &str) -> Vec<usize> {
         let others = lock(&self.others).clone();
         let ranks = (0..self.size).filter(|&rank| rank != self.rank);
         let late: Vec<usize> = ranks
@@ -349,7 +349,7 @@ impl<'a> Heart<'a> {
         }
         drop(leaving);
         for rank in others {
-            let mut deadline = Wait::quiet(presence, self.lost);
+            let mut deadline = Deadline::quiet(presence, self.lost);
             if let Some(text) = comm.receive(rank, FAILED, &mut deadline)? {
                 let text = String::from_utf8_lossy(&text).into_owned();
                 let message = format!("{text}; this process: {}", presence.now().text);
@@ -379,20 +379,6 @@ impl<'a> Heart<'a> {
     }
 }
 
-impl Wait {
-    /// A wait that heartbeats do not tell.
-    fn quiet(presence: &Presence, patience: Duration) -> Deadline<'_> {
-        Deadline {
-            presence,
-            id: None,
-            what: "heartbeats".to_owned(),
-            patience,
-            end: Instant::now().checked_add(patience),
-            tests: 0,
-        }
-    }
-}
-
 /// A wait with a name and a deadline, which heartbeats tell the others.
 #[derive(Debug)]
 pub(crate) struct Deadline<'a> {
@@ -406,6 +392,18 @@ pub(crate) struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
+    /// A wait that heartbeats do not tell.
+    pub(crate) fn quiet(presence: &'a Presence, patience: Duration) -> Self {
+        Deadline {
+            presence,
+            id: None,
+            what: "heartbeats".to_owned(),
+            patience,
+            end: Instant::now().checked_add(patience),
+            tests: 0,
+        }
+    }
+
     /// `what` is the same text on all processes: name and number of a call.
     pub(crate) fn new(presence: &'a Presence, what: impl Into<String>, patience: Duration) -> Self {
         let what = what.into();
@@ -420,7 +418,7 @@ impl<'a> Deadline<'a> {
         Deadline {
             id: Some(id),
             what,
-            ..Wait::quiet(presence, patience)
+            ..Deadline::quiet(presence, patience)
         }
     }
 

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use self::reduce::reduce;
 pub use self::{exchange::Exchange, thread_process::ThreadProcess, threads::ThreadMember};
-use crate::{Error, HostArray, Result};
+use crate::{Error, ErrorKind, HostArray, KeyValueStore, LocalStore, Result};
 
 /// The members of a group, as one of them sees it.
 ///
@@ -206,12 +206,37 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
 /// A group that makes further groups of the same members: a job of processes, whose devices
 /// communicate independently of each other.
 pub trait ProcessGroup: Collective {
+    /// Index of this process among those of its host, from 0.
+    fn local_rank(&self) -> usize {
+        0
+    }
+
+    /// Number of processes of this host.
+    fn local_size(&self) -> usize {
+        1
+    }
+
     /// A group of the same members with messages of its own: what is called on one lane may overlap
     /// what is called on another. Every member must ask for the same lanes in the same order.
     ///
     /// # Errors
     /// If the group can have no more lanes.
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>>;
+
+    /// A key-value store of the same members, with keys of its own. Every member must ask for the
+    /// same stores and lanes in the same order.
+    ///
+    /// # Errors
+    /// If the group can have no more stores; [`Unsupported`](crate::ErrorKind::Unsupported), the
+    /// default, where it has none.
+    fn store(&self, name: &str) -> Result<Arc<dyn KeyValueStore>> {
+        let op = format!("key-value store `{name}`");
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            op,
+            "this group has none",
+        ))
+    }
 
     /// Tells the other members, for their errors, that this one is at a step.
     fn at_step(&self, step: u64) {
@@ -296,5 +321,9 @@ impl Collective for SingleProcess {
 impl ProcessGroup for SingleProcess {
     fn lane(&self, _: &str) -> Result<Arc<dyn Collective>> {
         Ok(Arc::new(SingleProcess))
+    }
+
+    fn store(&self, _: &str) -> Result<Arc<dyn KeyValueStore>> {
+        Ok(Arc::new(LocalStore::default()))
     }
 }

@@ -43,6 +43,7 @@ mod error;
 pub mod files;
 mod format;
 mod host;
+mod key_value;
 mod log;
 mod null;
 mod observer;
@@ -76,6 +77,7 @@ pub use dtype::{DType, Element, float8};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{edit_distance, format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes};
+pub use key_value::{KeyValueStore, LocalStore};
 #[doc(hidden)]
 pub use log::warn_without_subscriber;
 pub use log::{WarningFilter, set_warning_filter};

@@ -124,12 +124,12 @@ impl Outcome {
     }
 }
 
-fn put(bytes: &mut Vec<u8>, part: &[u8]) {
+pub(super) fn put(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.extend((part.len() as u64).to_le_bytes());
     bytes.extend(part);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<Vec<u8>> {
+pub(super) fn take(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     let (part, rest) = rest.split_at_checked(length)?;

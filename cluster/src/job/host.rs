@@ -80,6 +80,12 @@ impl Processes {
             .count()
     }
 
+    /// Number of processes of the host of process `rank`.
+    pub(super) fn local_size(&self, rank: usize) -> usize {
+        let of_host = |process: &&Process| process.host == self.0[rank].host;
+        self.0.iter().filter(of_host).count()
+    }
+
     /// The first process of the host of process `rank`.
     pub(super) fn first_of_host(&self, rank: usize) -> usize {
         let is_there = |process: &Process| process.host == self.0[rank].host;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Collective, ProcessGroup, ThreadMember};
-use crate::{Error, Result};
+use crate::{Error, KeyValueStore, LocalStore, Result};
 
 /// One process of a job, as a thread with a client of its own plays it: a [`ProcessGroup`] of
 /// [`ThreadMember`]s, with a group of threads for each lane.
@@ -38,6 +38,10 @@ struct Job {
     lanes: Vec<Lane>,
     /// Lanes that each process has asked for; `None` once it is dropped.
     asked: Vec<Option<usize>>,
+    /// Key-value stores, with their names.
+    stores: Vec<(String, Arc<LocalStore>)>,
+    /// Stores that each process has asked for.
+    stores_asked: Vec<usize>,
 }
 
 /// A lane, and its members that are not taken yet.
@@ -53,6 +57,8 @@ impl ThreadProcess {
         let job = Arc::new(Mutex::new(Job {
             lanes: Vec::new(),
             asked: vec![Some(0); size],
+            stores: Vec::new(),
+            stores_asked: vec![0; size],
         }));
         let members = ThreadMember::group(size).into_iter();
         members
@@ -96,7 +102,7 @@ impl Collective for ThreadProcess {
 impl ProcessGroup for ThreadProcess {
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
         let (rank, size, mut job) = (self.rank(), self.size(), self.job());
-        let Job { lanes, asked } = &mut *job;
+        let Job { lanes, asked, .. } = &mut *job;
         let index = asked[rank].expect("a process that asks is not dropped");
         if index == lanes.len() {
             let members = ThreadMember::group(size).into_iter();
@@ -121,5 +127,22 @@ impl ProcessGroup for ThreadProcess {
         Ok(Arc::new(
             member.expect("each process takes its member of a lane once"),
         ))
+    }
+
+    fn store(&self, name: &str) -> Result<Arc<dyn KeyValueStore>> {
+        let (rank, mut job) = (self.rank(), self.job());
+        let index = job.stores_asked[rank];
+        if index == job.stores.len() {
+            job.stores.push((name.to_owned(), Arc::default()));
+        }
+        job.stores_asked[rank] += 1;
+        let (known, store) = &job.stores[index];
+        if known != name {
+            let message = format!(
+                "process {rank} asks for the key-value store `{name}`, another process for `{known}`"
+            );
+            return Err(Error::invalid("key-value store", message));
+        }
+        Ok(store.clone())
     }
 }
