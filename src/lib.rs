@@ -47,6 +47,7 @@
 //! | train, save and resume | [`train`] |
 //! | download packages with known digests | [`fetch`] |
 //! | inspect programs | [`ir`] |
+//! | load and save published weights | [`weights`] |
 //! | read, write and exchange programs | [`stablehlo`], [`exchange`] |
 //! | plan a step without devices; find the fastest mesh | [`plan`] |
 //! | trace the devices in some steps | [`profile`] |
@@ -85,6 +86,7 @@ pub use halite_stablehlo as stablehlo;
 pub use halite_telemetry as telemetry;
 pub use halite_telemetry::{CounterSnapshot, Counters, Finding, FindingKind, Metric};
 pub use halite_train as train;
+pub use halite_weights as weights;
 
 /// Items that most programs need: `use halite::prelude::*`.
 pub mod prelude {

@@ -40,12 +40,13 @@ pub mod fuzz;
 mod import;
 mod jax;
 mod model;
-pub mod npy;
 mod portable;
 
 pub use artifact::{Artifact, ArtifactInput, ArtifactOutput};
 pub use compiled::CompiledArtifact;
 pub use export::{export, export_step};
+/// Arrays in NumPy's file format, of [`halite_weights`].
+pub use halite_weights::npy;
 pub use import::ImportedFunction;
 pub use jax::{Exported, PyTree};
 pub use model::{HostValues, Parameters, export_model};

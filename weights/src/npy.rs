@@ -1,9 +1,14 @@
 //! Arrays in NumPy's file format
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
+use std::io::Read;
+
 use halite_core::{DType, Error, ErrorKind, HostArray, Result, TensorType, format_count};
 
-const MAGIC: &[u8] = b"\x93NUMPY";
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Bytes of the longest header: that of an array of thousands of dimensions.
+const LONGEST_HEADER: u64 = 1 << 20;
 
 /// The name of the format of an element type, without the byte order. NumPy has neither bf16 nor
 /// 8-bit floats; the package `ml_dtypes`, which JAX uses, saves them as bytes without a type.
@@ -42,7 +47,7 @@ const FLOAT8: &str = "V1";
 ///
 /// ```
 /// use halite_core::HostArray;
-/// use halite_exchange::npy;
+/// use halite_weights::npy;
 ///
 /// # fn main() -> halite_core::Result<()> {
 /// let x = HostArray::from_slice(&[1.0f32, 2.0], [2])?;
@@ -72,16 +77,12 @@ pub fn read_as(bytes: &[u8], float8: DType) -> Result<HostArray> {
 }
 
 fn read_with(bytes: &[u8], float8: Option<DType>) -> Result<HostArray> {
-    let (header, data) = split(bytes).ok_or_else(|| {
-        corrupt("the bytes are not a `.npy` file: its header is missing or truncated".into())
-    })?;
-    let Header {
-        format,
+    let Described {
+        ty,
         column_major,
-        dims,
-    } = Header::parse(header)?;
-    let dtype = dtype(&format, float8)?;
-    let ty = TensorType::new(dtype, &dims);
+        data,
+    } = describe(bytes, float8)?;
+    let (data, dtype) = (&bytes[data..], ty.dtype());
     let size = ty.checked_bytes()?;
     if data.len() != size {
         let given = format_count(data.len() as u64);
@@ -94,6 +95,7 @@ fn read_with(bytes: &[u8], float8: Option<DType>) -> Result<HostArray> {
     }
     let mut array = HostArray::try_zeros(ty)?;
     if column_major {
+        let dims = array.ty().dims().to_vec();
         transpose(data, &dims, dtype.size(), array.bytes_mut());
     } else {
         array.bytes_mut().copy_from_slice(data);
@@ -131,22 +133,43 @@ pub fn write(array: &HostArray) -> Vec<u8> {
     out
 }
 
-/// Header and data of a file.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let rest = bytes.strip_prefix(MAGIC)?;
-    let (version, rest) = rest.split_first_chunk::<2>()?;
-    let (length, rest) = match version {
-        [1, _] => {
-            let (length, rest) = rest.split_first_chunk()?;
-            (u16::from_le_bytes(*length).into(), rest)
-        }
-        [2 | 3, _] => {
-            let (length, rest) = rest.split_first_chunk()?;
-            (u32::from_le_bytes(*length) as usize, rest)
-        }
-        _ => return None,
+/// An array as the header of its file describes it.
+pub(crate) struct Described {
+    pub(crate) ty: TensorType,
+    pub(crate) column_major: bool,
+    /// Position of the first byte of data.
+    pub(crate) data: usize,
+}
+
+/// Reads the header of a file, and nothing behind it; 8-bit floats are of type `float8`.
+pub(crate) fn describe(mut file: impl Read, float8: Option<DType>) -> Result<Described> {
+    let missing =
+        |_| corrupt("the bytes are not a `.npy` file: its header is missing or truncated".into());
+    let mut start = [0; 8];
+    file.read_exact(&mut start).map_err(missing)?;
+    let mut length = [0; 4];
+    let width = match &start {
+        [magic @ .., 1, _] if magic == MAGIC => 2,
+        [magic @ .., 2 | 3, _] if magic == MAGIC => 4,
+        _ => return Err(missing(std::io::ErrorKind::InvalidData.into())),
     };
-    rest.split_at_checked(length)
+    file.read_exact(&mut length[..width]).map_err(missing)?;
+    let length = u64::from(u32::from_le_bytes(length));
+    let mut header = Vec::new();
+    let read = file
+        .take(length.min(LONGEST_HEADER))
+        .read_to_end(&mut header);
+    read.map_err(missing)?;
+    if header.len() as u64 != length {
+        return Err(missing(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    let parsed = Header::parse(&header)?;
+    let dtype = dtype(&parsed.format, float8)?;
+    Ok(Described {
+        ty: TensorType::new(dtype, parsed.dims),
+        column_major: parsed.column_major,
+        data: start.len() + width + header.len(),
+    })
 }
 
 fn dtype(format: &str, float8: Option<DType>) -> Result<DType> {

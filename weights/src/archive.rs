@@ -1,0 +1,149 @@
+//! Zip archives of tensors: entries as places in the file.
+
+use std::collections::BTreeMap;
+
+use halite_core::{ErrorKind, Result};
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::{
+    file::{Deflated, Order, Place},
+    input::Input,
+    problems::{Problems, corrupt},
+};
+
+pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
+
+/// Most inflated bytes for one in the file; deflate reaches 1032.
+const MOST_INFLATED: u64 = 1100;
+
+/// The entries of an archive.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    pub(crate) input: Input,
+    pub(crate) entries: BTreeMap<String, Entry>,
+}
+
+/// An entry of an archive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Position of its bytes in the file.
+    pub(crate) start: u64,
+    pub(crate) compressed: u64,
+    pub(crate) size: u64,
+    pub(crate) is_deflated: bool,
+}
+
+impl Archive {
+    /// Reads the directory of an archive.
+    pub(crate) fn open(input: Input) -> Result<Self> {
+        let origin = input.origin().to_owned();
+        let broken = |error: zip::result::ZipError| {
+            corrupt(&origin, "the archive is damaged or truncated").caused_by(error)
+        };
+        let mut zip = ZipArchive::new(std::io::BufReader::new(input.reader())).map_err(broken)?;
+        let mut problems = Problems::default();
+        if zip.has_duplicate_names() {
+            problems.push("two entries of the archive have the same name");
+        }
+        let mut entries = BTreeMap::new();
+        for index in 0..zip.len() {
+            let found = zip.by_index_raw(index).map_err(broken)?;
+            let name = found.name().map_err(broken)?.into_owned();
+            if found.is_dir() {
+                continue;
+            }
+            let is_deflated = match found.compression() {
+                CompressionMethod::Stored => false,
+                CompressionMethod::Deflated => true,
+                other => {
+                    problems.push(format!(
+                        "`{name}` is compressed by {other}; expected deflate"
+                    ));
+                    continue;
+                }
+            };
+            let entry = Entry {
+                start: found.data_start().unwrap_or(u64::MAX),
+                compressed: found.compressed_size(),
+                size: found.size(),
+                is_deflated,
+            };
+            match entry.problem(found.encrypted(), input.len()) {
+                Some(problem) => problems.push(format!("`{name}` {problem}")),
+                None => drop(entries.insert(name, entry)),
+            }
+        }
+        let mut spans: Vec<_> = (entries.iter())
+            .map(|(name, entry)| (entry.start, entry.start + entry.compressed, name))
+            .collect();
+        spans.sort_unstable();
+        for pair in spans.windows(2) {
+            let [(_, end, before), (start, _, name)] = pair else {
+                continue;
+            };
+            if start < end {
+                problems.push(format!("`{name}` overlaps `{before}`"));
+            }
+        }
+        problems.into_result(ErrorKind::Corrupt, &origin)?;
+        Ok(Archive { input, entries })
+    }
+
+    /// The entry of this name.
+    pub(crate) fn entry(&self, name: &str) -> Result<Entry> {
+        self.entries.get(name).copied().ok_or_else(|| {
+            corrupt(
+                self.input.origin(),
+                format!("the archive has no entry `{name}`"),
+            )
+        })
+    }
+
+    /// A reader of an entry's contents, and nothing beyond.
+    pub(crate) fn reader(&self, entry: Entry) -> Box<dyn std::io::Read> {
+        use std::io::Read;
+        let raw = self.input.reader().at(entry.start).take(entry.compressed);
+        if entry.is_deflated {
+            Box::new(flate2::read::DeflateDecoder::new(raw).take(entry.size))
+        } else {
+            Box::new(raw)
+        }
+    }
+
+    /// Place of what lies at `offset` of an entry.
+    pub(crate) fn place(&self, entry: Entry, offset: u64, order: Order) -> Place {
+        let (start, compressed) = (entry.start, entry.compressed);
+        let deflated = entry.is_deflated.then_some(Deflated { start, compressed });
+        Place {
+            input: self.input.clone(),
+            offset: if entry.is_deflated {
+                offset
+            } else {
+                start + offset
+            },
+            order,
+            deflated,
+        }
+    }
+}
+
+impl Entry {
+    fn problem(&self, is_encrypted: bool, len: u64) -> Option<String> {
+        let end = self.start.checked_add(self.compressed);
+        let (size, compressed) = (self.size, self.compressed);
+        if is_encrypted {
+            Some("is encrypted".to_owned())
+        } else if end.is_none_or(|end| end > len) {
+            Some(format!(
+                "has {compressed} bytes at {}, the file has {len}",
+                self.start
+            ))
+        } else if !self.is_deflated && size != compressed {
+            Some(format!("is stored in {compressed} bytes and says {size}"))
+        } else if self.is_deflated && size / MOST_INFLATED > compressed {
+            Some(format!("says that {compressed} bytes inflate to {size}"))
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! An opened file of tensors: where each one lies, and how it is read.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::Read,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use halite_core::{AlignedBytes, DType, Error, Result};
+
+use crate::{
+    Format, TensorInfo, TensorSource,
+    input::Input,
+    metadata::MetadataValue,
+    problems::{Problems, corrupt},
+    quantized::Quantization,
+    source::check_read,
+    strides::{Axis, scatter},
+};
+
+/// An opened file, or a directory of files, of tensors. Only headers were read.
+///
+/// Its files must not change while it is open: what is read then is an error or other values.
+pub struct WeightFile {
+    pub(crate) format: Format,
+    pub(crate) origin: String,
+    pub(crate) tensors: Vec<TensorInfo>,
+    /// Of each tensor.
+    pub(crate) places: Vec<Place>,
+    pub(crate) metadata: BTreeMap<String, MetadataValue>,
+    /// The last tensor that cannot be read in parts.
+    whole: Mutex<Option<(usize, Arc<AlignedBytes>)>>,
+}
+
+/// Where a tensor is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) input: Input,
+    /// Position of its first byte, in the file or in what is inflated.
+    pub(crate) offset: u64,
+    pub(crate) order: Order,
+    /// The entry of an archive that contains it, if it is compressed.
+    pub(crate) deflated: Option<Deflated>,
+}
+
+/// Order of the elements of a tensor in a file.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    RowMajor,
+    /// Distance between neighbors in each dimension, in elements.
+    Strided(Vec<usize>),
+    Quantized(Quantization),
+}
+
+/// A compressed entry of an archive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deflated {
+    pub(crate) start: u64,
+    pub(crate) compressed: u64,
+}
+
+impl WeightFile {
+    /// A file with these tensors and places.
+    ///
+    /// # Errors
+    /// If two tensors have the same name.
+    pub(crate) fn new(
+        format: Format,
+        origin: &str,
+        tensors: Vec<(TensorInfo, Place)>,
+    ) -> Result<Self> {
+        let mut counts = BTreeMap::new();
+        for (tensor, _) in &tensors {
+            *counts.entry(&*tensor.name).or_insert(0) += 1;
+        }
+        let mut problems = Problems::default();
+        for (name, count) in counts.into_iter().filter(|(_, count)| *count > 1) {
+            problems.push(format!("{count} tensors have the name `{name}`"));
+        }
+        problems.into_result(halite_core::ErrorKind::Corrupt, origin)?;
+        let (tensors, places) = tensors.into_iter().unzip();
+        Ok(WeightFile {
+            format,
+            origin: origin.to_owned(),
+            tensors,
+            places,
+            metadata: BTreeMap::new(),
+            whole: Mutex::new(None),
+        })
+    }
+
+    /// The format of the file.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What the file says beside its tensors: the metadata of a safetensors file, or of a GGUF
+    /// file. Empty for other formats.
+    pub fn metadata(&self) -> &BTreeMap<String, MetadataValue> {
+        &self.metadata
+    }
+
+    /// Reads bytes of what is not compressed.
+    fn read_raw(&self, place: &Place, offset: u64, into: &mut [u8]) -> Result<()> {
+        place.input.read_at(place.offset + offset, into)
+    }
+
+    /// The elements of a tensor in row-major order, if it cannot be read in parts.
+    fn whole(&self, index: usize) -> Result<Arc<AlignedBytes>> {
+        let mut last = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = last.as_ref().filter(|(known, _)| *known == index) {
+            return Ok(bytes.clone());
+        }
+        // Freed before the next one is read.
+        *last = None;
+        let (ty, place) = (&self.tensors[index].ty, &self.places[index]);
+        let size = ty.dtype().size();
+        let held = match &place.order {
+            Order::Strided(strides) => extent(ty.dims(), strides) * size,
+            _ => ty.bytes(),
+        };
+        let mut bytes = AlignedBytes::try_zeroed(held)?;
+        match place.deflated {
+            Some(entry) => inflate(place, entry, bytes.as_mut())?,
+            None => self.read_raw(place, 0, bytes.as_mut())?,
+        }
+        if let Order::Strided(strides) = &place.order {
+            let mut axes = Vec::new();
+            let mut into = 1;
+            for (&len, &from) in ty.dims().iter().zip(strides).rev() {
+                axes.push(Axis { len, from, into });
+                into *= len;
+            }
+            let mut dense = AlignedBytes::try_zeroed(ty.bytes())?;
+            scatter(size, bytes.as_ref(), 0, &axes, dense.as_mut(), 0);
+            bytes = dense;
+        }
+        let bytes = Arc::new(bytes);
+        *last = Some((index, bytes.clone()));
+        Ok(bytes)
+    }
+}
+
+/// Elements from the first to the last of a tensor with these strides. Its caller has compared them
+/// with what the file has.
+fn extent(dims: &[usize], strides: &[usize]) -> usize {
+    if dims.contains(&0) {
+        return 0;
+    }
+    let last = dims
+        .iter()
+        .zip(strides)
+        .map(|(dim, stride)| (dim - 1) * stride);
+    last.sum::<usize>() + 1
+}
+
+/// Inflates bytes of an entry, from the place's offset on.
+fn inflate(place: &Place, entry: Deflated, into: &mut [u8]) -> Result<()> {
+    let compressed = place.input.reader().at(entry.start).take(entry.compressed);
+    let mut inflated = flate2::read::DeflateDecoder::new(compressed);
+    let skipped = std::io::copy(
+        &mut (&mut inflated).take(place.offset),
+        &mut std::io::sink(),
+    );
+    let read = skipped.and_then(|_| inflated.read_exact(into));
+    read.map_err(|error| {
+        let what = format!("the compressed entry at {} is damaged", entry.start);
+        corrupt(place.input.origin(), what).caused_by(error)
+    })
+}
+
+impl TensorSource for WeightFile {
+    fn origin(&self) -> String {
+        self.origin.clone()
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn read_elements(&self, index: usize, elements: Range<usize>, into: &mut [u8]) -> Result<()> {
+        let tensor = self.tensors.get(index).ok_or_else(|| {
+            let message = format!("tensor {index} of {}", self.tensors.len());
+            Error::invalid("weights", message)
+        })?;
+        check_read(tensor, &elements, into)?;
+        let (size, place) = (tensor.ty.dtype().size(), &self.places[index]);
+        match (&place.order, place.deflated) {
+            (Order::RowMajor, None) => {
+                self.read_raw(place, (elements.start * size) as u64, into)?;
+            }
+            (Order::Quantized(quantization), None) => {
+                let read = |offset, into: &mut [u8]| self.read_raw(place, offset, into);
+                quantization.read(elements, into, read)?;
+            }
+            _ => {
+                let whole = self.whole(index)?;
+                let part = elements.start * size..elements.end * size;
+                into.copy_from_slice(&(*whole).as_ref()[part]);
+            }
+        }
+        if tensor.ty.dtype() == DType::Bool && into.iter().any(|&byte| byte > 1) {
+            let what = format!("`{}` has a boolean that is neither 0 nor 1", tensor.name);
+            return Err(corrupt(&self.origin, what));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for WeightFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.tensors.len();
+        write!(
+            f,
+            "WeightFile({}, {:?}, {count} tensors)",
+            self.origin, self.format
+        )
+    }
+}

@@ -1,0 +1,83 @@
+//! Published weights: files of tensors, and how their names and layouts become those of a model.
+//!
+//! [`open`] reads safetensors (one file, or several with an index), files of `torch.save` in both
+//! forms, `.npz`, `.npy` and GGUF. A [`NameMap`] declares, in one place, which tensor of the file is
+//! which parameter of a model; [`WeightLoader`] uploads them to one device or the shards of several, and
+//! [`WeightSaver`] writes them back under the original names.
+//!
+//! ```
+//! use halite_core::{Client, HostArray, Tree};
+//! use halite_nn::Linear;
+//! use halite_reference::{Options, Reference};
+//! use halite_weights::{HostTensors, WeightLoader, NameMap};
+//!
+//! #[derive(Tree)]
+//! struct Classifier<L> {
+//!     body: Linear<L>,
+//!     head: Linear<L>,
+//! }
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! let client = Client::new(Reference::new(&Options::default())?);
+//! // What `open("model.safetensors")?` is for a file of PyTorch: weights are [out, in].
+//! let file: HostTensors = [
+//!     ("features.0.weight", HostArray::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2])?),
+//!     ("features.0.bias", HostArray::from_slice(&[0.0f32; 3], [3])?),
+//!     ("fc.weight", HostArray::from_slice(&[0.0f32; 3000], [1000, 3])?),
+//!     ("fc.bias", HostArray::from_slice(&[0.0f32; 1000], [1000])?),
+//! ]
+//! .into_iter()
+//! .collect();
+//! let names = NameMap::torch().rename("body", "features.0").rename("head", "fc");
+//!
+//! // Ten classes instead of a thousand: the head is initialized, everything else must be there.
+//! let model = Classifier { body: Linear::new(2, 3), head: Linear::new(3, 10) };
+//! let loaded = WeightLoader::new(&file, &names).replace("head").load(&client, &model)?;
+//! assert_eq!(loaded.model.body.weight.to_vec::<f32>()?, [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
+//! assert_eq!(loaded.report.replaced.len(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Files come from outside: no input makes a reader panic, execute what a pickle asks for, or use
+//! memory or time out of proportion to its length.
+#![forbid(unsafe_code)]
+
+mod archive;
+mod convert;
+mod file;
+mod format;
+#[doc(hidden)]
+pub mod fuzz;
+mod gguf;
+mod input;
+mod layout;
+mod load;
+mod metadata;
+mod names;
+pub mod npy;
+mod npz;
+mod open;
+mod pickle;
+mod plan;
+mod problems;
+mod quantized;
+mod report;
+mod safetensors;
+mod save;
+mod source;
+mod strides;
+mod template;
+mod torch;
+
+pub use file::WeightFile;
+pub use format::Format;
+pub use layout::Layout;
+pub use load::{LoadedModel, WeightLoader};
+pub use metadata::MetadataValue;
+pub use names::NameMap;
+pub use open::{open, open_bytes};
+pub use report::{Mismatch, Report};
+pub use safetensors::SafetensorsWriter;
+pub use save::WeightSaver;
+pub use source::{Below, HostTensors, TensorInfo, TensorSource};

@@ -1,0 +1,271 @@
+//! The map between the paths of a model's parameters and the names of tensors in a file.
+
+use halite_core::{Error, Result};
+use halite_nn::Pattern;
+
+use crate::{
+    layout::Layout,
+    template::{Captures, Template},
+};
+
+/// The placeholder that counts the layers of a stack.
+const LAYER: &str = "layer";
+
+/// Which tensor of a file is which parameter of a model, in one place. It works in both directions:
+/// a model is loaded, and saved under the original names.
+///
+/// A rule replaces the start of a parameter's path, in whole segments; the first rule that matches
+/// counts. `{name}` stands for characters of one segment, `{name+1}` in the result for the number
+/// after it. `{layer}` in a result that is not in the pattern counts the layers of a
+/// [`Stack`](halite_nn::Stack): the file has a tensor for each.
+///
+/// ```
+/// use halite_nn::{Transformer, TransformerConfig};
+/// use halite_weights::{Layout, NameMap};
+///
+/// // torchvision's ResNet:
+/// let resnet = NameMap::torch()
+///     .rename("stem.conv", "conv1")
+///     .rename("stem.norm", "bn1")
+///     .rename("stages.{s}", "layer{s+1}")
+///     .rename("head", "fc");
+///
+/// // GPT-2 of Hugging Face, whose weights are [in, out], and whose projections are one tensor:
+/// let gpt2 = NameMap::torch()
+///     .fuse(["blocks.attention.q", "blocks.attention.k", "blocks.attention.v"], "h.{layer}.attn.c_attn", 1)
+///     .layout("blocks.attention.q|k|v.weight", Layout::Merged(vec![vec![0], vec![1, 2]]))
+///     .rename("blocks.mlp.up", "h.{layer}.mlp.c_fc")
+///     .layout("blocks.mlp.up|down.weight", Layout::Same)
+///     .ignore("h.*.attn.bias");
+/// ```
+#[derive(Clone, Debug)]
+pub struct NameMap {
+    rules: Vec<Rule>,
+    layouts: Vec<(Pattern, Layout)>,
+    ignored: Vec<Pattern>,
+    is_torch: bool,
+    /// The first mistake in a rule.
+    mistake: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    from: Template,
+    into: Template,
+    part: Option<Part>,
+}
+
+/// Place of a parameter in a tensor of several.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) number: usize,
+    pub(crate) count: usize,
+    /// The dimension along which they follow each other, unless there is only one.
+    pub(crate) axis: usize,
+}
+
+/// The name and the layout of a parameter in a file.
+#[derive(Debug)]
+pub(crate) struct Named<'m> {
+    into: Option<&'m Template>,
+    captures: Captures,
+    /// What follows the start of the name that a rule gave.
+    rest: String,
+    pub(crate) part: Option<Part>,
+    pub(crate) layout: Layout,
+    /// Whether the file has a tensor for each layer.
+    pub(crate) by_layer: bool,
+}
+
+impl Named<'_> {
+    /// The name of the tensor of a layer.
+    pub(crate) fn name(&self, layer: usize) -> Result<String> {
+        let mut captures = self.captures.clone();
+        if self.by_layer {
+            captures.push((LAYER.to_owned(), layer.to_string()));
+        }
+        let start = self
+            .into
+            .map_or(Ok(String::new()), |into| into.fill(&captures))?;
+        let dot = if start.is_empty() || self.rest.is_empty() {
+            ""
+        } else {
+            "."
+        };
+        Ok(format!("{start}{dot}{}", self.rest))
+    }
+}
+
+impl NameMap {
+    /// Names are paths, and dimensions those of the parameters: files that halite wrote.
+    pub fn paths() -> Self {
+        NameMap {
+            rules: Vec::new(),
+            layouts: Vec::new(),
+            ignored: Vec::new(),
+            is_torch: false,
+            mistake: None,
+        }
+    }
+
+    /// Names and layouts of PyTorch's layers: `weight` for `scale` and for the `table` of an
+    /// embedding, `running_mean` and `running_var`; weights of [`Layout::Linear`] and
+    /// [`Layout::Conv`] by their dimensions; [`Layout::ToHeads`] and [`Layout::FromHeads`] below
+    /// fields `q`, `k`, `v` and `o`. Counts of batches, which halite does not have, are ignored.
+    pub fn torch() -> Self {
+        NameMap {
+            is_torch: true,
+            ..Self::paths()
+        }
+        .ignore("**.num_batches_tracked")
+    }
+
+    /// Replaces `path` at the start of paths by `name`. An empty `path` is the start of all, an
+    /// empty `name` removes it.
+    ///
+    /// If `path` is the whole path of a parameter, `name` is the whole name.
+    pub fn rename(mut self, path: &str, name: &str) -> Self {
+        self.add(path, name, None);
+        self
+    }
+
+    /// Declares that the parameters below `paths` are parts of one tensor each, which follow each
+    /// other in this order along dimension `axis` of the file's tensors, and of vectors along their
+    /// only one: a fused projection.
+    pub fn fuse<const N: usize>(mut self, paths: [&str; N], name: &str, axis: usize) -> Self {
+        for (number, path) in paths.into_iter().enumerate() {
+            self.add(
+                path,
+                name,
+                Some(Part {
+                    number,
+                    count: N,
+                    axis,
+                }),
+            );
+        }
+        self
+    }
+
+    /// Sets the layout of the parameters whose path matches the [`Pattern`]; the first that matches
+    /// counts.
+    pub fn layout(mut self, pattern: &str, layout: Layout) -> Self {
+        match pattern.parse() {
+            Ok(pattern) => self.layouts.push((pattern, layout)),
+            Err(error) => self.fail(&error),
+        }
+        self
+    }
+
+    /// Ignores tensors of a file whose name matches the [`Pattern`] and that no parameter has.
+    pub fn ignore(mut self, pattern: &str) -> Self {
+        match pattern.parse() {
+            Ok(pattern) => self.ignored.push(pattern),
+            Err(error) => self.fail(&error),
+        }
+        self
+    }
+
+    fn add(&mut self, path: &str, name: &str, part: Option<Part>) {
+        match (Template::parse(path), Template::parse(name)) {
+            (Ok(from), Ok(into)) => self.rules.push(Rule { from, into, part }),
+            (Err(error), _) | (_, Err(error)) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.mistake
+            .get_or_insert_with(|| error.message().to_owned());
+    }
+
+    /// # Errors
+    /// The first mistake in a rule.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.mistake
+            .as_ref()
+            .map_or(Ok(()), |mistake| Err(Error::invalid("name map", mistake)))
+    }
+
+    pub(crate) fn ignores(&self, name: &str) -> bool {
+        self.ignored.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// The name of the parameter at `path`, with `rank` dimensions besides `stacked` that count
+    /// layers.
+    pub(crate) fn named(&self, path: &str, rank: usize, stacked: usize) -> Result<Named<'_>> {
+        let rule = self.rules.iter().find_map(|rule| {
+            let (captures, rest) = rule.from.match_start(path)?;
+            Some((rule, captures, rest))
+        });
+        let into = rule.as_ref().map(|(rule, ..)| &rule.into);
+        let is_captured = |captures: &Captures| captures.iter().any(|(name, _)| name == LAYER);
+        let by_layer = rule
+            .as_ref()
+            .is_some_and(|(rule, captures, _)| rule.into.has(LAYER) && !is_captured(captures));
+        let bad = |what: &str| Err(Error::invalid("name map", format!("`{path}` {what}")));
+        if by_layer && stacked != 1 {
+            let text = into.map_or("", Template::text);
+            return bad(&format!(
+                "becomes `{text}`, and is not in one stack of layers"
+            ));
+        }
+        if !by_layer && stacked > 0 && self.is_torch {
+            return bad("is stacked; the name of its tensors needs `{layer}`");
+        }
+        let set = self
+            .layouts
+            .iter()
+            .find(|(pattern, _)| pattern.matches(path));
+        let layout = match set {
+            Some((_, layout)) => layout.clone(),
+            None if self.is_torch => torch_layout(path, rank),
+            None => Layout::Same,
+        };
+        let (part, captures, rest) = match rule {
+            Some((rule, captures, rest)) => (rule.part, captures, rest),
+            None => (None, Captures::new(), path),
+        };
+        let rest = if self.is_torch {
+            torch_name(rest)
+        } else {
+            rest.to_owned()
+        };
+        Ok(Named {
+            into,
+            captures,
+            rest,
+            part,
+            layout,
+            by_layer,
+        })
+    }
+}
+
+/// The name of a parameter in PyTorch's layers, by that of its field here.
+fn torch_name(path: &str) -> String {
+    let (before, field) = path
+        .rsplit_once('.')
+        .map_or(("", path), |(before, field)| (before, field));
+    let field = match field {
+        "scale" | "table" => "weight",
+        "mean" => "running_mean",
+        "variance" => "running_var",
+        other => other,
+    };
+    let dot = if before.is_empty() { "" } else { "." };
+    format!("{before}{dot}{field}")
+}
+
+/// The layout of a parameter in PyTorch's layers.
+fn torch_layout(path: &str, rank: usize) -> Layout {
+    let mut segments = path.rsplit('.');
+    let field = segments.next().unwrap_or_default();
+    let layer = segments.next().unwrap_or_default();
+    match (layer, field, rank) {
+        ("q" | "k" | "v", "weight", 3) | ("q" | "k" | "v", "bias", 2) => Layout::ToHeads,
+        ("o", "weight", 3) => Layout::FromHeads,
+        (_, "weight", 2) => Layout::Linear,
+        (_, "weight", 3..) => Layout::Conv,
+        _ => Layout::Same,
+    }
+}

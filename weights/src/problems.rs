@@ -1,0 +1,48 @@
+//! Problems of one file, collected so that one error has all of them.
+
+use halite_core::{Error, ErrorKind, Result};
+
+/// Problems that an error lists; it counts those beyond.
+const SHOWN: usize = 20;
+
+/// What is wrong with a file or a set of tensors.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    shown: Vec<String>,
+    count: usize,
+}
+
+impl Problems {
+    pub(crate) fn push(&mut self, problem: impl Into<String>) {
+        if self.count < SHOWN {
+            self.shown.push(problem.into());
+        }
+        self.count += 1;
+    }
+
+    /// An error of this kind with all problems, if there are any.
+    pub(crate) fn into_result(self, kind: ErrorKind, origin: &str) -> Result<()> {
+        let more = self.count - self.shown.len();
+        let shown = self.shown.join("; ");
+        match (self.count, more) {
+            (0, _) => Ok(()),
+            (_, 0) => Err(Error::new(kind, "weights", format!("{origin}: {shown}"))),
+            _ => {
+                let message = format!("{origin}: {shown}; and {more} more problems");
+                Err(Error::new(kind, "weights", message))
+            }
+        }
+    }
+}
+
+/// An error about the contents of the file `origin`.
+pub(crate) fn corrupt(origin: &str, what: impl AsRef<str>) -> Error {
+    let message = format!("{origin}: {}", what.as_ref());
+    Error::new(ErrorKind::Corrupt, "weights", message)
+}
+
+/// An error about something in the file `origin` that is valid and not supported.
+pub(crate) fn unsupported(origin: &str, what: impl AsRef<str>) -> Error {
+    let message = format!("{origin}: {}", what.as_ref());
+    Error::new(ErrorKind::Unsupported, "weights", message)
+}

@@ -1,0 +1,119 @@
+//! What a file and a model do not have in common.
+
+use std::fmt;
+
+use halite_core::{Error, ErrorKind, TensorType};
+
+use crate::TensorInfo;
+
+/// Lines that an error shows of each kind; a report prints all.
+const SHOWN: usize = 20;
+
+/// All differences between a file and the model it is loaded into.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Where the tensors are from.
+    pub origin: String,
+    /// Parameters whose tensor the file does not have.
+    pub missing: Vec<Mismatch>,
+    /// Tensors of the file that no parameter has, except for those that the map ignores.
+    pub unexpected: Vec<TensorInfo>,
+    /// Tensors of other dimensions than the parameter.
+    pub mis_shaped: Vec<Mismatch>,
+    /// Tensors whose element type does not convert: only floats do.
+    pub mis_typed: Vec<Mismatch>,
+    /// Parameters that are initialized on request: see [`WeightLoader::replace`](crate::WeightLoader::replace).
+    pub replaced: Vec<Mismatch>,
+}
+
+/// A tensor that is wanted, and what the file has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// Paths of the parameters; several are parts of one tensor.
+    pub paths: Vec<String>,
+    /// Name of the tensor in the file.
+    pub name: String,
+    /// Type in the file that would fit; other floats do as well.
+    pub expected: TensorType,
+    /// Type in the file, if it has the tensor.
+    pub found: Option<TensorType>,
+}
+
+impl Report {
+    /// Whether every parameter has its tensor, or is replaced, and every tensor its parameter.
+    pub fn is_complete(&self) -> bool {
+        let lists = [&self.missing, &self.mis_shaped, &self.mis_typed];
+        lists.iter().all(|list| list.is_empty()) && self.unexpected.is_empty()
+    }
+
+    /// All of it as one error.
+    pub(crate) fn to_error(&self) -> Error {
+        let count = self.missing.len()
+            + self.unexpected.len()
+            + self.mis_shaped.len()
+            + self.mis_typed.len();
+        let mut lines = String::new();
+        self.write(&mut lines, SHOWN)
+            .expect("writing to a string does not fail");
+        let message = format!(
+            "{} does not fit the model, {count} tensors differ; nothing was loaded\n{}",
+            self.origin,
+            lines.trim_end()
+        );
+        Error::new(ErrorKind::InvalidArgument, "load weights", message)
+    }
+
+    fn write(&self, f: &mut impl fmt::Write, shown: usize) -> fmt::Result {
+        let more = |f: &mut dyn fmt::Write, count: usize| match count.saturating_sub(shown) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more"),
+        };
+        for (title, list) in [
+            ("missing in the file", &self.missing),
+            ("of other dimensions", &self.mis_shaped),
+            ("of another element type", &self.mis_typed),
+            ("replaced", &self.replaced),
+        ] {
+            if list.is_empty() {
+                continue;
+            }
+            writeln!(f, "{title}:")?;
+            for mismatch in list.iter().take(shown) {
+                writeln!(f, "  {mismatch}")?;
+            }
+            more(f, list.len())?;
+        }
+        if !self.unexpected.is_empty() {
+            writeln!(f, "not in the model:")?;
+            for TensorInfo { name, ty } in self.unexpected.iter().take(shown) {
+                writeln!(f, "  `{name}` {ty}")?;
+            }
+            more(f, self.unexpected.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, usize::MAX)
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mismatch {
+            paths,
+            name,
+            expected,
+            found,
+        } = self;
+        let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+        write!(f, "{}: `{name}` {expected}", paths.join(", "))?;
+        match found {
+            Some(found) => write!(f, ", the file has {found}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Damaged and hostile files: each is one error that has all of it, and none takes memory or time
+//! out of proportion.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Cursor, Write},
+    path::Path,
+};
+
+use halite_core::{ErrorKind, HostArray};
+use halite_weights::{SafetensorsWriter, TensorInfo, TensorSource, npy, open, open_bytes};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+/// The error of a file, which names it.
+#[track_caller]
+fn error_of(bytes: Vec<u8>) -> (ErrorKind, String) {
+    let error = open_bytes(bytes, "hostile")
+        .map(drop)
+        .expect_err("it is refused");
+    let text = error.to_string();
+    assert!(text.starts_with("weights: hostile: "), "{text}");
+    (error.kind(), text["weights: hostile: ".len()..].to_owned())
+}
+
+#[track_caller]
+fn check(bytes: Vec<u8>, expected: &str) {
+    assert_eq!(error_of(bytes).1, expected);
+}
+
+fn safetensors(header: &str, data: usize) -> Vec<u8> {
+    [
+        &(header.len() as u64).to_le_bytes()[..],
+        header.as_bytes(),
+        &vec![0; data],
+    ]
+    .concat()
+}
+
+#[test]
+fn all_problems_of_a_header_are_listed() {
+    let header = r#"{
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 16]},
+        "big": {"dtype": "U8", "shape": [1152921504606846976], "data_offsets": [16, 1152921504606846992]},
+        "lies": {"dtype": "F32", "shape": [3], "data_offsets": [16, 20]},
+        "huge": {"dtype": "F64", "shape": [9223372036854775807, 2], "data_offsets": [16, 20]},
+        "four": {"dtype": "F4", "shape": [2], "data_offsets": [16, 17]},
+        "over": {"dtype": "U8", "shape": [4], "data_offsets": [12, 16]}
+    }"#;
+    let (kind, text) = error_of(safetensors(header, 20));
+    assert_eq!(kind, ErrorKind::Corrupt);
+    assert_eq!(
+        text.split("; ").collect::<Vec<_>>(),
+        [
+            "`big` ends at byte 1152921504606846992, the file has 20 for tensors: it is truncated",
+            "`lies` is f32[3] and has bytes 16 to 20, it needs 12",
+            "`huge`: f64[9223372036854775807, 2] is larger than this machine's address space",
+            "`four` has elements of type F4, which halite does not have",
+            "`over` overlaps `a`",
+            "bytes 16 to 20 behind the tensors belong to no tensor",
+        ]
+    );
+}
+
+#[test]
+fn damaged_safetensors_are_refused() {
+    let one = |shape: &str, offsets: &str| {
+        format!(r#"{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}}}"#)
+    };
+    check(
+        safetensors(&one("[2]", "[0,8]"), 4),
+        "`a` ends at byte 8, the file has 4 for tensors: it is truncated; bytes 0 to 4 behind the \
+         tensors belong to no tensor",
+    );
+    check(
+        safetensors(&one("[2]", "[4,12]"), 12),
+        "bytes 0 to 4 before `a` belong to no tensor",
+    );
+    let twice = r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
+    check(safetensors(twice, 2), "2 tensors have the name `a`");
+    let (_, text) = error_of(safetensors(&one("[-1]", "[0,8]"), 8));
+    assert!(text.contains("its header cannot be read"), "{text}");
+    let mut long = safetensors("{}", 0);
+    long[..8].copy_from_slice(&9u64.to_le_bytes());
+    check(
+        long,
+        "its header has 9 bytes, more than the file has or the format allows",
+    );
+}
+
+#[test]
+fn files_of_no_known_format_are_refused() {
+    let (kind, text) = error_of(b"<!DOCTYPE html><html>".to_vec());
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.starts_with("it starts with the bytes [3c, 21, 44"),
+        "{text}"
+    );
+    assert!(error_of(Vec::new()).1.starts_with("the file is empty"));
+}
+
+/// An archive of `torch.save` with this pickle and a storage of 8 bytes.
+fn torch(pickle: &[u8]) -> Vec<u8> {
+    archive(
+        &[("x/data.pkl", pickle), ("x/data/0", &[0; 8])],
+        CompressionMethod::Stored,
+    )
+}
+
+fn archive(entries: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(method);
+    for (name, bytes) in entries {
+        zip.start_file(*name, options).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+#[test]
+fn pickles_that_ask_for_code_are_refused() {
+    let marker = std::env::temp_dir().join(format!("halite-pickle-{}", std::process::id()));
+    let command = format!("touch {}", marker.display());
+    let system = [
+        &b"\x80\x02cos\nsystem\nX"[..],
+        &(command.len() as u32).to_le_bytes(),
+        command.as_bytes(),
+        b"\x85Rcbuiltins\neval\n\x86.",
+    ]
+    .concat();
+    let (kind, text) = error_of(torch(&system));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.starts_with("the pickle asks for `builtins.eval`, `os.system`, which could run code"),
+        "{text}"
+    );
+    assert!(!marker.exists());
+    // Objects of other classes, with attributes.
+    let object = b"\x80\x02cmodel\nNet\n)\x81}X\x01\x00\x00\x00aK\x01sb.";
+    assert!(
+        error_of(torch(object))
+            .1
+            .starts_with("the pickle asks for `model.Net`")
+    );
+    // An opcode that looks up an object in a registry.
+    check(
+        torch(b"\x80\x02\x82\x01."),
+        "the opcode 0x82 is none that files of tensors need",
+    );
+    check(
+        torch(b"\x80\x02(ios\nsystem\n."),
+        "the opcode `i` (0x69) is none that files of tensors need",
+    );
+}
+
+/// `_rebuild_tensor_v2` of a storage of `count` floats, with these bytes for offset, sizes, strides.
+fn tensor(count: u8, rest: &[u8]) -> Vec<u8> {
+    [
+        &b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000NK"[..],
+        &[count],
+        b"tQ",
+        rest,
+        b"tR.",
+    ]
+    .concat()
+}
+
+#[test]
+fn tensors_beyond_their_storage_are_refused() {
+    // Offset 0, sizes [3], strides [1].
+    check(
+        torch(&tensor(3, b"K\x00K\x03\x85K\x01\x85")),
+        "`tensor` is f32[3] with strides [1] at element 0, its storage has 8 bytes",
+    );
+    // 2^60 elements, all the same one.
+    check(
+        torch(&tensor(2, b"K\x00\x8a\x08\0\0\0\0\0\0\0\x10\x85K\x00\x85")),
+        "`tensor` is f32[1152921504606846976] of a storage of 8 bytes, which it repeats; save \
+         `tensor.contiguous()`",
+    );
+    check(
+        torch(&tensor(2, b"K\x00J\xff\xff\xff\xff\x85K\x01\x85")),
+        "a tensor is not made of a storage, an offset, sizes and strides",
+    );
+    let missing = tensor(2, b"K\x00K\x02\x85K\x01\x85");
+    let entries: &[(&str, &[u8])] = &[("x/data.pkl", &missing)];
+    check(
+        archive(entries, CompressionMethod::Stored),
+        "the storage `0` of `tensor` is missing",
+    );
+}
+
+#[test]
+fn nested_pickles_are_bounded() {
+    // A list of two of the list before, sixty times: 2^60 values in 400 bytes.
+    let mut doubled = b"\x80\x02]".to_vec();
+    for _ in 0..60 {
+        doubled.extend(b"q\x00]h\x00ah\x00a");
+    }
+    doubled.push(b'.');
+    let (_, text) = error_of(torch(&doubled));
+    assert!(
+        text.starts_with("dicts and lists are nested deeper than 32"),
+        "{text}"
+    );
+    // A list that contains itself.
+    assert!(
+        error_of(torch(b"\x80\x02]q\x00h\x00a."))
+            .1
+            .contains("nested deeper")
+    );
+    // A million lists, each in the one before; dropping them does not recurse.
+    let deep = [&b"\x80\x02"[..], &b"](".repeat(1 << 20), b"."].concat();
+    error_of(torch(&deep));
+}
+
+#[test]
+fn truncated_files_are_refused_at_any_length() {
+    let golden = |name: &str| {
+        fs::read(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests/golden")
+                .join(name),
+        )
+        .unwrap()
+    };
+    for name in [
+        "resnet.pth",
+        "resnet_legacy.pth",
+        "resnet.safetensors",
+        "arrays.npz",
+        "blocks.gguf",
+    ] {
+        let mut whole = golden(name);
+        if name == "blocks.gguf" {
+            // Behind the last tensor is padding.
+            whole.truncate(whole.len() - 32);
+        }
+        for len in (0..whole.len()).step_by(whole.len() / 300 + 1) {
+            let opened = open_bytes(whole[..len].to_vec(), "truncated");
+            assert!(opened.is_err(), "{name} of {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn inflating_more_than_deflate_can_is_refused() {
+    let array = npy::write(&HostArray::from_slice(&[0.0f32; 1 << 16], [1 << 16]).unwrap());
+    let mut bytes = archive(&[("a.npy", &array)], CompressionMethod::Deflated);
+    assert!(
+        open_bytes(bytes.clone(), "small")
+            .unwrap()
+            .read("a")
+            .is_ok()
+    );
+    // The central directory says 4 GB.
+    let central = bytes
+        .windows(4)
+        .rposition(|window| window == b"PK\x01\x02")
+        .unwrap();
+    bytes[central + 24..central + 28].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
+    let (_, text) = error_of(bytes);
+    assert!(text.contains("inflate to 4294967280"), "{text}");
+}
+
+#[test]
+fn headers_that_lie_about_an_entry_are_refused() {
+    let mut array = npy::write(&HostArray::from_slice(&[0.0f32; 4], [4]).unwrap());
+    let at = array
+        .windows(4)
+        .position(|window| window == b"(4, ")
+        .unwrap();
+    array[at + 1] = b'9';
+    let (_, text) = error_of(archive(
+        &[("a.npy", &array), ("b.txt", b"")],
+        CompressionMethod::Stored,
+    ));
+    assert_eq!(
+        text,
+        "`a` is f32[9] and has 16 bytes, it needs 36; `b.txt` is not a `.npy` file"
+    );
+}
+
+#[test]
+fn unknown_blocks_are_all_named() {
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend(2u64.to_le_bytes());
+    bytes.extend(0u64.to_le_bytes());
+    for (name, kind) in [("a", 6u32), ("b", 16)] {
+        bytes.extend(1u64.to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(256u64.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(0u64.to_le_bytes());
+    }
+    let (kind, text) = error_of(bytes);
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.starts_with("`a` is Q5_0;") && text.contains("`b` is type 16;"),
+        "{text}"
+    );
+}
+
+#[test]
+fn counts_beyond_the_file_are_refused() {
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend(u64::MAX.to_le_bytes());
+    bytes.extend(0u64.to_le_bytes());
+    check(bytes, "18446744073709551615 tensors in 8 bytes");
+}
+
+#[test]
+fn directory_with_two_formats_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = HostArray::scalar(1.0f32);
+    let infos = [TensorInfo {
+        name: "a".into(),
+        ty: array.ty().clone(),
+    }];
+    let mut writer = SafetensorsWriter::create(
+        dir.path().join("model.safetensors"),
+        &infos,
+        &BTreeMap::new(),
+    )
+    .unwrap();
+    writer.write(&array).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(open(dir.path()).unwrap().read("a").unwrap(), array);
+    fs::write(dir.path().join("pytorch_model.bin"), "").unwrap();
+    let error = open(dir.path()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("in several formats (model.safetensors, pytorch_model.bin); open one of them by its path"),
+        "{error}"
+    );
+}
+
+#[test]
+fn index_that_contradicts_its_files_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = HostArray::scalar(1.0f32);
+    let infos = [TensorInfo {
+        name: "a".into(),
+        ty: array.ty().clone(),
+    }];
+    let path = dir.path().join("one.safetensors");
+    let mut writer = SafetensorsWriter::create(&path, &infos, &BTreeMap::new()).unwrap();
+    writer.write(&array).unwrap();
+    writer.finish().unwrap();
+    let index = r#"{"weight_map": {"b": "one.safetensors", "c": "../x.safetensors", "d": "two.safetensors"}}"#;
+    fs::write(dir.path().join("model.safetensors.index.json"), index).unwrap();
+    let error = open(dir.path()).unwrap_err().to_string();
+    for part in [
+        "`../x.safetensors` is not the name of a file beside it",
+        "`b` is not in `one.safetensors`",
+        "`a` is in `one.safetensors`, the index does not say so",
+        "two.safetensors",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn unfinished_files_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.safetensors");
+    fs::write(&path, "old").unwrap();
+    let ty = HostArray::scalar(1.0f32).ty().clone();
+    let infos = ["a", "b"].map(|name| TensorInfo {
+        name: name.into(),
+        ty: ty.clone(),
+    });
+    let mut writer = SafetensorsWriter::create(&path, &infos, &BTreeMap::new()).unwrap();
+    writer.write(&HostArray::scalar(1.0f32)).unwrap();
+    assert!(writer.write(&HostArray::scalar(1i32)).is_err());
+    drop(writer);
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
