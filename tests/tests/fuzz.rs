@@ -40,6 +40,7 @@ const PLUGIN: &[&str] = &[
     "npy",
     "jax_artifact",
 ];
+const WEIGHTS: &[&str] = &["safetensors", "pickle", "torch", "gguf"];
 const EXECUTOR: &[&str] = &["run_program"];
 const COMMAND: &[&str] = &[
     "accelerator",
@@ -74,6 +75,11 @@ fn parsers_of_plugin_output_survive_any_input() {
 }
 
 #[test]
+fn parsers_of_weights_survive_any_input() {
+    check(WEIGHTS, 5_000);
+}
+
+#[test]
 fn executor_survives_any_program() {
     check(EXECUTOR, 5_000);
 }
@@ -85,7 +91,7 @@ fn parsers_of_arguments_survive_any_input() {
 
 #[test]
 fn every_target_is_tested_here() {
-    let tested: BTreeSet<&str> = [DATA, CHECKPOINT, CACHE, PLUGIN, EXECUTOR, COMMAND]
+    let tested: BTreeSet<&str> = [DATA, CHECKPOINT, CACHE, PLUGIN, WEIGHTS, EXECUTOR, COMMAND]
         .concat()
         .into_iter()
         .collect();

@@ -9,6 +9,7 @@ use halite::{
     exchange, fetch,
     nn::TransformerConfig,
     train::{self, Pattern, Strategy},
+    weights,
 };
 use halite_pjrt::fuzz as pjrt;
 use halite_stablehlo::{Module, Version};
@@ -38,6 +39,22 @@ pub fn target(name: &str) -> Option<&'static Target> {
 
 const JSON: &[&str] = &[
     "{", "}", "[", "]", ":", ",", "true", "1e400", "\"a\"", "\\u0000", "\\ud800",
+];
+
+const PICKLE: &[&str] = &[
+    "ctorch\nFloatStorage\n",
+    "ctorch._utils\n_rebuild_tensor_v2\n",
+    "ccollections\nOrderedDict\n",
+    "cos\nsystem\n",
+    "X\u{1}\0\0\0a",
+    "K\0",
+    "h\0",
+    "q\0",
+    "(",
+    "]",
+    "}",
+    "tR",
+    "PK\u{1}\u{2}",
 ];
 
 const TARGETS: &[Target] = &[
@@ -233,6 +250,39 @@ const TARGETS: &[Target] = &[
             "sdy",
             "builtin",
         ],
+    },
+    Target {
+        name: "safetensors",
+        run: weights::fuzz::file,
+        seeds: weights::fuzz::safetensors_seeds,
+        dictionary: &[
+            "\"data_offsets\":",
+            "\"shape\":",
+            "\"dtype\":",
+            "\"F32\"",
+            "\"BOOL\"",
+            "__metadata__",
+            "[0,8]",
+            "18446744073709551615",
+        ],
+    },
+    Target {
+        name: "pickle",
+        run: weights::fuzz::pickle,
+        seeds: weights::fuzz::pickle_seeds,
+        dictionary: PICKLE,
+    },
+    Target {
+        name: "torch",
+        run: weights::fuzz::file,
+        seeds: weights::fuzz::torch_seeds,
+        dictionary: PICKLE,
+    },
+    Target {
+        name: "gguf",
+        run: weights::fuzz::file,
+        seeds: weights::fuzz::gguf_seeds,
+        dictionary: &["GGUF", "general.alignment", "\0\0\0\0\0\0\0\u{7f}"],
     },
     Target {
         name: "run_program",
