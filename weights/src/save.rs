@@ -1,7 +1,7 @@
 //! Saving of a model's arrays under the original names, as safetensors.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     fs,
     path::Path,
 };
@@ -201,10 +201,10 @@ impl<'a> WeightSaver<'a> {
             let original = &plan.originals[number];
             let mut tensor = HostArray::try_zeros(original.info.ty.clone())?;
             for &(leaf, layer) in &original.parts {
-                if !hosts.contains_key(&leaf) {
-                    hosts.insert(leaf, arrays[leaf].read()?);
-                }
-                let host = &hosts[&leaf];
+                let host = match hosts.entry(leaf) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(unread) => unread.insert(arrays[leaf].read()?),
+                };
                 let ranges: Vec<_> = host.ty().dims().iter().map(|&dim| 0..dim).collect();
                 let copies = plan.copies(leaf, &ranges)?;
                 let copy = &copies[layer];

@@ -78,11 +78,14 @@ fn visit(axes: &[Axis], f: &mut dyn FnMut(usize, usize) -> Result<()>) -> Result
     }
 }
 
+/// A function that reads elements in a range to bytes.
+pub(crate) type Read<'a> = dyn Fn(Range<usize>, &mut [u8]) -> Result<()> + 'a;
+
 /// Elements of a tensor that are read when they are asked for.
 pub(crate) struct Elements<'a> {
     pub(crate) dtype: DType,
     /// Reads a run of elements, counted row-major.
-    pub(crate) read: &'a dyn Fn(Range<usize>, &mut [u8]) -> Result<()>,
+    pub(crate) read: &'a Read<'a>,
 }
 
 /// Reads elements of a tensor from element `base` on along `axes`, and writes them to `into` as
@@ -116,19 +119,7 @@ pub(crate) fn gather(
             (elements.read)(from..from + run, part)
         });
     }
-    // Axes within a piece; the one before them is cut into rows.
-    let mut inner = (0..axes.len())
-        .find(|&inner| span(&axes[inner + 1..]) * size <= PIECE)
-        .unwrap_or(0);
-    let is_sparse = |inner: usize| {
-        let rest = &axes[inner + 1..];
-        let wanted: usize = rest.iter().map(|axis| axis.len).product();
-        axes[inner].from > 2 * span(rest) && wanted * size >= WORTH_A_READ
-    };
-    while inner + 1 < axes.len() && is_sparse(inner) {
-        inner += 1;
-    }
-    let (outer, rest) = axes.split_at(inner);
+    let (outer, rest) = axes.split_at(rows_at(&axes, size));
     let row = rest.first().copied().unwrap_or(Axis {
         len: 1,
         from: 1,
@@ -171,6 +162,24 @@ pub(crate) fn gather(
     })
 }
 
+/// The axis that is cut into rows: those behind it are within a piece, and each position along those
+/// before it is read by itself.
+fn rows_at(axes: &[Axis], size: usize) -> usize {
+    let mut at = (0..axes.len())
+        .find(|&at| span(&axes[at + 1..]) * size <= PIECE)
+        .unwrap_or(0);
+    // Where most of what lies between two rows is not wanted, rows are read one by one.
+    let is_sparse = |at: usize| {
+        let rest = &axes[at + 1..];
+        let wanted: usize = rest.iter().map(|axis| axis.len).product();
+        axes[at].from > 2 * span(rest) && wanted * size >= WORTH_A_READ
+    };
+    while at + 1 < axes.len() && is_sparse(at) {
+        at += 1;
+    }
+    at
+}
+
 /// Copies elements of `size` bytes along `axes`, from element `base` of `from` to element `start` of
 /// `into` on.
 pub(crate) fn scatter(
@@ -199,7 +208,8 @@ fn scatter_sized<const N: usize>(
     into: &mut [u8],
     start: usize,
 ) {
-    /// Side of the squares in which a matrix is transposed: their lines stay in the cache.
+    /// Side of the squares in which a matrix is transposed. Each is a copy of its own: rows of a
+    /// power of two bytes would displace each other from the cache.
     const TILE: usize = 32;
     let Some(mut outer) = merged(axes) else {
         return;
@@ -216,6 +226,7 @@ fn scatter_sized<const N: usize>(
     let nearest = (0..outer.len()).min_by_key(|&index| outer[index].into);
     let nearest = nearest.filter(|&index| outer[index].into < along.into);
     let across = nearest.map(|index| outer.remove(index)).unwrap_or(one);
+    let mut tile = [[[0; N]; TILE]; TILE];
     let done = visit(&outer, &mut |at_from, at_into| {
         let (at_from, at_into) = (base + at_from, start + at_into);
         if along.from == 1 && along.into == 1 && across.len == 1 {
@@ -224,10 +235,17 @@ fn scatter_sized<const N: usize>(
         }
         for l0 in (0..along.len).step_by(TILE) {
             for a0 in (0..across.len).step_by(TILE) {
-                for l in l0..along.len.min(l0 + TILE) {
-                    for a in a0..across.len.min(a0 + TILE) {
-                        into[at_into + l * along.into + a * across.into] =
-                            from[at_from + l * along.from + a * across.from];
+                let (height, width) = (TILE.min(along.len - l0), TILE.min(across.len - a0));
+                let corner = at_from + l0 * along.from + a0 * across.from;
+                for a in 0..width {
+                    for l in 0..height {
+                        tile[l][a] = from[corner + l * along.from + a * across.from];
+                    }
+                }
+                let corner = at_into + l0 * along.into + a0 * across.into;
+                for (l, tile) in tile[..height].iter().enumerate() {
+                    for (a, value) in tile[..width].iter().enumerate() {
+                        into[corner + l * along.into + a * across.into] = *value;
                     }
                 }
             }
