@@ -285,6 +285,52 @@ pub trait CollectiveExt: Collective {
     ) -> Result<R> {
         reduce(self.all_gather_arrays(name, mine, patience)?)
     }
+
+    /// Gathers the arrays of all members, by rank, in one array on every member, as JAX's
+    /// `multihost_utils.process_allgather`: stacked along a new first dimension, or if they are `tiled`
+    /// concatenated along their first one.
+    ///
+    /// ```
+    /// use halite_core::{CollectiveExt, HostArray, SingleProcess};
+    /// use std::time::Duration;
+    ///
+    /// let mine = HostArray::from_slice(&[1f32, 2.0], [2]).unwrap();
+    /// let gather = |tiled| SingleProcess.process_allgather("rows", &mine, tiled, Duration::from_secs(9));
+    /// assert_eq!(gather(false).unwrap().ty().dims(), [1, 2]);
+    /// assert_eq!(gather(true).unwrap().ty().dims(), [2]);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`all_gather_arrays`](Collective::all_gather_arrays); if they are scalars and `tiled`.
+    fn process_allgather(
+        &self,
+        name: &str,
+        mine: &HostArray,
+        tiled: bool,
+        patience: Duration,
+    ) -> Result<HostArray> {
+        let mut dims = mine.ty().dims().to_vec();
+        match (tiled, dims.first_mut()) {
+            (true, Some(first)) => *first *= self.size(),
+            (true, None) => {
+                let message = format!(
+                    "{} has no dimension to concatenate along; leave out `tiled`",
+                    mine.ty()
+                );
+                return Err(Error::invalid(
+                    format!("process_allgather `{name}`"),
+                    message,
+                ));
+            }
+            (false, _) => dims.insert(0, self.size()),
+        }
+        let mut all = HostArray::try_zeros(mine.ty().with_dims(dims))?;
+        let each = mine.bytes().len();
+        for (rank, array) in (self.all_gather_arrays(name, mine, patience)?.iter()).enumerate() {
+            all.bytes_mut()[rank * each..][..each].copy_from_slice(array.bytes());
+        }
+        Ok(all)
+    }
 }
 
 impl<C: Collective + ?Sized> CollectiveExt for C {}

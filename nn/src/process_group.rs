@@ -94,6 +94,8 @@ struct Job {
     /// Bytes and nanoseconds of exchanges of programs.
     bytes_sent: AtomicU64,
     nanoseconds: AtomicU64,
+    /// The lane of [`Processes::background`], once it was asked for.
+    background: Mutex<Option<Arc<dyn Collective>>>,
 }
 
 /// What programs have exchanged with other processes so far.
@@ -146,6 +148,7 @@ impl Processes {
             launches: AtomicU64::new(0),
             bytes_sent: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
+            background: Mutex::default(),
         });
         jobs.push(Arc::downgrade(&job));
         Ok(Processes(job))
@@ -154,6 +157,21 @@ impl Processes {
     /// The group on the hosts, for what programs do not exchange.
     pub fn group(&self) -> &Arc<dyn ProcessGroup> {
         &self.0.group
+    }
+
+    /// A lane for what a process does beside its programs and its main thread, such as writing files.
+    /// Every process must ask for it first at the same place.
+    ///
+    /// # Errors
+    /// If the group has no more lanes.
+    pub fn background(&self) -> Result<Arc<dyn Collective>> {
+        let background = self.0.background.lock();
+        let mut background = background.unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = &*background {
+            return Ok(lane.clone());
+        }
+        let lane = self.group().lane("background")?;
+        Ok(background.insert(lane).clone())
     }
 
     /// Rank of this process, from 0.

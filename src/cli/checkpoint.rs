@@ -37,6 +37,7 @@ Examples:
   halite checkpoint show runs/mnist-cnn/checkpoints/step-00001874
   halite checkpoint verify runs/mnist-cnn                 reads every file; names the damaged ones
   halite checkpoint export runs/mnist-cnn -o cnn.safetensors
+  halite checkpoint consolidate runs/mnist-cnn --out cnn.safetensors         the same
 
 In Python:
   weights = safetensors.numpy.load_file('cnn.safetensors')
@@ -66,14 +67,17 @@ enum Command {
     },
     /// Write the parameters of the model to one safetensors file
     ///
+    /// A checkpoint of a job has files of several processes, whose parts are put together.
+    ///
     /// A run with averages of the parameters (--ema) is validated, and its best checkpoint chosen,
     /// with the averages: --average writes these, otherwise it is the parameters in training.
+    #[command(visible_alias = "consolidate")]
     Export {
         /// Folder of a checkpoint, file of weights, or directory of a run
         #[arg(value_name = "CHECKPOINT")]
         path: PathBuf,
         /// File to write; one that is there is replaced
-        #[arg(long, short, value_name = "FILE")]
+        #[arg(long, short, visible_alias = "out", value_name = "FILE")]
         output: PathBuf,
         /// All arrays, by their names in the checkpoint: `model.*`, the optimizer's `slots.*`,
         /// `step`, `key`

@@ -7,7 +7,7 @@ use std::fs;
 
 use self::small_disk::SmallDisk;
 use crate::support::{
-    assert_contains, checkpoints, fails, halite, halite_alone, name, newest_step,
+    assert_contains, checkpoints, fails, halite, halite_alone, name, newest_step, run,
 };
 
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1";
@@ -57,6 +57,36 @@ fn full_disk_ends_the_run_with_one_error() {
             "Read-only file system",
         ],
     );
+}
+
+#[test]
+fn full_disk_ends_a_job_with_one_error() {
+    let test = "disks::full_disk_ends_a_job_with_one_error";
+    let Some(disk) = SmallDisk::for_test(KILOBYTES, test) else {
+        return;
+    };
+    let (out, logs) = (disk.path().join("run"), tempfile::tempdir().unwrap());
+    let mut command = halite("launch -n 2 --log-dir");
+    command.arg(logs.path()).args(["--", "halite"]);
+    command.args(format!("{RUN} --accelerator embedded --checkpoint-every 4 --out").split(' '));
+    let ended = run(command.arg(&out));
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_contains(
+        &ended.stderr,
+        &[
+            "No space left on device",
+            "process-0000",
+            "the last good checkpoint, ",
+            "step-00000004, is untouched",
+        ],
+    );
+    assert_eq!((checkpoints(&out).len(), newest_step(&out)), (1, 4));
+    let mut left: Vec<String> = fs::read_dir(out.join("checkpoints"))
+        .unwrap()
+        .map(|entry| name(&entry.unwrap().path()))
+        .collect();
+    left.retain(|name| name.starts_with(".tmp-") || name.starts_with(".job-"));
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -1,9 +1,18 @@
 //! Jobs of several processes by `halite launch`.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use halite::train::checkpoint::Saved;
+use halite_tests::runs::newest;
+use safetensors::SafeTensors;
 
 use crate::support::{
-    Running, arrays, assert_contains, fails, halite, newest_step, report, succeeds,
+    Running, arrays, assert_contains, checkpoints, fails, halite, newest_step, report, run,
+    succeeds,
 };
 
 /// Two processes of `halite train digits`.
@@ -154,4 +163,79 @@ fn contradicting_launchers_are_refused() {
         &error,
         &["process 0 of 3 by SLURM", "but process 1 of 4 by torchrun"],
     );
+}
+
+/// A run of two processes in `dir`, on the embedded executor.
+fn trained(dir: &Path) {
+    let train = "--accelerator embedded --batch-size 256 --epochs 2";
+    succeeds(&mut launch(dir, "", train));
+}
+
+#[test]
+fn checkpoint_of_a_job_is_consolidated() {
+    let dir = tempfile::tempdir().unwrap();
+    trained(dir.path());
+    let checkpoint = |arguments: &str| {
+        let mut command = halite(&format!("checkpoint {arguments}"));
+        command.current_dir(dir.path());
+        command
+    };
+    let listed = succeeds(&mut checkpoint("ls run")).stdout;
+    assert_contains(&listed, &["step-", "2 epochs", "best: "]);
+    let shown = succeeds(&mut checkpoint("show run")).stdout;
+    let parts = [
+        "process-00000-arrays.safetensors, ",
+        "process-00001-arrays.safetensors, ",
+    ];
+    assert_contains(&shown, &parts);
+    assert_contains(&shown, &["format 3"]);
+    assert_contains(
+        &succeeds(&mut checkpoint("verify run")).stdout,
+        &["whole    run/", "4 files"],
+    );
+
+    succeeds(&mut checkpoint("consolidate run --out model.safetensors"));
+    let file = fs::read(dir.path().join("model.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&file).unwrap();
+    let mut saved = Saved::of_run(dir.path().join("run")).unwrap();
+    let wanted: Vec<_> = (saved.arrays())
+        .filter(|(name, _)| name.starts_with("model."))
+        .map(|(name, ty)| (name.to_string(), ty.clone()))
+        .collect();
+    assert_eq!(file.len(), wanted.len());
+    for ((name, ty), array) in wanted.iter().zip(saved.take_some(&wanted).unwrap()) {
+        let exported = file.tensor(&name["model.".len()..]).unwrap();
+        assert_eq!(
+            (exported.shape(), exported.data()),
+            (ty.dims(), array.bytes()),
+            "{name}"
+        );
+    }
+
+    // A process alone continues the run.
+    let train = "train digits --model mlp --accelerator embedded --batch-size 256 --resume";
+    succeeds(
+        halite(train)
+            .args(["--epochs", "3", "--out"])
+            .arg(dir.path().join("run")),
+    );
+
+    let (_, newest) = newest(&dir.path().join("run")).unwrap();
+    assert!(newest.join("arrays.safetensors").is_file());
+    let part = newest_of_job(&dir.path().join("run")).join("process-00001-arrays.safetensors");
+    let mut bytes = fs::read(&part).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&part, bytes).unwrap();
+    let ended = run(&mut checkpoint("verify run"));
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_contains(
+        &ended.stdout,
+        &["process-00001-arrays.safetensors does not have the xxh3_128"],
+    );
+}
+
+/// The newest checkpoint of several processes.
+fn newest_of_job(out: &Path) -> PathBuf {
+    let of_job = |path: &PathBuf| path.join("process-00001-arrays.safetensors").is_file();
+    checkpoints(out).into_iter().rfind(of_job).unwrap()
 }

@@ -158,11 +158,11 @@ pub(crate) fn checkpoints(out: &Path) -> Vec<PathBuf> {
     checkpoints.map(|(_, path)| path).collect()
 }
 
-/// All arrays of a run's newest checkpoint, as the bytes of their file.
+/// All [arrays](runs::arrays) of a run's newest checkpoint.
 pub(crate) fn arrays(out: &Path) -> Vec<u8> {
     let (_, newest) =
         runs::newest(out).unwrap_or_else(|| panic!("no checkpoint in {}", out.display()));
-    fs::read(newest.join("arrays.safetensors")).unwrap()
+    runs::arrays(&newest).unwrap()
 }
 
 /// Rows of `metrics.csv` without the column of seconds.

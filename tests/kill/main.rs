@@ -16,6 +16,7 @@ fn twenty_faults_lose_nothing() {
         seed: 20_260_922,
         deadline: Duration::from_secs(300),
         jobs: 2,
+        processes: false,
         only: Vec::new(),
         keep: false,
     })
@@ -29,4 +30,26 @@ fn twenty_faults_lose_nothing() {
     // A run that ends before its fault counts none.
     assert!(summary.faults() >= 20, "{summary}");
     assert!(summary.in_resume() > 0, "{summary}");
+}
+
+#[test]
+fn killed_jobs_lose_nothing() {
+    let summary = run(&Options {
+        halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
+        runs: 4,
+        seed: 20_261_126,
+        deadline: Duration::from_secs(300),
+        jobs: 1,
+        processes: true,
+        only: Vec::new(),
+        keep: false,
+    })
+    .unwrap();
+    println!("{summary}");
+    assert!(
+        summary.failures.is_empty(),
+        "{}\n{summary}",
+        summary.failures.join("\n")
+    );
+    assert!(summary.faults() >= 4, "{summary}");
 }

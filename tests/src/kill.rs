@@ -4,6 +4,8 @@
 //! On the command line: `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
 
 mod faults;
+#[cfg(target_os = "linux")]
+mod jobs;
 
 use std::{
     collections::BTreeMap,
@@ -29,6 +31,8 @@ pub struct Configuration {
     /// Arguments of `halite`, or of the program `two_updates` if they begin with its name; `{text}`
     /// is replaced by the path of a text file.
     arguments: &'static str,
+    /// Processes of the job; 1 without a launcher.
+    processes: usize,
 }
 
 /// Name of the program that trains with two updates in a step.
@@ -40,52 +44,90 @@ pub const CONFIGURATIONS: [Configuration; 10] = [
         name: "mlp",
         arguments: "train mnist --model mlp --limit 640 --batch-size 32 --epochs 2 \
                     --checkpoint-every 5",
+        processes: 1,
     },
     Configuration {
         name: "cnn",
         arguments: "train mnist --model cnn --limit 96 --batch-size 16 --epochs 2 \
                     --checkpoint-every 2",
+        processes: 1,
     },
     Configuration {
         name: "text",
         arguments: "train text --model tiny --data {text} --context 16 --steps 30 --batch-size 4 --epochs 2 \
                     --checkpoint-every 5 --sample 20",
+        processes: 1,
     },
     Configuration {
         name: "eight devices",
         arguments: "train mnist --model mlp --accelerator cpu:8 --limit 320 --batch-size 32 --epochs 2 \
                     --checkpoint-every 5",
+        processes: 1,
     },
     Configuration {
         name: "bf16-mixed",
         arguments: "train mnist --model mlp --precision bf16-mixed --limit 320 --batch-size 32 --epochs 2 \
                     --checkpoint-every 5",
+        processes: 1,
     },
     Configuration {
         name: "accumulated",
         arguments: "train mnist --model cnn --limit 96 --batch-size 4 --accumulate-grad-batches 4 --epochs 2 \
                     --checkpoint-every 2 --checkpoint-mode copy --gradient-clip-val 0.5",
+        processes: 1,
     },
     Configuration {
         name: "averaged",
         arguments: "train mnist --model mlp --limit 320 --batch-size 32 --epochs 2 --ema 0.9 \
                     --checkpoint-every 5 --checkpoint-mode stream",
+        processes: 1,
     },
     Configuration {
         name: "plateau",
         arguments: "train mnist --model mlp --limit 320 --batch-size 16 --accumulate-grad-batches 2 --epochs 3 \
                     --val-check-interval 3 --schedule plateau:patience=0,factor=0.5,threshold=0.05 --ema 0.8 \
                     --checkpoint-every 4 --checkpoint-mode stream",
+        processes: 1,
     },
     Configuration {
         name: "two updates",
         arguments: "two_updates --batch-size 16 --accumulate-grad-batches 2 --max-epochs 3 \
                     --val-check-interval 4 --checkpoint-every 3 --checkpoint-mode copy",
+        processes: 1,
     },
     Configuration {
         name: "streamed",
         arguments: "two_updates --batch-size 32 --max-epochs 4 --gradient-clip-val 0.5 \
                     --checkpoint-every 3 --checkpoint-mode stream",
+        processes: 1,
+    },
+];
+
+/// Trainings of jobs of several processes.
+pub const JOBS: [Configuration; 4] = [
+    Configuration {
+        name: "two",
+        arguments: "train digits --model mlp --accelerator embedded --batch-size 64 --epochs 3 \
+                    --checkpoint-every 5 --checkpoint-mode copy",
+        processes: 2,
+    },
+    Configuration {
+        name: "three",
+        arguments: "train digits --model mlp --accelerator embedded --batch-size 96 --epochs 3 \
+                    --checkpoint-every 4 --checkpoint-mode stream --ema 0.9",
+        processes: 3,
+    },
+    Configuration {
+        name: "four",
+        arguments: "train digits --model mlp --accelerator embedded --batch-size 128 --epochs 4 \
+                    --checkpoint-every 3 --checkpoint-mode copy --gradient-clip-val 0.5",
+        processes: 4,
+    },
+    Configuration {
+        name: "two on cpu",
+        arguments: "train mnist --model mlp --accelerator cpu --limit 640 --batch-size 32 --epochs 2 \
+                    --checkpoint-every 5 --checkpoint-mode stream",
+        processes: 2,
     },
 ];
 
@@ -103,6 +145,8 @@ pub struct Options {
     pub deadline: Duration,
     /// Number of parallel runs.
     pub jobs: usize,
+    /// Whether to run [jobs](JOBS) of several processes, and not processes alone.
+    pub processes: bool,
     /// Names of the configurations to run; all if empty.
     pub only: Vec<String>,
     /// Whether to keep the directories of runs that failed.
@@ -122,6 +166,7 @@ pub struct Summary {
 struct Counts {
     runs: u64,
     faults: BTreeMap<Fault, u64>,
+    places: BTreeMap<&'static str, u64>,
     in_resume: u64,
     wrong: BTreeMap<&'static str, u64>,
 }
@@ -166,6 +211,17 @@ impl fmt::Display for Summary {
             for (what, count) in &counts.wrong {
                 *wrong.entry(what).or_default() += count;
             }
+        }
+        let mut places: BTreeMap<&str, u64> = BTreeMap::new();
+        for (place, count) in self
+            .configurations
+            .values()
+            .flat_map(|counts| &counts.places)
+        {
+            *places.entry(place).or_default() += count;
+        }
+        if !places.is_empty() {
+            writeln!(f, "{}", list(places.iter()))?;
         }
         let runs: u64 = self.configurations.values().map(|counts| counts.runs).sum();
         write!(
@@ -224,8 +280,7 @@ struct Expected {
 /// Result of one disturbed run.
 struct Done {
     configuration: &'static str,
-    faults: Vec<Fault>,
-    in_resume: u64,
+    record: Record,
     wrong: Vec<(&'static str, String)>,
 }
 
@@ -236,9 +291,12 @@ impl Done {
             .entry(self.configuration)
             .or_default();
         counts.runs += 1;
-        counts.in_resume += self.in_resume;
-        for fault in self.faults {
+        counts.in_resume += self.record.in_resume;
+        for fault in self.record.faults {
             *counts.faults.entry(fault).or_default() += 1;
+        }
+        for (place, count) in self.record.places {
+            *counts.places.entry(place).or_default() += count;
         }
         for (what, how) in self.wrong {
             *counts.wrong.entry(what).or_default() += 1;
@@ -251,7 +309,11 @@ impl<'a> Harness<'a> {
     fn new(options: &'a Options) -> Result<Self, String> {
         let directory =
             tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-        process::fill_cache(&directory.path().join("cache"))?;
+        let cache = directory.path().join("cache");
+        process::fill_cache(&cache)?;
+        if options.processes {
+            process::add_mpi(&cache)?;
+        }
         let words = [
             "the", "cat", "dog", "runs", "over", "a", "hill", "blue", "moon", "sings",
         ];
@@ -269,16 +331,19 @@ impl<'a> Harness<'a> {
             directory,
             expected: Vec::new(),
         };
-        let configurations: Vec<_> = CONFIGURATIONS.iter().filter(selected).collect();
+        let all = match options.processes {
+            true => &JOBS[..],
+            false => &CONFIGURATIONS,
+        };
+        let configurations: Vec<_> = all.iter().filter(selected).collect();
         // As parallel as the disturbed runs, whose faults are timed by the durations of these.
         let expected = parallel::map(options.jobs, 0..configurations.len() as u64, |index| {
             harness.undisturbed(*configurations[index as usize])
         });
         harness.expected = expected.into_iter().collect::<Result<_, _>>()?;
         if harness.expected.is_empty() {
-            let names = CONFIGURATIONS
-                .map(|configuration| configuration.name)
-                .join(", ");
+            let names: Vec<_> = all.iter().map(|one| one.name).collect();
+            let names = names.join(", ");
             let only = options.only.join(", ");
             return Err(format!(
                 "unknown configuration {only}; expected one of {names}"
@@ -287,13 +352,24 @@ impl<'a> Harness<'a> {
         Ok(harness)
     }
 
-    fn command(&self, configuration: Configuration, out: &Path) -> Command {
+    /// The command of the training; of a job that of its launcher, which starts it again so often
+    /// after a failure.
+    fn command(&self, configuration: Configuration, out: &Path, restarts: u32) -> Command {
         let text = self.directory.path().join("text.txt");
         let (program, arguments) = match configuration.arguments.strip_prefix(TWO_UPDATES) {
             Some(arguments) => (self.options.halite.with_file_name(TWO_UPDATES), arguments),
             None => (self.options.halite.clone(), configuration.arguments),
         };
         let mut command = process::command(&program, "");
+        if configuration.processes > 1 {
+            let (count, restarts) = (configuration.processes, restarts.to_string());
+            command.args(["launch", "-n", &count.to_string(), "--threads", "1"]);
+            command.args(["--grace", "2", "--restarts", &restarts, "--log-dir"]);
+            command
+                .arg(out.with_extension("logs"))
+                .arg("--")
+                .arg(&program);
+        }
         for argument in arguments.split_whitespace() {
             if argument == "{text}" {
                 command.arg(&text);
@@ -318,7 +394,7 @@ impl<'a> Harness<'a> {
                 .path()
                 .join(format!("{}-{name}", configuration.name.replace(' ', "-")));
             let began = Instant::now();
-            let started = Running::start(&mut self.command(configuration, &out));
+            let started = Running::start(&mut self.command(configuration, &out, 0));
             let ended = started.map_err(|error| format!("{}: {error}", configuration.name))?;
             let ended = ended.end(self.options.deadline);
             if !ended.succeeded() {
@@ -355,6 +431,45 @@ impl<'a> Harness<'a> {
         }
     }
 
+    /// Disturbs one training, and resumes it until it is complete.
+    fn disturbed(
+        &self,
+        configuration: Configuration,
+        out: &Path,
+        took: Duration,
+        outcome: &Outcome,
+        random: Random,
+    ) -> (Result<(), Wrong>, Record) {
+        let start = |resumes: bool, restarts| {
+            let mut command = self.command(configuration, out, restarts);
+            Running::start(command.args(resumes.then_some("--resume")))
+        };
+        let (deadline, record) = (self.options.deadline, Record::default());
+        #[cfg(target_os = "linux")]
+        if configuration.processes > 1 {
+            let mut job = jobs::DisturbedJob {
+                start: &start,
+                out,
+                processes: configuration.processes,
+                took,
+                deadline,
+                random,
+                record,
+            };
+            return (job.run(), job.record);
+        }
+        let mut disturbance = Disturbance {
+            start: &|resumes| start(resumes, 0),
+            out,
+            took,
+            last_step: outcome.weights.as_ref().map_or(0, |(step, _)| *step),
+            deadline,
+            random,
+            record,
+        };
+        (disturbance.run(), disturbance.record)
+    }
+
     /// Runs one training, with faults drawn by its number.
     fn one(&self, index: u64) -> Done {
         let random = Random::new(self.options.seed, index);
@@ -365,21 +480,8 @@ impl<'a> Harness<'a> {
         } = &self.expected[index as usize % self.expected.len()];
         let (configuration, took) = (*configuration, *took);
         let out = self.directory.path().join(format!("run-{index}"));
-        let mut disturbance = Disturbance {
-            start: &|resumes| {
-                let mut command = self.command(configuration, &out);
-                Running::start(command.args(resumes.then_some("--resume")))
-            },
-            out: &out,
-            took,
-            last_step: outcome.weights.as_ref().map_or(0, |(step, _)| *step),
-            deadline: self.options.deadline,
-            random,
-            record: Record::default(),
-        };
-        let result = disturbance.run();
-        let record = disturbance.record;
-        let mut wrong = record.not_saved;
+        let (result, mut record) = self.disturbed(configuration, &out, took, outcome, random);
+        let mut wrong = std::mem::take(&mut record.not_saved);
         match result {
             Err(error) => wrong.push(error),
             Ok(()) => {
@@ -399,9 +501,9 @@ impl<'a> Harness<'a> {
         let done = Done {
             configuration: configuration.name,
             wrong: wrong.into_iter().map(described).collect(),
-            faults: record.faults,
-            in_resume: record.in_resume,
+            record,
         };
+        let _ = fs::remove_dir_all(out.with_extension("logs"));
         if done.wrong.is_empty() || !self.options.keep {
             // On an error it is removed with the directory of the harness.
             let _ = fs::remove_dir_all(&out);

@@ -12,6 +12,7 @@ use std::{
 
 use halite::{
     backends,
+    cluster::MPICH,
     data::Mnist,
     fetch::{Bar, Cache, Package},
 };
@@ -153,12 +154,7 @@ impl Running {
 
     /// Sends a signal by its name without `SIG`: `TERM`. Nothing happens if the process has ended.
     pub fn signal(&self, name: &str) {
-        let mut command = Command::new("kill");
-        // It fails if the process has ended meanwhile.
-        let _ = command
-            .args([&format!("-{name}"), &self.id().to_string()])
-            .stderr(Stdio::null())
-            .status();
+        signal(name, self.id());
     }
 
     /// Whether it has a handler for the signal of this number, according to Linux.
@@ -209,6 +205,16 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Sends a signal by its name without `SIG` to a process. Nothing happens if it has ended.
+pub fn signal(name: &str, process: u32) {
+    let mut command = Command::new("kill");
+    // It fails if the process has ended meanwhile.
+    let _ = command
+        .args([&format!("-{name}"), &process.to_string()])
+        .stderr(Stdio::null())
+        .status();
 }
 
 fn read_to_end(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
@@ -314,12 +320,28 @@ pub fn cache() -> Result<(Cache, [&'static Package; 2]), String> {
 /// If they cannot be installed or linked.
 pub fn fill_cache(directory: &Path) -> Result<(), String> {
     let (cache, packages) = cache()?;
-    for package in packages {
-        let from = cache.directory(package);
-        let to = directory.join(from.file_name().expect("packages have names"));
-        link_tree(&from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
-    }
-    Ok(())
+    packages
+        .into_iter()
+        .try_for_each(|package| link_package(&cache, package, directory))
+}
+
+/// Adds MPI to a cache that [`fill_cache`] has filled.
+///
+/// # Errors
+/// If it cannot be installed or linked.
+pub fn add_mpi(directory: &Path) -> Result<(), String> {
+    let installed = Cache::open(None).and_then(|cache| {
+        cache.ensure(&MPICH, &mut Bar::default())?;
+        Ok(cache)
+    });
+    let cache = installed.map_err(|error| format!("MPI is needed: {error}"))?;
+    link_package(&cache, &MPICH, directory)
+}
+
+fn link_package(cache: &Cache, package: &Package, directory: &Path) -> Result<(), String> {
+    let from = cache.directory(package);
+    let to = directory.join(from.file_name().expect("packages have names"));
+    link_tree(&from, &to).map_err(|error| format!("{}: {error}", to.display()))
 }
 
 /// Recreates the tree `from` as `to`: large files as hard links, others as copies. Modification

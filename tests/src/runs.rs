@@ -6,10 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use halite::train::checkpoint::Saved;
+
 /// The result of a run, which no disturbance may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The step of the newest checkpoint, and all of its arrays as the bytes of their file.
+    /// The step of the newest checkpoint, and all of its [arrays].
     pub weights: Option<(u64, Vec<u8>)>,
     /// Rows of `metrics.csv` without the column of seconds.
     pub table: Vec<String>,
@@ -37,9 +39,7 @@ impl Outcome {
         const TEXTS: [&str; 2] = ["tokenizer.json", "sample.txt"];
         let text = |name: &str| Some((name.to_owned(), read_regular(&out.join(name)).ok()?));
         Outcome {
-            weights: newest(out).and_then(|(step, path)| {
-                Some((step, read_regular(&path.join("arrays.safetensors")).ok()?))
-            }),
+            weights: newest(out).and_then(|(step, path)| Some((step, arrays(&path)?))),
             table: table(&out.join("metrics.csv")),
             report: report(&out.join("report.json")),
             texts: TEXTS.into_iter().filter_map(text).collect(),
@@ -148,6 +148,28 @@ fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
         true => fs::read(path),
         false => Err(io::ErrorKind::InvalidInput.into()),
     }
+}
+
+/// All arrays of a checkpoint: the bytes of the file of one process, or names, types and elements of
+/// what the processes of a job have written. `None` if they cannot be read.
+pub fn arrays(checkpoint: &Path) -> Option<Vec<u8>> {
+    if let Ok(bytes) = read_regular(&checkpoint.join("arrays.safetensors")) {
+        return Some(bytes);
+    }
+    let mut saved = Saved::read(checkpoint).ok()?;
+    let wanted = saved
+        .arrays()
+        .map(|(name, ty)| (name.to_owned(), ty.clone()));
+    let wanted: Vec<_> = wanted.collect();
+    let arrays = saved.take_all(&wanted).ok()?.into_iter();
+    let bytes = wanted.iter().zip(arrays).flat_map(|((name, ty), array)| {
+        [
+            format!("{name} {ty}\n").into_bytes(),
+            array.bytes().to_vec(),
+        ]
+        .concat()
+    });
+    Some(bytes.collect())
 }
 
 /// Folders of a run's complete checkpoints, by step.

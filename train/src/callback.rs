@@ -14,7 +14,7 @@ pub use self::run::Run;
 pub(crate) use self::run::RunFacts;
 use crate::{
     Report,
-    checkpoint::{RunPosition, StateStream},
+    checkpoint::{RunPosition, Share, StateStream},
     format::type_name,
     loggers::Row,
 };
@@ -230,6 +230,8 @@ pub(crate) enum StateArrays {
 pub struct PendingCheckpoint {
     position: RunPosition,
     pub(crate) arrays: StateArrays,
+    /// The whole state and the parts of it that this process has in `arrays`, of a job of several.
+    pub(crate) share: Option<Share>,
     pub(crate) before_write: Vec<BeforeWrite>,
     pub(crate) each_array: Vec<EachArray>,
     pub(crate) before_commit: Vec<BeforeCommit>,
@@ -243,11 +245,13 @@ impl PendingCheckpoint {
     pub(crate) fn new(
         position: RunPosition,
         arrays: StateArrays,
+        share: Option<Share>,
         metadata: serde_json::Map<String, serde_json::Value>,
     ) -> Self {
         PendingCheckpoint {
             position,
             arrays,
+            share,
             before_write: Vec::new(),
             each_array: Vec::new(),
             before_commit: Vec::new(),
@@ -262,7 +266,8 @@ impl PendingCheckpoint {
     }
 
     /// Adds a check that the checkpoint's thread does for each array of the state, by its name,
-    /// before the array is written. An error discards the checkpoint and ends the run.
+    /// before the array is written. An error discards the checkpoint and ends the run. In a job of
+    /// several processes each gets the arrays of which it writes a part.
     pub fn for_each_array(
         &mut self,
         check: impl FnMut(&str, &HostArray) -> Result<()> + Send + 'static,
@@ -280,7 +285,7 @@ impl PendingCheckpoint {
     /// host has memory for all of them, also where it would otherwise have one
     /// ([`CheckpointMode::Stream`](crate::CheckpointMode)):
     /// [`for_each_array`](Self::for_each_array) needs less. An error discards the checkpoint and
-    /// ends the run.
+    /// ends the run. In a job of several processes each gets the arrays of which it writes a part.
     pub fn before_commit(
         &mut self,
         work: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,

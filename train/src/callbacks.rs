@@ -17,6 +17,7 @@ mod throughput;
 use std::{
     collections::{BTreeMap, HashSet},
     ops::RangeInclusive,
+    path::PathBuf,
     sync::MutexGuard,
 };
 
@@ -35,9 +36,9 @@ pub use self::{
 use crate::{
     Report, TrainerOptions,
     callback::{Callback, Run, Shared},
-    checkpoint::RANKING,
-    loggers::{Logger, Progress, Row},
-    run_files::{PLOT, RunFiles},
+    checkpoint::{CheckpointStore, RANKING},
+    loggers::{CsvLog, Logger, Progress, Row},
+    run_files::PLOT,
 };
 
 /// Callbacks of the user, which a run has taken.
@@ -91,7 +92,8 @@ pub(crate) struct Callbacks<'a> {
 }
 
 impl<'a> Callbacks<'a> {
-    /// The built-in callbacks of a run, whose directory has these files, and those of its user.
+    /// The built-in callbacks of a run, whose directory is this one with this table, and has this
+    /// store of checkpoints; and those of its user.
     ///
     /// # Errors
     /// If another run uses one of its loggers.
@@ -100,7 +102,8 @@ impl<'a> Callbacks<'a> {
         loggers: &'a [Shared<dyn Logger + Send>],
         checked: Checked<'a>,
         nan_check: NanCheck,
-        files: Option<RunFiles>,
+        files: Option<(PathBuf, CsvLog)>,
+        store: Option<CheckpointStore>,
         hyperparameters: Vec<(String, String)>,
     ) -> Result<Self> {
         let batches = nan_check.loader.batches_per_epoch();
@@ -121,9 +124,10 @@ impl<'a> Callbacks<'a> {
             checkpointing: None,
             report_file: None,
         };
-        if let Some(RunFiles { dir, store, csv }) = files {
+        callbacks.checkpointing =
+            store.map(|store| Checkpointing::new(store, options.seed, checked.saving));
+        if let Some((dir, csv)) = files {
             callbacks.table = Some(MetricsTable::new(csv, dir.join(PLOT)));
-            callbacks.checkpointing = Some(Checkpointing::new(store, options.seed, checked.saving));
             callbacks.report_file = Some(ReportFile {
                 dir,
                 configuration: hyperparameters,

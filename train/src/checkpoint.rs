@@ -17,6 +17,10 @@
 //! any moment keeps its earlier checkpoints. A folder is valid only if its marker, its manifest and
 //! every file match; an invalid one is skipped, with the reason, and the one before it is used.
 //!
+//! In a checkpoint of a job of several processes each has written its part of the arrays to a file of
+//! its own, `process-00001-arrays.safetensors`: the manifest tells which elements are where. It is
+//! read as any other, by any number of processes.
+//!
 //! ```
 //! use halite_core::HostArray;
 //! use halite_train::checkpoint::{CheckpointStore, RunPosition, Snapshot};
@@ -47,9 +51,12 @@ mod digest;
 pub mod exact_f64;
 pub(crate) mod fuzz;
 mod info;
+mod job;
+mod leftovers;
 mod listing;
 mod lock;
 mod manifest;
+mod parts;
 mod ranking;
 mod saved;
 mod spare;
@@ -64,7 +71,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     arrays::RowsFile,
     exact_f64::Exact,
-    lock::LOCK,
+    job::{Savers, Share},
+    leftovers::TOKEN,
+    lock::{LOCK, this_host},
+    parts::{Held, parts_of},
     ranking::{RANKING, Ranking},
     spare::SpareMemory,
     stream::StateStream,

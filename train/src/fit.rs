@@ -15,7 +15,6 @@ mod summary;
 mod validate;
 
 use std::{
-    cell::OnceCell,
     fmt,
     mem::replace,
     sync::{Arc, OnceLock},
@@ -92,7 +91,7 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     /// Initial parameters, if they are given.
     values: Option<ModelArrays<K>>,
     /// How the state is saved, once that is decided.
-    saves_copies: OnceCell<bool>,
+    saves_copies: Option<bool>,
 }
 
 /// One run: the parts that change.
@@ -437,6 +436,7 @@ where
                 .and_then(Checkpointing::newly_saved)
                 .map(|path| path.display().to_string()),
         })?;
+        now.run.agreed_seconds = Some(agreement.seconds());
         if let Some(reason) = agreement.stop() {
             self.stop.stop_for(reason);
         }
@@ -531,18 +531,6 @@ where
         let (step, rate_factor) = (now.run.step, now.step_rate_factor);
         now.meter.push(step, rate_factor, full.fetch()?);
         Ok(())
-    }
-
-    /// Waits until the sums have all windows that were sent. Several processes take them later, after
-    /// the same step: process 0 alone saves.
-    fn collect_sums(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        if now.agreement.is_none() {
-            return self.collect_all(now);
-        }
-        if let Some(last) = now.meter.last_pending() {
-            now.in_flight.settle(last, &|| self.stop.is_set())?;
-        }
-        now.meter.collect(now.in_flight.limits(), &self.stop)
     }
 
     /// Waits for all windows that were sent.

@@ -240,8 +240,8 @@ pub struct TrainerOptions {
         arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
     )]
     pub wait_limit: Option<Duration>,
-    /// Timeout for the other processes of a job in one step. It has to be longer than process 0
-    /// takes to stream a checkpoint to the disk [default: 60]
+    /// Timeout for the other processes of a job in one step, and to come to a checkpoint
+    /// [default: 60]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)

@@ -2,6 +2,7 @@
 //! of them call the same functions in the same order.
 
 mod agreement;
+mod directory;
 mod resumed;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -12,6 +13,7 @@ use halite_nn::Processes;
 
 pub(crate) use self::{
     agreement::{Agreement, Wish},
+    directory::shared_store,
     resumed::ResumeFrom,
 };
 use crate::{TrainerOptions, identity::Identity, validation_set::NamedSet, window::WindowMetric};
@@ -23,6 +25,12 @@ const START: Duration = Duration::from_secs(300);
 /// user expects longer waits within steps.
 pub(crate) fn patience(processes: &Processes) -> Duration {
     processes.patience().max(START)
+}
+
+/// Whether all processes say yes.
+pub(crate) fn all_agree(processes: &Processes, what: &str, mine: bool) -> Result<bool> {
+    let all = (processes.group()).all_gather(what, &[u8::from(mine)], patience(processes))?;
+    Ok(all.iter().all(|one| *one == [1]))
 }
 
 /// The sums of metrics over the processes, from those of each.
@@ -110,9 +118,9 @@ fn sampled(data: &dyn Dataset) -> String {
 }
 
 /// Options that are no part of the identity, and decide when processes exchange something.
-fn schedule(options: &TrainerOptions) -> [(String, String); 12] {
+fn schedule(options: &TrainerOptions) -> [(String, String); 14] {
     let observing = &options.observing;
-    let facts: [(&str, &dyn fmt::Debug); 12] = [
+    let facts: [(&str, &dyn fmt::Debug); 14] = [
         ("eval_batch_size", &options.eval_batch_size),
         ("limit_val_batches", &options.limit_val_batches),
         ("fast_dev_run", &options.fast_dev_run),
@@ -122,6 +130,8 @@ fn schedule(options: &TrainerOptions) -> [(String, String); 12] {
         ("num_sanity_val_steps", &options.num_sanity_val_steps),
         ("steps_per_execution", &options.steps_per_execution),
         ("log_every_n_steps", &options.log_every_n_steps),
+        ("checkpoint", &options.checkpoint),
+        ("checkpoint_mode", &options.checkpoint_mode),
         ("early_stopping", &observing.early_stopping),
         ("patience", &observing.patience),
         ("min_delta", &observing.min_delta),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Task, TrainerOptions,
-    checkpoint::{Exact, RunPosition, Saved, exact_f64},
+    checkpoint::{Exact, Held, RunPosition, Saved, exact_f64},
     identity::Identity,
     measured::Measured,
     programs::Programs,
@@ -121,6 +121,17 @@ pub(crate) fn array_specs<K: Task, O: Optimizer>(
     state
         .map(|(path, spec)| (path, spec.clone()))
         .chain([(WINDOW.to_string(), programs.train_metrics.spec(mesh))])
+        .collect()
+}
+
+/// The arrays of a checkpoint: their types, and which of their elements this process has.
+pub(crate) fn held_arrays<K: Task, O: Optimizer>(
+    programs: &Programs<K, O>,
+    mesh: &Arc<Mesh>,
+) -> Vec<(String, TensorType, Held)> {
+    let specs = array_specs(programs, mesh).into_iter();
+    specs
+        .map(|(path, spec)| (path, spec.ty, Held::All))
         .collect()
 }
 

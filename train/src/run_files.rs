@@ -27,6 +27,13 @@ pub(crate) struct RunFiles {
     pub(crate) csv: CsvLog,
 }
 
+impl RunFiles {
+    /// Without the store of the checkpoints, and that.
+    pub(crate) fn parted(self) -> ((PathBuf, CsvLog), CheckpointStore) {
+        ((self.dir, self.csv), self.store)
+    }
+}
+
 /// Opens the directory of a run, if it has one, and reads the checkpoint to resume from, if the run
 /// should resume and there is one. Removes leftovers of killed processes. Rows and checkpoints of a
 /// run are not changed before `check` has accepted the checkpoint.

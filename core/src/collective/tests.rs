@@ -45,6 +45,29 @@ fn all_gather_returns_contributions_by_rank() {
 }
 
 #[test]
+fn process_allgather_stacks_or_concatenates() {
+    for (tiled, dims) in [(false, &[3, 2, 1][..]), (true, &[6, 1])] {
+        let all = together(3, |me| {
+            let rank = me.rank() as f64;
+            let mine = HostArray::from_slice(&[rank, -rank], [2, 1]).unwrap();
+            me.process_allgather("x", &mine, tiled, SOON).unwrap()
+        });
+        for got in all {
+            assert_eq!(got.ty().dims(), dims);
+            assert_eq!(
+                got.as_slice::<f64>().unwrap(),
+                [0.0, -0.0, 1.0, -1.0, 2.0, -2.0]
+            );
+        }
+    }
+    let one = SingleProcess;
+    assert!(
+        one.process_allgather("x", &HostArray::scalar(1f32), true, SOON)
+            .is_err()
+    );
+}
+
+#[test]
 fn all_reduce_reduces_over_members() {
     let mine = |me: &ThreadMember| HostArray::from_slice(&[me.rank() as f32, 2.0], [2]).unwrap();
     let check = |op, want: [f32; 2]| {

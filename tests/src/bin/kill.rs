@@ -34,6 +34,10 @@ mod command {
         /// Parallel runs
         #[arg(long, default_value_t = 2)]
         jobs: usize,
+        /// Jobs of two to four processes (`two`, `three`, `four`, `two on cpu`): one or several of
+        /// them get signals, or their launcher
+        #[arg(long)]
+        processes: bool,
         /// Seconds that a process may take
         #[arg(long, default_value_t = 300)]
         deadline: u64,
@@ -55,6 +59,7 @@ mod command {
             runs,
             seed,
             jobs,
+            processes,
             deadline,
             only,
             keep,
@@ -68,6 +73,7 @@ mod command {
                 seed,
                 deadline,
                 jobs,
+                processes,
                 only,
                 keep,
             })

@@ -1,6 +1,6 @@
 //! Signals at random moments of a training run, and the ways in which its processes may end.
 
-use std::{fs, io, path::Path, thread, time::Duration};
+use std::{collections::BTreeMap, fs, io, path::Path, thread, time::Duration};
 
 use crate::{
     process::{self, Running},
@@ -62,6 +62,8 @@ pub(super) struct Record {
     pub(super) faults: Vec<Fault>,
     /// Number of signals to a resumed run.
     pub(super) in_resume: u64,
+    /// What of a job the signals met, and how often.
+    pub(super) places: BTreeMap<&'static str, u64>,
     /// Descriptions of the signals.
     pub(super) history: Vec<String>,
     /// Signals that ended a process without a checkpoint although their handler was installed.
@@ -157,15 +159,8 @@ impl Disturbance<'_> {
 
     /// Waits for a random moment, or until a checkpoint is being written; describes the moment.
     fn wait_for_moment(&mut self, running: &mut Running) -> String {
-        let store = self.out.join("checkpoints");
-        let half_written = || {
-            let entries = fs::read_dir(&store).into_iter().flatten().flatten();
-            entries.into_iter().any(|entry| {
-                entry.file_name().to_string_lossy().starts_with('.') && entry.path().is_dir()
-            })
-        };
         if self.random.percent(35) {
-            running.wait_until(self.took * 2, half_written);
+            running.wait_until(self.took * 2, || half_written(self.out));
             thread::sleep(Duration::from_micros(self.random.below(3000) as u64));
             return "while a checkpoint is written".to_owned();
         }
@@ -173,6 +168,14 @@ impl Disturbance<'_> {
         running.wait_until(delay, || false);
         format!("after {} ms", delay.as_millis())
     }
+}
+
+/// Whether a checkpoint of the run in this directory is being written.
+pub(super) fn half_written(out: &Path) -> bool {
+    let entries = fs::read_dir(out.join("checkpoints")).into_iter().flatten();
+    entries
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with('.') && entry.path().is_dir())
 }
 
 /// Checks that a process ended as it must after this signal; without one it must succeed.

@@ -31,6 +31,8 @@ pub struct Run {
     /// Steps that were skipped, as far as their metrics have arrived.
     pub(crate) skipped: u64,
     pub(crate) started: Instant,
+    /// Seconds of the run that the processes of a job agreed on last, if there are several.
+    pub(crate) agreed_seconds: Option<f64>,
     pub(crate) save_requested: bool,
     pub(crate) stop_requested: bool,
     /// Name of the callback that requested the stop.
@@ -159,6 +161,11 @@ impl Run {
         self.earlier_seconds + self.started.elapsed().as_secs_f64()
     }
 
+    /// Seconds of the run, by which all processes of a job decide alike.
+    pub(crate) fn clock(&self) -> f64 {
+        self.agreed_seconds.unwrap_or_else(|| self.seconds())
+    }
+
     /// Requests the end of the run, with a checkpoint: after this step, or after this epoch if its
     /// steps are done. [`Fitted::stopped_by`](crate::Fitted) is
     /// [`StopReason::Callback`](crate::signals::StopReason::Callback) then, and the report has the
@@ -239,6 +246,7 @@ impl Run {
             earlier_seconds: 0.0,
             skipped: 0,
             started: Instant::now(),
+            agreed_seconds: None,
             save_requested: false,
             stop_requested: false,
             stopped_by: None,

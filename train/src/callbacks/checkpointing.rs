@@ -192,16 +192,23 @@ impl Callback for Checkpointing {
             name: self.saving.name(run),
             keep: ranking.keep(),
         };
-        match replace(&mut checkpoint.arrays, StateArrays::Copied(Vec::new())) {
-            StateArrays::Copied(arrays) => {
+        let arrays = replace(&mut checkpoint.arrays, StateArrays::Copied(Vec::new()));
+        let store = &self.store;
+        match (arrays, checkpoint.share.take()) {
+            (StateArrays::Copied(arrays), None) => {
                 let check = move |arrays: &[(String, HostArray)]| checks.all(arrays);
-                self.store
-                    .save_in_background_if(check, snapshot.with(arrays))?;
+                store.save_in_background_if(check, snapshot.with(arrays))?;
             }
-            StateArrays::Streamed(stream) => {
+            (StateArrays::Streamed(stream), None) => {
                 let snapshot = snapshot.with(stream.types().to_vec());
-                self.store
-                    .stream_in_background(snapshot, checks.one_by_one(stream))?;
+                store.stream_in_background(snapshot, checks.one_by_one(stream))?;
+            }
+            (StateArrays::Copied(arrays), Some(share)) => {
+                let check = move |arrays: &[(String, HostArray)]| checks.all(arrays);
+                store.save_together_if(check, snapshot, share, arrays)?;
+            }
+            (StateArrays::Streamed(stream), Some(share)) => {
+                store.stream_together(snapshot, share, checks.one_by_one(stream))?;
             }
         }
         self.writing = Some(ranking);

@@ -75,7 +75,7 @@ impl Saving {
 
     /// The time to the next checkpoint begins.
     pub(super) fn saved_now(&mut self, run: &Run) {
-        self.saved = run.seconds();
+        self.saved = run.clock();
     }
 
     /// The steps of an epoch are done.
@@ -103,7 +103,7 @@ impl Saving {
         let every = self.options.every_n_train_steps;
         let time = self.options.train_time_interval;
         every.is_some_and(|every| run.step().is_multiple_of(every))
-            || time.is_some_and(|time| run.seconds() - self.saved >= time.as_secs_f64())
+            || time.is_some_and(|time| run.clock() - self.saved >= time.as_secs_f64())
     }
 
     /// Whether the validations and the end of the epoch with this number, from 1, are saved.

@@ -12,7 +12,7 @@ use safetensors::{
 
 pub(crate) use self::rows::RowsFile;
 pub(super) use self::{
-    read::{ArrayFile, Located, check_types, read},
+    read::{ArrayFile, Located, Piece, check_types, read},
     write::write,
 };
 

@@ -8,7 +8,7 @@ use super::{
     RunPosition,
     arrays::{self, ArrayFile},
     digest,
-    manifest::{ArrayEntry, BestBy, Contents, FileEntry, Manifest},
+    manifest::{ArrayEntry, BestBy, Contents, FileEntry, Manifest, PartEntry},
 };
 
 const FILE: &str = "arrays.safetensors";
@@ -50,7 +50,21 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
         files: vec![FileEntry::new(FILE, 32, vec!["00".into()])],
         metadata: serde_json::json!({ "any": ["thing", 1.5, {"deep": null}] }),
     };
-    vec![of(empty()), of(full)]
+    let part = |file: &str, start, end| PartEntry {
+        file: file.to_string(),
+        start,
+        end,
+    };
+    let parts = vec![part(FILE, 0, 4), part("other", 4, 6)];
+    let w = TensorType::new(DType::F32, [2, 3]);
+    let divided = Contents {
+        arrays: vec![ArrayEntry::divided("model.w", &w, parts)],
+        files: [FILE, "other"]
+            .map(|file| FileEntry::new(file, 32, vec!["00".into()]))
+            .into(),
+        ..empty()
+    };
+    vec![of(empty()), of(full), of(divided)]
 }
 
 fn write(folder: &Path, name: &str, arrays: &[(String, HostArray)]) -> FileEntry {
@@ -68,7 +82,12 @@ fn read(
     let file = ArrayFile::open_verified(folder, entry)?;
     let located = file.arrays()?;
     arrays::check_types(&entry.name, &located, wanted.iter())?;
-    let places = located.iter().map(|array| (&file, array.offset, &array.ty));
+    let piece = |array: &arrays::Located| arrays::Piece {
+        file: &file,
+        offset: array.offset,
+        bytes: array.ty.bytes(),
+    };
+    let places = (located.iter()).map(|array| (&array.ty, vec![piece(array)]));
     let arrays = arrays::read(&places.collect::<Vec<_>>())?;
     Ok(located
         .into_iter()

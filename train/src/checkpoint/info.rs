@@ -93,6 +93,7 @@ impl CheckpointInfo {
         for entry in &self.manifest.files {
             let checked = ArrayFile::open_verified(&self.path, entry).and_then(|file| {
                 arrays::check_types(&entry.name, &file.arrays()?, self.manifest.arrays.iter())
+                    .map(drop)
             });
             match checked {
                 Ok(()) => {}

@@ -74,17 +74,20 @@ pub(super) fn lock(dir: &Path) -> Result<Lock> {
     Ok(Lock(file))
 }
 
+/// The name of this host.
+pub(crate) fn this_host() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
+    let host = host.map(|name| name.trim().to_string());
+    let host = host.filter(|name| !name.is_empty());
+    host.unwrap_or_else(|| "an unknown host".to_string())
+}
+
 impl Holder {
     fn this_process() -> Self {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname")
-            .ok()
-            .or_else(|| std::env::var("HOSTNAME").ok());
-        let host = host
-            .map(|name| name.trim().to_string())
-            .filter(|name| !name.is_empty());
         Holder {
             process: std::process::id(),
-            host: host.unwrap_or_else(|| "an unknown host".to_string()),
+            host: this_host(),
             since: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),

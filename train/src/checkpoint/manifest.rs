@@ -10,7 +10,7 @@ use halite_core::{Error, ErrorKind, Result, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub(super) use self::entry::{ArrayEntry, Digests, FileEntry};
+pub(super) use self::entry::{ArrayEntry, Digests, FileEntry, PartEntry, part_type};
 use super::{
     RunPosition, exact_f64,
     listing::{folder_of, step_of},
@@ -20,9 +20,13 @@ use crate::files;
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const COMMIT: &str = "COMMIT";
 const FORMAT: &str = "halite checkpoint";
-/// The format that is written. Version 1 had the SHA-256 of each file, and no writer; it is read
-/// on, as every version from here on will be.
-const VERSION: u32 = 2;
+/// The format of a checkpoint that one process writes. Version 1 had the SHA-256 of each file, and
+/// no writer; it is read on, as every version from here on will be.
+const WHOLE: u32 = 2;
+/// The format of a checkpoint of a job, whose arrays are divided among the files of its processes.
+const DIVIDED: u32 = 3;
+/// The newest format that is read.
+const NEWEST: u32 = DIVIDED;
 /// The oldest format that is read.
 const OLDEST: u32 = 1;
 /// Enough for a million arrays and several megabytes of metadata.
@@ -41,7 +45,7 @@ pub(super) struct Manifest {
     pub(super) seed: u64,
     /// Also here, in addition to the pointer, because this is committed with the arrays.
     pub(super) best: Option<BestBy>,
-    /// Since version 2.
+    /// Of version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     writer: Option<Writer>,
     pub(super) arrays: Vec<ArrayEntry>,
@@ -49,8 +53,7 @@ pub(super) struct Manifest {
     pub(super) metadata: serde_json::Value,
 }
 
-/// The process that wrote a manifest, of those that wrote the checkpoint. This version writes and
-/// reads checkpoints of one; the arrays of another would be missing.
+/// The process that wrote a manifest of version 2, of those that wrote the checkpoint: one.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Writer {
@@ -107,9 +110,9 @@ impl Heading {
                 self.format
             )));
         }
-        if !(OLDEST..=VERSION).contains(&self.version) {
+        if !(OLDEST..=NEWEST).contains(&self.version) {
             let message = format!(
-                "{MANIFEST} is of version {}, this halite reads versions {OLDEST} to {VERSION}: \
+                "{MANIFEST} is of version {}, this halite reads versions {OLDEST} to {NEWEST}: \
                  use the halite that wrote it, or a later one",
                 self.version
             );
@@ -142,15 +145,16 @@ impl Manifest {
             metadata,
         } = contents;
         let (format, halite) = (FORMAT.to_string(), env!("CARGO_PKG_VERSION").to_string());
+        let is_divided = arrays.iter().any(ArrayEntry::is_divided);
         Manifest {
             format,
-            version: VERSION,
+            version: if is_divided { DIVIDED } else { WHOLE },
             halite,
             sequence,
             position,
             seed,
             best,
-            writer: Some(Writer { index: 0, count: 1 }),
+            writer: (!is_divided).then_some(Writer { index: 0, count: 1 }),
             arrays,
             files,
             metadata,
@@ -257,12 +261,12 @@ impl Manifest {
 
     fn check(&self) -> Result<()> {
         match self.writer {
-            None if self.version == 1 => {}
-            Some(Writer { index: 0, count: 1 }) if self.version > 1 => {}
-            Some(Writer { index, count }) if self.version > 1 && index < count => {
+            None if self.version != WHOLE => {}
+            Some(Writer { index: 0, count: 1 }) if self.version == WHOLE => {}
+            Some(Writer { index, count }) if self.version == WHOLE && index < count => {
                 let message = format!(
-                    "{MANIFEST} is part {index} of {count}: a checkpoint that {count} processes \
-                     wrote, and this halite reads those of one process"
+                    "{MANIFEST} is part {index} of {count}: a checkpoint of several processes, of \
+                     a format that no halite writes"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));
             }
@@ -291,18 +295,20 @@ impl Manifest {
         }
         let mut names = HashSet::new();
         for array in &self.arrays {
-            array.ty()?;
+            array.check(self.version)?;
             if !names.insert(&*array.name) {
                 return Err(corrupt(format!(
                     "{MANIFEST} names the array `{}` twice",
                     array.name
                 )));
             }
-            if !files.contains(&*array.file) {
-                return Err(corrupt(format!(
-                    "{MANIFEST} has the array `{}` in `{}`, which is not one of its files",
-                    array.name, array.file
-                )));
+            for place in array.places()? {
+                if !files.contains(place.file) {
+                    return Err(corrupt(format!(
+                        "{MANIFEST} has the array `{}` in `{}`, which is not one of its files",
+                        array.name, place.file
+                    )));
+                }
             }
         }
         Ok(())

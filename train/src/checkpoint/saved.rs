@@ -10,7 +10,7 @@ use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
 use super::{
     RunPosition,
-    arrays::{self, ArrayFile, Located},
+    arrays::{self, ArrayFile, Located, Piece},
     manifest::Manifest,
 };
 
@@ -33,16 +33,30 @@ pub struct Saved {
 /// An array on the disk.
 struct Stored {
     ty: TensorType,
-    /// Index of its file.
-    file: usize,
-    /// Position of its first byte in the file.
-    offset: u64,
+    /// Where its elements are, in their order.
+    pieces: Vec<StoredPiece>,
 }
 
-impl Stored {
-    /// The name and the place of an array in a file of this index.
-    fn of(Located { name, ty, offset }: Located, file: usize) -> (String, Self) {
-        (name, Stored { ty, file, offset })
+/// Elements of an array in a file.
+struct StoredPiece {
+    /// The first of the elements.
+    start: usize,
+    /// Index of the file.
+    file: usize,
+    /// Position of the first byte in the file.
+    offset: u64,
+    bytes: usize,
+}
+
+impl StoredPiece {
+    /// What an array in the file of this index is of another one, from element `start` on.
+    fn of(array: &Located, file: usize, start: usize) -> Self {
+        StoredPiece {
+            start,
+            file,
+            offset: array.offset,
+            bytes: array.ty.bytes(),
+        }
     }
 }
 
@@ -61,13 +75,24 @@ impl Saved {
     /// Verifies the files that `manifest` lists.
     pub(super) fn verified(folder: &Path, manifest: Manifest) -> Result<Self> {
         let (mut files, mut arrays) = (Vec::new(), BTreeMap::new());
+        for entry in &manifest.arrays {
+            let (ty, pieces) = (entry.ty()?, Vec::new());
+            arrays.insert(entry.name.clone(), Stored { ty, pieces });
+        }
         for entry in &manifest.files {
             let file = ArrayFile::open_verified(folder, entry)?;
             let located = file.arrays()?;
-            arrays::check_types(&entry.name, &located, manifest.arrays.iter())?;
-            let index = files.len();
-            arrays.extend(located.into_iter().map(|array| Stored::of(array, index)));
+            let starts = arrays::check_types(&entry.name, &located, manifest.arrays.iter())?;
+            for array in located {
+                let of = arrays.get_mut(&array.name).zip(starts.get(&*array.name));
+                let (stored, start) = of.expect("the types were checked");
+                let piece = StoredPiece::of(&array, files.len(), *start);
+                stored.pieces.push(piece);
+            }
             files.push(file);
+        }
+        for array in arrays.values_mut() {
+            array.pieces.sort_by_key(|piece| piece.start);
         }
         let Manifest {
             position,
@@ -93,13 +118,23 @@ impl Saved {
     pub fn of_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = ArrayFile::open(path.to_path_buf())?;
-        let arrays = file.arrays()?.into_iter();
+        let arrays = file.arrays()?.into_iter().map(|array| {
+            let pieces = vec![StoredPiece::of(&array, 0, 0)];
+            (
+                array.name,
+                Stored {
+                    ty: array.ty,
+                    pieces,
+                },
+            )
+        });
+        let arrays = arrays.collect();
         Ok(Saved {
             path: path.to_path_buf(),
             position: RunPosition::default(),
             seed: 0,
             metadata: serde_json::Value::Null,
-            arrays: arrays.map(|array| Stored::of(array, 0)).collect(),
+            arrays,
             files: vec![file],
             skipped: Vec::new(),
         })
@@ -146,8 +181,7 @@ impl Saved {
             .arrays
             .get(name)
             .expect("the caller has its name from here");
-        let place = (&self.files[stored.file], stored.offset, &stored.ty);
-        Ok(arrays::read(&[place])?.remove(0))
+        Ok(arrays::read(&[(&stored.ty, self.pieces(stored))])?.remove(0))
     }
 
     /// Takes one array out.
@@ -250,9 +284,18 @@ impl Saved {
     fn read_arrays(&self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
         let stored = |(name, _): &(String, TensorType)| {
             let array = self.arrays.get(name).expect("the caller has checked it");
-            (&self.files[array.file], array.offset, &array.ty)
+            (&array.ty, self.pieces(array))
         };
         arrays::read(&wanted.iter().map(stored).collect::<Vec<_>>())
+    }
+
+    fn pieces(&self, array: &Stored) -> Vec<Piece<'_>> {
+        let piece = |piece: &StoredPiece| Piece {
+            file: &self.files[piece.file],
+            offset: piece.offset,
+            bytes: piece.bytes,
+        };
+        array.pieces.iter().map(piece).collect()
     }
 
     /// An error of these `differences`, and of names that are wanted twice.

@@ -18,11 +18,13 @@ use halite_core::{
 
 use super::{
     Keep, Snapshot,
+    job::Savers,
+    leftovers::remove_leftovers,
     listing::{newest_first, next_sequence, scan},
     lock::lock,
     manifest::BestBy,
     spare::SpareMemory,
-    writer::{Writer, WriterState, remove_leftovers},
+    writer::{Writer, WriterState},
 };
 use crate::files;
 
@@ -53,11 +55,13 @@ impl Default for StoreOptions {
 /// background are returned by the next call, or from [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct CheckpointStore {
-    writer: Arc<Writer>,
+    pub(super) writer: Arc<Writer>,
     in_flight: Mutex<Option<JoinHandle<Result<PathBuf>>>>,
     /// Deadline for the arrays of a save; `None` if there is none.
-    arrays_by: Arc<Mutex<Option<Instant>>>,
-    spare: SpareMemory,
+    pub(super) arrays_by: Arc<Mutex<Option<Instant>>>,
+    pub(super) spare: SpareMemory,
+    /// The processes that write its checkpoints together, if there are several.
+    pub(super) savers: Option<Savers>,
 }
 
 impl CheckpointStore {
@@ -136,7 +140,14 @@ impl CheckpointStore {
             in_flight: Mutex::new(None),
             arrays_by: Arc::default(),
             spare: SpareMemory::default(),
+            savers: None,
         }
+    }
+
+    /// Lets these processes, of which each has a store of this directory, write checkpoints together.
+    pub(crate) fn together(mut self, savers: Savers) -> Self {
+        self.savers = Some(savers);
+        self
     }
 
     /// The directory.
@@ -226,7 +237,10 @@ impl CheckpointStore {
         self.in_background(move || writer.write(snapshot, array))
     }
 
-    fn in_background(&self, work: impl FnOnce() -> Result<PathBuf> + Send + 'static) -> Result<()> {
+    pub(super) fn in_background(
+        &self,
+        work: impl FnOnce() -> Result<PathBuf> + Send + 'static,
+    ) -> Result<()> {
         let mut in_flight = lock_mutex(&self.in_flight);
         join(in_flight.take())?;
         let thread = std::thread::Builder::new()
@@ -336,7 +350,7 @@ fn join(thread: Option<JoinHandle<Result<PathBuf>>>) -> Result<Option<PathBuf>> 
     }
 }
 
-fn arrived(
+pub(super) fn arrived(
     snapshot: Snapshot<Pending<HostArray>>,
     by: &Mutex<Option<Instant>>,
 ) -> Result<Snapshot> {

@@ -12,20 +12,16 @@ use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
 use super::{
     Keep, Saved, Snapshot, arrays,
+    leftovers::{TEMPORARY, remove},
     listing::{
         BEST, BestPointer, Found, claimed_best, folder_of, is_folder_name, newest_first, read_best,
         read_pointer, scan, weights_in, weights_of,
     },
     lock::Lock,
-    manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest},
+    manifest::{ArrayEntry, BestBy, COMMIT, Contents, FileEntry, MANIFEST, Manifest},
     store::{OP, StoreOptions, lock_mutex},
 };
 use crate::files;
-
-/// Start of the name of a folder that is being written.
-const TEMPORARY: &str = ".tmp-";
-/// Start of the name of a folder that is being removed.
-const TRASH: &str = ".trash-";
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -66,98 +62,111 @@ impl Writer {
         array: impl FnMut(usize) -> Result<A>,
     ) -> Result<PathBuf> {
         let _span = tracing::trace_span!("checkpoint", step = snapshot.position.step).entered();
+        let mut state = self.state();
+        let begun = self.begin(&mut state, &snapshot, None)?;
+        let path = begun
+            .create()
+            .and_then(|()| self.write_arrays(&begun.temporary, &snapshot.arrays, array))
+            .and_then(|(entries, files)| self.complete(&begun, snapshot, entries, files));
+        self.end(&state, &begun, path)
+    }
+
+    /// Begins a checkpoint. Writers of different numbers `of` write to different folders.
+    pub(super) fn begin(
+        &self,
+        state: &mut WriterState,
+        snapshot: &Snapshot<TensorType>,
+        of: Option<u64>,
+    ) -> Result<Begun> {
         self.check_writable()?;
         check_names(&snapshot.arrays)?;
-        let mut state = self.state();
-        let (step, keep) = (snapshot.position.step, snapshot.keep.clone());
+        let step = snapshot.position.step;
         let name = folder_name_of(step, snapshot.name.as_deref())?;
-        let best = snapshot
-            .best
-            .as_ref()
-            .map(|(metric, value)| BestBy::new(metric, *value));
-
         // Incremented even if the save fails: a sequence number is never used twice.
         let sequence = state.next_sequence;
         state.next_sequence += 1;
-        let temporary = self.dir.join(format!("{TEMPORARY}{}", folder_of(step)));
-        let written = self
-            .write_folder(&temporary, snapshot, sequence, array)
-            .and_then(|()| self.commit(&temporary, step, &name));
-        let path = match written {
-            Ok(path) => path,
-            Err(error) => {
-                // The next `open` removes anything that remains.
-                let _ = fs::remove_dir_all(&temporary);
-                return Err(self.with_what_stays(error));
-            }
-        };
-        // The checkpoint is complete without it, and its manifest has the same claim.
-        if let Some(best) = best
-            && let Err(error) = self.write_best(&state, &path, step, best)
-        {
-            halite_core::warning!("{error}; it is written again when the run resumes");
-        }
-        // Additional checkpoints do no harm to the run.
-        if let Err(error) = self.remove_old(&state, &keep) {
-            halite_core::warning!("{error}");
-        }
-        Ok(path)
+        let of = of.map_or_else(String::new, |of| format!(".{of}"));
+        Ok(Begun {
+            temporary: self.dir.join(format!("{TEMPORARY}{}{of}", folder_of(step))),
+            step,
+            name,
+            sequence,
+            best: (snapshot.best.as_ref()).map(|(metric, value)| BestBy::new(metric, *value)),
+            keep: snapshot.keep.clone(),
+        })
     }
 
-    fn write_folder<A: Borrow<HostArray>>(
+    fn write_arrays<A: Borrow<HostArray>>(
         &self,
-        temporary: &Path,
-        snapshot: Snapshot<TensorType>,
-        sequence: u64,
+        folder: &Path,
+        arrays: &[(String, TensorType)],
         mut array: impl FnMut(usize) -> Result<A>,
-    ) -> Result<()> {
-        let failed =
-            |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
-        if temporary.exists() {
-            fs::remove_dir_all(temporary)
-                .map_err(|error| failed("remove the leftover", temporary, error))?;
-        }
-        fs::create_dir(temporary)
-            .map_err(|error| failed("create the directory", temporary, error))?;
-
-        let Snapshot {
-            position,
-            seed,
-            arrays,
-            metadata,
-            best,
-            name: _,
-            keep: _,
-        } = snapshot;
-        let best = best.map(|(metric, value)| BestBy::new(&metric, value));
+    ) -> Result<(Vec<ArrayEntry>, Vec<FileEntry>)> {
         let types: Vec<(&str, &TensorType)> =
             arrays.iter().map(|(name, ty)| (&**name, ty)).collect();
         let (mut files, mut entries) = (Vec::new(), Vec::new());
         for (name, range) in arrays::split(&types, self.options.file_bytes) {
             let (first, types) = (range.start, &types[range]);
             let next = |index| array(first + index);
-            files.push(arrays::write(temporary, &name, types, next)?);
-            entries.extend(
-                types
-                    .iter()
-                    .map(|(array, ty)| ArrayEntry::new(array, ty, &name)),
-            );
+            files.push(arrays::write(folder, &name, types, next)?);
+            let entry = |(array, ty): &(&str, &TensorType)| ArrayEntry::new(array, ty, &name);
+            entries.extend(types.iter().map(entry));
         }
+        Ok((entries, files))
+    }
+
+    /// Writes the manifest and its marker beside the arrays, and gives the folder its final name.
+    pub(super) fn complete(
+        &self,
+        begun: &Begun,
+        snapshot: Snapshot<TensorType>,
+        arrays: Vec<ArrayEntry>,
+        files: Vec<FileEntry>,
+    ) -> Result<PathBuf> {
+        let folder = &begun.temporary;
+        let failed =
+            |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
         let manifest = Manifest::new(Contents {
-            sequence,
-            position,
-            seed,
-            best,
-            arrays: entries,
+            sequence: begun.sequence,
+            position: snapshot.position,
+            seed: snapshot.seed,
+            best: begun.best.clone(),
+            arrays,
             files,
-            metadata,
+            metadata: snapshot.metadata,
         });
         let text = manifest.to_bytes()?;
         for (name, bytes) in [(MANIFEST, &text), (COMMIT, &manifest.marker(&text))] {
-            let path = temporary.join(name);
+            let path = folder.join(name);
             files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
         }
-        files::sync_dir(temporary).map_err(|error| failed("flush to the disk", temporary, error))
+        files::sync_dir(folder).map_err(|error| failed("flush to the disk", folder, error))?;
+        self.commit(folder, begun.step, &begun.name)
+    }
+
+    /// Ends a checkpoint that is in its folder `path`, or failed.
+    pub(super) fn end(
+        &self,
+        state: &WriterState,
+        begun: &Begun,
+        path: Result<PathBuf>,
+    ) -> Result<PathBuf> {
+        let path = path.map_err(|error| {
+            // The next `open` removes anything that remains.
+            let _ = fs::remove_dir_all(&begun.temporary);
+            self.with_what_stays(&error)
+        })?;
+        // The checkpoint is complete without it, and its manifest has the same claim.
+        if let Some(best) = &begun.best
+            && let Err(error) = self.write_best(state, &path, begun.step, best.clone())
+        {
+            halite_core::warning!("{error}; it is written again when the run resumes");
+        }
+        // Additional checkpoints do no harm to the run.
+        if let Err(error) = self.remove_old(state, &begun.keep) {
+            halite_core::warning!("{error}");
+        }
+        Ok(path)
     }
 
     /// Gives the folder its final name, which makes it a checkpoint.
@@ -291,7 +300,7 @@ impl Writer {
     }
 
     /// Adds the newest valid checkpoint to the error of a failed save.
-    pub(super) fn with_what_stays(&self, error: Error) -> Error {
+    pub(super) fn with_what_stays(&self, error: &Error) -> Error {
         let newest = scan(&self.dir)
             .ok()
             .map(newest_first)
@@ -311,17 +320,28 @@ impl Writer {
     }
 }
 
-/// Removes the folder of a checkpoint.
-fn remove(dir: &Path, path: &Path) -> Result<()> {
-    let name = path
-        .file_name()
-        .expect("a checkpoint is in a folder")
-        .to_string_lossy();
-    // Renamed first: a process killed while files are removed must not leave a checkpoint that
-    // looks damaged.
-    let trash = dir.join(format!("{TRASH}{name}"));
-    let removed = fs::rename(path, &trash).and_then(|()| fs::remove_dir_all(&trash));
-    removed.map_err(|error| files::failed(OP, "remove the old checkpoint", path, &error))
+/// A checkpoint that is being written.
+pub(super) struct Begun {
+    /// The folder until it is complete.
+    pub(super) temporary: PathBuf,
+    step: u64,
+    /// The name that the folder gets, if none has it.
+    name: String,
+    sequence: u64,
+    best: Option<BestBy>,
+    keep: Keep,
+}
+
+impl Begun {
+    /// Creates the folder. A leftover of its name is removed.
+    pub(super) fn create(&self) -> Result<()> {
+        let path = &self.temporary;
+        let failed = |doing: &str, error: io::Error| files::failed(OP, doing, path, &error);
+        if path.exists() {
+            fs::remove_dir_all(path).map_err(|error| failed("remove the leftover", error))?;
+        }
+        fs::create_dir(path).map_err(|error| failed("create the directory", error))
+    }
 }
 
 /// The name of the folder of a checkpoint with this text in it.
@@ -356,42 +376,6 @@ pub(super) fn check_names<N: AsRef<str>, A>(arrays: &[(N, A)]) -> Result<()> {
                 OP,
                 format!("two arrays have the name `{name}`: names are unique"),
             ));
-        }
-    }
-    Ok(())
-}
-
-/// Removes the leftovers of a killed run. Called under the lock, so that they belong to no live
-/// process.
-pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
-    let failed =
-        |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
-    let pointer = files::temporary_of(&dir.join(BEST));
-    if pointer
-        .symlink_metadata()
-        .is_ok_and(|found| !found.is_dir())
-    {
-        fs::remove_file(&pointer)
-            .map_err(|error| failed("remove the leftover of a killed run", &pointer, error))?;
-    }
-    for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
-        let path = entry
-            .map_err(|error| failed("read the directory", dir, error))?
-            .path();
-        let is_ours = |name: &str| {
-            [TEMPORARY, TRASH]
-                .iter()
-                .any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name))
-        };
-        if path.is_dir()
-            && path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(is_ours)
-        {
-            tracing::debug!("removing {}, a leftover of a killed run", path.display());
-            fs::remove_dir_all(&path)
-                .map_err(|error| failed("remove the leftover of a killed run", &path, error))?;
         }
     }
     Ok(())

@@ -36,8 +36,6 @@ pub(super) struct Meter {
     window: Window,
     /// Windows that are copied to the host.
     pending: VecDeque<Sent>,
-    /// Windows that have arrived, and are in the sums, before callbacks receive them.
-    collected: VecDeque<Arrived>,
     pub(super) sums: Vec<Sum>,
 }
 
@@ -46,7 +44,6 @@ impl Meter {
         Meter {
             window: window.clone(),
             pending: VecDeque::new(),
-            collected: VecDeque::new(),
             sums: vec![Sum::default(); window.names().len()],
         }
     }
@@ -67,22 +64,7 @@ impl Meter {
 
     /// The last step of the oldest window that is not taken yet.
     pub(super) fn first_pending(&self) -> Option<u64> {
-        let collected = self.collected.front().map(Arrived::step);
-        collected.or(self.pending.front().map(|sent| sent.step))
-    }
-
-    /// Steps that were skipped in windows that callbacks have not received.
-    pub(super) fn skipped(&self) -> u64 {
-        let collected = self.collected.iter();
-        collected.map(|window| window.extras.skipped).sum()
-    }
-
-    /// Waits for all windows, so that the sums have them; [`wait`](Self::wait) returns them later.
-    pub(super) fn collect(&mut self, limits: &Limits, stop: &StopFlag) -> Result<()> {
-        while let Some(window) = self.wait_for_sent(limits, stop)? {
-            self.collected.push_back(window);
-        }
-        Ok(())
+        self.pending.front().map(|sent| sent.step)
     }
 
     /// The last step of the newest window that is not taken yet.
@@ -100,13 +82,6 @@ impl Meter {
 
     /// Takes the next window, and waits for it; `None` if there are no more.
     pub(super) fn wait(&mut self, limits: &Limits, stop: &StopFlag) -> Result<Option<Arrived>> {
-        match self.collected.pop_front() {
-            Some(window) => Ok(Some(window)),
-            None => self.wait_for_sent(limits, stop),
-        }
-    }
-
-    fn wait_for_sent(&mut self, limits: &Limits, stop: &StopFlag) -> Result<Option<Arrived>> {
         if let Some(Sent { step, window, .. }) = self.pending.front() {
             let name = || format!("the metrics of step {step}");
             wait_also_when_stopped(name, limits, &|| stop.is_set(), |slice| {

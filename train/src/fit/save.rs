@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use halite_core::{Array, Error, ErrorKind, HostArray, Pending, Result, tree::Tree};
-use halite_nn::Optimizer;
+use halite_nn::{ArraySpec, Optimizer};
 
 use super::{Fit, LoopState, lost};
 use crate::{
     Task,
     callback::{PendingCheckpoint, StateArrays},
     callbacks::Checkpointing,
-    checkpoint::{Exact, SpareMemory, StateStream},
+    checkpoint::{Exact, Share, SpareMemory, StateStream, parts_of},
+    processes::all_agree,
     programs::ModelParams,
-    resume::{Metadata, array_specs},
+    resume::{Metadata, array_specs, held_arrays},
     waits::{Limits, wait_also_when_stopped},
     window::WINDOW,
 };
@@ -135,6 +136,10 @@ where
     /// returns.
     pub(super) fn save_before(&mut self, now: &mut LoopState<K, O>, error: Error) -> Error {
         now.has_failed = true;
+        if self.trainer.processes.is_some() {
+            // The others are in a step that waits for this process, and cannot save.
+            return error;
+        }
         let saved = self.save_settled(now).and_then(|()| {
             self.give_up_copies(now);
             self.callbacks.finish_saving()
@@ -148,15 +153,38 @@ where
     }
 
     /// True if saves copy the state and steps go on; false if they stream it and steps wait.
-    pub(super) fn saves_copies(&self) -> bool {
-        *self.saves_copies.get_or_init(|| {
-            let chosen = self.trainer.options.checkpoint_mode;
-            let state = array_specs(&self.programs, &self.trainer.mesh);
-            let bytes = state.iter().map(|(_, spec)| spec.ty.bytes() as u64).sum();
-            let copies = chosen.copies(bytes, available_memory());
-            let progress = &self.callbacks.progress_bar.progress;
-            progress.message(&saving(bytes, copies));
-            copies
+    fn saves_copies(&self) -> bool {
+        // Without a choice there was no step.
+        self.saves_copies.unwrap_or(false)
+    }
+
+    /// Chooses how the state is saved, and prints it. Processes choose together: steps of one wait
+    /// for those of the others.
+    pub(super) fn choose_mode(&mut self) -> Result<()> {
+        let chosen = self.trainer.options.checkpoint_mode;
+        let specs = array_specs(&self.programs, &self.trainer.mesh);
+        let copied = (self.share()).map_or(specs.clone(), |share| share.of(&specs));
+        let bytes_of = |specs: &[(String, ArraySpec)]| {
+            specs.iter().map(|(_, spec)| spec.ty.bytes() as u64).sum()
+        };
+        let (bytes, copied) = (bytes_of(&specs), bytes_of(&copied));
+        let mut copies = chosen.copies(copied, available_memory());
+        if let Some(processes) = &self.trainer.processes {
+            copies = all_agree(processes, "mode of checkpoints", copies)?;
+        }
+        self.saves_copies = Some(copies);
+        let progress = &self.callbacks.progress_bar.progress;
+        progress.message(&saving(bytes, copies));
+        Ok(())
+    }
+
+    /// What this process writes of a checkpoint, in a job of several.
+    fn share(&self) -> Option<Share> {
+        let processes = self.trainer.processes.as_ref()?;
+        let held = held_arrays(&self.programs, &self.trainer.mesh);
+        Some(Share {
+            parts: parts_of(&held, processes.rank(), processes.size()),
+            arrays: held.into_iter().map(|(path, ty, _)| (path, ty)).collect(),
         })
     }
 
@@ -167,9 +195,10 @@ where
             && self.saves_copies()
             && !checkpointing.spare().is_kept()
         {
-            let specs = array_specs(&self.programs, &self.trainer.mesh).into_iter();
+            let specs = array_specs(&self.programs, &self.trainer.mesh);
+            let chosen = self.share().map_or(specs.clone(), |share| share.of(&specs));
             // Arrays that are converted on the host are converted to new memory.
-            let copied = specs.filter(|(_, spec)| spec.stored == spec.ty.dtype());
+            let copied = (chosen.into_iter()).filter(|(_, spec)| spec.stored == spec.ty.dtype());
             let types = copied.map(|(path, spec)| (path, spec.ty));
             checkpointing.spare().prepare(types.collect());
         }
@@ -193,7 +222,7 @@ where
             checkpointing.finish_before(now.run.step)?;
         }
         // The sums in the checkpoint must cover exactly the steps before it.
-        self.collect_sums(now)?;
+        self.collect_all(now)?;
         if !self.saves_copies() {
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
@@ -208,6 +237,10 @@ where
         let (state, window) = now.live.as_ref().ok_or_else(lost)?;
         let mut named = state.named();
         named.push((WINDOW.to_string(), window));
+        let share = self.share();
+        if let Some(share) = &share {
+            named = share.of(&named);
+        }
         let (arrays, server) = match self.saves_copies() {
             true => (StateArrays::Copied(copies(&named, spare)?), None),
             false => {
@@ -218,7 +251,7 @@ where
                 (StateArrays::Streamed(stream), Some(server))
             }
         };
-        let mut checkpoint = PendingCheckpoint::new(position, arrays, metadata);
+        let mut checkpoint = PendingCheckpoint::new(position, arrays, share, metadata);
         self.callbacks.notify(&mut now.run, |callback, run| {
             callback.on_checkpoint(run, &mut checkpoint)?;
             if let Some(state) = callback.state() {
@@ -261,7 +294,7 @@ where
             measured: self.measured(now),
             seconds: now.run.seconds(),
             validated: now.validated.step,
-            skipped: now.run.skipped + now.meter.skipped(),
+            skipped: now.run.skipped,
             rate_factor: Exact(now.run.rate_factor),
             extras: self.programs.train_metrics.extras(),
             metrics: now.meter.names().iter().map(ToString::to_string).collect(),

@@ -2,7 +2,6 @@
 //! is initialized or restored.
 
 use std::{
-    cell::OnceCell,
     panic::Location,
     sync::Arc,
     thread,
@@ -33,9 +32,10 @@ use crate::{
     in_flight::InFlight,
     loggers::Split,
     measured::Measured,
-    processes::{Agreement, ResumeFrom, check_alike},
+    processes::{Agreement, ResumeFrom, check_alike, shared_store},
     programs::{Evaluated, ModelArrays, ModelParams, Programs, RunState, StepParts, padding},
-    resume, run_files,
+    resume,
+    run_files::{self, RunFiles},
     signals::Interrupts,
     trained::trained_paths,
     validation_set::NamedSet,
@@ -141,8 +141,13 @@ where
             }
             Err(error) => (None, Err(error)),
         };
+        let (files, mut store) = files.map(RunFiles::parted).unzip();
         let saved = match &trainer.processes {
-            Some(processes) => ResumeFrom::shared(processes, saved)?,
+            Some(processes) => {
+                let saved = ResumeFrom::shared(processes, saved)?;
+                store = shared_store(processes, store)?;
+                saved
+            }
             None => saved?.map(ResumeFrom::of).transpose()?,
         };
         let trained = trained_paths(&*model).map(|path| format!("model.{path}"));
@@ -157,8 +162,15 @@ where
         };
         let hyperparameters = identity.identity().hyperparameters();
         let loggers = &trainer.loggers;
-        let callbacks =
-            Callbacks::new(options, loggers, checked, nan_check, files, hyperparameters)?;
+        let callbacks = Callbacks::new(
+            options,
+            loggers,
+            checked,
+            nan_check,
+            files,
+            store,
+            hyperparameters,
+        )?;
         Ok(Fit {
             trainer,
             programs,
@@ -176,7 +188,7 @@ where
                 .unwrap_or_default(),
             started,
             values: None,
-            saves_copies: OnceCell::new(),
+            saves_copies: None,
         })
     }
 
@@ -212,6 +224,7 @@ where
                 earlier_seconds: 0.0,
                 skipped: 0,
                 started: self.started,
+                agreed_seconds: None,
                 save_requested: false,
                 stop_requested: false,
                 stopped_by: None,
@@ -285,7 +298,7 @@ where
         self.callbacks.progress_bar.progress.done_waiting();
         if has_steps && self.callbacks.checkpointing.is_some() {
             // Its choice is printed before the first step.
-            self.saves_copies();
+            self.choose_mode()?;
         }
         // No process starts a step before all have compiled it.
         self.agree(&mut now)?;

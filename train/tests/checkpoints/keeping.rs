@@ -222,10 +222,10 @@ fn named_checkpoint_is_loaded() {
 
 /// Converts a checkpoint to a valid one of a later format.
 fn make_newer(folder: &Path) {
-    forge(folder, |manifest, _| manifest["version"] = 3.into());
+    forge(folder, |manifest, _| manifest["version"] = 4.into());
     let marker = fs::read_to_string(folder.join("COMMIT")).unwrap().replacen(
         "checkpoint 2",
-        "checkpoint 3",
+        "checkpoint 4",
         1,
     );
     fs::write(folder.join("COMMIT"), marker).unwrap();
@@ -240,7 +240,7 @@ fn newer_format_is_not_skipped() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     for part in [
         "step-00000020 cannot be used: ",
-        "version 3",
+        "version 4",
         "`resume_from`, --from step-00000010",
     ] {
         assert!(error.to_string().contains(part), "{error}");

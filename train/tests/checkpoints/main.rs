@@ -390,8 +390,8 @@ fn manifest_must_match_the_arrays() {
         "`hidden.weight` is f32[4, 3] in arrays.safetensors, f32[3, 4] in the manifest",
     );
     assert_rejected(
-        |manifest, _| manifest["version"] = 3.into(),
-        "is of version 3, this halite reads versions 1 to 2",
+        |manifest, _| manifest["version"] = 4.into(),
+        "is of version 4, this halite reads versions 1 to 3",
     );
 }
 

@@ -1,7 +1,7 @@
 //! Runs of several processes: their directory, stops and resumes.
 
 use std::{
-    fmt,
+    fmt, fs,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -11,10 +11,11 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Collective, Exchange, ProcessGroup, Result, ThreadProcess};
+use halite_core::{Collective, Exchange, HostArray, ProcessGroup, Result, ThreadProcess};
 use halite_train::{
-    Callback, Fitted, TrainerBuilder,
+    Callback, CheckpointMode, Fitted, ModelCheckpoint, TrainerBuilder,
     callback::{MetricsWindow, Run},
+    checkpoint::CheckpointStore,
     signals::{StopFlag, StopReason},
 };
 
@@ -65,13 +66,98 @@ fn resumed_runs_equal_whole_ones_on_any_number() {
     let resumed = alike(EXECUTORS[0], [2, 1], whole(&cut));
     assert_eq!(resumed.weights, expected.weights, "not the same bits");
 
-    // From the same checkpoint, by four processes.
-    let again = runs.path().join("again");
-    alike(EXECUTORS[0], [2, 1], |builder| {
-        mlp::fit_epochs(builder.out(&again), 64, 2)
+    // A checkpoint of two epochs, by another number of processes.
+    for (written, read) in [(2, 4), (1, 4), (4, 2), (4, 1)] {
+        let again = runs.path().join(format!("{written}-{read}"));
+        alike(EXECUTORS[0], [written, 1], |builder| {
+            mlp::fit_epochs(builder.out(&again), 64, 2)
+        });
+        let resumed = alike(EXECUTORS[0], [read, 1], whole(&again));
+        // The samples of each step are the same; sums round differently.
+        let distance = super::most(&resumed.weights, &expected.weights);
+        assert!(distance < 1e-12, "{written} to {read}: {distance}");
+    }
+}
+
+/// Names of the files of the newest checkpoint, and its arrays.
+fn newest(out: &Path) -> (Vec<String>, Vec<(String, HostArray)>) {
+    let store = CheckpointStore::open_read_only(out.join("checkpoints")).unwrap();
+    let mut saved = store.latest().unwrap().expect("a checkpoint");
+    let mut files: Vec<String> = (fs::read_dir(saved.path()).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let wanted = saved
+        .arrays()
+        .map(|(name, ty)| (name.to_string(), ty.clone()));
+    let wanted: Vec<_> = wanted.collect();
+    let arrays = saved.take_all(&wanted).unwrap();
+    let names = wanted.into_iter().map(|(name, _)| name);
+    (files, names.zip(arrays).collect())
+}
+
+#[test]
+fn each_process_writes_a_part_of_the_state() {
+    for mode in [CheckpointMode::Copy, CheckpointMode::Stream] {
+        let runs = tempfile::tempdir().unwrap();
+        let run = |name: &str, processes| {
+            let out = runs.path().join(name);
+            alike(EXECUTORS[0], [processes, 1], |builder| {
+                mlp::fit(builder.out(&out).checkpoint_mode(mode), 64)
+            });
+            newest(&out)
+        };
+        let (one, whole) = run("one", 1);
+        assert_eq!(one, ["COMMIT", "arrays.safetensors", "manifest.json"]);
+        let (files, parts) = run("several", 3);
+        let of = |rank| format!("process-0000{rank}-arrays.safetensors");
+        assert_eq!(
+            files[..4],
+            ["COMMIT".into(), "manifest.json".into(), of(0), of(1)]
+        );
+        assert_eq!(files[4], of(2));
+        for ((name, one), (other, several)) in whole.iter().zip(&parts) {
+            assert_eq!((name, one.ty()), (other, several.ty()));
+            if let (Ok(one), Ok(several)) = (one.as_slice::<f64>(), several.as_slice::<f64>()) {
+                assert!(super::most(one, several) < 1e-12, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn checkpoints_by_time_are_saved_together() {
+    let runs = tempfile::tempdir().unwrap();
+    let saved = watched(
+        |_| (),
+        |builder, rank| {
+            // The clock of process 1 starts later than that of process 0.
+            thread::sleep(Duration::from_millis(300 * rank as u64));
+            let timed = ModelCheckpoint::default().train_time_interval(Duration::from_millis(200));
+            let builder = builder.checkpoint(timed.every_n_epochs(0)).out(runs.path());
+            mlp::fit_epochs(builder.callback(Slowly), 64, 8)
+        },
+    );
+    assert!(saved.into_iter().all(|one| one.unwrap().steps == 32));
+    let store = CheckpointStore::open_read_only(runs.path().join("checkpoints")).unwrap();
+    let steps: Vec<u64> = (store.list().unwrap().into_iter())
+        .map(|(_, position)| position.step)
+        .collect();
+    assert!(steps[0] == 32 && steps.len() == 2, "{steps:?}");
+}
+
+#[test]
+fn different_checkpoints_are_refused() {
+    let runs = tempfile::tempdir().unwrap();
+    let ranks = AtomicUsize::new(1);
+    let all = in_processes(EXECUTORS[0], [2, 1], |builder| {
+        let every = ranks.fetch_add(1, Ordering::SeqCst) as u64;
+        mlp::fit(builder.checkpoint_every(every).out(runs.path()), 64)
     });
-    let four = alike(EXECUTORS[0], [4, 1], whole(&again));
-    assert!(super::most(&four.weights, &expected.weights) < 1e-12);
+    for error in all {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("every_n_train_steps: Some("), "{error}");
+    }
 }
 
 /// What is called with the name of an exchange, before it is made.
@@ -272,10 +358,10 @@ fn callbacks_act_alike_beside_checkpoints() {
     let fit =
         |builder: TrainerBuilder, samples| mlp::fit_epochs(builder.callback(Halve), samples, 1);
     let saving = |builder: TrainerBuilder| fit(builder.checkpoint_every(3).out(runs.path()), 400);
-    // Process 0 saves after step 3; all take the metrics of step 2 after step 18.
+    // All take the metrics of step 2 at the save after step 3, and without it after step 18.
     let saved = alike(EXECUTORS[0], [2, 1], saving);
     let unsaved = alike(EXECUTORS[0], [2, 1], |builder| fit(builder, 400));
-    assert_eq!(saved.weights, unsaved.weights);
+    assert_ne!(saved.weights, unsaved.weights);
     assert_eq!(saved.losses.len(), 25);
 }
 

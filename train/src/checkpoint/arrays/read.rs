@@ -233,26 +233,40 @@ impl ArrayFile {
     }
 }
 
-/// Reads arrays, each from its file and its position.
-pub(in super::super) fn read(arrays: &[(&ArrayFile, u64, &TensorType)]) -> Result<Vec<HostArray>> {
-    let zeroed = |(_, _, ty): &(_, _, &TensorType)| AlignedBytes::try_zeroed(ty.checked_bytes()?);
+/// Bytes of a file that are elements of an array.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Piece<'a> {
+    pub(in super::super) file: &'a ArrayFile,
+    /// Position of the first byte in the file.
+    pub(in super::super) offset: u64,
+    pub(in super::super) bytes: usize,
+}
+
+/// Reads arrays of these types, each from the pieces that it is made of, in their order.
+pub(in super::super) fn read(arrays: &[(&TensorType, Vec<Piece<'_>>)]) -> Result<Vec<HostArray>> {
+    let zeroed = |(ty, _): &(&TensorType, Vec<_>)| AlignedBytes::try_zeroed(ty.checked_bytes()?);
     let mut memory = arrays.iter().map(zeroed).collect::<Result<Vec<_>>>()?;
     let mut pieces = Vec::new();
     let mut total = 0;
-    for ((file, offset, _), bytes) in arrays.iter().zip(&mut memory) {
-        let mut offset = *offset;
-        for piece in bytes.as_mut().chunks_mut(PIECE) {
-            let length = piece.len() as u64;
-            pieces.push((*file, offset, piece));
-            offset += length;
-            total += length;
+    for ((_, places), bytes) in arrays.iter().zip(&mut memory) {
+        let mut rest = bytes.as_mut();
+        for place in places {
+            let (into, after) = rest.split_at_mut(place.bytes);
+            rest = after;
+            let mut offset = place.offset;
+            for piece in into.chunks_mut(PIECE) {
+                let length = piece.len() as u64;
+                pieces.push((place.file, offset, piece));
+                offset += length;
+                total += length;
+            }
         }
     }
     in_parallel(pieces, total, |_: &mut (), (file, offset, piece)| {
         file.read_at(offset, piece)
             .map_err(|error| files::unreadable("checkpoint", &file.path, &error))
     })?;
-    let array = |(bytes, (_, _, ty)): (AlignedBytes, &(_, _, &TensorType))| {
+    let array = |(bytes, (ty, _)): (AlignedBytes, &(&TensorType, Vec<_>))| {
         HostArray::from_aligned(bytes, (*ty).clone())
     };
     memory.into_iter().zip(arrays).map(array).collect()
@@ -293,38 +307,43 @@ fn in_parallel<J: Send, S: Default, E: Send>(
     })
 }
 
-/// The manifest and a file must tell the same of every array.
+/// Checks that the manifest and a file tell the same of every array, and returns the first of its
+/// elements that the file has, by its name.
 pub(in super::super) fn check_types<'a>(
     file: &str,
     arrays: &[Located],
     wanted: impl Iterator<Item = &'a ArrayEntry>,
-) -> Result<()> {
+) -> Result<HashMap<&'a str, usize>> {
     let types: HashMap<&str, &TensorType> = (arrays.iter())
         .map(|array| (&*array.name, &array.ty))
         .collect();
-    let mut count = 0;
-    for array in wanted.filter(|array| array.file == file) {
-        count += 1;
-        let (name, want) = (&array.name, array.ty()?);
-        match types.get(&**name) {
-            Some(found) if **found == want => {}
-            Some(found) => {
-                return Err(corrupt(format!(
-                    "`{name}` is {found} in {file}, {want} in the manifest"
-                )));
-            }
-            None => {
-                return Err(corrupt(format!(
-                    "`{name}` is not in {file}, where the manifest has it"
-                )));
+    let mut first = HashMap::new();
+    for array in wanted {
+        let name = &*array.name;
+        for place in (array.places()?.into_iter()).filter(|place| place.file == file) {
+            first.insert(name, place.elements.start);
+            let want = place.ty;
+            match types.get(name) {
+                Some(found) if **found == want => {}
+                Some(found) => {
+                    return Err(corrupt(format!(
+                        "`{name}` is {found} in {file}, {want} in the manifest"
+                    )));
+                }
+                None => {
+                    return Err(corrupt(format!(
+                        "`{name}` is not in {file}, where the manifest has it"
+                    )));
+                }
             }
         }
     }
-    if count != arrays.len() {
+    if first.len() != arrays.len() {
         return Err(corrupt(format!(
-            "{file} holds {} arrays, {count} in the manifest",
-            arrays.len()
+            "{file} holds {} arrays, {} in the manifest",
+            arrays.len(),
+            first.len()
         )));
     }
-    Ok(())
+    Ok(first)
 }

@@ -1,9 +1,11 @@
 //! Arrays and files of a checkpoint, as its manifest has them.
 
+use std::{collections::HashSet, ops::Range};
+
 use halite_core::{DType, Result, TensorType};
 use serde::{Deserialize, Serialize};
 
-use super::{MANIFEST, corrupt};
+use super::{DIVIDED, MANIFEST, corrupt};
 use crate::checkpoint::digest::CHUNK;
 
 /// Longest chunk that is read: a thread has one in memory.
@@ -15,8 +17,29 @@ pub(in crate::checkpoint) struct ArrayEntry {
     pub(in crate::checkpoint) name: String,
     dtype: String,
     dims: Vec<usize>,
-    /// The name of the file that holds it.
+    /// The name of the file that holds it; until version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The files that hold its elements, in the order of the elements; since version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<PartEntry>>,
+}
+
+/// A range of the elements of an array, in row-major order.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::checkpoint) struct PartEntry {
     pub(in crate::checkpoint) file: String,
+    pub(in crate::checkpoint) start: usize,
+    pub(in crate::checkpoint) end: usize,
+}
+
+/// Where elements of an array are: in the array of the same name in a file.
+pub(in crate::checkpoint) struct Place<'a> {
+    pub(in crate::checkpoint) file: &'a str,
+    pub(in crate::checkpoint) elements: Range<usize>,
+    /// Type of the array in the file.
+    pub(in crate::checkpoint) ty: TensorType,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -81,18 +104,86 @@ impl FileEntry {
 }
 
 impl ArrayEntry {
+    /// An array that is in one file.
     pub(in crate::checkpoint) fn new(name: &str, ty: &TensorType, file: &str) -> Self {
-        let (name, dtype, file) = (
-            name.to_string(),
-            ty.dtype().name().to_string(),
-            file.to_string(),
-        );
         ArrayEntry {
-            name,
-            dtype,
+            name: name.to_string(),
+            dtype: ty.dtype().name().to_string(),
             dims: ty.dims().to_vec(),
-            file,
+            file: Some(file.to_string()),
+            parts: None,
         }
+    }
+
+    /// An array whose elements are in these files, in any order.
+    pub(in crate::checkpoint) fn divided(
+        name: &str,
+        ty: &TensorType,
+        mut parts: Vec<PartEntry>,
+    ) -> Self {
+        parts.sort_by_key(|part| part.start);
+        ArrayEntry {
+            file: None,
+            parts: Some(parts),
+            ..ArrayEntry::new(name, ty, "")
+        }
+    }
+
+    pub(super) fn is_divided(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// # Errors
+    /// If the element type is unknown or the size overflows; if it is not of the version; if its
+    /// parts are not all of its elements.
+    pub(super) fn check(&self, version: u32) -> Result<()> {
+        let elements = self.ty()?.elements();
+        let bad = |what: String| Err(corrupt(format!("{MANIFEST} has {what}")));
+        let name = &self.name;
+        let parts = match (&self.file, &self.parts) {
+            (Some(_), None) if version < DIVIDED => return Ok(()),
+            (None, Some(parts)) if version >= DIVIDED => parts,
+            _ => {
+                return bad(format!(
+                    "the array `{name}` as another version than {version} has it"
+                ));
+            }
+        };
+        let (mut next, mut files) = (0, HashSet::new());
+        for PartEntry { file, start, end } in parts {
+            if *start != next || end <= start || *end > elements {
+                return bad(format!(
+                    "elements {start} to {end} of the array `{name}` of {elements} elements in \
+                     `{file}`, after element {next}"
+                ));
+            }
+            if !files.insert(file) {
+                return bad(format!("two parts of the array `{name}` in `{file}`"));
+            }
+            next = *end;
+        }
+        match next == elements {
+            true => Ok(()),
+            false => bad(format!(
+                "{next} of {elements} elements of the array `{name}`"
+            )),
+        }
+    }
+
+    /// Where its elements are, in their order.
+    ///
+    /// # Errors
+    /// Those of [`ty`](Self::ty).
+    pub(in crate::checkpoint) fn places(&self) -> Result<Vec<Place<'_>>> {
+        let ty = self.ty()?;
+        let whole = self.file.iter().map(|file| (file, 0..ty.elements()));
+        let parts = (self.parts.iter().flatten()).map(|part| (&part.file, part.start..part.end));
+        let places = whole.chain(parts).map(|(file, elements)| Place {
+            file,
+            ty: part_type(&ty, &elements),
+            elements,
+        });
+        Ok(places.collect())
     }
 
     /// # Errors
@@ -116,5 +207,13 @@ impl ArrayEntry {
             ))
         })?;
         Ok(ty)
+    }
+}
+
+/// Type of these elements of an array in a file: that of the array, or flat.
+pub(in crate::checkpoint) fn part_type(ty: &TensorType, elements: &Range<usize>) -> TensorType {
+    match elements.len() == ty.elements() {
+        true => ty.clone(),
+        false => ty.with_dims([elements.len()]),
     }
 }

@@ -54,13 +54,13 @@ fn invalid_manifest_names_the_field() {
             "has the format `zip`, expected `halite checkpoint`",
         ),
         (
-            &|m| m["version"] = 3.into(),
-            "is of version 3, this halite reads versions 1 to 2",
+            &|m| m["version"] = 4.into(),
+            "is of version 4, this halite reads versions 1 to 3",
         ),
         (&|m| m["version"] = 1.into(), "of version 1 has the writer"),
         (
             &|m| m["writer"]["count"] = 4.into(),
-            "part 0 of 4: a checkpoint that 4 processes wrote",
+            "part 0 of 4: a checkpoint of several processes",
         ),
         (
             &|m| m["writer"]["index"] = 1.into(),
@@ -129,4 +129,63 @@ fn invalid_manifest_names_the_field() {
         Manifest::parse(&b"[".repeat(100_000)).is_err(),
         "deep nesting must not overflow the stack"
     );
+}
+
+/// A manifest of a job, whose array `w` of 6 elements has these parts.
+fn divided(parts: &[(&str, usize, usize)]) -> halite_core::Result<Manifest> {
+    let parts = (parts.iter()).map(|&(file, start, end)| PartEntry {
+        file: file.into(),
+        start,
+        end,
+    });
+    let ty = TensorType::new(DType::F32, [2, 3]);
+    let file = |name: &str| FileEntry::new(name, 32, vec!["00".into()]);
+    let manifest = Manifest::new(Contents {
+        sequence: 1,
+        position: RunPosition::default(),
+        seed: 0,
+        best: None,
+        arrays: vec![ArrayEntry::divided("w", &ty, parts.collect())],
+        files: vec![file("one"), file("two")],
+        metadata: serde_json::Value::Null,
+    });
+    Manifest::parse(&serde_json::to_vec(&manifest).unwrap())
+}
+
+#[test]
+fn parts_of_an_array_are_all_of_it() {
+    let manifest = divided(&[("two", 4, 6), ("one", 0, 4)]).unwrap();
+    assert_eq!(manifest.version(), 3);
+    let places = manifest.arrays[0].places().unwrap();
+    let places = places.iter().map(|place| (place.file, place.ty.dims()));
+    assert_eq!(
+        places.collect::<Vec<_>>(),
+        [("one", &[4][..]), ("two", &[2])]
+    );
+    // A whole array keeps its dimensions.
+    let whole = divided(&[("two", 0, 6)]).unwrap();
+    assert_eq!(whole.arrays[0].places().unwrap()[0].ty.dims(), [2, 3]);
+
+    for (parts, want) in [
+        (&[("one", 0, 4)][..], "has 4 of 6 elements of the array `w`"),
+        (&[], "has 0 of 6 elements"),
+        (
+            &[("one", 0, 3), ("two", 4, 6)],
+            "elements 4 to 6 of the array `w` of 6 elements in `two`, after element 3",
+        ),
+        (&[("one", 0, 4), ("two", 3, 6)], "elements 3 to 6"),
+        (&[("one", 0, 4), ("two", 4, 7)], "elements 4 to 7"),
+        (&[("one", 0, 4), ("two", 4, 4)], "elements 4 to 4"),
+        (
+            &[("one", 0, 4), ("one", 4, 6)],
+            "two parts of the array `w` in `one`",
+        ),
+        (
+            &[("one", 0, 4), ("six", 4, 6)],
+            "in `six`, which is not one of its files",
+        ),
+    ] {
+        let error = divided(parts).unwrap_err().to_string();
+        assert!(error.contains(want), "{error:?} does not say {want:?}");
+    }
 }

@@ -1,0 +1,185 @@
+//! Saves of processes, as threads.
+
+use std::{fs, path::Path, thread};
+
+use halite_core::{DType, ThreadMember};
+
+use super::*;
+use crate::checkpoint::{Held, RunPosition, Saved, parts_of};
+
+/// The state of a job: an array that is divided, and one of rows that each process has alone.
+fn state(rank: usize, processes: usize) -> Vec<(String, TensorType, Held)> {
+    let each = 10usize.div_ceil(processes);
+    let rows = (rank * each).min(10)..((rank + 1) * each).min(10);
+    let array = |name: &str, dims: &[usize], held| {
+        (name.to_string(), TensorType::new(DType::F32, dims), held)
+    };
+    vec![
+        array("model.w", &[5, 7], Held::All),
+        array("empty", &[0], Held::All),
+        array("slots.w", &[2, 5], Held::Rows(rows)),
+    ]
+}
+
+/// Elements of an array that count from `first`.
+fn counted(first: usize, count: usize, dims: &[usize]) -> HostArray {
+    let elements: Vec<f32> = (first..first + count).map(|i| i as f32).collect();
+    HostArray::from_slice(&elements, dims).unwrap()
+}
+
+/// The array that a process has of an array of the state: rows with padding.
+fn local((_, ty, held): &(String, TensorType, Held), processes: usize) -> HostArray {
+    match held {
+        Held::All => counted(0, ty.elements(), ty.dims()),
+        Held::Rows(rows) => {
+            let each = 10usize.div_ceil(processes);
+            counted(rows.start, each, &[each])
+        }
+    }
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn store(dir: &Path, member: ThreadMember, to_come: Duration) -> CheckpointStore {
+    let store = match member.rank() {
+        0 => CheckpointStore::open(dir, 2),
+        _ => CheckpointStore::open_read_only(dir),
+    };
+    let savers = Savers::new(Arc::new(member), to_come, LONG);
+    store.unwrap().together(savers)
+}
+
+/// Saves at a step in each process, in which `array` gives the local arrays.
+fn save(
+    store: &CheckpointStore,
+    step: u64,
+    processes: usize,
+    array: impl Fn(HostArray) -> Result<HostArray> + Send + 'static,
+) -> Result<Option<PathBuf>> {
+    let rank = store.all_savers().lane.rank();
+    let state = state(rank, processes);
+    let share = Share {
+        parts: parts_of(&state, rank, processes),
+        arrays: (state.iter().map(|(name, ty, _)| (name.clone(), ty.clone()))).collect(),
+    };
+    let snapshot = Snapshot {
+        position: RunPosition {
+            step,
+            ..RunPosition::default()
+        },
+        ..Snapshot::default()
+    };
+    let chosen = share.of(&state);
+    let array = move |index: usize| array(local(&chosen[index], processes));
+    store.stream_together(snapshot, share, array)?;
+    store.finish()
+}
+
+fn in_processes<T: Send>(
+    dir: &Path,
+    processes: usize,
+    to_come: Duration,
+    run: impl Fn(CheckpointStore) -> T + Sync,
+) -> Vec<T> {
+    // Process 0 creates the directory before others open it, as at the start of a run.
+    fs::create_dir_all(dir).unwrap();
+    thread::scope(|scope| {
+        let members = ThreadMember::group(processes).into_iter();
+        let run = &run;
+        let all: Vec<_> = members
+            .map(|member| scope.spawn(move || run(store(dir, member, to_come))))
+            .collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn parts_are_read_as_whole_arrays() {
+    for processes in [1, 2, 3, 4, 12, 60] {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = in_processes(dir.path(), processes, LONG, |store| {
+            save(&store, 3, processes, Ok).unwrap().unwrap()
+        });
+        let path = dir.path().join("step-00000003");
+        assert!(paths.iter().all(|one| *one == path), "{paths:?}");
+        let mut saved = Saved::read(&path).unwrap();
+        let wanted = state(0, 1).into_iter().map(|(name, ty, _)| (name, ty));
+        let arrays = saved.take_all(&wanted.collect::<Vec<_>>()).unwrap();
+        assert_eq!(arrays[0], counted(0, 35, &[5, 7]));
+        assert_eq!(arrays[2], counted(0, 10, &[2, 5]));
+        // Each process that has a part has one file.
+        let files = fs::read_dir(&path).unwrap().count() - 2;
+        let has_part =
+            |rank: &usize| !parts_of(&state(*rank, processes), *rank, processes).is_empty();
+        assert_eq!(
+            files,
+            (0..processes).filter(has_part).count(),
+            "{processes}"
+        );
+    }
+}
+
+#[test]
+fn failed_writer_is_named_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let errors = in_processes(dir.path(), 3, LONG, |store| {
+        save(&store, 3, 3, Ok).unwrap();
+        let rank = store.all_savers().lane.rank();
+        let fails = move |array| match rank {
+            1 => Err(Error::new(ErrorKind::Io, OP, "the disk is full")),
+            _ => Ok(array),
+        };
+        let error = save(&store, 6, 3, fails).unwrap_err().to_string();
+        // The next one works.
+        save(&store, 9, 3, Ok).unwrap();
+        error
+    });
+    for (rank, error) in errors.iter().enumerate() {
+        let whose = format!("process 1 on {}: the disk is full", this_host());
+        assert_eq!(error.contains(&whose), rank != 1, "{error}");
+        for part in ["the disk is full", "step-00000003, is untouched"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    let mut names: Vec<_> = (fs::read_dir(dir.path()).unwrap())
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, [".lock", "step-00000003", "step-00000009"]);
+}
+
+#[test]
+fn absent_process_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let short = Duration::from_secs(2);
+    let errors = in_processes(dir.path(), 3, short, |store| {
+        if store.all_savers().lane.rank() == 2 {
+            // Alive, but it does not save.
+            thread::sleep(2 * short);
+            return None;
+        }
+        Some(save(&store, 3, 3, Ok).unwrap_err().to_string())
+    });
+    for error in errors.iter().flatten() {
+        for part in [
+            "waited 2s for members [2] of 3",
+            "there is no checkpoint before it",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    assert_eq!(errors.iter().flatten().count(), 2);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the lock");
+}
+
+#[test]
+fn leftovers_of_a_killed_job_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let killed = dir.path().join(".tmp-step-00000003.1795708216871");
+    fs::create_dir(&killed).unwrap();
+    fs::write(killed.join("process-00001-arrays.safetensors"), "half").unwrap();
+    let token = dir.path().join(".job-12-1795708216871");
+    fs::write(&token, "").unwrap();
+    drop(CheckpointStore::open(dir.path(), 2).unwrap());
+    assert!(!killed.exists() && !token.exists());
+}
