@@ -13,6 +13,10 @@ use crate::{
 
 /// A global tensor sharded over a mesh: one buffer per device.
 ///
+/// The mesh may have devices of several processes. Each of them then has an array of the same type
+/// and sharding, with the buffers of its own devices: uploads copy to these only, and a read needs
+/// all of the tensor on them, as of a replicated one.
+///
 /// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not
 /// compile. [`copy`](Self::copy) makes an explicit copy.
 ///
@@ -159,6 +163,45 @@ impl Array {
         })
     }
 
+    /// Creates an array of type `ty` over devices of several processes, each of which has a part of
+    /// it: the smallest range that has all shards of its devices, such as its rows of a batch. As
+    /// `jax.make_array_from_process_local_data`.
+    ///
+    /// # Errors
+    /// If `local` is neither that part nor the whole; as [`upload`](Self::upload).
+    #[track_caller]
+    pub fn from_process_local(
+        client: &Client,
+        local: &Arc<HostArray>,
+        ty: &TensorType,
+        sharding: &Arc<Sharding>,
+    ) -> Result<Self> {
+        if local.ty() == ty {
+            return Self::upload_shared(client, local, sharding);
+        }
+        let part = client.addressable_part(ty, sharding)?;
+        let dims: Vec<usize> = part.iter().map(Range::len).collect();
+        if *local.ty() != ty.with_dims(dims.as_slice()) {
+            let message = format!(
+                "{} given, the part of this process of {ty} by {sharding} is {dims:?}",
+                local.ty()
+            );
+            return Err(Error::invalid("array", message));
+        }
+        Self::upload_parts(client, ty, sharding, &mut |ranges| {
+            let within = ranges.iter().zip(&part);
+            let within: Vec<_> = within
+                .map(|(range, part)| range.start - part.start..range.end - part.start)
+                .collect();
+            let whole = is_whole(&within, local.ty());
+            Ok(Source::Part(if whole {
+                local.clone()
+            } else {
+                Arc::new(cut(local, &within)?)
+            }))
+        })
+    }
+
     /// Uploads as [`upload_shared`](Self::upload_shared) does, and stores floats on the devices in
     /// the type `stored`, rounded to nearest. The array has the type of `host`, also when it is
     /// read.
@@ -218,13 +261,15 @@ impl Array {
             sharding.mesh().devices(),
             sharding.shard_type(&ty)?.with_dtype(stored),
         );
-        if shards.len() != devices.len() {
+        let session = &shards.session;
+        let devices = devices.iter().filter(|id| session.is_local(**id));
+        let count = devices.clone().count();
+        if shards.len() != count {
             return Err(Error::invalid(
                 "array",
                 format!(
-                    "{} shards given, {sharding} has {} devices",
-                    shards.len(),
-                    devices.len()
+                    "{} shards given, {sharding} has {count} devices",
+                    shards.len()
                 ),
             ));
         }
@@ -261,9 +306,36 @@ impl Array {
         &self.sharding
     }
 
-    /// The buffers, one per device, in the order of the mesh.
+    /// The buffers, one for each device of this process, in the order of the mesh.
     pub fn shards(&self) -> &DeviceBuffers {
         &self.shards
+    }
+
+    /// The buffers of this process, each with its ranges in the global array.
+    ///
+    /// # Errors
+    /// None at present: the array is divisible.
+    pub fn addressable_shards(&self) -> Result<Vec<Shard<'_>>> {
+        let placed = self.placed().map(|(index, shard)| {
+            let ranges = self.sharding.shard_ranges(&self.ty, index)?;
+            Ok((ranges, shard))
+        });
+        placed.collect()
+    }
+
+    /// Whether all devices of the mesh belong to this process.
+    pub fn is_fully_addressable(&self) -> bool {
+        self.shards.len() == self.sharding.mesh().size()
+    }
+
+    /// Each buffer with its place in the mesh.
+    fn placed(&self) -> impl Iterator<Item = (usize, DeviceBuffer<'_>)> {
+        let mut devices = self.sharding.mesh().devices().iter().enumerate();
+        self.shards.iter().filter_map(move |shard| {
+            let device = shard.placement().device;
+            let (index, _) = devices.find(|(_, id)| **id == device)?;
+            Some((index, shard))
+        })
     }
 
     /// Converts the array into its buffers.
@@ -377,14 +449,15 @@ impl Array {
         sharding.shard_type(&self.ty)?;
         let mut have: HashMap<Vec<Range<usize>>, Vec<DeviceBuffer<'_>>> = HashMap::new();
         if self.shards.client_id() == client.id() {
-            for (index, shard) in self.shards.iter().enumerate() {
+            for (index, shard) in self.placed() {
                 have.entry(self.sharding.shard_ranges(&self.ty, index)?)
                     .or_default()
                     .push(shard);
             }
         }
         let mut shards = Vec::with_capacity(sharding.mesh().size());
-        for (index, &device) in sharding.mesh().devices().iter().enumerate() {
+        let devices = sharding.mesh().devices().iter().enumerate();
+        for (index, &device) in devices.filter(|(_, id)| client.addresses(&[**id])) {
             let Some(holders) = have.get(&sharding.shard_ranges(&self.ty, index)?) else {
                 return Self::upload_as(client, &Arc::new(self.read()?), sharding, self.stored);
             };
@@ -431,13 +504,18 @@ impl Array {
         // Devices with the same shard share one copy of its host bytes.
         let mut parts: Vec<(Vec<Range<usize>>, Vec<usize>)> = Vec::new();
         let mut known: HashMap<Vec<Range<usize>>, usize> = HashMap::new();
-        for index in 0..devices.len() {
+        let own = (0..devices.len()).filter(|&index| client.addresses(&[devices[index]]));
+        for index in own {
             let ranges = sharding.shard_ranges(ty, index)?;
             let part = *known.entry(ranges).or_insert_with_key(|ranges| {
                 parts.push((ranges.clone(), Vec::new()));
                 parts.len() - 1
             });
             parts[part].1.push(index);
+        }
+        if parts.is_empty() {
+            let message = format!("none of the devices of {sharding} belongs to this process");
+            return Err(Error::invalid("upload", message));
         }
         let mut shards: Vec<Option<DeviceBuffers>> = devices.iter().map(|_| None).collect();
         for (ranges, holders) in parts {
@@ -450,9 +528,8 @@ impl Array {
                 shards[holder] = Some(client.upload(bytes, &shard_type, devices[holder].into())?);
             }
         }
-        let shards = shards
-            .into_iter()
-            .map(|shard| shard.expect("each device holds one of the parts"));
+        // Those of other processes have none.
+        let shards = shards.into_iter().flatten();
         Ok(Array {
             ty: ty.clone(),
             stored: ty.dtype(),
@@ -462,9 +539,12 @@ impl Array {
     }
 
     /// The distinct shards with their ranges in the global array, each from one device.
-    fn distinct_shards(&self) -> Result<Vec<Part<'_>>> {
-        let mut parts: Vec<Part<'_>> = Vec::new();
-        for (index, shard) in self.shards.iter().enumerate() {
+    ///
+    /// # Errors
+    /// If this process does not have all of them.
+    fn distinct_shards(&self) -> Result<Vec<Shard<'_>>> {
+        let mut parts: Vec<Shard<'_>> = Vec::new();
+        for (index, shard) in self.placed() {
             let ranges = self.sharding.shard_ranges(&self.ty, index)?;
             if parts.iter().all(|(known, _)| *known != ranges) {
                 parts.push((ranges, shard));
@@ -472,6 +552,19 @@ impl Array {
             if self.sharding.spec().is_replicated() {
                 break;
             }
+        }
+        let all = (0..self.ty.rank()).map(|dim| self.sharding.parts(dim));
+        let all: usize = all.product();
+        if parts.len() < all && !self.is_fully_addressable() {
+            let message = format!(
+                "this process has {} of the {all} shards of {} by {}; the others are on devices of \
+                 other processes: read its own (`addressable_shards`), or replicate it by a program \
+                 first (`ArrayCollectives::reshard`)",
+                parts.len(),
+                self.ty,
+                self.sharding
+            );
+            return Err(Error::new(ErrorKind::Unavailable, "read", message));
         }
         Ok(parts)
     }
@@ -493,7 +586,7 @@ impl fmt::Display for Array {
 }
 
 /// A shard with its ranges in the global array.
-type Part<'a> = (Vec<Range<usize>>, DeviceBuffer<'a>);
+type Shard<'a> = (Vec<Range<usize>>, DeviceBuffer<'a>);
 
 enum Source<'h> {
     Host(&'h [u8]),

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     fmt,
+    ops::Range,
     panic::Location,
     sync::{
         Arc,
@@ -14,8 +15,8 @@ use std::{
 use crate::{
     Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions, Compiled,
     Device, DeviceId, Error, ExecutableSource, Faults, HostBytes, Kernels, Observer, Placement,
-    Platform, Processor, Program, ProgramCache, ProgramKey, Result, Signature, TensorType,
-    Transfer,
+    Platform, Processor, Program, ProgramCache, ProgramKey, Result, Sharding, Signature,
+    TensorType, Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -77,6 +78,8 @@ pub(crate) struct Session {
     id: ClientId,
     observers: Vec<Arc<dyn Observer>>,
     blocking_launches: bool,
+    /// The devices of this process, if there are others.
+    local: Option<Arc<[DeviceId]>>,
 }
 
 impl Session {
@@ -86,17 +89,29 @@ impl Session {
             .iter()
             .for_each(|observer| notify(&**observer));
     }
+
+    /// Whether a device is one of this process; of a client with the devices of one process, each is.
+    pub(crate) fn is_local(&self, device: DeviceId) -> bool {
+        self.local
+            .as_ref()
+            .is_none_or(|local| local.contains(&device))
+    }
 }
 
 impl Client {
     /// Creates the client of a backend. It has no observers and no program cache.
     pub fn new<B: Backend>(backend: B) -> Self {
+        let devices = Backend::devices(&backend).iter();
+        let local = devices.clone().filter(|device| device.is_local());
+        let local: Vec<DeviceId> = local.map(Device::id).collect();
+        let is_alone = local.len() == devices.len();
         Client {
             backend: Arc::new(backend),
             session: Arc::new(Session {
                 id: ClientId::next(),
                 observers: Vec::new(),
                 blocking_launches: false,
+                local: (!is_alone).then(|| local.into()),
             }),
             programs: None,
             kernels: Kernels::Off,
@@ -234,6 +249,41 @@ impl Client {
             .filter(|device| device.is_local())
             .map(Device::id)
             .collect()
+    }
+
+    /// Whether all of these devices belong to this process.
+    pub fn addresses(&self, devices: &[DeviceId]) -> bool {
+        devices.iter().all(|&device| self.session.is_local(device))
+    }
+
+    /// The part of a tensor that this process addresses: the smallest range in each dimension that
+    /// has all shards of its devices.
+    ///
+    /// # Errors
+    /// If a dimension is not divisible by its number of shards; if none of the devices belongs to
+    /// this process.
+    pub fn addressable_part(
+        &self,
+        ty: &TensorType,
+        sharding: &Sharding,
+    ) -> Result<Vec<Range<usize>>> {
+        let mut part: Option<Vec<Range<usize>>> = None;
+        for (index, &device) in sharding.mesh().devices().iter().enumerate() {
+            if !self.addresses(&[device]) {
+                continue;
+            }
+            let ranges = sharding.shard_ranges(ty, index)?;
+            match &mut part {
+                None => part = Some(ranges),
+                Some(part) => part.iter_mut().zip(ranges).for_each(|(part, range)| {
+                    *part = part.start.min(range.start)..part.end.max(range.end);
+                }),
+            }
+        }
+        part.ok_or_else(|| {
+            let message = format!("none of the devices of {sharding} belongs to this process");
+            Error::invalid("array", message)
+        })
     }
 
     /// Queues a copy of host data to a device.

@@ -12,7 +12,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use halite_core::{
-    Array, Client, Error, ErrorKind, Result, Sharding,
+    Array, Client, Error, ErrorKind, Result, Sharding, TensorType,
     wait::{default_limit, wait_until},
 };
 use halite_telemetry::{InputSource, Metrics};
@@ -124,8 +124,14 @@ impl Prefetch {
                 return Err(Error::invalid("prefetch", message));
             }
         };
+        // The arrays have the rows of all processes where their devices are those of all.
+        let is_own = |sharding: &Arc<Sharding>| client.addresses(sharding.mesh().devices());
+        let of = match shardings.iter().all(is_own) {
+            true => 1,
+            false => batches.loader().options().shard.of,
+        };
         for (sharding, ty) in shardings.iter().zip(&types) {
-            sharding.shard_type(ty)?;
+            sharding.shard_type(&whole_type(ty, 0, of))?;
         }
         let (schedule, stop) = (batches.schedule().clone(), batches.stopper());
         let telemetry = Metrics::of(client).map(|metrics| {
@@ -144,7 +150,7 @@ impl Prefetch {
                     return;
                 }
                 let uploaded =
-                    group.and_then(|group| upload_group(&client, &group, micro, &shardings));
+                    group.and_then(|group| upload_group(&client, &group, micro, &shardings, of));
                 // The consumer has ended.
                 if sender.send(uploaded).is_err() {
                     return;
@@ -182,12 +188,21 @@ impl Prefetch {
     }
 }
 
-/// Uploads the batches of a group as one: those of several steps, each of `micro` batches.
+/// The type of an array whose dimension `dim` has one of `of` parts.
+fn whole_type(part: &TensorType, dim: usize, of: usize) -> TensorType {
+    let mut dims = part.dims().to_vec();
+    dims[dim] *= of;
+    part.with_dims(dims)
+}
+
+/// Uploads the batches of a group as one: those of several steps, each of `micro` batches. The group
+/// has one of `of` parts of the rows of each.
 fn upload_group(
     client: &Client,
     group: &[HostBatch],
     micro: usize,
     shardings: &[Arc<Sharding>],
+    of: usize,
 ) -> Result<DeviceBatch> {
     let lengths = [group.len().div_ceil(micro), micro];
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 1).collect();
@@ -205,8 +220,10 @@ fn upload_group(
             (&batches, &stacked[..])
         }
     };
-    let arrays = (batch.arrays.iter().zip(shardings))
-        .map(|(array, sharding)| Array::upload_shared(client, array, sharding));
+    let arrays = batch.arrays.iter().zip(shardings).map(|(array, sharding)| {
+        let whole = whole_type(array.ty(), lengths.len(), of);
+        Array::from_process_local(client, array, &whole, sharding)
+    });
     Ok(DeviceBatch {
         arrays: arrays.collect::<Result<_>>()?,
         count: batch.count,

@@ -187,10 +187,13 @@ impl ArrayCollectives {
                     .mesh
                     .devices()
                     .iter()
+                    .filter(|&&device| self.client.addresses(&[device]))
                     .map(|&device| Touch::new(&self.client, device))
                     .collect::<Result<_>>()?;
             }
-            for (touch, device) in touches.iter().zip(self.mesh.devices()) {
+            let devices = self.mesh.devices().iter();
+            let devices = devices.filter(|&&device| self.client.addresses(&[device]));
+            for (touch, device) in touches.iter().zip(devices) {
                 waiting.push((device.0, touch.queue()?));
             }
         }
