@@ -12,8 +12,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, Placement, Platform,
-    Program, ProgramKey, Result, Signature, TensorType,
+    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, KeyValueStore, Placement,
+    Platform, Program, ProgramKey, Result, Signature, TensorType,
     wait::{Limit, default_limit},
 };
 use halite_pjrt_sys::client::*;
@@ -32,6 +32,7 @@ use crate::{
     in_flight::InFlight,
     isolate,
     key::{self, program_key},
+    key_value::Callbacks as StoreCallbacks,
     owned_client::{Alone, OP_CREATE, Owned, alone},
     plugin::{Plugin, StableHloVersions},
     quirks::Quirks,
@@ -53,15 +54,17 @@ impl Pjrt {
         plugin: &'static Plugin,
         options: Options,
         deadline: Duration,
+        store: Option<Arc<dyn KeyValueStore>>,
     ) -> Result<Self> {
         at_exit::watch_thread();
         check_options(OP_CREATE, &options)?;
+        let store = store.map(|store| StoreCallbacks::of(store, deadline));
         let create = move || {
             // Variables that are set while one client is created are not for another. A plugin that
             // takes long is not waited for, because most clients set no variables.
             static ENVIRONMENT: Gate = Gate::new();
             let _entered = ENVIRONMENT.enter("making a client", Duration::from_secs(5));
-            Self::create_now(plugin, options)
+            Self::create_now(plugin, options, store)
         };
         let created = isolate::keep_directory(plugin.shown(), || {
             alone(plugin, OP_CREATE, "making a client", deadline, create)
@@ -79,9 +82,13 @@ impl Pjrt {
         })
     }
 
-    fn create_now(plugin: &'static Plugin, options: Options) -> Result<Self> {
+    fn create_now(
+        plugin: &'static Plugin,
+        options: Options,
+        store: Option<&'static StoreCallbacks>,
+    ) -> Result<Self> {
         let variables = key::client_variables(plugin);
-        let mut client = create_client(plugin, &options)?;
+        let mut client = create_client(plugin, &options, store)?;
         let name = client.platform_name()?;
         let version = described_version(plugin, &name, client.platform_version()?);
         let platform = Platform {
@@ -231,14 +238,21 @@ impl Backend for Pjrt {
 }
 
 /// Creates a plugin's client, which is destroyed if anything fails before it is used.
-fn create_client(plugin: &'static Plugin, options: &Options) -> Result<Owned> {
+fn create_client(
+    plugin: &'static Plugin,
+    options: &Options,
+    store: Option<&'static StoreCallbacks>,
+) -> Result<Owned> {
     let named = to_named(options);
     let mut args = PJRT_Client_Create_Args {
         create_options: named.as_ptr(),
         num_options: named.len(),
         ..PJRT_Client_Create_Args::new()
     };
-    // SAFETY: the options live until the call returns, and no key-value store is given.
+    if let Some(store) = store {
+        store.set(&mut args);
+    }
+    // SAFETY: the options live until the call returns, and the callbacks as long as the process.
     let mut create = || unsafe { plugin.table().call(OP_CREATE, &mut args) };
     let threads = cpu_threads(options);
     let created = xla_flags::with_patient_collectives(plugin, options, || match threads {
@@ -246,6 +260,9 @@ fn create_client(plugin: &'static Plugin, options: &Options) -> Result<Owned> {
         None => create(),
     });
     created.map_err(|error| with_options(error, options))?;
+    if let Some(store) = store {
+        store.created();
+    }
     Ok(Owned {
         plugin,
         client: Handle::from_plugin(OP_CREATE, args.client)?,

@@ -174,7 +174,11 @@ impl Executable<Pjrt> for PjrtExecutable {
     }
 
     fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
-        let devices = self.described.devices.len();
+        // Those of other processes too.
+        let devices = match self.client.spans_processes() {
+            true => self.program.replicas()? * self.program.partitions()?,
+            false => self.described.devices.len(),
+        };
         let ranks = self.signature.outputs.iter().map(|ty| ty.rank());
         // Each replica has its own tensors, of which no part belongs to a tensor of another.
         if devices > 1 && self.program.partitions()? != devices {

@@ -231,13 +231,16 @@ fn read_regular(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for programs that
-/// would not compile, for compilations that dump intermediate forms, and where the compiler's flags
-/// are not known for certain.
+/// would not compile or that several processes compile together, for compilations that dump
+/// intermediate forms, and where the compiler's flags are not known for certain.
 pub(crate) fn program_key(
     client: &Arc<Shared>,
     program: &Program,
     options: &CompileOptions,
 ) -> Option<ProgramKey> {
+    if client.quirks().compiles_together && client.spans_processes() {
+        return None;
+    }
     let environment = client
         .plugin()
         .environment_flags()

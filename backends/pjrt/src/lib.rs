@@ -75,6 +75,7 @@ mod hostile;
 mod in_flight;
 mod isolate;
 mod key;
+mod key_value;
 mod library_file;
 mod loaded;
 mod loader_advice;

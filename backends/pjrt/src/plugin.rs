@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, KeyValueStore, Result};
 use halite_pjrt_sys::base::*;
 
 use crate::{
@@ -314,7 +314,23 @@ impl Plugin {
     /// # Errors
     /// See [`client`](Self::client).
     pub fn client_within(&'static self, options: Options, deadline: Duration) -> Result<Pjrt> {
-        Pjrt::create(self, options, deadline)
+        Pjrt::create(self, options, deadline, None)
+    }
+
+    /// Like [`client_within`](Self::client_within), for the devices of several processes, each of
+    /// which calls it with the same store. The plugin exchanges its topology through it, and what
+    /// its collectives need, on any thread and for as long as the process lives. Which options tell
+    /// it the number of processes depends on the plugin: `node_id` and `num_nodes` for CUDA.
+    ///
+    /// # Errors
+    /// See [`client`](Self::client); if another process does not come within the deadline.
+    pub fn client_with_store(
+        &'static self,
+        options: Options,
+        deadline: Duration,
+        store: Arc<dyn KeyValueStore>,
+    ) -> Result<Pjrt> {
+        Pjrt::create(self, options, deadline, Some(store))
     }
 
     /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.

@@ -29,6 +29,9 @@ pub(crate) struct Quirks {
     pub(crate) fuses_with_ynn: bool,
     /// Compiles a call with the attribute `xla_cpu_small_call` as one function.
     pub(crate) compiles_functions: bool,
+    /// Processes that compile for devices of all share what they measure of a program's kernels, so
+    /// that each waits for the others, and must not take the program from a cache.
+    pub(crate) compiles_together: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
     /// Faults of the compiler. Those of the CPU plugin were all seen in 0.115, the last version so far,
@@ -59,12 +62,14 @@ const DEVICE: Quirks = Quirks {
     keeps_excess_precision: false,
     fuses_with_ynn: false,
     compiles_functions: false,
+    compiles_together: false,
     reads_row_major: true,
     faults: Faults::NONE,
 };
 const GPU: Quirks = Quirks {
     reads_libtpu_args: false,
     keeps_excess_precision: true,
+    compiles_together: true,
     faults: Faults::GPU,
     ..DEVICE
 };

@@ -73,6 +73,11 @@ impl Shared {
         &self.identity
     }
 
+    /// Whether some of its devices belong to other processes.
+    pub(crate) fn spans_processes(&self) -> bool {
+        self.launches.is_some()
+    }
+
     /// Calls a function of the table; an error names this platform.
     ///
     /// # Safety
