@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 mod callback;
+mod key_value;
 mod launch;
 mod lists;
 mod memory;
@@ -24,6 +25,7 @@ use halite_pjrt_sys::{
 
 pub(crate) use self::{
     callback::{ErrorCallback, visit_payloads},
+    key_value::CallerStore,
     launch::{LaunchRows, Room, launch_rows, room, write_program},
     lists::{
         as_bytes, copy_named_values, list, list_at, named_values, nested, rows, struct_at, text,

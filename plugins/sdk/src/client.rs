@@ -14,7 +14,7 @@ use halite_stablehlo::Version;
 
 use crate::{
     Options, Plugin,
-    abi::{Function, Given, Shared, getters, int, named_values, room},
+    abi::{CallerStore, Function, Given, Shared, getters, int, named_values, room},
     device::{Device, Memory},
     handle::{find, objects, publish, publish_as, reserve, take},
     options::{NamedValues, Value},
@@ -225,13 +225,14 @@ fn check_devices(devices: &[&dyn halite_core::Device]) -> Outcome {
     Ok(())
 }
 
-/// Creates a client of a plugin. The callbacks of a key-value store are not read: they are not
-/// initialized in jobs of one process.
+/// Creates a client of a plugin. The callbacks of a key-value store are read only if the plugin asks
+/// for it: they are not initialized in jobs of one process.
 pub(crate) fn create<P: Plugin>(
     args: &Given<PJRT_Client_Create_Args>,
     out: &mut PJRT_Client_Create_Args,
 ) -> Outcome {
-    let mut options = Options::new(named_values!(args, create_options, num_options)?);
+    let options = Options::new(named_values!(args, create_options, num_options)?);
+    let mut options = options.with_store(CallerStore::of(args));
     let core = P::open(&mut options)?;
     options.check_all_taken()?;
     out.client = publish(Client::new(core)?);

@@ -1,11 +1,11 @@
 //! Options of a client, and attributes of plugins and devices.
 
-use std::{ffi::c_char, fmt};
+use std::{ffi::c_char, fmt, sync::Arc};
 
-use halite_core::{Error, Result};
+use halite_core::{Error, KeyValueStore, Result};
 use halite_pjrt_sys::base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedValue_Value};
 
-use crate::abi::Shared;
+use crate::abi::{CallerStore, Shared};
 
 /// The value of an option or attribute.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +63,8 @@ impl fmt::Display for Value {
 pub struct Options {
     given: Vec<(String, Value)>,
     known: Vec<&'static str>,
+    /// The callbacks of the caller, which are set in jobs of several processes only.
+    store: Option<CallerStore>,
 }
 
 macro_rules! getters {
@@ -94,7 +96,34 @@ impl Options {
         Options {
             given: given.into_iter().collect(),
             known: Vec::new(),
+            store: None,
         }
+    }
+
+    /// With the callbacks of a caller.
+    pub(crate) fn with_store(self, store: CallerStore) -> Self {
+        Options {
+            store: Some(store),
+            ..self
+        }
+    }
+
+    /// The key-value store of the processes of a job, through which they exchange the topology of
+    /// their devices. It may be used on any thread, also after the client is destroyed.
+    ///
+    /// To be called only where an option says that there are several processes: other callers leave
+    /// their callbacks uninitialized.
+    ///
+    /// # Errors
+    /// If the caller has no store.
+    pub fn key_value_store(&self) -> Result<Arc<dyn KeyValueStore>> {
+        let store = self.store.filter(CallerStore::is_complete);
+        let store = store.ok_or_else(|| {
+            let message = "a client of several processes needs the key-value callbacks, and the \
+                           caller gave none";
+            Error::invalid(OP, message)
+        })?;
+        Ok(Arc::new(store))
     }
 
     getters! {
