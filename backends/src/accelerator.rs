@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Client, Error, ErrorKind, Kernels, Result, warning};
+use halite_core::{
+    Client, Error, ErrorKind, Kernels, KeyValueStore, ProcessGroup, Result, warning,
+};
 use halite_fetch::{Bar, Progress};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 use halite_telemetry::TelemetryOptions;
@@ -98,6 +100,10 @@ pub struct OpenOptions {
     pub cuda: CudaOptions,
     /// Options of TPUs.
     pub tpu: TpuOptions,
+    /// The processes of a job, each of which opens the same accelerator. Those that share a host
+    /// divide its GPUs or chips. The client then has the devices of all processes, of which this
+    /// one addresses its own; a CPU is each process' own.
+    pub processes: Option<Arc<dyn ProcessGroup>>,
     /// Deadline for loading the plugin and finding its devices together: vendors' code may wait for
     /// servers and for other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
     pub deadline: Duration,
@@ -114,6 +120,7 @@ impl Default for OpenOptions {
             client: Vec::new(),
             cuda: CudaOptions::default(),
             tpu: TpuOptions::default(),
+            processes: None,
             // An invalid value is an error when something is opened.
             deadline: Environment::read()
                 .ok()
@@ -247,6 +254,30 @@ impl Accelerator {
         Ok(self
             .open_with(&OpenOptions::default(), &mut Bar::default())?
             .client)
+    }
+
+    /// Opens the accelerator as a process of a job: see [`OpenOptions::processes`].
+    ///
+    /// ```no_run
+    /// // no_run: needs GPUs.
+    /// # use std::sync::Arc;
+    /// use halite_backends::Accelerator;
+    /// use halite_core::{ProcessGroup, SingleProcess};
+    ///
+    /// let group: Arc<dyn ProcessGroup> = Arc::new(SingleProcess); // `job.group()`
+    /// let client = Accelerator::cuda().open_in(&group)?;
+    /// println!("{} of {} devices", client.local_devices().len(), client.devices().len());
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); if another process does not open it within the deadline.
+    pub fn open_in(&self, group: &Arc<dyn ProcessGroup>) -> Result<Client> {
+        let options = OpenOptions {
+            processes: Some(group.clone()),
+            ..OpenOptions::default()
+        };
+        Ok(self.open_with(&options, &mut Bar::default())?.client)
     }
 
     /// Opens the accelerator, and returns its driver too.
@@ -386,16 +417,59 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
 
 fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
     cuda::load_libraries(&path);
-    load(
-        Located {
-            path,
-            source: Source::Given,
-            plugin: None,
-        },
-        options.client.clone(),
-        &[],
-        options.deadline,
-    )
+    let located = Located {
+        path,
+        source: Source::Given,
+        plugin: None,
+    };
+    let deadline = options.deadline;
+    let Some(node) = options.node()? else {
+        return load(located, options.client.clone(), &[], deadline, None);
+    };
+    let client = node.options().chain(options.client.iter().cloned());
+    let opened = load(located.clone(), client.collect(), &[], deadline, Some(node));
+    match opened {
+        // A plugin without such options has the devices of its process alone, as those for CPUs.
+        Err(error) if error.kind() == ErrorKind::InvalidArgument => {
+            tracing::info!(%error, "opened without other processes");
+            load(located, options.client.clone(), &[], deadline, None)
+        }
+        opened => opened,
+    }
+}
+
+/// A process among those whose devices a client has.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) index: usize,
+    pub(crate) count: usize,
+    /// Through which they find each other's devices.
+    pub(crate) store: Arc<dyn KeyValueStore>,
+}
+
+impl Node {
+    /// Options of a plugin's client.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (String, OptionValue)> + use<> {
+        let options = [("node_id", self.index), ("num_nodes", self.count)];
+        options
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), OptionValue::Int(value as i64)))
+    }
+}
+
+impl OpenOptions {
+    /// This process among several, with a store of their own; `None` for a process alone. All of
+    /// them call this at the same time.
+    pub(crate) fn node(&self) -> Result<Option<Node>> {
+        let Some(group) = self.processes.as_ref().filter(|group| group.size() > 1) else {
+            return Ok(None);
+        };
+        Ok(Some(Node {
+            index: group.rank(),
+            count: group.size(),
+            store: group.store("devices")?,
+        }))
+    }
 }
 
 /// Loads a plugin and creates its client, both within the deadline.
@@ -404,13 +478,18 @@ pub(crate) fn load(
     options: Vec<(String, OptionValue)>,
     environment: &[(&str, &str)],
     deadline: Duration,
+    node: Option<Node>,
 ) -> Result<Opened> {
     let started = Instant::now();
     let plugin = Plugin::load_with(
         &located.path,
         &load_options(&located, environment, deadline),
     )?;
-    let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
+    let left = deadline.saturating_sub(started.elapsed());
+    let client = match node {
+        Some(node) => plugin.client_with_store(options, left, node.store)?,
+        None => plugin.client_within(options, left)?,
+    };
     let wanted = (Environment::read()?.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
     let called = if callable { wanted } else { Kernels::Off };

@@ -37,6 +37,7 @@ pub(crate) fn open(
                 .collect(),
             &[],
             options.deadline,
+            None,
         )
     };
     if options.offline {

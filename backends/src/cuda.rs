@@ -3,14 +3,14 @@
 mod driver;
 mod libraries;
 
-use std::{fmt, path::Path, str::FromStr};
+use std::{env, fmt, path::Path, str::FromStr, time::Duration};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, ProcessGroup, Result};
 use halite_fetch::{Cache, Progress};
 use halite_pjrt::OptionValue;
 
 use crate::{
-    accelerator::{Devices, OpenOptions, Opened, load},
+    accelerator::{Devices, Node, OpenOptions, Opened, load},
     locate::{Located, Search},
     plugins::CUDA_LIBRARY,
 };
@@ -217,6 +217,50 @@ fn indices(driver: &Driver, devices: &Devices) -> Result<Vec<u32>> {
     indices.map_err(|message| Error::new(ErrorKind::Unavailable, "cuda", message))
 }
 
+/// Time that the other processes have to open their devices, too.
+const TOGETHER: Duration = Duration::from_secs(300);
+
+/// Returns the indices of the devices of one of several processes. Indices that the user chose are
+/// each process' own; otherwise the processes of a host divide its GPUs, unless their launcher has:
+/// then their variables `CUDA_VISIBLE_DEVICES` differ.
+fn own_indices(driver: &Driver, devices: &Devices, group: &dyn ProcessGroup) -> Result<Vec<u32>> {
+    let visible = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let all = group.all_gather("CUDA_VISIBLE_DEVICES", visible.as_bytes(), TOGETHER)?;
+    let is_divided = all.iter().any(|other| other != visible.as_bytes());
+    if is_divided || matches!(devices, Devices::Indices(_)) {
+        return indices(driver, devices);
+    }
+    let place = [group.local_rank(), group.local_size()];
+    let part = part(driver.devices.len(), devices, place);
+    part.map_err(|message| Error::new(ErrorKind::Unavailable, "cuda", message))
+}
+
+/// Returns the part of `count` GPUs of process `rank` among `size` of a host.
+fn part(count: usize, devices: &Devices, [rank, size]: [usize; 2]) -> Result<Vec<u32>, String> {
+    let each = match devices {
+        Devices::Count(each) => *each as usize,
+        _ => count / size,
+    };
+    let of = || format!("{size} processes share this host, which has {count} GPUs");
+    if each == 0 || each * size > count {
+        return Err(format!(
+            "{} and {} are needed; start fewer processes, or name GPUs that several of them share: \
+             `cuda:[0]`",
+            of(),
+            each.max(1) * size
+        ));
+    }
+    if !matches!(devices, Devices::Count(_)) && each * size < count {
+        return Err(format!(
+            "{}: that is no multiple; `cuda:{each}` takes {each} for each process",
+            of()
+        ));
+    }
+    Ok((rank * each..(rank + 1) * each)
+        .map(|index| index as u32)
+        .collect())
+}
+
 /// Opens these devices.
 pub(crate) fn open(
     devices: &Devices,
@@ -224,7 +268,14 @@ pub(crate) fn open(
     progress: &mut dyn Progress,
 ) -> Result<Opened> {
     let driver = probe()?;
-    let client = options.cuda.client(&indices(&driver, devices)?)?;
+    let devices = match &options.processes {
+        Some(group) if group.size() > 1 => own_indices(&driver, devices, &**group)?,
+        _ => indices(&driver, devices)?,
+    };
+    let mut client = options.cuda.client(&devices)?;
+    // For all libraries that are tried: one that exchanges keys is there in all processes.
+    let node = options.node()?;
+    client.extend(node.iter().flat_map(Node::options));
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search {
         trust_python: options.trust_python,
@@ -238,6 +289,7 @@ pub(crate) fn open(
             client.iter().chain(&options.client).cloned().collect(),
             &[],
             options.deadline,
+            node.clone(),
         )
     };
     let opened = if options.offline {
@@ -305,6 +357,30 @@ mod tests {
         assert!(of(Devices::All).unwrap().is_empty());
         assert_eq!(of(Devices::Count(2)).unwrap(), [0, 1]);
         assert_eq!(of(Devices::Indices(vec![1])).unwrap(), [1]);
+    }
+
+    #[test]
+    fn processes_of_a_host_divide_its_devices() {
+        let all = |count, place| part(count, &Devices::All, place);
+        assert_eq!(all(8, [0, 8]).unwrap(), [0]);
+        assert_eq!(all(8, [3, 4]).unwrap(), [6, 7]);
+        assert_eq!(all(4, [0, 1]).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(part(8, &Devices::Count(2), [1, 2]).unwrap(), [2, 3]);
+        assert_eq!(
+            all(1, [0, 2]).unwrap_err(),
+            "2 processes share this host, which has 1 GPUs and 2 are needed; start fewer processes, \
+             or name GPUs that several of them share: `cuda:[0]`"
+        );
+        assert!(
+            all(8, [0, 3])
+                .unwrap_err()
+                .contains("`cuda:2` takes 2 for each process")
+        );
+        assert!(
+            part(4, &Devices::Count(3), [0, 2])
+                .unwrap_err()
+                .contains("6 are needed")
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Google TPUs: detection of chips, of the processes that hold them, and the options of libtpu.
 
 mod machine;
+mod processes;
 
 use std::path::PathBuf;
 
@@ -15,7 +16,8 @@ use crate::{
 };
 
 /// Options of libtpu's client. Unset options have the plugin's defaults. Several processes on a pod
-/// find each other by environment variables only: `TPU_PROCESS_BOUNDS`,
+/// find each other by environment variables only. Those of several processes on a host are derived
+/// where they are not set ([`OpenOptions::processes`]): `TPU_PROCESS_BOUNDS`,
 /// `TPU_CHIPS_PER_PROCESS_BOUNDS`, `TPU_PROCESS_ADDRESSES`, `TPU_PROCESS_PORT`,
 /// `TPU_VISIBLE_CHIPS`, `CLOUD_TPU_TASK_ID`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -121,7 +123,13 @@ pub(crate) fn open(
     let count = found.files.len();
     let chips = chips.among(count, "chip", || format!("0 to {}", count - 1));
     let chips = chips.map_err(|message| Error::new(ErrorKind::Unavailable, "tpu", message))?;
-    let environment = environment(&chips)?;
+    let environment = match &options.processes {
+        Some(group) if group.local_size() > 1 && chips.is_empty() => {
+            let place = [group.local_rank(), group.local_size()];
+            processes::of_process(&|name| std::env::var(name).ok(), place, count)?
+        }
+        _ => environment(&chips)?,
+    };
     let environment: Vec<(&str, &str)> = environment
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
@@ -138,6 +146,7 @@ pub(crate) fn open(
             client.iter().chain(&options.client).cloned().collect(),
             &environment,
             options.deadline,
+            None,
         )
     };
     let opened = if options.offline {

@@ -1,7 +1,8 @@
 //! Programs on several devices: SPMD partitions, replicas and collectives.
 
 use halite_core::{
-    Arg, Client, DeviceBuffers, DeviceId, Element, ErrorKind, Loaded, Program, Result,
+    Arg, Client, CompileOptions, DeviceBuffers, DeviceId, Element, ErrorKind, Loaded, Program,
+    Result,
 };
 
 use super::{Case, Subject, support::*};
@@ -29,6 +30,8 @@ pub(super) const CASES: &[Case] = &[
     case!("devices", every_collective_works_between_replicas)
         .devices(2)
         .except(HOLDS_ZEROS),
+    case!("devices", devices_of_other_processes_are_rejected),
+    case!("devices", program_runs_on_devices_of_all_processes),
     case!("devices", two_threads_queue_launches_with_collectives)
         .devices(2)
         .except(HOLDS_ZEROS),
@@ -139,21 +142,30 @@ fn launch_all(loaded: &Loaded, args: &[&DeviceBuffers]) -> Result<Vec<DeviceBuff
 fn run_step(client: &Client, devices: &[DeviceId]) -> Checked {
     let n = devices.len();
     let step = compile_on(client, &sharded_step(n), devices)?;
-    same("the devices of a sharded program", step.devices(), devices)?;
+    let is_own = |device: &DeviceId| client.addresses(&[*device]);
+    let own: Vec<_> = devices.iter().copied().filter(is_own).collect();
+    same("the devices of a sharded program", step.devices(), &own)?;
     let (x, w) = (small_values(2 * n * 4, 1), small_values(4 * 3, 2));
     let shards: Vec<_> = (devices.iter().zip(x.chunks_exact(8)))
+        .filter(|(device, _)| is_own(device))
         .map(|(&device, rows)| upload(client, rows, &[2, 4], device))
         .collect::<Result<_>>()?;
     let shards = DeviceBuffers::join(shards)?;
-    let weights = upload_all(client, &w, &[4, 3], devices)?;
+    let weights = upload_all(client, &w, &[4, 3], &own)?;
     let y = product(&x, &w, 4, 3);
     let gradient = product(&transpose(&x, 4), &y, 2 * n, 3);
     for _ in 0..3 {
         let outputs = launch_all(&step, &[&shards, &weights])?;
         let lengths: Vec<_> = outputs.iter().map(DeviceBuffers::len).collect();
-        same("the number of devices with results", lengths, vec![n, n])?;
+        same(
+            "the number of devices with results",
+            lengths,
+            vec![own.len(); 2],
+        )?;
         let results = outputs[0].iter().zip(outputs[1].iter());
-        for ((device, (rows, sum)), want) in devices.iter().zip(results).zip(y.chunks_exact(6)) {
+        let wanted = devices.iter().zip(y.chunks_exact(6));
+        let wanted = wanted.filter(|(device, _)| is_own(device));
+        for ((device, want), (rows, sum)) in wanted.zip(results) {
             same(
                 "the placement of a result",
                 rows.placement(),
@@ -178,6 +190,49 @@ fn sharded_step_sums_gradients(subject: &Subject) -> Checked {
     let devices = some(subject.client());
     run_step(subject.client(), &devices)?;
     run_step(subject.client(), &devices[..2])
+}
+
+/// All devices of a client of several processes.
+fn of_processes(client: &Client) -> Checked<Vec<DeviceId>> {
+    let all: Vec<_> = client.devices().iter().map(|device| device.id()).collect();
+    match client.addresses(&all) {
+        true => Err(Stop::Skipped("its devices are of one process".to_owned())),
+        false => Ok(all),
+    }
+}
+
+fn devices_of_other_processes_are_rejected(subject: &Subject) -> Checked {
+    let client = subject.client();
+    let all = of_processes(client)?;
+    let here = upload(client, &[1.0f32; 4], &[4], first(client))?;
+    for other in all
+        .into_iter()
+        .filter(|&device| !client.addresses(&[device]))
+    {
+        let words = [&*format!("device {}", other.0)];
+        let kind = ErrorKind::InvalidArgument;
+        let uploaded = upload(client, &[1.0f32; 4], &[4], other);
+        expect_error("an upload to another process", uploaded, kind, &words)?;
+        let copied = here.first().copy_to(other.into());
+        expect_error("a copy to another process", copied, kind, &words)?;
+        let compiled = client.compile(
+            &add(4, false),
+            &CompileOptions {
+                devices: vec![other],
+                ..CompileOptions::default()
+            },
+        );
+        expect_error("a program of another process", compiled, kind, &[])?;
+    }
+    Ok(())
+}
+
+/// The other processes run it too.
+fn program_runs_on_devices_of_all_processes(subject: &Subject) -> Checked {
+    let mut devices = of_processes(subject.client())?;
+    run_step(subject.client(), &devices)?;
+    devices.reverse();
+    run_step(subject.client(), &devices)
 }
 
 fn shards_follow_the_device_order(subject: &Subject) -> Checked {
