@@ -24,6 +24,7 @@ use crate::{
     compile::{Source, program_key},
     device::{Job, start_queue},
     launch::Running,
+    node::{Node, Peers},
     oracle::{STACK, Tensor, allocate},
     serialized,
     slot::Slot,
@@ -39,6 +40,9 @@ pub struct Options {
     /// Threads that run the kernels of [`Mode::Fast`], for all devices together; 0 for as many as
     /// there are cores. Results do not depend on it.
     pub threads: usize,
+    /// This process among several, whose devices the client has together: `devices` are those of
+    /// this one.
+    pub node: Option<Node>,
 }
 
 /// How programs run.
@@ -58,6 +62,7 @@ impl Default for Options {
             devices: 1,
             mode: Mode::default(),
             threads: 0,
+            node: None,
         }
     }
 }
@@ -78,18 +83,23 @@ impl Reference {
             let message = "the reference executor needs at least 1 device, 0 are requested";
             return Err(Error::invalid("open", message));
         }
+        let devices = match &options.node {
+            None => start_devices(0, &[options.devices])?,
+            Some(node) => start_devices(node.index, &node.meet(options.devices)?)?,
+        };
+        let cancelled = Arc::<AtomicBool>::default();
+        let peers = options.node.as_ref().filter(|node| node.count > 1);
         let client = Arc::new(Client {
             platform: Platform {
                 name: Arc::from("halite"),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
-            devices: (0..options.devices)
-                .map(ReferenceDevice::start)
-                .collect::<Result<_>>()?,
+            devices,
+            peers: peers.map(|node| Arc::new(Peers::new(node.clone(), cancelled.clone()))),
             callbacks: start_queue("halite-callback".to_owned())?,
             launching: Mutex::new(()),
             launches: AtomicU64::new(0),
-            cancelled: Arc::default(),
+            cancelled,
             running: Arc::default(),
             threads: match options.mode {
                 Mode::Fast => Some(Arc::new(start_threads(options.threads)?)),
@@ -100,6 +110,18 @@ impl Reference {
         explain_with(work);
         Ok(Reference(client))
     }
+}
+
+/// The devices of all processes, of which each has so many, and `own` is this one.
+fn start_devices(own: u32, counts: &[u32]) -> Result<Vec<ReferenceDevice>> {
+    let processes = counts.iter().zip(0u32..);
+    let of = processes.flat_map(|(&count, process)| (0..count).map(move |_| process));
+    of.zip(0u32..)
+        .map(|(process, id)| match process == own {
+            true => ReferenceDevice::start(id, process),
+            false => Ok(ReferenceDevice::remote(id, process)),
+        })
+        .collect()
 }
 
 fn start_threads(count: usize) -> Result<Threads> {
@@ -183,7 +205,10 @@ impl Backend for Reference {
 /// State that all handles of a client share.
 pub(crate) struct Client {
     platform: Platform,
+    /// Those of all processes, by id.
     pub(crate) devices: Vec<ReferenceDevice>,
+    /// The other processes, if there are some.
+    pub(crate) peers: Option<Arc<Peers>>,
     callbacks: Sender<Job>,
     /// Held while a launch or a copy is queued, so that they have one order on all devices.
     launching: Mutex<()>,
@@ -202,13 +227,17 @@ impl Client {
         error.on(&self.platform.name)
     }
 
-    /// The device of a placement.
+    /// The device of a placement in this process.
     pub(crate) fn device(&self, op: &'static str, place: Placement) -> Result<&ReferenceDevice> {
         let invalid = |message| self.on(Error::invalid(op, message));
         let device = self.devices.get(place.device.0 as usize).ok_or_else(|| {
             let (id, last) = (place.device.0, self.devices.len() - 1);
             invalid(format!("unknown device {id}; expected 0 to {last}"))
         })?;
+        if !device.is_local() {
+            let (id, process) = (place.device.0, device.process());
+            return Err(invalid(format!("device {id} belongs to process {process}")));
+        }
         if !device.memories().contains(&place.memory) {
             let message = format!(
                 "device {} has no memory {:?}; expected one of {:?}",

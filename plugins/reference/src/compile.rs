@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use halite_core::{
-    CompileOptions, DeviceId, Error, HloSharding, Interpreted, Program, ProgramKey, Result,
-    Signature,
+    CompileOptions, Device, DeviceId, Error, ErrorKind, HloSharding, Interpreted, Program,
+    ProgramKey, Result, Signature,
 };
 use halite_stablehlo::{InterfaceTensor, Module, OpKind, Region};
 use sha2::{Digest, Sha256};
@@ -57,6 +57,7 @@ impl Source {
                 .map(|plan| (plan, threads.clone())),
             None => None,
         };
+        let (local, owners) = self.places(client, &devices).map_err(refuse)?;
         let nanoseconds = fast.as_ref().and_then(|(plan, _)| plan.nanoseconds);
         let has_effects = (module.functions.iter()).any(|function| has_effects(&function.body));
         let interpreted = match (&fast, &client.threads) {
@@ -81,13 +82,43 @@ impl Source {
         Ok(ReferenceExecutable {
             client: client.clone(),
             // Several jobs may wait for each other.
-            is_short: program.jobs().len() == 1 && nanoseconds.is_some_and(|it| it < SHORT),
+            is_short: program.jobs().len() == 1
+                && owners.is_none()
+                && nanoseconds.is_some_and(|it| it < SHORT),
+            owners,
             has_effects,
             program: Arc::new(program),
             signature: signature.clone(),
-            devices,
+            devices: local,
             source: self,
         })
+    }
+
+    /// The devices of this process, and the process of each partition if there are others.
+    fn places(
+        &self,
+        client: &Client,
+        devices: &[DeviceId],
+    ) -> Result<(Vec<DeviceId>, Option<Arc<[u32]>>)> {
+        let device = |id: &DeviceId| &client.devices[id.0 as usize];
+        let local = devices.iter().filter(|id| device(id).is_local());
+        let local: Vec<_> = local.copied().collect();
+        if local.is_empty() {
+            let message = "none of its devices belongs to this process";
+            return Err(Error::invalid("compile", message));
+        }
+        if local.len() == devices.len() {
+            return Ok((local, None));
+        }
+        if self.replicas > 1 {
+            let message = format!(
+                "{} replicas on devices of several processes; expected partitions of one",
+                self.replicas
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "compile", message));
+        }
+        let owners = devices.iter().map(|id| device(id).process()).collect();
+        Ok((local, Some(owners)))
     }
 
     /// Shardings over the partitions; whole where the program has none.
@@ -123,9 +154,11 @@ impl Source {
         let (replicas, partitions) = (self.replicas, self.partitions);
         let needed = replicas.checked_mul(partitions).filter(|&count| count > 0);
         let known: Vec<_> = client.device_ids().collect();
+        let local = client.devices.iter().filter(|device| device.is_local());
+        let local: Vec<_> = local.map(Device::id).collect();
         let (given, source) = match &options.devices[..] {
             [] => (
-                &known[..known.len().min(needed.unwrap_or(0))],
+                &local[..local.len().min(needed.unwrap_or(0))],
                 "are available",
             ),
             given => (given, "were given"),

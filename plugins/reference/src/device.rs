@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use halite_core::{Device, DeviceId, MemoryKind, MemoryStats, Result};
+use halite_core::{Device, DeviceId, Error, ErrorKind, MemoryKind, MemoryStats, Result};
 
 use crate::oracle::{STACK, guarded, no_thread};
 
@@ -40,20 +40,31 @@ pub(crate) fn start_queue(name: String) -> Result<Sender<Job>> {
 #[derive(Debug)]
 pub struct ReferenceDevice {
     id: DeviceId,
-    queue: Sender<Job>,
+    process: u32,
+    /// `None` for a device of another process.
+    queue: Option<Sender<Job>>,
     /// Jobs that are queued or run.
     jobs: Arc<AtomicUsize>,
     pub(crate) memory: Arc<Meter>,
 }
 
 impl ReferenceDevice {
-    pub(crate) fn start(id: u32) -> Result<Self> {
+    pub(crate) fn start(id: u32, process: u32) -> Result<Self> {
         Ok(ReferenceDevice {
+            queue: Some(start_queue(format!("halite-device-{id}"))?),
+            ..Self::remote(id, process)
+        })
+    }
+
+    /// A device of another process.
+    pub(crate) fn remote(id: u32, process: u32) -> Self {
+        ReferenceDevice {
             id: DeviceId(id),
-            queue: start_queue(format!("halite-device-{id}"))?,
+            process,
+            queue: None,
             jobs: Arc::default(),
             memory: Arc::default(),
-        })
+        }
     }
 
     /// Queues work.
@@ -67,9 +78,13 @@ impl ReferenceDevice {
         }
         self.jobs.fetch_add(1, Relaxed);
         let count = Count(self.jobs.clone());
+        let queue = self
+            .queue
+            .as_ref()
+            .expect("work is queued on devices of this process");
         // The thread lives as long as the client. If it did not, the work would be dropped, and
         // its promises would be errors.
-        let _ = self.queue.send(Box::new(move || {
+        let _ = queue.send(Box::new(move || {
             let _count = count;
             job();
         }));
@@ -86,10 +101,10 @@ impl Device for ReferenceDevice {
         self.id
     }
     fn process(&self) -> u32 {
-        0
+        self.process
     }
     fn is_local(&self) -> bool {
-        true
+        self.queue.is_some()
     }
     fn kind(&self) -> &str {
         "halite reference"
@@ -100,6 +115,10 @@ impl Device for ReferenceDevice {
 
     /// Bytes of the buffers on the device. Intermediate values of programs are not counted.
     fn memory(&self) -> Result<MemoryStats> {
+        if !self.is_local() {
+            let message = format!("device {} belongs to process {}", self.id.0, self.process);
+            return Err(Error::new(ErrorKind::Unsupported, "device memory", message));
+        }
         Ok(MemoryStats {
             in_use: self.memory.in_use.load(Relaxed),
             peak: Some(self.memory.peak.load(Relaxed)),

@@ -30,7 +30,10 @@ pub struct ReferenceExecutable {
     /// Whether it has custom calls, which others may observe.
     pub(crate) has_effects: bool,
     pub(crate) signature: Signature,
+    /// Those of this process.
     pub(crate) devices: Vec<DeviceId>,
+    /// The process of each partition, if it runs on devices of several.
+    pub(crate) owners: Option<Arc<[u32]>>,
     pub(crate) source: Source,
 }
 
@@ -49,17 +52,25 @@ impl Executable<Reference> for ReferenceExecutable {
             self.client.on(Error::invalid("launch", message))
         })?;
         let program = &self.program;
+        let _order = self.client.launching();
+        let spanning = (self.owners.as_ref()).zip(self.client.peers.as_ref());
+        let mut spanning = spanning.map(|(owners, peers)| peers.launch(owners));
         let world = Arc::new(World::new(
             program.replicas,
             program.partitions,
-            self.client.launches.fetch_add(1, Relaxed),
+            match &spanning {
+                Some(spanning) => spanning.number,
+                None => self.client.launches.fetch_add(1, Relaxed),
+            },
             self.client.cancelled.clone(),
         ));
-        let _order = self.client.launching();
         let (mut args, mut devices) = (launch.args.into_iter(), self.devices.iter());
         let mut outputs = Vec::with_capacity(self.devices.len());
         for replicas in program.jobs() {
-            let count = replicas.len() * program.partitions;
+            let count = match &self.owners {
+                Some(_) => self.devices.len(),
+                None => replicas.len() * program.partitions,
+            };
             let (mut of_job, mut on) = (Vec::with_capacity(count), Vec::with_capacity(count));
             for &id in devices.by_ref().take(count) {
                 let device = self.client.device("launch", id.into())?;
@@ -79,6 +90,7 @@ impl Executable<Reference> for ReferenceExecutable {
                 world: world.clone(),
                 replicas,
                 is_short: self.is_short,
+                spanning: spanning.take(),
                 inputs: args.by_ref().take(count).map(slots).collect(),
                 outputs: of_job,
                 running: self.client.running.clone(),

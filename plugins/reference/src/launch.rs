@@ -26,6 +26,7 @@ use crate::{
     device::Meter,
     failure::Failure,
     fast::{self, Plan, Process},
+    node::Spanning,
     oracle::{LAUNCH, Partitioning, Tensor, Value, World, guarded, run_main},
     shards::{assemble, shards},
     slot::{Promise, Slot},
@@ -134,7 +135,9 @@ pub(crate) struct Job {
     pub(crate) replicas: Range<usize>,
     /// Whether it takes less time than to wake another thread.
     pub(crate) is_short: bool,
-    /// Of each of its devices.
+    /// What it exchanges with other processes, if it runs on devices of several.
+    pub(crate) spanning: Option<Spanning>,
+    /// Of each of its devices in this process.
     pub(crate) inputs: Vec<Vec<Arc<Slot>>>,
     pub(crate) outputs: Vec<Outputs>,
     /// All jobs of the client that run.
@@ -185,11 +188,15 @@ impl Job {
     /// The results on each device.
     fn evaluate(mut self) -> Result<Vec<Vec<Tensor>>> {
         let program = self.program.clone();
-        let mut rows = Vec::with_capacity(self.inputs.len());
-        for slots in &self.inputs {
+        let rows = self.inputs.iter().map(|slots| {
             let tensors = slots.iter().map(|slot| slot.wait());
-            rows.push(tensors.collect::<Result<Vec<_>>>()?);
-        }
+            tensors.collect::<Result<Vec<_>>>()
+        });
+        let rows = rows.collect::<Result<Vec<_>>>();
+        let rows = match &self.spanning {
+            Some(spanning) => spanning.exchange(&program, rows)?,
+            None => rows?,
+        };
         // The program alone holds what was donated, or dropped since the launch.
         self.inputs.clear();
         let running = Arc::new(Running {
@@ -220,6 +227,14 @@ impl Job {
         let mut all = Vec::new();
         for results in self.run_replicas(inputs)? {
             all.append(&mut program.shard(results)?);
+        }
+        if let Some(spanning) = &self.spanning {
+            let mut partitions = 0..;
+            all.retain(|_| {
+                partitions
+                    .next()
+                    .is_some_and(|partition| spanning.is_own(partition))
+            });
         }
         Ok(all)
     }
