@@ -122,3 +122,8 @@ struct SeeingARun;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/converting.md")]
 struct Converting;
+
+/// The program on the page runs.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/weights.md")]
+struct Weights;

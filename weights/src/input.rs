@@ -92,9 +92,9 @@ impl Input {
             #[cfg(unix)]
             Bytes::File(file) => std::os::unix::fs::FileExt::read_exact_at(file, into, offset),
             #[cfg(not(unix))]
-            Bytes::File(file) => {
+            Bytes::File(_) => {
                 // A handle of its own: the position of a shared one belongs to all threads.
-                let mut file = File::open(&self.0.origin).and(file.try_clone())?;
+                let mut file = File::open(&self.0.origin)?;
                 file.seek(SeekFrom::Start(offset))?;
                 file.read_exact(into)
             }

@@ -1,7 +1,7 @@
 //! Opening of files and directories: the format is that of the contents, not of the name.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -195,10 +195,9 @@ fn open_sharded(directory: &Path, index: &str) -> Result<WeightFile> {
                 continue;
             }
         };
-        for &tensor in &listed {
-            if !file.tensors().iter().any(|info| info.name == tensor) {
-                problems.push(format!("`{tensor}` is not in `{name}`"));
-            }
+        let held: BTreeSet<&str> = (file.tensors().iter()).map(|info| &*info.name).collect();
+        for tensor in listed.iter().filter(|&&tensor| !held.contains(tensor)) {
+            problems.push(format!("`{tensor}` is not in `{name}`"));
         }
         for info in file.tensors() {
             if index.weight_map.get(&info.name).map(String::as_str) != Some(name) {

@@ -26,6 +26,8 @@ const LEGACY_PROTOCOL: i64 = 1001;
 const DEEPEST: usize = 32;
 /// Most values in which tensors are looked for.
 const MOST_VISITS: usize = 1 << 20;
+/// Bytes of a key of a dict.
+const LONGEST_KEY: usize = 4096;
 /// Bytes of all names together.
 const MOST_NAMES: usize = 64 << 20;
 /// Bytes of a pickle in an archive.
@@ -197,7 +199,11 @@ struct Search<'p> {
 impl Search<'_> {
     fn visit(&mut self, name: &mut String, id: Id, depth: usize) -> Result<()> {
         let bad = |what: String| Err(Error::new(ErrorKind::Corrupt, "pickle", what));
-        self.visits += 1;
+        // Keys that are passed over count, too: a long dict may be in a list a million times.
+        self.visits += match self.pickle.value(id) {
+            Value::Dict(pairs) => 1 + pairs.len(),
+            _ => 1,
+        };
         if depth > DEEPEST || self.visits > MOST_VISITS {
             return bad(format!(
                 "dicts and lists are nested deeper than {DEEPEST}, or have more than {MOST_VISITS} values"
@@ -229,6 +235,9 @@ impl Search<'_> {
                 let mut last = BTreeMap::new();
                 for (place, &(key, _)) in pairs.iter().enumerate() {
                     let key = match pickle.value(key) {
+                        Value::Text(key) if key.len() > LONGEST_KEY => {
+                            return bad(format!("a key of {} bytes", key.len()));
+                        }
                         Value::Text(key) => Key::Text(key),
                         Value::Int(key) => Key::Int(*key),
                         _ => continue,
