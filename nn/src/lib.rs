@@ -148,6 +148,7 @@ pub use optim::{
 pub use param::{Param, freeze, freeze_except, summary};
 pub use pattern::Pattern;
 pub use process_group::{Exchanged, PROCESS_AXIS, Processes};
+pub use processes::ProcessShards;
 pub use schedule::{Schedule, ScheduleSpec};
 pub use shape::{IntoSlice, Slice};
 pub use shard_map::Manual;

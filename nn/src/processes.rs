@@ -9,12 +9,14 @@
 
 mod collectives;
 mod gradients;
+mod shards;
 
 use std::panic::Location;
 
 use halite_core::{DType, PartitionSpec, TensorType};
 use halite_ir::{Attachment, CustomCall};
 
+pub use self::shards::ProcessShards;
 use crate::{
     CustomVjp, Manual, Tensor, Trace,
     grad::GradientRule,
@@ -84,7 +86,8 @@ impl Trace {
             return vec![error; tensors.len()];
         }
         let mut sums: Vec<Option<Tensor<'t>>> = vec![None; tensors.len()];
-        for bucket in buckets(tensors) {
+        let types = tensors.iter().map(|tensor| tensor.ty());
+        for bucket in buckets(types.map(|ty| ty.with_dtype(wide(ty.dtype())))) {
             let vectors = bucket.iter().map(|&index| {
                 let tensor = tensors[index];
                 tensor.convert(wide(tensor.dtype())).flatten()
@@ -275,12 +278,10 @@ fn padded<'t>(x: Tensor<'t>, length: usize) -> Tensor<'t> {
     }
 }
 
-/// Indices of the tensors of each exchange: of one element type, and not too large.
-fn buckets(tensors: &[Tensor<'_>]) -> Vec<Vec<usize>> {
+/// Indices of the tensors of these types in each exchange: of one element type, and not too large.
+fn buckets(types: impl IntoIterator<Item = TensorType>) -> Vec<Vec<usize>> {
     let mut buckets: Vec<(DType, usize, Vec<usize>)> = Vec::new();
-    for (index, tensor) in tensors.iter().enumerate() {
-        let ty = tensor.ty();
-        let ty = ty.with_dtype(wide(ty.dtype()));
+    for (index, ty) in types.into_iter().enumerate() {
         let (dtype, bytes) = (ty.dtype(), ty.bytes());
         let open = buckets.iter_mut().rev().find(|bucket| bucket.0 == dtype);
         match open.filter(|bucket| bucket.1 + bytes <= BUCKET) {

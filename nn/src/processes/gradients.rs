@@ -2,7 +2,8 @@
 
 use std::panic::Location;
 
-use crate::{Mean, Tensor, Trace, special::wide};
+use super::shards::SumShards;
+use crate::{Mean, Processes, Tensor, Trace, special::wide};
 
 impl Trace {
     /// The loss of the samples of this process, in the form of which the gradient is taken.
@@ -34,9 +35,42 @@ impl Trace {
         loss: Mean<'t>,
         gradients: Vec<Tensor<'t>>,
     ) -> (Mean<'t>, Vec<Tensor<'t>>) {
-        if self.processes().is_none() {
+        self.mean_by(loss, gradients, |_, gradients, scalars| {
+            let all = [gradients, scalars].concat();
+            let mut sums = self.process_sums("gradients", &all);
+            let scalars = sums.split_off(gradients.len());
+            SumShards {
+                shards: sums,
+                scalars,
+            }
+        })
+    }
+
+    /// As [`mean_over_processes`](Self::mean_over_processes), with the [shards](ProcessShards) of
+    /// this process in the place of the gradients. A parameter that the loss does not depend on has
+    /// no gradient still, which is whole.
+    #[track_caller]
+    pub fn mean_shards_over_processes<'t>(
+        &'t self,
+        loss: Mean<'t>,
+        gradients: Vec<Tensor<'t>>,
+    ) -> (Mean<'t>, Vec<Tensor<'t>>) {
+        self.mean_by(loss, gradients, |processes, gradients, scalars| {
+            self.process_sum_shards(processes, "gradients", gradients, scalars)
+        })
+    }
+
+    /// The means, from the sums that `sum` returns of weighted gradients and of scalars.
+    #[track_caller]
+    fn mean_by<'t>(
+        &'t self,
+        loss: Mean<'t>,
+        gradients: Vec<Tensor<'t>>,
+        sum: impl FnOnce(&Processes, &[Tensor<'t>], &[Tensor<'t>]) -> SumShards<'t>,
+    ) -> (Mean<'t>, Vec<Tensor<'t>>) {
+        let Some(processes) = self.processes() else {
             return (loss, gradients);
-        }
+        };
         let _site = self.called_from(Location::caller());
         let (none, is_total) = (self.without_gradient(&gradients), self.take_total_weight());
         let counts = loss.weight.ne(0.0);
@@ -55,22 +89,26 @@ impl Trace {
         let kept: Vec<usize> = kept
             .filter(|&index| !none.contains_key(&gradients[index].id))
             .collect();
-        let mut summed: Vec<Tensor<'t>> = (kept.iter())
+        let summed: Vec<Tensor<'t>> = (kept.iter())
             .map(|&index| weighted(&gradients[index]))
             .collect();
-        summed.extend([loss.total, loss.weight]);
         let metrics = self.own_metrics();
-        summed.extend(metrics.iter().flat_map(|mean| [mean.total, mean.weight]));
-        let mut sums = self.process_sums("gradients", &summed).into_iter();
-        let exchanged: Vec<Tensor<'t>> = sums.by_ref().take(kept.len()).collect();
-        let mut next = || sums.next().expect("a sum for each tensor");
+        let mut scalars = vec![loss.total, loss.weight];
+        scalars.extend(metrics.iter().flat_map(|mean| [mean.total, mean.weight]));
+        let SumShards {
+            shards,
+            scalars: sums,
+        } = sum(&processes, &summed, &scalars);
+        let sums = sums.into_iter().zip(&scalars);
+        let mut sums = sums.map(|(sum, scalar)| sum.convert(scalar.dtype()));
+        let mut next = || sums.next().expect("a sum for each scalar");
         let (total, weight) = (next(), next());
         let (weight, divisor) = match is_total {
             true => (loss.weight, None),
             false => (weight, Some(weight.eq(0.0).select(weight + 1.0, weight))),
         };
         let mut means = gradients;
-        for (index, sum) in kept.into_iter().zip(exchanged) {
+        for (index, sum) in kept.into_iter().zip(shards) {
             let mean = divisor.map_or(sum, |divisor| sum / divisor.convert(sum.dtype()));
             means[index] = mean.convert(means[index].dtype());
         }
