@@ -81,7 +81,7 @@ pub use self::{
     adam::{Adam, AdamW, Lamb, Moments},
     average::{Averages, WeightAveraging, averaged},
     chain::Chain,
-    clip::{clip_global_norm, clip_value, global_norm},
+    clip::{GlobalNorm, clip_global_norm, clip_value, global_norm},
     decay::{Decay, DecayRule},
     gradient::{Gradient, StepOf},
     groups::Groups,
