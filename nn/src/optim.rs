@@ -153,6 +153,16 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Whether each element of the step and of the new slot of this parameter depends on the same
+    /// element of gradient, parameter and slot alone, besides scalars: then processes can divide the
+    /// elements of a parameter among them, each with a part of the slot, which ZeRO does.
+    ///
+    /// By default it does not.
+    fn is_elementwise(&self, named: Named<'_>) -> bool {
+        let _ = named;
+        false
+    }
+
     /// The learning rates, by name: for logs and checks.
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         Vec::new()
@@ -268,6 +278,10 @@ impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
 
     fn first_update(&self, named: Named<'_>) -> u64 {
         O::first_update(self, named)
+    }
+
+    fn is_elementwise(&self, named: Named<'_>) -> bool {
+        O::is_elementwise(self, named)
     }
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {

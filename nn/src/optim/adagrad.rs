@@ -88,6 +88,10 @@ impl Optimizer for Adagrad {
         (direction, SquareSum { sum })
     }
 
+    fn is_elementwise(&self, _: Named<'_>) -> bool {
+        true
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
     }

@@ -62,7 +62,7 @@ pub struct Moments<L> {
 }
 
 macro_rules! adam {
-    ($Adam:ident, $eps:expr, $weight_decay:expr, $direction:ident, $(#[$doc:meta])*) => {
+    ($Adam:ident, $eps:expr, $weight_decay:expr, $direction:ident, $elementwise:expr, $(#[$doc:meta])*) => {
         impl $Adam {
             /// Creates the optimizer with this learning rate: a number or a [`Schedule`].
             pub fn new(learning_rate: impl Into<Schedule>) -> Self {
@@ -125,6 +125,10 @@ macro_rules! adam {
                 self.0.$direction(gradient, slot)
             }
 
+            fn is_elementwise(&self, _: Named<'_>) -> bool {
+                $elementwise
+            }
+
             fn schedules(&self) -> Vec<(String, &Schedule)> {
                 vec![("learning_rate".into(), &self.0.learning_rate)]
             }
@@ -137,9 +141,10 @@ macro_rules! adam {
         }
     };
 }
-adam!(Adam, 1e-8, 0.0, adam, /** Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects. */);
-adam!(AdamW, 1e-8, 0.01, adamw, /** Shrinks the parameters that [`decay`](Self::decay) selects by `rate * weight_decay` at each update. */);
-adam!(Lamb, 1e-6, 0.0, lamb, /** Adds `weight_decay * param` to the step of the parameters that [`decay`](Self::decay) selects. */);
+adam!(Adam, 1e-8, 0.0, adam, true, /** Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects. */);
+adam!(AdamW, 1e-8, 0.01, adamw, true, /** Shrinks the parameters that [`decay`](Self::decay) selects by `rate * weight_decay` at each update. */);
+// LAMB has norms of layers.
+adam!(Lamb, 1e-6, 0.0, lamb, false, /** Adds `weight_decay * param` to the step of the parameters that [`decay`](Self::decay) selects. */);
 
 /// Step of a parameter, and its next slot.
 type Updated<'t> = (Tensor<'t>, Moments<Tensor<'t>>);

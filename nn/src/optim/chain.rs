@@ -38,6 +38,10 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Chain<A, B> {
         (self.first.first_update(named)).max(self.next.first_update(named))
     }
 
+    fn is_elementwise(&self, named: Named<'_>) -> bool {
+        self.first.is_elementwise(named) && self.next.is_elementwise(named)
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         [self.first.schedules(), self.next.schedules()].concat()
     }

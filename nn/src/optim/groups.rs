@@ -62,6 +62,10 @@ impl<O: Optimizer> Optimizer for Groups<O> {
         self.of(named).first_update(named)
     }
 
+    fn is_elementwise(&self, named: Named<'_>) -> bool {
+        self.of(named).is_elementwise(named)
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         let groups = self.groups.iter().flat_map(|(pattern, group)| {
             let schedules = group.schedules().into_iter();

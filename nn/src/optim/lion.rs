@@ -86,6 +86,10 @@ impl Optimizer for Lion {
         (direction, Momentum { momentum })
     }
 
+    fn is_elementwise(&self, _: Named<'_>) -> bool {
+        true
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
     }

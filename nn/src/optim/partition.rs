@@ -58,6 +58,13 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Partition<A, B> {
         }
     }
 
+    fn is_elementwise(&self, named: Named<'_>) -> bool {
+        match self.pattern.matches(named.path) {
+            true => self.matched.is_elementwise(named),
+            false => self.rest.is_elementwise(named),
+        }
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         let matched = self.matched.schedules().into_iter();
         let matched =

@@ -118,6 +118,10 @@ impl Optimizer for RmsProp {
         (direction, slot)
     }
 
+    fn is_elementwise(&self, _: Named<'_>) -> bool {
+        true
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
     }

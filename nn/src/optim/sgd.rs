@@ -109,6 +109,10 @@ impl Optimizer for Sgd {
         )
     }
 
+    fn is_elementwise(&self, _: Named<'_>) -> bool {
+        true
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
     }

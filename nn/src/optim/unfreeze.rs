@@ -51,6 +51,10 @@ impl<O: Optimizer> Optimizer for Unfreeze<O> {
         }
     }
 
+    fn is_elementwise(&self, named: Named<'_>) -> bool {
+        self.optimizer.is_elementwise(named)
+    }
+
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         self.optimizer.schedules()
     }
