@@ -212,8 +212,6 @@ where
         if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
             return Ok(());
         }
-        // Set since the last step: the steps after a resume have it.
-        self.set_rate_factor(now)?;
         // The previous checkpoint waits for its steps.
         if let Some(saved) = now.saved_at {
             now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
@@ -223,6 +221,9 @@ where
         }
         // The sums in the checkpoint must cover exactly the steps before it.
         self.collect_all(now)?;
+        // Set since the last step, also by the metrics just collected: the steps after a resume have
+        // it.
+        self.set_rate_factor(now)?;
         if !self.saves_copies() {
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
