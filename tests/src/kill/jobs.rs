@@ -18,6 +18,9 @@ use crate::{
 /// Time in which no process of a job is left after its launcher has ended.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
+/// The moment of a blow to a job whose processes save.
+const IN_SAVE: &str = "while a checkpoint is written";
+
 /// What is done to a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Blow {
@@ -151,8 +154,7 @@ impl DisturbedJob<'_> {
         if self.random.percent(40) {
             running.wait_until(self.took * 2, || half_written(out));
             thread::sleep(Duration::from_micros(self.random.below(3000) as u64));
-            *self.record.places.entry("in a save").or_default() += 1;
-            return "while a checkpoint is written".to_owned();
+            return IN_SAVE.to_owned();
         }
         let delay = self.took.mul_f64(self.random.below(1000) as f64 / 1000.0);
         running.wait_until(delay, || false);
@@ -200,7 +202,9 @@ impl DisturbedJob<'_> {
             "{blow:?} {moment} (checkpoint of step {step}{resumed})"
         ));
         self.record.faults.push(blow.fault());
-        *self.record.places.entry(blow.place()).or_default() += 1;
+        let places = &mut self.record.places;
+        *places.entry(blow.place()).or_default() += 1;
+        *places.entry(IN_SAVE).or_default() += u64::from(moment == IN_SAVE);
         self.record.in_resume += u64::from(resumes);
     }
 
@@ -231,9 +235,11 @@ impl DisturbedJob<'_> {
         match (blow, ended.code(), ended.signal()) {
             (_, Some(0), _) => Ok(()),
             (Some(Blow::KillLauncher), None, Some(9)) => Ok(()),
-            // The error names the first process that failed.
+            // The error names the process, or one that MPI aborted because its peer was gone.
             (Some(Blow::KillOne | Blow::KillSeveral | Blow::KillInWait), Some(1), _)
-                if ended.stderr.contains("killed by SIGKILL") =>
+                if ["killed by SIGKILL", "ended by SIGABRT"]
+                    .iter()
+                    .any(|how| ended.stderr.contains(how)) =>
             {
                 Ok(())
             }
