@@ -23,7 +23,7 @@ use std::{
 
 use halite_core::{Array, Error, ErrorKind, Result};
 use halite_data::{DeviceBatch, Loader, Position, Prefetch};
-use halite_nn::{Exchanged, Optimizer};
+use halite_nn::{ArrayCollectives, Exchanged, Optimizer};
 use halite_telemetry::{Activity, ClientMetrics};
 
 pub(crate) use self::start::FitInputs;
@@ -92,6 +92,8 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     values: Option<ModelArrays<K>>,
     /// How the state is saved, once that is decided.
     saves_copies: Option<bool>,
+    /// Gathers the state for a checkpoint, where other processes have parts of it.
+    gather: Option<ArrayCollectives>,
 }
 
 /// One run: the parts that change.

@@ -7,7 +7,7 @@ mod samples;
 use std::{panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DTypePolicy, Error, Mesh, Result, Sharding,
+    Array, Client, DType, DTypePolicy, Error, Mesh, Result, Sharding, TensorType,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{
@@ -47,6 +47,8 @@ pub struct Trainer {
     pub(crate) mesh: Arc<Mesh>,
     /// The processes that train together, if there are several.
     pub(crate) processes: Option<Processes>,
+    /// The mesh has the devices of all processes, which run one program.
+    pub(crate) spans_processes: bool,
     pub(crate) strategy: Strategy,
     pub(crate) options: TrainerOptions,
     pub(crate) precision: DTypePolicy,
@@ -64,7 +66,8 @@ impl Trainer {
         TrainerBuilder::new(client.clone().measured())
     }
 
-    /// The devices of this process that it trains on.
+    /// The devices that it trains on: those of this process, or of all processes, where one program
+    /// runs on all of them.
     pub fn mesh(&self) -> &Arc<Mesh> {
         &self.mesh
     }
@@ -168,8 +171,14 @@ impl Trainer {
             has_rate_factor: self.has_rate_factor,
             padding: padding("training data", train),
             gradient_norm: options.observing.log.contains(&Measure::GradientNorm),
-            processes: self.processes.clone(),
+            processes: self.exchanging().cloned(),
         }
+    }
+
+    /// The processes whose programs exchange what they compute; `None` where one program runs on the
+    /// devices of all.
+    fn exchanging(&self) -> Option<&Processes> {
+        self.processes.as_ref().filter(|_| !self.spans_processes)
     }
 
     pub(crate) fn run<K: Task, O: Optimizer>(
@@ -311,7 +320,7 @@ impl Trainer {
         })? {
             Some(()) => {
                 let read = metrics.read(&scores.wait()?)?;
-                let read = match &self.processes {
+                let read = match self.exchanging() {
                     Some(processes) => over_processes(read, processes)?,
                     None => read,
                 };
@@ -335,7 +344,7 @@ impl Trainer {
                 last: options.last_batch,
                 workers: options.workers,
                 ahead: options.read_ahead,
-                shard: self.shard(),
+                shard: self.shard(options.batch_size)?,
                 ..LoaderOptions::new(options.batch_size)
             },
         )?;
@@ -371,17 +380,43 @@ impl Trainer {
     }
 
     /// The part of each batch that this process reads.
-    fn shard(&self) -> Shard {
-        (self.processes.as_ref()).map_or_else(Shard::default, |processes| Shard {
-            index: processes.rank(),
-            of: processes.size(),
-        })
+    fn shard(&self, batch_size: usize) -> Result<Shard> {
+        match &self.processes {
+            None => Ok(Shard::default()),
+            Some(_) if self.spans_processes => self.shard_of_devices(batch_size),
+            Some(processes) => Ok(Shard {
+                index: processes.rank(),
+                of: processes.size(),
+            }),
+        }
+    }
+
+    /// The rows of a batch that the devices of this process hold.
+    fn shard_of_devices(&self, batch_size: usize) -> Result<Shard> {
+        let rows = TensorType::new(DType::U8, [batch_size]);
+        let part = self
+            .client
+            .addressable_part(&rows, &*self.batch_sharding()?)?;
+        let (start, length) = (part[0].start, part[0].len());
+        if batch_size.is_multiple_of(length) && start.is_multiple_of(length) {
+            return Ok(Shard {
+                index: start / length,
+                of: batch_size / length,
+            });
+        }
+        let message = format!(
+            "the devices of this process hold the rows {:?} of a batch of {batch_size}, which are no \
+             part of it that one process can read; arrange the devices of each process side by side \
+             in the mesh {}",
+            part[0], self.mesh
+        );
+        Err(Error::invalid("trainer", message))
     }
 
     /// A loader of every sample once, in the dataset's order.
     fn in_order<K: Task>(&self, dataset: Arc<dyn Dataset>) -> Result<Loader> {
         let options = LoaderOptions {
-            shard: self.shard(),
+            shard: self.shard(self.options.eval_batch_size())?,
             ..self.padded()
         };
         let loader = Loader::shared(dataset, options)?;
@@ -485,7 +520,7 @@ impl Trainer {
             precision: self.precision.to_string(),
             epochs: length,
             // The names of the axes of a single device change nothing.
-            mesh: match (&self.processes, self.mesh.size()) {
+            mesh: match (self.exchanging(), self.mesh.size()) {
                 (None, 1) => "1 device".into(),
                 (None, _) => self.mesh.to_string(),
                 (Some(processes), _) => {
@@ -523,8 +558,11 @@ impl Trainer {
         loader: &Loader,
     ) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
         let sharding = self.batch_sharding()?;
-        let specs = loader
-            .batch_types()
+        let types = match self.spans_processes {
+            true => loader.whole().batch_types(),
+            false => loader.batch_types(),
+        };
+        let specs = types
             .into_iter()
             .map(|ty| ArraySpec::new(ty, &sharding))
             .collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use halite_core::{Array, Error, ErrorKind, HostArray, Pending, Result, tree::Tree};
+use halite_core::{Array, Error, ErrorKind, HostArray, PartitionSpec, Pending, Result, tree::Tree};
 use halite_nn::{ArraySpec, Optimizer};
 
 use super::{Fit, LoopState, lost};
@@ -238,6 +238,9 @@ where
         let (state, window) = now.live.as_ref().ok_or_else(lost)?;
         let mut named = state.named();
         named.push((WINDOW.to_string(), window));
+        let gathered = self.gathered(&named)?;
+        let whole = named.iter_mut().zip(&gathered);
+        whole.for_each(|((_, array), whole)| *array = whole.as_ref().unwrap_or(array));
         let share = self.share();
         if let Some(share) = &share {
             named = share.of(&named);
@@ -275,6 +278,17 @@ where
         }
         now.saved_at = Some(position);
         Ok(())
+    }
+
+    /// The arrays of which other processes may have parts, on the devices of each.
+    fn gathered(&self, named: &[(String, &Array)]) -> Result<Vec<Option<Array>>> {
+        let gathered = named.iter().map(|(_, array)| match &self.gather {
+            Some(all) if !array.sharding().spec().is_replicated() => {
+                all.reshard(array, &PartitionSpec::replicated()).map(Some)
+            }
+            _ => Ok(None),
+        });
+        gathered.collect()
     }
 
     /// Takes the digest of the data for a checkpoint; of several processes, while others wait.

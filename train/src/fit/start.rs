@@ -15,7 +15,7 @@ use halite_core::{
 };
 use halite_data::Loader;
 use halite_ir::cost;
-use halite_nn::{ArraySpec, Jit, Optimizer, Param, Processes, Schedule, rng};
+use halite_nn::{ArrayCollectives, ArraySpec, Jit, Optimizer, Param, Processes, Schedule, rng};
 use halite_telemetry::ClientMetrics;
 
 use super::{
@@ -189,6 +189,7 @@ where
             started,
             values: None,
             saves_copies: None,
+            gather: (trainer.spans_processes).then(|| ArrayCollectives::new(client, mesh)),
         })
     }
 

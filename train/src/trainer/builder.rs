@@ -179,8 +179,9 @@ impl TrainerBuilder {
         self
     }
 
-    /// Sets the devices to train on. Default: all devices of this process; with a
-    /// [mesh](Self::mesh), as many as it has.
+    /// Sets the devices to train on. Default: all devices of this process, or of all
+    /// [processes](Self::processes) if the client has them; with a [mesh](Self::mesh), as many as it
+    /// has.
     pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         self.devices = Some(devices.into_iter().collect());
         self
@@ -206,6 +207,10 @@ impl TrainerBuilder {
     /// processes are the axis `process`, which may be left out. Process 0 alone prints, logs and
     /// writes the directory of the run, which callbacks of other processes do not see. `predict` does
     /// not divide its samples among processes: each process that calls it runs on all of them.
+    ///
+    /// Of a client with the devices of all processes, as `Accelerator::open_in` gives for GPUs and
+    /// TPUs, the mesh is over all of them, and one program runs on it with every strategy, as on the
+    /// devices of one process.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -327,13 +332,22 @@ impl TrainerBuilder {
 
     fn build_observed(self) -> Result<Trainer> {
         let mesh = Arc::new(self.on_devices()?);
+        let spans_processes = !self.client.addresses(mesh.devices());
         self.strategy.check(&mesh)?;
         let group = self.processes.filter(|group| group.size() > 1);
         let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
-        let processes = group.map(|group| Processes::new(&group, &mesh, patience));
+        // Programs that run on the devices of all exchange nothing through the group.
+        let lanes = match spans_processes {
+            true => &Mesh::single(mesh.devices()[0]),
+            false => &*mesh,
+        };
+        let processes = group.map(|group| Processes::new(&group, lanes, patience));
         let processes = processes.transpose()?;
         let rank = processes.as_ref().map_or(0, Processes::rank);
-        let count = processes.as_ref().map_or(1, Processes::size);
+        let count = match spans_processes {
+            true => 1,
+            false => processes.as_ref().map_or(1, Processes::size),
+        };
         let mut options = self.options.resolved();
         if rank > 0 {
             // Process 0 prints, logs and writes for all.
@@ -363,6 +377,7 @@ impl TrainerBuilder {
             has_rate_factor: self.has_rate_factor,
             mesh,
             processes,
+            spans_processes,
             strategy: self.strategy,
             precision,
             stop: self.stop,
@@ -403,12 +418,24 @@ impl TrainerBuilder {
         Mesh::new([(axis, devices.len())], devices)
     }
 
-    /// The axes of the mesh over the devices of this process; `None` if there are no others than
-    /// that of the processes.
+    /// The axes of the mesh over the devices of this process, or of all processes where these run
+    /// one program; `None` if there are no others than that of the processes.
     fn local_axes(&self) -> Result<Option<MeshShape>> {
         let Some(axes) = &self.mesh else {
             return Ok(None);
         };
+        if self.spans_processes() {
+            if axes.iter().any(|(name, _)| **name == *PROCESS_AXIS) {
+                let message = format!(
+                    "the mesh has the axis `{PROCESS_AXIS}`, which is that of processes with programs \
+                     of their own; here one program runs on {} devices of all processes: leave the \
+                     axis out",
+                    self.client.devices().len()
+                );
+                return Err(Error::invalid("trainer", message));
+            }
+            return MeshShape::new(axes.iter().cloned()).map(Some);
+        }
         let count = self.processes.as_ref().map_or(1, |group| group.size());
         let (processes, local): (Vec<_>, Vec<_>) = axes
             .iter()
@@ -428,10 +455,31 @@ impl TrainerBuilder {
         is_given.then(|| MeshShape::new(local)).transpose()
     }
 
-    /// Returns the devices that were chosen, or all devices of this process. Never empty.
+    /// Whether one program runs on the devices of all processes: the client has them, and the
+    /// processes train together.
+    fn spans_processes(&self) -> bool {
+        let is_job = (self.processes.as_ref()).is_some_and(|group| group.size() > 1);
+        is_job
+            && self
+                .client
+                .devices()
+                .iter()
+                .any(|device| !device.is_local())
+    }
+
+    /// Returns the devices that were chosen, or all devices of this process, or of all where one
+    /// program runs on them. Never empty.
     fn chosen_devices(&self) -> Result<Vec<DeviceId>> {
         let invalid = |message: String| Err(Error::invalid("trainer", message));
-        let local = self.client.local_devices();
+        let local = match self.spans_processes() {
+            true => self
+                .client
+                .devices()
+                .iter()
+                .map(|device| device.id())
+                .collect(),
+            false => self.client.local_devices(),
+        };
         let Some(devices) = &self.devices else {
             if local.is_empty() {
                 return invalid(format!("{:?} has no device for this process", self.client));
@@ -439,8 +487,15 @@ impl TrainerBuilder {
             return Ok(local);
         };
         if let Some(unknown) = devices.iter().find(|device| !local.contains(device)) {
+            let others = match self.client.addresses(&[*unknown]) {
+                true => "",
+                false => {
+                    "; to train on devices of other processes, give the job to the trainer \
+                          (`processes`)"
+                }
+            };
             return invalid(format!(
-                "unknown device {}; this process has {local:?}",
+                "unknown device {}; this process has {local:?}{others}",
                 unknown.0
             ));
         }

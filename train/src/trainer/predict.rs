@@ -3,7 +3,7 @@
 use std::{mem::replace, panic::Location, path::Path, sync::Arc};
 
 use halite_core::{
-    Array, Error, HostArray, Pending, Result, TensorType,
+    Array, Error, ErrorKind, HostArray, Pending, Result, TensorType,
     tree::{Empty, Family, Leaf, Of, Tree},
 };
 use halite_data::{Dataset, DeviceBatch, Loader, Position};
@@ -164,6 +164,12 @@ impl Trainer {
         mut run: impl FnMut(DeviceBatch) -> Result<T>,
         mut each: impl FnMut(Of<T, HostArray>) -> Result<()>,
     ) -> Result<()> {
+        if self.spans_processes {
+            let message = "the mesh has the devices of several processes, each of which would have \
+                           a part of the outputs; predict with a trainer without `processes`, whose \
+                           mesh is of this process, and the model resharded to it";
+            return Err(Error::new(ErrorKind::Unsupported, "predict", message));
+        }
         let loader = Loader::shared(dataset, self.padded())?;
         let batch_size = self.options.eval_batch_size();
         let mut pass_on = |(count, outputs): (usize, Of<T, Pending<HostArray>>)| {

@@ -9,6 +9,7 @@ mod operations;
 #[path = "../shared/regression.rs"]
 mod regression;
 mod runs;
+mod spanning;
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,7 +17,10 @@ use std::{
 };
 
 use halite_backends::Accelerator;
-use halite_core::{ProcessGroup, Result, ThreadProcess, tree::Tree};
+use halite_core::{
+    Array, Client, HostArray, PartitionSpec, ProcessGroup, Result, ThreadProcess, tree::Tree,
+};
+use halite_nn::ArrayCollectives;
 use halite_train::{
     Callback, Fitted, Task, Trainer, TrainerBuilder,
     callback::{MetricsWindow, Run},
@@ -95,13 +99,21 @@ fn in_process<K: Task>(
     group: Arc<dyn ProcessGroup>,
     fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>>,
 ) -> Result<Trained> {
-    let client = open(devices as u32).open()?;
+    trained(&open(devices as u32).open()?, group, fit)
+}
+
+/// Runs `fit` in one process of a job, with this client.
+fn trained<K: Task>(
+    client: &Client,
+    group: Arc<dyn ProcessGroup>,
+    fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>>,
+) -> Result<Trained> {
     let losses = Losses::default();
-    let builder = Trainer::builder(&client).quiet(true).processes(group);
+    let builder = Trainer::builder(client).quiet(true).processes(group);
     let fitted = fit(builder.log_every_n_steps(1).callback(losses.clone()))?;
     let leaves = fitted.model.leaves().into_iter();
     let weights = leaves.flat_map(|leaf| {
-        let host = leaf.read().unwrap();
+        let host = read(client, leaf);
         match host.as_slice::<f64>() {
             Ok(values) => values.to_vec(),
             Err(_) => {
@@ -118,6 +130,16 @@ fn in_process<K: Task>(
             .collect(),
         steps: fitted.report.steps,
     })
+}
+
+/// The elements of an array, of which other processes may have parts.
+fn read(client: &Client, array: &Array) -> HostArray {
+    if array.is_fully_addressable() {
+        return array.read().unwrap();
+    }
+    let all = ArrayCollectives::new(client, array.sharding().mesh());
+    let replicated = all.reshard(array, &PartitionSpec::replicated()).unwrap();
+    replicated.read().unwrap()
 }
 
 /// Runs `fit` in this number of processes, each with this number of devices, and returns what each
