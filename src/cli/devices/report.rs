@@ -10,6 +10,7 @@ use std::{
 use halite::{
     Error, ErrorKind, Result,
     backends::{Accelerator, Opened, PLUGINS},
+    cluster::launch::is_credential,
     core::files,
     fetch::{Cache, Check, State, sha256_of_file},
 };

@@ -41,6 +41,7 @@ static CLIENTS: LazyLock<[Client; 2]> = LazyLock::new(|| {
             mode,
             devices: 1,
             threads: 1,
+            node: None,
         };
         Client::new(Reference::new(&options).expect("the system has threads"))
     })
