@@ -63,9 +63,12 @@
 //! [`Accelerator`]: backends::Accelerator
 #![forbid(unsafe_code)]
 
+mod job;
 pub mod models;
 pub mod plan;
 pub mod profile;
+
+pub use job::OpenDevices;
 
 pub use halite_backends as backends;
 pub use halite_cluster as cluster;
@@ -90,6 +93,7 @@ pub use halite_weights as weights;
 
 /// Items that most programs need: `use halite::prelude::*`.
 pub mod prelude {
+    pub use crate::OpenDevices;
     pub use halite_backends::Accelerator;
     pub use halite_core::{
         Array, Client, DType, DTypePolicy, Error, HostArray, Result, TensorType,

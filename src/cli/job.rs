@@ -4,8 +4,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
 use halite::{
-    Result,
-    backends::Accelerator,
+    Client, Result,
+    backends::{Accelerator, OpenOptions},
     cluster::{self, Recognized},
     fetch,
 };
@@ -41,7 +41,10 @@ impl Job {
     }
 
     fn show(&self, recognized: &Recognized, job: &cluster::Job) -> Result<ExitCode> {
-        let options = super::open_options(self.cache_dir.clone());
+        let options = OpenOptions {
+            processes: Some(job.group()),
+            ..super::open_options(self.cache_dir.clone())
+        };
         let opened = self
             .accelerator
             .open_with(&options, &mut fetch::Bar::default())?;
@@ -53,7 +56,7 @@ impl Job {
             job.local_rank(),
             std::process::id(),
             env!("CARGO_PKG_VERSION"),
-            opened.client.local_devices().len(),
+            described(&opened.client),
             platform.name,
             platform.version,
         );
@@ -84,5 +87,16 @@ impl Job {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// `2 x KIND`; `2 of 8 x KIND` where the client has the devices of all processes.
+fn described(client: &Client) -> String {
+    let (local, all) = (client.local_devices().len(), client.devices());
+    let kind = all.iter().find(|device| device.is_local());
+    let kind = kind.map_or("", |device| device.kind());
+    match all.len() == local {
+        true => format!("{local} x {kind},"),
+        false => format!("{local} of {} x {kind},", all.len()),
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use clap::{Arg, Args, builder::ArgPredicate};
 use halite::{
     Error, ErrorKind, MeshShape, Param, Result, Tree,
-    backends::{Accelerator, Driver, Opened},
+    backends::{Accelerator, Driver, OpenOptions, Opened},
     cluster::tell_stopped,
     data::Dataset,
     fetch,
@@ -107,10 +107,22 @@ impl Run {
     fn open_with(&self, bar: &mut fetch::Bar) -> Result<(Client, Vec<DeviceId>)> {
         let requested = self.requested_devices();
         let accelerator = with_virtual_devices(&self.accelerator, requested)?;
-        let options = open_options(self.cache_dir.clone());
+        let options = OpenOptions {
+            processes: self.processes.clone(),
+            ..open_options(self.cache_dir.clone())
+        };
         let opened = accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
-        let mut devices = opened.client.local_devices();
+        // Of several processes those of all, where the client has them.
+        let mut devices = match self.is_alone() {
+            true => opened.client.local_devices(),
+            false => opened
+                .client
+                .devices()
+                .iter()
+                .map(|device| device.id())
+                .collect(),
+        };
         if let Some(count) = requested {
             if count > devices.len() {
                 return Err(self.too_few_devices(&accelerator, &opened, devices.len(), count));

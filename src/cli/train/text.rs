@@ -169,6 +169,13 @@ impl Text {
         )?;
 
         let code = finish(&self.run, &fitted, &trainer);
+        // A program on the devices of several processes runs in all of them.
+        let is_shared = !client.addresses(trainer.mesh().devices());
+        let samples = self.sample > 0 && fitted.stopped_by.is_none();
+        let text = match samples && (is_coordinator || is_shared) {
+            true => Some(self.generated(&client, &fitted, &tokenizer, &prompt)?),
+            false => None,
+        };
         if !is_coordinator {
             return Ok(code);
         }
@@ -178,8 +185,7 @@ impl Text {
         }
         if fitted.stopped_by.is_none() {
             say_perplexity(&fitted);
-            if self.sample > 0 {
-                let text = self.generated(&client, &fitted, &tokenizer, &prompt)?;
+            if let Some(text) = text {
                 if writes {
                     write(out.join("sample.txt"), &text)?;
                     fitted.report.samples.push(("Sample".into(), text.clone()));
