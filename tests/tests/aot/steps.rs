@@ -227,6 +227,7 @@ steps! {
     the_step_compiles_for_a_tpu7x_of_eight_cores: "tpu:tpu7x:2x2x1", 8;
     the_step_compiles_for_an_a100: "cuda:a100", 1;
     the_step_compiles_for_eight_h100: "cuda:h100:1x8", 8;
+    the_step_compiles_for_two_hosts_of_four_h100: "cuda:h100:2x4", 8;
     the_step_compiles_for_an_h200: "cuda:h200:1x1", 1;
     the_step_compiles_for_two_hosts_of_eight_h200: "cuda:h200:2x8", 16;
     the_step_compiles_for_eight_b200: "cuda:b200:1x8", 8;
