@@ -133,15 +133,15 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
         op: ReduceOp,
         patience: Duration,
     ) -> Result<HostArray> {
-        let rows = mine.ty().dims().first().copied().unwrap_or(0);
-        if rows == 0 || rows % self.size() != 0 {
+        let rows = mine.ty().dims().first().copied();
+        let Some(rows) = rows.filter(|rows| rows.is_multiple_of(self.size())) else {
             let message = format!(
                 "the first dimension of {} is not a multiple of {} members",
                 mine.ty(),
                 self.size()
             );
             return Err(Error::invalid(format!("reduce_scatter `{name}`"), message));
-        }
+        };
         let whole = self.all_reduce(name, mine, op, patience)?;
         let mut dims = mine.ty().dims().to_vec();
         dims[0] = rows / self.size();

@@ -88,6 +88,15 @@ fn all_reduce_reduces_over_members() {
 }
 
 #[test]
+fn empty_array_is_scattered() {
+    let empty = HostArray::from_slice::<f32>(&[], [0, 3]).unwrap();
+    let parts = together(2, |me| {
+        me.reduce_scatter("x", &empty, ReduceOp::Sum, SOON).unwrap()
+    });
+    assert_eq!(parts, [empty.clone(), empty.clone()]);
+}
+
+#[test]
 fn mean_of_integers_does_not_wrap() {
     let mean = |values: [u8; 2]| {
         let mine = |me: &ThreadMember| HostArray::scalar(values[me.rank()]);
