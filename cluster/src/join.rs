@@ -63,18 +63,18 @@ pub(crate) fn rerun(
     let start = Instant::now();
     let status = loop {
         let left = patience.saturating_sub(start.elapsed());
-        if let Some(status) = run(&command, job.rank, engine, &signals, left)? {
+        let mut complaints = String::new();
+        if let Some(status) = run(&command, job.rank, engine, &signals, left, &mut complaints)? {
             break status;
         }
         let has_ended = mpiexec.as_mut().is_some_and(Mpiexec::has_ended);
         if start.elapsed() >= patience || has_ended {
-            let mut complaints = String::new();
             if let Some(mut mpiexec) = mpiexec {
-                complaints = format!(": {}", mpiexec.end());
+                complaints = mpiexec.end();
             }
             let message = format!(
-                "process {} of {} did not reach process 0 at {coordinator} within \
-                 {:.0?}{complaints}",
+                "process {} of {} did not reach process 0 at {coordinator} within {:.0?}: \
+                 {complaints}",
                 job.rank,
                 job.size,
                 if has_ended { start.elapsed() } else { patience }
@@ -163,13 +163,14 @@ impl Told {
 }
 
 /// Passes on the output of the child, and returns its status; `None` if the proxy ended before it ran, or
-/// it did not run within `patience`.
+/// it did not run within `patience`. `complaint` is why the proxy did not reach `mpiexec`.
 fn run(
     command: &[String],
     rank: usize,
     engine: &Engine,
     signals: &Signals,
     patience: Duration,
+    complaint: &mut String,
 ) -> Result<Option<Status>> {
     let (send, events) = hydra::events();
     let mut proxy = Proxy::start(command, rank, engine, &[], &send)?;
@@ -183,10 +184,16 @@ fn run(
                 if let Some(record) = &record {
                     told.record(record);
                 }
+                let is_proxy = text.starts_with("[proxy:");
+                if is_proxy && told.pid.is_none() && complaint.is_empty() {
+                    // After the place in its code.
+                    let why = text.split_once("): ").map_or(text, |(_, why)| why);
+                    complaint.push_str(why);
+                }
                 // A proxy that does not reach `mpiexec` yet says so each time, and one that loses it
                 // after a failure.
                 let is_noise = told.pid.is_none() || told.failed || told.exited.is_some();
-                let is_noise = is_noise && text.starts_with("[proxy:");
+                let is_noise = is_noise && is_proxy;
                 if (record.is_none() || !text.is_empty()) && !is_noise {
                     // A closed pipe, as of `head`, does not end the job.
                     _ = match line.stream {
