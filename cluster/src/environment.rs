@@ -99,6 +99,10 @@ impl Recognized {
                 first = job;
             } else if (job.rank, job.size) != (first.rank, first.size) {
                 return Err(contradiction(&first, &job));
+            } else if first.source == Source::Mpi {
+                // What started the processes, which have met by PMI since.
+                let coordinator = None;
+                first = Recognized { coordinator, ..job };
             }
         }
         Ok(first)

@@ -175,6 +175,17 @@ fn torchrun_in_slurm_is_nested() {
 }
 
 #[test]
+fn launcher_of_processes_that_have_met_is_told() {
+    let pmi = [("PMI_RANK", "5"), ("PMI_SIZE", "8"), ("PMI_FD", "7")];
+    check(
+        &[&pmi[..], &TORCHRUN].concat(),
+        Source::Torchrun,
+        (5, 8),
+        None,
+    );
+}
+
+#[test]
 fn two_launchers_are_one_error() {
     refused(
         &[&HYDRA[..], &TORCHRUN].concat(),
