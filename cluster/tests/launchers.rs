@@ -1,11 +1,14 @@
 //! Jobs that other launchers start, and what is left over when launchers are killed.
 
+#[path = "shared/child.rs"]
+mod child;
+
 use std::{
     env,
     net::TcpListener,
     os::unix::process::ExitStatusExt,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     thread,
     time::{Duration, Instant},
 };
@@ -14,71 +17,9 @@ use halite_cluster::{
     Job, MPICH,
     launch::{Ended, Launch},
 };
-use halite_core::{HostArray, ReduceOp};
 use halite_fetch::{Bar, Cache};
 
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// Set in the processes that a test starts.
-const CHILD: &str = "HALITE_TEST_CHILD";
-
-/// The test `name` of this executable, as a process of a job.
-fn child(name: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(CHILD, "1");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn is_child() -> bool {
-    env::var_os(CHILD).is_some()
-}
-
-/// What each process does.
-fn sum_ranks() {
-    let job = Job::from_env().unwrap();
-    let mine = HostArray::scalar(job.rank() as u32);
-    let sum = job
-        .group()
-        .all_reduce("ranks", &mine, ReduceOp::Sum, MINUTE)
-        .unwrap();
-    let sum = sum.as_slice::<u32>().unwrap()[0];
-    println!(
-        "process {} of {} by {}: {sum}",
-        job.rank(),
-        job.size(),
-        job.source()
-    );
-    job.finish().unwrap();
-}
-
-#[track_caller]
-fn check(children: Vec<Child>, expected: &str) {
-    for (rank, child) in children.into_iter().enumerate() {
-        let output = child.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "process {rank}: {text}{errors}");
-        assert!(
-            text.contains(&format!("process {rank} {expected}")),
-            "{text}{errors}"
-        );
-    }
-}
-
-/// A port that nobody listens on.
-fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
+use self::child::{CHILD, MINUTE, check, child, is_child, port, sum_ranks, wait_until};
 
 #[test]
 fn torchrun_variables_start_a_job() {
@@ -94,7 +35,7 @@ fn torchrun_variables_start_a_job() {
             .env("MASTER_PORT", &before);
         command.spawn().unwrap()
     });
-    check(children.collect(), "of 3 by MPI: 3");
+    check(children.collect(), "of 3 by torchrun: 3");
 }
 
 #[test]
@@ -112,7 +53,7 @@ fn slurm_variables_start_a_job() {
         command.env("SLURM_STEP_NODELIST", "localhost");
         command.spawn().unwrap()
     });
-    check(children.collect(), "of 2 by MPI: 1");
+    check(children.collect(), "of 2 by SLURM: 1");
 }
 
 #[test]
@@ -155,6 +96,25 @@ fn process_that_fails_to_meet_is_an_error() {
         return println!("as expected");
     }
     let mut command = explicit("process_that_fails_to_meet_is_an_error", 1, 2, port());
+    let output = command.output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("as expected"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn unknown_host_of_process_0_is_named() {
+    if is_child() {
+        let mut options = halite_cluster::JobOptions::default();
+        options.start = Duration::from_secs(2);
+        let error = Job::with_options(options).unwrap_err().to_string();
+        let expected = "within 2s: unable to get host address for no-such-host.invalid";
+        assert!(error.contains(expected), "{error}");
+        return println!("as expected");
+    }
+    let mut command = explicit("unknown_host_of_process_0_is_named", 1, 2, port());
+    command.env("HALITE_COORDINATOR_ADDRESS", "no-such-host.invalid:29500");
     let output = command.output().unwrap();
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as expected"),
@@ -408,13 +368,4 @@ fn failure_after_a_signal_says_so() {
         "{output:?}"
     );
     assert_eq!(output.status.signal(), Some(15), "{output:?}");
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < MINUTE, "waited for: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
