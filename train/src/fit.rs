@@ -224,8 +224,10 @@ where
             }
         };
         let stopped_by = self.interrupts.reason().or(Some(StopReason::Callback));
-        let (state, _) = now.live.ok_or_else(lost)?;
-        let average = state.averaged_model().map(rates::copied::<K::Model>);
+        let (state, _) = now.live.take().ok_or_else(lost)?;
+        let average = state.average.as_ref();
+        let average =
+            average.map(|_| self.with_validated(&state, |model| rates::copied::<K::Model>(model)));
         Ok(Fitted {
             average: average.transpose()?,
             model: state.model,

@@ -2,8 +2,11 @@
 //! back.
 
 mod discover;
+mod gather;
 mod step;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::{collections::HashMap, panic::Location, sync::Arc};
@@ -12,15 +15,20 @@ use halite_core::{
     Array, Client, DType, Error, Mesh, Result, TensorType,
     tree::{Empty, Family, Leaf, Tree},
 };
-use halite_nn::{ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor, Trace};
+use halite_nn::{
+    ArraySpec, Function, Jit, Optimizer, Param, Processes, ShardedType, Tensor, Trace,
+};
 
 use crate::{
-    Predict, State, Strategy, Task,
+    Predict, State, StateOptions, Strategy, Task,
+    state::Divided,
+    strategy::state_specs,
     window::{ExtraValues, Window},
 };
 
 pub(crate) use self::{
     discover::{Pass, discover, discover_evaluation, means_of_pass, padding},
+    gather::GatherAverages,
     step::{Step, StepInputs, StepOptions, StepParts},
     steps::Steps,
 };
@@ -57,10 +65,16 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     pub(crate) steps: Option<Steps<K, O>>,
     /// The evaluation, if there is validation data.
     pub(crate) evaluation: Option<Evaluation<K>>,
+    /// What gathers averages of which each process has a part, if there are some.
+    pub(crate) gather: Option<GatherAverages<K>>,
     /// Metrics of a training step, in the order of its window.
     pub(crate) train_metrics: Window,
     /// Types and shardings of the state.
     pub(crate) state: RunState<K, O, ArraySpec>,
+    /// Types of the whole arrays of the state, which checkpoints have.
+    pub(crate) whole: RunState<K, O, ShardedType>,
+    /// Those of which each process has a part of its own.
+    pub(crate) divided: Option<Divided>,
     /// Types and shardings of the batch of a step.
     pub(crate) batch: BatchSpecs<K>,
 }
@@ -122,7 +136,28 @@ where
             .then(|| Evaluation::new(client, mesh, parts, batch, validation));
         let step_batch = self::batch_types::<K>(batch)
             .try_map_leaves(|_, ty: ShardedType| parts.options.input(&ty).on(mesh))?;
+        let options = parts.options.state(parts.strategy);
+        let rank = parts.options.processes.as_ref().map_or(0, Processes::rank);
+        let whole = state_specs::<K::Model, O::Slot>(
+            mesh,
+            parts.strategy,
+            params,
+            Arc::<O>::clone(parts.optimizer),
+            StateOptions {
+                shards: None,
+                ..options
+            },
+        )?;
+        let gathered = parts.options.processes.as_ref().zip(whole.average.as_ref());
+        let gather = gathered.filter(|_| options.shards.is_some());
+        let gather = gather.map(|(processes, averages)| {
+            let types = averages.leaves().into_iter().map(|leaf| leaf.ty.clone());
+            GatherAverages::new(client, mesh, processes, types.collect())
+        });
         Ok(Programs {
+            gather,
+            whole,
+            divided: Divided::new(&**params, &**parts.optimizer, &options, rank),
             init: init_function(parts, &state).jit(client).on(mesh),
             step: function.jit(client).on(mesh),
             steps: steps.transpose()?,
@@ -224,7 +259,8 @@ where
     ModelParams<K>: Send + Sync,
 {
     let (params, optimizer) = (parts.params.clone(), parts.optimizer.clone());
-    let options = parts.options.state();
+    let options = parts.options.state(parts.strategy);
+    let processes = parts.options.processes.clone();
     let types: HashMap<String, ShardedType> = state
         .named()
         .into_iter()
@@ -233,6 +269,9 @@ where
     let specs = Arc::new(types);
     let stored = specs.clone();
     Function::stateless(move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
+        if let Some(processes) = processes.as_ref().filter(|_| options.shards.is_some()) {
+            cx.set_processes(processes, cx.scalar(0.0, DType::F32));
+        }
         State::initialize(cx, &*params, optimizer.clone(), options, key)
     })
     .named("init")
@@ -302,85 +341,4 @@ fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T, which: &str
         })
         .collect();
     texts.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use halite_backends::Accelerator;
-    use halite_core::DTypePolicy;
-    use halite_nn::{Adam, Linear, Mean};
-
-    use super::*;
-
-    struct Fit;
-
-    impl Task for Fit {
-        type Model = Linear<()>;
-        type Batch = Leaf<()>;
-
-        fn loss<'t>(
-            &self,
-            _cx: &'t Trace,
-            model: &Linear<Tensor<'t>>,
-            Leaf(x): &Leaf<Tensor<'t>>,
-        ) -> Mean<'t> {
-            Mean::of(model.forward(*x))
-        }
-    }
-
-    #[test]
-    fn init_never_holds_a_whole_split_parameter() {
-        let client = Accelerator::Cpu { devices: Some(8) }.open().unwrap();
-        let mesh = Arc::new(Mesh::new([("data", 8)], client.local_devices()).unwrap());
-        let (params, adam) = (Arc::new(Linear::new(2048, 4096)), Arc::new(Adam::new(1e-3)));
-        let whole: u64 = params.weight.ty.bytes() as u64;
-        let memory_of = |strategy: Strategy| {
-            let parts = StepParts {
-                task: &Arc::new(Fit),
-                params: &params,
-                optimizer: &adam,
-                options: StepOptions::new(DTypePolicy::F32),
-                strategy: &strategy,
-            };
-            let options = parts.options.state();
-            let state = crate::strategy::state_specs::<Linear<()>, _>(
-                &mesh,
-                &strategy,
-                &params,
-                adam.clone(),
-                options,
-            )
-            .unwrap();
-            let shards = state
-                .leaves()
-                .into_iter()
-                .map(|ty| ty.shard_type(&mesh).unwrap().bytes() as u64)
-                .sum::<u64>();
-            let init = init_function(&parts, &state).jit(&client).on(&mesh);
-            let key = TensorType::new(DType::U32, [2]);
-            let key = ShardedType::replicated(key).on(&mesh).unwrap();
-            init.prepare(&Empty::new(), &Leaf(key)).unwrap();
-            (
-                shards,
-                init.with_loaded(|loaded| loaded.memory()).unwrap().unwrap(),
-            )
-        };
-        let (shards, memory) = memory_of(Strategy::fsdp());
-        assert!(
-            shards < 3 * whole / 8 + (1 << 17),
-            "parameter and two slots, an eighth each: {shards} of {whole}"
-        );
-        // The outputs of the program, and the pointers to them.
-        assert!(
-            (shards..shards + 4096).contains(&memory.outputs),
-            "{shards}: {memory:?}"
-        );
-        assert!(memory.temporary < whole / 4, "{whole}: {memory:?}");
-        // The control: replicated parameters need whole copies.
-        let (shards, memory) = memory_of(Strategy::data_parallel());
-        assert!(
-            shards > 3 * whole && memory.outputs >= shards,
-            "{shards}: {memory:?}"
-        );
-    }
 }

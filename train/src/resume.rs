@@ -95,7 +95,8 @@ pub(crate) fn window_type(saved: &Saved) -> Option<TensorType> {
     window.filter(|ty| ty.dtype() == DType::F32 && ty.rank() == 1)
 }
 
-/// Names and types of the arrays of a checkpoint with this `window`, which may have other extras.
+/// Names and types of the arrays of a checkpoint with this `window`, which may have other extras:
+/// whole arrays, of which a process may have a part.
 pub(crate) fn array_types<K: Task, O: Optimizer>(
     window: Option<&TensorType>,
     programs: &Programs<K, O>,
@@ -103,16 +104,17 @@ pub(crate) fn array_types<K: Task, O: Optimizer>(
 ) -> Vec<(String, TensorType)> {
     let least = 3 * programs.train_metrics.names().len();
     let window = window.filter(|ty| ty.dims()[0] >= least);
-    let types = array_specs(programs, mesh).into_iter();
-    types
-        .map(|(path, spec)| match window {
-            Some(window) if path == WINDOW => (path, window.clone()),
-            _ => (path, spec.ty),
-        })
+    let own = programs.train_metrics.spec(mesh).ty;
+    let window = window.cloned().unwrap_or(own);
+    let state = programs.whole.named().into_iter();
+    state
+        .map(|(path, whole)| (path, whole.ty.clone()))
+        .chain([(WINDOW.to_string(), window)])
         .collect()
 }
 
-/// Names and specs of the arrays of a checkpoint: those of the state, and the window of metrics.
+/// Names and specs of what this process has of the arrays of a checkpoint: the state, and the window
+/// of metrics.
 pub(crate) fn array_specs<K: Task, O: Optimizer>(
     programs: &Programs<K, O>,
     mesh: &Arc<Mesh>,
@@ -129,10 +131,13 @@ pub(crate) fn held_arrays<K: Task, O: Optimizer>(
     programs: &Programs<K, O>,
     mesh: &Arc<Mesh>,
 ) -> Vec<(String, TensorType, Held)> {
-    let specs = array_specs(programs, mesh).into_iter();
-    specs
-        .map(|(path, spec)| (path, spec.ty, Held::All))
-        .collect()
+    let held = |(path, ty): (String, TensorType)| {
+        let divided = programs.divided.as_ref();
+        let rows = divided.and_then(|divided| divided.range(&path, ty.elements()));
+        (path, ty, rows.map_or(Held::All, Held::Rows))
+    };
+    let whole = array_types(None, programs, mesh).into_iter();
+    whole.map(held).collect()
 }
 
 /// Checks that the run is not shorter than the saved one.

@@ -1,6 +1,7 @@
 //! The training state: parameters, optimizer slots, step, random key.
 
 mod options;
+mod shards;
 mod stepping;
 mod tree;
 mod types;
@@ -12,13 +13,18 @@ use halite_core::{
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
-    Jit, Model, Optimizer, Param, Pattern, Tensor, Trace, grad, init,
+    Jit, Model, Optimizer, Param, Pattern, ProcessShards, Tensor, Trace, grad, init,
     optim::{self, Averages, Slots, WeightAveraging, averaged, without_frozen},
     rng,
 };
 
 pub use self::options::StateOptions;
-pub(crate) use self::{stepping::Turn, types::StateTypes};
+use self::shards::{divided, shards_of};
+pub(crate) use self::{
+    shards::{Divided, is_divided, undivided},
+    stepping::Turn,
+    types::StateTypes,
+};
 use crate::{
     Scaling,
     trained::{is_trained, trained_paths},
@@ -76,18 +82,21 @@ struct Rule<S: Family> {
     params: Vec<Param>,
     optimizer: Arc<dyn Optimizer<Slot = S>>,
     average: Option<WeightAveraging>,
+    /// How processes divide slots and averages, if they do.
+    shards: Option<ProcessShards>,
 }
 
 impl<S: Family> Rule<S> {
     fn of<M: Tree<Leaf = Param>>(
         net: &M,
         optimizer: Arc<dyn Optimizer<Slot = S>>,
-        average: Option<WeightAveraging>,
+        options: &StateOptions,
     ) -> Arc<Self> {
         Arc::new(Rule {
             params: net.leaves().into_iter().cloned().collect(),
             optimizer,
-            average,
+            average: options.average,
+            shards: options.shards,
         })
     }
 
@@ -232,6 +241,11 @@ impl<F: Family, S: Family, L> State<F, S, L> {
         named.map(is_trained).collect()
     }
 
+    /// How processes divide slots and averages, if they do.
+    pub(crate) fn shards(&self) -> Option<ProcessShards> {
+        self.rule.shards
+    }
+
     /// The model with the averages of its trained parameters, if there are any, and its other
     /// leaves.
     pub fn averaged_model(&self) -> Option<F::Of<&L>> {
@@ -253,21 +267,29 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     where
         M: Tree<Leaf = Param, Family = F>,
     {
+        let rule = Rule::of(net, optimizer.clone(), &options);
         let StateOptions {
             precision,
             average,
             has_rate_factor,
+            shards,
         } = options;
         let model: F::Of<Tensor<'t>> = init(cx, net, rng::fold_in(key, 0));
+        let average = average.map(|rule| {
+            let is_trained: Vec<bool> = net.leaves().into_iter().map(is_trained).collect();
+            let model = Tree::leaf_refs(&model).map_leaves(|_, leaf| *leaf);
+            rule.first(net, &shards_of::<F>(cx, shards, &is_trained, model))
+        });
+        let slots = divided(net, optim::slots(&optimizer, net), shards);
         State {
-            average: average.map(|rule| rule.first(net, &model)),
+            average,
             rate_factor: has_rate_factor.then(|| cx.scalar(1.0, DType::F32)),
             model,
-            slots: init(cx, &optim::slots(&optimizer, net), rng::fold_in(key, 1)),
+            slots: init(cx, &slots, rng::fold_in(key, 1)),
             step: cx.scalar(0.0, DType::U32),
             key: rng::fold_in(key, 2),
             scale: (precision.loss_scale).map(|rule| Scaling::first(cx, rule)),
-            rule: Rule::of(net, optimizer, average),
+            rule,
         }
     }
 

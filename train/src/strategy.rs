@@ -38,12 +38,17 @@ const MODEL_AXIS: &str = "model";
 /// | written | what is split | over the axes |
 /// |---|---|---|
 /// | `dp` | the batch; parameters are replicated | `replica`, `data`, `fsdp` |
+/// | `zero1`, or `zero2` | the batch, and optimizer slots and averages of large parameters | as `fsdp` |
 /// | `fsdp` | the batch, and each large parameter along its largest dimension that divides | the batch as `dp`; parameters over `fsdp`, or `data` where the mesh has no `fsdp` |
 /// | `tp` | parameters of layers, by [rules](Strategy::tensor_rules) | `model` |
-/// | `dp+tp`, `fsdp+tp` | both | both |
+/// | `dp+tp`, `zero1+tp`, `fsdp+tp` | both | both |
 ///
-/// Optimizer slots have the sharding of their parameter; the optimizer's scalars are replicated. On
-/// one device all strategies are the same.
+/// Optimizer slots have the sharding of their parameter, but under `zero1`; the optimizer's scalars
+/// are replicated. On one device all strategies are the same.
+///
+/// ZeRO's second stage shards gradients, too, which within a program the compiler decides. Between
+/// processes, `zero1` divides the elements of every slot and average, each process updates its
+/// part of the parameters, and all exchange them.
 ///
 /// ```
 /// use halite_core::MeshShape;
@@ -61,6 +66,7 @@ const MODEL_AXIS: &str = "model";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
     data: bool,
+    zero: bool,
     fsdp: bool,
     tensor: bool,
     min_elements: usize,
@@ -78,6 +84,7 @@ impl Default for Strategy {
 impl Strategy {
     const NONE: Strategy = Strategy {
         data: false,
+        zero: false,
         fsdp: false,
         tensor: false,
         min_elements: Strategy::MIN_ELEMENTS,
@@ -93,6 +100,19 @@ impl Strategy {
     pub fn data_parallel() -> Self {
         Strategy {
             data: true,
+            ..Strategy::NONE
+        }
+    }
+
+    /// ZeRO's first stage, `zero1`: data parallelism where each device has its part of the optimizer's
+    /// state and of averages. `zero2` is another name of it.
+    ///
+    /// It is the default between [processes](crate::TrainerBuilder::processes), where it needs an
+    /// optimizer that is [elementwise](Optimizer::is_elementwise).
+    pub fn zero1() -> Self {
+        Strategy {
+            data: true,
+            zero: true,
             ..Strategy::NONE
         }
     }
@@ -119,6 +139,8 @@ impl Strategy {
     pub fn and(mut self, other: Strategy) -> Self {
         self.data |= other.data;
         self.fsdp |= other.fsdp;
+        // Fully sharded parameters have sharded slots.
+        self.zero = (self.zero || other.zero) && !self.fsdp;
         self.tensor |= other.tensor;
         self.min_elements = self.min_elements.min(other.min_elements);
         self.not_split.extend(other.not_split);
@@ -172,6 +194,16 @@ impl Strategy {
         self.fsdp
     }
 
+    /// Whether it splits the optimizer's state and averages, and not the parameters themselves.
+    pub fn shards_state(&self) -> bool {
+        self.zero
+    }
+
+    /// Whether it may split parameters over devices.
+    pub(crate) fn shards_parameters(&self) -> bool {
+        self.fsdp || self.tensor || !self.rules.is_empty()
+    }
+
     /// The built-in rules of tensor parallelism for the layers of `halite-nn`; the first that
     /// matches a parameter and divides it applies.
     ///
@@ -222,6 +254,17 @@ impl Strategy {
         Ok(model.rebuild(assigned.into_iter().map(|assigned| assigned.spec)))
     }
 
+    /// As [`specs`](Self::specs), of what the state has of each parameter besides itself.
+    fn slot_specs<M: Tree<Leaf = Param>>(
+        &self,
+        mesh: &MeshShape,
+        model: &M,
+    ) -> Result<Of<M, PartitionSpec>> {
+        let mut of_slots = self.clone();
+        of_slots.fsdp |= self.zero && mesh.size() > 1;
+        of_slots.specs(mesh, model)
+    }
+
     /// Types and shardings of the state of a training step: the parameters, the slots of
     /// `optimizer`, the step number and the random key, each stored as the type it is declared
     /// with.
@@ -259,8 +302,9 @@ impl Strategy {
         if (self.data || self.fsdp) && !has(&BATCH_AXES) {
             return missing("the batch", &BATCH_AXES);
         }
-        if self.fsdp && !has(&FSDP_AXES) {
-            return missing("parameters", &FSDP_AXES);
+        if (self.fsdp || self.zero) && !has(&FSDP_AXES) {
+            let what = if self.fsdp { "parameters" } else { "slots" };
+            return missing(what, &FSDP_AXES);
         }
         if self.tensor && !has(&[MODEL_AXIS]) {
             return missing("parameters", &[MODEL_AXIS]);
@@ -312,7 +356,12 @@ impl Strategy {
 impl fmt::Display for Strategy {
     /// `fsdp+tp`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [(self.data, "dp"), (self.fsdp, "fsdp"), (self.tensor, "tp")];
+        let parts = [
+            (self.data && !self.zero, "dp"),
+            (self.zero, "zero1"),
+            (self.fsdp, "fsdp"),
+            (self.tensor, "tp"),
+        ];
         let parts: Vec<&str> = parts
             .into_iter()
             .filter(|(is_part, _)| *is_part)
@@ -329,12 +378,13 @@ impl FromStr for Strategy {
         text.split('+')
             .try_fold(Strategy::NONE, |strategy, part| match part {
                 "dp" => Ok(strategy.and(Strategy::data_parallel())),
+                "zero1" | "zero2" => Ok(strategy.and(Strategy::zero1())),
                 "fsdp" => Ok(strategy.and(Strategy::fsdp())),
                 "tp" => Ok(strategy.and(Strategy::tensor_parallel())),
                 other => {
                     let message = format!(
-                        "unknown strategy `{other}` in `{text}`; expected one of dp, fsdp, tp, \
-                         dp+tp, fsdp+tp"
+                        "unknown strategy `{other}` in `{text}`; expected one of dp, zero1, fsdp, \
+                         tp, dp+tp, zero1+tp, fsdp+tp"
                     );
                     Err(Error::invalid(OP, message))
                 }

@@ -7,14 +7,14 @@ mod samples;
 use std::{panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, DTypePolicy, Error, Mesh, Result, Sharding, TensorType,
+    Array, Client, DType, DTypePolicy, Error, ErrorKind, Mesh, Result, Sharding, TensorType,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{
     Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch, Shard,
     ValidationSet,
 };
-use halite_nn::{ArraySpec, Optimizer, Processes, optim::WeightAveraging};
+use halite_nn::{ArraySpec, Optimizer, Param, Processes, optim::WeightAveraging};
 use halite_telemetry::ClientMetrics;
 
 pub use self::{
@@ -35,6 +35,7 @@ use crate::{
         discover_evaluation, evaluate_program, means_of_pass, padding,
     },
     signals::StopFlag,
+    state::undivided,
     validation_set::{NamedSet, check_names},
     waits::{Limits, NextBatch, next_batch, wait},
     window::Window,
@@ -50,6 +51,8 @@ pub struct Trainer {
     /// The mesh has the devices of all processes, which run one program.
     pub(crate) spans_processes: bool,
     pub(crate) strategy: Strategy,
+    /// Whether nobody has chosen it.
+    pub(crate) is_default_strategy: bool,
     pub(crate) options: TrainerOptions,
     pub(crate) precision: DTypePolicy,
     pub(crate) average: Option<WeightAveraging>,
@@ -148,11 +151,11 @@ impl Trainer {
         let train = train.map_err(|error| of_data("training", &error))?;
         let batch = batch_types::<K>(&self.batch_specs::<K>(&train)?);
         let parts = StepParts {
+            options: self.step_options::<K>(&train),
+            strategy: &self.strategy_of(&model, &optimizer)?.0,
             task: &Arc::new(task),
             params: &Arc::new(model),
             optimizer: &Arc::new(optimizer),
-            options: self.step_options::<K>(&train),
-            strategy: &self.strategy,
         };
         lower::lower_parts(&parts, &self.mesh, batch, &self.client.capabilities())
     }
@@ -179,6 +182,46 @@ impl Trainer {
     /// devices of all.
     fn exchanging(&self) -> Option<&Processes> {
         self.processes.as_ref().filter(|_| !self.spans_processes)
+    }
+
+    /// The strategy for a model with this optimizer, and why it is another one than that of the
+    /// trainer, if it is.
+    ///
+    /// # Errors
+    /// If processes cannot divide the state, and the user has chosen that they do.
+    pub(crate) fn strategy_of<M: Tree<Leaf = Param>, O: Optimizer>(
+        &self,
+        model: &M,
+        optimizer: &O,
+    ) -> Result<(Strategy, Option<String>)> {
+        let strategy = self.strategy.clone();
+        if self.exchanging().is_none() || !strategy.shards_state() {
+            return Ok((strategy, None));
+        }
+        let whole = undivided(model, optimizer);
+        let [first, others @ ..] = &whole[..] else {
+            return Ok((strategy, None));
+        };
+        let others = match others.len() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        let reason = format!(
+            "`{strategy}` divides the elements of a parameter among processes, and {} needs those of \
+             `{first}`{others} together",
+            short_name::<O>()
+        );
+        match self.is_default_strategy {
+            true => {
+                let data_parallel = Strategy::data_parallel();
+                let message = format!("strategy `{data_parallel}`: {reason}");
+                Ok((data_parallel, Some(message)))
+            }
+            false => {
+                let message = format!("{reason}; use `dp` (--strategy dp), or another optimizer");
+                Err(Error::new(ErrorKind::Unsupported, "strategy", message))
+            }
+        }
     }
 
     pub(crate) fn run<K: Task, O: Optimizer>(
@@ -479,6 +522,7 @@ impl Trainer {
         train: &Loader,
         validation: &[NamedSet],
         optimizer: &O,
+        strategy: &Strategy,
         step: &[u8],
     ) -> PendingIdentity {
         let TrainerOptions {
@@ -527,7 +571,7 @@ impl Trainer {
                     format!("{} processes of {}", processes.size(), self.mesh)
                 }
             },
-            strategy: self.strategy.to_string(),
+            strategy: strategy.to_string(),
             plugin: format!("{} {}", platform.name, platform.version)
                 .trim()
                 .to_string(),
@@ -597,4 +641,11 @@ fn check_weights<K: Task>(loader: &Loader) -> Result<()> {
 /// An error of a loader, with the name of its data.
 fn of_data(which: &str, error: &Error) -> Error {
     Error::new(error.kind(), which.to_string(), error.message())
+}
+
+/// Name of a type without modules: `Partition<AdamW, Muon>`.
+fn short_name<T>() -> String {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let parts = std::any::type_name::<T>().split_inclusive(|c: char| !is_name(c));
+    parts.filter(|part| !part.ends_with(':')).collect()
 }

@@ -9,7 +9,7 @@ use halite_nn::{ArraySpec, Mean, ShardedType, Tensor, Trace};
 
 use crate::{
     cause::{self, Batches, Cause, Target},
-    loss_scale::{LOSS_SCALE, all_finite},
+    loss_scale::LOSS_SCALE,
 };
 
 /// Name of the count of skipped steps among the extras.
@@ -43,8 +43,8 @@ pub(crate) struct Extras {
 pub(crate) struct ExtraValues<'t> {
     /// Whether the step is done, if steps may be skipped: a `bool` scalar.
     pub(crate) is_done: Option<Tensor<'t>>,
-    /// Gradients of the watched parameters, if there are some.
-    pub(crate) gradients: Vec<Tensor<'t>>,
+    /// Whether the gradients of the watched parameters are finite, if there are some.
+    pub(crate) are_finite: Vec<Tensor<'t>>,
 }
 
 /// Extras of a window that was read back.
@@ -261,8 +261,7 @@ impl Window {
             step_unless(both)
         });
         let skipped = extras.is_done.map(|is_done| scalar(!is_done));
-        let anomalies = extras.gradients.iter();
-        let anomalies = anomalies.map(|gradient| step_unless(all_finite(cx, &[*gradient])));
+        let anomalies = extras.are_finite.iter().map(|fine| step_unless(*fine));
         let parts: Vec<Tensor<'t>> = (totals.chain(weights).chain(bad))
             .chain(skipped)
             .chain(anomalies)

@@ -364,7 +364,8 @@ fn unknown_strategy_lists_the_known_ones() {
     let text = "dp+pp".parse::<Strategy>().unwrap_err().to_string();
     assert_eq!(
         text,
-        "strategy: unknown strategy `pp` in `dp+pp`; expected one of dp, fsdp, tp, dp+tp, fsdp+tp"
+        "strategy: unknown strategy `pp` in `dp+pp`; expected one of dp, zero1, fsdp, tp, dp+tp, zero1+tp, \
+         fsdp+tp"
     );
 }
 

@@ -13,10 +13,6 @@ pub(crate) enum Held {
     /// All, as every other process.
     All,
     /// These, in row-major order; what the process has beyond them is padding.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "strategies that shard the state")
-    )]
     Rows(Range<usize>),
 }
 

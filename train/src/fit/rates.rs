@@ -4,10 +4,13 @@ use halite_core::{
     Array, HostArray, Result, Sharding,
     tree::{Family, Tree},
 };
-use halite_nn::Optimizer;
+use halite_nn::{Optimizer, optim::averaged};
 
 use super::{Fit, LoopState, lost};
-use crate::{Task, programs::ModelParams};
+use crate::{
+    Task,
+    programs::{ModelParams, RunState},
+};
 
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
 where
@@ -29,16 +32,29 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> LoopState<K, O> {
-    /// The model that is validated: that of the averages, if there are any.
-    pub(super) fn validated_model(&self) -> Result<<K::Model as Family>::Of<&Array>> {
-        let (state, _) = self.live()?;
-        let model = || Tree::leaf_refs(&state.model);
-        Ok(state.averaged_model().unwrap_or_else(model))
+impl<K: Task, O: Optimizer> Fit<'_, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// Calls `with` with the model that is validated: that of the averages, if there are any.
+    pub(super) fn with_validated<R>(
+        &self,
+        state: &RunState<K, O, Array>,
+        with: impl FnOnce(&<K::Model as Family>::Of<&Array>) -> Result<R>,
+    ) -> Result<R> {
+        let Some(average) = &state.average else {
+            return with(&Tree::leaf_refs(&state.model));
+        };
+        let gathered = self.programs.gather.as_ref();
+        let gathered = gathered.map(|gather| gather.run(average, &state.step));
+        let gathered = gathered.transpose()?;
+        let average = gathered.as_ref().unwrap_or(average);
+        with(&averaged::<K::Model, Array>(&state.model, average))
     }
 }
 
-/// Copies of the averages, with the model's other leaves.
-pub(super) fn copied<F: Family>(averaged: F::Of<&Array>) -> Result<F::Of<Array>> {
-    averaged.try_map_leaves(|_, array| array.copy())
+/// Copies of these arrays.
+pub(super) fn copied<F: Family>(arrays: &F::Of<&Array>) -> Result<F::Of<Array>> {
+    let arrays = Tree::leaf_refs(arrays);
+    arrays.try_map_leaves(|_, array| array.copy())
 }

@@ -82,12 +82,13 @@ where
             check_averaged(&*model)?;
         }
         let batch = trainer.batch_specs::<K>(&train)?;
+        let (strategy, other_strategy) = trainer.strategy_of(&*model, &*optimizer)?;
         let parts = StepParts {
             task: &task,
             params: &model,
             optimizer: &optimizer,
             options: trainer.step_options::<K>(&train),
-            strategy: &trainer.strategy,
+            strategy: &strategy,
         };
         let per_epoch = options.numerics.steps_of(train.batches_per_epoch());
         let steps = match options.steps_per_execution {
@@ -123,7 +124,7 @@ where
         });
         let checked = take_checked(options, &trainer.callbacks, &facts.metric_names)?;
         let code = lowered.comparable_code();
-        let mut identity = trainer.identity(&train, &validation, &*optimizer, &code);
+        let mut identity = trainer.identity(&train, &validation, &*optimizer, &strategy, &code);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         if let Some(processes) = &trainer.processes {
@@ -171,6 +172,9 @@ where
             store,
             hyperparameters,
         )?;
+        if let Some(message) = other_strategy {
+            callbacks.progress_bar.progress.message(&message);
+        }
         Ok(Fit {
             trainer,
             programs,
@@ -363,7 +367,10 @@ where
                     skipped_before = skipped;
                     window
                 }
-                _ => host,
+                _ => match &programs.divided {
+                    Some(divided) => divided.shard(name, host)?,
+                    None => host,
+                },
             };
             uploading += host.bytes().len();
             arrays.push(Array::upload_as(

@@ -1,8 +1,8 @@
 //! Validation of a run: when it is due, and its events.
 
 use halite_core::{
-    Error, ErrorKind, Result,
-    tree::{Empty, Leaf, Tree},
+    Array, Error, ErrorKind, Result,
+    tree::{Empty, Family, Leaf, Tree},
 };
 use halite_data::Loader;
 use halite_nn::{ArraySpec, Optimizer};
@@ -89,13 +89,17 @@ where
     /// none.
     pub(super) fn validate(&self, now: &LoopState<K, O>) -> Result<Option<MetricValues>> {
         let _span = tracing::trace_span!("validate").entered();
+        self.with_validated(&now.live()?.0, |model| self.scores(model))
+    }
+
+    fn scores(&self, model: &<K::Model as Family>::Of<&Array>) -> Result<Option<MetricValues>> {
         let mut metrics = MetricValues::new();
         for set in &self.validation {
             let of_set = |error: Error| match &set.name {
                 Some(_) => error.with_note(&format!("in the {}", set.described())),
                 None => error,
             };
-            let Some(scores) = self.score(now, &set.data).map_err(of_set)? else {
+            let Some(scores) = self.score(model, &set.data).map_err(of_set)? else {
                 return Ok(None);
             };
             let scores = scores.into_iter();
@@ -111,20 +115,25 @@ where
         if !is_new || most == 0 {
             return Ok(());
         }
-        for NamedSet { data, .. } in &self.validation {
-            let batches = most.min(data.batches_per_epoch());
-            let of_check = |error: Error| error.with_note("validated before the first step");
-            let scored = self.score(now, &data.clone().limited(batches)?);
-            scored.map(drop).map_err(of_check)?;
-        }
-        Ok(())
+        let of_check = |error: Error| error.with_note("validated before the first step");
+        self.with_validated(&now.live()?.0, |model| {
+            for NamedSet { data, .. } in &self.validation {
+                let batches = most.min(data.batches_per_epoch());
+                let scored = self.score(model, &data.clone().limited(batches)?);
+                scored.map(drop).map_err(&of_check)?;
+            }
+            Ok(())
+        })
     }
 
-    fn score(&self, now: &LoopState<K, O>, loader: &Loader) -> Result<Option<MetricValues>> {
+    fn score(
+        &self,
+        model: &<K::Model as Family>::Of<&Array>,
+        loader: &Loader,
+    ) -> Result<Option<MetricValues>> {
         let Some(Evaluation { program, metrics }) = &self.programs.evaluation else {
             return Ok(None);
         };
-        let model = &now.validated_model()?;
         let window = Leaf(metrics.spec(&self.trainer.mesh));
         let inputs = (
             Tree::leaf_refs(model).map_leaves(|_, array| ArraySpec::of(array)),

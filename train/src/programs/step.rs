@@ -8,7 +8,7 @@ use halite_core::{
 };
 use halite_nn::{
     Function, Lowered, Mean, Optimizer, Processes, ShardedType, Tensor, Trace, lower,
-    optim::{WeightAveraging, clip_global_norm, clip_value, global_norm},
+    optim::{GlobalNorm, WeightAveraging, clip_value},
 };
 
 use super::{
@@ -81,12 +81,15 @@ impl StepOptions {
         }
     }
 
-    /// Options of the state of such a step.
-    pub(crate) fn state(&self) -> StateOptions {
+    /// Options of the state of such a step under this strategy.
+    pub(crate) fn state(&self, strategy: &Strategy) -> StateOptions {
         StateOptions {
             precision: self.precision,
             average: self.average,
             has_rate_factor: self.has_rate_factor,
+            shards: (self.processes.as_ref())
+                .filter(|_| strategy.shards_state())
+                .map(Processes::shards),
         }
     }
 }
@@ -134,7 +137,7 @@ where
             strategy,
             params,
             Arc::<O>::clone(optimizer),
-            options.state(),
+            options.state(strategy),
         )?;
         let types = Tree::leaf_refs(&***params).map_leaves(|_, param| param.ty.clone());
         check_updates(&***task, &***params)?;
@@ -257,11 +260,11 @@ impl<K: Task> StepBody<K> {
             let gradients = state.all_gradients(turn, gradients);
             // Those of parameters that are frozen still are zeros: they change nothing.
             trained.extend(state.trained_of(turn.part, &gradients));
-            if self.options.gradient_norm {
-                let norm = global_norm(cx, &gradients);
-                norms.push((update.norm_name(), norm, turn.is_due(state.step)));
+            let norm = self.norm(cx, state, &gradients);
+            if let Some(norm) = norm.filter(|_| self.options.gradient_norm) {
+                norms.push((update.norm_name(), norm.value(), turn.is_due(state.step)));
             }
-            stepping = stepping.update(turn, self.clipped(cx, gradients));
+            stepping = stepping.update(turn, self.clipped(cx, gradients, norm));
         }
         let is_scaled = stepping.state.scale.is_some();
         if let Some(scale) = &stepping.state.scale {
@@ -272,35 +275,69 @@ impl<K: Task> StepBody<K> {
             let counts = [due, is_scaled.then(|| norm.is_finite())];
             cx.metric(&name, mean_where(norm, counts));
         }
-        let extras = ExtraValues {
-            is_done: (self.options.on_not_finite == OnNotFinite::Skip).then(|| {
-                let totals = losses.iter().map(|loss| loss.total);
-                all_finite(
-                    cx,
-                    &trained.iter().copied().chain(totals).collect::<Vec<_>>(),
-                )
-            }),
-            gradients: match self.options.detect_anomaly {
-                true => trained,
-                false => Vec::new(),
-            },
-        };
+        let totals: Vec<Tensor<'t>> = losses.iter().map(|loss| loss.total).collect();
+        let extras = self.extras(cx, &stepping.state, trained, totals);
         let next = stepping.end(extras.is_done);
         let window = self.metrics.add(cx, window, losses[0], step, extras);
         (next, window)
+    }
+
+    /// Whether the step is done, and which gradients are finite, as the options have it.
+    fn extras<'t, S: Family>(
+        &self,
+        cx: &'t Trace,
+        state: &State<K::Model, S, Tensor<'t>>,
+        gradients: Vec<Tensor<'t>>,
+        losses: Vec<Tensor<'t>>,
+    ) -> ExtraValues<'t> {
+        let mut holds = Vec::new();
+        if self.options.on_not_finite == OnNotFinite::Skip {
+            holds.push(all_finite(cx, &[&gradients[..], &losses].concat()));
+        }
+        if self.options.detect_anomaly {
+            holds.extend(
+                gradients
+                    .iter()
+                    .map(|gradient| all_finite(cx, &[*gradient])),
+            );
+        }
+        let mut holds = state.all_everywhere(&holds).into_iter();
+        ExtraValues {
+            is_done: (self.options.on_not_finite == OnNotFinite::Skip)
+                .then(|| holds.next().expect("the first")),
+            are_finite: holds.collect(),
+        }
+    }
+
+    /// The norm of the gradients of an update, if it is a metric or clips them.
+    fn norm<'t, S: Family>(
+        &self,
+        cx: &'t Trace,
+        state: &State<K::Model, S, Tensor<'t>>,
+        gradients: &<K::Model as Family>::Of<Tensor<'t>>,
+    ) -> Option<GlobalNorm<'t>> {
+        let clips = matches!(self.options.clip, Some(GradientClip::Norm(_)));
+        (clips || self.options.gradient_norm).then(|| {
+            let norm = GlobalNorm::of_trained(cx, &*self.params, gradients);
+            match state.shards() {
+                Some(_) => norm.over_processes(),
+                None => norm,
+            }
+        })
     }
 
     fn clipped<'t>(
         &self,
         cx: &'t Trace,
         gradients: <K::Model as Family>::Of<Tensor<'t>>,
+        norm: Option<GlobalNorm<'t>>,
     ) -> <K::Model as Family>::Of<Tensor<'t>> {
-        match self.options.clip {
-            Some(GradientClip::Norm(most)) => {
-                clip_global_norm(cx, &*self.params, gradients, most).0
+        match (self.options.clip, norm) {
+            (Some(GradientClip::Norm(most)), Some(norm)) => {
+                norm.clip(&*self.params, gradients, most)
             }
-            Some(GradientClip::Value(most)) => clip_value(cx, gradients, most),
-            None => gradients,
+            (Some(GradientClip::Value(most)), _) => clip_value(cx, gradients, most),
+            _ => gradients,
         }
     }
 
@@ -335,7 +372,10 @@ impl<K: Task> StepBody<K> {
             }
             None => of_step(),
         };
-        cx.mean_over_processes(loss, gradients)
+        match state.shards() {
+            Some(_) => cx.mean_shards_over_processes(loss, gradients),
+            None => cx.mean_over_processes(loss, gradients),
+        }
     }
 
     /// As [`of_batch`], of stacked batches.

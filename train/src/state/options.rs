@@ -1,7 +1,7 @@
 //! Optional parts of a training state.
 
 use halite_core::{DTypePolicy, Result};
-use halite_nn::optim::WeightAveraging;
+use halite_nn::{ProcessShards, optim::WeightAveraging};
 
 /// Parts of a training state besides its model and optimizer.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +12,8 @@ pub struct StateOptions {
     pub average: Option<WeightAveraging>,
     /// Whether learning rates have a [factor](super::State::rate_factor).
     pub has_rate_factor: bool,
+    /// How processes divide the slots and the averages, if they do: ZeRO.
+    pub shards: Option<ProcessShards>,
 }
 
 impl Default for StateOptions {
@@ -26,6 +28,7 @@ impl From<DTypePolicy> for StateOptions {
             precision,
             average: None,
             has_rate_factor: false,
+            shards: None,
         }
     }
 }

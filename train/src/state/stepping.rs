@@ -2,13 +2,19 @@
 
 use std::panic::Location;
 
-use halite_core::tree::{Family, Tree};
+use halite_core::{
+    TensorType,
+    tree::{Family, Tree},
+};
 use halite_nn::{
     Pattern, Tensor,
     optim::{self, Part, StepOf},
 };
 
-use super::{Rule, State};
+use super::{
+    Rule, State,
+    shards::{shards_of, with_chosen},
+};
 use crate::loss_scale::all_finite;
 
 /// The parameters that an update changes, and the steps in which it is done.
@@ -87,6 +93,7 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         let _site = cx.called_from(Location::caller());
         let finite = state.scale.is_some().then(|| {
             let these = all_finite(cx, &state.trained_of(turn.part, &gradients));
+            let [these] = state.everywhere([these]);
             finite.map_or(these, |others| others.and(these))
         });
         let Rule {
@@ -102,8 +109,18 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
             pattern: turn.part,
         };
         let unchanged = turn.is_due(state.step).map(|due| (due, leaves(&state)));
-        let (model, slots) =
-            optim::update(optimizer, cx, at, part, state.model, gradients, state.slots);
+        let is_divided = state.trained(turn.part);
+        let types: Vec<TensorType> = (state.trained_leaves(turn.part).iter())
+            .map(|leaf| leaf.ty())
+            .collect();
+        let model = shards_of::<F>(cx, state.rule.shards, &is_divided, state.model);
+        let (model, slots) = optim::update(optimizer, cx, at, part, model, gradients, state.slots);
+        let model = match state.rule.shards {
+            Some(_) => with_chosen::<F>(model, &is_divided, |shards| {
+                cx.gather_process_shards("parameters", shards, &types)
+            }),
+            None => model,
+        };
         let state = State {
             model: model.map_leaves(|_, leaf| cx.updated(leaf)),
             slots,
@@ -171,6 +188,7 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     /// This state after update `step`, with averages that have its parameters.
     #[track_caller]
     fn averaged(self, step: Tensor<'t>) -> Self {
+        let is_divided = self.trained(None);
         let (Some(rule), Some(average)) = (self.rule.average, self.average) else {
             return State {
                 average: None,
@@ -178,8 +196,11 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
             };
         };
         let net = self.model.rebuild(self.rule.params.iter().cloned());
+        let model = Tree::leaf_refs(&self.model).map_leaves(|_, leaf| *leaf);
+        let cx = step.trace();
+        let model = shards_of::<F>(cx, self.rule.shards, &is_divided, model);
         State {
-            average: Some(rule.next(step.trace(), step, &net, average, &self.model)),
+            average: Some(rule.next(cx, step, &net, average, &model)),
             ..self
         }
     }

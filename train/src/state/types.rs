@@ -37,7 +37,7 @@ impl<F: Family, S: Family> State<F, S, ShardedType> {
             scale,
             average,
             rate_factor: options.has_rate_factor.then(|| scalar(DType::F32)),
-            rule: Rule::of(net, optimizer, options.average),
+            rule: Rule::of(net, optimizer, &options),
         }
     }
 }

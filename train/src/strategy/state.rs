@@ -8,10 +8,13 @@ use halite_core::{
 };
 use halite_nn::{Optimizer, Param, ShardedType, optim};
 
-use crate::{Scaling, State, StateOptions, Strategy, state::StateTypes};
+use crate::{
+    Scaling, State, StateOptions, Strategy,
+    state::{StateTypes, is_divided},
+};
 
-/// Types and shardings of the state: parameters by the strategy, optimizer slots as their
-/// parameter, scalars replicated.
+/// Types and shardings of the state: parameters by the strategy, optimizer slots and averages as their
+/// parameter or further, scalars replicated.
 ///
 /// # Errors
 /// As [`Strategy::specs`]; a parameter whose size overflows.
@@ -37,21 +40,26 @@ pub(crate) fn state_specs<F: Family, S: Family>(
         };
         ShardedType::new(param.ty.clone(), spec.clone()).stored_as(stored)
     });
+    let slot_specs = strategy.slot_specs(mesh, params)?;
+    let beside = |(param, spec): (&Param, &PartitionSpec), leaf: &Param| {
+        let ty = &leaf.ty;
+        match (is_divided(leaf, param), options.shards) {
+            (false, _) => ShardedType::replicated(ty.clone()),
+            (true, None) => ShardedType::new(ty.clone(), spec.clone()),
+            // Each process has a vector of its own, over all of its devices.
+            (true, Some(shards)) => {
+                let axes: Vec<&str> = mesh.axes().map(|(axis, _)| axis).collect();
+                let ty = ty.with_dims([shards.shard_len(ty.elements())]);
+                ShardedType::new(ty, PartitionSpec::new([axes]))
+            }
+        }
+    };
+    let params_and_specs = || params.leaves().into_iter().zip(slot_specs.leaves());
     let described = optim::slots(&optimizer, params);
-    let per_param = params
-        .leaves()
-        .into_iter()
-        .zip(specs.leaves())
-        .zip(described.inner().leaves());
-    let slots = per_param.flat_map(|((param, spec), slots)| {
-        slots.iter().flat_map(Tree::leaves).map(move |slot| {
-            let spec = if slot.ty.dims() == param.ty.dims() {
-                spec.clone()
-            } else {
-                PartitionSpec::replicated()
-            };
-            ShardedType::new(slot.ty.clone(), spec)
-        })
+    let per_param = params_and_specs().zip(described.inner().leaves());
+    let slots = per_param.flat_map(|(param, slots)| {
+        let leaves = slots.iter().flat_map(Tree::leaves);
+        leaves.map(move |leaf| beside(param, leaf))
     });
     let slots: Vec<_> = slots.collect();
     let scale = precision.loss_scale;
@@ -59,11 +67,9 @@ pub(crate) fn state_specs<F: Family, S: Family>(
         scale.map(|rule| Scaling::types(rule).map_leaves(|_, ty| ShardedType::replicated(ty)));
     let average = options.average.map(|rule| {
         let described = rule.describe(params);
-        let specs = params.leaves().into_iter().zip(specs.leaves());
-        let specs = specs.filter(|(param, _)| param.trainable);
-        let types = described.leaves().into_iter().zip(specs);
-        let types =
-            types.map(|(average, (_, spec))| ShardedType::new(average.ty.clone(), spec.clone()));
+        let trained = params_and_specs().filter(|(param, _)| param.trainable);
+        let types = described.leaves().into_iter().zip(trained);
+        let types = types.map(|(average, param)| beside(param, average));
         described.rebuild(types.collect::<Vec<_>>())
     });
     let types = StateTypes {

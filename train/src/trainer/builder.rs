@@ -9,7 +9,8 @@ use std::{
 };
 
 use halite_core::{
-    Client, DTypePolicy, DeviceId, Error, Mesh, MeshShape, ProcessGroup, Result, Sharding,
+    Client, DTypePolicy, DeviceId, Error, ErrorKind, Mesh, MeshShape, ProcessGroup, Result,
+    Sharding,
 };
 use halite_data::LastBatch;
 use halite_nn::{PROCESS_AXIS, Processes, optim::WeightAveraging};
@@ -35,7 +36,7 @@ pub struct TrainerBuilder {
     devices: Option<Vec<DeviceId>>,
     mesh: Option<Vec<(Arc<str>, usize)>>,
     processes: Option<Arc<dyn ProcessGroup>>,
-    strategy: Strategy,
+    strategy: Option<Strategy>,
     average: Option<WeightAveraging>,
     has_rate_factor: bool,
     options: TrainerOptions,
@@ -64,7 +65,7 @@ impl TrainerBuilder {
             devices: None,
             mesh: None,
             processes: None,
-            strategy: Strategy::default(),
+            strategy: None,
             average: None,
             has_rate_factor: false,
             options: TrainerOptions::default(),
@@ -227,9 +228,11 @@ impl TrainerBuilder {
     }
 
     /// Sets the sharding of parameters, optimizer state and batches over the mesh. Default:
-    /// data parallel.
+    /// [data parallel](Strategy::data_parallel); of several processes
+    /// [`zero1`](Strategy::zero1), if the optimizer is
+    /// [elementwise](halite_nn::Optimizer::is_elementwise).
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.strategy = strategy;
+        self.strategy = Some(strategy);
         self
     }
 
@@ -333,7 +336,7 @@ impl TrainerBuilder {
     fn build_observed(self) -> Result<Trainer> {
         let mesh = Arc::new(self.on_devices()?);
         let spans_processes = !self.client.addresses(mesh.devices());
-        self.strategy.check(&mesh)?;
+        let strategy = self.strategy_on(&mesh)?;
         let group = self.processes.filter(|group| group.size() > 1);
         let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
         // Programs that run on the devices of all exchange nothing through the group.
@@ -358,7 +361,7 @@ impl TrainerBuilder {
             ("batch_size", options.batch_size),
             ("eval_batch_size", options.eval_batch_size()),
         ] {
-            check_batch_size(name, size, &self.strategy, &mesh, count)?;
+            check_batch_size(name, size, &strategy, &mesh, count)?;
         }
         let precision = options.numerics.precision;
         let precision = precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
@@ -378,7 +381,8 @@ impl TrainerBuilder {
             mesh,
             processes,
             spans_processes,
-            strategy: self.strategy,
+            is_default_strategy: self.strategy.is_none(),
+            strategy,
             precision,
             stop: self.stop,
             callbacks: self.callbacks,
@@ -405,17 +409,45 @@ impl TrainerBuilder {
         if let [device] = devices[..] {
             return Ok(Mesh::single(device));
         }
-        let axis = self.strategy.axis_of_all().ok_or_else(|| {
+        let strategy = self.strategy.clone().unwrap_or_default();
+        let axis = strategy.axis_of_all().ok_or_else(|| {
             let model = devices.len() / 2;
             let message = format!(
-                "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", \
+                "`{strategy}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", \
                  {model})])`, --mesh data=2,model={model}",
-                self.strategy,
                 devices.len()
             );
             Error::invalid("trainer", message)
         })?;
         Mesh::new([(axis, devices.len())], devices)
+    }
+
+    /// The strategy on the devices of this process, or of all processes where these run one program.
+    fn strategy_on(&self, mesh: &Mesh) -> Result<Strategy> {
+        let processes = match self.client.addresses(mesh.devices()) {
+            true => self.processes.as_ref().map_or(1, |group| group.size()),
+            false => 1,
+        };
+        let Some(strategy) = &self.strategy else {
+            let zero = Strategy::zero1();
+            let data_parallel = Strategy::data_parallel();
+            data_parallel.check(mesh)?;
+            return Ok(match processes > 1 && zero.check(mesh).is_ok() {
+                true => zero,
+                false => data_parallel,
+            });
+        };
+        strategy.check(mesh)?;
+        if processes > 1 && mesh.size() == 1 && strategy.shards_parameters() {
+            let message = format!(
+                "`{strategy}` shards parameters over the devices of one process, and each of the \
+                 {processes} processes has one device. Between processes on CPUs there are `zero1` \
+                 and `dp`; `{strategy}` runs in one process with all devices (--devices), or with \
+                 several in each (--mesh process={processes},data=2)"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "strategy", message));
+        }
+        Ok(strategy.clone())
     }
 
     /// The axes of the mesh over the devices of this process, or of all processes where these run

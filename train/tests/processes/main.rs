@@ -10,6 +10,7 @@ mod operations;
 mod regression;
 mod runs;
 mod spanning;
+mod zero;
 
 use std::{
     sync::{Arc, Mutex},

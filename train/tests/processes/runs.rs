@@ -244,20 +244,31 @@ fn watched(
     })
 }
 
+/// Exchanges of each step of two processes, which clips the norm of the gradients.
+fn exchanges_of_steps(strategy: &str, accumulated: usize) -> usize {
+    let exchanges = Arc::new(AtomicUsize::new(0));
+    let counted = exchanges.clone();
+    let count = move |_: &str| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    let all = watched(count, |builder, _| {
+        let builder = builder.strategy(strategy.parse()?);
+        mlp::fit(builder.accumulate_grad_batches(accumulated), 64)
+    });
+    let steps: Vec<u64> = all.into_iter().map(|one| one.unwrap().steps).collect();
+    assert_eq!(steps, [20 / accumulated as u64; 2]);
+    let (exchanges, of_each) = (exchanges.load(Ordering::SeqCst), 2 * steps[0] as usize);
+    assert!(exchanges.is_multiple_of(of_each), "{exchanges}");
+    exchanges / of_each
+}
+
 #[test]
-fn steps_exchange_once() {
+fn steps_exchange_few_times() {
     for accumulated in [1, 2] {
-        let exchanges = Arc::new(AtomicUsize::new(0));
-        let counted = exchanges.clone();
-        let count = move |_: &str| {
-            counted.fetch_add(1, Ordering::SeqCst);
-        };
-        let all = watched(count, |builder, _| {
-            mlp::fit(builder.accumulate_grad_batches(accumulated), 64)
-        });
-        let steps: Vec<u64> = all.into_iter().map(|one| one.unwrap().steps).collect();
-        assert_eq!(steps, [20 / accumulated as u64; 2]);
-        assert_eq!(exchanges.load(Ordering::SeqCst) as u64, steps[0] + steps[1]);
+        // The gradients, with all else.
+        assert_eq!(exchanges_of_steps("dp", accumulated), 1);
+        // The gradients, their norm, and the parameters.
+        assert_eq!(exchanges_of_steps("zero1", accumulated), 3);
     }
 }
 

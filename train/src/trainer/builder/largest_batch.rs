@@ -104,7 +104,8 @@ impl TrainerBuilder {
     ) -> Result<usize> {
         let trial = self.trial();
         let mesh = trial.on_devices()?;
-        let least = self.strategy.batch_spec(&mesh).parts(&mesh, 0);
+        let strategy = self.strategy_on(&mesh)?;
+        let least = strategy.batch_spec(&mesh).parts(&mesh, 0);
         let sizes = BatchSizes {
             least,
             start: self.options.batch_size,
