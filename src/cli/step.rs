@@ -26,8 +26,9 @@ pub(super) struct ShardingArgs {
     /// [default: one axis over all devices]
     #[arg(long, value_name = "AXES|auto")]
     pub(super) mesh: Option<MeshChoice>,
-    /// Sharding strategy: `dp` shards the batch, `fsdp` the batch and the parameters, `tp` the
-    /// layers; also `dp+tp`, `fsdp+tp` [default: dp, with --mesh auto any but tp]
+    /// Sharding strategy: `dp` shards the batch, `zero1` the batch and the optimizer's state, `fsdp`
+    /// the batch and the parameters, `tp` the layers; also `dp+tp`, `zero1+tp`, `fsdp+tp`
+    /// [default: dp, of several processes zero1, with --mesh auto dp or fsdp, also with tp]
     #[arg(long, value_name = "NAME")]
     strategy: Option<Strategy>,
     /// Smallest number of elements of a parameter that `fsdp` splits [default: 16384]
@@ -90,6 +91,15 @@ impl ShardingArgs {
             }
             _ => self.with_rules(strategy),
         }
+    }
+
+    /// The strategy, if it is given, as [`strategy`](Self::strategy).
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn given_strategy(&self) -> Result<Option<Strategy>> {
+        let strategy = self.strategy()?;
+        Ok(self.strategy.as_ref().map(|_| strategy))
     }
 
     /// The shardings over this many devices to choose from.

@@ -23,7 +23,7 @@ pub struct Candidate {
 }
 
 /// The shardings over this many devices that are worth trying: each strategy alone, and with tensor
-/// parallelism over 2, 4 and 8 devices; of one strategy, if it is given, of which `dp`, `fsdp` and
+/// parallelism over 2, 4 and 8 devices; of one strategy, if it is given, of which `dp`, `zero1`, `fsdp` and
 /// `tp` have a mesh of one device too.
 ///
 /// ```
@@ -62,6 +62,7 @@ pub fn candidates(devices: usize, strategy: Option<&Strategy>) -> Result<Vec<Can
     let Some(strategy) = strategy else {
         return Ok(all);
     };
+    all.push(candidate(&[("data", devices)], Strategy::zero1()));
     all.push(candidate(&[("model", devices)], tp()));
     let name = strategy.to_string();
     all.retain(|one| one.strategy.to_string() == name);
@@ -76,8 +77,8 @@ pub fn candidates(devices: usize, strategy: Option<&Strategy>) -> Result<Vec<Can
                  rest is at least 2; give the mesh, or another strategy"
             ),
             _ => format!(
-                "`{name}` has no mesh of {number} to try; those of dp, fsdp, tp, dp+tp and fsdp+tp \
-                 are tried: give the mesh"
+                "`{name}` has no mesh of {number} to try; those of dp, zero1, fsdp, tp, dp+tp and \
+                 fsdp+tp are tried: give the mesh"
             ),
         };
         return Err(Error::invalid(OP, message));
@@ -359,7 +360,11 @@ mod tests {
         for (devices, strategy, number) in [
             (2, "dp+tp", "of 2 devices"),
             (1, "fsdp+tp", "of 1 device to try: `tp` takes 2"),
-            (4, "dp+fsdp", "of 4 devices to try; those of dp, fsdp"),
+            (
+                4,
+                "dp+fsdp",
+                "of 4 devices to try; those of dp, zero1, fsdp",
+            ),
         ] {
             let [error] = &meshes(devices, strategy)[..] else {
                 panic!("{strategy} has a mesh of {devices} devices")

@@ -323,7 +323,10 @@ impl Run {
         let one = |mesh: &MeshShape| trainer.clone().mesh(mesh.clone());
         if !self.sharding.is_auto() {
             let trainer = self.sharding.axes().map_or_else(|| trainer.clone(), one);
-            return Ok(trainer.strategy(self.sharding.strategy()?));
+            return Ok(match self.sharding.given_strategy()? {
+                Some(strategy) => trainer.strategy(strategy),
+                None => trainer,
+            });
         }
         let candidates = self.sharding.candidates(devices)?;
         for Candidate { strategy, .. } in &candidates {
