@@ -247,6 +247,11 @@ pub struct TrainerOptions {
         arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
     )]
     pub process_timeout: Option<Duration>,
+    /// Compare the copies of the state in the processes of a job before each checkpoint, to the bit:
+    /// finds a process that trains another model
+    // The loop waits while the arrays are read.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub check_replicas: bool,
     /// Do not show a progress bar
     #[cfg_attr(feature = "clap", arg(long))]
     pub quiet: bool,
@@ -362,6 +367,7 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     prefetch: 2,
     wait_limit: None,
     process_timeout: None,
+    check_replicas: false,
     quiet: false,
     label: None,
 };

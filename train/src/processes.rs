@@ -3,6 +3,7 @@
 
 mod agreement;
 mod directory;
+mod replicas;
 mod resumed;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -14,6 +15,7 @@ use halite_nn::Processes;
 pub(crate) use self::{
     agreement::{Agreement, Wish},
     directory::shared_store,
+    replicas::check_replicas,
     resumed::ResumeFrom,
 };
 use crate::{TrainerOptions, identity::Identity, validation_set::NamedSet, window::WindowMetric};
@@ -118,9 +120,9 @@ fn sampled(data: &dyn Dataset) -> String {
 }
 
 /// Options that are no part of the identity, and decide when processes exchange something.
-fn schedule(options: &TrainerOptions) -> [(String, String); 14] {
+fn schedule(options: &TrainerOptions) -> [(String, String); 15] {
     let observing = &options.observing;
-    let facts: [(&str, &dyn fmt::Debug); 14] = [
+    let facts: [(&str, &dyn fmt::Debug); 15] = [
         ("eval_batch_size", &options.eval_batch_size),
         ("limit_val_batches", &options.limit_val_batches),
         ("fast_dev_run", &options.fast_dev_run),
@@ -132,6 +134,7 @@ fn schedule(options: &TrainerOptions) -> [(String, String); 14] {
         ("log_every_n_steps", &options.log_every_n_steps),
         ("checkpoint", &options.checkpoint),
         ("checkpoint_mode", &options.checkpoint_mode),
+        ("check_replicas", &options.check_replicas),
         ("early_stopping", &observing.early_stopping),
         ("patience", &observing.patience),
         ("min_delta", &observing.min_delta),

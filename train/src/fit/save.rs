@@ -11,7 +11,7 @@ use crate::{
     callback::{PendingCheckpoint, StateArrays},
     callbacks::Checkpointing,
     checkpoint::{Exact, Share, SpareMemory, StateStream, parts_of},
-    processes::all_agree,
+    processes::{all_agree, check_replicas},
     programs::ModelParams,
     resume::{Metadata, array_specs, held_arrays},
     waits::{Limits, wait_also_when_stopped},
@@ -228,6 +228,7 @@ where
             // A device that hangs does so in one of the steps.
             now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
         }
+        self.check_replicas(now)?;
         self.take_digest();
         let metadata = self.metadata(now)?;
         let spare = self
@@ -289,6 +290,23 @@ where
             _ => Ok(None),
         });
         gathered.collect()
+    }
+
+    /// Compares the copies of the state in the processes of a job, if the user wants that.
+    fn check_replicas(&self, now: &mut LoopState<K, O>) -> Result<()> {
+        let processes = self.trainer.processes.as_ref();
+        let Some(processes) = processes.filter(|_| self.trainer.options.check_replicas) else {
+            return Ok(());
+        };
+        now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
+        let divided = self.programs.divided.as_ref();
+        let is_copy = |path: &str, array: &Array| {
+            divided.is_none_or(|divided| divided.range(path, array.ty().elements()).is_none())
+                && (self.gather.is_none() || array.sharding().spec().is_replicated())
+        };
+        let mut copies = now.live()?.0.named();
+        copies.retain(|(path, array)| is_copy(path, array));
+        check_replicas(processes, &copies)
     }
 
     /// Takes the digest of the data for a checkpoint; of several processes, while others wait.

@@ -105,6 +105,7 @@ impl TrainerBuilder {
         prefetch: usize => prefetch;
         wait_limit: Duration => Some(wait_limit);
         process_timeout: Duration => Some(process_timeout);
+        check_replicas: bool => check_replicas;
         quiet: bool => quiet;
         label: impl Into<String> => Some(label.into());
     }

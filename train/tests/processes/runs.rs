@@ -13,7 +13,7 @@ use std::{
 
 use halite_core::{Collective, Exchange, HostArray, ProcessGroup, Result, ThreadProcess};
 use halite_train::{
-    Callback, CheckpointMode, Fitted, ModelCheckpoint, TrainerBuilder,
+    Callback, CheckpointMode, Fitted, ModelCheckpoint, Strategy, TrainerBuilder,
     callback::{MetricsWindow, Run},
     checkpoint::CheckpointStore,
     signals::{StopFlag, StopReason},
@@ -392,6 +392,85 @@ fn metrics_before_a_checkpoint_are_in_the_table() {
     let table = fs::read_to_string(runs.path().join("metrics.csv")).unwrap();
     let rows = table.lines().filter(|line| line.contains("train"));
     assert_eq!(rows.count(), 25, "{table}");
+}
+
+#[test]
+fn copies_that_differ_are_named() {
+    for checks in [false, true] {
+        let runs = tempfile::tempdir().unwrap();
+        let all = watched(
+            |_| (),
+            |builder, rank| {
+                let builder = builder.callback(HalveIn { here: rank == 1 });
+                let builder = builder.strategy(Strategy::data_parallel());
+                let builder = builder.checkpoint_every(20).check_replicas(checks);
+                mlp::fit_epochs(builder.out(runs.path()), 400, 1)
+            },
+        );
+        for result in all {
+            if !checks {
+                assert_eq!(result.unwrap().steps, 25);
+                continue;
+            }
+            let error = result.unwrap_err().to_string();
+            let expected = "copies of the state differ from those of process 0:";
+            assert!(error.contains(expected), "{error}");
+            assert!(error.contains("`model.hidden` in process 1"), "{error}");
+        }
+    }
+}
+
+/// Saves after a step, in one of the processes.
+struct SaveIn {
+    here: bool,
+}
+
+impl Callback for SaveIn {
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        if self.here && run.step() == 3 {
+            run.save();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn process_that_saves_alone_is_an_error_of_all() {
+    let runs = tempfile::tempdir().unwrap();
+    let all = watched(
+        |_| (),
+        |builder, rank| {
+            let builder = builder.process_timeout(Duration::from_secs(4));
+            let builder = builder.callback(SaveIn { here: rank == 0 });
+            mlp::fit_epochs(builder.out(runs.path()), 400, 1)
+        },
+    );
+    for result in all {
+        let error = result.unwrap_err().to_string();
+        println!("{error}");
+        assert!(
+            error.contains("step 3") || error.contains("step 25"),
+            "{error}"
+        );
+    }
+}
+
+/// As [`Halve`], in one of the processes.
+struct HalveIn {
+    here: bool,
+}
+
+impl Callback for HalveIn {
+    fn changes_learning_rate(&self) -> bool {
+        true
+    }
+
+    fn on_train_metrics(&mut self, run: &mut Run, window: &MetricsWindow) -> Result<()> {
+        match self.here {
+            true => Halve.on_train_metrics(run, window),
+            false => Ok(()),
+        }
+    }
 }
 
 #[test]
