@@ -239,3 +239,50 @@ fn newest_of_job(out: &Path) -> PathBuf {
     let of_job = |path: &PathBuf| path.join("process-00001-arrays.safetensors").is_file();
     checkpoints(out).into_iter().rfind(of_job).unwrap()
 }
+
+/// The measurements of processes in the report of a run.
+fn processes_of(out: &Path) -> Vec<serde_json::Value> {
+    let processes = &report(out)["processes"];
+    processes.as_array().expect("a list").clone()
+}
+
+#[test]
+fn four_processes_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let mut command = halite("launch -n 4 --threads 1 --log-dir");
+    command.arg(dir.path().join("logs")).args(["--", "halite"]);
+    let train = "train digits --model mlp --accelerator embedded --epochs 8 --out";
+    let ended = succeeds(command.args(train.split(' ')).arg(&out));
+    let accuracy = report(&out)["metrics"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.9, "{accuracy}");
+    let processes = processes_of(&out);
+    assert_eq!(processes.len(), 4, "{processes:?}");
+    for (rank, process) in processes.iter().enumerate() {
+        let number = |name: &str| process[name].as_f64().unwrap_or(-1.0);
+        assert_eq!(process["process"], rank, "{process}");
+        assert_eq!(process["steps"], report(&out)["steps"], "{process}");
+        assert!(number("bytes_sent") > 0.0, "{process}");
+        let exchanged = number("exchange_seconds");
+        assert!(
+            exchanged > 0.0 && exchanged < number("training_seconds"),
+            "{process}"
+        );
+        assert_contains(&ended.stdout, &[&format!("[0] process {rank}  ")]);
+    }
+    let shown = succeeds(halite("runs").arg(&out));
+    assert_contains(&shown.stdout, &["process 3  ", " ms a step, input wait "]);
+}
+
+#[test]
+fn warning_of_all_processes_is_printed_once() {
+    let script = "echo \" WARN both\" >&2; echo \" WARN of $PMI_RANK\" >&2; echo both";
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite("launch -n 3 --log-dir");
+    let ended = succeeds(command.arg(dir.path()).args(["--", "sh", "-c", script]));
+    assert_eq!(ended.stderr.matches(" WARN both").count(), 1, "{ended:?}");
+    assert_eq!(ended.stderr.matches(" WARN of ").count(), 3, "{ended:?}");
+    assert_eq!(ended.stdout.matches("both").count(), 3, "{ended:?}");
+    let log = fs::read_to_string(dir.path().join("rank-2.log")).unwrap();
+    assert_contains(&log, &[" WARN both"]);
+}
