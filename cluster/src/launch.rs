@@ -108,8 +108,9 @@ impl Watch {
         if let Some(record) = &record {
             self.verdict.record(line.rank, record);
         }
-        // What proxies say when they are killed.
-        let is_noise = self.killed.is_some() && printed.starts_with("[proxy:");
+        // What proxies say when they are killed, or when `mpiexec` ends before them.
+        let is_over = self.killed.is_some() || self.verdict.has_exited(line.rank);
+        let is_noise = is_over && printed.starts_with("[proxy:");
         if is_noise || record.is_some() && printed.is_empty() {
             return;
         }

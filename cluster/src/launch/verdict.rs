@@ -108,6 +108,11 @@ impl Verdict {
         self.processes.iter().any(|process| process.told.is_some())
     }
 
+    /// Whether the program of a process has ended.
+    pub(super) fn has_exited(&self, rank: usize) -> bool {
+        self.processes[rank].exited.is_some()
+    }
+
     pub(super) fn closed(&mut self, rank: usize) {
         self.processes[rank].closed.get_or_insert_with(Instant::now);
     }
