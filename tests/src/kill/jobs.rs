@@ -247,7 +247,7 @@ impl DisturbedJob<'_> {
             // Before their handlers were there.
             (Some(Blow::TerminateLauncher), None, Some(15)) => Ok(()),
             (Some(Blow::TerminateOne | Blow::TerminateLauncher), Some(1), _)
-                if ended.stderr.contains("killed by SIGTERM") =>
+                if ended.stderr.contains("ended by SIGTERM") =>
             {
                 Ok(())
             }
