@@ -11,7 +11,7 @@ use crate::{
     TrainerOptions,
     checkpoint::{CheckpointStore, Keep, LOCK, RANKING, Ranking, RunPosition, Saved},
     files,
-    loggers::{CsvLog, PAGE, REPORT, TABLE, TableMark},
+    loggers::{CsvLog, PAGE, REPORT, Report, TABLE, TableMark},
     resume::Metadata,
 };
 
@@ -100,12 +100,17 @@ fn kept(saved: &Saved) -> Result<Keep> {
 /// Prepares a directory without checkpoints for a new run. Files of others are moved aside.
 fn clear(dir: &Path, was_run: bool) -> Result<()> {
     let there = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    if was_run && !there(REPORT) && !CsvLog::has_several_epochs(&dir.join(TABLE)) {
+    // Processes of a job agree on a stop after the start, and then report no step.
+    let did_nothing = Report::read(dir.join(REPORT)).is_ok_and(|report| report.steps == 0);
+    let has_result = there(REPORT) && !did_nothing;
+    if was_run && !has_result && !CsvLog::has_several_epochs(&dir.join(TABLE)) {
         // A run was killed before its first checkpoint; its table is replaced too.
-        let plot = dir.join(PLOT);
-        if there(PLOT) && plot.is_file() {
-            fs::remove_file(&plot)
-                .map_err(|error| files::failed("fit", "remove", &plot, &error))?;
+        for name in [PLOT, REPORT, PAGE] {
+            let path = dir.join(name);
+            if there(name) && path.is_file() {
+                fs::remove_file(&path)
+                    .map_err(|error| files::failed("fit", "remove", &path, &error))?;
+            }
         }
         return Ok(());
     }
@@ -175,6 +180,29 @@ fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<RunPosition>)]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn report_without_steps_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = TrainerOptions {
+            out: Some(dir.path().to_path_buf()),
+            resume: true,
+            quiet: true,
+            ..TrainerOptions::default()
+        };
+        for steps in [0, 3] {
+            drop(open(&options, |_| Ok(())).unwrap());
+            let report = Report {
+                steps,
+                ..Report::default()
+            };
+            report.write(dir.path().join(REPORT)).unwrap();
+            drop(open(&options, |_| Ok(())).unwrap());
+            let aside = dir.path().join(format!("{REPORT}.aside"));
+            assert_eq!(aside.exists(), steps > 0);
+            assert!(!dir.path().join(REPORT).exists());
+        }
+    }
 
     #[test]
     fn new_run_destroys_no_files_of_others() {
