@@ -15,10 +15,12 @@ use crate::Task;
 
 /// Averages of the parameters of a task's model.
 type AveragesOf<K> = SlotsFamily<<K as Task>::Model, Leaf<()>>;
+/// The same, and the number of steps.
+type Inputs<K> = (AveragesOf<K>, Leaf<()>);
 
 /// From the averages that each process has, and the number of steps, to whole ones.
 pub(crate) struct GatherAverages<K: Task> {
-    program: Jit<Empty<()>, (AveragesOf<K>, Leaf<()>), AveragesOf<K>>,
+    program: Jit<Empty<()>, Inputs<K>, AveragesOf<K>>,
 }
 
 impl<K: Task> GatherAverages<K> {
