@@ -65,8 +65,8 @@ impl<'a> WeightLoader<'a> {
         self
     }
 
-    /// Initializes each parameter that the file does not have, or has with other dimensions, and
-    /// skips tensors that no parameter has. The [`Report`] lists them.
+    /// Initializes each parameter that the file does not have, or has in other dimensions or another
+    /// element type, and skips tensors that no parameter has. The [`Report`] lists them.
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
         self

@@ -124,6 +124,36 @@ fn tensors_below_a_prefix_have_its_names() {
     assert!(error.contains("no tensor below `model`"), "{error}");
 }
 
+#[test]
+fn directory_of_pytorch_files_is_one_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut files = std::collections::BTreeMap::new();
+    for (file, copy) in [
+        ("resnet.pth", "pytorch_model-00001-of-00002.bin"),
+        ("types.pt", "pytorch_model-00002-of-00002.bin"),
+    ] {
+        fs::copy(golden(file), dir.path().join(copy)).unwrap();
+        for tensor in open(golden(file)).unwrap().tensors() {
+            files.insert(tensor.name.clone(), copy);
+        }
+    }
+    // What other programs leave beside them.
+    fs::write(dir.path().join("training_args.bin"), "").unwrap();
+    fs::write(dir.path().join("config.json"), "{}").unwrap();
+    let index = serde_json::json!({ "weight_map": files });
+    let path = dir.path().join("pytorch_model.bin.index.json");
+    fs::write(path, index.to_string()).unwrap();
+    let all = open(dir.path()).unwrap();
+    assert_eq!(
+        (all.tensors().len(), all.format()),
+        (files.len(), Format::Torch)
+    );
+    for (file, name) in [("resnet.pth", "fc.bias"), ("types.pt", "new.float8")] {
+        let alone = open(golden(file)).unwrap();
+        assert_eq!(all.read(name).unwrap(), alone.read(name).unwrap());
+    }
+}
+
 #[derive(Tree, Clone, Debug)]
 struct ConvNorm<L> {
     conv: Conv2d<L>,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_core::{Error, ErrorKind, HostArray, Result, TensorType, files};
+use halite_core::{Error, ErrorKind, HostArray, Result, files};
 use serde_json::{Map, Value, json};
 
 use super::{HEADER_LIMIT, name_of};
@@ -135,11 +135,6 @@ fn unwritable(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Io, "save weights", message).caused_by(error)
 }
 
-/// Sizes of tensors, for files of bounded size.
-pub(crate) fn bytes_of(ty: &TensorType) -> u64 {
-    ty.bytes() as u64
-}
-
 fn header(tensors: &[TensorInfo], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>> {
     let mut header = Map::new();
     if !metadata.is_empty() {
@@ -151,7 +146,7 @@ fn header(tensors: &[TensorInfo], metadata: &BTreeMap<String, String>) -> Result
             let message = format!("`{name}` is {ty}; safetensors files have no such elements");
             return Err(Error::new(ErrorKind::Unsupported, "save weights", message));
         };
-        let end = offset + bytes_of(ty);
+        let end = offset + ty.bytes() as u64;
         let entry = json!({"dtype": dtype, "shape": ty.dims(), "data_offsets": [offset, end]});
         offset = end;
         if name == "__metadata__" || header.insert(name.clone(), entry).is_some() {
