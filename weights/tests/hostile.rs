@@ -9,7 +9,7 @@ use std::{
 };
 
 use halite_core::{ErrorKind, HostArray};
-use halite_weights::{SafetensorsWriter, TensorInfo, TensorSource, npy, open, open_bytes};
+use halite_weights::{SafetensorsWriter, TensorInfo, TensorSource, fuzz, npy, open, open_bytes};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 /// The error of a file, which names it.
@@ -377,4 +377,50 @@ fn unfinished_files_leave_nothing() {
     drop(writer);
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// Every format, with bytes changed at random: an error or tensors, never a panic. The targets of
+/// `tests/tests/fuzz.rs` do more.
+#[test]
+fn changed_bytes_are_survived() {
+    let seeds = [
+        fuzz::safetensors_seeds(),
+        fuzz::torch_seeds(),
+        fuzz::gguf_seeds(),
+    ];
+    let mut state = 20_261_126u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut accepted = 0;
+    for seed in seeds.concat() {
+        assert!(fuzz::file(&seed), "a seed is refused");
+        for _ in 0..2_000 {
+            let mut bytes = seed.clone();
+            for _ in 0..1 + random(3) {
+                let at = random(bytes.len());
+                bytes[at] = match random(3) {
+                    0 => random(256) as u8,
+                    1 => [0, 1, 0x7f, 0x80, 0xff][random(5)],
+                    _ => bytes[at] ^ 1 << random(8),
+                };
+            }
+            accepted += usize::from(fuzz::file(&bytes));
+        }
+    }
+    assert!(accepted > 0);
+    for seed in fuzz::pickle_seeds() {
+        assert!(fuzz::pickle(&seed), "a seed is refused");
+        for _ in 0..20_000 {
+            let mut bytes = seed.clone();
+            for _ in 0..1 + random(3) {
+                let at = random(bytes.len());
+                bytes[at] = random(256) as u8;
+            }
+            fuzz::pickle(&bytes);
+        }
+    }
 }
