@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Collective, Error, ErrorKind, Exchange, KeyValueStore, ProcessGroup, Result};
+use halite_core::{
+    Collective, Error, ErrorKind, Exchange, KeyValueStore, ProcessGroup, Result, check_ranks,
+};
 
 use self::{
     calls::{Call, Outcome},
@@ -119,6 +121,17 @@ impl ProcessGroup for Processes {
         Ok(Arc::new(Lane::new(comm, presence, name.to_owned())))
     }
 
+    fn subgroup(&self, name: &str, ranks: &[usize]) -> Result<Option<Arc<dyn Collective>>> {
+        check_ranks(name, ranks, self.size())?;
+        let comm = self.communicator(&format!("group `{name}` of {}", processes(ranks)))?;
+        if !ranks.contains(&self.rank()) {
+            return Ok(None);
+        }
+        let presence = self.control.presence.clone();
+        let lane = Lane::of(ranks.to_vec(), comm, presence, name.to_owned());
+        Ok(Some(Arc::new(lane)))
+    }
+
     fn store(&self, name: &str) -> Result<Arc<dyn KeyValueStore>> {
         let comm = self.communicator(&format!("key-value store `{name}`"))?;
         let presence = self.control.presence.clone();
@@ -126,8 +139,10 @@ impl ProcessGroup for Processes {
     }
 }
 
-/// All processes, with messages of their own.
+/// All processes or some of them, with messages of their own.
 pub(crate) struct Lane {
+    /// The processes in it, of which the first collects the calls.
+    ranks: Vec<usize>,
     comm: Comm,
     presence: Arc<Presence>,
     name: String,
@@ -144,7 +159,12 @@ struct State {
 
 impl Lane {
     fn new(comm: Comm, presence: Arc<Presence>, name: String) -> Self {
+        Self::of((0..presence.size).collect(), comm, presence, name)
+    }
+
+    fn of(ranks: Vec<usize>, comm: Comm, presence: Arc<Presence>, name: String) -> Self {
         Lane {
+            ranks,
             comm,
             presence,
             name,
@@ -171,22 +191,25 @@ impl Lane {
 
     /// Collects the calls of all processes, and tells them the outcome.
     fn lead(&self, mine: Call, mut deadline: Deadline<'_>) -> Result<Vec<Vec<u8>>> {
-        let mut calls: Vec<Option<Call>> = vec![None; self.presence.size];
-        let mut missing: Vec<usize> = (1..self.presence.size).collect();
+        let mut calls: Vec<Option<Call>> = vec![None; self.ranks.len()];
+        let mut missing: Vec<usize> = (1..self.ranks.len()).collect();
         let (round, name) = (mine.round, mine.name.clone());
         calls[0] = Some(mine);
         while !missing.is_empty() && !deadline.is_over() {
             let before = missing.len();
             let mut failed = None;
-            missing.retain(|&rank| match self.comm.receive(rank, CALL, &mut deadline) {
-                Ok(None) => true,
-                Ok(Some(bytes)) => {
-                    calls[rank] = Call::read(&bytes);
-                    false
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    true
+            missing.retain(|&member| {
+                let rank = self.ranks[member];
+                match self.comm.receive(rank, CALL, &mut deadline) {
+                    Ok(None) => true,
+                    Ok(Some(bytes)) => {
+                        calls[member] = Call::read(&bytes);
+                        false
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        true
+                    }
                 }
             });
             if let Some(error) = failed {
@@ -197,30 +220,35 @@ impl Lane {
             }
         }
         let outcome = if missing.is_empty() {
-            Outcome::of(round, &name, calls)
+            Outcome::of(round, &name, &self.ranks, calls)
         } else {
+            let missing: Vec<usize> = missing.iter().map(|&member| self.ranks[member]).collect();
             let missed = deadline.missed(&self.presence.list(&missing));
             Outcome::Missing(missed.message().to_owned())
         };
         let bytes = outcome.write();
-        let there = (1..self.presence.size).filter(|rank| !missing.contains(rank));
-        let sent = there.map(|rank| self.comm.send(rank, OUTCOME, bytes.clone()));
+        let there = (1..self.ranks.len()).filter(|member| !missing.contains(member));
+        let sent = there.map(|member| {
+            let rank = self.ranks[member];
+            self.comm.send(rank, OUTCOME, bytes.clone())
+        });
         self.sent(sent.collect::<Result<_>>()?, &mut deadline)?;
         outcome.result(&name)
     }
 
-    /// Tells process 0 the call of this one, and waits for the outcome.
+    /// Tells the first process the call of this one, and waits for the outcome.
     fn follow(&self, mine: &Call, mut deadline: Deadline<'_>) -> Result<Vec<Vec<u8>>> {
-        let sending = self.comm.send(0, CALL, mine.write())?;
+        let first = self.ranks[0];
+        let sending = self.comm.send(first, CALL, mine.write())?;
         loop {
-            if let Some(bytes) = self.comm.receive(0, OUTCOME, &mut deadline)? {
+            if let Some(bytes) = self.comm.receive(first, OUTCOME, &mut deadline)? {
                 self.sent(vec![sending], &mut deadline)?;
                 return Outcome::read(&bytes).result(&mine.name);
             }
             if deadline.is_over() {
                 let whom = format!(
                     "{}, which collects the calls of all",
-                    self.presence.list(&[0])
+                    self.presence.list(&[first])
                 );
                 return Err(deadline.missed(&whom));
             }
@@ -270,11 +298,15 @@ fn processes(ranks: &[usize]) -> String {
 
 impl Collective for Lane {
     fn rank(&self) -> usize {
-        self.presence.rank
+        let before = self
+            .ranks
+            .iter()
+            .take_while(|&&rank| rank < self.presence.rank);
+        before.count()
     }
 
     fn size(&self) -> usize {
-        self.presence.size
+        self.ranks.len()
     }
 
     fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
@@ -285,7 +317,7 @@ impl Collective for Lane {
                 payload: mine.to_vec(),
             };
             let what = self.what(name, round);
-            if self.presence.rank == 0 {
+            if self.presence.rank == self.ranks[0] {
                 return self.lead(mine, Deadline::new(&self.presence, what, patience));
             }
             let patience = patience.saturating_add(GRACE);
@@ -294,7 +326,9 @@ impl Collective for Lane {
     }
 
     fn exchange(&self, name: &str, exchange: Exchange<'_>, patience: Duration) -> Result<()> {
-        if !reduce::has_reduction(&exchange) {
+        // The communicator is that of all processes.
+        let is_part = self.ranks.len() < self.presence.size;
+        if is_part || !reduce::has_reduction(&exchange) {
             return reduce::Gathering(self).exchange(name, exchange, patience);
         }
         self.call(name, |round| {

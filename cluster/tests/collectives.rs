@@ -14,10 +14,12 @@ fn value(rank: usize, index: usize) -> i32 {
     ((rank * 7 + index * 3) % 5) as i32 - 1
 }
 
-/// Checks a reduction by exchange of `count` values against a loop.
+/// Checks a reduction by exchange against a loop. The group comes with the number of values of which
+/// each process gets the reduction when it is scattered.
 macro_rules! check {
     ($group:expr, $dtype:ident, $type:ty, $from:expr, $op:ident, $fold:expr) => {{
-        let (group, count) = ($group, 37 * $group.size());
+        let (group, part): (&dyn Collective, usize) = $group;
+        let count = part * group.size();
         let make = $from;
         let of = |rank: usize| -> Vec<$type> {
             (0..count)
@@ -33,7 +35,7 @@ macro_rules! check {
                 .for_each(|(total, x)| *total = fold(*total, x));
         }
         let (mine, mut whole) = (of(group.rank()), vec![make(0); count]);
-        let mut part = vec![make(0); count / group.size()];
+        let mut part = vec![make(0); part];
         let (op, dtype) = (ReduceOp::$op, DType::$dtype);
         let from = bytemuck::cast_slice(&mine);
         let into = bytemuck::cast_slice_mut(&mut whole);
@@ -68,7 +70,8 @@ macro_rules! check {
     }};
 }
 
-fn reductions(group: &dyn Collective) -> Result<()> {
+fn reductions(group: &dyn Collective, part: usize) -> Result<()> {
+    let group = (group, part);
     macro_rules! numbers {
         ($($dtype:ident $type:ty),*) => {$(
             check!(group, $dtype, $type, |x: i32| x as $type, Sum, |a, b| a + b);
@@ -92,15 +95,56 @@ fn reductions(group: &dyn Collective) -> Result<()> {
     Ok(())
 }
 
+/// Broadcasts and gathers bytes of every process.
+fn copies(group: &dyn Collective, part: usize) -> Result<()> {
+    let of = |rank: usize| -> Vec<u8> { (0..part).map(|index| (7 * rank + index) as u8).collect() };
+    for root in 0..group.size() {
+        let mut bytes = of(group.rank());
+        let exchange = Exchange::Broadcast {
+            root,
+            bytes: &mut bytes,
+        };
+        group.exchange("root", exchange, SOON)?;
+        assert_eq!(bytes, of(root), "from {root}");
+    }
+    let (from, mut into) = (of(group.rank()), vec![0; part * group.size()]);
+    let exchange = Exchange::AllGather {
+        from: &from,
+        into: &mut into,
+    };
+    group.exchange("all", exchange, SOON)?;
+    let all: Vec<u8> = (0..group.size()).flat_map(of).collect();
+    assert_eq!(into, all);
+    Ok(())
+}
+
+/// No value, one, odd numbers, and more than fit a message that MPI sends at once.
+fn every_size(group: &dyn Collective) -> Result<()> {
+    for part in [0, 1, 37, 40_001] {
+        reductions(group, part)?;
+        copies(group, part)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn reductions_equal_plain_loops() {
-    for processes in [2, 3] {
-        // One place a call, as each has processes of its own.
-        match processes {
-            2 => spawn(2, |job| reductions(&*job.group())).unwrap(),
-            _ => spawn(3, |job| reductions(&*job.group().lane("data")?)).unwrap(),
+    // One place a call, as each has processes of its own.
+    spawn(2, |job| every_size(&*job.group())).unwrap();
+    spawn(3, |job| every_size(&*job.group().lane("data")?)).unwrap();
+}
+
+#[test]
+fn eight_processes_exchange_as_plain_loops() {
+    spawn(8, |job| {
+        let lane = job.group().lane("data")?;
+        for part in [0, 1, 37] {
+            reductions(&*lane, part)?;
+            copies(&*lane, part)?;
         }
-    }
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]
@@ -156,7 +200,10 @@ fn maximum_with_nan_is_nan() {
 fn bytes_reach_every_process() {
     spawn(3, |job| {
         let (group, rank) = (job.group(), job.rank());
-        assert_eq!((job.size(), job.local_rank()), (3, rank));
+        assert_eq!(
+            (job.size(), job.local_size(), job.local_rank()),
+            (3, 3, rank)
+        );
         group.barrier("start", SOON)?;
         let mine = vec![rank as u8; rank * 1_000_000];
         let all = group.all_gather("sizes", &mine, SOON)?;
@@ -186,6 +233,34 @@ fn bytes_reach_every_process() {
             Ok(all.last().expect("three").as_slice::<u64>()?[0])
         })?;
         assert_eq!(last, 2);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn groups_of_some_processes_are_independent() {
+    spawn(4, |job| {
+        let (group, rank) = (job.group(), job.rank());
+        let odd = group.subgroup("odd", &[1, 3])?;
+        let last = group.subgroup("last", &[1, 2, 3])?;
+        assert_eq!(odd.is_some(), rank % 2 == 1);
+        if let Some(odd) = odd {
+            assert_eq!((odd.rank(), odd.size()), (rank / 2, 2));
+            reductions(&*odd, 37)?;
+            copies(&*odd, 37)?;
+        }
+        let Some(last) = last else {
+            assert_eq!(rank, 0);
+            return Ok(());
+        };
+        let ranks = last.all_gather("ranks", &[rank as u8], SOON)?;
+        assert_eq!(ranks, [[1], [2], [3]]);
+        // Errors name processes of the job.
+        let name = if rank == 2 { "load" } else { "save" };
+        let error = last.barrier(name, SOON).unwrap_err().to_string();
+        let expected = "process 1 calls `save` (call 2), process 2 calls `load` (call 2)";
+        assert!(error.contains(expected), "{error}");
         Ok(())
     })
     .unwrap();

@@ -223,6 +223,23 @@ pub trait ProcessGroup: Collective {
     /// If the group can have no more lanes.
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>>;
 
+    /// A group of the members of these ranks, which increase, with messages of its own; `None` for the
+    /// others. The ranks in it count from 0. Every member, also one of the others, must ask for the
+    /// same groups and lanes in the same order.
+    ///
+    /// # Errors
+    /// If `ranks` are none, do not increase, or are not of members; as [`lane`](Self::lane);
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), the default, where there are no such groups.
+    fn subgroup(&self, name: &str, ranks: &[usize]) -> Result<Option<Arc<dyn Collective>>> {
+        check_ranks(name, ranks, self.size())?;
+        let op = format!("group `{name}`");
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            op,
+            "this group makes none",
+        ))
+    }
+
     /// A key-value store of the same members, with keys of its own. Every member must ask for the
     /// same stores and lanes in the same order.
     ///
@@ -254,6 +271,17 @@ pub trait ProcessGroup: Collective {
     fn warn_others(&self, error: &Error) {
         _ = error;
     }
+}
+
+/// Checks the ranks of a [subgroup](ProcessGroup::subgroup) of a group of `size` members.
+#[doc(hidden)]
+pub fn check_ranks(name: &str, ranks: &[usize], size: usize) -> Result<()> {
+    let increases = ranks.is_sorted_by(|one, next| one < next);
+    if increases && ranks.last().is_some_and(|&last| last < size) {
+        return Ok(());
+    }
+    let message = format!("the ranks are {ranks:?}; expected increasing ones below {size}");
+    Err(Error::invalid(format!("group `{name}`"), message))
 }
 
 /// Methods of every [`Collective`] that take a closure.
@@ -365,6 +393,11 @@ impl Collective for SingleProcess {
 }
 
 impl ProcessGroup for SingleProcess {
+    fn subgroup(&self, name: &str, ranks: &[usize]) -> Result<Option<Arc<dyn Collective>>> {
+        check_ranks(name, ranks, 1)?;
+        Ok(Some(Arc::new(SingleProcess)))
+    }
+
     fn lane(&self, _: &str) -> Result<Arc<dyn Collective>> {
         Ok(Arc::new(SingleProcess))
     }

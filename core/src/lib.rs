@@ -68,7 +68,7 @@ pub use capabilities::{Capabilities, Faults, Kernels, Processor};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
 pub use collective::{
     Collective, CollectiveExt, Exchange, ProcessGroup, ReduceOp, SingleProcess, ThreadMember,
-    ThreadProcess,
+    ThreadProcess, check_ranks,
 };
 #[doc(hidden)]
 pub use compile_cause::format_bytes;

@@ -45,11 +45,11 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Compares the calls of all processes, by rank.
-    pub(super) fn of(round: u64, name: &str, calls: Vec<Option<Call>>) -> Self {
+    /// Compares the calls of the processes of these ranks.
+    pub(super) fn of(round: u64, name: &str, ranks: &[usize], calls: Vec<Option<Call>>) -> Self {
         let mut others = BTreeMap::<String, Vec<usize>>::new();
         let mut payloads = Vec::new();
-        for (rank, call) in calls.into_iter().enumerate() {
+        for (&rank, call) in ranks.iter().zip(calls) {
             match call {
                 Some(call) if call.round == round && call.name == name => {
                     payloads.push(call.payload);
@@ -73,8 +73,9 @@ impl Outcome {
         });
         let others = others.collect::<Vec<_>>().join(", ");
         Outcome::Differs(format!(
-            "process 0 calls `{name}` (call {round}), {others}; all processes must make the same \
-             calls in the same order"
+            "process {} calls `{name}` (call {round}), {others}; all processes must make the same \
+             calls in the same order",
+            ranks[0]
         ))
     }
 
@@ -173,7 +174,8 @@ mod tests {
             call(3, "save"),
             call(3, "load"),
         ];
-        let error = Outcome::of(3, "save", calls).result("save").unwrap_err();
+        let outcome = Outcome::of(3, "save", &[0, 1, 2, 3], calls);
+        let error = outcome.result("save").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(
             (error.message()).starts_with(

@@ -88,6 +88,28 @@ fn all_reduce_reduces_over_members() {
 }
 
 #[test]
+fn subgroup_has_its_members_alone() {
+    let ask = |process: ThreadProcess| {
+        let group = process.subgroup("ends", &[0, 2])?;
+        // Of these none is made.
+        for ranks in [&[][..], &[2, 0], &[1, 3]] {
+            assert!(process.subgroup("none", ranks).is_err(), "{ranks:?}");
+        }
+        let mine = [process.rank() as u8];
+        group
+            .map(|group| group.all_gather("ranks", &mine, SOON))
+            .transpose()
+    };
+    let all = ThreadProcess::group(3).into_iter();
+    let threads: Vec<_> = all
+        .map(|process| std::thread::spawn(move || ask(process)))
+        .collect();
+    let results = threads.into_iter().map(|one| one.join().unwrap().unwrap());
+    let both = Some(vec![vec![0], vec![2]]);
+    assert_eq!(results.collect::<Vec<_>>(), [both.clone(), None, both]);
+}
+
+#[test]
 fn empty_array_is_scattered() {
     let empty = HostArray::from_slice::<f32>(&[], [0, 3]).unwrap();
     let parts = together(2, |me| {

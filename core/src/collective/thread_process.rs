@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Collective, ProcessGroup, ThreadMember};
+use super::{Collective, ProcessGroup, ThreadMember, check_ranks};
 use crate::{Error, KeyValueStore, LocalStore, Result};
 
 /// One process of a job, as a thread with a client of its own plays it: a [`ProcessGroup`] of
@@ -72,6 +72,33 @@ impl ThreadProcess {
     fn job(&self) -> MutexGuard<'_, Job> {
         self.job.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// This process in the next lane, which has the processes of these ranks.
+    fn member_of(&self, name: &str, ranks: &[usize]) -> Result<Option<ThreadMember>> {
+        let (rank, mut job) = (self.rank(), self.job());
+        let Job { lanes, asked, .. } = &mut *job;
+        let index = asked[rank].expect("a process that asks is not dropped");
+        if index == lanes.len() {
+            let mut members: Vec<Option<ThreadMember>> = asked.iter().map(|_| None).collect();
+            for (&rank, member) in ranks.iter().zip(ThreadMember::group(ranks.len())) {
+                members[rank] = asked[rank].map(|_| member);
+            }
+            lanes.push(Lane {
+                name: name.to_string(),
+                members,
+            });
+        }
+        let lane = &mut lanes[index];
+        if lane.name != name {
+            let message = format!(
+                "process {rank} asks for the lane `{name}`, another process for `{}`",
+                lane.name
+            );
+            return Err(Error::invalid("lane", message));
+        }
+        asked[rank] = Some(index + 1);
+        Ok(lane.members[rank].take())
+    }
 }
 
 impl Drop for ThreadProcess {
@@ -101,32 +128,17 @@ impl Collective for ThreadProcess {
 
 impl ProcessGroup for ThreadProcess {
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>> {
-        let (rank, size, mut job) = (self.rank(), self.size(), self.job());
-        let Job { lanes, asked, .. } = &mut *job;
-        let index = asked[rank].expect("a process that asks is not dropped");
-        if index == lanes.len() {
-            let members = ThreadMember::group(size).into_iter();
-            let members = members.zip(&*asked);
-            lanes.push(Lane {
-                name: name.to_string(),
-                members: members
-                    .map(|(member, asked)| asked.map(|_| member))
-                    .collect(),
-            });
-        }
-        let lane = &mut lanes[index];
-        if lane.name != name {
-            let message = format!(
-                "process {rank} asks for the lane `{name}`, another process for `{}`",
-                lane.name
-            );
-            return Err(Error::invalid("lane", message));
-        }
-        asked[rank] = Some(index + 1);
-        let member = lane.members[rank].take();
+        let all: Vec<usize> = (0..self.size()).collect();
+        let member = self.member_of(name, &all)?;
         Ok(Arc::new(
             member.expect("each process takes its member of a lane once"),
         ))
+    }
+
+    fn subgroup(&self, name: &str, ranks: &[usize]) -> Result<Option<Arc<dyn Collective>>> {
+        check_ranks(name, ranks, self.size())?;
+        let member = self.member_of(&format!("{name} of {ranks:?}"), ranks)?;
+        Ok(member.map(|member| Arc::new(member) as _))
     }
 
     fn store(&self, name: &str) -> Result<Arc<dyn KeyValueStore>> {
