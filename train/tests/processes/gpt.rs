@@ -1,4 +1,4 @@
-//! A transformer with dropout, in `f64`.
+//! A transformer with dropout.
 
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled};
@@ -10,7 +10,7 @@ use super::{EXECUTORS, alike};
 /// Length of a sequence.
 const TIME: usize = 8;
 
-struct NextToken;
+pub(super) struct NextToken;
 
 impl Task for NextToken {
     type Model = Transformer<()>;
@@ -31,6 +31,20 @@ impl Task for NextToken {
 }
 
 fn fit(builder: TrainerBuilder, dropout: f64) -> Result<Fitted<NextToken>> {
+    fit_as(builder, dropout, DType::F64, 9)
+}
+
+/// A hundred steps with dropout.
+pub(super) fn fit_long(builder: TrainerBuilder, dtype: DType) -> Result<Fitted<NextToken>> {
+    fit_as(builder, 0.1, dtype, 100)
+}
+
+fn fit_as(
+    builder: TrainerBuilder,
+    dropout: f64,
+    dtype: DType,
+    steps: u64,
+) -> Result<Fitted<NextToken>> {
     let config = TransformerConfig {
         hidden_size: 16,
         heads: 2,
@@ -39,7 +53,7 @@ fn fit(builder: TrainerBuilder, dropout: f64) -> Result<Fitted<NextToken>> {
         ..TransformerConfig::tiny()
     };
     let model = Transformer::new(&config)?;
-    let model = model.map_leaves(|_, param| param.with_dtype(DType::F64));
+    let model = model.map_leaves(|_, param| param.with_dtype(dtype));
     let token = |sample: usize, at: usize| ((sample * 7 + at) % 64) as u32;
     let tokens = |first: usize| -> Vec<u32> {
         let samples = (0..24).flat_map(|sample| (0..TIME).map(move |at| (sample, first + at)));
@@ -47,7 +61,7 @@ fn fit(builder: TrainerBuilder, dropout: f64) -> Result<Fitted<NextToken>> {
     };
     let [x, y] = [0, 1].map(|first| HostArray::from_slice(&tokens(first), [24, TIME]).unwrap());
     let data = InMemory::new([("x", x), ("y", y)]).unwrap();
-    let trainer = builder.batch_size(8).max_epochs(3).build()?;
+    let trainer = builder.batch_size(8).max_steps(steps).build()?;
     trainer.fit(NextToken, model, Sgd::new(1e-2), data, ())
 }
 
@@ -62,5 +76,18 @@ fn transformers_with_dropout_train_as_in_one_process() {
         // The control.
         let without = alike(open, [2, 1], |builder| fit(builder, 0.0));
         assert!(one.distance(&without).weights > 1e-6);
+    }
+}
+
+#[test]
+fn hundred_steps_agree_on_eight_devices() {
+    let run = |builder: TrainerBuilder| fit_long(builder, DType::F64);
+    for open in EXECUTORS {
+        let one = alike(open, [1, 1], run);
+        assert_eq!(one.steps, 100);
+        for shape in [[1, 8], [2, 4], [4, 2], [8, 1]] {
+            let distance = one.distance(&alike(open, shape, run));
+            assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
+        }
     }
 }

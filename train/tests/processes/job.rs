@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use halite_cluster::spawn;
-use halite_core::{Error, Result, SingleProcess};
+use halite_core::{Array, Error, Result, SingleProcess};
 use halite_train::{Callback, TrainerBuilder, callback::Run, signals::StopReason};
 use signal_hook::{consts::SIGTERM, low_level::raise};
 
@@ -37,6 +37,23 @@ fn processes_of_a_job_train_as_one() {
             }
         }
         Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn every_process_has_devices_of_its_own() {
+    // Before the processes of the job are started, and in each of them.
+    let client = EXECUTORS[0](2).open().unwrap();
+    spawn(2, |job| {
+        let place = (job.local_rank(), job.local_size());
+        check(place == (job.rank(), 2), format!("{place:?}"))?;
+        let ids: Vec<u8> = client.local_devices().iter().map(|id| id.0 as u8).collect();
+        let all = job.group().all_gather("devices", &ids, SOON)?;
+        check(all == [[0, 1], [0, 1]], format!("{all:?}"))?;
+        let mine = Array::from_slice(&client, &[job.rank() as f32], [1])?;
+        let read = mine.to_vec::<f32>()?;
+        check(read == [job.rank() as f32], format!("{read:?}"))
     })
     .unwrap();
 }

@@ -1,6 +1,7 @@
 //! Training by several processes equals training by one: losses, metrics and weights. The processes
 //! are threads with a client each, on both executors; in `job` they are processes.
 
+mod evaluation;
 mod gpt;
 mod job;
 mod layers;

@@ -8,12 +8,12 @@ use std::{
 
 use halite_core::Result;
 use halite_data::{Dataset, Field, InMemory, LastBatch, SampleMut};
-use halite_nn::{Adam, Schedule};
+use halite_nn::{Adam, Param, Schedule};
 use halite_train::{EarlyStopping, Fitted, OnNotFinite, TrainerBuilder};
 
 use super::{
     EXECUTORS, Trained, alike, in_processes, most,
-    regression::{Regression, data, net, of_inputs},
+    regression::{Net, Regression, data, net, of_inputs},
 };
 
 /// As [`data`], with a NaN in sample 9.
@@ -44,10 +44,19 @@ pub(super) fn fit_epochs(
     samples: usize,
     epochs: u64,
 ) -> Result<Fitted<Regression>> {
+    fit_net(builder, net(), samples, epochs)
+}
+
+pub(super) fn fit_net(
+    builder: TrainerBuilder,
+    net: Net<Param>,
+    samples: usize,
+    epochs: u64,
+) -> Result<Fitted<Regression>> {
     let trainer = builder.last_batch(LastBatch::Pad).batch_size(16);
     let adam = Adam::new(Schedule::warmup(1e-3, 4));
     let trainer = trainer.max_epochs(epochs).gradient_clip_val(0.5).build()?;
-    trainer.fit(Regression, net(), adam, data(samples), data(21))
+    trainer.fit(Regression, net, adam, data(samples), data(21))
 }
 
 #[test]

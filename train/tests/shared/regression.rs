@@ -1,4 +1,4 @@
-//! A network of `f64` with a hidden layer, its task and its data.
+//! A network, of `f64` if nothing else is said, with a hidden layer, its task and its data.
 
 use halite_core::{DType, HostArray, tree::Tree};
 use halite_data::{InMemory, Labeled};
@@ -26,9 +26,10 @@ impl Task for Regression {
         model: &Net<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
-        let hidden = (batch.input.matmul(model.hidden) + model.bias).tanh();
-        let error = hidden.matmul(model.out) - batch.target;
-        let weight = batch.weight.convert(DType::F64);
+        let [input, target, weight] =
+            [batch.input, batch.target, batch.weight].map(|x| x.convert(model.out.dtype()));
+        let hidden = (input.matmul(model.hidden) + model.bias).tanh();
+        let error = hidden.matmul(model.out) - target;
         cx.metric("mae", Mean::weighted(error.abs().sum([1]), weight));
         Mean::weighted(error.square().sum([1]), weight)
     }
@@ -48,13 +49,27 @@ pub(crate) fn net() -> Net<Param> {
 }
 
 pub(crate) fn data(count: usize) -> InMemory {
-    of_inputs((0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect())
+    of_inputs(inputs(count))
+}
+
+fn inputs(count: usize) -> Vec<f64> {
+    (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect()
+}
+
+/// The target of each sample of [`data`].
+#[allow(dead_code, reason = "a file of tests uses a part")]
+pub(crate) fn targets(count: usize) -> Vec<f64> {
+    targets_of(&inputs(count))
+}
+
+fn targets_of(x: &[f64]) -> Vec<f64> {
+    x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect()
 }
 
 /// Samples of three inputs each.
 pub(crate) fn of_inputs(x: Vec<f64>) -> InMemory {
     let count = x.len() / 3;
-    let y: Vec<f64> = x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect();
+    let y = targets_of(&x);
     let [x, y] = [(&x, 3), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [count, n]).unwrap());
     InMemory::new([("x", x), ("y", y)]).unwrap()
 }
