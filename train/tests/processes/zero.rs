@@ -131,6 +131,31 @@ fn averages_are_divided_and_gathered() {
     });
 }
 
+#[test]
+fn divided_states_resume_in_other_numbers_of_processes() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = |builder: TrainerBuilder, out: &str, epochs: u64| {
+        let builder = builder.average(WeightAveraging::ema(0.9)).batch_size(16);
+        let builder = builder.out(runs.path().join(out)).resume(true);
+        let trainer = builder.max_epochs(epochs).build()?;
+        let fitted = trainer.fit(Regression, net(), Adam::new(1e-3), data(64), ())?;
+        let average = fitted.average.expect("the run has averages");
+        Ok(Fitted {
+            model: average,
+            average: None,
+            ..fitted
+        })
+    };
+    let uncut = alike(EXECUTORS[0], [1, 1], |builder| run(builder, "uncut", 4));
+    for (epochs, shape) in [(1, [2, 2]), (2, [4, 1]), (3, [1, 2]), (4, [2, 1])] {
+        let cut = alike(EXECUTORS[0], shape, |builder| run(builder, "cut", epochs));
+        assert_eq!(cut.steps, 4 * epochs);
+        if epochs == 4 {
+            assert!(most(&uncut.weights, &cut.weights) < 1e-12);
+        }
+    }
+}
+
 /// A linear map of large inputs, whose first gradients overflow under a loss scale.
 struct Large;
 
