@@ -66,6 +66,10 @@ impl Source {
             // As requested.
             (None, None) => Vec::new(),
         };
+        let digest = match &owners {
+            Some(_) => Sha256::digest(&self.code),
+            None => Default::default(),
+        };
         let program = Ready {
             module: Arc::new(module),
             fast,
@@ -76,6 +80,7 @@ impl Source {
             replicas: self.replicas,
             partitions: self.partitions,
             name: self.name.clone(),
+            digest: std::array::from_fn(|index| digest[index]),
             interpreted,
             slowness: Slowness::default(),
         };

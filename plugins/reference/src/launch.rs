@@ -46,6 +46,8 @@ pub(crate) struct Ready {
     pub(crate) replicas: usize,
     pub(crate) partitions: usize,
     pub(crate) name: Arc<str>,
+    /// Start of the digest of its code: a program that is loaded has another name.
+    pub(crate) digest: [u8; 8],
     /// Operations of the fast mode that the oracle computes.
     pub(crate) interpreted: Vec<Interpreted>,
     pub(crate) slowness: Slowness,

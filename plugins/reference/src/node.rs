@@ -178,12 +178,12 @@ impl Spanning {
                 sent.extend_from_slice(&row.expect("the sender holds the tile")[column].bytes);
             }
         }
-        put(&Message::Inputs(&program.name, &sent))?;
+        put(&Message::Inputs(&program.name, program.digest, &sent))?;
         let types = self.types(program)?;
         let mut received = BTreeMap::new();
         for &process in all.iter().filter(|&&process| process != node.index) {
             let message = self.peers.get(&key(process))?;
-            let bytes = Message::read(&message).of(process, self.number, &program.name)?;
+            let bytes = Message::read(&message).of(process, self.number, program)?;
             self.receive(process, bytes, &tiles, &types, &mut received)?;
         }
         Ok(self.complete(&rows, &tiles, &received))
@@ -281,8 +281,8 @@ fn tiles_of(sharding: &HloSharding) -> Vec<Tile> {
 
 /// What a process puts for a launch.
 enum Message<'a> {
-    /// The name of the program, and the tiles that the process sends.
-    Inputs(&'a str, &'a [u8]),
+    /// Name and digest of the program, and the tiles that the process sends.
+    Inputs(&'a str, [u8; 8], &'a [u8]),
     /// Why it cannot launch.
     Failed(&'a str),
 }
@@ -290,9 +290,9 @@ enum Message<'a> {
 impl<'a> Message<'a> {
     fn write(&self) -> Vec<u8> {
         match self {
-            Message::Inputs(name, tiles) => {
+            Message::Inputs(name, digest, tiles) => {
                 let length = (name.len() as u32).to_le_bytes();
-                [&[0], &length[..], name.as_bytes(), tiles].concat()
+                [&[0], &length[..], name.as_bytes(), digest, tiles].concat()
             }
             Message::Failed(why) => [&[1], why.as_bytes()].concat(),
         }
@@ -306,8 +306,9 @@ impl<'a> Message<'a> {
             Some((0, rest)) => {
                 let read = rest.split_first_chunk::<4>().and_then(|(length, rest)| {
                     let length = u32::from_le_bytes(*length) as usize;
-                    let (name, tiles) = rest.split_at_checked(length)?;
-                    Some(Message::Inputs(text(name)?, tiles))
+                    let (name, rest) = rest.split_at_checked(length)?;
+                    let (digest, tiles) = rest.split_first_chunk()?;
+                    Some(Message::Inputs(text(name)?, *digest, tiles))
                 });
                 read.unwrap_or(unreadable)
             }
@@ -316,11 +317,12 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The tiles that `process` sent for launch `number`, which is of program `name` here.
-    fn of(self, process: u32, number: u64, name: &str) -> Result<&'a [u8]> {
+    /// The tiles that `process` sent for launch `number`, which is of `program` here.
+    fn of(self, process: u32, number: u64, program: &Ready) -> Result<&'a [u8]> {
+        let name = &program.name;
         match self {
-            Message::Inputs(other, tiles) if other == name => Ok(tiles),
-            Message::Inputs(other, _) => {
+            Message::Inputs(_, digest, tiles) if digest == program.digest => Ok(tiles),
+            Message::Inputs(other, ..) => {
                 let message = format!(
                     "launch {number} over several processes is of `{name}` here, and of `{other}` in \
                      process {process}; all processes must launch the same programs in the same order"
