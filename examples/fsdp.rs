@@ -2,7 +2,8 @@
 //! `test_train_mp_mnist_fsdp_with_ckpt.py --batch_size 16 --num_epochs 2`, with its network.
 //!
 //! `cargo run --release --example fsdp` has parameters, gradients and optimizer state in shards on
-//! eight devices (ZeRO-3). `halite launch -n 4 -- target/release/examples/fsdp` has four processes.
+//! eight devices (ZeRO-3). `halite launch -n 4 -- target/release/examples/fsdp` has four
+//! processes, each with its part of the optimizer state (ZeRO-1).
 use halite::{cluster::Job, prelude::*, train::Strategy};
 
 /// A convolution, and the normalization of its features.
@@ -56,7 +57,7 @@ fn main() -> Result<()> {
     let (devices, strategy) = match job.size() {
         // The parameters are small: without this none would be split.
         1 => (8, Strategy::fsdp().min_elements(64)),
-        _ => (1, Strategy::default()),
+        _ => (1, Strategy::zero1()),
     };
     let client = Accelerator::cpu().devices(devices)?.open()?;
     let (train, test) = Mnist::Digits.load()?;
