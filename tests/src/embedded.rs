@@ -60,7 +60,8 @@ pub fn open_plugin(devices: u32, oracle: bool) -> Result<Client> {
     Ok(Client::new(Plugin::load(library())?.client(options)?))
 }
 
-fn library() -> PathBuf {
+/// The shared library of the executor as a plugin.
+pub fn library() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let (prefix, suffix) = (env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     test.with_file_name(format!("{prefix}halite_reference_plugin{suffix}"))
