@@ -14,6 +14,7 @@ use crate::{
     backend::Client,
     fast::{Plan, why_interpreted},
     launch::{Ready, Slowness},
+    node::Owners,
     oracle::{Partitioning, check_custom_calls, guarded},
 };
 
@@ -104,7 +105,7 @@ impl Source {
         &self,
         client: &Client,
         devices: &[DeviceId],
-    ) -> Result<(Vec<DeviceId>, Option<Arc<[u32]>>)> {
+    ) -> Result<(Vec<DeviceId>, Option<Owners>)> {
         let device = |id: &DeviceId| &client.devices[id.0 as usize];
         let local = devices.iter().filter(|id| device(id).is_local());
         let local: Vec<_> = local.copied().collect();

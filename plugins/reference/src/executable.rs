@@ -16,6 +16,7 @@ use crate::{
     backend::Client,
     compile::Source,
     launch::{Job, Outputs, Ready},
+    node::Owners,
     oracle::{World, cost},
     serialized,
     slot::Slot,
@@ -33,7 +34,7 @@ pub struct ReferenceExecutable {
     /// Those of this process.
     pub(crate) devices: Vec<DeviceId>,
     /// The process of each partition, if it runs on devices of several.
-    pub(crate) owners: Option<Arc<[u32]>>,
+    pub(crate) owners: Option<Owners>,
     pub(crate) source: Source,
 }
 

@@ -22,6 +22,9 @@ use crate::{
     oracle::{Tensor, shard_type},
 };
 
+/// The process of each partition of a program.
+pub(crate) type Owners = Arc<[u32]>;
+
 /// One of several processes whose devices a client has.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -96,7 +99,7 @@ impl Peers {
 
     /// Begins a launch of a program whose partitions are on devices of these processes. Called in
     /// the order in which launches are queued.
-    pub(crate) fn launch(self: &Arc<Self>, owners: &Arc<[u32]>) -> Spanning {
+    pub(crate) fn launch(self: &Arc<Self>, owners: &Owners) -> Spanning {
         let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
         let number = launches
             .entry(owners.iter().copied().collect())
@@ -134,7 +137,7 @@ pub(crate) struct Spanning {
     /// Its number among those over the same processes.
     pub(crate) number: u64,
     /// The process of each partition.
-    owners: Arc<[u32]>,
+    owners: Owners,
 }
 
 /// A part of an input that several partitions may hold.
