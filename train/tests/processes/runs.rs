@@ -447,7 +447,6 @@ fn process_that_saves_alone_is_an_error_of_all() {
     );
     for result in all {
         let error = result.unwrap_err().to_string();
-        println!("{error}");
         assert!(
             error.contains("step 3") || error.contains("step 25"),
             "{error}"
