@@ -10,6 +10,7 @@ mod operations;
 #[path = "../shared/regression.rs"]
 mod regression;
 mod runs;
+mod single;
 mod spanning;
 mod zero;
 
