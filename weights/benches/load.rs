@@ -43,7 +43,9 @@ fn main() -> Result<()> {
     let narrow = model
         .clone()
         .map_leaves(|_, param| param.with_dtype(DType::Bf16));
-    row("read", bytes, || fs::read(&path).map(drop).map_err(Into::into))?;
+    row("read", bytes, || {
+        fs::read(&path).map(drop).map_err(Into::into)
+    })?;
     let load = |names: NameMap, model: &Vec<Linear<Param>>| {
         WeightLoader::new(&open(&path)?, &names)
             .load(&client, model)
