@@ -30,6 +30,7 @@ fn client(mode: Mode) -> Client {
         devices: 4,
         mode,
         threads: 2,
+        node: None,
     };
     Client::new(Reference::new(&options).expect("the executor starts"))
 }
