@@ -46,7 +46,7 @@ impl Trace {
         })
     }
 
-    /// As [`mean_over_processes`](Self::mean_over_processes), with the [shards](ProcessShards) of
+    /// As [`mean_over_processes`](Self::mean_over_processes), with the [shards](crate::ProcessShards) of
     /// this process in the place of the gradients. A parameter that the loss does not depend on has
     /// no gradient still, which is whole.
     #[track_caller]
