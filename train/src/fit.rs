@@ -13,6 +13,7 @@ mod save;
 mod start;
 mod summary;
 mod validate;
+mod whole;
 
 use std::{
     fmt,

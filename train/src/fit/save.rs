@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use halite_core::{Array, Error, ErrorKind, HostArray, PartitionSpec, Pending, Result, tree::Tree};
+use halite_core::{Array, Error, ErrorKind, HostArray, Pending, Result, tree::Tree};
 use halite_nn::{ArraySpec, Optimizer};
 
-use super::{Fit, LoopState, lost};
+use super::{Fit, LoopState, lost, whole::WholeArrays};
 use crate::{
     Task,
     callback::{PendingCheckpoint, StateArrays},
@@ -14,7 +14,7 @@ use crate::{
     processes::{all_agree, check_replicas},
     programs::ModelParams,
     resume::{Metadata, array_specs, held_arrays},
-    waits::{Limits, wait_also_when_stopped},
+    waits::Limits,
     window::WINDOW,
 };
 
@@ -31,19 +31,27 @@ fn time_of_copies<K: Task, O: Optimizer>(now: &LoopState<K, O>) -> Duration {
     now.in_flight.limits().grace().max(STOPPED_COPIES)
 }
 
-/// Starts copies of arrays to the host, into the memory of the save before where there is one.
+/// Copies of these arrays on the host, into the memory of the save before where there is one: started,
+/// or done for those that are divided among processes.
 fn copies(
-    arrays: &[(String, &Array)],
+    whole: &mut WholeArrays,
+    chosen: &[usize],
     spare: Option<&SpareMemory>,
 ) -> Result<Vec<(String, Pending<HostArray>)>> {
-    let copy = |(path, array): &(String, &Array)| {
-        let pending = match spare.and_then(|spare| spare.take(path)) {
-            Some(memory) => array.fetch_into(memory)?,
-            None => array.fetch()?,
+    let copy = |index: &usize| {
+        let (path, array) = whole.named(*index);
+        let path = path.to_string();
+        let memory = spare.and_then(|spare| spare.take(&path));
+        let pending = match (whole.is_divided(*index), memory) {
+            (true, memory) => Pending::ready(Ok(whole.copy(*index, memory)?)),
+            (false, Some(memory)) => array.fetch_into(memory)?,
+            (false, None) => array.fetch()?,
         };
-        Ok((path.clone(), pending))
+        Ok((path, pending))
     };
-    arrays.iter().map(copy).collect()
+    let copies = chosen.iter().map(copy).collect::<Result<_>>()?;
+    whole.finish()?;
+    Ok(copies)
 }
 
 /// Bytes that the system can give to processes without swapping; `None` where it does not say.
@@ -204,14 +212,8 @@ where
         }
     }
 
-    /// Starts a checkpoint of the current position. Its arrays are copied to the host and written
-    /// while steps continue.
-    pub(super) fn save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        now.run.save_requested = false;
-        let position = now.run.position();
-        if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
-            return Ok(());
-        }
+    /// Brings everything up to the current position, and ends the checkpoint before.
+    fn prepare_save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
         // The previous checkpoint waits for its steps.
         if let Some(saved) = now.saved_at {
             now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
@@ -230,6 +232,18 @@ where
         }
         self.check_replicas(now)?;
         self.take_digest();
+        Ok(())
+    }
+
+    /// Starts a checkpoint of the current position. Its arrays are copied to the host and written
+    /// while steps continue.
+    pub(super) fn save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        now.run.save_requested = false;
+        let position = now.run.position();
+        if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
+            return Ok(());
+        }
+        self.prepare_save(now)?;
         let metadata = self.metadata(now)?;
         let spare = self
             .callbacks
@@ -239,19 +253,23 @@ where
         let (state, window) = now.live.as_ref().ok_or_else(lost)?;
         let mut named = state.named();
         named.push((WINDOW.to_string(), window));
-        let gathered = self.gathered(&named)?;
-        let whole = named.iter_mut().zip(&gathered);
-        whole.for_each(|((_, array), whole)| *array = whole.as_ref().unwrap_or(array));
         let share = self.share();
-        if let Some(share) = &share {
-            named = share.of(&named);
-        }
+        let chosen: Vec<usize> = match &share {
+            Some(share) => share.parts.iter().map(|part| part.array).collect(),
+            None => (0..named.len()).collect(),
+        };
+        let (limits, stop) = (*now.in_flight.limits(), || self.stop.is_set());
+        let mut whole = WholeArrays::new(self.gather.as_ref(), named, limits, &stop);
         let (arrays, server) = match self.saves_copies() {
-            true => (StateArrays::Copied(copies(&named, spare)?), None),
+            true => (
+                StateArrays::Copied(copies(&mut whole, &chosen, spare)?),
+                None,
+            ),
             false => {
-                let types = named
-                    .iter()
-                    .map(|(path, array)| (path.clone(), array.ty().clone()));
+                let types = chosen.iter().map(|&index| {
+                    let (path, array) = whole.named(index);
+                    (path.to_string(), array.ty().clone())
+                });
                 let (stream, server) = StateStream::new(types.collect());
                 (StateArrays::Streamed(stream), Some(server))
             }
@@ -266,30 +284,11 @@ where
         })?;
         drop(checkpoint);
         if let Some(server) = server {
-            let limits = *now.in_flight.limits();
-            server.serve(|index| {
-                let (path, array) = &named[index];
-                let copy = array.fetch()?;
-                let name = || format!("the copy of `{path}` for a checkpoint");
-                wait_also_when_stopped(name, &limits, &|| self.stop.is_set(), |slice| {
-                    copy.wait_ready(slice).then_some(())
-                })?;
-                copy.wait()
-            });
+            server.serve(|index| whole.copy(chosen[index], None));
+            whole.finish()?;
         }
         now.saved_at = Some(position);
         Ok(())
-    }
-
-    /// The arrays of which other processes may have parts, on the devices of each.
-    fn gathered(&self, named: &[(String, &Array)]) -> Result<Vec<Option<Array>>> {
-        let gathered = named.iter().map(|(_, array)| match &self.gather {
-            Some(all) if !array.sharding().spec().is_replicated() => {
-                all.reshard(array, &PartitionSpec::replicated()).map(Some)
-            }
-            _ => Ok(None),
-        });
-        gathered.collect()
     }
 
     /// Compares the copies of the state in the processes of a job, if the user wants that.

@@ -1,13 +1,20 @@
 //! One program on the devices of all processes, as on GPUs: the results are those of one process with
 //! as many devices, to the bit.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 use halite_core::{Client, Collective, ProcessGroup, Result, SingleProcess, ThreadProcess};
 use halite_reference::{Node, Options, Reference};
-use halite_train::{Fitted, Strategy, Task, TrainerBuilder};
+use halite_train::{CheckpointMode, Fitted, Strategy, Task, TrainerBuilder};
 
-use super::{Trained, mlp, trained};
+use super::{Trained, mlp, regression::wide_net, trained};
+
+/// Width of a network whose parameters are most of the memory.
+const WIDTH: usize = 4000;
 
 /// Every parameter that is divisible is sharded.
 fn fsdp() -> Strategy {
@@ -78,10 +85,11 @@ fn launches_of_several_accumulated_steps_equal_one_process() {
 #[test]
 fn resumed_run_has_the_same_bits() {
     let runs = tempfile::tempdir().unwrap();
-    let run = |name: &str, epochs: u64, strategy: &Strategy| {
-        let out = runs.path().join(format!("{name}-{strategy}"));
+    let run = |name: &str, epochs: u64, strategy: &Strategy, mode| {
+        let out = runs.path().join(format!("{name}-{strategy}-{mode:?}"));
         let fit = |builder: TrainerBuilder| {
             let builder = builder.out(&out).resume(true).strategy(strategy.clone());
+            let builder = builder.checkpoint_mode(mode);
             mlp::fit_epochs(builder, 64, epochs)
         };
         let mut all = spanning([2, 2], fit).into_iter().map(Result::unwrap);
@@ -90,9 +98,47 @@ fn resumed_run_has_the_same_bits() {
         first.weights
     };
     for strategy in [Strategy::data_parallel(), fsdp()] {
-        let expected = run("whole", 4, &strategy);
-        run("cut", 2, &strategy);
-        assert_eq!(run("cut", 4, &strategy), expected, "{strategy}");
+        for mode in [CheckpointMode::Copy, CheckpointMode::Stream] {
+            let expected = run("whole", 4, &strategy, mode);
+            run("cut", 2, &strategy, mode);
+            let resumed = run("cut", 4, &strategy, mode);
+            assert_eq!(resumed, expected, "{strategy}, {mode:?}");
+        }
+    }
+}
+
+/// The most memory that a device of four processes has used, of a run without or with checkpoints of
+/// a state that is sharded.
+fn memory_peak(mode: Option<CheckpointMode>) -> u64 {
+    let runs = tempfile::tempdir().unwrap();
+    let peaks = Mutex::new(Vec::new());
+    let all = spanning([4, 1], |builder| {
+        let builder = match mode {
+            Some(mode) => builder.out(runs.path()).checkpoint_mode(mode),
+            None => builder,
+        };
+        let fitted = mlp::fit_net(builder.strategy(fsdp()), wide_net(WIDTH), 32, 1)?;
+        peaks
+            .lock()
+            .unwrap()
+            .extend(fitted.report.device_memory_peak);
+        Ok(fitted)
+    });
+    all.into_iter().for_each(|each| drop(each.unwrap()));
+    let peaks = peaks.into_inner().unwrap();
+    assert_eq!(peaks.len(), 4);
+    peaks.into_iter().max().expect("there are four")
+}
+
+#[test]
+fn checkpoints_gather_one_array_at_a_time() {
+    // Parameters and two slots of Adam, each of 3, 1 and 1 rows of this width.
+    let largest = 3 * 8 * WIDTH as u64;
+    let without = memory_peak(None);
+    for mode in [CheckpointMode::Copy, CheckpointMode::Stream] {
+        let with = memory_peak(Some(mode));
+        let limit = without + largest + largest / 4;
+        assert!(with < limit, "{mode:?}: {with} bytes, {without} without");
     }
 }
 

@@ -36,14 +36,19 @@ impl Task for Regression {
 }
 
 pub(crate) fn net() -> Net<Param> {
+    wide_net(8)
+}
+
+/// A hidden layer of this width.
+pub(crate) fn wide_net(width: usize) -> Net<Param> {
     let param = |dims: [usize; 2]| {
         let (low, high) = (-0.5, 0.5);
         Param::new(dims, Init::Uniform { low, high }).with_dtype(DType::F64)
     };
     Net {
-        hidden: param([3, 8]),
-        bias: param([1, 8]),
-        out: param([8, 1]),
+        hidden: param([3, width]),
+        bias: param([1, width]),
+        out: param([width, 1]),
         unused: param([2, 2]),
     }
 }
