@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use halite_core::{Array, Error, ErrorKind, HostArray, Pending, Result, tree::Tree};
-use halite_nn::{ArraySpec, Optimizer};
+use halite_nn::{ArraySpec, Optimizer, Processes};
 
 use super::{Fit, LoopState, lost, whole::WholeArrays};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     callback::{PendingCheckpoint, StateArrays},
     callbacks::Checkpointing,
     checkpoint::{Exact, Share, SpareMemory, StateStream, parts_of},
-    processes::{all_agree, check_replicas},
+    processes::{all_agree, check_replicas, patience_of_files},
     programs::ModelParams,
     resume::{Metadata, array_specs, held_arrays},
     waits::Limits,
@@ -52,6 +52,15 @@ fn copies(
     let copies = chosen.iter().map(copy).collect::<Result<_>>()?;
     whole.finish()?;
     Ok(copies)
+}
+
+/// Waits until all processes of a job are here.
+fn meet(
+    processes: Option<&Processes>,
+    name: &str,
+    patience: impl Fn(&Processes) -> Duration,
+) -> Result<()> {
+    processes.map_or(Ok(()), |all| all.group().barrier(name, patience(all)))
 }
 
 /// Bytes that the system can give to processes without swapping; `None` where it does not say.
@@ -284,8 +293,16 @@ where
         })?;
         drop(checkpoint);
         if let Some(server) = server {
+            // The next step waits for the others only for the time of a step.
+            let processes = self.trainer.processes.as_ref();
+            meet(
+                processes,
+                "start of a streamed checkpoint",
+                Processes::patience,
+            )?;
             server.serve(|index| whole.copy(chosen[index], None));
             whole.finish()?;
+            meet(processes, "streamed checkpoint", patience_of_files)?;
         }
         now.saved_at = Some(position);
         Ok(())

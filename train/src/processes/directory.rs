@@ -11,7 +11,7 @@ use halite_core::{Error, Result};
 use halite_nn::Processes;
 use serde::{Deserialize, Serialize};
 
-use super::patience;
+use super::{patience, patience_of_files};
 use crate::{
     checkpoint::{CheckpointStore, Savers, TOKEN, this_host},
     files,
@@ -69,7 +69,8 @@ pub(crate) fn shared_store(
         Some(store) => store,
         None => CheckpointStore::open_read_only(dir)?,
     };
-    let savers = Savers::new(processes.background()?, processes.patience(), patience);
+    let to_write = patience_of_files(processes);
+    let savers = Savers::new(processes.background()?, processes.patience(), to_write);
     Ok(Some(store.together(savers)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    mem::take,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -14,7 +15,7 @@ use std::{
 use halite_core::{Collective, Exchange, HostArray, ProcessGroup, Result, ThreadProcess};
 use halite_train::{
     Callback, CheckpointMode, Fitted, ModelCheckpoint, Strategy, TrainerBuilder,
-    callback::{MetricsWindow, Run},
+    callback::{MetricsWindow, PendingCheckpoint, Run},
     checkpoint::CheckpointStore,
     signals::{StopFlag, StopReason},
 };
@@ -452,6 +453,43 @@ fn process_that_saves_alone_is_an_error_of_all() {
             error.contains("checkpoint") || error.contains("members"),
             "{error}"
         );
+    }
+}
+
+/// Writes its part of a checkpoint slowly, once.
+struct WriteSlowly {
+    here: bool,
+}
+
+impl Callback for WriteSlowly {
+    fn on_checkpoint(&mut self, _: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
+        let mut here = take(&mut self.here);
+        checkpoint.for_each_array(move |_, _| {
+            if take(&mut here) {
+                thread::sleep(Duration::from_secs(7));
+            }
+            Ok(())
+        });
+        Ok(())
+    }
+}
+
+/// The others wait for the process as for one that writes, and not as for one that is in a step.
+#[test]
+fn streamed_checkpoint_may_take_longer_than_a_step() {
+    let runs = tempfile::tempdir().unwrap();
+    let all = watched(
+        |_| (),
+        |builder, rank| {
+            let builder = builder.process_timeout(Duration::from_secs(4));
+            let builder = builder.checkpoint_mode(CheckpointMode::Stream);
+            let builder = builder.callback(WriteSlowly { here: rank == 1 });
+            let builder = builder.callback(SaveIn { here: true });
+            mlp::fit_epochs(builder.out(runs.path()), 400, 1)
+        },
+    );
+    for result in all {
+        assert_eq!(result.unwrap().steps, 25);
     }
 }
 
