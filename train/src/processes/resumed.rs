@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use halite_core::{DType, Error, Exchange, HostArray, Result, TensorType};
+use halite_core::{DType, Error, Exchange, HostArray, Result, TensorType, wait::default_limit};
 use halite_nn::Processes;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,8 @@ impl ResumeFrom {
         };
         let message = serde_json::to_vec(&sent).map_err(json)?;
         let group = processes.group();
-        let message = group.broadcast("checkpoint", 0, &message, patience(processes))?;
+        // Process 0 has verified the checkpoint, and taken the digest of all data.
+        let message = group.broadcast("checkpoint", 0, &message, default_limit())?;
         if processes.rank() == 0 {
             return opened?.map(Self::of).transpose();
         }
@@ -130,5 +131,51 @@ impl ResumeFrom {
             None => (wanted.iter().enumerate())
                 .try_for_each(|(index, (_, ty))| share(index, HostArray::try_zeros(ty.clone())?)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use halite_core::{Collective, DeviceId, Mesh, ProcessGroup, SingleProcess};
+
+    use super::*;
+
+    /// Records how long it would wait.
+    #[derive(Debug, Default)]
+    struct Patient(Mutex<Vec<(String, Duration)>>);
+
+    impl Collective for Patient {
+        fn rank(&self) -> usize {
+            0
+        }
+        fn size(&self) -> usize {
+            1
+        }
+        fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
+            self.0.lock().unwrap().push((name.to_string(), patience));
+            Ok(vec![mine.to_vec()])
+        }
+    }
+
+    impl ProcessGroup for Patient {
+        fn lane(&self, _: &str) -> Result<Arc<dyn Collective>> {
+            Ok(Arc::new(SingleProcess))
+        }
+    }
+
+    #[test]
+    fn process_0_may_read_a_checkpoint_for_hours() {
+        let patient = Arc::new(Patient::default());
+        let group: Arc<dyn ProcessGroup> = patient.clone();
+        let mesh = Mesh::single(DeviceId(0));
+        let processes = Processes::new(&group, &mesh, Duration::from_secs(60)).unwrap();
+        assert!(ResumeFrom::shared(&processes, Ok(None)).unwrap().is_none());
+        let waits = patient.0.lock().unwrap();
+        assert_eq!(waits[..], [("checkpoint".to_string(), default_limit())]);
     }
 }
