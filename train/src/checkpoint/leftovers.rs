@@ -47,19 +47,39 @@ pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
         let path = entry
             .map_err(|error| failed("read the directory", dir, error))?
             .path();
-        let is_ours = |name: &str| {
-            [TEMPORARY, TRASH]
-                .iter()
-                .any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name))
-        };
         let name = path.file_name().and_then(|name| name.to_str());
+        let folder_of = |kind| {
+            let name = name?.strip_prefix(kind)?;
+            is_folder_name(name).then_some(name)
+        };
         let removed = match path.is_dir() {
-            true if name.is_some_and(is_ours) => fs::remove_dir_all(&path),
-            false if name.is_some_and(|name| name.starts_with(TOKEN)) => fs::remove_file(&path),
+            // Renamed first: a process of the killed job may still create a file by its path.
+            true if let Some(name) = folder_of(TEMPORARY) => {
+                let trash = dir.join(format!("{TRASH}{name}"));
+                let renamed = fs::rename(&path, &trash);
+                fs::remove_dir_all(renamed.map_or(&path, |()| &trash))
+            }
+            true if folder_of(TRASH).is_some() => fs::remove_dir_all(&path),
+            false if name.is_some_and(is_token) => fs::remove_file(&path),
             _ => continue,
         };
         tracing::debug!("removing {}, a leftover of a killed run", path.display());
-        removed.map_err(|error| failed("remove the leftover of a killed run", &path, error))?;
+        // It is in nobody's way. The directory may have listed a folder under both names.
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            let error = failed("remove the leftover of a killed run", &path, error);
+            halite_core::warning!("{error}");
+        }
     }
     Ok(())
+}
+
+/// Whether a file of this name is a token: [`TOKEN`], the id of a process, and nanoseconds.
+fn is_token(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name
+        .strip_prefix(TOKEN)
+        .and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(id, since)| is_number(id) && is_number(since))
 }
