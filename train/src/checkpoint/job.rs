@@ -147,7 +147,7 @@ impl Writer {
             }
             let begun = begun.insert(self.begin(&mut state, &snapshot, Some(unique()))?);
             begun.create()?;
-            Ok(Some(begun.temporary.clone()))
+            Ok(Some(name_of(&begun.temporary)))
         });
         let written = savers
             .tell(
@@ -158,6 +158,8 @@ impl Writer {
             .and_then(|folders| {
                 let folder = folders.into_iter().flatten().next();
                 let folder = folder.expect("process 0 tells its folder, or an error");
+                // The directory may have another path here.
+                let folder = self.dir.join(folder);
                 let rank = savers.lane.rank();
                 let mine = self.write_parts(&folder, rank, &snapshot.arrays, parts, array);
                 let name = format!("parts of the checkpoint of step {step}");
@@ -177,9 +179,12 @@ impl Writer {
             },
         };
         let name = format!("end of the checkpoint of step {step}");
-        let paths = savers.tell(&name, path, savers.to_write)?;
-        let path = paths.into_iter().flatten().next();
-        Ok(path.expect("process 0 tells its path, or an error"))
+        let path = path.map(|path| path.as_deref().map(name_of));
+        let folders = savers.tell(&name, path, savers.to_write)?;
+        let folder = folders.into_iter().flatten().next();
+        Ok(self
+            .dir
+            .join(folder.expect("process 0 tells its folder, or an error")))
     }
 
     fn write_parts<A: Borrow<HostArray>>(
@@ -242,6 +247,11 @@ fn joined(
     let entry =
         |((name, ty), parts): (&(String, TensorType), _)| ArrayEntry::divided(name, ty, parts);
     Ok((arrays.map(entry).collect(), files))
+}
+
+/// The name of a folder.
+fn name_of(folder: &Path) -> PathBuf {
+    folder.file_name().map(PathBuf::from).unwrap_or_default()
 }
 
 /// A number for the name of a folder: a process of an earlier run that still writes must not find a

@@ -1,6 +1,11 @@
 //! Saves of processes, as threads.
 
-use std::{fs, path::Path, sync::Barrier, thread};
+use std::{
+    fs,
+    path::Path,
+    sync::{Barrier, Mutex},
+    thread,
+};
 
 use halite_core::{DType, ThreadMember};
 
@@ -40,7 +45,7 @@ fn local((_, ty, held): &(String, TensorType, Held), processes: usize) -> HostAr
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn store(dir: &Path, member: ThreadMember, to_come: Duration) -> CheckpointStore {
+fn store(dir: &Path, member: impl Collective + 'static, to_come: Duration) -> CheckpointStore {
     let store = match member.rank() {
         0 => CheckpointStore::open(dir, 2),
         _ => CheckpointStore::open_read_only(dir),
@@ -119,6 +124,46 @@ fn parts_are_read_as_whole_arrays() {
     }
 }
 
+/// A member, and what it has told.
+#[derive(Debug)]
+struct Heard(ThreadMember, Arc<Mutex<String>>);
+
+impl Collective for Heard {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+    fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
+        let told = String::from_utf8_lossy(mine);
+        self.1.lock().unwrap().push_str(&told);
+        self.0.all_gather(name, mine, patience)
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn each_process_has_its_own_path_of_the_directory() {
+    let runs = tempfile::tempdir().unwrap();
+    let [dir, mounted] = ["checkpoints", "mounted"].map(|name| runs.path().join(name));
+    fs::create_dir(&dir).unwrap();
+    std::os::unix::fs::symlink(&dir, &mounted).unwrap();
+    let heard = Arc::<Mutex<String>>::default();
+    thread::scope(|scope| {
+        for (member, dir) in ThreadMember::group(2).into_iter().zip([&dir, &mounted]) {
+            let member = Heard(member, heard.clone());
+            scope.spawn(move || {
+                let path = save(&store(dir, member, LONG), 3, 2, Ok).unwrap();
+                assert_eq!(path, Some(dir.join("step-00000003")));
+            });
+        }
+    });
+    // A relative path would be another directory in a process that has begun elsewhere.
+    let heard = heard.lock().unwrap();
+    assert!(heard.contains(".tmp-step-00000003") && !heard.contains("checkpoints/"));
+}
+
 #[test]
 fn failed_writer_is_named_everywhere() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,6 +229,16 @@ fn leftovers_of_a_killed_job_are_removed() {
     fs::write(killed.join("process-00001-arrays.safetensors"), "half").unwrap();
     let token = dir.path().join(".job-12-1795708216871");
     fs::write(&token, "").unwrap();
+    let others = [".job-notes", ".job-12", ".job-12-1795x", ".job--1"];
+    let others = others.map(|name| dir.path().join(name));
+    others.iter().for_each(|path| fs::write(path, "").unwrap());
     drop(CheckpointStore::open(dir.path(), 2).unwrap());
     assert!(!killed.exists() && !token.exists());
+    assert!(others.iter().all(|path| path.exists()));
+    let left = fs::read_dir(dir.path()).unwrap();
+    assert_eq!(
+        left.count(),
+        1 + others.len(),
+        "the lock, and files of others"
+    );
 }
