@@ -3,6 +3,7 @@
 mod largest_batch;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -336,7 +337,10 @@ impl TrainerBuilder {
 
     fn build_observed(self) -> Result<Trainer> {
         let mesh = Arc::new(self.on_devices()?);
-        let spans_processes = !self.client.addresses(mesh.devices());
+        let spans_processes = self.spans_processes();
+        if spans_processes {
+            self.check_processes_in(&mesh)?;
+        }
         let strategy = self.strategy_on(&mesh)?;
         let group = self.processes.filter(|group| group.size() > 1);
         let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
@@ -425,9 +429,9 @@ impl TrainerBuilder {
 
     /// The strategy on the devices of this process, or of all processes where these run one program.
     fn strategy_on(&self, mesh: &Mesh) -> Result<Strategy> {
-        let processes = match self.client.addresses(mesh.devices()) {
-            true => self.processes.as_ref().map_or(1, |group| group.size()),
-            false => 1,
+        let processes = match self.spans_processes() {
+            true => 1,
+            false => self.processes.as_ref().map_or(1, |group| group.size()),
         };
         let Some(strategy) = &self.strategy else {
             let zero = Strategy::zero1();
@@ -498,6 +502,29 @@ impl TrainerBuilder {
                 .devices()
                 .iter()
                 .any(|device| !device.is_local())
+    }
+
+    /// Checks that every process has a device in the mesh of one program for all: in all of them
+    /// alike.
+    fn check_processes_in(&self, mesh: &Mesh) -> Result<()> {
+        let devices = self.client.devices();
+        let in_mesh = devices
+            .iter()
+            .filter(|one| mesh.devices().contains(&one.id()));
+        let in_mesh: BTreeSet<u32> = in_mesh.map(|one| one.process()).collect();
+        let all: BTreeSet<u32> = devices.iter().map(|one| one.process()).collect();
+        let absent: Vec<String> = all.difference(&in_mesh).map(u32::to_string).collect();
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "process {} has none of the {} devices of the mesh; one program runs on devices of all {} \
+             processes: take some of each (`devices`, --devices), or start fewer processes",
+            absent.join(", "),
+            mesh.size(),
+            all.len()
+        );
+        Err(Error::invalid("trainer", message))
     }
 
     /// Returns the devices that were chosen, or all devices of this process, or of all where one

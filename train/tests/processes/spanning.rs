@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Client, Collective, ProcessGroup, Result, SingleProcess, ThreadProcess};
+use halite_core::{
+    Client, Collective, DeviceId, ProcessGroup, Result, SingleProcess, ThreadProcess,
+};
 use halite_reference::{Node, Options, Reference};
 use halite_train::{CheckpointMode, Fitted, Strategy, Task, TrainerBuilder};
 
@@ -139,6 +141,19 @@ fn checkpoints_gather_one_array_at_a_time() {
         let with = memory_peak(Some(mode));
         let limit = without + largest + largest / 4;
         assert!(with < limit, "{mode:?}: {with} bytes, {without} without");
+    }
+}
+
+#[test]
+fn mesh_without_a_process_is_refused_everywhere() {
+    let first = [0, 1].map(DeviceId);
+    let all = spanning([3, 1], |builder| mlp::fit(builder.devices(first), 64));
+    for each in all {
+        let error = each.unwrap_err().to_string();
+        assert!(
+            error.contains("process 2 has none of the 2 devices of the mesh"),
+            "{error}"
+        );
     }
 }
 
