@@ -67,7 +67,7 @@ enum Command {
     },
     /// Write the parameters of the model to one safetensors file
     ///
-    /// A checkpoint of a job has files of several processes, whose parts are put together.
+    /// The files of a checkpoint that several processes wrote are merged.
     ///
     /// A run with averages of the parameters (--ema) is validated, and its best checkpoint chosen,
     /// with the averages: --average writes these, otherwise it is the parameters in training.

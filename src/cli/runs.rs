@@ -14,8 +14,8 @@ use halite::{
 
 /// Compare runs: state, length and best metrics
 ///
-/// A run is a directory with a `metrics.csv` (`--out` of `halite train`). Of a run that has ended, the
-/// report is shown too, if DIR is its directory. A run that is training is not disturbed.
+/// A run is a directory with a `metrics.csv` (`--out` of `halite train`). If DIR is the directory of a
+/// run that has ended, its report is shown, too. A run that is training is not disturbed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

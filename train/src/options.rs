@@ -240,15 +240,14 @@ pub struct TrainerOptions {
         arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
     )]
     pub wait_limit: Option<Duration>,
-    /// Timeout for the other processes of a job in one step, and to come to a checkpoint
-    /// [default: 60]
+    /// Timeout for waiting on other processes, in a training step and at a checkpoint [default: 60]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)
     )]
     pub process_timeout: Option<Duration>,
-    /// Compare the copies of the state in the processes of a job before each checkpoint, to the bit:
-    /// finds a process that trains another model
+    /// Compare the replicas of the state bit for bit before each checkpoint, to detect processes that
+    /// have diverged
     // The loop waits while the arrays are read.
     #[cfg_attr(feature = "clap", arg(long))]
     pub check_replicas: bool,
