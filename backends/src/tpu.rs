@@ -19,7 +19,8 @@ use crate::{
 /// find each other by environment variables only. Those of several processes on a host are derived
 /// where they are not set ([`OpenOptions::processes`]): `TPU_PROCESS_BOUNDS`,
 /// `TPU_CHIPS_PER_PROCESS_BOUNDS`, `TPU_PROCESS_ADDRESSES`, `TPU_PROCESS_PORT`,
-/// `TPU_VISIBLE_CHIPS`, `CLOUD_TPU_TASK_ID`.
+/// `TPU_VISIBLE_CHIPS`, `CLOUD_TPU_TASK_ID`. One that is set to another value, as a cloud does for
+/// one process a host, is an error.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TpuOptions {
     /// Maximum number of programs queued on a device.

@@ -2,7 +2,7 @@
 //! that have a host each need none; libtpu reads the cloud's.
 //!
 //! They are derived as PyTorch/XLA does (`configure_topology`, torch_xla/_internal/tpu.py), and never
-//! replace what the user has set.
+//! replace what is set: clouds set some of them for one process a host, which is an error.
 
 use halite_core::{Error, Result};
 
@@ -16,17 +16,28 @@ type Bounds = [usize; 3];
 /// set.
 ///
 /// # Errors
-/// If the host has another number of chips than processes; if what is set is malformed or
-/// contradicts itself.
+/// If the host has another number of chips than processes; if what is set is malformed, contradicts
+/// itself, or is that of one process for the whole host.
 pub(super) fn of_process(
     variable: &dyn Fn(&str) -> Option<String>,
     [rank, size]: [usize; 2],
     chips: usize,
 ) -> Result<Vec<(&'static str, String)>> {
-    // The user has placed the processes.
-    let is_placed = ["TPU_VISIBLE_CHIPS", "TPU_PROCESS_BOUNDS"];
-    if size == 1 || is_placed.iter().any(|name| variable(name).is_some()) {
+    if size == 1 {
         return Ok(Vec::new());
+    }
+    match variable("TPU_VISIBLE_CHIPS") {
+        Some(text) if chips > 1 && text.split(',').count() == chips => {
+            return Err(invalid(format!(
+                "TPU_VISIBLE_CHIPS is `{text}`, all chips of this host, which {size} processes \
+                 share; unset it, so that each process has a chip, or start one process for the \
+                 host"
+            )));
+        }
+        // The user has placed the processes.
+        Some(_) => return Ok(Vec::new()),
+        None if variable("TPU_PROCESS_BOUNDS").is_some() => return Ok(Vec::new()),
+        None => {}
     }
     if size != chips {
         return Err(invalid(format!(
@@ -36,13 +47,7 @@ pub(super) fn of_process(
     }
     let hosts = variable("TPU_WORKER_HOSTNAMES").unwrap_or("localhost".to_owned());
     let hosts: Vec<&str> = hosts.split(',').map(str::trim).collect();
-    let worker = match variable("TPU_WORKER_ID") {
-        Some(text) => text
-            .trim()
-            .parse()
-            .map_err(|_| invalid(format!("TPU_WORKER_ID is `{text}`; expected a number")))?,
-        None => 0,
-    };
+    let worker = worker(variable, hosts.len())?;
     let of_hosts = match bounds(variable, "TPU_HOST_BOUNDS")? {
         Some(bounds) => bounds,
         None if hosts.len() == 1 => [1, 1, 1],
@@ -81,7 +86,7 @@ pub(super) fn of_process(
     let addresses = hosts
         .iter()
         .flat_map(|host| (0..size).map(move |local| format!("{host}:{}", FIRST_PORT + local)));
-    Ok(vec![
+    let derived = vec![
         ("TPU_VISIBLE_CHIPS", rank.to_string()),
         ("TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1".to_owned()),
         ("TPU_PROCESS_BOUNDS", all.join(",")),
@@ -91,7 +96,33 @@ pub(super) fn of_process(
         ),
         ("TPU_PROCESS_PORT", (FIRST_PORT + rank).to_string()),
         ("CLOUD_TPU_TASK_ID", (worker * size + rank).to_string()),
-    ])
+    ];
+    for (name, value) in &derived {
+        if let Some(set) = variable(name).filter(|set| set.trim() != value) {
+            return Err(invalid(format!(
+                "{name} is `{set}`, and process {rank} of the {size} of this host needs `{value}`; \
+                 unset it (TPU_WORKER_ID stays the number of the host), or start one process for \
+                 the host"
+            )));
+        }
+    }
+    Ok(derived)
+}
+
+/// The number of this host among those of its slice.
+fn worker(variable: &dyn Fn(&str) -> Option<String>, hosts: usize) -> Result<usize> {
+    let known = ["TPU_WORKER_ID", "CLOUD_TPU_TASK_ID"];
+    let found = known.iter().find_map(|name| Some((name, variable(name)?)));
+    match found {
+        Some((name, text)) => text
+            .trim()
+            .parse()
+            .map_err(|_| invalid(format!("{name} is `{text}`; expected a number"))),
+        None if hosts == 1 => Ok(0),
+        None => Err(invalid(format!(
+            "TPU_WORKER_HOSTNAMES has {hosts} hosts; set TPU_WORKER_ID to the number of this one"
+        ))),
+    }
 }
 
 /// The sizes in a variable: `2,2,1`.
@@ -248,12 +279,62 @@ mod tests {
             "tpu: 2 processes share this host, which has 4 chips; start one for each chip, or one \
              for the host"
         );
-        let two = [("TPU_WORKER_HOSTNAMES", names(2))];
+        let two = [
+            ("TPU_WORKER_HOSTNAMES", names(2)),
+            ("TPU_WORKER_ID", "1".to_owned()),
+        ];
+        assert!(error(&two[..1], [0, 4], 4).contains("set TPU_WORKER_ID"));
         assert!(error(&two, [0, 4], 4).contains("set TPU_HOST_BOUNDS"));
-        let four = [two[0].clone(), ("TPU_HOST_BOUNDS", "2,2,1".to_owned())];
+        let bounds = ("TPU_HOST_BOUNDS", "2,2,1".to_owned());
+        let four = [two[0].clone(), two[1].clone(), bounds];
         assert!(error(&four, [0, 4], 4).contains("are 4 hosts, TPU_WORKER_HOSTNAMES has 2"));
         let text = [("TPU_HOST_BOUNDS", "2x2".to_owned())];
         assert!(error(&text, [0, 4], 4).contains("`2x2`; expected three sizes"));
+    }
+
+    /// What a cloud sets for one process a host would be that of all processes of the host.
+    #[test]
+    fn values_of_one_process_for_the_host_are_an_error() {
+        let slice = [
+            ("TPU_WORKER_HOSTNAMES", names(2)),
+            ("TPU_HOST_BOUNDS", "1,1,2".to_owned()),
+        ];
+        let error = |set: (&'static str, &str), place| {
+            let set = [
+                slice[0].clone(),
+                slice[1].clone(),
+                (set.0, set.1.to_owned()),
+            ];
+            derived(&set, place, 4).unwrap_err().to_string()
+        };
+        assert_eq!(
+            error(("CLOUD_TPU_TASK_ID", "1"), [2, 4]),
+            "tpu: CLOUD_TPU_TASK_ID is `1`, and process 2 of the 4 of this host needs `6`; unset \
+             it (TPU_WORKER_ID stays the number of the host), or start one process for the host"
+        );
+        let all_chips = error(("TPU_VISIBLE_CHIPS", "0,1,2,3"), [0, 4]);
+        assert!(all_chips.contains("all chips of this host, which 4 processes share"));
+        for (name, value, needed) in [
+            ("TPU_PROCESS_PORT", "8470", "`8478`"),
+            ("TPU_PROCESS_ADDRESSES", "w-0:8470,w-1:8470", "`w-0:8476,"),
+        ] {
+            let set = [
+                slice[0].clone(),
+                slice[1].clone(),
+                ("TPU_WORKER_ID", "1".to_owned()),
+                (name, value.to_owned()),
+            ];
+            let error = derived(&set, [2, 4], 4).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(needed), "{error}");
+        }
+        // The number of the process is accepted beside that of its host.
+        let set = [
+            slice[0].clone(),
+            slice[1].clone(),
+            ("TPU_WORKER_ID", "1".to_owned()),
+            ("CLOUD_TPU_TASK_ID", "6".to_owned()),
+        ];
+        derived(&set, [2, 4], 4).unwrap();
     }
 
     #[test]
