@@ -261,6 +261,19 @@ fn part(count: usize, devices: &Devices, [rank, size]: [usize; 2]) -> Result<Vec
         .collect())
 }
 
+/// Time that the other processes have to download the plugin. The end of a process is noticed at
+/// once.
+const INSTALLED: Duration = Duration::from_secs(3600);
+
+/// Returns this process among several, if it is, when each has found or installed its plugin: none
+/// waits for a download of another one while it creates its client.
+fn node_when_all_are_ready(options: &OpenOptions) -> Result<Option<Node>> {
+    if let Some(group) = options.processes.as_ref().filter(|group| group.size() > 1) {
+        group.barrier("the plugin is installed", INSTALLED)?;
+    }
+    options.node()
+}
+
 /// Opens these devices.
 pub(crate) fn open(
     devices: &Devices,
@@ -272,10 +285,9 @@ pub(crate) fn open(
         Some(group) if group.size() > 1 => own_indices(&driver, devices, &**group)?,
         _ => indices(&driver, devices)?,
     };
-    let mut client = options.cuda.client(&devices)?;
+    let client = options.cuda.client(&devices)?;
     // For all libraries that are tried: one that exchanges keys is there in all processes.
-    let node = options.node()?;
-    client.extend(node.iter().flat_map(Node::options));
+    let mut node = None;
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search {
         trust_python: options.trust_python,
@@ -284,9 +296,15 @@ pub(crate) fn open(
     let open = |located: Located| {
         let libraries = libraries::load(&located.path);
         libraries::check(&libraries)?;
+        let node = match &node {
+            Some(node) => node,
+            None => node.insert(node_when_all_are_ready(options)?),
+        };
+        let of_node = node.iter().flat_map(Node::options);
+        let client = client.iter().cloned().chain(of_node);
         load(
             located,
-            client.iter().chain(&options.client).cloned().collect(),
+            client.chain(options.client.iter().cloned()).collect(),
             &[],
             options.deadline,
             node.clone(),
