@@ -5,7 +5,7 @@ use std::{
     fmt, mem,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -25,7 +25,8 @@ use crate::{
 /// Tag of messages to process 0.
 const REQUEST: i32 = 1;
 
-/// Tags of its answers: each request has its own, as several threads of a process may wait.
+/// Tags of its answers, as several threads of a process may wait. They repeat: an answer has the
+/// number of its request, too.
 const ANSWERS: std::ops::Range<i32> = 2..16_384;
 
 /// Longest pause of the thread that answers. Requests come while devices are opened, and rarely
@@ -43,7 +44,7 @@ pub(super) struct Store {
     /// The values, in process 0.
     values: Option<Arc<LocalStore>>,
     /// Number of requests so far.
-    requests: AtomicU32,
+    requests: AtomicU64,
 }
 
 impl Store {
@@ -72,7 +73,7 @@ impl Store {
             presence,
             name: name.to_owned(),
             values,
-            requests: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
         })
     }
 
@@ -83,18 +84,19 @@ impl Store {
 
     /// Sends a request to process 0, and returns the value of its answer.
     fn ask(&self, request: &Request, deadline: &mut Deadline<'_>) -> Result<Option<Vec<u8>>> {
-        let number = self.requests.fetch_add(1, Relaxed) as i32;
-        let tag = ANSWERS.start + number.rem_euclid(ANSWERS.end - ANSWERS.start);
-        let mut sending = self.comm.send(0, REQUEST, request.write(tag))?;
+        let number = self.requests.fetch_add(1, Relaxed);
+        let (tag, message) = (answer_tag(number), request.write(number));
+        let mut sending = self.comm.send(0, REQUEST, message)?;
         loop {
             if let Some(answer) = self.comm.receive(0, tag, deadline)? {
+                let Some(value) = read_answer(&answer, number) else {
+                    continue;
+                };
                 // The request was received, but MPI may not have noticed that.
                 while !sending.is_done()? && !deadline.is_over() {
                     deadline.pause();
                 }
-                return Ok(answer
-                    .split_first()
-                    .and_then(|(&there, value)| (there == 1).then(|| value.to_vec())));
+                return Ok(value);
             }
             if deadline.is_over() {
                 let whom = format!("{}, which holds the store", self.presence.list(&[0]));
@@ -167,9 +169,9 @@ enum Request {
 }
 
 impl Request {
-    /// The message, to be answered with this tag.
-    fn write(&self, tag: i32) -> Vec<u8> {
-        let mut bytes = tag.to_le_bytes().to_vec();
+    /// The message of the request of this number.
+    fn write(&self, number: u64) -> Vec<u8> {
+        let mut bytes = number.to_le_bytes().to_vec();
         let (kind, key) = match self {
             Request::Put(key, _) => (0, key),
             Request::Get(key, _) => (1, key),
@@ -183,16 +185,38 @@ impl Request {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Option<(i32, Self)> {
-        let (tag, rest) = bytes.split_first_chunk()?;
+    fn read(bytes: &[u8]) -> Option<(u64, Self)> {
+        let (number, rest) = bytes.split_first_chunk()?;
         let (kind, mut rest) = rest.split_first()?;
         let key = String::from_utf8(take(&mut rest)?).ok()?;
         let request = match kind {
             0 => Request::Put(key, take(&mut rest)?),
             _ => Request::Get(key, u64::from_le_bytes(*rest.first_chunk()?)),
         };
-        Some((i32::from_le_bytes(*tag), request))
+        Some((u64::from_le_bytes(*number), request))
     }
+}
+
+/// The tag of the answer to the request of this number.
+fn answer_tag(number: u64) -> i32 {
+    let tags = (ANSWERS.end - ANSWERS.start) as u64;
+    ANSWERS.start + (number % tags) as i32
+}
+
+/// The answer to the request of this number, with the value if there is one.
+fn write_answer(number: u64, value: Option<Vec<u8>>) -> Vec<u8> {
+    let mut answer = number.to_le_bytes().to_vec();
+    answer.push(u8::from(value.is_some()));
+    answer.extend(value.unwrap_or_default());
+    answer
+}
+
+/// The value in the answer to the request of this number; `None` if it is that of an earlier one,
+/// which was too late.
+fn read_answer(answer: &[u8], number: u64) -> Option<Option<Vec<u8>>> {
+    let (of, rest) = answer.split_first_chunk()?;
+    let (&there, value) = rest.split_first()?;
+    (u64::from_le_bytes(*of) == number).then(|| (there == 1).then(|| value.to_vec()))
 }
 
 /// The thread of process 0 that answers the others.
@@ -207,7 +231,8 @@ struct Server {
 /// A request for a value that is not there yet.
 struct Waiting {
     rank: usize,
-    tag: i32,
+    /// Of the request.
+    number: u64,
     key: String,
     /// `None` if it waits for ever.
     until: Option<Instant>,
@@ -241,13 +266,13 @@ impl Server {
             while let Some(bytes) = self.comm.receive(rank, REQUEST, &mut deadline)? {
                 is_busy = true;
                 match Request::read(&bytes) {
-                    Some((tag, Request::Put(key, value))) => {
+                    Some((number, Request::Put(key, value))) => {
                         self.values.put(&key, &value)?;
-                        self.send(rank, tag, None)?;
+                        self.send(rank, number, None)?;
                     }
-                    Some((tag, Request::Get(key, millis))) => self.waiting.push(Waiting {
+                    Some((number, Request::Get(key, millis))) => self.waiting.push(Waiting {
                         rank,
-                        tag,
+                        number,
                         key,
                         until: Instant::now().checked_add(Duration::from_millis(millis)),
                     }),
@@ -266,17 +291,17 @@ impl Server {
                 continue;
             }
             is_busy = true;
-            self.send(waiting.rank, waiting.tag, value)?;
+            self.send(waiting.rank, waiting.number, value)?;
         }
         self.sending
             .retain_mut(|message| matches!(message.is_done(), Ok(false)));
         Ok(is_busy)
     }
 
-    fn send(&mut self, rank: usize, tag: i32, value: Option<Vec<u8>>) -> Result<()> {
-        let mut answer = vec![u8::from(value.is_some())];
-        answer.extend(value.unwrap_or_default());
-        self.sending.push(self.comm.send(rank, tag, answer)?);
+    fn send(&mut self, rank: usize, number: u64, value: Option<Vec<u8>>) -> Result<()> {
+        let answer = write_answer(number, value);
+        let sending = self.comm.send(rank, answer_tag(number), answer)?;
+        self.sending.push(sending);
         Ok(())
     }
 }
@@ -292,9 +317,23 @@ mod tests {
             Request::Put(String::new(), Vec::new()),
             Request::Get("global_topology".to_owned(), 120_000),
         ] {
-            let bytes = request.write(77);
-            assert_eq!(Request::read(&bytes), Some((77, request)));
+            let number = u64::from(u32::MAX) + 77;
+            let bytes = request.write(number);
+            assert_eq!(Request::read(&bytes), Some((number, request)));
             assert_eq!(Request::read(&bytes[..bytes.len() - 1]), None);
         }
+    }
+
+    #[test]
+    fn late_answer_to_an_earlier_request_is_not_taken() {
+        let tags = (ANSWERS.end - ANSWERS.start) as u64;
+        let (earlier, now) = (5, 5 + tags);
+        assert_eq!(answer_tag(earlier), answer_tag(now));
+        assert!(ANSWERS.contains(&answer_tag(u64::MAX)));
+        let late = write_answer(earlier, Some(b"other".to_vec()));
+        assert_eq!(read_answer(&late, now), None);
+        let answer = write_answer(now, Some(b"value".to_vec()));
+        assert_eq!(read_answer(&answer, now), Some(Some(b"value".to_vec())));
+        assert_eq!(read_answer(&write_answer(now, None), now), Some(None));
     }
 }
