@@ -76,6 +76,8 @@ where
         };
         let exchanged = processes.exchanged();
         let before = &self.exchanged_before;
+        // The devices' own collectives are not.
+        let is_measured = !self.trainer.spans_processes;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let restarts = std::env::var(RESTARTS).ok();
         let mine = ProcessReport {
@@ -84,8 +86,8 @@ where
             steps: now.run.step - now.first,
             training_seconds: now.training.as_secs_f64(),
             input_wait_seconds: now.input_wait.as_secs_f64(),
-            exchange_seconds: (exchanged.time - before.time).as_secs_f64(),
-            bytes_sent: exchanged.bytes_sent - before.bytes_sent,
+            exchange_seconds: is_measured.then(|| (exchanged.time - before.time).as_secs_f64()),
+            bytes_sent: is_measured.then(|| exchanged.bytes_sent - before.bytes_sent),
             restarts: restarts.and_then(|count| count.parse().ok()).unwrap_or(0),
         };
         let json = |error: serde_json::Error| {

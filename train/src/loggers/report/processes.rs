@@ -3,12 +3,11 @@
 use halite_core::format_bytes;
 use serde::{Deserialize, Serialize};
 
-/// Share of the time of its steps that is too much for a process to wait for data: all others wait
-/// for it.
+/// Fraction of step time spent waiting for data above which a process is reported as a straggler.
 const INPUT_SHARE: f64 = 0.1;
-/// Time of a process in a step, over the median of the processes, that is too much.
+/// Step time, relative to the median over processes, above which a process is reported as slow.
 const SLOWER: f64 = 1.2;
-/// Steps of shorter runs say little.
+/// Shorter runs, in seconds, are not judged.
 const LEAST_SECONDS: f64 = 1.0;
 /// Most processes that have a line each.
 const LINES: usize = 16;
@@ -26,19 +25,20 @@ pub struct ProcessReport {
     pub training_seconds: f64,
     /// Seconds of them in which the next step waited for its batch.
     pub input_wait_seconds: f64,
-    /// Seconds of them in which a device exchanged values with other processes, or waited for these.
-    pub exchange_seconds: f64,
-    /// Bytes that the programs of the process gave to exchanges.
-    pub bytes_sent: u64,
-    /// Restarts of the job by its launcher before.
+    /// Seconds of them in which a device communicated with other processes, or waited for them.
+    /// `None` where one program runs on the devices of all: its communication is not measured.
+    pub exchange_seconds: Option<f64>,
+    /// Bytes that the programs of the process gave to collectives; `None` as above.
+    pub bytes_sent: Option<u64>,
+    /// Number of restarts of the job before this start.
     pub restarts: u64,
 }
 
 impl ProcessReport {
-    /// Seconds of a step in which the process waits for nothing.
-    fn own_seconds(&self) -> f64 {
-        let own = self.training_seconds - self.input_wait_seconds - self.exchange_seconds;
-        own.max(0.0) / self.steps.max(1) as f64
+    /// Seconds of a step in which the process waits for nothing, if that is known.
+    fn own_seconds(&self) -> Option<f64> {
+        let own = self.training_seconds - self.input_wait_seconds - self.exchange_seconds?;
+        Some(own.max(0.0) / self.steps.max(1) as f64)
     }
 
     fn share(&self, seconds: f64) -> f64 {
@@ -59,11 +59,15 @@ impl ProcessReport {
         let step = 1e3 * self.training_seconds / self.steps.max(1) as f64;
         let percent = |seconds: f64| format!("{:.0} %", 100.0 * self.share(seconds));
         let mut line = format!(
-            "{step:.2} ms a step, input wait {}, exchanges {}, {} sent",
-            percent(self.input_wait_seconds),
-            percent(self.exchange_seconds),
-            format_bytes(self.bytes_sent)
+            "{step:.2} ms a step, input wait {}",
+            percent(self.input_wait_seconds)
         );
+        if let Some(seconds) = self.exchange_seconds {
+            line += &format!(", communication {}", percent(seconds));
+        }
+        if let Some(bytes) = self.bytes_sent {
+            line += &format!(", {} sent", format_bytes(bytes));
+        }
         if self.restarts > 0 {
             line += &format!(", restarts {}", self.restarts);
         }
@@ -94,7 +98,10 @@ pub(crate) fn findings(all: &[ProcessReport]) -> Vec<String> {
     let measured: Vec<&ProcessReport> = (all.iter())
         .filter(|one| one.training_seconds >= LEAST_SECONDS && one.steps > 0)
         .collect();
-    let mut own: Vec<f64> = measured.iter().map(|one| one.own_seconds()).collect();
+    let mut own: Vec<f64> = measured
+        .iter()
+        .filter_map(|one| one.own_seconds())
+        .collect();
     own.sort_by(f64::total_cmp);
     // Of two processes the faster one.
     let median = own.get(own.len().saturating_sub(1) / 2).copied();
@@ -110,7 +117,7 @@ pub(crate) fn findings(all: &[ProcessReport]) -> Vec<String> {
         })
     });
     let slow = measured.iter().filter_map(|one| {
-        let (own, median) = (one.own_seconds(), median?);
+        let (own, median) = (one.own_seconds()?, median?);
         (own > SLOWER * median).then(|| {
             format!(
                 "{} is slow, and the others wait for it: a step takes {:.2} ms there without \
@@ -136,8 +143,8 @@ mod tests {
             steps: 1000,
             training_seconds: 10.0,
             input_wait_seconds: input,
-            exchange_seconds: exchange,
-            bytes_sent: 5_000_000,
+            exchange_seconds: Some(exchange),
+            bytes_sent: Some(5_000_000),
             restarts: 0,
         }
     }
@@ -176,12 +183,28 @@ mod tests {
         assert!(found[0].starts_with(expected), "{found:?}");
     }
 
+    /// One program on the devices of all processes: every step takes as long as the slowest one's.
+    #[test]
+    fn communication_that_is_not_measured_is_not_shown() {
+        let unmeasured = |rank, input| ProcessReport {
+            exchange_seconds: None,
+            bytes_sent: None,
+            training_seconds: 10.0 + rank as f64 * 10.0,
+            ..process(rank, input, 0.0)
+        };
+        let all = [unmeasured(0, 0.0), unmeasured(1, 1.0)];
+        assert_eq!(findings(&all), [""; 0]);
+        let expected = "10.00 ms a step, input wait 0 %, on node0";
+        assert_eq!(lines(&all)[0].1, expected);
+    }
+
     #[test]
     fn many_processes_have_few_lines() {
         let all: Vec<_> = (0..40).map(|rank| process(rank, 1.0, 2.0)).collect();
         let lines = lines(&all);
         assert_eq!(lines.len(), LINES + 1);
-        let expected = "10.00 ms a step, input wait 10 %, exchanges 20 %, 5.0 MB sent, on node0";
+        let expected =
+            "10.00 ms a step, input wait 10 %, communication 20 %, 5.0 MB sent, on node0";
         assert_eq!(lines[0], ("process 0".to_string(), expected.to_string()));
         assert_eq!(lines[LINES].1, "24 more in report.json");
     }
