@@ -6,9 +6,9 @@ use halite_core::{Client, Result};
 
 /// Opens the devices of a [`Job`]'s processes.
 pub trait OpenDevices {
-    /// Opens the devices of this process: of a CPU its own client, and of GPUs and TPUs one client
-    /// with the devices of all processes, which address their own. Those that share a host divide
-    /// its GPUs. All processes call this at the same time.
+    /// Opens the devices of this process. On CPUs each process has a client of its own; on GPUs and
+    /// TPUs one client has the devices of all processes, of which each process addresses its own.
+    /// Processes on one host divide its GPUs. Collective: all processes must call it.
     ///
     /// ```
     /// use halite::{cluster::Job, prelude::*};

@@ -13,9 +13,9 @@ use crate::{
 
 /// A global tensor sharded over a mesh: one buffer per device.
 ///
-/// The mesh may have devices of several processes. Each of them then has an array of the same type
-/// and sharding, with the buffers of its own devices: uploads copy to these only, and a read needs
-/// all of the tensor on them, as of a replicated one.
+/// The mesh may span several processes. Each process then has an array of the same type and sharding
+/// that holds the buffers of its own devices: uploads copy to these only, and a read fails unless they
+/// cover the whole tensor, as of a replicated array.
 ///
 /// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not
 /// compile. [`copy`](Self::copy) makes an explicit copy.
@@ -314,7 +314,7 @@ impl Array {
     /// The buffers of this process, each with its ranges in the global array.
     ///
     /// # Errors
-    /// None at present: the array is divisible.
+    /// Currently never fails.
     pub fn addressable_shards(&self) -> Result<Vec<Shard<'_>>> {
         let placed = self.placed().map(|(index, shard)| {
             let ranges = self.sharding.shard_ranges(&self.ty, index)?;

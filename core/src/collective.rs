@@ -260,8 +260,7 @@ pub trait ProcessGroup: Collective {
         _ = step;
     }
 
-    /// Sets the newest checkpoint, which errors of this member name from now on, and those of what
-    /// started the members.
+    /// Records the newest checkpoint, which later errors of this member, and of the launcher, name.
     fn has_saved(&self, checkpoint: &str) {
         _ = checkpoint;
     }

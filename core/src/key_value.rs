@@ -15,19 +15,19 @@ use crate::{Error, ErrorKind, Result};
 /// [`LocalStore`] is one within a process; [`ProcessGroup::store`](crate::ProcessGroup::store) makes
 /// one between processes.
 pub trait KeyValueStore: fmt::Debug + Send + Sync {
-    /// Sets the value of a key.
+    /// Sets the value of a key, replacing an earlier one.
     ///
     /// # Errors
     /// If the value does not reach the store.
     fn put(&self, key: &str, value: &[u8]) -> Result<()>;
 
-    /// Returns the value of a key, and waits until there is one.
+    /// Returns the value of a key. Waits at most `timeout` until there is one.
     ///
     /// # Errors
     /// [`ErrorKind::DeadlineExceeded`], with the key, the wait and the processes that are late.
-    fn get(&self, key: &str, patience: Duration) -> Result<Vec<u8>>;
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>>;
 
-    /// Returns the value that a key has now.
+    /// Returns the current value of a key, or `None` if it has none.
     ///
     /// # Errors
     /// If the store cannot be asked.
@@ -65,16 +65,16 @@ impl KeyValueStore for LocalStore {
         Ok(())
     }
 
-    fn get(&self, key: &str, patience: Duration) -> Result<Vec<u8>> {
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let started = Instant::now();
         let mut values = self.lock();
         loop {
             if let Some(value) = values.get(key) {
                 return Ok(value.to_vec());
             }
-            let left = patience.saturating_sub(started.elapsed());
+            let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
-                let message = format!("waited {patience:?}, and nothing has put it");
+                let message = format!("waited {timeout:?}, and nothing has put it");
                 let op = format!("key `{key}`");
                 return Err(Error::new(ErrorKind::DeadlineExceeded, op, message));
             }

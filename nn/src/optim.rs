@@ -153,11 +153,9 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// Whether each element of the step and of the new slot of this parameter depends on the same
-    /// element of gradient, parameter and slot alone, besides scalars: then processes can divide the
-    /// elements of a parameter among them, each with a part of the slot, which ZeRO does.
-    ///
-    /// By default it does not.
+    /// Returns whether the update of an element of this parameter depends only on the same element
+    /// of the gradient, parameter and slots, and on scalars. Processes can then shard the update, as
+    /// ZeRO does. Default: `false`.
     fn is_elementwise(&self, named: Named<'_>) -> bool {
         let _ = named;
         false

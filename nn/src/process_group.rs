@@ -87,24 +87,24 @@ struct Job {
     mesh: MeshShape,
     /// One for each device of the mesh.
     lanes: Vec<Arc<dyn Collective>>,
-    /// Longest wait for the other processes in one exchange.
+    /// Longest wait for the other processes in one collective.
     patience: Duration,
-    /// Launches of programs with exchanges.
+    /// Launches of programs with communication.
     launches: AtomicU64,
-    /// Bytes and nanoseconds of exchanges of programs.
+    /// Bytes and nanoseconds of the communication of programs.
     bytes_sent: AtomicU64,
     nanoseconds: AtomicU64,
     /// The lane of [`Processes::background`], once it was asked for.
     background: Mutex<Option<Arc<dyn Collective>>>,
 }
 
-/// What programs have exchanged with other processes so far.
+/// Communication of programs with other processes so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Exchanged {
-    /// Bytes that the programs of this process gave to exchanges.
+    /// Bytes that the programs of this process gave to collectives.
     pub bytes_sent: u64,
-    /// Time in which a device exchanged values, or waited for other processes to do so; the mean of
+    /// Time in which a device communicated with other processes, or waited for them; the mean of
     /// several devices.
     pub time: Duration,
 }
@@ -154,13 +154,13 @@ impl Processes {
         Ok(Processes(job))
     }
 
-    /// The group on the hosts, for what programs do not exchange.
+    /// The group on the hosts, for communication outside of programs.
     pub fn group(&self) -> &Arc<dyn ProcessGroup> {
         &self.0.group
     }
 
-    /// A lane for what a process does beside its programs and its main thread, such as writing files.
-    /// Every process must ask for it first at the same place.
+    /// Communicator for work beside the training loop, such as writing files. The first call is
+    /// collective: every process must make it at the same point.
     ///
     /// # Errors
     /// If the group has no more lanes.
@@ -184,7 +184,7 @@ impl Processes {
         self.0.group.size()
     }
 
-    /// Longest wait for the other processes in one exchange of a program.
+    /// Longest wait for the other processes in one collective of a program.
     pub fn patience(&self) -> Duration {
         self.0.patience
     }
@@ -194,7 +194,7 @@ impl Processes {
         &self.0.mesh
     }
 
-    /// What programs have exchanged so far, in all runs of this job on these devices.
+    /// Communication of programs so far, in all runs of this job on these devices.
     pub fn exchanged(&self) -> Exchanged {
         let nanoseconds = self.0.nanoseconds.load(Relaxed) / self.0.lanes.len() as u64;
         Exchanged {
@@ -203,7 +203,7 @@ impl Processes {
         }
     }
 
-    /// Counts a launch of a program with exchanges, and returns its number, from 1.
+    /// Counts a launch of a program with communication, and returns its number, from 1.
     pub(crate) fn count_launch(&self) -> u64 {
         self.0.launches.fetch_add(1, Relaxed) + 1
     }
