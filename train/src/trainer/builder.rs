@@ -213,7 +213,8 @@ impl TrainerBuilder {
     ///
     /// Of a client with the devices of all processes, as `Accelerator::open_in` gives for GPUs and
     /// TPUs, the mesh is over all of them, and one program runs on it with every strategy, as on the
-    /// devices of one process.
+    /// devices of one process (tested on the embedded executor as a plugin; not yet on several GPUs
+    /// or on TPUs).
     ///
     /// ```
     /// use std::sync::Arc;
