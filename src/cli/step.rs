@@ -28,7 +28,8 @@ pub(super) struct ShardingArgs {
     pub(super) mesh: Option<MeshChoice>,
     /// Sharding strategy: `dp` shards the batch, `zero1` the batch and the optimizer's state, `fsdp`
     /// the batch and the parameters, `tp` the layers; also `dp+tp`, `zero1+tp`, `fsdp+tp`
-    /// [default: dp, of several processes zero1, with --mesh auto dp or fsdp, also with tp]
+    /// [default: dp; zero1 in a job of several processes; with --mesh auto the fastest of dp and fsdp,
+    /// with or without tp]
     #[arg(long, value_name = "NAME")]
     strategy: Option<Strategy>,
     /// Smallest number of elements of a parameter that `fsdp` splits [default: 16384]

@@ -22,9 +22,9 @@ pub struct Candidate {
     pub strategy: Strategy,
 }
 
-/// The shardings over this many devices that are worth trying: each strategy alone, and with tensor
-/// parallelism over 2, 4 and 8 devices; of one strategy, if it is given, of which `dp`, `zero1`, `fsdp` and
-/// `tp` have a mesh of one device too.
+/// The shardings over this many devices that are worth trying: `dp` and `fsdp`, each alone and with
+/// tensor parallelism over 2, 4 and 8 devices; with `strategy`, those of that strategy, which may also
+/// be `zero1` or `tp`.
 ///
 /// ```
 /// use halite::plan::candidates;

@@ -46,9 +46,9 @@ const MODEL_AXIS: &str = "model";
 /// Optimizer slots have the sharding of their parameter, but under `zero1`; the optimizer's scalars
 /// are replicated. On one device all strategies are the same.
 ///
-/// ZeRO's second stage shards gradients, too, which within a program the compiler decides. Between
-/// processes, `zero1` divides the elements of every slot and average, each process updates its
-/// part of the parameters, and all exchange them.
+/// `zero2` is accepted as `zero1`: within one program the compiler decides whether gradients are
+/// sharded; between processes they are not. Between processes, `zero1` shards every optimizer slot and
+/// average; each process updates its shard of the parameters, and an all-gather restores them.
 ///
 /// ```
 /// use halite_core::MeshShape;
@@ -105,7 +105,7 @@ impl Strategy {
     }
 
     /// ZeRO's first stage, `zero1`: data parallelism where each device has its part of the optimizer's
-    /// state and of averages. `zero2` is another name of it.
+    /// state and of averages. `zero2` is accepted as a name of it.
     ///
     /// It is the default between [processes](crate::TrainerBuilder::processes), where it needs an
     /// optimizer that is [elementwise](Optimizer::is_elementwise).
