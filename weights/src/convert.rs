@@ -1,12 +1,22 @@
-//! Conversions between float types, rounded to nearest, ties to even.
+//! Conversions between float types, rounded once, to nearest, ties to even.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
-use halite_core::{DType, Error, Result};
+use halite_core::{DType, Error, HostArray, Result};
 
 /// Returns whether [`convert`] has this conversion.
 pub(crate) fn converts(from: DType, to: DType) -> bool {
     from == to || from.is_float() && to.is_float()
+}
+
+/// An array with its elements in this type.
+pub(crate) fn converted(array: HostArray, dtype: DType) -> Result<HostArray> {
+    if dtype == array.ty().dtype() {
+        return Ok(array);
+    }
+    let mut into = HostArray::try_zeros(array.ty().with_dtype(dtype))?;
+    convert(array.bytes(), array.ty().dtype(), dtype, into.bytes_mut())?;
+    Ok(into)
 }
 
 /// Converts `from` to the elements `into`, of as many. Both are aligned for their types.
@@ -46,13 +56,29 @@ fn by_f64<T: Copy>(from: &[T], wide: impl Fn(T) -> f64, to: DType, into: &mut [u
             .for_each(|(into, &value)| *into = convert(value));
     }
     match to {
-        DType::F16 => each(from, into, |value| f16::from_f64(wide(value))),
-        DType::Bf16 => each(from, into, |value| bf16::from_f64(wide(value))),
+        DType::F16 => each(from, into, |value| f16::from_f32(to_odd(wide(value)))),
+        DType::Bf16 => each(from, into, |value| bf16::from_f32(to_odd(wide(value)))),
         DType::F32 => each(from, into, |value| wide(value) as f32),
         DType::F64 => each(from, into, wide),
         _ => return Err(Error::invalid("weights", format!("a float as {to}"))),
     }
     Ok(())
+}
+
+/// Rounds to the neighbor in `f32` whose last bit is 1, unless `value` is exact, so that rounding the
+/// result to fewer bits is as if `value` itself had been rounded.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let wide = f64::from(nearest);
+    if wide == value || nearest.to_bits() & 1 == 1 || !nearest.is_finite() {
+        return nearest;
+    }
+    // Magnitudes are in the order of their bits.
+    f32::from_bits(if wide.abs() < value.abs() {
+        nearest.to_bits() + 1
+    } else {
+        nearest.to_bits() - 1
+    })
 }
 
 #[cfg(test)]
@@ -85,5 +111,32 @@ mod tests {
                 assert_eq!(into, expected, "{} to {to}", from.ty());
             }
         }
+    }
+
+    #[test]
+    fn doubles_are_rounded_once() {
+        // Just above the middle of two neighbors, which `f32` does not tell from the middle.
+        let (small, tiny) = (2f64.powi(-40), 2f64.powi(-70));
+        let values = [
+            1.0 + 2f64.powi(-8) + small,
+            1.0 + 2f64.powi(-11) + small,
+            -1.0 - 2f64.powi(-11) - small,
+            1.0 + 2f64.powi(-11),
+            1.0 + 3.0 * 2f64.powi(-11) - small,
+            2f64.powi(-25) + tiny,
+            1e300,
+        ];
+        let array = HostArray::from_slice(&values, [7]).unwrap();
+        let wide = |dtype| {
+            let narrow = converted(array.clone(), dtype).unwrap();
+            let wide = converted(narrow, DType::F64).unwrap();
+            wide.as_slice::<f64>().unwrap().to_vec()
+        };
+        let bf16 = wide(DType::Bf16);
+        assert_eq!(bf16[..2], [1.0 + 2f64.powi(-7), 1.0]);
+        let ulp = 2f64.powi(-10);
+        let f16 = wide(DType::F16);
+        assert_eq!(f16[1..5], [1.0 + ulp, -1.0 - ulp, 1.0, 1.0 + ulp]);
+        assert_eq!(f16[5..], [2f64.powi(-24), f64::INFINITY]);
     }
 }

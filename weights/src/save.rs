@@ -1,8 +1,9 @@
 //! Saving of a model's arrays under the original names, as safetensors.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
-    fs,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
+    fs, io,
     path::Path,
 };
 
@@ -15,10 +16,12 @@ use serde_json::json;
 
 use crate::{
     NameMap, SafetensorsWriter, TensorInfo,
-    convert::{convert, converts},
+    convert::{converted, converts},
     plan::Plan,
     strides::{Axis, scatter},
 };
+
+const INDEX: &str = "model.safetensors.index.json";
 
 /// Saves models as safetensors, with the names and layouts of a [`NameMap`]: what PyTorch, or any
 /// other program that knows the original, loads.
@@ -71,13 +74,15 @@ impl<'a> WeightSaver<'a> {
         self
     }
 
-    /// Sets the size from which [`save_directory`](Self::save_directory) begins another file: 5 GB.
+    /// Sets the maximum size of a file of [`save_directory`](Self::save_directory) in bytes (default
+    /// 5 GB); a larger tensor has a file of its own.
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
         self
     }
 
-    /// Saves the parameters `values` of a model as one file, in the place of an older one.
+    /// Saves the parameters `values` of a model as one file, in the place of an older one. In a job
+    /// of several processes, one of them saves.
     ///
     /// # Errors
     /// If the map does not fit the model, or `values` do not; if an array cannot be read, or the
@@ -89,22 +94,23 @@ impl<'a> WeightSaver<'a> {
         path: impl AsRef<Path>,
     ) -> Result<()> {
         let (plan, arrays) = self.plan::<M>(model, values)?;
-        let order = plan.order();
-        self.write(&plan, &arrays, &order, path.as_ref())
+        let order = self.order(&plan);
+        self.write(&plan, &arrays, &order, path.as_ref())?.rename()
     }
 
-    /// Saves the parameters `values` of a model in a directory, in the form of Hugging Face:
-    /// `model.safetensors`, or several files of bounded size and their index.
+    /// Saves the parameters `values` of a model in a directory, in Hugging Face's layout:
+    /// `model.safetensors`, or several files of bounded size and their index. Files of this kind from
+    /// an earlier save are replaced or removed. In a job of several processes, one of them saves.
     ///
     /// # Errors
-    /// As [`save`](Self::save).
+    /// As [`save`](Self::save): while files are written, an older save is untouched. If renaming them
+    /// fails, the directory has no index.
     pub fn save_directory<M: Tree<Leaf = Param>>(
         &self,
         model: &M,
         values: &Of<M, Array>,
         directory: impl AsRef<Path>,
     ) -> Result<()> {
-        const INDEX: &str = "model.safetensors.index.json";
         let directory = directory.as_ref();
         let failed = |error| {
             let message = format!("cannot write in `{}`", directory.display());
@@ -114,7 +120,7 @@ impl<'a> WeightSaver<'a> {
         fs::create_dir_all(directory).map_err(failed)?;
         let mut shards: Vec<Vec<usize>> = vec![Vec::new()];
         let (mut size, mut total) = (0, 0);
-        for original in plan.order() {
+        for original in self.order(&plan) {
             let bytes = self.saved(&plan.originals[original].info.ty).bytes() as u64;
             let shard = shards.last().expect("there is a file");
             if !shard.is_empty() && size + bytes > self.file_bytes {
@@ -124,16 +130,30 @@ impl<'a> WeightSaver<'a> {
             shards.last_mut().expect("there is a file").push(original);
             (size, total) = (size + bytes, total + bytes);
         }
-        if let [all] = &shards[..] {
-            return self.write(&plan, &arrays, all, &directory.join("model.safetensors"));
-        }
-        let mut files_of = BTreeMap::new();
+        let (mut files_of, mut written) = (BTreeMap::new(), BTreeMap::new());
         for (number, shard) in shards.iter().enumerate() {
-            let file = format!("model-{:05}-of-{:05}.safetensors", number + 1, shards.len());
-            self.write(&plan, &arrays, shard, &directory.join(&file))?;
+            let file = match shards.len() {
+                1 => "model.safetensors".to_owned(),
+                count => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
+            };
+            let writer = self.write(&plan, &arrays, shard, &directory.join(&file))?;
             for &original in shard {
                 files_of.insert(plan.originals[original].info.name.clone(), file.clone());
             }
+            written.insert(file, writer);
+        }
+        let names: BTreeSet<String> = written.keys().cloned().collect();
+        // Without an index, several files are not opened: old and new ones are never mixed.
+        remove(directory, |name| name == INDEX).map_err(failed)?;
+        written
+            .into_values()
+            .try_for_each(SafetensorsWriter::rename)?;
+        remove(directory, |name| {
+            is_of_a_save(name) && !names.contains(name)
+        })
+        .map_err(failed)?;
+        if names.len() == 1 {
+            return Ok(());
         }
         let index = json!({"metadata": {"total_size": total}, "weight_map": files_of});
         let text = serde_json::to_vec_pretty(&index).expect("an index has texts and numbers");
@@ -146,6 +166,9 @@ impl<'a> WeightSaver<'a> {
         values: &'v Of<M, Array>,
     ) -> Result<(Plan, Vec<&'v Array>)> {
         let invalid = |message: String| Err(Error::invalid("save weights", message));
+        if let Some(dtype) = self.dtype.filter(|dtype| !dtype.is_float()) {
+            return invalid(format!("dtype {dtype}: expected f16, bf16, f32 or f64"));
+        }
         let plan = Plan::new(self.map, model)?;
         if let Err(error) = same_structure(model, values) {
             return invalid(format!("the values do not fit the model: {error}"));
@@ -172,14 +195,27 @@ impl<'a> WeightSaver<'a> {
         }
     }
 
-    /// Writes these tensors to a file. An array is on the host from its first tensor to its last.
+    /// The order of tensors in a file: the largest elements first, so that all are aligned; those of
+    /// the same parameters together, so that each parameter is read once.
+    fn order(&self, plan: &Plan) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..plan.originals.len()).collect();
+        order.sort_by_key(|&original| {
+            let original = &plan.originals[original];
+            let size = self.saved(&original.info.ty).dtype().size();
+            (Reverse(size), original.parts[0])
+        });
+        order
+    }
+
+    /// Writes these tensors to a file, which still has its temporary name. An array is on the host
+    /// from its first tensor to its last.
     fn write(
         &self,
         plan: &Plan,
         arrays: &[&Array],
         originals: &[usize],
         path: &Path,
-    ) -> Result<()> {
+    ) -> Result<SafetensorsWriter> {
         let infos: Vec<TensorInfo> = (originals.iter())
             .map(|&original| {
                 let info = &plan.originals[original].info;
@@ -228,25 +264,33 @@ impl<'a> WeightSaver<'a> {
                     hosts.remove(&leaf);
                 }
             }
-            let ty = self.saved(tensor.ty());
-            if ty != *tensor.ty() {
-                let mut narrow = HostArray::try_zeros(ty.clone())?;
-                let dtype = tensor.ty().dtype();
-                convert(tensor.bytes(), dtype, ty.dtype(), narrow.bytes_mut())?;
-                tensor = narrow;
-            }
-            writer.write(&tensor)?;
+            let dtype = self.saved(tensor.ty()).dtype();
+            writer.write(&converted(tensor, dtype)?)?;
         }
-        writer.finish()
+        writer.flush()?;
+        Ok(writer)
     }
 }
 
-impl Plan {
-    /// The order of tensors in a file: those of the same parameters together, so that each
-    /// parameter is read once.
-    fn order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.originals.len()).collect();
-        order.sort_by_key(|&original| self.originals[original].parts[0]);
-        order
+/// Whether a save in a directory writes files of this name.
+fn is_of_a_save(name: &str) -> bool {
+    let numbers = || {
+        name.strip_prefix("model-")?
+            .strip_suffix(".safetensors")?
+            .split_once("-of-")
+    };
+    let is_number = |text: &str| text.len() >= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    name == "model.safetensors"
+        || numbers().is_some_and(|(number, count)| is_number(number) && is_number(count))
+}
+
+/// Removes the files of a directory whose name is chosen.
+fn remove(directory: &Path, chosen: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&chosen) {
+            fs::remove_file(entry.path())?;
+        }
     }
+    Ok(())
 }
