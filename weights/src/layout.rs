@@ -6,8 +6,8 @@ use halite_core::{Error, Result};
 
 use crate::strides::Axis;
 
-/// Dimensions of a tensor in a file, for those of a parameter. The dimension that counts the layers
-/// of a [`Stack`](halite_nn::Stack) is not among them: each layer is a tensor in the file.
+/// Layout of a tensor in the file relative to the parameter. The layer dimension of a
+/// [`Stack`](halite_nn::Stack) does not count: the file has one tensor per layer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Layout {
@@ -25,8 +25,8 @@ pub enum Layout {
     ToHeadsInterleaved,
     /// Projection from heads: `[heads, width, out]`, in the file `[out, heads * width]`.
     FromHeads,
-    /// Each dimension in the file is these dimensions of the parameter, merged: `[[1], [0]]` is
-    /// [`Linear`](Self::Linear).
+    /// Each dimension of the file merges these dimensions of the parameter, outermost first:
+    /// `[[1], [0]]` is [`Linear`](Self::Linear).
     Merged(Vec<Vec<usize>>),
 }
 
@@ -73,7 +73,7 @@ impl Layout {
                 let mut all: Vec<usize> = groups.concat();
                 all.sort_unstable();
                 if !all.iter().copied().eq(0..rank) {
-                    return unfit("it has not each of them once");
+                    return unfit("each dimension must occur exactly once");
                 }
                 groups.clone()
             }

@@ -1,6 +1,6 @@
 //! Loading of a file's tensors into the arrays of a model.
 
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use halite_core::{
     Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
@@ -9,7 +9,8 @@ use halite_core::{
 use halite_nn::{Jit, Model, Param, Pattern, init, rng};
 
 use crate::{
-    NameMap, Report, TensorSource,
+    HostTensors, NameMap, Report, TensorSource,
+    convert::converted,
     plan::Plan,
     strides::{Elements, gather},
 };
@@ -20,11 +21,12 @@ const IN_FLIGHT: usize = 64 << 20;
 /// The sharding of a parameter, by its path and type.
 type ShardingOf<'a> = Box<dyn Fn(&str, &TensorType) -> Result<Arc<Sharding>> + 'a>;
 
-/// Loads a model from a file: strictly, unless parts of it are replaced or it is lenient.
+/// Loads a file's tensors into the parameters of a model; by default every name, shape and dtype
+/// must match.
 ///
-/// Nothing is uploaded before the names and types of all tensors were compared, and a failure leaves
-/// nothing behind. Each device's shard is read from the file into the memory that is uploaded;
-/// floats are converted to the type of the parameter.
+/// Names and types are checked before anything is uploaded, and an error leaves no partial model.
+/// Each device's shard is read directly into the memory that is uploaded; floats are converted to
+/// the dtype of the parameter.
 pub struct WeightLoader<'a> {
     source: &'a dyn TensorSource,
     map: &'a NameMap,
@@ -40,7 +42,7 @@ pub struct WeightLoader<'a> {
 pub struct LoadedModel<M> {
     /// The parameters.
     pub model: M,
-    /// What was replaced; of a lenient load, all that the file and the model do not have in common.
+    /// The replaced parameters; after a lenient load, also all other differences.
     pub report: Report,
 }
 
@@ -66,13 +68,15 @@ impl<'a> WeightLoader<'a> {
     }
 
     /// Initializes each parameter that the file does not have, or has in other dimensions or another
-    /// element type, and skips tensors that no parameter has. The [`Report`] lists them.
+    /// element type, and skips tensors that no parameter uses; of a [`Stack`](halite_nn::Stack), only
+    /// the layers that are missing are initialized. The [`Report`] lists them. The counterpart of
+    /// PyTorch's `strict=False`.
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
         self
     }
 
-    /// Sets the seed of parameters that are initialized: 0.
+    /// Sets the seed for parameters that are initialized (default 0).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -98,7 +102,7 @@ impl<'a> WeightLoader<'a> {
     /// Compares the file with the model, and reads nothing.
     ///
     /// # Errors
-    /// If the map does not fit the model, or a replaced path is none of its.
+    /// If the map does not fit the model, or a replaced path matches no parameter.
     pub fn report<M: Tree<Leaf = Param>>(&self, model: &M) -> Result<Report> {
         let plan = Plan::new(self.map, model)?;
         Ok(plan
@@ -109,10 +113,15 @@ impl<'a> WeightLoader<'a> {
     /// Loads a model of this description.
     ///
     /// # Errors
-    /// If the file does not fit the model: one error with every missing, unexpected, mis-shaped and
-    /// mis-typed tensor. If the file cannot be read, or a device has too little memory.
+    /// If the file does not fit the model: one error with every missing and unexpected tensor, and
+    /// every mismatch of shapes and dtypes. If the file cannot be read, or a device has too little
+    /// memory.
     #[track_caller]
     pub fn load<M: Model>(&self, client: &Client, model: &M) -> Result<LoadedModel<Of<M, Array>>> {
+        if let Some(dtype) = self.stored.filter(|dtype| !dtype.is_float()) {
+            let message = format!("stored_as {dtype}: expected f16, bf16, f32 or f64");
+            return Err(Error::invalid("load weights", message));
+        }
         let plan = Plan::new(self.map, model)?;
         let replaced = self.replaced_patterns(&plan)?;
         let (report, found) = plan.compare(self.source, self.map, &replaced);
@@ -120,28 +129,31 @@ impl<'a> WeightLoader<'a> {
             return Err(report.to_error());
         }
         let shardings = self.shardings(client, &plan)?;
-        let is_found = |leaf: &crate::plan::Leaf| {
-            leaf.pieces
-                .iter()
-                .all(|piece| found[piece.original].is_some())
-        };
+        let is_replaced =
+            |leaf: &crate::plan::Leaf| replaced.iter().any(|path| path.matches(&leaf.path));
+        let is_found = |piece: &crate::plan::Piece| found[piece.original].is_some();
         let fresh: Vec<usize> = (plan.leaves.iter().enumerate())
-            .filter(|(_, leaf)| !is_found(leaf))
+            .filter(|(_, leaf)| is_replaced(leaf) || !leaf.pieces.iter().all(is_found))
             .map(|(index, _)| index)
             .collect();
-        let mut initialized = initialize(client, model, &fresh, self.seed)?.into_iter();
-        let fresh: HashSet<usize> = fresh.into_iter().collect();
+        let initialized = initialize(client, model, &fresh, self.seed)?;
+        let mut initialized: HashMap<usize, Array> = fresh.into_iter().zip(initialized).collect();
         let (mut arrays, mut waited, mut in_flight) = (Vec::new(), 0, 0);
         for (number, (leaf, sharding)) in plan.leaves.iter().zip(&shardings).enumerate() {
             let stored = self.stored_type(&leaf.ty);
-            if fresh.contains(&number) {
-                let array = initialized
-                    .next()
-                    .expect("each fresh parameter is initialized");
-                arrays.push(placed(client, array, sharding, stored)?);
-                continue;
-            }
-            arrays.push(self.upload(client, &plan, &found, number, sharding)?);
+            let initial = match initialized.remove(&number) {
+                // Layers of a stack that the file has are read.
+                Some(array) if !is_replaced(leaf) && leaf.pieces.iter().any(is_found) => {
+                    Some([("", array.read()?)].into_iter().collect::<HostTensors>())
+                }
+                Some(array) => {
+                    arrays.push(placed(client, array, sharding, stored)?);
+                    continue;
+                }
+                None => None,
+            };
+            let initial = initial.as_ref();
+            arrays.push(self.upload(client, &plan, &found, number, sharding, initial)?);
             in_flight += leaf.ty.with_dtype(stored).bytes();
             if in_flight > IN_FLIGHT {
                 // Uploads hold the host's memory until they are done.
@@ -198,7 +210,8 @@ impl<'a> WeightLoader<'a> {
             .unwrap_or(ty.dtype())
     }
 
-    /// Reads and uploads a parameter, shard by shard.
+    /// Reads and uploads a parameter, shard by shard. Layers that were not found are those of
+    /// `initial`.
     fn upload(
         &self,
         client: &Client,
@@ -206,14 +219,20 @@ impl<'a> WeightLoader<'a> {
         found: &[Option<usize>],
         number: usize,
         sharding: &Arc<Sharding>,
+        initial: Option<&HostTensors>,
     ) -> Result<Array> {
         let ty = &plan.leaves[number].ty;
         let stored = self.stored_type(ty);
         let narrow = Array::from_parts(client, &ty.with_dtype(stored), sharding, |ranges| {
             let dims: Vec<usize> = ranges.iter().map(Range::len).collect();
-            let mut part = HostArray::try_zeros(TensorType::new(stored, dims))?;
+            let mut part = match initial {
+                Some(initial) => converted(initial.read_range("", ranges)?, stored)?,
+                None => HostArray::try_zeros(TensorType::new(stored, dims))?,
+            };
             for copy in plan.copies(number, ranges)? {
-                let index = found[copy.original].expect("all tensors of the parameter were found");
+                let Some(index) = found[copy.original] else {
+                    continue;
+                };
                 let read =
                     |elements, into: &mut [u8]| self.source.read_elements(index, elements, into);
                 let dtype = self.source.tensors()[index].ty.dtype();

@@ -1,4 +1,4 @@
-//! What a file says beside its tensors.
+//! Metadata of a file.
 
 /// A value of a file's metadata.
 #[derive(Clone, Debug, PartialEq)]

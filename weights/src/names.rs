@@ -11,13 +11,13 @@ use crate::{
 /// The placeholder that counts the layers of a stack.
 const LAYER: &str = "layer";
 
-/// Which tensor of a file is which parameter of a model, in one place. It works in both directions:
-/// a model is loaded, and saved under the original names.
+/// Declares which tensor of a file is which parameter of a model. The map is used in both
+/// directions: for loading, and for saving under the original names.
 ///
-/// A rule replaces the start of a parameter's path, in whole segments; the first rule that matches
-/// counts. `{name}` stands for characters of one segment, `{name+1}` in the result for the number
-/// after it. `{layer}` in a result that is not in the pattern counts the layers of a
-/// [`Stack`](halite_nn::Stack): the file has a tensor for each.
+/// A rule replaces leading segments of a parameter's path; the first matching rule applies. `{name}`
+/// matches one or more characters within a segment; `{name+1}` in the result is the matched number
+/// plus one. `{layer}` in the result, if the pattern does not bind it, is the layer index of a
+/// [`Stack`](halite_nn::Stack): the file has one tensor per layer.
 ///
 /// ```
 /// use halite_nn::{Transformer, TransformerConfig};
@@ -34,7 +34,10 @@ const LAYER: &str = "layer";
 /// let gpt2 = NameMap::torch()
 ///     .fuse(["blocks.attention.q", "blocks.attention.k", "blocks.attention.v"], "h.{layer}.attn.c_attn", 1)
 ///     .layout("blocks.attention.q|k|v.weight", Layout::Merged(vec![vec![0], vec![1, 2]]))
+///     .rename("blocks.attention.o", "h.{layer}.attn.c_proj")
+///     .layout("blocks.attention.o.weight", Layout::Merged(vec![vec![0, 1], vec![2]]))
 ///     .rename("blocks.mlp.up", "h.{layer}.mlp.c_fc")
+///     .rename("blocks.mlp.down", "h.{layer}.mlp.c_proj")
 ///     .layout("blocks.mlp.up|down.weight", Layout::Same)
 ///     .ignore("h.*.attn.bias");
 /// ```
@@ -97,7 +100,7 @@ impl Named<'_> {
 }
 
 impl NameMap {
-    /// Names are paths, and dimensions those of the parameters: files that halite wrote.
+    /// The identity map, for files that halite wrote: names are parameter paths, shapes are unchanged.
     pub fn paths() -> Self {
         NameMap {
             rules: Vec::new(),
@@ -111,7 +114,7 @@ impl NameMap {
     /// Names and layouts of PyTorch's layers: `weight` for `scale` and for the `table` of an
     /// embedding, `running_mean` and `running_var`; weights of [`Layout::Linear`] and
     /// [`Layout::Conv`] by their dimensions; [`Layout::ToHeads`] and [`Layout::FromHeads`] below
-    /// fields `q`, `k`, `v` and `o`. Counts of batches, which halite does not have, are ignored.
+    /// fields `q`, `k`, `v` and `o`. `num_batches_tracked` is ignored.
     pub fn torch() -> Self {
         NameMap {
             is_torch: true,
@@ -129,9 +132,9 @@ impl NameMap {
         self
     }
 
-    /// Declares that the parameters below `paths` are parts of one tensor each, which follow each
-    /// other in this order along dimension `axis` of the file's tensors, and of vectors along their
-    /// only one: a fused projection.
+    /// Declares that the parameters at `paths` are slices of one fused tensor of the file, in this
+    /// order along its dimension `axis` (for vectors, along their only one), such as a fused QKV
+    /// projection.
     pub fn fuse<const N: usize>(mut self, paths: [&str; N], name: &str, axis: usize) -> Self {
         for (number, path) in paths.into_iter().enumerate() {
             self.add(
@@ -157,7 +160,7 @@ impl NameMap {
         self
     }
 
-    /// Ignores tensors of a file whose name matches the [`Pattern`] and that no parameter has.
+    /// Ignores tensors of the file that match the [`Pattern`] and that no parameter uses.
     pub fn ignore(mut self, pattern: &str) -> Self {
         match pattern.parse() {
             Ok(pattern) => self.ignored.push(pattern),
@@ -167,7 +170,7 @@ impl NameMap {
     }
 
     fn add(&mut self, path: &str, name: &str, part: Option<Part>) {
-        match (Template::parse(path), Template::parse(name)) {
+        match (Template::parse_pattern(path), Template::parse(name)) {
             (Ok(from), Ok(into)) => self.rules.push(Rule { from, into, part }),
             (Err(error), _) | (_, Err(error)) => self.fail(&error),
         }
@@ -184,6 +187,24 @@ impl NameMap {
         self.mistake
             .as_ref()
             .map_or(Ok(()), |mistake| Err(Error::invalid("name map", mistake)))
+    }
+
+    /// Rules and layouts that match none of these paths.
+    pub(crate) fn unused_rules(&self, paths: &[&str]) -> Vec<String> {
+        let mut used = vec![false; self.rules.len()];
+        for path in paths {
+            let matches = |rule: &Rule| rule.from.match_start(path).is_some();
+            if let Some(first) = self.rules.iter().position(matches) {
+                used[first] = true;
+            }
+        }
+        let rules = self.rules.iter().zip(used).filter(|(_, used)| !used);
+        let rules =
+            rules.map(|(rule, _)| format!("`{}` -> `{}`", rule.from.text(), rule.into.text()));
+        let layouts = (self.layouts.iter())
+            .filter(|(pattern, _)| !paths.iter().any(|path| pattern.matches(path)))
+            .map(|(pattern, layout)| format!("`{pattern}`: {layout:?}"));
+        rules.chain(layouts).collect()
     }
 
     pub(crate) fn ignores(&self, name: &str) -> bool {

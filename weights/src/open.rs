@@ -19,7 +19,7 @@ use crate::{
     safetensors, torch,
 };
 
-/// Opens a file of tensors, or a directory in the form of Hugging Face: with
+/// Opens a file of tensors, or a directory in Hugging Face's layout: with
 /// `model.safetensors`, or `pytorch_model.bin`, or an index of several of these, or a GGUF file.
 ///
 /// Headers are read and checked; the tensors are read when they are asked for.

@@ -62,6 +62,8 @@ pub(crate) struct Copy {
 pub(crate) struct Plan {
     pub(crate) leaves: Vec<Leaf>,
     pub(crate) originals: Vec<Original>,
+    /// Rules of the map that no parameter matches.
+    unused_rules: Vec<String>,
 }
 
 impl Plan {
@@ -82,7 +84,13 @@ impl Plan {
             }
         }
         problems.into_result(ErrorKind::InvalidArgument, "name map")?;
-        let mut plan = Plan { leaves, originals };
+        let paths: Vec<&str> = leaves.iter().map(|leaf: &Leaf| &*leaf.path).collect();
+        let unused_rules = map.unused_rules(&paths);
+        let mut plan = Plan {
+            leaves,
+            originals,
+            unused_rules,
+        };
         plan.join_parts()?;
         Ok(plan)
     }
@@ -106,8 +114,13 @@ impl Plan {
                     .collect(),
             };
             if !numbers.eq(wanted.iter().copied()) {
-                let count = wanted.len();
-                problems.push(format!("`{name}` is {}; it has {count} parts", paths()));
+                problems.push(match wanted.len() {
+                    1 if wanted[0].is_none() => format!(
+                        "`{name}` is the name of {}; use `fuse` if they are parts of one tensor",
+                        paths()
+                    ),
+                    count => format!("`{name}` is {}; it has {count} parts", paths()),
+                });
                 continue;
             }
             let axis = wanted[0].map(|part| part.axis);
@@ -137,7 +150,11 @@ impl Plan {
         let (first, layer) = parts[0];
         let dtype = self.leaves[first].ty.dtype();
         let mut dims = self.leaves[first].pieces[layer].view.dims();
+        let is_part = axis.is_some();
         let axis = axis_of(axis, dims.len());
+        if is_part && axis >= dims.len() {
+            return None;
+        }
         for &(leaf, layer) in &parts[1..] {
             let leaf = &self.leaves[leaf];
             let mut other = leaf.pieces[layer].view.dims();
@@ -168,6 +185,7 @@ impl Plan {
             .collect();
         let mut report = Report {
             origin: source.origin(),
+            unused_rules: self.unused_rules.clone(),
             ..Report::default()
         };
         let mut found = Vec::with_capacity(self.originals.len());
@@ -176,31 +194,36 @@ impl Plan {
             let index = by_name.get(&*info.name).copied();
             index.into_iter().for_each(|index| known[index] = true);
             let ty = index.map(|index| tensors[index].ty.clone());
-            let is_replaced = |&(leaf, _): &(usize, usize)| {
-                replaced
-                    .iter()
-                    .any(|pattern| pattern.matches(&self.leaves[leaf].path))
-            };
             let paths = parts
                 .iter()
-                .map(|&(leaf, _)| self.leaves[leaf].path.clone())
-                .collect();
-            let mismatch = Mismatch {
+                .map(|&(leaf, _)| self.leaves[leaf].path.clone());
+            // Parts of a fused tensor are replaced one by one.
+            let (replaced, wanted): (Vec<String>, Vec<String>) =
+                paths.partition(|path| replaced.iter().any(|pattern| pattern.matches(path)));
+            let mismatch = |paths| Mismatch {
                 paths,
                 name: info.name.clone(),
                 expected: info.ty.clone(),
                 found: ty.clone(),
             };
-            let list = match ty {
-                _ if parts.iter().any(is_replaced) => Some(&mut report.replaced),
-                None => Some(&mut report.missing),
-                Some(ty) if ty.dims() != info.ty.dims() => Some(&mut report.mis_shaped),
-                Some(ty) if !converts(ty.dtype(), info.ty.dtype()) => Some(&mut report.mis_typed),
-                Some(_) => None,
+            if !replaced.is_empty() {
+                report.replaced.push(mismatch(replaced));
+            }
+            let list = match &ty {
+                _ if wanted.is_empty() => {
+                    found.push(None);
+                    continue;
+                }
+                None => &mut report.missing,
+                Some(ty) if ty.dims() != info.ty.dims() => &mut report.shape_mismatches,
+                Some(ty) if !converts(ty.dtype(), info.ty.dtype()) => &mut report.dtype_mismatches,
+                Some(_) => {
+                    found.push(index);
+                    continue;
+                }
             };
-            found.push(index.filter(|_| list.is_none()));
-            list.into_iter()
-                .for_each(|list| list.push(mismatch.clone()));
+            found.push(None);
+            list.push(mismatch(wanted));
         }
         let unexpected = tensors
             .iter()

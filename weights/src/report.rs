@@ -17,14 +17,16 @@ pub struct Report {
     pub origin: String,
     /// Parameters whose tensor the file does not have.
     pub missing: Vec<Mismatch>,
-    /// Tensors of the file that no parameter has, except for those that the map ignores.
+    /// Tensors of the file that no parameter uses, except those that the map ignores.
     pub unexpected: Vec<TensorInfo>,
     /// Tensors of other dimensions than the parameter.
-    pub mis_shaped: Vec<Mismatch>,
+    pub shape_mismatches: Vec<Mismatch>,
     /// Tensors whose element type does not convert: only floats do.
-    pub mis_typed: Vec<Mismatch>,
+    pub dtype_mismatches: Vec<Mismatch>,
     /// Parameters that are initialized on request: see [`WeightLoader::replace`](crate::WeightLoader::replace).
     pub replaced: Vec<Mismatch>,
+    /// Rules and layouts of the map that no parameter matches.
+    pub unused_rules: Vec<String>,
 }
 
 /// A tensor that is wanted, and what the file has.
@@ -43,7 +45,11 @@ pub struct Mismatch {
 impl Report {
     /// Whether every parameter has its tensor, or is replaced, and every tensor its parameter.
     pub fn is_complete(&self) -> bool {
-        let lists = [&self.missing, &self.mis_shaped, &self.mis_typed];
+        let lists = [
+            &self.missing,
+            &self.shape_mismatches,
+            &self.dtype_mismatches,
+        ];
         lists.iter().all(|list| list.is_empty()) && self.unexpected.is_empty()
     }
 
@@ -51,13 +57,13 @@ impl Report {
     pub(crate) fn to_error(&self) -> Error {
         let count = self.missing.len()
             + self.unexpected.len()
-            + self.mis_shaped.len()
-            + self.mis_typed.len();
+            + self.shape_mismatches.len()
+            + self.dtype_mismatches.len();
         let mut lines = String::new();
         self.write(&mut lines, SHOWN)
             .expect("writing to a string does not fail");
         let message = format!(
-            "{} does not fit the model, {count} tensors differ; nothing was loaded\n{}",
+            "{} does not fit the model: {count} mismatches; nothing was loaded\n{}",
             self.origin,
             lines.trim_end()
         );
@@ -70,9 +76,9 @@ impl Report {
             more => writeln!(f, "  and {more} more"),
         };
         for (title, list) in [
-            ("missing in the file", &self.missing),
-            ("of other dimensions", &self.mis_shaped),
-            ("of another element type", &self.mis_typed),
+            ("missing", &self.missing),
+            ("shape mismatch", &self.shape_mismatches),
+            ("dtype mismatch", &self.dtype_mismatches),
             ("replaced", &self.replaced),
         ] {
             if list.is_empty() {
@@ -85,11 +91,18 @@ impl Report {
             more(f, list.len())?;
         }
         if !self.unexpected.is_empty() {
-            writeln!(f, "not in the model:")?;
+            writeln!(f, "unexpected:")?;
             for TensorInfo { name, ty } in self.unexpected.iter().take(shown) {
-                writeln!(f, "  `{name}` {ty}")?;
+                writeln!(f, "  `{}` {ty}", name.escape_debug())?;
             }
             more(f, self.unexpected.len())?;
+        }
+        if !(self.is_complete() || self.unused_rules.is_empty()) {
+            writeln!(f, "rules without a parameter:")?;
+            for rule in self.unused_rules.iter().take(shown) {
+                writeln!(f, "  {rule}")?;
+            }
+            more(f, self.unused_rules.len())?;
         }
         Ok(())
     }
@@ -110,6 +123,7 @@ impl fmt::Display for Mismatch {
             found,
         } = self;
         let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+        let name = name.escape_debug();
         write!(f, "{}: `{name}` {expected}", paths.join(", "))?;
         match found {
             Some(found) => write!(f, ", the file has {found}"),

@@ -16,8 +16,7 @@ pub struct TensorInfo {
     pub ty: TensorType,
 }
 
-/// Named tensors whose contents are read when they are asked for: an opened file, or arrays in
-/// memory.
+/// A collection of named tensors that are read on demand: an open file, or arrays in memory.
 pub trait TensorSource: Send + Sync {
     /// Where the tensors are from, for messages: the path of the file.
     fn origin(&self) -> String;
@@ -35,7 +34,7 @@ pub trait TensorSource: Send + Sync {
     /// Position in [`tensors`](Self::tensors) of the tensor of this name.
     ///
     /// # Errors
-    /// If there is none; the message has the nearest name.
+    /// If there is no such tensor; the message suggests the closest name.
     fn find(&self, name: &str) -> Result<usize> {
         let tensors = self.tensors();
         let found = tensors.iter().position(|tensor| tensor.name == name);
@@ -43,7 +42,7 @@ pub trait TensorSource: Send + Sync {
             let nearest = (tensors.iter().take(10_000))
                 .min_by_key(|tensor| edit_distance(&tensor.name, name));
             let nearest = nearest.map_or(String::new(), |tensor| {
-                format!("; did you mean `{}`?", tensor.name)
+                format!("; did you mean `{}`?", tensor.name.escape_debug())
             });
             let message = format!("no tensor `{name}` in {}{nearest}", self.origin());
             Error::invalid("weights", message)
@@ -92,6 +91,11 @@ pub trait TensorSource: Send + Sync {
         gather(&elements, base, &axes, dtype, part.bytes_mut(), 0)?;
         Ok(part)
     }
+}
+
+/// The error of an index beyond the tensors of a source.
+pub(crate) fn no_tensor(index: usize, count: usize) -> Error {
+    Error::invalid("weights", format!("tensor {index} of {count}"))
 }
 
 /// Checks the arguments of [`TensorSource::read_elements`].
@@ -147,7 +151,12 @@ impl TensorSource for HostTensors {
     }
 
     fn read_elements(&self, index: usize, elements: Range<usize>, into: &mut [u8]) -> Result<()> {
-        check_read(&self.infos[index], &elements, into)?;
+        let tensor = self.infos.get(index);
+        check_read(
+            tensor.ok_or_else(|| no_tensor(index, self.infos.len()))?,
+            &elements,
+            into,
+        )?;
         let size = self.infos[index].ty.dtype().size();
         let bytes = self.arrays[index].bytes();
         into.copy_from_slice(&bytes[elements.start * size..elements.end * size]);
@@ -182,7 +191,7 @@ impl<S: TensorSource> Below<S> {
         if infos.is_empty() {
             let first = source.tensors().first();
             let first = first.map_or(String::new(), |tensor| {
-                format!("; the first one is `{}`", tensor.name)
+                format!("; the first one is `{}`", tensor.name.escape_debug())
             });
             let message = format!("no tensor below `{prefix}` in {}{first}", source.origin());
             return Err(Error::invalid("weights", message));
@@ -205,8 +214,9 @@ impl<S: TensorSource> TensorSource for Below<S> {
     }
 
     fn read_elements(&self, index: usize, elements: Range<usize>, into: &mut [u8]) -> Result<()> {
-        self.source
-            .read_elements(self.indices[index], elements, into)
+        let of_source = self.indices.get(index);
+        let of_source = of_source.ok_or_else(|| no_tensor(index, self.indices.len()))?;
+        self.source.read_elements(*of_source, elements, into)
     }
 }
 

@@ -63,6 +63,25 @@ impl Template {
         })
     }
 
+    /// Parses a template that paths are compared with: each placeholder once, without a number.
+    pub(crate) fn parse_pattern(text: &str) -> Result<Self> {
+        let template = Self::parse(text)?;
+        let mut names = Vec::new();
+        for token in &template.tokens {
+            let Token::Placeholder { name, plus } = token else {
+                continue;
+            };
+            if *plus != 0 || names.contains(&name) {
+                let message = format!(
+                    "`{text}`: a pattern has `{{{name}}}` once, and `{{{name}+1}}` belongs to the result"
+                );
+                return Err(Error::invalid("name map", message));
+            }
+            names.push(name);
+        }
+        Ok(template)
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -180,6 +199,9 @@ mod tests {
     fn wrong_templates_are_errors() {
         for text in ["{", "{}", "{a", "a}", "{a+}", "{a+b}", "{a.b}"] {
             assert!(Template::parse(text).is_err(), "{text}");
+        }
+        for text in ["stages.{s+1}", "{a}.{a}"] {
+            assert!(Template::parse_pattern(text).is_err(), "{text}");
         }
         let result = Template::parse("layer{s-1}").unwrap();
         let error = result.fill(&vec![("s".into(), "0".into())]).unwrap_err();

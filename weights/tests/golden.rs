@@ -383,7 +383,7 @@ fn replaced_head_alone_is_reported() {
         .unwrap();
     assert_eq!(
         lists(&lenient),
-        expected.replace("replaced", "of other dimensions")
+        expected.replace("replaced", "shape mismatch")
     );
 
     let error = WeightLoader::new(&file, &names)

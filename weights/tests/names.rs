@@ -1,16 +1,22 @@
 //! Name maps: fused projections, layers of a stack, layouts; and what a file and a model do not have
 //! in common.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use expect_test::{Expect, expect};
-use halite_core::{Array, Client, DType, HostArray, TensorType, Tree};
+use halite_core::{
+    Array, Client, DType, HostArray, Mesh, PartitionSpec, Sharding, TensorType, Tree,
+};
 use halite_nn::{Attention, Embedding, Linear, Model, Param, Stack};
 use halite_reference::{Options, Reference};
 use halite_weights::{HostTensors, Layout, NameMap, TensorSource, WeightLoader, WeightSaver, open};
 
 fn client() -> Client {
-    Client::new(Reference::new(&Options::default()).unwrap())
+    let options = Options {
+        devices: 2,
+        ..Options::default()
+    };
+    Client::new(Reference::new(&options).unwrap())
 }
 
 /// Different numbers in tensors of these types.
@@ -191,6 +197,62 @@ fn interleaved_heads_are_those_of_llama_cpp() {
     check_saved(&model, &loaded, &map, &source);
 }
 
+/// A file without one layer of a stack.
+#[test]
+fn layers_that_are_there_are_loaded_leniently() {
+    let client = client();
+    let source = tensors(&[("h.0.weight", &[4, 3]), ("h.2.weight", &[4, 3])]);
+    let map = NameMap::torch().rename("", "h.{layer}");
+    let model = Stack::new(3, Linear::new(3, 4).without_bias());
+    let mesh = Arc::new(Mesh::new([("rows", 2)], client.local_devices()).unwrap());
+    let new = model.initialize(&client, 7).unwrap();
+    let new = new.stacked().weight.to_vec::<f32>().unwrap();
+    for spec in [vec![vec![], vec![]], vec![vec![], vec![], vec!["rows"]]] {
+        let sharding = Sharding::new(&mesh, PartitionSpec::new(spec)).unwrap();
+        let loaded = WeightLoader::new(&source, &map)
+            .seed(7)
+            .lenient()
+            .sharded(move |_, _| Ok(sharding.clone()))
+            .load(&client, &model)
+            .unwrap();
+        assert_eq!(loaded.report.missing.len(), 1);
+        check(&loaded.model.stacked().weight, |i| match i[0] {
+            1 => new[12 + i[1] * 4 + i[2]],
+            layer => at(&source, &format!("h.{layer}.weight"), &[i[2], i[1]]),
+        });
+    }
+}
+
+/// `q` is new, `k` and `v` of the same tensor are those of the file.
+#[test]
+fn replaced_part_of_a_fused_tensor_is_alone() {
+    let client = client();
+    let source = tensors(&[
+        ("in_proj", &[3 * HEADS * WIDTH, FEATURES]),
+        ("o.weight", &[FEATURES, HEADS * WIDTH]),
+    ]);
+    let map = NameMap::torch().fuse(["q.weight", "k.weight", "v.weight"], "in_proj", 0);
+    let model = Attention::new(FEATURES, HEADS, WIDTH).without_bias();
+    let loaded = WeightLoader::new(&source, &map)
+        .replace("q")
+        .seed(7)
+        .load(&client, &model)
+        .unwrap();
+    assert_eq!(loaded.report.replaced.len(), 1);
+    assert_eq!(loaded.report.replaced[0].paths, ["q.weight"]);
+    let new = model.initialize(&client, 7).unwrap();
+    assert_eq!(
+        loaded.model.q.weight.read().unwrap(),
+        new.q.weight.read().unwrap()
+    );
+    for (part, projection) in [(1, &loaded.model.k), (2, &loaded.model.v)] {
+        check(&projection.weight, |i| {
+            let row = (part * HEADS + i[1]) * WIDTH + i[2];
+            at(&source, "in_proj", &[row, i[0]])
+        });
+    }
+}
+
 #[derive(Tree, Clone, Debug)]
 struct Model2<L> {
     words: Embedding<L>,
@@ -233,23 +295,29 @@ fn all_differences_are_one_error() {
         );
     }
     let source = HostTensors::from(arrays);
-    let map = NameMap::torch().rename("", "model");
+    let map = NameMap::torch()
+        .rename("stem", "conv1")
+        .rename("", "model")
+        .layout("stem.*", Layout::Linear);
     check_error(
         &source,
         &map,
         &expect![[r#"
-            load weights: memory does not fit the model, 7 tensors differ; nothing was loaded
-            missing in the file:
+            load weights: memory does not fit the model: 7 mismatches; nothing was loaded
+            missing:
               `body.1.bias`: `model.body.1.bias` f32[4]
               `head.weight`: `model.head.weight` f32[2, 4]
-            of other dimensions:
+            shape mismatch:
               `body.0.weight`: `model.body.0.weight` f32[3, 4], the file has f32[4, 3]
               `head.bias`: `model.head.bias` f32[2], the file has f32[3]
-            of another element type:
+            dtype mismatch:
               `body.0.bias`: `model.body.0.bias` f32[3], the file has s64[3]
-            not in the model:
+            unexpected:
               `model.body.2.weight` f32[9]
               `model.extra` u8[]
+            rules without a parameter:
+              `stem` -> `conv1`
+              `stem.*`: Linear
         "#]],
     );
     let report = WeightLoader::new(&source, &map).report(&model()).unwrap();
@@ -279,11 +347,19 @@ fn maps_that_do_not_fit_the_model_are_errors() {
         ),
         (
             NameMap::torch().rename("head", "body.0"),
-            "`body.0.bias` is `body.0.bias`, `head.bias`; it has 1 parts",
+            "`body.0.bias` is the name of `body.0.bias`, `head.bias`; use `fuse` if they are parts",
         ),
         (
             NameMap::torch().fuse(["head", "other"], "fused", 0),
             "`fused.bias` is `head.bias`; it has 2 parts",
+        ),
+        (
+            NameMap::torch().fuse(["head"], "fused", 2),
+            "`fused.weight` is `head.weight` along dimension 2, whose types differ or lack it",
+        ),
+        (
+            NameMap::torch().rename("body.{i+1}", "layer{i}"),
+            "`body.{i+1}`: a pattern has `{i}` once",
         ),
         (
             NameMap::torch().rename("head", "h.{layer}"),
