@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use halite_core::{AlignedBytes, DType, Error, Result};
+use halite_core::{AlignedBytes, DType, Result, TensorType};
 
 use crate::{
     Format, TensorInfo, TensorSource,
@@ -16,13 +16,13 @@ use crate::{
     metadata::MetadataValue,
     problems::{Problems, corrupt},
     quantized::Quantization,
-    source::check_read,
+    source::{check_read, no_tensor},
     strides::{Axis, scatter},
 };
 
-/// An opened file, or a directory of files, of tensors. Only headers were read.
+/// An open file, or directory of files, of tensors; only headers have been read.
 ///
-/// Its files must not change while it is open: what is read then is an error or other values.
+/// The files must not change while it is open; reads then fail or return different values.
 pub struct WeightFile {
     pub(crate) format: Format,
     pub(crate) origin: String,
@@ -52,6 +52,19 @@ pub(crate) enum Order {
     /// Distance between neighbors in each dimension, in elements.
     Strided(Vec<usize>),
     Quantized(Quantization),
+}
+
+impl Place {
+    /// Bytes that are read for a tensor that cannot be read in parts; 0 for others.
+    pub(crate) fn whole_bytes(&self, ty: &TensorType) -> u64 {
+        let held = match &self.order {
+            Order::Strided(strides) => extent(ty.dims(), strides) * ty.dtype().size(),
+            _ if self.deflated.is_some() => ty.bytes(),
+            _ => 0,
+        };
+        // An entry is inflated from its start.
+        held as u64 + self.deflated.map_or(0, |_| self.offset)
+    }
 }
 
 /// A compressed entry of an archive.
@@ -181,10 +194,8 @@ impl TensorSource for WeightFile {
     }
 
     fn read_elements(&self, index: usize, elements: Range<usize>, into: &mut [u8]) -> Result<()> {
-        let tensor = self.tensors.get(index).ok_or_else(|| {
-            let message = format!("tensor {index} of {}", self.tensors.len());
-            Error::invalid("weights", message)
-        })?;
+        let tensor = self.tensors.get(index);
+        let tensor = tensor.ok_or_else(|| no_tensor(index, self.tensors.len()))?;
         check_read(tensor, &elements, into)?;
         let (size, place) = (tensor.ty.dtype().size(), &self.places[index]);
         match (&place.order, place.deflated) {

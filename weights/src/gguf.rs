@@ -22,6 +22,10 @@ const LONGEST_NAME: u64 = 1 << 16;
 /// Depth of arrays of arrays.
 const DEEPEST: usize = 4;
 const MOST_DIMS: u32 = 4;
+/// Bytes of memory for all that the header describes: a byte in the file may take a hundred.
+const LARGEST_HEADER: u64 = 256 << 20;
+/// Bytes of memory for a tensor's description, or for a pair of metadata, beside its texts.
+const DESCRIBED: u64 = 256;
 
 /// The header of a file, read from the start.
 struct Header {
@@ -30,6 +34,8 @@ struct Header {
     len: u64,
     /// Bytes that were read.
     position: u64,
+    /// Bytes of memory that it may still take.
+    room: u64,
 }
 
 impl Header {
@@ -71,12 +77,23 @@ impl Header {
         Ok(count)
     }
 
+    /// Takes memory of what the header may have.
+    fn spend(&mut self, bytes: u64) -> Result<()> {
+        let left = self.room.checked_sub(bytes);
+        self.room = left.ok_or_else(|| {
+            let what = format!("its header needs more than {LARGEST_HEADER} bytes of memory");
+            corrupt(&self.origin, what)
+        })?;
+        Ok(())
+    }
+
     fn string(&mut self, what: &str, longest: u64) -> Result<String> {
         let len = self.count(what, 1)?;
         if len > longest {
             let what = format!("{what} of {len} bytes, more than {longest}");
             return Err(corrupt(&self.origin, what));
         }
+        self.spend(len)?;
         let mut bytes = vec![0; len as usize];
         self.bytes(&mut bytes)?;
         String::from_utf8(bytes)
@@ -101,11 +118,11 @@ impl Header {
             8 => String(self.string("bytes of text", u64::MAX)?),
             9 => {
                 let kind = self.u32()?;
-                // A value takes a byte at least, and memory of a hundred times that at most.
                 let count = self.count("elements of a list", 1)?;
                 if depth == DEEPEST {
                     return Err(corrupt(&self.origin, "lists are nested too deeply"));
                 }
+                self.spend(count.saturating_mul(size_of::<MetadataValue>() as u64))?;
                 let elements = (0..count).map(|_| self.value(kind, depth + 1));
                 Array(elements.collect::<Result<_>>()?)
             }
@@ -138,6 +155,7 @@ pub(crate) fn open(input: Input) -> Result<WeightFile> {
         origin: origin.clone(),
         len: input.len(),
         position: 0,
+        room: LARGEST_HEADER,
     };
     let magic: [u8; 4] = header.array()?;
     let version = header.u32()?;
@@ -150,6 +168,7 @@ pub(crate) fn open(input: Input) -> Result<WeightFile> {
     let pairs = header.count("pairs of metadata", 8 + 4 + 1)?;
     let mut metadata = BTreeMap::new();
     for _ in 0..pairs {
+        header.spend(DESCRIBED)?;
         let key = header.string("bytes of a key", LONGEST_NAME)?;
         let kind = header.u32()?;
         let value = header.value(kind, 0)?;
@@ -160,6 +179,7 @@ pub(crate) fn open(input: Input) -> Result<WeightFile> {
     }
     let mut described = Vec::new();
     for _ in 0..tensors {
+        header.spend(DESCRIBED)?;
         described.push(describe(&mut header)?);
     }
     let alignment = match metadata

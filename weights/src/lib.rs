@@ -39,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! Files come from outside: no input makes a reader panic, execute what a pickle asks for, or use
-//! memory or time out of proportion to its length.
+//! Files are untrusted: readers do not panic, execute nothing of a pickle, and bound memory by the
+//! size of the file plus a few hundred megabytes of headers.
 #![forbid(unsafe_code)]
 
 mod archive;

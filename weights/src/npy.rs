@@ -7,8 +7,10 @@ use halite_core::{DType, Error, ErrorKind, HostArray, Result, TensorType, format
 
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Bytes of the longest header: that of an array of thousands of dimensions.
-const LONGEST_HEADER: u64 = 1 << 20;
+/// Bytes of the longest header.
+const LONGEST_HEADER: u64 = 64 << 10;
+/// Most dimensions, as in NumPy.
+const MOST_DIMS: usize = 64;
 
 /// The name of the format of an element type, without the byte order. NumPy has neither bf16 nor
 /// 8-bit floats; the package `ml_dtypes`, which JAX uses, saves them as bytes without a type.
@@ -265,6 +267,9 @@ impl Header {
                     let list = list.trim();
                     let list = list.strip_suffix(',').unwrap_or(list);
                     let all = list.split(',').filter(|_| !list.is_empty());
+                    if all.clone().count() > MOST_DIMS {
+                        return None;
+                    }
                     dims = Some(
                         all.map(|dim| dim.trim().parse().ok())
                             .collect::<Option<_>>()?,
@@ -348,6 +353,7 @@ mod tests {
             "{'descr': '\u{e9}\u{e9}', 'fortran_order': False, 'shape': ()}",
             "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}",
             "{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}",
+            &format!("{{{descr}, 'shape': ({})}}", "1,".repeat(65)),
         ] {
             assert!(read(&file(header, &[0, 0, 7, 0])).is_err(), "{header}");
         }

@@ -86,7 +86,9 @@ pub(crate) fn open_npy(input: Input) -> Result<WeightFile> {
 }
 
 fn order(ty: &TensorType, column_major: bool) -> Order {
-    if !column_major {
+    // Both orders are the same for vectors and empty arrays.
+    let long = ty.dims().iter().filter(|&&dim| dim != 1).count();
+    if !column_major || long < 2 || ty.dims().contains(&0) {
         return Order::RowMajor;
     }
     let mut stride = 1;

@@ -1,5 +1,5 @@
-//! Python's pickle format, as far as files of tensors need it: a closed set of opcodes and of
-//! globals, those that `torch.load` allows with `weights_only`. Nothing is executed: what a pickle
+//! Python's pickle format, as far as files of tensors need it: a closed set of opcodes and globals, a
+//! subset of those that `torch.load(weights_only=True)` allows. Nothing is executed: what a pickle
 //! asks for beyond the set is an error that names it.
 
 mod reduce;
@@ -13,7 +13,13 @@ use std::{
 use halite_core::{DType, Error, ErrorKind, Result};
 
 /// Most values of a pickle.
-const MOST_VALUES: usize = 4 << 20;
+const MOST_VALUES: usize = 1 << 20;
+/// Most elements of all lists, tuples and dicts together, and of the stack and the memo.
+const MOST_ELEMENTS: usize = 4 << 20;
+/// Bytes of the longest module, or name, of a global.
+const LONGEST_NAME: usize = 1024;
+/// Globals outside of the set that an error names.
+const SHOWN: usize = 10;
 
 /// A value, by its index in [`Pickle`]: values refer to each other, also in circles.
 pub(crate) type Id = u32;
@@ -94,19 +100,31 @@ impl Pickle {
             marks: Vec::new(),
             memo: HashMap::new(),
             refused: BTreeSet::new(),
-            copied: 0,
+            elements: 0,
         };
         while machine.step()? {}
         let root = machine.pop()?;
         if !machine.refused.is_empty() {
-            let names: Vec<String> = (machine.refused.iter().take(10))
+            let names: Vec<String> = (machine.refused.iter())
                 .map(|name| format!("`{}`", name.escape_debug()))
                 .collect();
-            let message = format!(
-                "the pickle asks for {}, which could run code; save tensors alone in Python: \
-                 torch.save(model.state_dict(), path)",
-                names.join(", ")
-            );
+            let names = names.join(", ");
+            // Storages and functions for quantized, sparse and other tensors.
+            let is_of_tensors = |name: &String| {
+                let rest = name.strip_prefix("torch.");
+                rest.is_some_and(|rest| !rest.trim_start_matches("_utils.").contains('.'))
+            };
+            let message = if machine.refused.iter().all(is_of_tensors) {
+                format!(
+                    "the pickle has tensors of {names}, which are not supported; save dense tensors \
+                     of floats, integers or booleans"
+                )
+            } else {
+                format!(
+                    "the pickle asks for {names}, which could run code; save tensors alone in Python: \
+                     torch.save(model.state_dict(), path)"
+                )
+            };
             return Err(Error::new(ErrorKind::Unsupported, "pickle", message));
         }
         Ok(Pickle {
@@ -128,8 +146,8 @@ struct Machine<'a, R> {
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
     refused: BTreeSet<String>,
-    /// Elements of lists that calls have copied.
-    copied: usize,
+    /// Elements that lists, tuples and dicts were given.
+    elements: usize,
 }
 
 impl<R: BufRead> Machine<'_, R> {
@@ -161,12 +179,14 @@ impl<R: BufRead> Machine<'_, R> {
         let read = self
             .input
             .by_ref()
-            .take(1 << 16)
+            .take(LONGEST_NAME as u64 + 1)
             .read_until(b'\n', &mut line);
         read.map_err(|error| corrupt("the pickle cannot be read").caused_by(error))?;
         match line.pop() {
             Some(b'\n') => String::from_utf8(line).map_err(|_| corrupt("a name is not UTF-8")),
-            _ => Err(corrupt("a name is truncated or longer than 65536 bytes")),
+            _ => Err(corrupt(format!(
+                "a name is truncated or longer than {LONGEST_NAME} bytes"
+            ))),
         }
     }
 
@@ -207,7 +227,22 @@ impl<R: BufRead> Machine<'_, R> {
             .marks
             .pop()
             .ok_or_else(|| corrupt("the pickle has no mark"))?;
+        self.count(self.stack.len() - mark)?;
         Ok(self.stack.split_off(mark))
+    }
+
+    /// Counts elements: a value could be an element of a billion lists.
+    fn count(&mut self, elements: usize) -> Result<()> {
+        self.elements += elements;
+        self.check(self.elements)
+    }
+
+    fn check(&self, elements: usize) -> Result<()> {
+        if elements > MOST_ELEMENTS {
+            let message = format!("the pickle has more than {MOST_ELEMENTS} elements");
+            return Err(corrupt(message));
+        }
+        Ok(())
     }
 
     fn tuple(&mut self, len: usize) -> Result<()> {
@@ -259,6 +294,7 @@ impl<R: BufRead> Machine<'_, R> {
             }
             _ => self.construct(opcode)?,
         }
+        self.check(self.stack.len() + self.marks.len() + self.memo.len())?;
         Ok(true)
     }
 
@@ -278,6 +314,7 @@ impl<R: BufRead> Machine<'_, R> {
             }
             b'a' => {
                 let element = self.pop()?;
+                self.count(1)?;
                 self.extend(vec![element])
             }
             b'e' | 0x90 => {
@@ -293,6 +330,7 @@ impl<R: BufRead> Machine<'_, R> {
             b's' => {
                 let value = self.pop()?;
                 let key = self.pop()?;
+                self.count(2)?;
                 self.set_items(vec![key, value])
             }
             b'u' => {
@@ -305,10 +343,17 @@ impl<R: BufRead> Machine<'_, R> {
             }
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
-                match (self.value(module).clone(), self.value(name).clone()) {
-                    (Value::Text(module), Value::Text(name)) => self.global(&module, &name),
-                    _ => Err(corrupt("the name of a global is not text")),
+                let (Value::Text(module), Value::Text(name)) =
+                    (self.value(module), self.value(name))
+                else {
+                    return Err(corrupt("the name of a global is not text"));
+                };
+                if module.len().max(name.len()) > LONGEST_NAME {
+                    let len = module.len().max(name.len());
+                    return Err(corrupt(format!("the name of a global has {len} bytes")));
                 }
+                let (module, name) = (module.clone(), name.clone());
+                self.global(&module, &name)
             }
             b'Q' => self.persistent(),
             b'R' | 0x81 => self.reduce(),

@@ -15,7 +15,7 @@ pub(crate) struct Problems {
 impl Problems {
     pub(crate) fn push(&mut self, problem: impl Into<String>) {
         if self.count < SHOWN {
-            self.shown.push(problem.into());
+            self.shown.push(printable(&problem.into()));
         }
         self.count += 1;
     }
@@ -35,14 +35,26 @@ impl Problems {
     }
 }
 
+/// A text without characters that a terminal would execute: names are those of the file.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\'' | '"' | '\\' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
+}
+
 /// An error about the contents of the file `origin`.
 pub(crate) fn corrupt(origin: &str, what: impl AsRef<str>) -> Error {
-    let message = format!("{origin}: {}", what.as_ref());
+    let message = format!("{origin}: {}", printable(what.as_ref()));
     Error::new(ErrorKind::Corrupt, "weights", message)
 }
 
 /// An error about something in the file `origin` that is valid and not supported.
 pub(crate) fn unsupported(origin: &str, what: impl AsRef<str>) -> Error {
-    let message = format!("{origin}: {}", what.as_ref());
+    let message = format!("{origin}: {}", printable(what.as_ref()));
     Error::new(ErrorKind::Unsupported, "weights", message)
 }

@@ -23,6 +23,9 @@ use crate::{
 /// Largest header that the format allows, in bytes.
 const HEADER_LIMIT: u64 = 100_000_000;
 
+/// Most dimensions of a tensor, as in NumPy.
+const MOST_DIMS: usize = 64;
+
 /// The format's name of an element type; `None` if it has none.
 fn name_of(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
@@ -160,6 +163,12 @@ fn located(name: &str, entry: &Entry, room: u64) -> Result<TensorType, String> {
             entry.dtype
         ));
     };
+    if entry.shape.len() > MOST_DIMS {
+        return Err(format!(
+            "`{name}` has {} dimensions, more than {MOST_DIMS}",
+            entry.shape.len()
+        ));
+    }
     let dims: Option<Vec<usize>> = entry
         .shape
         .iter()

@@ -32,6 +32,10 @@ const LONGEST_KEY: usize = 4096;
 const MOST_NAMES: usize = 64 << 20;
 /// Bytes of a pickle in an archive.
 const LARGEST_PICKLE: u64 = 1 << 30;
+/// Bytes of a pickle that is compressed, as `torch.save` never does.
+const LARGEST_DEFLATED: u64 = 64 << 20;
+/// How often all storages together may be read: a million tensors may share one.
+const MOST_READS: u64 = 64;
 
 /// Where the bytes of a storage are, and how many.
 #[derive(Clone, Copy, Debug)]
@@ -77,11 +81,13 @@ pub(crate) fn open_zip(archive: &Archive, pickle: &str) -> Result<WeightFile> {
         }
     }
     let entry = archive.entry(pickle)?;
-    if entry.size > LARGEST_PICKLE {
-        let what = format!(
-            "`{pickle}` has {} bytes, more than {LARGEST_PICKLE}",
-            entry.size
-        );
+    let largest = if entry.is_deflated {
+        LARGEST_DEFLATED
+    } else {
+        LARGEST_PICKLE
+    };
+    if entry.size > largest {
+        let what = format!("`{pickle}` has {} bytes, more than {largest}", entry.size);
         return Err(corrupt(origin, what));
     }
     let read = Pickle::read(&mut BufReader::new(archive.reader(entry)));
@@ -240,7 +246,7 @@ impl Search<'_> {
                         }
                         Value::Text(key) => Key::Text(key),
                         Value::Int(key) => Key::Int(*key),
-                        _ => continue,
+                        _ => Key::Other(key),
                     };
                     last.insert(key, place);
                 }
@@ -251,6 +257,17 @@ impl Search<'_> {
                     match key {
                         Key::Text(key) => enter(self, format_args!("{key}"), pairs[place].1)?,
                         Key::Int(key) => enter(self, format_args!("{key}"), pairs[place].1)?,
+                        Key::Other(key) => {
+                            let known = self.found.len();
+                            enter(self, format_args!("?"), pairs[place].1)?;
+                            if self.found.len() > known {
+                                let kind = pickle.value(key);
+                                return bad(format!(
+                                    "a key on the way to a tensor is neither text nor an integer: \
+                                     {kind:.40?}"
+                                ));
+                            }
+                        }
                     }
                 }
             }
@@ -269,6 +286,7 @@ impl Search<'_> {
 enum Key<'p> {
     Text(&'p str),
     Int(i64),
+    Other(Id),
 }
 
 /// Tensors with their places in storages.
@@ -279,6 +297,8 @@ fn located(
     storages: &HashMap<Arc<str>, StorageBytes>,
 ) -> Result<WeightFile> {
     let mut problems = Problems::default();
+    let held: u64 = storages.values().map(|bytes| bytes.len()).sum();
+    let mut read = 0u64;
     let mut tensors = Vec::with_capacity(found.len());
     for (name, tensor) in found {
         let Some(&bytes) = storages.get(&tensor.storage.key) else {
@@ -289,9 +309,18 @@ fn located(
             continue;
         };
         match place_of(&name, tensor, bytes, input, archive) {
-            Ok((ty, place)) => tensors.push((TensorInfo { name, ty }, place)),
+            Ok((ty, place)) => {
+                read = read.saturating_add(place.whole_bytes(&ty));
+                tensors.push((TensorInfo { name, ty }, place));
+            }
             Err(problem) => problems.push(problem),
         }
+    }
+    if read > held.saturating_mul(MOST_READS) {
+        problems.push(format!(
+            "its tensors share storages of {held} bytes, of which {read} would be read; save \
+             `tensor.contiguous()`"
+        ));
     }
     problems.into_result(ErrorKind::Corrupt, input.origin())?;
     WeightFile::new(Format::Torch, input.origin(), tensors)

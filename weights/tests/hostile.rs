@@ -215,6 +215,165 @@ fn nested_pickles_are_bounded() {
     error_of(torch(&deep));
 }
 
+/// Few bytes of a file, many in memory.
+#[test]
+fn pickles_that_grow_are_refused() {
+    let text = [&b"X\x00\x00\x10\x00"[..], &[b'a'; 1 << 20]].concat();
+    let many = 5 << 20;
+    for (pickle, expected) in [
+        (
+            [b"\x80\x02", &b"(".repeat(many)[..]].concat(),
+            "more than 4194304 elements",
+        ),
+        (
+            [b"\x80\x02N", &b"2".repeat(many)[..]].concat(),
+            "more than 4194304 elements",
+        ),
+        (
+            [
+                b"\x80\x02]",
+                &[b"(N", &b"2".repeat(1 << 20)[..], b"e"].concat().repeat(5)[..],
+            ]
+            .concat(),
+            "more than 4194304 elements",
+        ),
+        (
+            [b"\x80\x02", &b"N".repeat(many)[..]].concat(),
+            "more than 1048576 values",
+        ),
+        (
+            [b"\x80\x02", &text[..], b"q\x00h\x00\x93."].concat(),
+            "the name of a global has 1048576 bytes",
+        ),
+        (
+            vec![b'N'; (64 << 20) + 1],
+            "`x/data.pkl` has 67108865 bytes, more than 67108864",
+        ),
+    ] {
+        let entries: &[(&str, &[u8])] = &[("x/data.pkl", &pickle)];
+        let (_, text) = error_of(archive(entries, CompressionMethod::Deflated));
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// `_rebuild_tensor_v2` with more arguments: requires_grad, hooks, metadata.
+#[test]
+fn lazy_conjugates_are_refused() {
+    let with = |metadata: &[u8]| {
+        let rest = [b"K\x00K\x02\x85K\x01\x85\x89N", metadata].concat();
+        torch(&tensor(2, &rest))
+    };
+    for plain in [&b"N"[..], b"}", b"}X\x04\x00\x00\x00conj\x89s"] {
+        assert!(open_bytes(with(plain), "plain").is_ok());
+    }
+    let (kind, text) = error_of(with(b"}X\x04\x00\x00\x00conj\x88s"));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.starts_with("a tensor is a lazy conjugate or negative"),
+        "{text}"
+    );
+}
+
+#[test]
+fn tensors_of_other_kinds_are_named() {
+    let quantized = b"\x80\x02ctorch\nQInt8Storage\nctorch._utils\n_rebuild_qtensor\n\x86.";
+    let (kind, text) = error_of(torch(quantized));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert!(
+        text.starts_with(
+            "the pickle has tensors of `torch.QInt8Storage`, `torch._utils._rebuild_qtensor`"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn keys_that_are_not_names_are_refused() {
+    let plain = tensor(2, b"K\x00K\x02\x85K\x01\x85");
+    let value = &plain[2..plain.len() - 1];
+    let keyed = |value: &[u8]| torch(&[b"\x80\x02}N", value, b"s."].concat());
+    let (_, text) = error_of(keyed(value));
+    assert!(
+        text.starts_with("a key on the way to a tensor is neither"),
+        "{text}"
+    );
+    assert!(open_bytes(keyed(b"K\x01"), "a number").is_ok());
+}
+
+/// Strided views of one storage, each of which is read from its first to its last element.
+#[test]
+fn storages_are_not_read_a_thousand_times() {
+    let plain = tensor(2, b"K\x00K\x02\x85K\x01\x85");
+    let strided = tensor(100, b"K\x00K\x02\x85KQ\x85");
+    let list = |count: usize| {
+        let views = [&strided[2..strided.len() - 1], b"a"]
+            .concat()
+            .repeat(count);
+        let pickle = [b"\x80\x02]", &views[..], &plain[2..plain.len() - 1], b"a."].concat();
+        let storage = [0; 400];
+        let entries: &[(&str, &[u8])] = &[("x/data.pkl", &pickle), ("x/data/0", &storage)];
+        archive(entries, CompressionMethod::Stored)
+    };
+    assert!(open_bytes(list(70), "few").is_ok());
+    let (_, text) = error_of(list(100));
+    assert!(
+        text.starts_with("its tensors share storages of 400 bytes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn headers_that_grow_are_refused() {
+    let shape = "0,".repeat(20_000);
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape})}}");
+    let length = (header.len() as u16).to_le_bytes();
+    let array = [b"\x93NUMPY\x01\0", &length[..], header.as_bytes()].concat();
+    let (_, text) = error_of(archive(&[("a.npy", &array)], CompressionMethod::Deflated));
+    assert!(text.starts_with("`a`: the header is"), "{text}");
+
+    let shape = "1,".repeat(64);
+    let header =
+        format!(r#"{{"a": {{"dtype": "U8", "shape": [{shape}1], "data_offsets": [0, 1]}}}}"#);
+    check(
+        safetensors(&header, 1),
+        "`a` has 65 dimensions, more than 64",
+    );
+
+    // A list of bytes, each of which takes a value of 32 bytes.
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend(0u64.to_le_bytes());
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(b"a\x09\0\0\0\0\0\0\0");
+    bytes.extend((16u64 << 20).to_le_bytes());
+    bytes.resize(bytes.len() + (16 << 20), 0);
+    check(
+        bytes,
+        "its header needs more than 268435456 bytes of memory",
+    );
+}
+
+/// The strides of an array in column-major order are beyond the machine's integers.
+#[test]
+fn empty_column_major_arrays_are_read() {
+    let shape = "0, 4611686018427387904, 4611686018427387904";
+    let header = format!("{{'descr': '<f4', 'fortran_order': True, 'shape': ({shape})}}");
+    let length = (header.len() as u16).to_le_bytes();
+    let array = [b"\x93NUMPY\x01\0", &length[..], header.as_bytes()].concat();
+    let file = open_bytes(array, "empty.npy").unwrap();
+    file.read_elements(0, 0..0, &mut []).unwrap();
+}
+
+#[test]
+fn names_do_not_reach_the_terminal_raw() {
+    let header = r#"{"\u001b[31m": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}"#;
+    let (_, text) = error_of(safetensors(header, 1));
+    assert!(
+        text.starts_with(r"`\u{1b}[31m` has elements of type F4"),
+        "{text}"
+    );
+}
+
 #[test]
 fn truncated_files_are_refused_at_any_length() {
     let golden = |name: &str| {
@@ -374,7 +533,7 @@ fn unfinished_files_leave_nothing() {
     let mut writer = SafetensorsWriter::create(&path, &infos, &BTreeMap::new()).unwrap();
     writer.write(&HostArray::scalar(1.0f32)).unwrap();
     assert!(writer.write(&HostArray::scalar(1i32)).is_err());
-    drop(writer);
+    assert!(writer.finish().is_err());
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }

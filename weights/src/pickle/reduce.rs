@@ -2,14 +2,17 @@
 
 use std::{io::BufRead, sync::Arc};
 
-use halite_core::{DType, Result};
+use halite_core::{DType, Error, ErrorKind, Result};
 
-use super::{Id, MOST_VALUES, Machine, Storage, Tensor, Value, corrupt};
+use super::{Id, Machine, SHOWN, Storage, Tensor, Value, corrupt};
 
 /// Most dimensions of a tensor.
 const MOST_DIMS: usize = 16;
 /// Most arguments of a call.
 const MOST_ARGUMENTS: usize = 16;
+
+/// Bytes of the longest key of a storage: it is copied for each that a pickle names.
+const LONGEST_KEY: usize = 64;
 
 /// Globals that may be called.
 const CALLABLE: &[&str] = &[
@@ -61,7 +64,9 @@ impl<R: BufRead> Machine<'_, R> {
         if CALLABLE.contains(&&*global) || dtype_of(&global).is_some() {
             return self.push(Value::Global(global));
         }
-        self.refused.insert(global);
+        if self.refused.len() < SHOWN {
+            self.refused.insert(global);
+        }
         self.push(Value::Refused)
     }
 
@@ -85,7 +90,7 @@ impl<R: BufRead> Machine<'_, R> {
             return Err(bad());
         };
         let key = match key {
-            Value::Text(key) => Arc::from(&**key),
+            Value::Text(key) if key.len() <= LONGEST_KEY => Arc::from(&**key),
             Value::Int(key) => Arc::from(key.to_string()),
             _ => return Err(bad()),
         };
@@ -126,7 +131,10 @@ impl<R: BufRead> Machine<'_, R> {
         };
         let value = match function.strip_prefix("torch._utils.").unwrap_or(&function) {
             "collections.OrderedDict" => self.dict(&arguments)?,
-            "_rebuild_tensor" | "_rebuild_tensor_v2" => self.tensor(&arguments, None)?,
+            "_rebuild_tensor" | "_rebuild_tensor_v2" => {
+                self.check_plain(arguments.get(6))?;
+                self.tensor(&arguments, None)?
+            }
             "_rebuild_tensor_v3" => {
                 let dtype = arguments.get(6).map(|&id| self.value(id));
                 let dtype = match dtype {
@@ -134,6 +142,7 @@ impl<R: BufRead> Machine<'_, R> {
                     _ => None,
                 };
                 let known = dtype.ok_or_else(|| corrupt("a tensor has no element type"))?;
+                self.check_plain(arguments.get(7))?;
                 self.tensor(&arguments, Some(known))?
             }
             "_rebuild_parameter" | "_rebuild_parameter_with_state" => {
@@ -161,12 +170,7 @@ impl<R: BufRead> Machine<'_, R> {
             return Err(corrupt("a call takes something that is not a list"));
         };
         let elements = elements.clone();
-        self.copied += elements.len();
-        if self.copied > MOST_VALUES {
-            return Err(corrupt(format!(
-                "calls copy more than {MOST_VALUES} values"
-            )));
-        }
+        self.count(elements.len())?;
         Ok(elements)
     }
 
@@ -182,6 +186,24 @@ impl<R: BufRead> Machine<'_, R> {
             _ => Err(corrupt("a dict is made of something that is not a pair")),
         };
         Ok(Value::Dict(pairs.iter().map(pair).collect::<Result<_>>()?))
+    }
+
+    /// Refuses tensors whose metadata say that their elements are conjugated or negated when they are
+    /// used.
+    fn check_plain(&self, metadata: Option<&Id>) -> Result<()> {
+        let is_plain = match metadata.map(|&id| self.value(id)) {
+            None | Some(Value::None | Value::Refused) => true,
+            Some(Value::Dict(bits)) => {
+                (bits.iter()).all(|&(_, value)| *self.value(value) == Value::Bool(false))
+            }
+            Some(_) => false,
+        };
+        if is_plain {
+            return Ok(());
+        }
+        let message = "a tensor is a lazy conjugate or negative; save \
+                       `x.resolve_conj().resolve_neg()`";
+        Err(Error::new(ErrorKind::Unsupported, "pickle", message))
     }
 
     /// A tensor of a storage, an offset, sizes and strides.
