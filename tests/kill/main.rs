@@ -3,12 +3,20 @@
 //! --runs 1000 --seed 1`.
 #![cfg(unix)]
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use halite_tests::kill::{Options, run};
 
+/// One campaign at a time: faults come within the time that an undisturbed run took.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn twenty_faults_lose_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let summary = run(&Options {
         halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
         // Each has one to three faults.
@@ -34,6 +42,7 @@ fn twenty_faults_lose_nothing() {
 
 #[test]
 fn killed_jobs_lose_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let summary = run(&Options {
         halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
         runs: 4,

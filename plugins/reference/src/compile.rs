@@ -13,9 +13,9 @@ use crate::{
     ReferenceExecutable,
     backend::Client,
     fast::{Plan, why_interpreted},
-    launch::{Ready, Slowness},
     node::Owners,
     oracle::{Partitioning, check_custom_calls, guarded},
+    ready::{Ready, Slowness},
 };
 
 /// Estimated nanoseconds of a launch below which the caller's thread runs it.

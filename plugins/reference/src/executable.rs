@@ -15,9 +15,10 @@ use crate::{
     Reference, ReferenceBuffer, ReferenceDevice,
     backend::Client,
     compile::Source,
-    launch::{Job, Outputs, Ready},
+    launch::{Job, Outputs},
     node::Owners,
     oracle::{World, cost},
+    ready::Ready,
     serialized,
     slot::Slot,
 };

@@ -31,6 +31,7 @@ mod interpret;
 mod launch;
 mod node;
 mod oracle;
+mod ready;
 mod serialized;
 mod shards;
 mod slot;

@@ -18,8 +18,8 @@ use halite_stablehlo::RankedType;
 
 use crate::{
     failure::cancelled,
-    launch::Ready,
     oracle::{Tensor, shard_type},
+    ready::Ready,
 };
 
 /// The process of each partition of a program.

@@ -82,7 +82,7 @@ pub(crate) fn assemble(
     }
     let mut whole = take()?;
     let bytes = whole.bytes_mut();
-    if parts.len() != sharding.parts.iter().product() {
+    if parts.len() != sharding.parts.iter().product::<usize>() {
         bytes.fill(0);
     }
     for (slice, part) in &parts {

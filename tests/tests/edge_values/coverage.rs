@@ -57,7 +57,7 @@ const EXEMPT: &[(&[&str], &str)] = &[
         "of several devices: the suite `split` and tests/shard_map",
     ),
     (
-        &["process_broadcast"],
+        &["process_broadcast", "GlobalNorm::over_processes"],
         "of several processes: train/tests/processes",
     ),
 ];

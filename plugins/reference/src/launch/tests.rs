@@ -1,6 +1,6 @@
 //! Launches, seen from inside.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use halite_core::{
     Arg, Backend, CompileOptions, DType, Device, Executable, HostBytes, Launch, Program, Signature,

@@ -56,7 +56,10 @@ rows! {
     });
     "global_norm" Rows ALL [0] ["global_norm"]
         |x| of_each(x[0], |row, _| global_norm(row.trace(), &vec![row]));
-    "clip" Rows FLOATS [] ["clip_global_norm", "clip_value"] |x| {
+    "clip" Rows FLOATS [] [
+        "clip_global_norm", "clip_value", "GlobalNorm::of_trained", "GlobalNorm::clip",
+        "GlobalNorm::value"
+    ] |x| {
         let (cx, size) = (x[0].trace(), x[0].dims()[1]);
         let clipped = of_each(x[0], |row, _| {
             let model = vec![Param::new([1, size], Init::Zeros)];

@@ -204,7 +204,7 @@ mod tests {
         let lines = lines(&all);
         assert_eq!(lines.len(), LINES + 1);
         let expected =
-            "10.00 ms a step, input wait 10 %, communication 20 %, 5.0 MB sent, on node0";
+            "10.00 ms a step, input wait 10 %, communication 20 %, 5.00 MB sent, on node0";
         assert_eq!(lines[0], ("process 0".to_string(), expected.to_string()));
         assert_eq!(lines[LINES].1, "24 more in report.json");
     }
