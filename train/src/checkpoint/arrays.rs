@@ -52,11 +52,13 @@ pub(super) fn split(
 /// offset is a multiple of its element's size.
 fn order_of(types: &[(&str, &TensorType)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..types.len()).collect();
-    order.sort_by_key(|&index| {
-        let (name, ty) = types[index];
-        (std::cmp::Reverse(ty.dtype().size()), name)
-    });
+    order.sort_by_key(|&index| place(types[index].0, types[index].1));
     order
+}
+
+/// What arrays in a file are ordered by.
+pub(super) fn place<'a>(name: &'a str, ty: &TensorType) -> (std::cmp::Reverse<usize>, &'a str) {
+    (std::cmp::Reverse(ty.dtype().size()), name)
 }
 
 /// Returns the header of a file with these arrays, in this order.

@@ -47,6 +47,13 @@ impl Share {
         let parts = self.parts.iter();
         parts.map(|part| arrays[part.array].clone()).collect()
     }
+
+    /// The order in which all processes write the arrays.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.arrays.len()).collect();
+        order.sort_by_key(|&index| arrays::place(&self.arrays[index].0, &self.arrays[index].1));
+        order
+    }
 }
 
 /// What a process tells the others.

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, ops::Range};
 
 use halite_core::{HostArray, Result, TensorType};
 
-use super::manifest::part_type;
+use super::{arrays, manifest::part_type};
 
 /// Elements of an array of the state that a process has on its devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,6 +60,8 @@ pub(crate) fn parts_of(
             });
         }
     }
+    // Files have them in the same order in all processes, also several files of one process.
+    parts.sort_by_key(|part| arrays::place(&state[part.array].0, &state[part.array].1));
     parts
 }
 

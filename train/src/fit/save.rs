@@ -268,7 +268,8 @@ where
             None => (0..named.len()).collect(),
         };
         let (limits, stop) = (*now.in_flight.limits(), || self.stop.is_set());
-        let mut whole = WholeArrays::new(self.gather.as_ref(), named, limits, &stop);
+        let order = (share.as_ref()).map_or_else(|| chosen.clone(), Share::order);
+        let mut whole = WholeArrays::new(self.gather.as_ref(), named, order, limits, &stop);
         let (arrays, server) = match self.saves_copies() {
             true => (
                 StateArrays::Copied(copies(&mut whole, &chosen, spare)?),

@@ -1,5 +1,7 @@
 //! The arrays of a checkpoint, of which other processes may have parts.
 
+use std::collections::VecDeque;
+
 use halite_core::{Array, HostArray, PartitionSpec, Result};
 use halite_nn::ArrayCollectives;
 
@@ -11,8 +13,8 @@ pub(super) struct WholeArrays<'a> {
     /// `None` if this process has every array whole.
     all: Option<&'a ArrayCollectives>,
     named: Vec<(String, &'a Array)>,
-    /// The first array that was not gathered.
-    next: usize,
+    /// Indices of the arrays that are left, in the order in which all processes write them.
+    left: VecDeque<usize>,
     limits: Limits,
     stop: &'a dyn Fn() -> bool,
 }
@@ -21,13 +23,14 @@ impl<'a> WholeArrays<'a> {
     pub(super) fn new(
         all: Option<&'a ArrayCollectives>,
         named: Vec<(String, &'a Array)>,
+        order: Vec<usize>,
         limits: Limits,
         stop: &'a dyn Fn() -> bool,
     ) -> Self {
         WholeArrays {
             all,
             named,
-            next: 0,
+            left: order.into(),
             limits,
             stop,
         }
@@ -46,34 +49,36 @@ impl<'a> WholeArrays<'a> {
     }
 
     /// A copy of an array on the host, into `memory` if there is some; of those that are divided in
-    /// increasing order.
+    /// the order of `new`.
     pub(super) fn copy(&mut self, index: usize, memory: Option<HostArray>) -> Result<HostArray> {
         if !self.is_divided(index) {
             return self.fetch(index, self.named[index].1, memory);
         }
-        self.skip_to(index)?;
+        self.skip_to(Some(index))?;
         let gathered = self.gather(index)?;
         self.fetch(index, &gathered, memory)
     }
 
     /// Gathers what is left, for the other processes.
     pub(super) fn finish(&mut self) -> Result<()> {
-        self.skip_to(self.named.len())
+        self.skip_to(None)
     }
 
-    fn skip_to(&mut self, end: usize) -> Result<()> {
-        while self.next < end {
-            match self.is_divided(self.next) {
+    /// Gathers those before an array, or all that are left.
+    fn skip_to(&mut self, end: Option<usize>) -> Result<()> {
+        while let Some(index) = self.left.pop_front() {
+            if Some(index) == end {
+                break;
+            }
+            if self.is_divided(index) {
                 // Dropped before the next one.
-                true => self.gather(self.next)?.wait_for(self.limits.limit())?,
-                false => self.next += 1,
+                self.gather(index)?.wait_for(self.limits.limit())?;
             }
         }
         Ok(())
     }
 
-    fn gather(&mut self, index: usize) -> Result<Array> {
-        self.next = index + 1;
+    fn gather(&self, index: usize) -> Result<Array> {
         let all = self.all.expect("an array is divided among processes");
         all.reshard(self.named[index].1, &PartitionSpec::replicated())
     }
