@@ -331,7 +331,7 @@ fn setting(name: &str, default: u64) -> u64 {
 #[test]
 fn collectives_equal_plain_loops() {
     let first = setting("HALITE_COLLECTIVES_SEED", 1);
-    for seed in first..first + setting("HALITE_COLLECTIVES", 24) {
+    for seed in first..first + setting("HALITE_COLLECTIVES", 8) {
         let mut draw = Draw(seed);
         let case = Case::draw(&mut draw);
         // What a failure is of.
