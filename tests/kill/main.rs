@@ -9,22 +9,20 @@ use std::{
     time::Duration,
 };
 
-use halite_tests::kill::{Options, run};
+use halite_tests::kill::{Options, Summary, run};
 
-/// One campaign at a time: faults come within the time that an undisturbed run took.
-static ALONE: Mutex<()> = Mutex::new(());
-
-#[test]
-fn twenty_faults_lose_nothing() {
+/// Runs a campaign of which nothing may be wrong; `processes`: of jobs of several processes. One at a
+/// time, since faults come within the time that an undisturbed run took.
+fn campaign(runs: u64, seed: u64, jobs: usize, processes: bool) -> Summary {
+    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let summary = run(&Options {
         halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
-        // Each has one to three faults.
-        runs: 14,
-        seed: 20_260_922,
+        runs,
+        seed,
         deadline: Duration::from_secs(300),
-        jobs: 2,
-        processes: false,
+        jobs,
+        processes,
         only: Vec::new(),
         keep: false,
     })
@@ -35,6 +33,13 @@ fn twenty_faults_lose_nothing() {
         "{}\n{summary}",
         summary.failures.join("\n")
     );
+    summary
+}
+
+#[test]
+fn twenty_faults_lose_nothing() {
+    // Each has one to three faults.
+    let summary = campaign(14, 20_260_922, 2, false);
     // A run that ends before its fault counts none.
     assert!(summary.faults() >= 20, "{summary}");
     assert!(summary.in_resume() > 0, "{summary}");
@@ -42,23 +47,6 @@ fn twenty_faults_lose_nothing() {
 
 #[test]
 fn killed_jobs_lose_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let summary = run(&Options {
-        halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
-        runs: 4,
-        seed: 20_261_126,
-        deadline: Duration::from_secs(300),
-        jobs: 1,
-        processes: true,
-        only: Vec::new(),
-        keep: false,
-    })
-    .unwrap();
-    println!("{summary}");
-    assert!(
-        summary.failures.is_empty(),
-        "{}\n{summary}",
-        summary.failures.join("\n")
-    );
+    let summary = campaign(4, 20_261_126, 1, true);
     assert!(summary.faults() >= 4, "{summary}");
 }

@@ -93,7 +93,7 @@ fn dead_process_ends_the_others_in_time() {
             thread::sleep(Duration::from_millis(500));
             std::process::exit(3);
         }
-        // Waits for process 2: its end is told before the deadline of the launch.
+        // The error that process 2 has exited comes before the timeout of the launch.
         let error = sum(&client).unwrap_err();
         Err(error)
     });

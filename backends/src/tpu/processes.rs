@@ -12,8 +12,8 @@ const FIRST_PORT: usize = 8476;
 /// A host, or its share of a slice, as sizes along three axes.
 type Bounds = [usize; 3];
 
-/// The variables of process `rank` among `size` of a host with so many chips, from those that are
-/// set.
+/// The variables of process `rank` of `size` processes on a host with `chips` chips, from those that
+/// are set.
 ///
 /// # Errors
 /// If the host has another number of chips than processes; if what is set is malformed, contradicts

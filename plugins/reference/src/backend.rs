@@ -112,7 +112,7 @@ impl Reference {
     }
 }
 
-/// The devices of all processes, of which each has so many, and `own` is this one.
+/// Starts the devices of process `own`, and lists those of the others; process `i` has `counts[i]`.
 fn start_devices(own: u32, counts: &[u32]) -> Result<Vec<ReferenceDevice>> {
     let processes = counts.iter().zip(0u32..);
     let of = processes.flat_map(|(&count, process)| (0..count).map(move |_| process));

@@ -178,6 +178,17 @@ pub(super) fn half_written(out: &Path) -> bool {
         .any(|entry| entry.file_name().to_string_lossy().starts_with('.') && entry.path().is_dir())
 }
 
+/// What is wrong with this end after any signal.
+pub(super) fn unacceptable(ended: &process::Ended) -> Option<&'static str> {
+    if ended.timed_out {
+        return Some("hung");
+    }
+    if ended.panicked() {
+        return Some("panicked");
+    }
+    (ended.stderr.contains("cannot be used")).then_some("damaged checkpoint")
+}
+
 /// Checks that a process ended as it must after this signal; without one it must succeed.
 fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> {
     let wrong = |what| {
@@ -186,14 +197,8 @@ fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> 
             how: ended.summary(),
         })
     };
-    if ended.timed_out {
-        return wrong("hung");
-    }
-    if ended.panicked() {
-        return wrong("panicked");
-    }
-    if ended.stderr.contains("cannot be used") {
-        return wrong("damaged checkpoint");
+    if let Some(what) = unacceptable(ended) {
+        return wrong(what);
     }
     let number = fault.map(Fault::number);
     let by_signal = ended.signal().map(i32::unsigned_abs);

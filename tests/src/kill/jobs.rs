@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::faults::{Fault, Record, Wrong, half_written};
+use super::faults::{Fault, Record, Wrong, half_written, unacceptable};
 use crate::{
     process::{Ended, Running, signal},
     random::Random,
@@ -216,14 +216,8 @@ impl DisturbedJob<'_> {
                 how: ended.summary(),
             })
         };
-        if ended.timed_out {
-            return wrong("hung");
-        }
-        if ended.panicked() {
-            return wrong("panicked");
-        }
-        if ended.stderr.contains("cannot be used") {
-            return wrong("damaged checkpoint");
+        if let Some(what) = unacceptable(&ended) {
+            return wrong(what);
         }
         let began = Instant::now();
         while !processes_of(self.out).is_empty() {

@@ -7,7 +7,7 @@ use halite_train::{Fitted, Task, TrainerBuilder};
 
 use super::{
     EXECUTORS, Trained, alike,
-    regression::{Net, Regression, data, net, targets},
+    regression::{Net, Regression, data, inputs, net, targets_of},
 };
 
 /// Counts samples, so that every sum is exact.
@@ -47,7 +47,10 @@ fn metric(trained: &Trained, name: &str) -> f64 {
 fn metrics_count_each_sample_once() {
     // Batches with a sample in one of the processes, in some of them, and in all but unevenly.
     for samples in [1, 3, 9, 21] {
-        let count = targets(samples).iter().filter(|y| **y > 0.0).count();
+        let count = targets_of(&inputs(samples))
+            .iter()
+            .filter(|y| **y > 0.0)
+            .count();
         let expected = count as f64 / samples as f64;
         let one = alike(EXECUTORS[0], [1, 1], |builder| fit(builder, samples));
         for (executor, shape) in [(0, [2, 2]), (1, [4, 1]), (0, [8, 1])] {

@@ -5,7 +5,7 @@ use halite_data::{InMemory, Labeled};
 use halite_nn::{CrossEntropy, Mean, Sgd, Tensor, Trace, Transformer, TransformerConfig};
 use halite_train::{Fitted, Task, TrainerBuilder};
 
-use super::{EXECUTORS, alike};
+use super::{EXECUTORS, alike, hundred_steps_agree};
 
 /// Length of a sequence.
 const TIME: usize = 8;
@@ -81,13 +81,5 @@ fn transformers_with_dropout_train_as_in_one_process() {
 
 #[test]
 fn hundred_steps_agree_on_eight_devices() {
-    let run = |builder: TrainerBuilder| fit_long(builder, DType::F64);
-    for open in EXECUTORS {
-        let one = alike(open, [1, 1], run);
-        assert_eq!(one.steps, 100);
-        for shape in [[1, 8], [2, 4], [4, 2], [8, 1]] {
-            let distance = one.distance(&alike(open, shape, run));
-            assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
-        }
-    }
+    hundred_steps_agree(|builder| fit_long(builder, DType::F64));
 }

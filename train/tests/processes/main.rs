@@ -175,3 +175,16 @@ fn alike<K: Task>(
     }
     first
 }
+
+/// Checks that 100 steps on eight devices, whatever the number of processes, give the weights of one
+/// process with one device.
+fn hundred_steps_agree<K: Task>(fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>> + Copy + Sync) {
+    for open in EXECUTORS {
+        let one = alike(open, [1, 1], fit);
+        assert_eq!(one.steps, 100);
+        for shape in [[1, 8], [2, 4], [4, 2], [8, 1]] {
+            let distance = one.distance(&alike(open, shape, fit));
+            assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
+        }
+    }
+}

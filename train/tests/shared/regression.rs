@@ -57,17 +57,13 @@ pub(crate) fn data(count: usize) -> InMemory {
     of_inputs(inputs(count))
 }
 
-fn inputs(count: usize) -> Vec<f64> {
+/// The inputs of [`data`], three of each sample.
+pub(crate) fn inputs(count: usize) -> Vec<f64> {
     (0..3 * count).map(|i| (i as f64 * 1.7).sin()).collect()
 }
 
-/// The target of each sample of [`data`].
-#[allow(dead_code, reason = "a file of tests uses a part")]
-pub(crate) fn targets(count: usize) -> Vec<f64> {
-    targets_of(&inputs(count))
-}
-
-fn targets_of(x: &[f64]) -> Vec<f64> {
+/// The target of each sample.
+pub(crate) fn targets_of(x: &[f64]) -> Vec<f64> {
     x.chunks(3).map(|x| x[0] * x[1] - x[2]).collect()
 }
 
