@@ -73,18 +73,10 @@ impl Archive {
                 None => drop(entries.insert(name, entry)),
             }
         }
-        let mut spans: Vec<_> = (entries.iter())
-            .map(|(name, entry)| (entry.start, entry.start + entry.compressed, name))
-            .collect();
-        spans.sort_unstable();
-        for pair in spans.windows(2) {
-            let [(_, end, before), (start, _, name)] = pair else {
-                continue;
-            };
-            if start < end {
-                problems.push(format!("`{name}` overlaps `{before}`"));
-            }
-        }
+        let spans = entries.iter();
+        let spans =
+            spans.map(|(name, entry)| (entry.start, entry.start + entry.compressed, &**name));
+        problems.overlaps(spans.collect());
         problems.into_result(ErrorKind::Corrupt, &origin)?;
         Ok(Archive { input, entries })
     }

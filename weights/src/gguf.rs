@@ -285,7 +285,7 @@ fn locate(described: &[Described], input: &Input, data: u64) -> Result<Vec<(Tens
                 ));
             }
             Ok((ty, bytes)) => {
-                spans.push((tensor.offset, tensor.offset + bytes, name));
+                spans.push((tensor.offset, tensor.offset + bytes, name.as_str()));
                 let info = TensorInfo {
                     name: name.clone(),
                     ty,
@@ -305,15 +305,7 @@ fn locate(described: &[Described], input: &Input, data: u64) -> Result<Vec<(Tens
             Err(problem) => problems.push(problem),
         }
     }
-    spans.sort_unstable();
-    for pair in spans.windows(2) {
-        let [(_, end, before), (start, _, name)] = pair else {
-            continue;
-        };
-        if start < end {
-            problems.push(format!("`{name}` overlaps `{before}`"));
-        }
-    }
+    problems.overlaps(spans);
     problems.into_result(ErrorKind::Corrupt, input.origin())?;
     unknown.into_result(ErrorKind::Unsupported, input.origin())?;
     Ok(located)

@@ -20,6 +20,20 @@ impl Problems {
         self.count += 1;
     }
 
+    /// Adds each of these places in a file, which begin and end at a byte and have a name, that
+    /// overlaps the one before.
+    pub(crate) fn overlaps(&mut self, mut spans: Vec<(u64, u64, &str)>) {
+        spans.sort_unstable();
+        for pair in spans.windows(2) {
+            let [(_, end, before), (start, _, name)] = pair else {
+                continue;
+            };
+            if start < end {
+                self.push(format!("`{name}` overlaps `{before}`"));
+            }
+        }
+    }
+
     /// An error of this kind with all problems, if there are any.
     pub(crate) fn into_result(self, kind: ErrorKind, origin: &str) -> Result<()> {
         let more = self.count - self.shown.len();

@@ -10,7 +10,7 @@ use super::{Fit, LoopState};
 use crate::{
     MetricValues, Report, Task, Trainer,
     callback::Run,
-    checkpoint::Exact,
+    checkpoint::{Exact, this_host},
     loggers::{ProcessReport, findings_of_processes},
     measured::Measured,
     processes::patience,
@@ -78,11 +78,10 @@ where
         let before = &self.exchanged_before;
         // The devices' own collectives are not.
         let is_measured = !self.trainer.spans_processes;
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let restarts = std::env::var(RESTARTS).ok();
         let mine = ProcessReport {
             process: processes.rank() as u64,
-            host: host.trim().to_string(),
+            host: this_host(),
             steps: now.run.step - now.first,
             training_seconds: now.training.as_secs_f64(),
             input_wait_seconds: now.input_wait.as_secs_f64(),
