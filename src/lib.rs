@@ -63,11 +63,12 @@
 //! [`Accelerator`]: backends::Accelerator
 #![forbid(unsafe_code)]
 
+mod export;
 mod job;
-pub mod models;
 pub mod plan;
 pub mod profile;
 
+pub use export::export_run;
 pub use job::OpenDevices;
 
 pub use halite_backends as backends;
@@ -84,6 +85,7 @@ pub use halite_data as data;
 pub use halite_exchange as exchange;
 pub use halite_fetch as fetch;
 pub use halite_ir as ir;
+pub use halite_models as models;
 pub use halite_nn::{self as nn, Param};
 pub use halite_stablehlo as stablehlo;
 pub use halite_telemetry as telemetry;

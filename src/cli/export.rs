@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
-use halite::{Result, exchange, models::export_run, train::flags::positive};
+use halite::{Result, exchange, export_run, train::flags::positive};
 
 /// Export a trained model to an artifact that JAX reads
 ///

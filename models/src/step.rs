@@ -3,13 +3,11 @@
 
 use std::fmt;
 
-use crate::{
-    DType, Error, Param, Result, TensorType,
-    models::{Classify, ImageModel, LanguageModel},
-    nn::{Adam, AdamW, Schedule, Transformer, TransformerConfig},
-    train::{GradientClip, Task},
-    tree::Family,
-};
+use halite_core::{DType, Error, Result, TensorType, tree::Family};
+use halite_nn::{Adam, AdamW, Param, Schedule, Transformer, TransformerConfig};
+use halite_train::{GradientClip, Task};
+
+use crate::{Classify, ImageModel, LanguageModel};
 
 /// Hyperparameters of the optimizer and the gradients.
 #[derive(Clone, Debug, PartialEq)]
