@@ -8,7 +8,7 @@ use halite_core::{
 };
 use halite_data::Labeled;
 use halite_nn::{CrossEntropy, Mean, Tensor, Trace, correct};
-use halite_train::{Predict, Task};
+use halite_train::{Predict, Task, Weighted};
 
 /// A family of image classifiers.
 pub trait ImageModel: Family {
