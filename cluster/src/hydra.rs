@@ -52,9 +52,9 @@ pub(crate) enum Event {
 /// Starts a proxy. Its process finds the streams of the job at 3 and 4, because Hydra gives it others.
 const PROXY: &str = "exec 3>&1 4>&2; exec \"$@\" </dev/null >/dev/null";
 
-/// Starts a program on these streams, and tells how it ended. Signals to the group reach the program,
-/// and the shell waits for it. After a failure it stays for a second: `mpiexec` passes no signal on,
-/// and so tells nobody of the failure, once a proxy has ended.
+/// Starts a program on these streams, and prints how it ended. Signals to the group reach the program,
+/// and the shell waits for it. After a failure it stays for a second: `mpiexec` forwards no signal once a
+/// proxy has ended, so the other processes would not learn of the failure.
 const PROGRAM: &str = "trap : HUP INT TERM USR1 USR2; \
                        \"$@\" >&3 2>&4 3>&- 4>&-; status=$?; \
                        printf '\\036halite exited %s\\n' $status >&4; \
@@ -99,14 +99,11 @@ impl Mpiexec {
         let hosts: Vec<String> = (0..processes).map(|rank| format!("rank{rank}")).collect();
         let mut command = Command::new(&engine.mpiexec);
         command
-            // Survivors of a failure end by themselves, and each process has its proxy's variables.
-            .args([
-                "-launcher",
-                "manual",
-                "-disable-auto-cleanup",
-                "-genvnone",
-                "-hosts",
-            ])
+            // Each process has its proxy's variables. Automatic cleanup stays on: it kills the processes
+            // of the same proxy alone, because the shell exits with a status also where a signal killed
+            // the program. Without it MPICH 5.0.2 takes each end after `MPI_Finalize` for a failure, and
+            // signals to proxies that have ended kill `mpiexec` by SIGPIPE.
+            .args(["-launcher", "manual", "-genvnone", "-hosts"])
             .arg(hosts.join(","))
             .args(["-n", &processes.to_string(), "/bin/sh", "-c", PROGRAM, "sh"])
             .args(program)

@@ -61,11 +61,16 @@ pub(crate) fn rerun(
     let address = if job.rank == 0 { "127.0.0.1" } else { host };
     let command = engine.proxy(&format!("{address}:{port}"), job.rank);
     let start = Instant::now();
+    let mut complaints = String::new();
     let status = loop {
         let left = patience.saturating_sub(start.elapsed());
-        let mut complaints = String::new();
-        if let Some(status) = run(&command, job.rank, engine, &signals, left, &mut complaints)? {
+        let mut complaint = String::new();
+        if let Some(status) = run(&command, job.rank, engine, &signals, left, &mut complaint)? {
             break status;
+        }
+        // The last attempt may be too short for one.
+        if !complaint.is_empty() {
+            complaints = complaint;
         }
         let has_ended = mpiexec.as_mut().is_some_and(Mpiexec::has_ended);
         if start.elapsed() >= patience || has_ended {

@@ -107,9 +107,9 @@ fn process_that_fails_to_meet_is_an_error() {
 fn unknown_host_of_process_0_is_named() {
     if is_child() {
         let mut options = halite_cluster::JobOptions::default();
-        options.start = Duration::from_secs(2);
+        options.start = Duration::from_secs(3);
         let error = Job::with_options(options).unwrap_err().to_string();
-        let expected = "within 2s: unable to get host address for no-such-host.invalid";
+        let expected = "within 3s: unable to get host address for no-such-host.invalid";
         assert!(error.contains(expected), "{error}");
         return println!("as expected");
     }

@@ -181,9 +181,11 @@ impl Verdict {
     }
 
     fn was_killed(&self, rank: usize) -> bool {
-        // By others than the launcher, whose warning of a failure ends programs without a job.
+        // By others than the launcher, whose warning of a failure ends programs without a job; a process
+        // that has reported an error may crash while it exits.
         let by_others = |status| status > 128 && status != 128 + SIGUSR1;
-        (self.processes[rank].exited).is_some_and(|(status, _)| by_others(status))
+        let process = &self.processes[rank];
+        process.told.is_none() && process.exited.is_some_and(|(status, _)| by_others(status))
     }
 
     /// Processes that failed, with time and reason.
@@ -291,6 +293,17 @@ mod tests {
         joined(&mut verdict, 1);
         verdict.record(0, &Record::Failed("connection lost".to_owned()));
         verdict.record(1, &Record::Exited(137));
+        assert_eq!(verdict.failure("").unwrap().rank, Some(1));
+    }
+
+    #[test]
+    fn crash_after_an_error_is_not_the_reason() {
+        let mut verdict = Verdict::new(2);
+        joined(&mut verdict, 0);
+        joined(&mut verdict, 1);
+        verdict.record(1, &Record::Exited(3));
+        verdict.record(0, &Record::Failed("another process failed".to_owned()));
+        verdict.record(0, &Record::Exited(139));
         assert_eq!(verdict.failure("").unwrap().rank, Some(1));
     }
 
