@@ -22,6 +22,7 @@ mod cnn;
 mod generate;
 mod language;
 mod mlp;
+mod pretrained;
 mod step;
 
 pub use classify::{Classify, ImageModel, normalized};
@@ -29,4 +30,5 @@ pub use cnn::Cnn;
 pub use generate::{Sampling, generate};
 pub use language::{LanguageModel, TokenBatch};
 pub use mlp::Mlp;
+pub use pretrained::{Config, Pretrained, PretrainedModel};
 pub use step::{TrainingOptions, TrainingStep};
