@@ -25,6 +25,6 @@ pub use self::{
     embedding::Embedding,
     linear::Linear,
     norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm},
-    rotary::{Rotary, Rotation},
+    rotary::{Rotary, RotaryScaling, Rotation},
     stack::Stack,
 };

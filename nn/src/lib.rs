@@ -130,8 +130,8 @@ pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Stages};
 pub use layers::{
     Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding,
-    FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, Rotation, Stack, ToHeads,
-    attention, attention_in_blocks,
+    FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, RotaryScaling, Rotation, Stack,
+    ToHeads, attention, attention_in_blocks,
 };
 pub use losses::{
     CrossEntropy, bce_with_logits, cross_entropy, huber, kl_divergence, mae, mse,
@@ -155,5 +155,6 @@ pub use shard_map::Manual;
 pub use tensor::Tensor;
 pub use trace::{CallSite, Mistake, Trace};
 pub use transformer::{
-    Block, FeedForward, MlpKind, Norm, NormKind, Positions, Transformer, TransformerConfig,
+    Block, FeedForward, KeyValueCache, MlpKind, Norm, NormKind, Positions, Transformer,
+    TransformerConfig,
 };

@@ -25,12 +25,14 @@
 //! Initialization is GPT-2's: normal with standard deviation 0.02; `o` and `down`, which add to the
 //! residual stream, with `0.02 / sqrt(2 layers)`; biases 0, scales 1.
 
+mod cache;
 mod config;
 
 use std::panic::Location;
 
 use halite_core::{Result, Tree};
 
+pub use self::cache::KeyValueCache;
 pub use self::config::{MlpKind, NormKind, Positions, TransformerConfig};
 use crate::{
     Activation, Attention, AxisRole, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param,
@@ -149,10 +151,16 @@ impl<'t> Transformer<Tensor<'t>> {
     #[track_caller]
     pub fn forward(&self, tokens: Tensor<'t>) -> Tensor<'t> {
         let _site = tokens.trace().called_from(Location::caller());
-        let x = self.features(tokens);
+        self.logits(self.features(tokens))
+    }
+
+    /// The output layer: maps `features: [.., hidden size]` to logits `[.., vocab size]`.
+    #[track_caller]
+    pub fn logits(&self, features: Tensor<'t>) -> Tensor<'t> {
+        let _site = features.trace().called_from(Location::caller());
         match &self.head {
-            Some(head) => head.forward(x),
-            None => self.tokens.attend(x),
+            Some(head) => head.forward(features),
+            None => self.tokens.attend(features),
         }
     }
 
@@ -183,8 +191,9 @@ impl<'t> Transformer<Tensor<'t>> {
         let mut x = self.tokens.forward(tokens);
         let mut rotation = None;
         match (config.positions, &self.positions) {
-            (Positions::Rotary { theta }, _) => {
-                rotation = Some(Rotary { theta }.rotation(cx, dims[1], config.head_size()))
+            (Positions::Rotary { theta, scaling }, _) => {
+                let rotary = Rotary { theta, scaling };
+                rotation = Some(rotary.rotation(cx, dims[1], config.head_size()))
             }
             (Positions::Learned, Some(positions)) => {
                 x = x + positions.table.slice_dim(0, ..dims[1])
@@ -251,8 +260,11 @@ impl Block<Param> {
             activation,
         };
         if !config.bias {
-            attention = attention.without_bias();
             mlp = mlp.without_bias();
+            attention.o.bias = None;
+        }
+        if !(config.bias || config.qkv_bias) {
+            attention = attention.without_bias();
         }
         let dropout = Dropout::new(config.dropout);
         Block {

@@ -17,9 +17,34 @@ use crate::{Tensor, Trace, check::check, special::wide};
 pub struct Rotary {
     /// Base of the wavelengths: 10,000.
     pub theta: f64,
+    /// Change of the wavelengths for contexts longer than those of the training.
+    pub scaling: Option<RotaryScaling>,
 }
 
-/// Cosines and sines of [`Rotary`], `f32[time, width / 2]`.
+/// Scaling of rotary frequencies for longer contexts than a model was first trained on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RotaryScaling {
+    /// Divides all frequencies by `factor` (position interpolation, Chen et al. 2023).
+    Linear {
+        /// Ratio of the context lengths.
+        factor: f64,
+    },
+    /// Llama 3.1's: divides the frequencies whose wavelength is longer than
+    /// `original_context / low_freq_factor` positions by `factor`, keeps those whose wavelength is
+    /// shorter than `original_context / high_freq_factor`, and interpolates between.
+    Llama3 {
+        /// Ratio of the context lengths: 8; 32 in Llama 3.2.
+        factor: f64,
+        /// 1
+        low_freq_factor: f64,
+        /// 4
+        high_freq_factor: f64,
+        /// Context length of the first training: 8,192.
+        original_context: f64,
+    },
+}
+
+/// Cosines and sines of [`Rotary`], `f32[time, width / 2]` or `f32[batch, time, width / 2]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'t> {
     cos: Tensor<'t>,
@@ -28,14 +53,37 @@ pub struct Rotation<'t> {
 
 impl Default for Rotary {
     fn default() -> Self {
-        Rotary { theta: 10_000.0 }
+        Rotary::new(10_000.0)
     }
 }
 
 impl Rotary {
+    /// Rotary embedding of this base, without scaling.
+    pub const fn new(theta: f64) -> Self {
+        Rotary {
+            theta,
+            scaling: None,
+        }
+    }
+
+    /// Radians per position of each pair of features of a head, `width / 2` values.
+    pub fn frequencies(&self, width: usize) -> Vec<f64> {
+        let frequency = |i: usize| self.theta.powf(-((2 * i) as f64) / width as f64);
+        let scaled = |frequency| self.scaling.map_or(frequency, |by| by.scaled(frequency));
+        (0..width / 2).map(|i| scaled(frequency(i))).collect()
+    }
+
     /// The rotation for `time` positions from 0, and heads of an even size `width`.
     #[track_caller]
     pub fn rotation<'t>(&self, cx: &'t Trace, time: usize, width: usize) -> Rotation<'t> {
+        let _site = cx.called_from(Location::caller());
+        self.rotation_at(cx.arange(time, DType::F32), width)
+    }
+
+    /// The rotation for `positions: [time]` or `[batch, time]`, and heads of an even size `width`.
+    #[track_caller]
+    pub fn rotation_at<'t>(&self, positions: Tensor<'t>, width: usize) -> Rotation<'t> {
+        let cx = positions.trace();
         let _site = cx.called_from(Location::caller());
         if !width.is_multiple_of(2) {
             let error = cx.fail(
@@ -49,16 +97,37 @@ impl Rotary {
             };
         }
         let half = width / 2;
-        let frequencies: Vec<f32> = (0..half)
-            .map(|i| self.theta.powf(-((2 * i) as f64) / width as f64) as f32)
-            .collect();
+        let frequencies = self.frequencies(width);
+        let frequencies: Vec<f32> = frequencies.into_iter().map(|value| value as f32).collect();
         let frequencies = Literal::new(&frequencies, [half]).expect("as many frequencies as pairs");
         let frequencies = cx.push_one(Op::Constant(frequencies), &[]);
-        let positions = cx.arange(time, DType::F32);
-        let angles = positions.unsqueeze(1).broadcast_to([time, half]) * frequencies;
+        let rank = positions.rank();
+        let dims = [positions.dims(), vec![half]].concat();
+        let positions = positions.convert(DType::F32).unsqueeze(rank);
+        let angles = positions.broadcast_to(dims) * frequencies;
         Rotation {
             cos: angles.cos(),
             sin: angles.sin(),
+        }
+    }
+}
+
+impl RotaryScaling {
+    /// The scaled frequency, in radians per position.
+    fn scaled(self, frequency: f64) -> f64 {
+        match self {
+            RotaryScaling::Linear { factor } => frequency / factor,
+            RotaryScaling::Llama3 {
+                factor,
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_context,
+            } => {
+                let turns = original_context * frequency / std::f64::consts::TAU;
+                // 0 for the frequencies that are divided, 1 for those that stay.
+                let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                frequency * (kept + (1.0 - kept) / factor)
+            }
         }
     }
 }
@@ -74,22 +143,35 @@ impl<'t> Rotation<'t> {
             return cx.error_like(Some(x.ty()));
         }
         let (dims, table) = (x.dims(), self.cos.dims());
-        if dims.len() != 4 || dims[1] != table[0] || dims[3] != 2 * table[1] {
+        let fits = |dims: &[usize]| match table[..] {
+            [time, half] => dims[1] == time && dims[3] == 2 * half,
+            [batch, time, half] => dims[..2] == [batch, time] && dims[3] == 2 * half,
+            _ => false,
+        };
+        if dims.len() != 4 || !fits(&dims) {
+            let [positions @ .., half] = &table[..] else {
+                return x.mistake("rotary", || "the positions are a scalar".to_owned());
+            };
             let message = || {
                 format!(
-                    "{} rotated for {} positions of size {}; expected [batch, time, heads, width]",
+                    "{} rotated for positions {positions:?} of size {}; expected \
+                     [batch, time, heads, width]",
                     x.ty(),
-                    table[0],
-                    2 * table[1]
+                    2 * half
                 )
             };
             return x.mistake("rotary", message);
         }
         let wide = wide(x.dtype());
-        let half = table[1];
+        let half = dims[3] / 2;
         let value = x.convert(wide);
         let (first, second) = (value.slice_dim(3, ..half), value.slice_dim(3, half..));
-        let spread = |table: Tensor<'t>| table.convert(wide).broadcast_in_dim(first.dims(), [1, 3]);
+        let along: &[usize] = if table.len() == 2 {
+            &[1, 3]
+        } else {
+            &[0, 1, 3]
+        };
+        let spread = |table: Tensor<'t>| table.convert(wide).broadcast_in_dim(first.dims(), along);
         let (cos, sin) = (spread(self.cos), spread(self.sin));
         cx.concat(&[first * cos - second * sin, second * cos + first * sin], 3)
             .convert(x.dtype())

@@ -6,7 +6,7 @@ use halite_core::{Error, Result};
 use halite_ir::Remat;
 
 use super::Transformer;
-use crate::Param;
+use crate::{Param, RotaryScaling};
 
 /// Shape and options of a [`Transformer`]. Named configurations are functions; their fields can be
 /// changed.
@@ -30,10 +30,12 @@ pub struct TransformerConfig {
     pub layers: usize,
     /// Hidden size: features of each position.
     pub hidden_size: usize,
-    /// Number of attention heads, each of `hidden_size / heads` features.
+    /// Number of attention heads.
     pub heads: usize,
     /// Number of key and value heads (grouped-query attention); divides `heads`.
     pub kv_heads: usize,
+    /// Features of a head; `None` is `hidden_size / heads`.
+    pub head_size: Option<usize>,
     /// Size of the hidden layer of the MLP.
     pub mlp_size: usize,
     /// Position encoding.
@@ -46,6 +48,8 @@ pub struct TransformerConfig {
     pub mlp: MlpKind,
     /// True if dense layers and layer norms have biases.
     pub bias: bool,
+    /// True if the query, key and value projections have biases, whatever `bias` is: Qwen2.
+    pub qkv_bias: bool,
     /// True if the output layer shares its weights with the token embedding.
     pub tied: bool,
     /// Dropout rate of embeddings, attention weights, and the output of each half of a block.
@@ -63,7 +67,19 @@ pub enum Positions {
     Rotary {
         /// Base of the wavelengths: 10,000; larger for long contexts.
         theta: f64,
+        /// Scaling of the frequencies for contexts longer than those of the first training.
+        scaling: Option<RotaryScaling>,
     },
+}
+
+impl Positions {
+    /// Rotary position embeddings of this base, without scaling.
+    pub const fn rotary(theta: f64) -> Self {
+        Positions::Rotary {
+            theta,
+            scaling: None,
+        }
+    }
 }
 
 /// Norm over the last dimension.
@@ -108,12 +124,14 @@ impl TransformerConfig {
             hidden_size,
             heads: hidden_size / 64,
             kv_heads: hidden_size / 64,
-            mlp_size: 4 * hidden_size,
+            head_size: None,
+            mlp_size: hidden_size.saturating_mul(4),
             positions: Positions::Learned,
             norm: NormKind::Layer,
             norm_eps: 1e-5,
             mlp: MlpKind::Gelu,
             bias: true,
+            qkv_bias: false,
             tied: true,
             dropout: 0.0,
             remat: None,
@@ -130,12 +148,14 @@ impl TransformerConfig {
             hidden_size,
             heads: hidden_size / 128,
             kv_heads: hidden_size / 128,
+            head_size: None,
             mlp_size,
-            positions: Positions::Rotary { theta: 10_000.0 },
+            positions: Positions::rotary(10_000.0),
             norm: NormKind::Rms,
             norm_eps: 1e-6,
             mlp: MlpKind::SwiGlu,
             bias: false,
+            qkv_bias: false,
             tied: false,
             dropout: 0.0,
             remat: None,
@@ -184,7 +204,10 @@ impl TransformerConfig {
     /// # Panics
     /// If `heads` is 0.
     pub const fn head_size(&self) -> usize {
-        self.hidden_size / self.heads
+        match self.head_size {
+            Some(size) => size,
+            None => self.hidden_size / self.heads,
+        }
     }
 
     /// Number of trained parameters.
@@ -213,11 +236,12 @@ impl TransformerConfig {
             ("heads", self.heads),
             ("kv_heads", self.kv_heads),
             ("mlp_size", self.mlp_size),
+            ("head_size", self.head_size.unwrap_or(1)),
         ];
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return invalid(format!("`{name}` is 0; it must be at least 1"));
         }
-        if !self.hidden_size.is_multiple_of(self.heads) {
+        if self.head_size.is_none() && !self.hidden_size.is_multiple_of(self.heads) {
             return invalid(format!(
                 "`hidden_size` {} is not a multiple of `heads` {}",
                 self.hidden_size, self.heads
@@ -232,9 +256,15 @@ impl TransformerConfig {
         }
         if matches!(self.positions, Positions::Rotary { .. }) && !self.head_size().is_multiple_of(2)
         {
+            let message = match self.head_size {
+                Some(size) => format!("`head_size` {size}"),
+                None => format!(
+                    "`hidden_size` {} / `heads` {}",
+                    self.hidden_size, self.heads
+                ),
+            };
             return invalid(format!(
-                "rotary positions need an even head size, but `hidden_size` {} / `heads` {} is odd",
-                self.hidden_size, self.heads
+                "rotary positions need an even head size, but {message} is odd"
             ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
@@ -261,7 +291,7 @@ impl FromStr for TransformerConfig {
                 vocab_size: 128_256,
                 context_length: 8192,
                 kv_heads: 8,
-                positions: Positions::Rotary { theta: 500_000.0 },
+                positions: Positions::rotary(500_000.0),
                 norm_eps: 1e-5,
                 ..TransformerConfig::llama(32, 4096, 14_336)
             },

@@ -23,7 +23,7 @@ functions! {
     };
     rotary(g) {
         let x = g.x();
-        Rotary { theta: g.get("theta") }.rotation(g.cx, x.dims()[1], x.dims()[3]).forward(x)
+        Rotary::new(g.get("theta")).rotation(g.cx, x.dims()[1], x.dims()[3]).forward(x)
     };
     transformer(g) {
         let (described, ids) = (described(g), g.input("ids"));
