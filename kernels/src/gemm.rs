@@ -10,6 +10,7 @@
 //! patches of a convolution, are matrices without a copy.
 
 mod block;
+mod few;
 mod panels;
 mod plain;
 
@@ -134,6 +135,9 @@ pub fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_>, out: &mut [f3
     let [m, k, n] = sizes(a, b, 1, out);
     if out.is_empty() {
         return;
+    }
+    if let Some(order) = few::Order::of(b).filter(|_| m <= few::FEW) {
+        return few::multiply(threads, a, b, order, out);
     }
     // The parts depend on nothing but the sizes: every number of threads adds in the same order.
     if k < LONG || out.len() > SMALL {
