@@ -3,7 +3,7 @@
 //! | task | items |
 //! |---|---|
 //! | image classification | [`Mlp`], [`Cnn`]; task [`Classify`] |
-//! | language modeling | [`Transformer`](halite_nn::Transformer); task [`LanguageModel`] |
+//! | language modeling | [`Transformer`](halite_nn::Transformer), published as [`Llama`] and [`Gpt2`]; task [`LanguageModel`]; [`Generator`] |
 //!
 //! ```
 //! use halite_core::{DType, TensorType, Tree};
@@ -20,15 +20,24 @@
 mod classify;
 mod cnn;
 mod generate;
+mod gpt2;
 mod language;
+mod llama;
 mod mlp;
+mod open_decoder;
 mod pretrained;
 mod step;
 
 pub use classify::{Classify, ImageModel, normalized};
 pub use cnn::Cnn;
-pub use generate::{Sampling, generate};
+pub use generate::{
+    FinishReason, GeneratedSequence, GeneratedToken, Generation, GenerationOptions,
+    GenerationReport, Generator, Sampling, TokenRate, most_likely,
+};
+pub use gpt2::Gpt2;
 pub use language::{LanguageModel, TokenBatch};
+pub use llama::Llama;
 pub use mlp::Mlp;
+pub use open_decoder::open_decoder;
 pub use pretrained::{Config, Pretrained, PretrainedModel};
 pub use step::{TrainingOptions, TrainingStep};

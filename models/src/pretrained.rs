@@ -117,6 +117,38 @@ impl Pretrained {
         Ok(read_json(&self.directory.join(name))?.map(|(_, value)| value))
     }
 
+    /// Tokens that end a text: `eos_token_id` of `generation_config.json` or else of `config.json`;
+    /// the end-of-text and end-of-turn tokens of a GGUF file. Empty if none are declared.
+    ///
+    /// # Errors
+    /// If a file of JSON is damaged, or has something else there.
+    pub fn stop_tokens(&self) -> Result<Vec<u32>> {
+        const EOS: &str = "eos_token_id";
+        if self.is_gguf() {
+            let mut config = self.config()?;
+            let mut tokens = config.tokens("tokenizer.ggml.eos_token_id");
+            tokens.extend(config.tokens("tokenizer.ggml.eot_token_id"));
+            config.finish()?;
+            tokens.sort_unstable();
+            tokens.dedup();
+            return Ok(tokens);
+        }
+        let name = "generation_config.json";
+        let mut tokens = Vec::new();
+        if let Some(fields) = self.json(name)? {
+            let origin = self.directory.join(name).display().to_string();
+            let mut config = Config::new(&origin, &fields);
+            tokens = config.tokens(EOS);
+            config.finish()?;
+        }
+        if tokens.is_empty() && self.config.is_some() {
+            let mut config = self.config()?;
+            tokens = config.tokens(EOS);
+            config.finish()?;
+        }
+        Ok(tokens)
+    }
+
     /// The weights.
     pub fn weights(&self) -> &WeightFile {
         &self.weights

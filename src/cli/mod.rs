@@ -19,6 +19,7 @@ mod convert;
 mod data;
 mod devices;
 mod export;
+mod generate;
 mod job;
 mod launch;
 mod new;
@@ -68,6 +69,7 @@ Examples:
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
   halite export runs/mnist-cnn -o cnn.jax  write a trained model for JAX
   halite run step.jax -i zeros             run a program that JAX exported
+  halite generate --model model.gguf --tokens 1,2   generate text with a published model
   halite plugins check PATH                test a PJRT plugin
 
 Environment:
@@ -111,6 +113,7 @@ enum Command {
     Devices(devices::Devices),
     New(new::New),
     Export(export::Export),
+    Generate(generate::Generate),
     Launch(launch::Launch),
     Job(job::Job),
     Run(run::Run),
@@ -194,6 +197,7 @@ impl Command {
             Command::Devices(devices) => devices.run(),
             Command::New(new) => new.run(),
             Command::Export(export) => export.run(),
+            Command::Generate(generate) => generate.run(),
             Command::Launch(launch) => launch.run(),
             Command::Job(job) => job.run(),
             Command::Run(run) => run.run(),

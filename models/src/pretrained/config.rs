@@ -85,6 +85,15 @@ impl<'a> Config<'a> {
         }
     }
 
+    /// Notes a text field that is missing, or is none of `supported`.
+    pub fn require_text(&mut self, name: &str, supported: &[&str]) {
+        if self.value(name).is_none() {
+            let supported = supported.join("`, `");
+            self.problem(format!("`{name}` is missing; supported: `{supported}`"));
+        }
+        self.expect_text(name, supported);
+    }
+
     /// An integer that is not negative, or a list of such: token ids. Empty if it is missing.
     pub fn tokens(&mut self, name: &str) -> Vec<u32> {
         let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());

@@ -10,8 +10,8 @@ use halite::{
         text::{TokenWindows, Tokenizer, books, read, write},
     },
     fetch,
-    models::{LanguageModel, Sampling, TrainingStep, generate},
-    nn::{AdamW, TransformerConfig},
+    models::{GenerationOptions, Generator, LanguageModel, Sampling, TrainingStep},
+    nn::{AdamW, Positions, TransformerConfig},
     train::{Fitted, flags::positive, signals::StopFlag},
 };
 use halite_core::ProcessGroup;
@@ -246,9 +246,11 @@ impl Text {
         prompt: &[u32],
     ) -> Result<String> {
         let spinner = waiting("generating a sample".into());
-        let tokens = generate(client, &fitted.model, prompt, self.sampling());
+        let mut generator = Generator::new(client, &fitted.model);
+        let generation = generator.generate(&[prompt], &self.generation());
         spinner.finish_and_clear();
-        Ok(tokenizer.decode(&tokens?))
+        let generated = &generation?.sequences[0].tokens;
+        Ok(tokenizer.decode(&[prompt, generated].concat()))
     }
 
     fn texts(&self, cache: &fetch::Cache, progress: &mut fetch::Bar) -> Result<Vec<String>> {
@@ -299,11 +301,15 @@ impl Text {
         LanguageModel::step(config, &options)
     }
 
-    fn sampling(&self) -> Sampling {
-        Sampling {
-            count: self.sample,
-            temperature: self.temperature,
-            seed: self.run.options.seed,
+    fn generation(&self) -> GenerationOptions {
+        GenerationOptions {
+            max_tokens: self.sample,
+            stop: Vec::new(),
+            sampling: Sampling {
+                temperature: self.temperature,
+                seed: self.run.options.seed,
+                ..Sampling::default()
+            },
         }
     }
 }
@@ -340,18 +346,28 @@ fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
         hidden_size,
         heads,
         kv_heads,
+        head_size,
         mlp_size,
         positions,
         norm,
         norm_eps,
         mlp,
         bias,
+        qkv_bias,
         tied,
         dropout,
         // Rematerialization does not change results.
         remat: _,
     } = *config;
-    vec![
+    // As before there were scaled positions: runs of those versions resume.
+    let positions = match positions {
+        Positions::Rotary {
+            theta,
+            scaling: None,
+        } => format!("Rotary {{ theta: {theta:?} }}"),
+        other => format!("{other:?}"),
+    };
+    let mut shape = vec![
         ("vocabulary", vocab_size.to_string()),
         ("--context", context_length.to_string()),
         ("layers", layers.to_string()),
@@ -359,14 +375,18 @@ fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
         ("heads", heads.to_string()),
         ("kv_heads", kv_heads.to_string()),
         ("hidden", mlp_size.to_string()),
-        ("positions", format!("{positions:?}")),
+        ("positions", positions),
         ("norm", format!("{norm:?}")),
         ("norm_eps", norm_eps.to_string()),
         ("mlp", format!("{mlp:?}")),
         ("bias", bias.to_string()),
         ("tied", tied.to_string()),
         ("--dropout", dropout.to_string()),
-    ]
+    ];
+    // Only where they are not the default, for the same reason.
+    shape.extend(head_size.map(|size| ("head_size", size.to_string())));
+    shape.extend(qkv_bias.then(|| ("qkv_bias", "true".to_owned())));
+    shape
 }
 
 fn model(name: &str) -> Result<(String, TransformerConfig)> {
