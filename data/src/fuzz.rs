@@ -69,13 +69,24 @@ pub fn tokenizer(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
         return false;
     };
-    let Ok(Some(tokenizer)) = Tokenizer::from_json(text) else {
+    let Ok(tokenizer) = Tokenizer::from_json(text) else {
         return false;
     };
     let printed = tokenizer.to_json();
-    let again = Tokenizer::from_json(&printed)
-        .expect("what is printed is parsed")
-        .expect("it has a table");
+    let again = Tokenizer::from_json(&printed).expect("what is printed is parsed");
+    if let Tokenizer::Subwords(subwords) = &tokenizer {
+        for text in [SENTENCE, "", "[UNK] <s>\u{e9}"] {
+            let tokens = tokenizer.encode_input(text, Some(8));
+            tokens.iter().flatten().for_each(|&token| {
+                assert!(
+                    (token as usize) < subwords.vocabulary(),
+                    "unknown token {token}"
+                );
+            });
+            tokenizer.decode(&tokens.unwrap_or_default());
+        }
+        return true;
+    }
     assert_eq!(again.to_json(), printed, "a tokenizer has one encoding");
     if let Tokenizer::Characters(_) = &tokenizer {
         let tokens: Vec<u32> = (0..tokenizer.vocabulary() as u32).collect();
@@ -88,35 +99,73 @@ pub fn tokenizer(data: &[u8]) -> bool {
     true
 }
 
+const SENTENCE: &str = "I'll say  it's 3rd,\n\n na\u{ef}ve";
+
 /// Valid inputs of [`tokenizer`].
 pub fn tokenizer_seeds() -> Vec<Vec<u8>> {
     let characters = Tokenizer::characters_of(["Zeile eins\n\"\u{e9}\" \u{1f600}"])
         .expect("there are characters");
+    // Of all parts that are accepted, with a small vocabulary.
+    let files = [
+        r#"{"version": "1.0", "added_tokens": [
+            {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": true, "rstrip": false, "normalized": false, "special": true},
+            {"id": 1, "content": "[CLS]", "single_word": true, "lstrip": false, "rstrip": true, "normalized": true, "special": false}],
+          "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
+            {"type": "Replace", "pattern": {"String": "3"}, "content": "i"}, {"type": "Strip", "strip_left": true, "strip_right": true},
+            {"type": "Prepend", "prepend": "s"}, {"type": "NFC"}, {"type": "Nmt"}]},
+          "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"},
+            {"type": "Split", "pattern": {"Regex": "\\s+|'(?=l)"}, "behavior": "MergedWithPrevious", "invert": false},
+            {"type": "Punctuation", "behavior": "Isolated"}, {"type": "WhitespaceSplit"}]},
+          "post_processor": {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]}}},
+          "decoder": {"type": "WordPiece", "prefix": "\u0023\u0023", "cleanup": true},
+          "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "\u0023\u0023",
+            "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "[CLS]": 1, "s": 2, "\u0023\u0023ay": 3, "it": 4, "i": 5}}}"#,
+        r#"{"version": "1.0", "added_tokens": [],
+          "normalizer": {"type": "Lowercase"},
+          "pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": true},
+          "post_processor": {"type": "RobertaProcessing", "sep": ["s", 2], "cls": ["i", 1], "trim_offsets": true, "add_prefix_space": true},
+          "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+          "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+            "vocab": {"<unk>": 0, "i": 1, "s": 2, "t": 3, "it": 4, "<0x0A>": 5, "_": 6}, "merges": [["i", "t"]]}}"#,
+    ];
+    let pairs = BytePairs::from_merges("b c\n\u{120} a\n").expect("two merges");
+    let pairs = pairs.tokenizer().expect("they are of the vocabulary");
     let mut seeds = vec![
         Tokenizer::Bytes.to_json().into_bytes(),
         characters.to_json().into_bytes(),
+        pairs.to_json().into_bytes(),
     ];
-    seeds.push(br#"{"tokenizer":"gpt2"}"#.to_vec());
+    seeds.extend(files.map(|file| file.as_bytes().to_vec()));
     seeds
 }
 
 /// A table of byte pairs, then after a NUL byte a text to encode.
 pub fn byte_pairs(data: &[u8]) -> bool {
     let data = String::from_utf8_lossy(data);
-    let (table, text) = data
-        .split_once('\0')
-        .unwrap_or((&data, "I'll say  it's 3rd,\n\n na\u{ef}ve"));
-    let Ok(pairs) = BytePairs::parse(table) else {
+    let (table, text) = data.split_once('\0').unwrap_or((&data, SENTENCE));
+    let Ok(pairs) = BytePairs::from_merges(table) else {
         return false;
     };
-    let tokens = pairs.encode(text);
+    let Ok(tokenizer) = pairs.tokenizer() else {
+        return false;
+    };
+    let tokens = tokenizer.encode(text).expect("all bytes have tokens");
     assert!(
         tokens
             .iter()
-            .all(|token| (*token as usize) < pairs.vocabulary()),
+            .all(|token| (*token as usize) < tokenizer.vocabulary()),
         "tokens are in the vocabulary"
     );
-    assert_eq!(pairs.decode(&tokens), text, "decoding restores the text");
+    assert_eq!(
+        tokenizer.decode(&tokens),
+        text,
+        "decoding restores the text"
+    );
     true
 }
 

@@ -9,12 +9,16 @@ use halite_core::{
 
 mod books;
 mod byte_pairs;
+mod stream;
+mod subwords;
 mod tokenizer;
 mod windows;
 
 pub use self::{
     books::{BOOKS, Book, books},
-    byte_pairs::{BytePairs, GPT2_VOCABULARY},
+    byte_pairs::{BytePairs, GPT2_VOCABULARY, WordSplit},
+    stream::TextStream,
+    subwords::Subwords,
     tokenizer::{Characters, Tokenizer},
     windows::TokenWindows,
 };

@@ -1,196 +1,268 @@
-//! GPT-2's byte-pair encoding.
+//! Byte-level byte-pair vocabularies: the tokens and merges of GPT-2 and its successors.
 
-use std::{
-    collections::HashMap,
-    fmt, fs,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::HashMap, fs, path::Path};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
-use regex::Regex;
+use serde_json::{Value, json};
 
-/// Byte-level byte-pair encoding (Sennrich et al. 2016) as in GPT-2 (Radford et al. 2019): text is
-/// split into words; in each, the pair of neighbours with the lowest rank in a table is merged
-/// until no pair is in the table.
+use super::{Subwords, Tokenizer};
+
+/// Vocabulary of a byte-level byte-pair tokenizer (Sennrich et al. 2016), as in GPT-2 (Radford et
+/// al. 2019): text is split into words; in each, the neighbors that come first in a list are merged
+/// until none are in the list.
 ///
-/// Tokens 0 to 255 are the bytes, the next ones the pairs in the order of the table, and the last
-/// is the end of a text.
-#[derive(Clone)]
-pub struct BytePairs(Arc<Table>);
+/// Tokens are written as in GPT-2's files, with a visible character for each byte.
+#[derive(Clone, Debug)]
+pub struct BytePairs {
+    /// Tokens in the order of their ids.
+    pub tokens: Vec<String>,
+    /// Pairs of tokens, separated by a space, the first to be merged first.
+    pub merges: Vec<String>,
+    /// Ids of tokens that are found as a whole in a text, and that decoding skips: the end of a text.
+    pub special: Vec<u32>,
+    /// Ids of tokens that are found as a whole in a text, and decoded.
+    pub added: Vec<u32>,
+    /// Token in front of an input of a model.
+    pub beginning: Option<u32>,
+    /// How a text is split into words.
+    pub words: WordSplit,
+}
 
-struct Table {
-    /// The bytes of each token except the end of a text.
-    bytes: Vec<Vec<u8>>,
-    /// Tokens 0 to 255 by their byte.
-    of_byte: [u32; 256],
-    /// The merged token of each pair; smaller tokens have a lower rank.
-    merged: HashMap<(u32, u32), u32>,
+/// How a byte-level tokenizer splits a text before it merges bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WordSplit {
+    /// GPT-2: words with the space before them, numbers, punctuation, spaces.
+    #[default]
+    Gpt2,
+    /// SmolLM: as GPT-2, with each digit apart.
+    SmolLm,
+    /// Llama 3: words, numbers of at most three digits, punctuation, line ends.
+    Llama3,
+    /// Qwen 2: as Llama 3, with each digit apart, in Unicode's composed form.
+    Qwen2,
 }
 
 impl BytePairs {
-    /// Loads GPT-2's table, which is installed if it is not in the cache.
-    ///
-    /// # Errors
-    /// If the package cannot be installed.
-    pub fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        let path = cache
-            .ensure_checked(&GPT2_VOCABULARY, Check::Full, progress)?
-            .path(TABLE_FILE);
-        let text = fs::read_to_string(&path)
-            .map_err(|error| super::failed("byte pairs", &path, &error))?;
-        BytePairs::parse(&text)
-    }
-
-    /// Parses a table in GPT-2's format: a line `#version`, then a pair in each line, separated by
-    /// a space, with a visible character for each byte.
+    /// Reads a table of merges in GPT-2's format: a line `#version`, then a pair in each line,
+    /// separated by a space. Tokens are numbered as in GPT-2: the bytes, the merged pairs, the end
+    /// of a text.
     ///
     /// # Errors
     /// If a line is not a pair of earlier tokens.
-    pub fn parse(table: &str) -> Result<Self> {
-        let characters = characters_of_bytes();
-        let mut of_byte = [0; 256];
-        let mut bytes: Vec<Vec<u8>> = Vec::new();
-        let mut tokens: HashMap<String, u32> = HashMap::new();
-        for (token, &(byte, character)) in (0..).zip(&characters) {
-            of_byte[usize::from(byte)] = token;
-            bytes.push(vec![byte]);
-            tokens.insert(character.to_string(), token);
-        }
-        let mut merged = HashMap::new();
-        for (number, line) in table.lines().enumerate() {
-            if line.starts_with("#version") || line.is_empty() {
-                continue;
-            }
-            let pair = line
-                .split_once(' ')
-                .and_then(|(left, right)| Some((*tokens.get(left)?, *tokens.get(right)?)));
-            // The last token is the end of a text.
-            let token = u32::try_from(bytes.len())
-                .ok()
-                .filter(|&token| token < u32::MAX);
-            let (Some((left, right)), Some(token)) = (pair, token) else {
-                let message = format!(
-                    "line {}, `{line}`: expected two tokens of earlier lines, and fewer than {} tokens",
-                    number + 1,
-                    u32::MAX
-                );
+    pub fn from_merges(table: &str) -> Result<Self> {
+        let mut tokens: Vec<String> = characters_of_bytes().map(String::from).collect();
+        let merges = merges_of(table);
+        let mut known: HashMap<String, ()> =
+            tokens.iter().map(|token| (token.clone(), ())).collect();
+        for (number, line) in &merges {
+            let parts = line.split_once(' ');
+            let is_known = |(left, right)| known.contains_key(left) && known.contains_key(right);
+            if !parts.is_some_and(is_known) {
+                let message =
+                    format!("line {number}, `{line}`: expected two tokens of earlier lines");
                 return Err(Error::new(ErrorKind::Corrupt, "byte pairs", message));
-            };
-            tokens.insert(line.replacen(' ', "", 1), token);
-            bytes.push([bytes[left as usize].as_slice(), &bytes[right as usize]].concat());
-            merged.insert((left, right), token);
-        }
-        Ok(BytePairs(Arc::new(Table {
-            bytes,
-            of_byte,
-            merged,
-        })))
-    }
-
-    /// Vocabulary size, including the end of a text.
-    pub fn vocabulary(&self) -> usize {
-        self.0.bytes.len() + 1
-    }
-
-    /// The token that ends a text. Encoding never produces it.
-    pub fn end_of_text(&self) -> u32 {
-        self.0.bytes.len() as u32
-    }
-
-    /// Encodes a text.
-    pub fn encode(&self, text: &str) -> Vec<u32> {
-        let mut known: HashMap<&str, Vec<u32>> = HashMap::new();
-        let mut tokens = Vec::with_capacity(text.len() / 3);
-        for word in words(text) {
-            tokens.extend_from_slice(known.entry(word).or_insert_with(|| self.encode_word(word)));
-        }
-        tokens
-    }
-
-    /// Decodes tokens. Invalid UTF-8 and unknown tokens become U+FFFD; the end of a text is empty.
-    pub fn decode(&self, tokens: &[u32]) -> String {
-        let mut bytes = Vec::new();
-        for &token in tokens.iter().filter(|&&token| token != self.end_of_text()) {
-            bytes.extend_from_slice(
-                self.0
-                    .bytes
-                    .get(token as usize)
-                    .map_or(&[0xff], Vec::as_slice),
-            );
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    fn encode_word(&self, word: &str) -> Vec<u32> {
-        let mut tokens: Vec<u32> = word
-            .bytes()
-            .map(|byte| self.0.of_byte[usize::from(byte)])
-            .collect();
-        while let Some(first) = tokens
-            .windows(2)
-            .filter_map(|pair| {
-                self.0
-                    .merged
-                    .get(&(pair[0], pair[1]))
-                    .map(|&token| (token, [pair[0], pair[1]]))
-            })
-            .min()
-        {
-            let (token, pair) = first;
-            let mut next = Vec::with_capacity(tokens.len());
-            let mut rest = tokens.as_slice();
-            while let Some((&left, after)) = rest.split_first() {
-                let is_pair = left == pair[0] && after.first() == Some(&pair[1]);
-                next.push(if is_pair { token } else { left });
-                rest = if is_pair { &after[1..] } else { after };
             }
-            tokens = next;
+            let token = line.replacen(' ', "", 1);
+            known.insert(token.clone(), ());
+            tokens.push(token);
         }
-        tokens
+        let end = tokens.len() as u32;
+        tokens.push(END_OF_TEXT.to_owned());
+        Ok(BytePairs {
+            tokens,
+            merges: merges
+                .into_iter()
+                .map(|(_, line)| line.to_owned())
+                .collect(),
+            special: vec![end],
+            added: Vec::new(),
+            beginning: None,
+            words: WordSplit::Gpt2,
+        })
+    }
+
+    /// Reads GPT-2's two files: `encoder.json` (also `vocab.json`), the id of each token, and
+    /// `vocab.bpe` (also `merges.txt`), the merges.
+    ///
+    /// # Errors
+    /// If the first is not JSON of tokens and ids from 0 on.
+    pub fn from_files(vocabulary: &str, merges: &str) -> Result<Self> {
+        let corrupt = |message: String| Error::new(ErrorKind::Corrupt, "byte pairs", message);
+        let ids: HashMap<String, u32> = serde_json::from_str(vocabulary)
+            .map_err(|error| corrupt(format!("the vocabulary is not JSON of ids: {error}")))?;
+        let mut tokens: Vec<Option<String>> = vec![None; ids.len()];
+        for (token, id) in ids {
+            let count = tokens.len();
+            match tokens.get_mut(id as usize) {
+                Some(free @ None) => *free = Some(token),
+                Some(Some(other)) => {
+                    return Err(corrupt(format!(
+                        "`{token}` and `{other}` both have id {id}"
+                    )));
+                }
+                None => {
+                    let message =
+                        format!("`{token}` has id {id} in a vocabulary of {count} tokens");
+                    return Err(corrupt(message));
+                }
+            }
+        }
+        let tokens: Vec<String> = tokens.into_iter().flatten().collect();
+        let end = tokens.iter().position(|token| token == END_OF_TEXT);
+        Ok(BytePairs {
+            tokens,
+            merges: (merges_of(merges).into_iter())
+                .map(|(_, line)| line.to_owned())
+                .collect(),
+            special: end.map(|id| id as u32).into_iter().collect(),
+            added: Vec::new(),
+            beginning: None,
+            words: WordSplit::Gpt2,
+        })
+    }
+
+    /// Loads GPT-2's table, which is installed if it is not in the cache.
+    pub(super) fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
+        let path = cache
+            .ensure_checked(&GPT2_VOCABULARY, Check::Full, progress)?
+            .path(TABLE_FILE);
+        BytePairs::from_merges(&text_of(&path)?)
+    }
+
+    /// Reads the two files of a directory, under either of their names; `None` without them.
+    pub(super) fn in_directory(directory: &Path) -> Result<Option<Self>> {
+        for (vocabulary, merges) in [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")] {
+            let (vocabulary, merges) = (directory.join(vocabulary), directory.join(merges));
+            if vocabulary.is_file() && merges.is_file() {
+                let pairs = BytePairs::from_files(&text_of(&vocabulary)?, &text_of(&merges)?);
+                return pairs.map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The tokenizer with this vocabulary.
+    ///
+    /// # Errors
+    /// If a merge has an unknown token or result, or an id is not in the vocabulary.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        Subwords::from_value(self.to_value()?).map(Tokenizer::Subwords)
+    }
+
+    /// The content of the `tokenizer.json` that describes it.
+    fn to_value(&self) -> Result<Value> {
+        let mut vocabulary = serde_json::Map::new();
+        for (id, token) in self.tokens.iter().enumerate() {
+            if let Some(other) = vocabulary.insert(token.clone(), json!(id)) {
+                let message = format!("`{token}` has the ids {other} and {id}");
+                return Err(Error::new(ErrorKind::Corrupt, "byte pairs", message));
+            }
+        }
+        let token = |&id: &u32| {
+            self.tokens.get(id as usize).ok_or_else(|| {
+                let count = self.tokens.len();
+                let message = format!("special token {id} of a vocabulary of {count} tokens");
+                Error::new(ErrorKind::Corrupt, "byte pairs", message)
+            })
+        };
+        let mut added = Vec::new();
+        for (ids, special) in [(&self.special, true), (&self.added, false)] {
+            for id in ids {
+                added.push(json!({
+                    "id": id, "content": token(id)?, "single_word": false, "lstrip": false,
+                    "rstrip": false, "normalized": false, "special": special,
+                }));
+            }
+        }
+        let byte_level = |use_regex: bool| {
+            json!({
+                "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                "use_regex": use_regex,
+            })
+        };
+        let split = |pattern: &str| {
+            let split = json!({
+                "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
+                "invert": false,
+            });
+            json!({"type": "Sequence", "pretokenizers": [split, byte_level(false)]})
+        };
+        let digits = json!({"type": "Digits", "individual_digits": true});
+        let pre_tokenizer = match self.words {
+            WordSplit::Gpt2 => byte_level(true),
+            WordSplit::SmolLm => {
+                json!({"type": "Sequence", "pretokenizers": [digits, byte_level(true)]})
+            }
+            WordSplit::Llama3 => split(&words_after("{1,3}")),
+            WordSplit::Qwen2 => split(&words_after("")),
+        };
+        let normalizer = match self.words {
+            WordSplit::Qwen2 => json!({"type": "NFC"}),
+            _ => Value::Null,
+        };
+        let post_processor = match &self.beginning {
+            None => byte_level(true),
+            Some(id) => {
+                let begin = token(id)?;
+                let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+                let special = json!({"SpecialToken": {"id": begin, "type_id": 0}});
+                json!({
+                    "type": "TemplateProcessing", "single": [special, text], "pair": [special, text],
+                    "special_tokens": {begin: {"id": begin, "ids": [id], "tokens": [begin]}},
+                })
+            }
+        };
+        Ok(json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": added,
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
+            "post_processor": post_processor,
+            "decoder": byte_level(true),
+            "model": {
+                "type": "BPE", "dropout": null, "unk_token": null,
+                "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false,
+                "byte_fallback": false, "ignore_merges": self.words == WordSplit::Llama3,
+                "vocab": vocabulary, "merges": self.merges,
+            },
+        }))
     }
 }
 
-impl fmt::Debug for BytePairs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BytePairs({} tokens)", self.vocabulary())
-    }
+/// Words as in Llama 3 and Qwen 2, with numbers of `digits` digits.
+fn words_after(digits: &str) -> String {
+    format!(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
 }
 
-/// Splits a text into words with the space before them, numbers, punctuation, and spaces, whose
-/// concatenation is the text.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    static WORD: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+")
-            .expect("a regular expression")
-    });
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let word = WORD.find_at(text, at)?;
-        let mut end = word.end();
-        // The last of several spaces before a word belongs to it: `\s+(?!\S)` in the original,
-        // which looks ahead.
-        let last = word.as_str().chars().next_back()?;
-        if last.is_whitespace() && end < text.len() && word.len() > last.len_utf8() {
-            end -= last.len_utf8();
-        }
-        at = end;
-        Some(&text[word.start()..end])
-    })
-}
-
-/// The bytes in the order of their tokens, each with its character in tables: itself for visible
-/// ones, and then those from U+0100 on for the others.
-fn characters_of_bytes() -> Vec<(u8, char)> {
-    let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    let (visible, others): (Vec<u8>, Vec<u8>) = (0..=255).partition(visible);
-    let others = others.into_iter().zip('\u{100}'..);
-    visible
-        .into_iter()
-        .map(|byte| (byte, char::from(byte)))
-        .chain(others)
+/// The lines of a table of merges, with their numbers.
+fn merges_of(table: &str) -> Vec<(usize, &str)> {
+    let lines = (1..).zip(table.lines());
+    lines
+        .filter(|(_, line)| !(line.starts_with("#version") || line.is_empty()))
         .collect()
 }
+
+fn text_of(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| super::failed("byte pairs", path, &error))
+}
+
+/// The characters of bytes in the order of GPT-2's tokens: visible ones are themselves, the others
+/// those from U+0100 on.
+fn characters_of_bytes() -> impl Iterator<Item = char> {
+    let is_visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let (visible, others): (Vec<u8>, Vec<u8>) = (0..=255).partition(is_visible);
+    let others = others.into_iter().zip('\u{100}'..);
+    let visible = visible.into_iter().map(char::from);
+    visible.chain(others.map(|(_, character)| character))
+}
+
+/// GPT-2's token that ends a text.
+const END_OF_TEXT: &str = "<|endoftext|>";
 
 const TABLE_FILE: &str = "vocab.bpe";
 
@@ -215,68 +287,50 @@ pub const GPT2_VOCABULARY: Package = Package {
 mod tests {
     use super::*;
 
-    #[test]
-    fn words_are_those_of_gpt_2() {
-        let cut = |text: &'static str| words(text).collect::<Vec<_>>();
-        assert_eq!(
-            cut("I'll say  it's 3rd,\n\n  ok!  "),
-            [
-                "I", "'ll", " say", " ", " it", "'s", " 3", "rd", ",", "\n\n ", " ok", "!", "  "
-            ]
-        );
-        assert_eq!(
-            cut("na\u{ef}ve\u{301} \u{2167}\u{a0}\u{a0}x"),
-            [
-                "na\u{ef}ve",
-                "\u{301}",
-                " \u{2167}",
-                "\u{a0}",
-                "\u{a0}",
-                "x"
-            ]
-        );
-        assert_eq!(cut(""), Vec::<&str>::new());
-        assert_eq!(cut("\t\tx"), ["\t", "\t", "x"]);
-    }
+    const TABLE: &str = "#version: 0.2\nb c\na b\nbc d\n\u{120} a\n";
 
     #[test]
-    fn pairs_are_put_together_in_the_order_of_the_table() {
-        let pairs = BytePairs::parse("#version: 0.2\nb c\na b\nbc d\n\u{120} a\n").unwrap();
-        let names: Vec<String> = pairs
-            .encode("abcd abc ab")
-            .iter()
-            .map(|&token| pairs.decode(&[token]))
-            .collect();
+    fn pairs_are_merged_in_the_order_of_the_table() {
+        let tokenizer = BytePairs::from_merges(TABLE).unwrap().tokenizer().unwrap();
+        let tokens = tokenizer.encode("abcd abc ab").unwrap();
+        let names: Vec<String> = (tokens.iter().map(|&token| tokenizer.decode(&[token]))).collect();
         // `b c` comes before `a b`, so abc is a, bc.
         assert_eq!(names, ["a", "bcd", " a", "bc", " ", "ab"]);
-        assert_eq!(
-            (pairs.vocabulary(), pairs.end_of_text()),
-            (256 + 4 + 1, 260)
-        );
-        assert_eq!(pairs.decode(&[259, 260, 999]), " a\u{fffd}");
+        assert_eq!(tokenizer.vocabulary(), 256 + 4 + 1);
+        assert_eq!(tokenizer.token_id(END_OF_TEXT), Some(260));
+        assert_eq!(tokenizer.decode(&[259, 260]), " a");
     }
 
     #[test]
-    fn tables_of_more_than_16_bits_are_read() {
-        let letters: Vec<char> = ('!'..='~').collect();
-        let pairs = letters
-            .iter()
-            .flat_map(|&a| letters.iter().map(move |&b| (a, b)));
-        let words: Vec<String> = pairs.clone().map(|(a, b)| format!("{a}{b}")).collect();
-        let mut table: String = pairs.map(|(a, b)| format!("{a} {b}\n")).collect();
-        for first in &words[..8] {
-            table.extend(words.iter().map(|second| format!("{first} {second}\n")));
-        }
-        let pairs = BytePairs::parse(&table).unwrap();
-        let last = 256 + 9 * words.len() as u32;
-        assert_eq!((last > 65_536, pairs.end_of_text()), (true, last));
-        let word = table.lines().last().unwrap().replacen(' ', "", 1);
-        assert_eq!(pairs.decode(&[last - 1]), word);
+    fn files_of_gpt_2_give_ids() {
+        let (vocabulary, merges) = (r#"{"b": 1, "a": 2, "ab": 0}"#, "#version: 0.2\na b\n");
+        let pairs = BytePairs::from_files(vocabulary, merges).unwrap();
+        assert_eq!(
+            pairs.tokenizer().unwrap().encode("abba").unwrap(),
+            [0, 1, 2]
+        );
+        let error = |vocabulary| {
+            BytePairs::from_files(vocabulary, merges)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(error(r#"{"a": 1, "b": 2}"#).contains("id 2 in a vocabulary of 2 tokens"));
+        assert!(error(r#"{"a": 1, "b": 1}"#).contains("both have id 1"));
+    }
+
+    #[test]
+    fn token_before_inputs_is_added_on_request() {
+        let mut pairs = BytePairs::from_merges(TABLE).unwrap();
+        pairs.beginning = Some(260);
+        let tokenizer = pairs.tokenizer().unwrap();
+        let bytes = tokenizer.encode("bc").unwrap();
+        let input = tokenizer.encode_input("bc", None).unwrap();
+        assert_eq!(input, [&[260], &bytes[..]].concat());
     }
 
     #[test]
     fn lines_that_are_not_pairs_are_named() {
-        let error = BytePairs::parse("a b\nab x\nq ab c\n")
+        let error = BytePairs::from_merges("a b\nab x\nq ab c\n")
             .unwrap_err()
             .to_string();
         assert!(error.contains("line 3, `q ab c`"), "{error}");

@@ -5,8 +5,9 @@ use std::{collections::HashMap, fs, io, path::Path};
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Progress};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::BytePairs;
+use super::{BytePairs, Subwords, TextStream};
 
 /// Converts text to tokens and back. Every token is less than [`vocabulary`](Self::vocabulary).
 ///
@@ -26,8 +27,8 @@ pub enum Tokenizer {
     Bytes,
     /// A token for each character of a text.
     Characters(Characters),
-    /// GPT-2's byte pairs: 50,257.
-    Gpt2(BytePairs),
+    /// Subwords of a published model: `tokenizer.json` of Hugging Face, or [`BytePairs`].
+    Subwords(Subwords),
 }
 
 /// The characters of a text, numbered in their order.
@@ -43,8 +44,11 @@ pub struct Characters {
 enum Saved {
     Bytes,
     Characters { characters: String },
-    Gpt2,
 }
+
+/// Rows that an embedding table may have beyond its tokenizer's vocabulary: tables are padded to
+/// multiples of 1,024 at most.
+const PADDING: usize = 1024;
 
 impl Tokenizer {
     /// Creates a tokenizer with a token for each character of these texts.
@@ -64,15 +68,79 @@ impl Tokenizer {
     /// # Errors
     /// If the package cannot be installed.
     pub fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        BytePairs::gpt2(cache, progress).map(Tokenizer::Gpt2)
+        BytePairs::gpt2(cache, progress)?.tokenizer()
     }
 
-    /// Vocabulary size.
+    /// Reads a [saved](Self::save) tokenizer, a `tokenizer.json` of Hugging Face, or a directory
+    /// with a `tokenizer.json`, or else with GPT-2's two files: `vocab.json` and `merges.txt`, or
+    /// `encoder.json` and `vocab.bpe`.
+    ///
+    /// # Errors
+    /// If there is no such file, or it cannot be read or parsed.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return Self::open_file(path);
+        }
+        let file = path.join("tokenizer.json");
+        if file.exists() {
+            return Self::open_file(&file);
+        }
+        match BytePairs::in_directory(path)? {
+            Some(pairs) => pairs.tokenizer(),
+            None => {
+                let message = format!(
+                    "`{}` has no tokenizer.json, and no vocab.json with merges.txt",
+                    path.display()
+                );
+                Err(Error::invalid("tokenizer", message))
+            }
+        }
+    }
+
+    fn open_file(path: &Path) -> Result<Self> {
+        // A pipe could be waited for without end.
+        let plain = fs::metadata(path).and_then(|found| match found.is_file() {
+            true => fs::read_to_string(path),
+            false => Err(io::Error::other("it is not a plain file")),
+        });
+        let text = plain.map_err(|error| super::failed("tokenizer", path, &error))?;
+        Self::from_json(&text).map_err(|error| {
+            let message = format!("{}: {}", path.display(), error.message());
+            Error::new(error.kind(), "tokenizer", message)
+        })
+    }
+
+    /// Vocabulary size: every token is less.
     pub fn vocabulary(&self) -> usize {
         match self {
             Tokenizer::Bytes => 256,
             Tokenizer::Characters(characters) => characters.characters.len(),
-            Tokenizer::Gpt2(pairs) => pairs.vocabulary(),
+            Tokenizer::Subwords(subwords) => subwords.vocabulary(),
+        }
+    }
+
+    /// Compares the vocabulary with that of a model, the number of rows of its embedding table.
+    ///
+    /// # Errors
+    /// If tokens would be beyond the table, or the table has over 1,024 rows more than the
+    /// tokenizer has tokens: it belongs to another tokenizer.
+    pub fn check_vocabulary(&self, rows: usize) -> Result<()> {
+        let tokens = self.vocabulary();
+        if tokens <= rows && rows - tokens <= PADDING {
+            return Ok(());
+        }
+        let message = format!(
+            "it has {tokens} tokens, the model {rows}; expected the tokenizer that the model was trained with"
+        );
+        Err(Error::invalid("tokenizer", message))
+    }
+
+    /// Id of a token of [`Subwords`], such as `<|im_end|>`.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        match self {
+            Tokenizer::Subwords(subwords) => subwords.token_id(token),
+            _ => None,
         }
     }
 
@@ -84,11 +152,31 @@ impl Tokenizer {
         match self {
             Tokenizer::Bytes => Ok(text.bytes().map(u32::from).collect()),
             Tokenizer::Characters(characters) => characters.encode(text),
-            Tokenizer::Gpt2(pairs) => Ok(pairs.encode(text)),
+            Tokenizer::Subwords(subwords) => subwords.encode(text),
         }
     }
 
-    /// Decodes tokens. Invalid UTF-8 and unknown tokens become U+FFFD.
+    /// Encodes a text as the input of a published model: see [`Subwords::encode_input`]. Other
+    /// tokenizers have no special tokens.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), and if `longest` is below the number of special tokens.
+    pub fn encode_input(&self, text: &str, longest: Option<usize>) -> Result<Vec<u32>> {
+        if let Tokenizer::Subwords(subwords) = self {
+            return subwords.encode_input(text, longest);
+        }
+        let mut tokens = self.encode(text)?;
+        tokens.truncate(longest.unwrap_or(usize::MAX));
+        Ok(tokens)
+    }
+
+    /// Starts to decode tokens that arrive one after the other.
+    pub fn stream(&self) -> TextStream {
+        TextStream::new(self.clone())
+    }
+
+    /// Decodes tokens. Invalid UTF-8 becomes U+FFFD, as do tokens beyond the vocabulary of bytes or
+    /// characters; [`Subwords`] skip these and special tokens.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match self {
             Tokenizer::Bytes => {
@@ -105,12 +193,12 @@ impl Tokenizer {
                     .map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER))
                     .collect()
             }
-            Tokenizer::Gpt2(pairs) => pairs.decode(tokens),
+            Tokenizer::Subwords(subwords) => subwords.decode(tokens),
         }
     }
 
-    /// Writes it as JSON, beside a model that was trained with it: the kind, and the characters in
-    /// order.
+    /// Writes it as JSON, beside a model that was trained with it: the kind and the characters in
+    /// order, or a `tokenizer.json` that Hugging Face's `tokenizers` reads.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -125,50 +213,28 @@ impl Tokenizer {
             Tokenizer::Characters(characters) => Saved::Characters {
                 characters: characters.characters.iter().collect(),
             },
-            Tokenizer::Gpt2(_) => Saved::Gpt2,
+            Tokenizer::Subwords(subwords) => return subwords.to_json(),
         };
         serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n"
     }
 
-    /// Reads a [saved](Self::save) tokenizer. The table of byte pairs is installed if it is not in
-    /// the cache.
-    ///
-    /// # Errors
-    /// If the file cannot be read or parsed, or if the package cannot be installed.
-    pub fn load(path: &Path, cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        // A pipe could be waited for without end.
-        let plain = fs::metadata(path).and_then(|found| match found.is_file() {
-            true => fs::read_to_string(path),
-            false => Err(io::Error::other("it is not a plain file")),
-        });
-        let text = plain.map_err(|error| super::failed("tokenizer", path, &error))?;
-        let corrupt = |error: String| {
-            Error::new(
-                ErrorKind::Corrupt,
-                "tokenizer",
-                format!("{}: {error}", path.display()),
-            )
-        };
-        match Self::from_json(&text).map_err(corrupt)? {
-            Some(tokenizer) => Ok(tokenizer),
-            None => Tokenizer::gpt2(cache, progress),
+    /// Parses the content of a saved tokenizer.
+    pub(crate) fn from_json(text: &str) -> Result<Self> {
+        let corrupt = |error: String| Error::new(ErrorKind::Corrupt, "tokenizer", error);
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?;
+        if value.get("tokenizer").is_none() {
+            return Subwords::from_value(value).map(Tokenizer::Subwords);
         }
-    }
-
-    /// Parses the content of a saved tokenizer; `None` for GPT-2's, whose table is not in it.
-    pub(crate) fn from_json(text: &str) -> Result<Option<Self>, String> {
-        Ok(
-            match serde_json::from_str(text).map_err(|error| error.to_string())? {
-                Saved::Bytes => Some(Tokenizer::Bytes),
-                Saved::Characters { characters } => {
-                    let characters = Characters::new(characters.chars().collect());
-                    Some(Tokenizer::Characters(
-                        characters.map_err(|error| error.message().to_owned())?,
-                    ))
-                }
-                Saved::Gpt2 => None,
-            },
-        )
+        match serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))? {
+            Saved::Bytes => Ok(Tokenizer::Bytes),
+            Saved::Characters { characters } => {
+                let characters = Characters::new(characters.chars().collect());
+                characters
+                    .map(Tokenizer::Characters)
+                    .map_err(|error| corrupt(error.message().to_owned()))
+            }
+        }
     }
 }
 
@@ -208,19 +274,21 @@ impl Characters {
 
 #[cfg(test)]
 mod tests {
-    use halite_fetch::Quiet;
-
     use super::*;
 
     #[test]
     fn what_is_saved_is_what_is_loaded() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokenizer.json");
-        let cache = Cache::at(dir.path().join("cache"));
         let text = "Zeile eins\n\"\u{e9}\" \u{1f600}";
-        for tokenizer in [Tokenizer::Bytes, Tokenizer::characters_of([text]).unwrap()] {
+        let pairs = BytePairs::from_merges("Z e\n\u{120} \"\n").unwrap();
+        for tokenizer in [
+            Tokenizer::Bytes,
+            Tokenizer::characters_of([text]).unwrap(),
+            pairs.tokenizer().unwrap(),
+        ] {
             tokenizer.save(&path).unwrap();
-            let loaded = Tokenizer::load(&path, &cache, &mut Quiet).unwrap();
+            let loaded = Tokenizer::open(&path).unwrap();
             let tokens = tokenizer.encode(text).unwrap();
             assert_eq!(
                 (loaded.encode(text).unwrap(), loaded.vocabulary()),
@@ -230,9 +298,7 @@ mod tests {
         }
         fs::write(&path, "{}").unwrap();
         assert_eq!(
-            Tokenizer::load(&path, &cache, &mut Quiet)
-                .unwrap_err()
-                .kind(),
+            Tokenizer::open(&path).unwrap_err().kind(),
             ErrorKind::Corrupt
         );
     }
@@ -243,9 +309,51 @@ mod tests {
         let error = Tokenizer::from_json(r#"{"tokenizer": "characters", "characters": "abcb"}"#)
             .unwrap_err();
         assert_eq!(
-            error,
+            error.message(),
             "the character 'b' has two tokens; each must have one"
         );
+    }
+
+    #[test]
+    fn vocabulary_of_another_model_is_refused() {
+        let pairs = BytePairs::from_merges("a b\n")
+            .unwrap()
+            .tokenizer()
+            .unwrap();
+        assert_eq!(pairs.vocabulary(), 258);
+        pairs.check_vocabulary(258 + 1024).unwrap();
+        for rows in [257, 258 + 1025] {
+            let error = pairs.check_vocabulary(rows).unwrap_err();
+            assert!(
+                error
+                    .message()
+                    .starts_with(&format!("it has 258 tokens, the model {rows}"))
+            );
+        }
+    }
+
+    #[test]
+    fn texts_of_a_stream_are_those_of_all_tokens() {
+        let pairs = BytePairs::from_merges("\u{120} a\n\u{c3} \u{a9}\n").unwrap();
+        let text = "na\u{ef}ve \u{e9} a\u{1f600}! a";
+        for tokenizer in [Tokenizer::Bytes, pairs.tokenizer().unwrap()] {
+            let mut stream = tokenizer.stream();
+            let tokens = tokenizer.encode(text).unwrap();
+            let parts: Vec<String> = tokens.iter().map(|&token| stream.push(token)).collect();
+            assert!(
+                parts.iter().all(|part| !part.contains('\u{fffd}')),
+                "{parts:?}"
+            );
+            assert_eq!(parts.concat() + &stream.finish(), text);
+        }
+    }
+
+    #[test]
+    fn stream_without_whole_characters_does_not_wait() {
+        let mut stream = Tokenizer::Bytes.stream();
+        let text: String = (0..100).map(|_| stream.push(0xff)).collect();
+        assert!(text.chars().count() >= 80, "{}", text.len());
+        assert_eq!(text.chars().count() + stream.finish().chars().count(), 100);
     }
 
     #[test]

@@ -95,6 +95,11 @@ impl TokenWindows {
         ])
     }
 
+    /// Number of targets of a window.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
     /// The sequence of tokens.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens

@@ -329,7 +329,7 @@ fn say_perplexity(fitted: &Fitted<LanguageModel>) {
 fn described(tokenizer: &Tokenizer) -> String {
     match tokenizer {
         Tokenizer::Bytes => "bytes".into(),
-        Tokenizer::Gpt2(_) => "gpt2".into(),
+        Tokenizer::Subwords(_) => "gpt2".into(),
         Tokenizer::Characters(_) => {
             let tokens: Vec<u32> = (0..tokenizer.vocabulary() as u32).collect();
             format!("chars {:?}", tokenizer.decode(&tokens))
