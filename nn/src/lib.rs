@@ -94,7 +94,9 @@ mod index;
 mod init;
 mod jit;
 mod layers;
+mod lora;
 mod losses;
+mod low_rank;
 mod lower;
 mod mean;
 mod metrics;
@@ -133,6 +135,7 @@ pub use layers::{
     FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, RotaryScaling, Rotation, Stack,
     ToHeads, attention, attention_in_blocks,
 };
+pub use lora::{Adapted, Adapter, Adapters, Lora};
 pub use losses::{
     CrossEntropy, bce_with_logits, cross_entropy, huber, kl_divergence, mae, mse,
     soft_cross_entropy,

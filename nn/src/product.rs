@@ -35,13 +35,17 @@ impl<'t> Tensor<'t> {
             right_contract: vec![b.rank() - 2],
             result: a.dtype(),
         };
-        self.trace().push_one(Op::Dot(dot), &[self, right])
+        self.dot_general(right, dot)
     }
 
     /// Product over any dimensions. The result has the batch, then this tensor's free, then
     /// `right`'s free dimensions.
     #[track_caller]
     pub fn dot_general(self, right: Tensor<'t>, dot: Dot) -> Tensor<'t> {
+        let low_rank = self.trace().low_rank(right);
+        if let Some(product) = low_rank.and_then(|weight| weight.product(self, &dot)) {
+            return product;
+        }
         self.trace().push_one(Op::Dot(dot), &[self, right])
     }
 

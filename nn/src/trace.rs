@@ -13,6 +13,7 @@ mod recording;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
     fmt,
     panic::Location,
     sync::Arc,
@@ -36,6 +37,8 @@ pub struct Trace {
     pub(crate) context: crate::context::Context,
     /// Mesh axes in each role, if they are bound.
     pub(crate) axis_roles: RefCell<Option<crate::AxisRoles>>,
+    /// Weights with a low-rank term, by their number.
+    pub(crate) low_ranks: RefCell<HashMap<Id, crate::low_rank::Entry>>,
 }
 
 impl Trace {

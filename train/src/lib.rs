@@ -129,6 +129,7 @@ pub use since_start::main_starts;
 pub use state::{State, StateOptions};
 pub use strategy::{Rule, Strategy};
 pub use task::{
-    Alternating, LossTask, MetricValues, Predict, Task, Update, Weighted, task, task_on,
+    AdaptedTask, Alternating, LossTask, MetricValues, Predict, Task, Update, Weighted, task,
+    task_on,
 };
 pub use trainer::{Answers, BatchSizes, Trainer, TrainerBuilder};

@@ -1,5 +1,6 @@
 //! Tasks for training and inference: traits, and tasks from closures.
 
+mod adapted;
 mod alternating;
 
 use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
@@ -8,8 +9,11 @@ use halite_core::{Tree, tree::Family};
 use halite_data::Labeled;
 use halite_nn::{Mean, Param, Tensor, Trace, Traced};
 
-pub use self::alternating::{Alternating, Update};
 pub(crate) use self::alternating::{check_updates, losses};
+pub use self::{
+    adapted::AdaptedTask,
+    alternating::{Alternating, Update},
+};
 
 /// Mean of each metric over a dataset, by name; the loss is among them.
 pub type MetricValues = Vec<(Arc<str>, f64)>;

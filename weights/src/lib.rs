@@ -43,6 +43,7 @@
 //! size of the file plus a few hundred megabytes of headers.
 #![forbid(unsafe_code)]
 
+mod adapters;
 mod archive;
 mod convert;
 mod file;
@@ -70,6 +71,7 @@ mod strides;
 mod template;
 mod torch;
 
+pub use adapters::{AdapterConfig, load_adapters, save_adapters};
 pub use file::WeightFile;
 pub use format::Format;
 pub use layout::Layout;

@@ -47,6 +47,8 @@ pub struct NameMap {
     layouts: Vec<(Pattern, Layout)>,
     ignored: Vec<Pattern>,
     is_torch: bool,
+    /// Whether it is of low-rank adapters, in files of peft.
+    is_of_adapters: bool,
     /// The first mistake in a rule.
     mistake: Option<String>,
 }
@@ -74,6 +76,8 @@ pub(crate) struct Named<'m> {
     captures: Captures,
     /// What follows the start of the name that a rule gave.
     rest: String,
+    /// What the name begins with.
+    prefix: &'static str,
     pub(crate) part: Option<Part>,
     pub(crate) layout: Layout,
     /// Whether the file has a tensor for each layer.
@@ -95,7 +99,7 @@ impl Named<'_> {
         } else {
             "."
         };
-        Ok(format!("{start}{dot}{}", self.rest))
+        Ok(format!("{}{start}{dot}{}", self.prefix, self.rest))
     }
 }
 
@@ -107,6 +111,7 @@ impl NameMap {
             layouts: Vec::new(),
             ignored: Vec::new(),
             is_torch: false,
+            is_of_adapters: false,
             mistake: None,
         }
     }
@@ -160,6 +165,15 @@ impl NameMap {
         self
     }
 
+    /// The map of the low-rank adapters ([`Lora`](halite_nn::Lora)) of a model with this map: names
+    /// and layouts of the Python package peft.
+    pub fn adapters(&self) -> Self {
+        NameMap {
+            is_of_adapters: true,
+            ..self.clone()
+        }
+    }
+
     /// Ignores tensors of the file that match the [`Pattern`] and that no parameter uses.
     pub fn ignore(mut self, pattern: &str) -> Self {
         match pattern.parse() {
@@ -191,6 +205,10 @@ impl NameMap {
 
     /// Rules and layouts that match none of these paths.
     pub(crate) fn unused_rules(&self, paths: &[&str]) -> Vec<String> {
+        if self.is_of_adapters {
+            // Not all layers are adapted.
+            return Vec::new();
+        }
         let mut used = vec![false; self.rules.len()];
         for path in paths {
             let matches = |rule: &Rule| rule.from.match_start(path).is_some();
@@ -230,6 +248,9 @@ impl NameMap {
                 "becomes `{text}`, and is not in one stack of layers"
             ));
         }
+        if self.is_of_adapters && rule.as_ref().is_some_and(|(rule, ..)| rule.part.is_some()) {
+            return bad("is of a part of a fused tensor, for which adapters have no names");
+        }
         if !by_layer && stacked > 0 && self.is_torch {
             return bad("is stacked; the name of its tensors needs `{layer}`");
         }
@@ -238,6 +259,7 @@ impl NameMap {
             .iter()
             .find(|(pattern, _)| pattern.matches(path));
         let layout = match set {
+            _ if self.is_of_adapters => adapter_layout(path, rank),
             Some((_, layout)) => layout.clone(),
             None if self.is_torch => torch_layout(path, rank),
             None => Layout::Same,
@@ -255,6 +277,11 @@ impl NameMap {
             into,
             captures,
             rest,
+            prefix: if self.is_of_adapters {
+                "base_model.model."
+            } else {
+                ""
+            },
             part,
             layout,
             by_layer,
@@ -275,6 +302,17 @@ fn torch_name(path: &str) -> String {
     };
     let dot = if before.is_empty() { "" } else { "." };
     format!("{before}{dot}{field}")
+}
+
+/// The layout of a low-rank adapter's parameter in files of peft, whose layers are linear ones.
+fn adapter_layout(path: &str, rank: usize) -> Layout {
+    let mut segments = path.rsplit('.').skip(1);
+    let factor = segments.next().unwrap_or_default();
+    match (segments.next().unwrap_or_default(), factor, rank) {
+        ("q" | "k" | "v", "lora_B", 3) => Layout::ToHeads,
+        ("o", "lora_A", 3) => Layout::FromHeads,
+        _ => Layout::Linear,
+    }
 }
 
 /// The layout of a parameter in PyTorch's layers.

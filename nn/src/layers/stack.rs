@@ -1,9 +1,9 @@
 use std::panic::Location;
 
-use halite_core::tree::{Empty, Family, Of, Path, Tree};
+use halite_core::tree::{Empty, Family, Leaf, Of, Path, Tree};
 use halite_ir::Remat;
 
-use crate::{Param, ScanOptions, Tensor, Trace};
+use crate::{Param, ScanOptions, Tensor, Trace, low_rank::LowRank};
 
 /// Layers of one type, stacked: each leaf has a leading dimension that counts them. They run as a
 /// scan, so program size and compile time do not depend on their number.
@@ -108,16 +108,34 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
             length: Some(self.layers),
             reverse: false,
         };
-        let stacked = self
-            .stacked
-            .with_leaves(self.stacked.leaves().into_iter().copied());
+        // Layers of weights with a low-rank term have one as well, in place of a slice of the sum.
+        let mut leaves: Vec<Tensor<'t>> = self.stacked.leaves().into_iter().copied().collect();
+        let (mut specs, mut terms) = (Vec::new(), Vec::new());
+        for (place, leaf) in leaves.iter_mut().enumerate() {
+            if let Some(LowRank { base, a, b, spec }) = cx.low_rank(*leaf) {
+                *leaf = base;
+                specs.push((place, spec));
+                terms.push([Leaf(a), Leaf(b)]);
+            }
+        }
+        let stacked = self.stacked.with_leaves(leaves);
+        let restored = |block: M, terms: Vec<[Leaf<Tensor<'t>>; 2]>| {
+            let mut leaves: Vec<Tensor<'t>> = block.leaves().into_iter().copied().collect();
+            for (&(place, spec), [Leaf(a), Leaf(b)]) in specs.iter().zip(terms) {
+                leaves[place] = LowRank::of_layer(spec, [leaves[place], a, b]).sum();
+            }
+            block.with_leaves(leaves)
+        };
         cx.scan_with(
             options,
             init,
-            (stacked, xs),
-            |state, (block, x)| match remat {
-                Some(remat) => cx.checkpoint_with(remat, || layer(&block, state, x)),
-                None => layer(&block, state, x),
+            (stacked, terms, xs),
+            |state, (block, terms, x)| {
+                let block = restored(block, terms);
+                match remat {
+                    Some(remat) => cx.checkpoint_with(remat, || layer(&block, state, x)),
+                    None => layer(&block, state, x),
+                }
             },
         )
     }
@@ -129,9 +147,15 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
     #[track_caller]
     pub fn layer(&self, index: usize) -> M {
         assert!(index < self.layers, "layer {index} of {}", self.layers);
+        let of_layer = |leaf: &Tensor<'t>| match leaf.trace().low_rank(*leaf) {
+            None => leaf.index(0, index),
+            Some(LowRank { base, a, b, spec }) => {
+                let parts = [base, a, b].map(|part| part.index(0, index));
+                LowRank::of_layer(spec, parts).sum()
+            }
+        };
         let leaves = self.stacked.leaves().into_iter();
-        self.stacked
-            .with_leaves(leaves.map(|leaf| leaf.index(0, index)))
+        self.stacked.with_leaves(leaves.map(of_layer))
     }
 }
 

@@ -1,0 +1,102 @@
+//! Weights with a low-rank term, `W + s a b`: products by such a weight are `x W + s (x a) b`, and
+//! neither `a b` nor the gradient by `W` is computed.
+//!
+//! The sum is recorded as well, for operations other than products; a program without any does not
+//! contain it.
+
+use halite_ir::Dot;
+
+use crate::{Tensor, Trace, trace::Id};
+
+/// Parts of a weight with a low-rank term.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LowRank<'t> {
+    /// `[layers.., in.., out..]`
+    pub(crate) base: Tensor<'t>,
+    /// `[layers.., in.., rank]`
+    pub(crate) a: Tensor<'t>,
+    /// `[layers.., rank, out..]`
+    pub(crate) b: Tensor<'t>,
+    pub(crate) spec: Spec,
+}
+
+/// Factor and dimensions of a low-rank term.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spec {
+    /// Factor of the term.
+    pub(crate) scale: f64,
+    /// Leading dimensions that count layers.
+    pub(crate) stacked: usize,
+    /// Dimensions after these that a product contracts.
+    pub(crate) inputs: usize,
+}
+
+/// What a trace keeps of a low-rank sum: numbers of its tensors.
+pub(crate) type Entry = ([Id; 3], Spec);
+
+impl Trace {
+    /// The parts of a tensor that is a [low-rank sum](LowRank::sum).
+    pub(crate) fn low_rank<'t>(&'t self, tensor: Tensor<'t>) -> Option<LowRank<'t>> {
+        let entries = self.low_ranks.borrow();
+        let &([base, a, b], spec) = entries.get(&tensor.id)?;
+        let [base, a, b] = [base, a, b].map(|id| self.tensor(id));
+        Some(LowRank { base, a, b, spec })
+    }
+}
+
+impl<'t> LowRank<'t> {
+    /// The sum `base + scale a b`, whose products are computed without it.
+    #[track_caller]
+    pub(crate) fn sum(self) -> Tensor<'t> {
+        let LowRank { base, a, b, spec } = self;
+        let layers: Vec<usize> = (0..spec.stacked).collect();
+        let term = a.dot_general(
+            b,
+            Dot {
+                left_batch: layers.clone(),
+                right_batch: layers,
+                left_contract: vec![spec.stacked + spec.inputs],
+                right_contract: vec![spec.stacked],
+                result: a.dtype(),
+            },
+        );
+        let sum = base + term * spec.scale;
+        if !sum.is_error() {
+            let ids = [base, a, b].map(|tensor| tensor.id);
+            let mut entries = base.trace().low_ranks.borrow_mut();
+            entries.insert(sum.id, (ids, spec));
+        }
+        sum
+    }
+
+    /// The product with `x` that `dot` describes, if it contracts the inputs of the weight.
+    #[track_caller]
+    pub(crate) fn product(self, x: Tensor<'t>, dot: &Dot) -> Option<Tensor<'t>> {
+        let LowRank { base, a, b, spec } = self;
+        let mut contracted = dot.right_contract.clone();
+        contracted.sort_unstable();
+        if spec.stacked > 0 || contracted != (0..spec.inputs).collect::<Vec<_>>() {
+            return None;
+        }
+        let inner = x.dot_general(a, dot.clone());
+        let rank = inner.rank().checked_sub(1)?;
+        let term = inner.dot_general(
+            b,
+            Dot {
+                left_batch: vec![],
+                right_batch: vec![],
+                left_contract: vec![rank],
+                right_contract: vec![0],
+                result: dot.result,
+            },
+        );
+        Some(x.dot_general(base, dot.clone()) + term * spec.scale)
+    }
+
+    /// This of one layer, given its parts.
+    pub(crate) fn of_layer(spec: Spec, [base, a, b]: [Tensor<'t>; 3]) -> Self {
+        let stacked = spec.stacked.saturating_sub(1);
+        let spec = Spec { stacked, ..spec };
+        LowRank { base, a, b, spec }
+    }
+}
