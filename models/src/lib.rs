@@ -3,6 +3,7 @@
 //! | task | items |
 //! |---|---|
 //! | image classification | [`Mlp`], [`Cnn`]; task [`Classify`] |
+//! | embeddings of texts | [`Bert`] (MiniLM); [`SentenceEncoder`] |
 //! | language modeling | [`Transformer`](halite_nn::Transformer), published as [`Llama`] and [`Gpt2`]; task [`LanguageModel`]; [`Generator`] |
 //!
 //! ```
@@ -17,8 +18,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bert;
 mod classify;
 mod cnn;
+mod embed;
 mod generate;
 mod gpt2;
 mod language;
@@ -27,9 +30,12 @@ mod mlp;
 mod open_decoder;
 mod pretrained;
 mod step;
+mod tokenizer;
 
+pub use bert::{Bert, BertBlock, BertConfig, Pooling};
 pub use classify::{Classify, ImageModel, normalized};
 pub use cnn::Cnn;
+pub use embed::{EmbedOptions, SentenceEncoder};
 pub use generate::{
     FinishReason, GeneratedSequence, GeneratedToken, Generation, GenerationOptions,
     GenerationReport, Generator, Sampling, TokenRate, most_likely,
