@@ -4,6 +4,8 @@
 //! An artifact is a FlatBuffer. Its schema is `jax/_src/export/serialization.fbs` in JAX's
 //! repository; slots and codes here are those of serialization version 11.
 
+#[cfg(feature = "trace")]
+mod of_paths;
 mod pytree;
 mod read;
 mod write;

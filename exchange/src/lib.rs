@@ -24,6 +24,10 @@
 //! # }
 //! ```
 //!
+//! Without the feature `trace`, which is on by default, there is what runs a program, and its
+//! dependencies are `halite-core`, `halite-stablehlo` and what these need: no tracing, no trainer.
+//! `examples/run_program.rs` is such a program.
+//!
 //! Files come from outside: no input makes a reader panic, recurse without bound, or use memory or
 //! time out of proportion to its length.
 #![forbid(unsafe_code)]
@@ -32,22 +36,32 @@ mod artifact;
 mod compiled;
 mod constant;
 mod cpu_plugin;
+#[cfg(feature = "trace")]
 mod export;
+mod exported;
 mod faults;
 mod flatbuffer;
+#[cfg(feature = "trace")]
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(feature = "trace")]
 mod import;
 mod jax;
+#[cfg(feature = "trace")]
 mod model;
 mod portable;
 
 pub use artifact::{Artifact, ArtifactInput, ArtifactOutput};
 pub use compiled::CompiledArtifact;
+#[cfg(feature = "trace")]
 pub use export::{export, export_step};
+pub use exported::HostValues;
 /// Arrays in NumPy's file format, of [`halite_weights`].
+#[cfg(feature = "trace")]
 pub use halite_weights::npy;
+#[cfg(feature = "trace")]
 pub use import::ImportedFunction;
 pub use jax::{Exported, PyTree};
-pub use model::{HostValues, Parameters, export_model};
+#[cfg(feature = "trace")]
+pub use model::{Parameters, export_model};
 pub use portable::portable;

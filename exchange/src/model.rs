@@ -1,46 +1,12 @@
 //! Trained models as `jax.export` artifacts.
 
-use std::borrow::Cow;
-
 use halite_core::{
-    Array, Capabilities, HostArray, MeshShape, Result, TensorType,
+    Capabilities, MeshShape, Result, TensorType,
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{Function, ShardedType, Tensor, Trace, lower};
 
-use crate::{Exported, export::exported};
-
-/// Values on a device or on the host: the leaves of a model to export.
-pub trait HostValues {
-    /// The type.
-    fn ty(&self) -> &TensorType;
-
-    /// The values on the host. Blocks until they are there.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    fn to_host(&self) -> Result<Cow<'_, HostArray>>;
-}
-
-impl HostValues for Array {
-    fn ty(&self) -> &TensorType {
-        Array::ty(self)
-    }
-
-    fn to_host(&self) -> Result<Cow<'_, HostArray>> {
-        self.read().map(Cow::Owned)
-    }
-}
-
-impl HostValues for HostArray {
-    fn ty(&self) -> &TensorType {
-        HostArray::ty(self)
-    }
-
-    fn to_host(&self) -> Result<Cow<'_, HostArray>> {
-        Ok(Cow::Borrowed(self))
-    }
-}
+use crate::{Exported, HostValues, export::exported};
 
 /// Place of a model's parameters in an artifact.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,0 +1,38 @@
+//! A trained model in a program of its own: reads the file that `halite export` wrote, weights
+//! included, and runs it. It depends on `halite-exchange` without its default features and on an
+//! executor, here the embedded one: `halite-pjrt` loads a plugin instead.
+//!
+//! `cargo run --release -p halite-exchange --no-default-features --example run_program -- cnn.jax`
+
+use std::{env, time::Instant};
+
+use halite_core::{Array, Client, HostArray, Result};
+use halite_exchange::Artifact;
+use halite_reference::{Options, Reference};
+
+fn main() -> Result<()> {
+    let Some(path) = env::args().nth(1) else {
+        eprintln!("usage: run_program PROGRAM");
+        std::process::exit(2);
+    };
+    let client = Client::new(Reference::new(&Options::default())?);
+    let program = Artifact::open(path)?.compile(&client)?;
+    // Zeros of the types that the program takes: your images, or tokens.
+    let inputs = (program.inputs().iter())
+        .map(|input| {
+            println!("{}: {}", input.name, input.ty);
+            Array::upload(
+                &client,
+                &HostArray::zeros(input.ty.clone()),
+                program.sharding(),
+            )
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let started = Instant::now();
+    let outputs = program.run(&inputs.iter().collect::<Vec<_>>())?;
+    for output in &outputs {
+        println!("{}", output.read()?);
+    }
+    println!("in {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
+    Ok(())
+}
