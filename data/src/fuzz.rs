@@ -9,7 +9,7 @@ use std::io::Write as _;
 use halite_core::{DType, HostArray};
 
 use crate::{
-    idx,
+    idx, images,
     text::{BytePairs, Tokenizer},
 };
 
@@ -176,6 +176,51 @@ pub fn byte_pairs_seeds() -> Vec<Vec<u8>> {
         table.into(),
         format!("{table}\0abcd the a\u{e9}  bcd\n").into(),
         "#version: 0.2\n\0".into(),
+    ]
+}
+
+/// Pixels of an image in a small file, which decode in milliseconds.
+const PIXELS: usize = 1 << 20;
+
+/// A PNG or JPEG file.
+pub fn image(data: &[u8]) -> bool {
+    let Ok(image) = images::decode(data, PIXELS) else {
+        return false;
+    };
+    let dims = image.ty().dims();
+    assert!(dims.len() == 3 && dims[2] == 3, "an image is RGB");
+    assert!((1..=PIXELS).contains(&(dims[0] * dims[1])), "limits hold");
+    let again = images::decode(data, PIXELS);
+    assert_eq!(again.as_ref(), Ok(&image), "a file is one image");
+    true
+}
+
+/// Valid inputs of [`image`].
+pub fn image_seeds() -> Vec<Vec<u8>> {
+    use png::{BitDepth, ColorType, Encoder};
+    let samples: Vec<u8> = (0..=255).collect();
+    let of = |color: ColorType, depth: BitDepth, bytes: usize| {
+        let mut file = Vec::new();
+        let mut encoder = Encoder::new(&mut file, 8, 4);
+        encoder.set_color(color);
+        encoder.set_depth(depth);
+        if color == ColorType::Indexed {
+            encoder.set_palette(&samples[..48]);
+            encoder.set_trns(&samples[..16]);
+        }
+        (encoder.write_header())
+            .and_then(|mut writer| writer.write_image_data(&samples[..bytes]))
+            .expect("writing to memory does not fail");
+        file
+    };
+    vec![
+        of(ColorType::Rgb, BitDepth::Eight, 96),
+        of(ColorType::Rgba, BitDepth::Eight, 128),
+        of(ColorType::Grayscale, BitDepth::Two, 8),
+        of(ColorType::GrayscaleAlpha, BitDepth::Sixteen, 128),
+        of(ColorType::Indexed, BitDepth::Four, 16),
+        include_bytes!("images/seed_gray.jpg").to_vec(),
+        include_bytes!("images/seed_progressive.jpg").to_vec(),
     ]
 }
 

@@ -29,6 +29,7 @@ pub mod digits;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod idx;
+pub mod images;
 mod loader;
 mod memory;
 mod mnist;
@@ -42,6 +43,7 @@ pub use adapters::{DatasetExt, Map, Subset};
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
 pub use digest::digest_of_some;
+pub use images::{ImageFolder, read_image};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
 pub use mnist::Mnist;

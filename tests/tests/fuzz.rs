@@ -22,7 +22,14 @@ fn check(names: &[&str], inputs: u64) {
     }
 }
 
-const DATA: &[&str] = &["idx", "idx_gzip", "tokenizer", "byte_pairs", "data_set"];
+const DATA: &[&str] = &[
+    "idx",
+    "idx_gzip",
+    "image",
+    "tokenizer",
+    "byte_pairs",
+    "data_set",
+];
 const CHECKPOINT: &[&str] = &["checkpoint_manifest", "checkpoint_arrays", "metrics_table"];
 const CACHE: &[&str] = &[
     "package_marker",

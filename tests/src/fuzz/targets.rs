@@ -71,6 +71,12 @@ const TARGETS: &[Target] = &[
         dictionary: &[],
     },
     Target {
+        name: "image",
+        run: data::fuzz::image,
+        seeds: data::fuzz::image_seeds,
+        dictionary: &["IHDR", "IDAT", "PLTE", "tRNS", "eXIf", "IEND"],
+    },
+    Target {
         name: "tokenizer",
         run: data::fuzz::tokenizer,
         seeds: data::fuzz::tokenizer_seeds,

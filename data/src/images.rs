@@ -1,0 +1,176 @@
+//! Color images: decoding of PNG and JPEG, resizing and cropping, folders of images.
+//!
+//! An image is an array `u8[height, width, 3]` of red, green and blue, from 0 to 255.
+//!
+//! ```no_run
+//! // Needs a folder with a folder of images for each class.
+//! use halite_data::{Loader, LoaderOptions, images::{Framing, ImageFolder, read_image}};
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! let photo = read_image("photo.jpg")?; // u8[height, width, 3]
+//! let framing = Framing::new(224);
+//! let square = framing.apply(&photo)?; // u8[224, 224, 3]
+//! let folder = ImageFolder::open("pictures", framing)?; // pictures/cat/1.jpg, pictures/dog/7.png
+//! println!("{:?}", folder.classes()); // ["cat", "dog"]
+//! let loader = Loader::new(folder, LoaderOptions::shuffled(64, 42))?; // decodes on worker threads
+//! # let _ = (square, loader);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Files are not trusted: sizes are compared with the length of the file before memory is taken.
+
+mod fake;
+mod folder;
+mod framing;
+mod jpeg;
+mod labels;
+mod orientation;
+mod png;
+
+use std::path::Path;
+
+use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType, files};
+
+pub use self::{
+    fake::FakeImages,
+    folder::ImageFolder,
+    framing::{Filter, Framing, center_crop, resize},
+    labels::imagenet_classes,
+};
+
+/// Largest width and height of an image, in pixels.
+pub const MAX_SIDE: usize = 65_535;
+
+/// Largest number of pixels of an image: 400 MB when it is decoded.
+pub const MAX_PIXELS: usize = 1 << 27;
+
+/// Reads a PNG or JPEG file as `u8[height, width, 3]`.
+///
+/// The format is detected from the content. Gray images, palettes and 16-bit channels become RGB of
+/// 8 bits, an alpha channel is dropped, and the orientation of EXIF metadata is applied, as in
+/// `ImageOps.exif_transpose(Image.open(path)).convert("RGB")` of Pillow.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it is damaged, of another
+/// format, or larger than [`MAX_SIDE`] and [`MAX_PIXELS`] allow. Errors name the file.
+pub fn read_image(path: impl AsRef<Path>) -> Result<HostArray> {
+    read_path(path.as_ref())
+}
+
+fn read_path(path: &Path) -> Result<HostArray> {
+    let failed =
+        |kind, reason: String| Error::new(kind, CONTEXT, format!("{}: {reason}", path.display()));
+    let bytes =
+        files::read_input(path).map_err(|error| failed(ErrorKind::Io, error.to_string()))?;
+    decode(&bytes, MAX_PIXELS).map_err(|reason| failed(ErrorKind::Corrupt, reason))
+}
+
+/// Decodes the content of a PNG or JPEG file, as [`read_image`].
+///
+/// # Errors
+/// As [`read_image`].
+pub fn decode_image(bytes: &[u8]) -> Result<HostArray> {
+    decode(bytes, MAX_PIXELS).map_err(|reason| Error::new(ErrorKind::Corrupt, CONTEXT, reason))
+}
+
+const CONTEXT: &str = "read image";
+
+/// Decodes an image of at most `most` pixels.
+pub(crate) fn decode(bytes: &[u8], most: usize) -> Result<HostArray, String> {
+    let limits = Limits {
+        most,
+        length: bytes.len(),
+    };
+    let (pixels, exif) = if bytes.starts_with(&png::MAGIC) {
+        png::decode(bytes, limits)?
+    } else if bytes.starts_with(&jpeg::MAGIC) {
+        jpeg::decode(bytes, limits)?
+    } else {
+        return Err(format!("neither PNG nor JPEG; {}", describe_start(bytes)));
+    };
+    let oriented = orientation::oriented(pixels, exif.as_deref());
+    oriented.into_array()
+}
+
+/// The start of a file, for messages.
+fn describe_start(bytes: &[u8]) -> String {
+    let known: [(&[u8], &str); 5] = [
+        (b"GIF8", "it is a GIF"),
+        (b"RIFF", "it is a WebP or another RIFF file"),
+        (b"BM", "it is a BMP"),
+        (b"II*\0", "it is a TIFF"),
+        (b"MM\0*", "it is a TIFF"),
+    ];
+    let found = known.iter().find(|(magic, _)| bytes.starts_with(magic));
+    match (found, bytes.is_empty()) {
+        (Some((_, name)), _) => (*name).to_owned(),
+        (None, true) => "it is empty".to_owned(),
+        (None, false) => format!("it starts with {:02x?}", &bytes[..bytes.len().min(8)]),
+    }
+}
+
+/// A decoded image: `height * width * 3` bytes.
+#[derive(Debug)]
+struct Pixels {
+    height: usize,
+    width: usize,
+    bytes: Vec<u8>,
+}
+
+impl Pixels {
+    fn into_array(self) -> Result<HostArray, String> {
+        let ty = TensorType::new(DType::U8, [self.height, self.width, 3]);
+        let array =
+            AlignedBytes::from_vec(self.bytes).and_then(|bytes| HostArray::from_aligned(bytes, ty));
+        array.map_err(|error| error.message().to_owned())
+    }
+}
+
+/// Limits of the size of an image.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Number of pixels.
+    most: usize,
+    /// Length of the file in bytes.
+    length: usize,
+}
+
+impl Limits {
+    /// Checks the size that a header declares, in a format that has at most `density` pixels for
+    /// each byte of a file.
+    fn check(self, width: usize, height: usize, density: usize) -> Result<(), String> {
+        let size = format!("its header declares {width}x{height} pixels");
+        if width == 0 || height == 0 {
+            return Err(size);
+        }
+        if width > MAX_SIDE || height > MAX_SIDE {
+            return Err(format!("{size}; a side has at most {MAX_SIDE}"));
+        }
+        let pixels = width * height;
+        if pixels > self.most {
+            return Err(format!("{size}; an image has at most {}", self.most));
+        }
+        if pixels / density > self.length {
+            return Err(format!(
+                "{size}, which {} bytes cannot contain",
+                self.length
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The dimensions `[height, width]` of an image.
+///
+/// # Errors
+/// If the array is no image.
+fn dims_of(image: &HostArray, what: &str) -> Result<[usize; 2]> {
+    match (image.ty().dims(), image.ty().dtype()) {
+        (&[height, width, 3], DType::U8) if height > 0 && width > 0 => Ok([height, width]),
+        _ => {
+            let message = format!("an array {}; expected u8[height, width, 3]", image.ty());
+            Err(Error::invalid(what, message))
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Folders of images, one for each class.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use halite_core::{DType, Error, ErrorKind, Result, TensorType};
+
+use super::{Framing, read_image};
+use crate::{
+    Dataset, Field, SampleMut,
+    digest::{digest_of, digest_of_some},
+};
+
+/// A folder with a folder of images for each class: `cat/1.jpg`, `dog/7.png`, `dog/more/8.png`.
+///
+/// The fields are `image: u8[side, side, 3]` and `label: u32[]`, the number of the class. Files are
+/// decoded and [framed](Framing) at each read, in the thread that reads: a
+/// [`Loader`](crate::Loader) reads on worker threads.
+#[derive(Clone, Debug)]
+pub struct ImageFolder {
+    root: PathBuf,
+    classes: Vec<String>,
+    /// Paths below `root`, and labels.
+    files: Vec<(PathBuf, u32)>,
+    framing: Framing,
+    fields: [Field; 2],
+}
+
+/// Levels of folders below a class.
+const DEEPEST: usize = 16;
+
+impl ImageFolder {
+    /// Lists the files of a folder. Classes are the names of its folders, sorted, and numbered from 0
+    /// in this order, as in torchvision; samples are sorted by their paths. Files whose names do not
+    /// end in `.png`, `.jpg` or `.jpeg`, and names that start with a dot, are ignored.
+    ///
+    /// # Errors
+    /// If a folder cannot be read, there is no class, or a class has no images; if the framing is out
+    /// of range. No image is read.
+    pub fn open(root: impl AsRef<Path>, framing: Framing) -> Result<Self> {
+        let root = root.as_ref();
+        framing.check()?;
+        let mut classes = Vec::new();
+        for (name, path) in entries(root)? {
+            if path.is_dir() {
+                classes.push((name, path));
+            }
+        }
+        if classes.is_empty() {
+            let message = format!(
+                "{} has no folders; expected one for each class, with its images",
+                root.display()
+            );
+            return Err(Error::invalid(CONTEXT, message));
+        }
+        let (mut files, mut empty) = (Vec::new(), Vec::new());
+        for (label, (name, path)) in classes.iter().enumerate() {
+            let before = files.len();
+            let label = u32::try_from(label)
+                .map_err(|_| Error::invalid(CONTEXT, "more classes than u32 counts"))?;
+            list(path, DEEPEST, &mut |path: &Path| {
+                let below = path.strip_prefix(root).unwrap_or(path);
+                files.push((below.to_owned(), label));
+            })?;
+            if files.len() == before {
+                empty.push(format!("`{name}`"));
+            }
+        }
+        if !empty.is_empty() {
+            let message = format!(
+                "no .png, .jpg or .jpeg files in {} of {}; remove folders that are no classes",
+                empty.join(", "),
+                root.display()
+            );
+            return Err(Error::invalid(CONTEXT, message));
+        }
+        let side = framing.side;
+        Ok(ImageFolder {
+            root: root.to_owned(),
+            classes: classes.into_iter().map(|(name, _)| name).collect(),
+            files,
+            framing,
+            fields: [
+                Field::new("image", TensorType::new(DType::U8, [side, side, 3])),
+                Field::new("label", TensorType::scalar(DType::U32)),
+            ],
+        })
+    }
+
+    /// Names of the classes, by label.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Path of the file of a sample.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of samples.
+    pub fn path(&self, index: usize) -> PathBuf {
+        self.root.join(&self.files[index].0)
+    }
+}
+
+const CONTEXT: &str = "image folder";
+
+/// Names and paths of a folder's entries, sorted by name. Hidden ones are left out.
+fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let failed = |error: io::Error| {
+        let message = format!("{}: {error}", folder.display());
+        Error::new(ErrorKind::Io, CONTEXT, message)
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else {
+            let message = format!("{} is not UTF-8", entry.path().display());
+            return Err(Error::invalid(CONTEXT, message));
+        };
+        if !name.starts_with('.') {
+            found.push((name.to_owned(), entry.path()));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Calls `each` for the images in a folder and `levels` levels of folders below it, sorted.
+fn list(folder: &Path, levels: usize, each: &mut impl FnMut(&Path)) -> Result<()> {
+    for (_, path) in entries(folder)? {
+        if is_image(&path) {
+            each(&path);
+        } else if path.is_dir() {
+            if levels == 0 {
+                let message = format!("{} is more than {DEEPEST} folders deep", path.display());
+                return Err(Error::invalid(CONTEXT, message));
+            }
+            list(&path, levels - 1, each)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the name of a file is that of an image.
+fn is_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    let known = ["png", "jpg", "jpeg"];
+    known
+        .iter()
+        .any(|known| extension.eq_ignore_ascii_case(known))
+        && !path.is_dir()
+}
+
+impl Dataset for ImageFolder {
+    fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        let path = self.path(index);
+        let framed = self
+            .framing
+            .apply(&read_image(&path)?)
+            .map_err(|error| error.with_note(&format!("for {}", path.display())))?;
+        into.bytes_mut(0).copy_from_slice(framed.bytes());
+        into.write(1, &[self.files[index].1])
+    }
+
+    /// Digest of the paths and labels, the framing, and a few of the images.
+    fn digest(&self) -> Option<String> {
+        let listed = self.files.iter().map(|(path, label)| {
+            let path = path.to_string_lossy();
+            format!("{label} {path}")
+        });
+        let described = [format!("{:?}", self.framing), digest_of_some(self)?];
+        Some(digest_of(described.into_iter().chain(listed)))
+    }
+
+    fn name(&self) -> String {
+        let name = self.root.file_name().unwrap_or(self.root.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+}

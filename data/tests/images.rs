@@ -1,0 +1,303 @@
+//! Images, compared with what Pillow reads (`golden/images/make.py`).
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use halite_core::{ErrorKind, HostArray};
+use halite_data::{
+    Dataset, Loader, LoaderOptions, Rows,
+    images::{
+        FakeImages, Filter, Framing, ImageFolder, center_crop, decode_image, read_image, resize,
+    },
+};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Golden {
+    files: BTreeMap<String, Image>,
+    resized: BTreeMap<String, Image>,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    dims: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Image {
+    fn host(&self) -> HostArray {
+        HostArray::from_slice(&self.bytes, &self.dims).unwrap()
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden/images")
+        .join(name)
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(&fs::read_to_string(path("expected.json")).unwrap()).unwrap()
+}
+
+/// Compares bytes, which differ by at most `most`, and by `mean` on average.
+#[track_caller]
+fn close(what: &str, found: &HostArray, expected: &Image, most: u8, mean: f64) {
+    assert_eq!(found.ty().dims(), expected.dims, "{what}");
+    let differences = found
+        .bytes()
+        .iter()
+        .zip(&expected.bytes)
+        .map(|(a, b)| a.abs_diff(*b));
+    let (mut largest, mut sum) = (0, 0.0);
+    for difference in differences {
+        largest = largest.max(difference);
+        sum += f64::from(difference);
+    }
+    let average = sum / expected.bytes.len() as f64;
+    assert!(
+        largest <= most && average <= mean,
+        "{what}: at most {largest}, mean {average}"
+    );
+}
+
+#[test]
+fn png_of_every_kind_is_what_pillow_reads() {
+    let golden = golden();
+    let mut count = 0;
+    for (name, expected) in golden
+        .files
+        .iter()
+        .filter(|(name, _)| name.ends_with(".png"))
+    {
+        close(name, &read_image(path(name)).unwrap(), expected, 0, 0.0);
+        count += 1;
+    }
+    assert_eq!(count, 9);
+}
+
+#[test]
+fn jpeg_is_what_pillow_reads() {
+    let golden = golden();
+    let mut count = 0;
+    for (name, expected) in golden
+        .files
+        .iter()
+        .filter(|(name, _)| !name.ends_with(".png"))
+    {
+        // Decoders round and interpolate differently.
+        let (most, mean) = match name.as_str() {
+            "subsampled.jpg" | "progressive.jpeg" => (8, 1.0),
+            "cmyk.jpg" => (4, 1.0),
+            _ => (2, 0.5),
+        };
+        close(name, &read_image(path(name)).unwrap(), expected, most, mean);
+        count += 1;
+    }
+    assert_eq!(count, 13);
+}
+
+#[test]
+fn resized_images_are_those_of_pillow() {
+    let golden = golden();
+    let image = golden.resized["image"].host();
+    for (name, filter) in [
+        ("Bilinear", Filter::Bilinear),
+        ("Bicubic", Filter::Bicubic),
+        ("Box", Filter::Box),
+        ("Lanczos", Filter::Lanczos),
+    ] {
+        for dims in [[8, 8], [30, 50], [21, 10]] {
+            let what = format!("{name} {} {}", dims[0], dims[1]);
+            let found = resize(&image, dims, filter).unwrap();
+            // Weights of both are integers, of different scales.
+            close(&what, &found, &golden.resized[&what], 2, 0.1);
+        }
+    }
+}
+
+#[test]
+fn crops_are_central() {
+    let pixels: Vec<u8> = (0..5 * 4).flat_map(|pixel| [pixel, 100, 200]).collect();
+    let image = HostArray::from_slice(&pixels, [5, 4, 3]).unwrap();
+    let crop = center_crop(&image, [2, 2]).unwrap();
+    let red: Vec<u8> = crop.bytes().iter().step_by(3).copied().collect();
+    assert_eq!(red, [5, 6, 9, 10]);
+    assert_eq!(center_crop(&image, [5, 4]).unwrap(), image);
+    // The whole image as it is.
+    let square = center_crop(&image, [4, 4]).unwrap();
+    assert_eq!(Framing::new(4).crop(1.0).apply(&image).unwrap(), square);
+    for (dims, part) in [([6, 2], "[6, 2] of [5, 4]"), ([0, 1], "[0, 1]")] {
+        let error = center_crop(&image, dims).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn arrays_that_are_no_images_are_refused() {
+    let gray = HostArray::from_slice(&[0u8; 6], [2, 3]).unwrap();
+    let image = HostArray::from_slice(&[0u8; 12], [2, 2, 3]).unwrap();
+    let errors = [
+        resize(&gray, [2, 2], Filter::Box).unwrap_err(),
+        center_crop(&gray, [1, 1]).unwrap_err(),
+        Framing::new(2).apply(&gray).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(
+            error
+                .to_string()
+                .contains("u8[2, 3]; expected u8[height, width, 3]"),
+            "{error}"
+        );
+    }
+    assert!(resize(&image, [0, 2], Filter::Box).is_err());
+    assert!(resize(&image, [70_000, 2], Filter::Box).is_err());
+    for crop in [0.0, -1.0, 1.1, f64::NAN] {
+        assert!(Framing::new(2).crop(crop).apply(&image).is_err());
+    }
+}
+
+#[test]
+fn damaged_files_are_errors_with_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["rgb.png", "palette.png", "rgb.jpg", "progressive.jpeg"] {
+        let whole = fs::read(path(name)).unwrap();
+        let damaged = dir.path().join(name);
+        for length in [whole.len() / 2, 20, 4] {
+            fs::write(&damaged, &whole[..length]).unwrap();
+            let error = read_image(&damaged).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{name} {length}: {error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+    let missing = read_image(dir.path().join("none.png")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Io);
+    for (content, part) in [
+        (&b""[..], "it is empty"),
+        (b"GIF89a....", "it is a GIF"),
+        (b"hello world", "it starts with [68, 65"),
+    ] {
+        let error = decode_image(content).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// A header of a large image in a small file is refused before memory is taken.
+#[test]
+fn sizes_beyond_the_file_are_refused() {
+    let mut png = fs::read(path("rgb.png")).unwrap();
+    let set = |png: &mut Vec<u8>, width: u32, height: u32| {
+        png[16..20].copy_from_slice(&width.to_be_bytes());
+        png[20..24].copy_from_slice(&height.to_be_bytes());
+        let sum = crc32(&png[12..29]);
+        png[29..33].copy_from_slice(&sum.to_be_bytes());
+    };
+    for (width, height, part) in [
+        (10_000, 10_000, "bytes cannot contain"),
+        (60_000, 60_000, "an image has at most"),
+        (70_000, 1, "a side has at most 65535"),
+    ] {
+        set(&mut png, width, height);
+        let error = decode_image(&png).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// The checksum of a PNG chunk.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for &byte in bytes {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    !crc
+}
+
+/// A folder with these files, copies of golden images.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (to, from) in files {
+        let to = dir.path().join(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(path(from), to).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn folders_are_classes() {
+    let dir = folder(&[
+        ("dog/7.png", "rgb.png"),
+        ("dog/more/8.PNG", "alpha.png"),
+        ("cat/2.jpg", "rgb.jpg"),
+        ("cat/1.jpeg", "progressive.jpeg"),
+        ("cat/notes.txt", "expected.json"),
+        ("cat/.hidden.png", "expected.json"),
+        ("list.csv", "expected.json"),
+    ]);
+    let framing = Framing::new(6);
+    let data = ImageFolder::open(dir.path(), framing).unwrap();
+    assert_eq!(data.classes(), ["cat", "dog"]);
+    assert_eq!(data.len(), 4);
+    let expected = ["cat/1.jpeg", "cat/2.jpg", "dog/7.png", "dog/more/8.PNG"];
+    let paths: Vec<PathBuf> = (0..4).map(|index| data.path(index)).collect();
+    assert_eq!(paths, expected.map(|name| dir.path().join(name)));
+    let digest = data.digest().unwrap();
+
+    let loader = Loader::new(data, LoaderOptions::new(4)).unwrap();
+    let batch = loader.epoch(0).next().unwrap().unwrap();
+    assert_eq!(batch.arrays[0].ty().to_string(), "u8[4, 6, 6, 3]");
+    assert_eq!(batch.arrays[1].as_slice::<u32>().unwrap(), [0, 0, 1, 1]);
+    let third = framing
+        .apply(&read_image(path("rgb.png")).unwrap())
+        .unwrap();
+    assert_eq!(&batch.arrays[0].bytes()[2 * 108..3 * 108], third.bytes());
+
+    let again = ImageFolder::open(dir.path(), framing).unwrap();
+    assert_eq!(again.digest().unwrap(), digest);
+    fs::rename(dir.path().join("dog/7.png"), dir.path().join("dog/6.png")).unwrap();
+    let renamed = ImageFolder::open(dir.path(), framing).unwrap();
+    assert_ne!(renamed.digest().unwrap(), digest);
+}
+
+#[test]
+fn folders_without_images_are_refused() {
+    let none = tempfile::tempdir().unwrap();
+    let error = |dir: &tempfile::TempDir| {
+        ImageFolder::open(dir.path(), Framing::new(6))
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(
+        error(&none).contains("expected one for each class"),
+        "{}",
+        error(&none)
+    );
+    let dir = folder(&[("cat/1.png", "rgb.png"), ("b/x.txt", "expected.json")]);
+    fs::create_dir(dir.path().join("a")).unwrap();
+    assert!(error(&dir).contains("in `a`, `b` of"), "{}", error(&dir));
+    let damaged = folder(&[("cat/1.png", "expected.json")]);
+    let data = ImageFolder::open(damaged.path(), Framing::new(6)).unwrap();
+    let mut rows = Rows::zeros(data.fields(), 1).unwrap();
+    let error = data.read(0, &mut rows.sample_mut(0)).unwrap_err();
+    assert!(error.to_string().contains("1.png"), "{error}");
+}
+
+#[test]
+fn fake_images_are_a_function_of_their_arguments() {
+    let read = |seed: u64, index: usize| {
+        let data = FakeImages::new(10, 5, 3, seed).unwrap();
+        let mut rows = Rows::zeros(data.fields(), 1).unwrap();
+        data.read(index, &mut rows.sample_mut(0)).unwrap();
+        let label = rows.sample(0).values::<u32>(1).unwrap()[0];
+        (rows.sample(0).bytes(0).to_vec(), label)
+    };
+    assert_eq!(read(1, 4), read(1, 4));
+    assert_ne!(read(1, 4).0, read(2, 4).0);
+    assert_ne!(read(1, 4).0, read(1, 7).0);
+    assert_eq!([0, 1, 2, 3].map(|index| read(0, index).1), [0, 1, 2, 0]);
+    assert!(FakeImages::new(0, 5, 3, 0).is_err());
+    assert!(FakeImages::new(1, 5, 0, 0).is_err());
+    assert!(FakeImages::new(1, 100_000, 1, 0).is_err());
+}
