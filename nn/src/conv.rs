@@ -1,9 +1,13 @@
 //! Convolutions and pooling, channels last, for which halite's kernels and XLA's CPU code are faster.
 
+mod adaptive;
+mod transposed;
+
 use std::panic::Location;
 
 use halite_ir::{ConvDims, Convolution, Op, Reduction, Window};
 
+pub use self::transposed::ConvTransposeOptions;
 use crate::{
     Tensor,
     check::{Checked, check},

@@ -92,6 +92,7 @@ mod grad;
 mod hyperparameter;
 mod index;
 mod init;
+mod interpolate;
 mod jit;
 mod layers;
 mod lora;
@@ -123,22 +124,25 @@ pub use axis_roles::{AxisRole, AxisRoles};
 pub use collectives::Over;
 pub use context::{ClassTarget, Padded};
 pub use control::ScanOptions;
-pub use conv::{ConvOptions, Padding};
+pub use conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use custom_op::{CustomOp, CustomVjp};
 pub use dim::{Dim, Dims};
 pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step, jit_tree, jit_vec};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
+pub use interpolate::Interpolation;
 pub use jit::{ArraySpec, Jit, Stages};
 pub use layers::{
-    Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding,
-    FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, RotaryScaling, Rotation, Stack,
-    ToHeads, attention, attention_in_blocks,
+    Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, ConvTranspose, ConvTranspose1d,
+    ConvTranspose2d, ConvTranspose3d, Dropout, Each, Embedding, FromHeads, Gates, GroupNorm, Gru,
+    InstanceNorm, LayerNorm, Linear, Lstm, LstmState, Mask, Recurrent, RecurrentLayer, RmsNorm,
+    Rotary, RotaryScaling, Rotation, Stack, StochasticDepth, ToHeads, attention,
+    attention_in_blocks,
 };
 pub use lora::{Adapted, Adapter, Adapters, Lora};
 pub use losses::{
-    CrossEntropy, bce_with_logits, cross_entropy, huber, kl_divergence, mae, mse,
-    soft_cross_entropy,
+    CrossEntropy, NllLoss, bce_with_logits, cross_entropy, huber, kl_divergence, mae, mse,
+    nll_loss, soft_cross_entropy,
 };
 pub use lower::{Function, Lowered, ShardedType, Traced, lower};
 pub use mean::{IntoMean, Mean};

@@ -18,10 +18,13 @@
 //! assert_eq!(mean.value().ty(), careful.value().ty());
 //! ```
 
+mod nll;
+
 use std::panic::Location;
 
 use halite_core::{DType, TensorType};
 
+pub use self::nll::{NllLoss, nll_loss};
 use crate::{Mean, Tensor, check::Checked, special::wide};
 
 /// `-log softmax(logits)[target]` of each sample, in nats. `logits: [.., classes]`, `target: [..]` of
@@ -148,19 +151,18 @@ impl<'t> CrossEntropy<'t> {
     #[track_caller]
     fn check(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Result<(), Tensor<'t>> {
         classified("cross entropy", logits, target)?;
-        let like = TensorType::scalar(wide(logits.dtype()));
-        let fail = |message: String| {
-            let error = logits
-                .trace()
-                .fail("cross entropy", message, Some(like.clone()));
-            Err(error)
-        };
         if !(0.0..=1.0).contains(&self.label_smoothing) {
-            return fail(format!(
-                "label smoothing {}; expected 0 to 1",
-                self.label_smoothing
-            ));
+            let like = TensorType::scalar(wide(logits.dtype()));
+            let message = format!("label smoothing {}; expected 0 to 1", self.label_smoothing);
+            return Err((logits.trace()).fail("cross entropy", message, Some(like)));
         }
+        self.check_weights("cross entropy", logits)
+    }
+
+    /// Checks the dimensions of weights of samples and classes; `Err` after a mistake.
+    #[track_caller]
+    fn check_weights(&self, name: &str, logits: Tensor<'t>) -> Result<(), Tensor<'t>> {
+        let like = TensorType::scalar(wide(logits.dtype()));
         let ty = logits.ty().with_dtype(like.dtype());
         let (batch, classes) = ty.dims().split_at(ty.rank() - 1);
         // No broadcasting: weights [n, 1] with targets [n] would be a mean of n² products.
@@ -170,10 +172,11 @@ impl<'t> CrossEntropy<'t> {
         ] {
             let Some(weights) = weights else { continue };
             if !weights.is_error() && weights.dims() != dims {
-                return fail(format!(
+                let message = format!(
                     "{what} {} for logits {ty}; expected dimensions {dims:?}",
                     weights.ty()
-                ));
+                );
+                return Err((logits.trace()).fail(name, message, Some(like)));
             }
         }
         Ok(())

@@ -17,6 +17,9 @@ pub enum Layout {
     Linear,
     /// [`Conv`](halite_nn::Conv): `[window.., in, out]`, in the file `[out, in, window..]`.
     Conv,
+    /// [`ConvTranspose`](halite_nn::ConvTranspose): `[window.., in, out / groups]`, in the file
+    /// `[in, out / groups, window..]`.
+    ConvTranspose,
     /// Projection to heads: `[in, heads, width]`, in the file `[heads * width, in]`; its bias
     /// `[heads, width]`, in the file `[heads * width]`.
     ToHeads,
@@ -54,14 +57,15 @@ impl Layout {
             Layout::Same => (0..rank).map(|dim| vec![dim]).collect(),
             Layout::Linear if rank == 2 => vec![vec![1], vec![0]],
             Layout::Linear => return unfit("it needs two"),
-            Layout::Conv if rank >= 3 => {
+            Layout::Conv | Layout::ConvTranspose if rank >= 3 => {
                 let window = (0..rank - 2).map(|dim| vec![dim]);
-                [vec![rank - 1], vec![rank - 2]]
-                    .into_iter()
-                    .chain(window)
-                    .collect()
+                let features = match self {
+                    Layout::Conv => [vec![rank - 1], vec![rank - 2]],
+                    _ => [vec![rank - 2], vec![rank - 1]],
+                };
+                features.into_iter().chain(window).collect()
             }
-            Layout::Conv => return unfit("it needs three or more"),
+            Layout::Conv | Layout::ConvTranspose => return unfit("it needs three or more"),
             Layout::ToHeads | Layout::ToHeadsInterleaved => match rank {
                 2 => vec![vec![0, 1]],
                 3 => vec![vec![1, 2], vec![0]],
@@ -186,6 +190,7 @@ mod tests {
         for (layout, dims, expected) in [
             (Layout::Linear, &[3, 4][..], &[4, 3][..]),
             (Layout::Conv, &[5, 7, 3, 4], &[4, 3, 5, 7]),
+            (Layout::ConvTranspose, &[5, 7, 3, 4], &[3, 4, 5, 7]),
             (Layout::ToHeads, &[6, 2, 4], &[8, 6]),
             (Layout::ToHeads, &[2, 4], &[8]),
             (Layout::ToHeadsInterleaved, &[6, 2, 4], &[8, 6]),
@@ -201,6 +206,7 @@ mod tests {
         for (layout, dims) in [
             (Layout::Linear, &[3][..]),
             (Layout::Conv, &[3, 4]),
+            (Layout::ConvTranspose, &[3, 4]),
             (Layout::FromHeads, &[3, 4]),
             (Layout::ToHeadsInterleaved, &[3, 5]),
             (Layout::Merged(vec![vec![0], vec![0]]), &[3, 4]),

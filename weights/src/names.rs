@@ -116,10 +116,11 @@ impl NameMap {
         }
     }
 
-    /// Names and layouts of PyTorch's layers: `weight` for `scale` and for the `table` of an
-    /// embedding, `running_mean` and `running_var`; weights of [`Layout::Linear`] and
-    /// [`Layout::Conv`] by their dimensions; [`Layout::ToHeads`] and [`Layout::FromHeads`] below
-    /// fields `q`, `k`, `v` and `o`. `num_batches_tracked` is ignored.
+    /// Names and layouts of PyTorch's layers: `weight` for `scale`, for the `table` of an embedding
+    /// and for the `kernel` of a transposed convolution, `running_mean` and `running_var`; weights
+    /// of [`Layout::Linear`] and [`Layout::Conv`] by their dimensions; [`Layout::ToHeads`] and
+    /// [`Layout::FromHeads`] below fields `q`, `k`, `v` and `o`; `weight_ih_l0` and the other names
+    /// of LSTM and GRU. `num_batches_tracked` is ignored.
     pub fn torch() -> Self {
         NameMap {
             is_torch: true,
@@ -291,15 +292,47 @@ impl NameMap {
 
 /// The name of a parameter in PyTorch's layers, by that of its field here.
 fn torch_name(path: &str) -> String {
-    let (before, field) = path
-        .rsplit_once('.')
-        .map_or(("", path), |(before, field)| (before, field));
+    if let Some(name) = recurrent_name(path) {
+        return name;
+    }
+    let (before, field) = split_last(path);
     let field = match field {
-        "scale" | "table" => "weight",
+        "scale" | "table" | "kernel" => "weight",
         "mean" => "running_mean",
         "variance" => "running_var",
         other => other,
     };
+    joined(before, field)
+}
+
+/// `layers.1.backward.weight_ih` of a [`Recurrent`](halite_nn::Recurrent) is `weight_ih_l1_reverse`
+/// in PyTorch.
+fn recurrent_name(path: &str) -> Option<String> {
+    let (before, field) = split_last(path);
+    if !RECURRENT.contains(&field) {
+        return None;
+    }
+    let (before, direction) = split_last(before);
+    let suffix = match direction {
+        "forward" => "",
+        "backward" => "_reverse",
+        _ => return None,
+    };
+    let (before, layer) = split_last(before);
+    let (before, layers) = split_last(before);
+    let layer: usize = layer.parse().ok()?;
+    (layers == "layers").then(|| joined(before, &format!("{field}_l{layer}{suffix}")))
+}
+
+/// Fields of [`Gates`](halite_nn::Gates).
+const RECURRENT: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
+
+/// The segments before the last one, and the last one.
+fn split_last(path: &str) -> (&str, &str) {
+    path.rsplit_once('.').unwrap_or(("", path))
+}
+
+fn joined(before: &str, field: &str) -> String {
     let dot = if before.is_empty() { "" } else { "." };
     format!("{before}{dot}{field}")
 }
@@ -323,8 +356,9 @@ fn torch_layout(path: &str, rank: usize) -> Layout {
     match (layer, field, rank) {
         ("q" | "k" | "v", "weight", 3) | ("q" | "k" | "v", "bias", 2) => Layout::ToHeads,
         ("o", "weight", 3) => Layout::FromHeads,
-        (_, "weight", 2) => Layout::Linear,
+        (_, "weight" | "weight_ih" | "weight_hh", 2) => Layout::Linear,
         (_, "weight", 3..) => Layout::Conv,
+        (_, "kernel", 3..) => Layout::ConvTranspose,
         _ => Layout::Same,
     }
 }

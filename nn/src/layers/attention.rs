@@ -3,6 +3,7 @@
 //! Heads are a separate dimension in weights and activations, and are never merged with another by
 //! a reshape, so that a partitioner can shard them: each device has whole heads.
 
+mod cross;
 mod masks;
 mod operation;
 mod scaled_dot_product;
@@ -16,7 +17,7 @@ use crate::{Dropout, Init, Param, Tensor};
 
 pub use scaled_dot_product::{attention, attention_in_blocks};
 
-/// Multi-head self-attention (Vaswani et al. 2017), with grouped-query attention as an option
+/// Multi-head attention (Vaswani et al. 2017), with grouped-query attention as an option
 /// (Ainslie et al. 2023).
 ///
 /// ```

@@ -56,6 +56,19 @@ impl<const N: usize> Conv<Param, N> {
         }
     }
 
+    /// Depthwise convolution: each feature is convolved by a window of its own, with a bias.
+    /// PyTorch's `Conv2d(features, features, window, groups=features)`.
+    ///
+    /// ```
+    /// use halite_nn::{Conv2d, summary};
+    ///
+    /// let layer = Conv2d::depthwise(32, 3).padding(1).without_bias();
+    /// assert!(summary(&layer).contains("f32[3, 3, 1, 32]"));
+    /// ```
+    pub fn depthwise(features: usize, window: impl Into<Each<N>>) -> Self {
+        Conv::new(features, features, window).groups(features)
+    }
+
     /// Sets the stride of the window.
     pub fn stride(mut self, stride: impl Into<Each<N>>) -> Self {
         self.options.strides = stride.into().0.to_vec();

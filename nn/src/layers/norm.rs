@@ -57,6 +57,19 @@ pub struct GroupNorm<L> {
     pub eps: f64,
 }
 
+/// Instance normalization: over space, for each sample and feature (Ulyanov et al. 2016), features
+/// last. `torch.nn.InstanceNorm2d(affine=True)`; [`without_affine`](Self::without_affine) is
+/// PyTorch's default. There are no running statistics.
+#[derive(Clone, Debug, Tree)]
+pub struct InstanceNorm<L> {
+    /// `[features]`
+    pub scale: Option<L>,
+    /// `[features]`
+    pub bias: Option<L>,
+    /// Added to the variance: 1e-5.
+    pub eps: f64,
+}
+
 /// Root-mean-square normalization of the last dimension (Zhang and Sennrich 2019).
 #[derive(Clone, Debug, Tree)]
 pub struct RmsNorm<L> {
@@ -238,6 +251,56 @@ impl<'t> GroupNorm<Tensor<'t>> {
                 .reshape([dims[0], space, self.groups, features / self.groups]);
         let y = normalized(grouped, &[1, 3], self.eps).reshape(&dims);
         (y * self.scale.convert(wide) + self.bias.convert(wide)).convert(x.dtype())
+    }
+}
+
+impl InstanceNorm<Param> {
+    /// Creates the layer for this number of features, with a scale and a bias.
+    pub fn new(features: usize) -> Self {
+        InstanceNorm {
+            scale: Some(Param::new([features], Init::Ones)),
+            bias: Some(Param::new([features], Init::Zeros)),
+            eps: 1e-5,
+        }
+    }
+
+    /// Removes the scale and the bias.
+    pub fn without_affine(mut self) -> Self {
+        (self.scale, self.bias) = (None, None);
+        self
+    }
+
+    /// Sets the constant that is added to the variance.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+}
+
+impl<'t> InstanceNorm<Tensor<'t>> {
+    /// Normalizes `x: [batch, spatial.., features]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let cx = x.trace();
+        let _site = cx.called_from(Location::caller());
+        let mut leaves = [self.scale, self.bias].into_iter().flatten();
+        if x.is_error() || !leaves.all(|leaf| fits("instance norm", x, leaf)) {
+            return cx.error_like(Some(x.ty()));
+        }
+        let (dims, wide) = (x.dims(), wide(x.dtype()));
+        if dims.len() < 2 || !x.dtype().is_float() {
+            let message = format!("{}; expected floats [batch, spatial.., features]", x.ty());
+            return cx.fail("instance norm", message, Some(x.ty()));
+        }
+        let space: Vec<usize> = (1..dims.len() - 1).collect();
+        let mut y = normalized(x.convert(wide), &space, self.eps);
+        if let Some(scale) = self.scale {
+            y = y * scale.convert(wide);
+        }
+        if let Some(bias) = self.bias {
+            y = y + bias.convert(wide);
+        }
+        y.convert(x.dtype())
     }
 }
 
