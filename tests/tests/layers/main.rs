@@ -1,8 +1,9 @@
 //! Layers, losses, optimizers and schedules on the CPU plugin, compared with PyTorch
-//! (`tests/golden/pytorch/make.py`), and gradients compared with finite differences.
+//! (`tests/golden/pytorch/make.py`, `network_layers.py`), and gradients compared with finite differences.
 
 mod fifty_updates;
 mod golden;
+mod network;
 mod optimizers;
 
 use halite_nn::{
