@@ -49,6 +49,9 @@ for name, function in [("cross_entropy", negative_log_likelihood), ("cross_entro
     row(name, "rows", FLOATS, function, result=wide, sizes=NOT_EMPTY)
 
 
+row("nll_loss", "rows", FLOATS, lambda x: (-picked(x, target(x)), -picked(x, target(x))), result=wide, sizes=NOT_EMPTY)
+
+
 def place(x, at):
     """How many classes rank before: larger logits, and equal ones of lower classes."""
     return np.array([sum(1 for other, value in enumerate(logits) if value > logits[t] or (value == logits[t] and other < t)) for logits, t in zip(x, at)])

@@ -189,6 +189,25 @@ def pooled(x):
 
 
 row("avg_pool", "rows", FLOATS, pooled, sizes=ENOUGH)
+def halves(x):
+    """The first and the second half, which share an element of an odd number."""
+    size = x.shape[1]
+    return x[:, : (size + 1) // 2], x[:, size // 2 :]
+
+
+row("adaptive_avg_pool", "rows", FLOATS, lambda x: (np.stack([mean(half) for half in halves(x)], 1)[..., None], mean(x)[:, None, None]), sizes=NOT_EMPTY)
+row("adaptive_max_pool", "rows", NUMBERS, lambda x: (np.stack([half.max(1) for half in halves(x)], 1)[..., None], x.max(1)[:, None, None]), exact=True, sizes=NOT_EMPTY)
+
+
+def interpolated(x):
+    """Means between neighbors, each element twice, and the elements at a quarter and three quarters."""
+    size = x.shape[1]
+    after = np.concatenate([x[:, 1:], x[:, -1:]], 1)
+    places = np.stack([x + 0 * after, x / 2 + after / 2], 2).reshape(len(x), -1)[:, : 2 * size - 1] if size > 1 else x
+    return places[..., None], np.repeat(x, 2, 1)[..., None], x[:, [size // 4, min(3 * size // 4, size - 1)]][..., None]
+
+
+row("interpolate", "rows", FLOATS, interpolated, sizes=NOT_EMPTY)
 row("reduce_window", "rows", NUMBERS, lambda x: [function(windows(x, 2, 1, 0, 0, 0)) if is_float(x) else function(windows(x, 2, 1, 0, 0, 0)).astype(x.dtype)
     for function in (lambda w: w.sum(2), lambda w: w.prod(2), lambda w: w.min(2))], sizes=ENOUGH)
 
@@ -201,6 +220,16 @@ def convolution(x):
 
 
 row("conv", "rows", NUMBERS, convolution, sizes=ENOUGH)
+
+
+def transposed(x):
+    """Kernel [2, 1] with strides 1 and 2."""
+    doubled = x.dtype.type(2) * x
+    both = np.pad(doubled, [(0, 0), (0, 1)]) + np.pad(x, [(0, 0), (1, 0)])
+    return both[..., None], np.stack([doubled, x], 2).reshape(len(x), -1, 1)
+
+
+row("conv_transpose", "rows", NUMBERS, transposed, sizes=NOT_EMPTY)
 
 
 def products(x):

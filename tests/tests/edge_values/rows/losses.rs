@@ -2,8 +2,9 @@
 
 use halite_core::{DType, Family, tree::Leaf};
 use halite_nn::{
-    Adam, AdamW, CrossEntropy, Init, Mean, Optimizer, Param, Sgd, Tensor, accuracy,
+    Adam, AdamW, CrossEntropy, Init, Mean, NllLoss, Optimizer, Param, Sgd, Tensor, accuracy,
     bce_with_logits, correct, correct_top_k, cross_entropy, huber, kl_divergence, mae, mse,
+    nll_loss,
     optim::{Moments, Slots, Velocity, clip_global_norm, clip_value, global_norm, update},
     soft_cross_entropy, top_k_accuracy,
 };
@@ -19,6 +20,18 @@ rows! {
     ] |x| {
         let loss = CrossEntropy::new().label_smoothing(0.1);
         of_each(x[0], |row, target| loss.loss(row, target).value())
+    };
+    "nll_loss" Rows FLOATS [0] [
+        "nll_loss", "NllLoss::new", "NllLoss::loss", "NllLoss::ignore", "NllLoss::class_weights",
+        "NllLoss::weights"
+    ] |x| {
+        let ones = |size: usize| x[0].trace().scalar(1.0, DType::F32).broadcast_to([size]);
+        let size = x[0].dims()[1];
+        let loss = NllLoss::new().ignore(-100).class_weights(ones(size)).weights(ones(1));
+        (
+            of_each(x[0], |row, target| nll_loss(row, target).mean_all()),
+            of_each(x[0], |row, target| loss.loss(row, target).total),
+        )
     };
     "soft_cross_entropy" Rows FLOATS [0] ["soft_cross_entropy"]
         |x| of_each(x[0], |row, _| soft_cross_entropy(row, distribution(row)).mean_all());

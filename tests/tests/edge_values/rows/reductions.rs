@@ -2,7 +2,7 @@
 
 use halite_core::DType;
 use halite_ir::{Dot, Extreme, Reduction, Window};
-use halite_nn::{ConvOptions, Padding, Tensor};
+use halite_nn::{ConvOptions, ConvTransposeOptions, Interpolation, Padding, Tensor};
 
 use super::of_each;
 use crate::table::rows;
@@ -70,19 +70,41 @@ rows! {
             x.global_avg_pool(),
         ]
     };
+    "adaptive_avg_pool" Rows FLOATS [0] ["adaptive_avg_pool"] |x| {
+        let x = x[0].unsqueeze(2);
+        (x.adaptive_avg_pool([2]), x.adaptive_avg_pool([1]))
+    };
+    "adaptive_max_pool" Rows NUMBERS [0] ["adaptive_max_pool"] |x| {
+        let x = x[0].unsqueeze(2);
+        (x.adaptive_max_pool([2]), x.adaptive_max_pool([1]))
+    };
+    "interpolate" Rows FLOATS [0] ["interpolate", "interpolate_by"] |x| {
+        let x = x[0].unsqueeze(2);
+        // Halves, whose products are exact.
+        let between = (2 * x.dims()[1]).saturating_sub(1);
+        vec![
+            x.interpolate([between], Interpolation::Linear { align_corners: true }),
+            x.interpolate_by([2.0], Interpolation::Nearest),
+            x.interpolate([2], Interpolation::NearestExact),
+        ]
+    };
     "reduce_window" Rows NUMBERS [0] ["reduce_window"] |x|
         [Reduction::Sum, Reduction::Product, Reduction::Min]
             .map(|kind| unless_too_short(x[0], |x| x.reduce_window(kind, pairs())))
             .to_vec();
     "conv" Rows NUMBERS [0] ["conv", "conv_general"] |x| {
-        let cx = x[0].trace();
-        let kernel = [2.0, 1.0].map(|value| cx.scalar(value, DType::F32)).to_vec();
-        let kernel = cx.stack(&kernel, 0).convert(x[0].dtype()).reshape([2, 1, 1]);
         let options = ConvOptions {
             padding: Padding::Explicit(vec![(1, 1)]),
             ..ConvOptions::default()
         };
-        x[0].unsqueeze(2).conv(kernel, &options)
+        x[0].unsqueeze(2).conv(two_one(x[0]), &options)
+    };
+    "conv_transpose" Rows NUMBERS [0] ["conv_transpose"] |x| {
+        let by = |stride| ConvTransposeOptions {
+            strides: vec![stride],
+            ..ConvTransposeOptions::default()
+        };
+        [1, 2].map(|stride| x[0].unsqueeze(2).conv_transpose(two_one(x[0]), &by(stride))).to_vec()
     };
     "columns" Rows NUMBERS [0] ["sum", "prod", "max", "min", "argmax", "argmin", "cumsum"]
         |x| columns(x[0]);
@@ -90,6 +112,13 @@ rows! {
         |x| columns_floats(x[0]);
     "columns_sorted" Rows ALL [0] ["sort", "argsort", "top_k"] |x| columns_sorted(x[0]);
     "matmul" Rows NUMBERS [0] ["matmul", "tensordot", "dot_general"] |x| products(x[0]);
+}
+
+/// A kernel of 2 and 1 of the type of `x`: `[2, 1, 1]`.
+fn two_one(x: Tensor<'_>) -> Tensor<'_> {
+    let cx = x.trace();
+    let kernel = [2.0, 1.0].map(|value| cx.scalar(value, DType::F32));
+    cx.stack(&kernel, 0).convert(x.dtype()).reshape([2, 1, 1])
 }
 
 /// `windows` of two elements of dimension 1; nothing of one element, for which they are a mistake.
