@@ -12,6 +12,7 @@ pub mod hanging;
 #[cfg(unix)]
 pub mod kill;
 pub mod parallel;
+pub mod parity;
 pub mod process;
 pub mod python;
 pub mod random;

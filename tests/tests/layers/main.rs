@@ -5,6 +5,7 @@ mod fifty_updates;
 mod golden;
 mod network;
 mod optimizers;
+mod parity;
 
 use halite_nn::{
     Activation, BatchNorm, Conv1d, Conv2d, Conv3d, CrossEntropy, Embedding, GroupNorm, LayerNorm,

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Losses of whole networks in PyTorch, step by step, for `halite-tests --bin parity` and the golden file `parity.json`.
+
+    python3 -m venv V && V/bin/pip install torch==2.15.0 torchvision==0.29.2 transformers==5.24.0 numpy
+    V/bin/python parity.py --golden                                          # writes parity.json: small networks, 10 steps
+    V/bin/python parity.py --model resnet18 --size full --steps 50 --dtype f64   # prints one network as JSON
+
+Initial weights and batches are functions of their names and indices, which `tests/src/parity/formula.rs` computes too.
+"""
+import argparse, json, pathlib
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+BATCHES = 4  # Step i trains on batch i % BATCHES.
+
+
+def bits(name, count):
+    """SplitMix64 from the FNV-1a hash of the name, as uint64."""
+    seed = 0xCBF29CE484222325
+    for byte in name.encode():
+        seed = (seed ^ byte) * 0x100000001B3 % 2**64
+    with numpy.errstate(over="ignore"):
+        z = numpy.uint64(seed) + numpy.arange(1, count + 1, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        return z ^ (z >> numpy.uint64(31))
+
+
+def unit(name, *dims):
+    """Uniform numbers in [-1, 1)."""
+    count = int(numpy.prod(dims))
+    values = (bits(name, count) >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-52 - 1.0
+    return torch.from_numpy(values.reshape(dims))
+
+
+def integers(name, high, *dims):
+    values = (bits(name, int(numpy.prod(dims))) % numpy.uint64(high)).astype(numpy.int64)
+    return torch.from_numpy(values.reshape(dims))
+
+
+def initial(name, dims):
+    """Matrices and kernels within 1 / sqrt(elements of a row); scales and variances around 1, the rest around 0."""
+    values = unit(name, *dims)
+    if len(dims) > 1:
+        return values / numpy.sqrt(numpy.prod(dims[1:]))
+    is_scale = name.endswith("var") or name.endswith("weight")
+    return values * 0.1 + (1.0 if is_scale else 0.0)
+
+
+class Basic(nn.Module):
+    """Basic block with torchvision's names, of any width."""
+
+    def __init__(self, ins, outs, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(ins, outs, 3, stride, 1, bias=False), nn.BatchNorm2d(outs)
+        self.conv2, self.bn2 = nn.Conv2d(outs, outs, 3, 1, 1, bias=False), nn.BatchNorm2d(outs)
+        self.downsample = None
+        if stride != 1 or ins != outs:
+            self.downsample = nn.Sequential(nn.Conv2d(ins, outs, 1, stride, bias=False), nn.BatchNorm2d(outs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class NarrowResNet(nn.Module):
+    def __init__(self, width, classes):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        ins = width
+        for stage in range(4):
+            outs, stride = width << stage, 1 if stage == 0 else 2
+            blocks = nn.Sequential(Basic(ins, outs, stride), Basic(outs, outs, 1))
+            setattr(self, f"layer{stage + 1}", blocks)
+            ins = outs
+        self.fc = nn.Linear(ins, classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        for stage in range(4):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class LstmClassifier(nn.Module):
+    def __init__(self, vocab, width, hidden, classes):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, width)
+        self.lstm = nn.LSTM(width, hidden, 2, batch_first=True, bidirectional=True)
+        self.fc = nn.Linear(2 * hidden, classes)
+
+    def forward(self, tokens):
+        _, (h, _) = self.lstm(self.embedding(tokens))
+        return self.fc(torch.cat([h[-2], h[-1]], 1))
+
+
+# Sizes are also in `tests/src/parity/models.rs`.
+def resnet18(full):
+    if full:
+        import torchvision
+        net = torchvision.models.resnet18(num_classes=10)
+        net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()
+    else:
+        net = NarrowResNet(4, 10)
+    side, batch = (16, 4) if full else (8, 4)
+    return net, image_batches(batch, side), lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=5e-4)
+
+
+def vit(full):
+    from torchvision.models import VisionTransformer
+    hidden, layers, side, batch = (64, 6, 32, 8) if full else (16, 2, 8, 4)
+    net = VisionTransformer(image_size=side, patch_size=4, num_layers=layers, num_heads=4, hidden_dim=hidden,
+                            mlp_dim=2 * hidden, num_classes=10)
+    return net, image_batches(batch, side), lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01)
+
+
+def lstm(full):
+    vocab, width, hidden, time, batch = (500, 64, 64, 40, 16) if full else (20, 6, 5, 7, 4)
+    tokens = [integers(f"tokens.{i}", vocab, batch, time) for i in range(BATCHES)]
+    labels = [integers(f"labels.{i}", 4, batch) for i in range(BATCHES)]
+    step = lambda net, i: F.cross_entropy(net(tokens[i]), labels[i])
+    return LstmClassifier(vocab, width, hidden, 4), step, lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.01)
+
+
+def gpt(full):
+    from transformers import GPT2Config, GPT2LMHeadModel
+    vocab, hidden, time, batch = (256, 128, 64, 8) if full else (20, 8, 6, 3)
+    config = GPT2Config(vocab_size=vocab, n_positions=time, n_embd=hidden, n_layer=6, n_head=4, resid_pdrop=0.0,
+                        embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, bos_token_id=0, eos_token_id=0)
+    tokens = [integers(f"tokens.{i}", vocab, batch, time + 1) for i in range(BATCHES)]
+    step = lambda net, i: F.cross_entropy(net(tokens[i][:, :-1]).logits.flatten(0, 1), tokens[i][:, 1:].flatten())
+    return GPT2LMHeadModel(config), step, lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01)
+
+
+def image_batches(batch, side):
+    images = [unit(f"images.{i}", batch, side, side, 3).movedim(-1, 1) for i in range(BATCHES)]
+    labels = [integers(f"labels.{i}", 10, batch) for i in range(BATCHES)]
+    return lambda net, i: F.cross_entropy(net(images[i].to(next(net.parameters()).dtype)), labels[i])
+
+
+MODELS = dict(resnet18=resnet18, vit=vit, lstm=lstm, gpt=gpt)
+
+
+def run(model, size, steps, dtype, threads=1):
+    """The types of all tensors of the network, and the loss of each step."""
+    torch.set_num_threads(threads)
+    net, loss_of, optimizer_of = MODELS[model](size == "full")
+    # A tied weight has one name.
+    tied = {name for name, _ in net.named_parameters(remove_duplicate=False)} - {name for name, _ in net.named_parameters()}
+    state = {name: value for name, value in net.state_dict().items() if value.is_floating_point() and name not in tied}
+    tensors = {name: list(value.shape) for name, value in state.items()}
+    net = net.to(dict(f64=torch.float64, f32=torch.float32)[dtype]).train()
+    with torch.no_grad():
+        for name, value in net.state_dict().items():
+            if name in tensors:
+                value.copy_(initial(name, tensors[name]))
+    optimizer, losses = optimizer_of(net.parameters()), []
+    for step in range(steps):
+        loss = loss_of(net, step % BATCHES)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return dict(tensors=tensors, losses=losses)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--golden", action="store_true", help="write parity.json")
+    parser.add_argument("--model", choices=MODELS, default="lstm")
+    parser.add_argument("--size", choices=["small", "full"], default="full")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--dtype", choices=["f64", "f32"], default="f64")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.golden:
+        lines = [f"{json.dumps(name)}: {json.dumps(run(name, 'small', 10, 'f64'))}" for name in MODELS]
+        path = pathlib.Path(__file__).with_suffix(".json")
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        print(f"{len(lines)} networks, {path.stat().st_size} bytes")
+    else:
+        print(json.dumps(run(arguments.model, arguments.size, arguments.steps, arguments.dtype, arguments.threads)))

@@ -1,0 +1,180 @@
+//! Training of whole networks beside PyTorch: the same weights, batches and optimizer, compared by
+//! the loss of each step.
+//!
+//! `tests/golden/pytorch/parity.py` trains the networks in PyTorch. Initial weights are loaded by the
+//! models' name maps, so the comparison covers these too.
+
+pub mod formula;
+mod networks;
+
+use std::{collections::BTreeMap, fmt, io, path::Path, process::Command};
+
+use halite_core::{Client, DType, Error, Result};
+use serde::Deserialize;
+
+pub use self::networks::{Network, Size, losses};
+
+/// What PyTorch says of a network.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Reference {
+    /// Dimensions of each tensor of the state dict, floats only.
+    pub tensors: BTreeMap<String, Vec<usize>>,
+    /// Loss of each step.
+    pub losses: Vec<f64>,
+}
+
+/// Losses of the same steps by PyTorch and halite.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// PyTorch's.
+    pub theirs: Vec<f64>,
+    /// halite's.
+    pub ours: Vec<f64>,
+    /// Largest allowed relative difference of each step.
+    pub allowed: Vec<f64>,
+}
+
+/// `|a - b|` relative to `b`.
+fn apart(a: f64, b: f64) -> f64 {
+    (a - b).abs() / b.abs().max(f64::MIN_POSITIVE)
+}
+
+impl Comparison {
+    /// Relative difference of each step.
+    pub fn differences(&self) -> Vec<f64> {
+        let pairs = self.ours.iter().zip(&self.theirs);
+        pairs.map(|(&ours, &theirs)| apart(ours, theirs)).collect()
+    }
+
+    /// The first step that differs by more than is allowed; a NaN does.
+    pub fn first_beyond(&self) -> Option<usize> {
+        if self.ours.len() != self.theirs.len() {
+            return Some(self.ours.len().min(self.theirs.len()));
+        }
+        let differences = self.differences();
+        (0..differences.len()).find(|&step| !(differences[step] <= self.allowed[step]))
+    }
+}
+
+/// `loss 1.38 to 0.02 in 50 steps; largest difference 3.1e-15 (step 48), 4.6e-6 of what is allowed`.
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let differences = self.differences();
+        let parts = differences
+            .iter()
+            .zip(&self.allowed)
+            .map(|(off, most)| off / most);
+        let worst = parts.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let (Some(first), Some(last), Some((step, part))) =
+            (self.ours.first(), self.ours.last(), worst)
+        else {
+            return write!(f, "no steps");
+        };
+        write!(
+            f,
+            "loss {first:.4} to {last:.4} in {} steps; largest difference {:.1e} (step {step}), {part:.1e} \
+             of what is allowed",
+            self.ours.len(),
+            differences[step]
+        )
+    }
+}
+
+/// Runs PyTorch by `python`, which has the packages that the script names.
+///
+/// # Errors
+/// If the script fails; with its stderr.
+pub fn pytorch(
+    python: &Path,
+    network: Network,
+    size: Size,
+    steps: usize,
+    dtype: DType,
+    threads: usize,
+) -> Result<Reference> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pytorch/parity.py");
+    let output = Command::new(python)
+        .arg(&script)
+        .args(["--model", network.name(), "--size", size.name()])
+        .args([
+            "--steps",
+            &steps.to_string(),
+            "--threads",
+            &threads.to_string(),
+        ])
+        .args(["--dtype", if dtype == DType::F64 { "f64" } else { "f32" }])
+        .output();
+    let failed = |error: &dyn fmt::Display| {
+        Error::invalid(
+            "parity",
+            format!("{} {}: {error}", python.display(), script.display()),
+        )
+    };
+    let output = output.map_err(|error: io::Error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
+}
+
+/// Compares the losses of a network in `f64` with those of PyTorch; 1e-9 is allowed.
+///
+/// # Errors
+/// If halite does not load or train the network.
+pub fn compare(
+    client: &Client,
+    network: Network,
+    size: Size,
+    reference: &Reference,
+) -> Result<Comparison> {
+    let theirs = reference.losses.clone();
+    let ours = losses(
+        client,
+        network,
+        size,
+        &reference.tensors,
+        DType::F64,
+        theirs.len(),
+    )?;
+    let allowed = vec![1e-9; theirs.len()];
+    Ok(Comparison {
+        theirs,
+        ours,
+        allowed,
+    })
+}
+
+/// Compares the losses of a network in `f32` with those of PyTorch. The first step may differ by
+/// 1e-5, a later one by three times what PyTorch with one thread and with two has differed by so
+/// far, or by 1e-6 if that is less.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_f32(
+    client: &Client,
+    network: Network,
+    size: Size,
+    references: [&Reference; 2],
+) -> Result<Comparison> {
+    let [theirs, others] = references.map(|reference| &reference.losses);
+    let tensors = &references[0].tensors;
+    let ours = losses(client, network, size, tensors, DType::F32, theirs.len())?;
+    let mut largest: f64 = 0.0;
+    let allowed = theirs
+        .iter()
+        .zip(others)
+        .enumerate()
+        .map(|(step, (&a, &b))| {
+            largest = largest.max(apart(b, a));
+            if step == 0 {
+                1e-5
+            } else {
+                (3.0 * largest).max(1e-6)
+            }
+        });
+    Ok(Comparison {
+        allowed: allowed.collect(),
+        theirs: theirs.clone(),
+        ours,
+    })
+}
