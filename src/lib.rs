@@ -133,3 +133,8 @@ struct Converting;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/weights.md")]
 struct Weights;
+
+/// The program on the page runs.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/layouts.md")]
+struct Layouts;

@@ -3,6 +3,7 @@
 
 mod fifty_updates;
 mod golden;
+mod layouts;
 mod network;
 mod optimizers;
 mod parity;
