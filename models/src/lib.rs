@@ -3,6 +3,7 @@
 //! | task | items |
 //! |---|---|
 //! | image classification | [`Mlp`], [`Cnn`]; task [`Classify`] |
+//! | color images | [`ResNet`], [`EfficientNet`], [`Vit`]; task [`ClassifyColor`] |
 //! | embeddings of texts | [`Bert`] (MiniLM); [`SentenceEncoder`] |
 //! | language modeling | [`Transformer`](halite_nn::Transformer), published as [`Llama`] and [`Gpt2`]; task [`LanguageModel`]; [`Generator`] |
 //!
@@ -19,8 +20,12 @@
 #![forbid(unsafe_code)]
 
 mod bert;
+mod classifiers;
 mod classify;
 mod cnn;
+mod color;
+mod conv_norm;
+mod efficientnet;
 mod embed;
 mod generate;
 mod gpt2;
@@ -29,12 +34,20 @@ mod llama;
 mod mlp;
 mod open_decoder;
 mod pretrained;
+mod resnet;
 mod step;
 mod tokenizer;
+mod vit;
 
 pub use bert::{Bert, BertBlock, BertConfig, Pooling};
+pub use classifiers::{Classifier, ClassifierVisitor, DescribedClassifier};
 pub use classify::{Classify, ImageModel, normalized};
 pub use cnn::Cnn;
+pub use color::{ClassifyColor, ColorImageModel, Normalization};
+pub use conv_norm::ConvNorm;
+pub use efficientnet::{
+    EfficientNet, EfficientNetConfig, InvertedResidual, LITE0_FILE, LITE0_WEIGHTS,
+};
 pub use embed::{EmbedOptions, SentenceEncoder};
 pub use generate::{
     FinishReason, GeneratedSequence, GeneratedToken, Generation, GenerationOptions,
@@ -46,4 +59,6 @@ pub use llama::Llama;
 pub use mlp::Mlp;
 pub use open_decoder::open_decoder;
 pub use pretrained::{Config, Pretrained, PretrainedModel};
+pub use resnet::{ResNet, ResNetConfig, ResidualBlock};
 pub use step::{TrainingOptions, TrainingStep};
+pub use vit::{Vit, VitConfig};

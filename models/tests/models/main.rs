@@ -1,5 +1,5 @@
-//! Published models against the libraries they come from, with weights of the packages that ship
-//! them, on XLA's CPU plugin and on the embedded executor.
+//! Models compared with the libraries they come from, with weights of the packages that ship them, on
+//! XLA's CPU plugin and on the embedded executor.
 
 mod bert;
 mod common;
@@ -7,8 +7,10 @@ mod decoders;
 mod generation;
 mod lora;
 mod packages;
+mod photographs;
 mod smollm2;
 mod tokenizers;
+mod vision;
 
 use halite_backends::Accelerator;
 use halite_core::Client;
@@ -16,4 +18,17 @@ use halite_core::Client;
 /// XLA's plugin for the CPU, and the embedded executor.
 fn clients() -> [Client; 2] {
     [Accelerator::cpu(), Accelerator::embedded()].map(|accelerator| accelerator.open().unwrap())
+}
+
+/// The modules whose tests open one accelerator; the others open both.
+#[test]
+fn suite_passes_on_embedded() {
+    halite_tests::embedded::rerun(&[
+        "bert::",
+        "decoders::",
+        "generation::",
+        "lora::",
+        "smollm2::",
+        "tokenizers::",
+    ]);
 }
