@@ -14,6 +14,7 @@ macro_rules! remark {
 
 mod cache;
 mod checkpoint;
+mod classify;
 mod config;
 mod convert;
 mod data;
@@ -61,6 +62,8 @@ Examples:
   halite train mnist --data fashion        the same on Fashion-MNIST
   halite train digits                      a smaller CNN and data set; downloads no data
   halite train mnist --resume              continue an interrupted run
+  halite train imagenet --data DIR         train a ResNet-50 on folders of photographs
+  halite classify photo.jpg                name what a photograph shows; downloads published weights
   halite launch -n 2 -- halite train mnist   train with two processes
   halite new my-model                      write a project with a model, a task and a `main`
   halite checkpoint ls runs/mnist-cnn      list the checkpoints of a run; also show, verify, export
@@ -112,6 +115,7 @@ enum Command {
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
     New(new::New),
+    Classify(classify::Classify),
     Export(export::Export),
     Generate(generate::Generate),
     Launch(launch::Launch),
@@ -196,6 +200,7 @@ impl Command {
             Command::Train(train) => train.run(),
             Command::Devices(devices) => devices.run(),
             Command::New(new) => new.run(),
+            Command::Classify(classify) => classify.run(),
             Command::Export(export) => export.run(),
             Command::Generate(generate) => generate.run(),
             Command::Launch(launch) => launch.run(),

@@ -1,9 +1,10 @@
 //! `halite plan`: compiles a training step for devices that the machine does not have.
 
 mod child;
+mod model;
 mod search;
 
-use std::{env, path::PathBuf, process::ExitCode, str::FromStr};
+use std::{env, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
@@ -19,6 +20,7 @@ use halite::{
 };
 use indicatif::ProgressBar;
 
+use self::model::{Classified, IMAGENET_CLASSES, Model};
 use super::{
     step::{ShardingArgs, TransformerArgs, default_in_help, training_options},
     waiting,
@@ -38,8 +40,10 @@ use super::{
     mut_arg("gradient_clip_val", |arg| default_in_help(arg, "1 for transformers, 0 for image models"))
 )]
 pub(crate) struct PlanCommand {
-    /// `mnist-mlp`, `mnist-cnn`, or a transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`,
-    /// `gpt2-large`, `gpt2-xl`, `llama-7b`, `llama-13b`, `llama3-8b`
+    /// `mnist-mlp`, `mnist-cnn`; a classifier of color images: `resnet18`, `resnet34`, `resnet50`,
+    /// `efficientnet-lite0` to `-lite4`, `vit-s16`, `vit-b16`, `vit-l16`, `vit-10b`; or a
+    /// transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`,
+    /// `llama-7b`, `llama-13b`, `llama3-8b`
     #[arg(value_name = "MODEL")]
     model: Model,
     /// Target devices: `tpu:v5e:4x4`, `tpu:v4:4x4x4,megacore`, `cuda:h100:1x8` (hosts x devices per
@@ -48,7 +52,7 @@ pub(crate) struct PlanCommand {
     target: Target,
     #[command(flatten)]
     sharding: ShardingArgs,
-    /// Samples of a batch, over all devices [default: 8 per device, 128 per device for image models]
+    /// Samples of a batch, over all devices [default: 8 per device; 32 of color images, 128 of digits]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
     #[command(flatten)]
@@ -97,37 +101,10 @@ Examples:
   halite plan gpt2-124m --target tpu:v5e:4x4                          data parallel over 16 chips
   halite plan llama-7b --target tpu:v5p:8x8x8 --strategy fsdp         does it fit 512 chips, and how fast at best
   halite plan llama-7b --target tpu:v5e:16x16 --mesh fsdp=64,model=4 --strategy fsdp+tp
+  halite plan resnet50 --target cuda:h100:1x4 --batch-size 1024       color images of 224x224 in 1,000 classes
   halite plan gpt2-xl --target cuda:h100:1x8 --search                 which sharding is best on eight GPUs
   halite plan small --target cpu:1 --largest-batch --memory-limit 8G  how many samples fit 8 GiB
 The compilers are downloaded on first use: libtpu 205 MB, CUDA's 234 MB.";
-
-/// The model of a plan.
-#[derive(Clone, Debug)]
-enum Model {
-    Mlp,
-    Cnn,
-    Transformer(TransformerConfig),
-}
-
-impl FromStr for Model {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "mnist-mlp" => Ok(Model::Mlp),
-            "mnist-cnn" => Ok(Model::Cnn),
-            _ => name.parse().map(Model::Transformer).map_err(|_| {
-                let names = TransformerConfig::NAMES.join(", ");
-                Error::invalid(
-                    "model",
-                    format!(
-                        "unknown model `{name}`; expected one of mnist-mlp, mnist-cnn, {names}"
-                    ),
-                )
-            }),
-        }
-    }
-}
 
 /// Place where programs are compiled.
 enum Compiler {
@@ -248,6 +225,17 @@ impl PlanCommand {
                 let step = Classify::<Cnn<()>>::step(28, Cnn::new(28, 10), &self.image_options()?);
                 self.plan_step(target, axes, strategy, step)
             }
+            Model::Classifier(classifier) => {
+                let visitor = Classified {
+                    command: self,
+                    target,
+                    axes,
+                    strategy,
+                    options: self.image_options()?,
+                    side: classifier.framing().side,
+                };
+                classifier.visit(IMAGENET_CLASSES, visitor.side, visitor)
+            }
             Model::Transformer(model) => {
                 let config = self.transformer.config(model);
                 let step = self.training_step(&config)?;
@@ -272,6 +260,7 @@ impl PlanCommand {
     fn samples_of_device(&self) -> usize {
         match self.model {
             Model::Mlp | Model::Cnn => 128,
+            Model::Classifier(_) => 32,
             Model::Transformer(_) => 8,
         }
     }

@@ -1,7 +1,9 @@
 //! `halite train`: trains a built-in model.
 
+mod imagenet;
 mod images;
 mod run;
+mod step_times;
 pub(super) mod text;
 
 use std::process::ExitCode;
@@ -25,6 +27,9 @@ enum Model {
     /// Image classification that downloads no data: handwritten digits, 8x8 grayscale pixels
     #[command(after_help = images::DIGITS_EXAMPLES)]
     Digits(Box<images::Digits>),
+    /// Image classification: color photographs in class folders, or generated images
+    #[command(name = "imagenet", after_help = imagenet::EXAMPLES)]
+    ImageNet(Box<imagenet::ImageNet>),
     /// Language modeling: a transformer, which writes a sample of text at the end
     #[command(after_help = text::EXAMPLES)]
     Text(Box<text::Text>),
@@ -38,6 +43,7 @@ impl Train {
         let result = match self.model {
             Model::Mnist(mnist) => mnist.run(group),
             Model::Digits(digits) => digits.run(group),
+            Model::ImageNet(imagenet) => imagenet.run(group),
             Model::Text(text) => text.run(group),
         };
         job.finish_with(result)

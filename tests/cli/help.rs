@@ -9,7 +9,7 @@ use crate::support::{assert_contains, halite_alone, run, succeeds};
 #[test]
 fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(22).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(23).collect();
     expect![[r#"
         Train models on CPUs, and on accelerators that have a PJRT plugin
 
@@ -19,6 +19,7 @@ fn no_arguments_prints_help() {
           train       Train a model
           devices     Show the devices, their memory, and the plugin behind them
           new         Write a project of your own: a model, a task and a `main` that trains it
+          classify    Classify images by published weights
           export      Export a trained model to an artifact that JAX reads
           launch      Start a job of many processes of one program
           job         Show the job that a launcher started, and every process
@@ -91,8 +92,8 @@ fn unknown_names_list_the_known_ones() {
             vec!["unrecognized subcommand 'trian'", "'train'"],
         ),
         (
-            "train imagenet",
-            vec!["unrecognized subcommand 'imagenet'", "Usage: halite train"],
+            "train cifar",
+            vec!["unrecognized subcommand 'cifar'", "Usage: halite train"],
         ),
         (
             "train mnist --epoch 3",

@@ -11,6 +11,7 @@ mod embedded;
 mod environment;
 mod export;
 mod help;
+mod images;
 mod new;
 mod numbers;
 mod observing;

@@ -1,0 +1,313 @@
+//! `halite train imagenet`: classification of color images in class folders.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::Args;
+use halite::{
+    Array, Client, DeviceId, Error, ErrorKind, Param, Result,
+    core::files,
+    data::{
+        Dataset,
+        images::{FakeImages, Framing, ImageFolder},
+    },
+    models::{
+        Classifier, ClassifierVisitor, ClassifyColor, ColorImageModel, DescribedClassifier,
+        TrainingStep,
+    },
+    nn::Optimizer,
+    train::{flags::positive, signals::StopFlag},
+    weights::{self, WeightLoader},
+};
+use halite_core::ProcessGroup;
+
+use super::{
+    run::{Run, epochs, finish, fitted},
+    step_times::StepTimes,
+};
+use crate::cli::step::{RateArgs, default_in_help, training_options};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  halite train imagenet --data pictures                         pictures/cat/1.jpg, pictures/dog/7.png, ..
+  halite train imagenet --data imagenet --model resnet50        imagenet/train/CLASS/*.jpg, imagenet/val/CLASS/*.jpg
+  halite train imagenet --data pictures --model resnet34 --weights resnet34.pth --learning-rate 1e-3
+                                                                fine-tune torchvision's weights with a new head
+  halite train imagenet --fake-data --model resnet50 --benchmark
+                                                                how many samples a second";
+
+#[derive(Args, Debug)]
+#[command(
+    mut_arg("max_epochs", |arg| epochs(arg, "90")),
+    mut_arg("batch_size", |arg| arg.default_value("32")),
+    mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL"))
+)]
+pub(super) struct ImageNet {
+    /// Model: `resnet18`, `resnet34`, `resnet50`, `efficientnet-lite0` to `efficientnet-lite4`,
+    /// `vit-s16`, `vit-b16`, `vit-l16`
+    #[arg(long, default_value_t = Classifier::ResNet50, value_name = "NAME")]
+    model: Classifier,
+    /// Folder with a folder of PNG or JPEG images for each class; or with such folders `train` and
+    /// `val`
+    #[arg(long, value_name = "DIR", required_unless_present = "fake_data")]
+    data: Option<PathBuf>,
+    /// Train on generated images: as many as ImageNet has, in 1,000 classes
+    #[arg(long, conflicts_with = "data")]
+    fake_data: bool,
+    /// Published weights to start from; a head for another number of classes is new
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Height and width of the images [default: the model's]
+    #[arg(long, value_name = "PIXELS", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    side: Option<usize>,
+    /// Label smoothing, from 0 to below 1
+    #[arg(long, default_value_t = 0.1, value_name = "P", value_parser = smoothing, allow_negative_numbers = true)]
+    label_smoothing: f64,
+    /// Print mean, median, 90th percentile and standard deviation of the samples a second; 60
+    /// steps, unless --max-steps or --max-time is given
+    #[arg(long)]
+    benchmark: bool,
+    #[command(flatten)]
+    rate: RateArgs,
+    #[command(flatten)]
+    run: Run,
+}
+
+/// Training images and classes of ImageNet.
+const IMAGENET: (usize, usize) = (1_281_167, 1000);
+
+/// Steps of a benchmark.
+const BENCHMARK_STEPS: u64 = 60;
+
+/// One sample in this many is for validation, where a folder has no `val`.
+const VALIDATE_ONE_IN: usize = 10;
+
+fn smoothing(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(smoothing) if (0.0..1.0).contains(&smoothing) => Ok(smoothing),
+        _ => Err("expected a number from 0 to below 1, such as 0.1".into()),
+    }
+}
+
+/// The data of a run.
+struct Images {
+    name: String,
+    classes: usize,
+    /// Names of the classes, if they have names.
+    names: Option<Vec<String>>,
+    train: Arc<dyn Dataset>,
+    validation: Option<Arc<dyn Dataset>>,
+}
+
+impl ImageNet {
+    pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
+        self.run.processes = Some(processes);
+        let options = &mut self.run.options;
+        if self.benchmark && options.max_steps.is_none() && options.max_time.is_none() {
+            options.max_steps = Some(BENCHMARK_STEPS);
+        }
+        let images = self.images()?;
+        let (client, devices) = self.run.open()?;
+        let (classes, side) = (images.classes, self.framing().side);
+        let visitor = Training {
+            command: &self,
+            images,
+            client,
+            devices,
+        };
+        self.model.visit(classes, side, visitor)
+    }
+
+    fn framing(&self) -> Framing {
+        let framing = self.model.framing();
+        Framing {
+            side: self.side.unwrap_or(framing.side),
+            ..framing
+        }
+    }
+
+    /// Lists the images, or describes the generated ones.
+    fn images(&self) -> Result<Images> {
+        let framing = self.framing();
+        let Some(root) = &self.data else {
+            let (count, classes) = IMAGENET;
+            let data = FakeImages::new(count, framing.side, classes, self.run.options.seed)?;
+            return Ok(Images {
+                name: "fake".to_owned(),
+                classes,
+                names: None,
+                train: Arc::new(data),
+                validation: None,
+            });
+        };
+        let name = |root: &Path| {
+            let name = root.file_name().unwrap_or(root.as_os_str());
+            name.to_string_lossy().into_owned()
+        };
+        let [train, validation] = ["train", "val"].map(|part| root.join(part));
+        let (folder, train, validation): (_, Arc<dyn Dataset>, Arc<dyn Dataset>) = if train.is_dir()
+            && validation.is_dir()
+        {
+            let train = ImageFolder::open(&train, framing)?;
+            let validation = ImageFolder::open(&validation, framing)?;
+            same_classes(&train, &validation)?;
+            (train.clone(), Arc::new(train), Arc::new(validation))
+        } else {
+            let all = ImageFolder::open(root, framing)?;
+            let validation = all.len() / VALIDATE_ONE_IN;
+            let [validation, train] = halite::data::DatasetExt::split(all.clone(), validation, 0)?;
+            (all, Arc::new(train), Arc::new(validation))
+        };
+        let names = folder.classes().to_vec();
+        Ok(Images {
+            name: name(root),
+            classes: names.len(),
+            names: Some(names),
+            train,
+            validation: Some(validation).filter(|data| !data.is_empty()),
+        })
+    }
+}
+
+/// # Errors
+/// If the classes of training and validation differ.
+fn same_classes(train: &ImageFolder, validation: &ImageFolder) -> Result<()> {
+    let [ours, theirs] = [train, validation].map(ImageFolder::classes);
+    if ours == theirs {
+        return Ok(());
+    }
+    let lacks = |some: &[String], all: &[String]| {
+        let missing = all.iter().filter(|name| !some.contains(name));
+        missing.take(5).cloned().collect::<Vec<_>>().join(", ")
+    };
+    let message = format!(
+        "`train` and `val` have different classes; `train` lacks [{}], `val` lacks [{}]",
+        lacks(ours, theirs),
+        lacks(theirs, ours)
+    );
+    Err(Error::invalid("train imagenet", message))
+}
+
+/// The training of a classifier, whatever its type.
+struct Training<'a> {
+    command: &'a ImageNet,
+    images: Images,
+    client: Client,
+    devices: Vec<DeviceId>,
+}
+
+impl ClassifierVisitor for Training<'_> {
+    type Output = ExitCode;
+
+    fn visit<M: ColorImageModel>(
+        self,
+        classifier: DescribedClassifier<M::Of<Param>>,
+    ) -> Result<ExitCode>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let command = self.command;
+        let file = command.weights.as_ref().map(weights::open).transpose()?;
+        // A head for as many classes is not replaced.
+        let replaced: &[&str] = match &file {
+            Some(file) if Classifier::classes_of(file)? != self.images.classes => &["head"],
+            _ => &[],
+        };
+        let (names, normalization) = match &file {
+            Some(file) => classifier.source(file, replaced)?.clone(),
+            None => classifier.sources[0].clone(),
+        };
+        let load = |file: weights::WeightFile| -> Result<M::Of<Array>> {
+            let loader = WeightLoader::new(&file, &names).seed(command.run.options.seed);
+            let loader = replaced
+                .iter()
+                .fold(loader, |loader, path| loader.replace(path));
+            let loaded = loader.load(&self.client, &classifier.net)?;
+            if command.run.is_coordinator() && !replaced.is_empty() {
+                remark!("{}", loaded.report.to_string().trim_end());
+            }
+            Ok(loaded.model)
+        };
+        let loaded = file.map(load).transpose()?;
+        let task = classifier.task::<M>(normalization);
+        let task = task.label_smoothing(command.label_smoothing);
+        let schedule = command
+            .run
+            .schedule(&command.rate, self.images.train.len())?;
+        let options = training_options(&command.run.options.numerics, schedule, None);
+        let side = command.framing().side;
+        match classifier.is_transformer {
+            true => self.train(task.adamw_step(side, classifier.net, &options), loaded),
+            false => self.train(task.sgd_step(side, classifier.net, &options), loaded),
+        }
+    }
+}
+
+impl Training<'_> {
+    fn train<M: ColorImageModel, O: Optimizer + Clone + 'static>(
+        self,
+        step: TrainingStep<ClassifyColor<M>, O>,
+        loaded: Option<M::Of<Array>>,
+    ) -> Result<ExitCode>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let Training {
+            command,
+            images,
+            client,
+            devices,
+        } = self;
+        let (run, count, stop) = (&command.run, devices.len(), StopFlag::new());
+        let out = run.out(&format!("{}-{}", images.name, command.model));
+        let train = Arc::new(images.train);
+        let trainer = run
+            .trainer(&client, devices, &out, &stop, &step)
+            .property("--model", command.model.to_string())
+            .property("--data", images.name);
+        let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
+        let times = command.benchmark.then(StepTimes::default);
+        let trainer = match &times {
+            Some(times) => trainer.callback(times.clone()),
+            None => trainer,
+        };
+        let trainer = trainer.build()?;
+        if run.range_test {
+            let found = run.find_rate(&trainer, step, train, &out);
+            return fitted(run, found, &stop);
+        }
+        let TrainingStep {
+            task,
+            model,
+            optimizer,
+            ..
+        } = step;
+        let result = match loaded {
+            Some(values) => {
+                trainer.fit_from(task, model, values, optimizer, train, images.validation)
+            }
+            None => trainer.fit(task, model, optimizer, train, images.validation),
+        };
+        let fitted = fitted(run, result, &stop)?;
+        if let Some(names) = images.names.filter(|_| run.is_coordinator()) {
+            write_names(&out.join("classes.txt"), &names)?;
+        }
+        let code = finish(run, &fitted, &trainer);
+        if let Some(times) = times.filter(|_| run.is_coordinator()) {
+            say!("{}", times.summary());
+        }
+        Ok(code)
+    }
+}
+
+/// Writes the names of the classes, one a line, for `halite classify --labels`.
+fn write_names(path: &Path, names: &[String]) -> Result<()> {
+    let text = names.join("\n") + "\n";
+    files::replace(path, text.as_bytes()).map_err(|error| {
+        let message = format!("cannot write {}", path.display());
+        Error::new(ErrorKind::Io, "train imagenet", message).caused_by(error)
+    })
+}

@@ -1,0 +1,103 @@
+//! `halite classify` and `halite train imagenet`.
+
+use std::{fs, path::Path};
+
+use crate::support::{assert_contains, fails, halite, report, run, succeeds};
+
+/// A PNG of one color, 8x8, in a folder of a class.
+fn write(dir: &Path, name: &str, color: [u8; 3]) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, 8, 8);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&color.repeat(64)).unwrap();
+    drop(writer);
+    fs::write(path, file).unwrap();
+}
+
+#[test]
+fn folders_train_a_classifier_that_classifies() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..20u8 {
+        let file = |class: &str| format!("pictures/{class}/{number}.png");
+        write(dir.path(), &file("green"), [10, 200 + number, 30]);
+        write(dir.path(), &file("red"), [200 + number, 10, 30]);
+    }
+    let arguments = "train imagenet --data pictures --model resnet18 --side 16 --batch-size 4 --quiet \
+                     --max-steps 20 --benchmark --learning-rate 0.01 --out run --accelerator cpu:1";
+    let ended = succeeds(halite(arguments).current_dir(dir.path()));
+    let summary = "benchmark: samples a second over 3 groups of 5 steps: mean ";
+    assert_contains(
+        &ended.stdout,
+        &[summary, "median ", "90th percentile ", "deviation "],
+    );
+    let names = fs::read_to_string(dir.path().join("run/classes.txt")).unwrap();
+    assert_eq!(names, "green\nred\n");
+    let report = report(&dir.path().join("run"));
+    assert_eq!(report["steps"].as_u64(), Some(20), "{report}");
+}
+
+#[test]
+fn generated_images_need_no_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = "train imagenet --fake-data --model resnet18 --side 16 --batch-size 2 --max-steps 3 \
+                     --quiet --out run --accelerator embedded:1";
+    succeeds(halite(arguments).current_dir(dir.path()));
+    let report = report(&dir.path().join("run"));
+    assert_eq!(report["steps"].as_u64(), Some(3), "{report}");
+    assert!(!dir.path().join("run/classes.txt").exists());
+}
+
+#[test]
+fn photograph_is_named_by_published_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "blue.png", [20, 30, 220]);
+    let arguments = "classify blue.png --top 2 --accelerator cpu:1";
+    let ended = succeeds(halite(arguments).current_dir(dir.path()));
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "blue.png"), "{ended:?}");
+    assert!(lines[1].contains(" %  "), "{ended:?}");
+}
+
+#[test]
+fn bad_images_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "one/red.png", [200, 0, 0]);
+    fs::write(dir.path().join("text.png"), "hello").unwrap();
+    for (arguments, parts) in [
+        (
+            "classify text.png",
+            &["text.png", "neither PNG nor JPEG"][..],
+        ),
+        (
+            "classify one/red.png --model resnet50",
+            &["resnet50 needs --weights FILE"],
+        ),
+        (
+            "train imagenet --data one",
+            &["one has no folders; expected one for each class"],
+        ),
+        ("train imagenet --data none", &["none"]),
+    ] {
+        let error = fails(halite(arguments).current_dir(dir.path()));
+        assert_contains(&error, parts);
+    }
+    for (arguments, part) in [
+        ("train imagenet", "--data <DIR>"),
+        (
+            "train imagenet --fake-data --data one",
+            "cannot be used with",
+        ),
+        (
+            "train imagenet --fake-data --model resnet51",
+            "expected one of resnet18",
+        ),
+        ("classify", "<IMAGE>"),
+    ] {
+        let ended = run(halite(arguments).current_dir(dir.path()));
+        assert_eq!(ended.code(), Some(2), "{ended:?}");
+        assert_contains(&ended.stderr, &[part]);
+    }
+}
