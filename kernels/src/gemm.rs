@@ -10,6 +10,10 @@
 //! patches of a convolution, are matrices without a copy.
 
 mod block;
+#[expect(
+    clippy::needless_range_loop,
+    reason = "loops over the lanes of several arrays become vectors"
+)]
 mod few;
 mod panels;
 mod plain;

@@ -291,7 +291,7 @@ impl<'m> Generator<'m> {
             let program = program.or_insert_with(|| decode(client, form, steps));
             let compiled = program.stages().total();
             let start = Instant::now();
-            let first = first.as_ref().map(|first| Leaf(first));
+            let first = first.as_ref().map(Leaf);
             let inputs = (self.model.leaf_refs(), numbers.leaf_refs(), first);
             let (next, drawn) = program.call_with(state, inputs)?;
             let drawn = HostDrawn::read(&drawn)?;
