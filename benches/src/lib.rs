@@ -5,7 +5,6 @@
 mod clock;
 mod convnext;
 mod pairs;
-mod resnet;
 mod shapes;
 mod vae;
 mod workloads;
@@ -14,7 +13,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use halite::{
     Array, Client, DTypePolicy, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
-    models::{Cnn, Mlp},
+    models::{Cnn, Mlp, ResNet},
     nn::{
         ArraySpec, Conv2d, Function, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace,
         Transformer, cross_entropy, grad, rng,
@@ -26,7 +25,6 @@ use halite::{
 pub use clock::ProcessorClock;
 pub use convnext::ConvNext;
 pub use pairs::{Ratios, measure_pairs};
-pub use resnet::ResNet;
 pub use shapes::ConvShape;
 pub use vae::Vae;
 pub use workloads::{Visitor, Workload, visit};
@@ -113,6 +111,13 @@ impl WideCnn<Param> {
 
 impl Forward for Cnn<()> {
     fn logits<'t>(model: &Cnn<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+        model.forward(x)
+    }
+}
+
+impl Forward for ResNet<()> {
+    /// `x: [batch, height, width, 3]`; returns logits `[batch, classes]`.
+    fn logits<'t>(model: &ResNet<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
         model.forward(x)
     }
 }

@@ -2,16 +2,14 @@
 
 use halite::{
     DTypePolicy, Error, HostArray, MeshShape, Param, Result,
-    models::Mlp,
+    models::{Mlp, ResNet},
     nn::{Adam, AdamW, Optimizer, Sgd, ShardedType, Transformer, TransformerConfig, lower},
     train::Strategy,
     tree::Leaf,
 };
 use halite_core::{Capabilities, Program};
 
-use crate::{
-    ConvNext, Forward, GptBlock, ResNet, Vae, WideCnn, data, labels, pixels, step_function,
-};
+use crate::{ConvNext, Forward, GptBlock, Vae, WideCnn, data, labels, pixels, step_function};
 
 /// A model that is trained on one batch.
 #[allow(missing_debug_implementations, reason = "a model need not have one")]
@@ -89,7 +87,7 @@ pub fn visit<V: Visitor>(name: &str, visitor: V) -> Result<V::Output> {
         "w3" => {
             let (x, y) = images(64, 32, 10);
             visitor.visit(Workload::<ResNet<()>, _> {
-                model: ResNet::resnet18_small(10),
+                model: ResNet::resnet18(10).cifar_stem(),
                 optimizer: sgd.momentum(0.9).weight_decay(5e-4),
                 x,
                 y,
