@@ -169,7 +169,9 @@ impl Framing {
     /// # Errors
     /// If it is out of range.
     pub(super) fn check(&self) -> Result<()> {
-        if !(self.crop > 0.0 && self.crop <= 1.0) || !(1..=MAX_SIDE).contains(&self.side) {
+        let crops = self.crop > 0.0 && self.crop <= 1.0;
+        let fits = (1..=MAX_SIDE).contains(&self.side);
+        if !crops || !fits {
             let message = format!(
                 "side {}, crop {}; expected a side of 1 to {MAX_SIDE} pixels, and a crop above 0, at most 1",
                 self.side, self.crop
