@@ -129,6 +129,11 @@ struct SeeingARun;
 #[doc = include_str!("../docs/converting.md")]
 struct Converting;
 
+/// The program on the page compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/models.md")]
+struct Models;
+
 /// The program on the page runs.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/weights.md")]
