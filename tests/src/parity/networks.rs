@@ -154,9 +154,13 @@ pub fn losses(
                 };
                 Ok((part(0)?, part(1)?))
             });
-            run.train(net, &Gpt2::names("transformer."), adamw(1e-3), batches?, |net, x, y| {
-                cross_entropy(net.forward(x), y)
-            })
+            run.train(
+                net,
+                &Gpt2::names("transformer."),
+                adamw(1e-3),
+                batches?,
+                |net, x, y| cross_entropy(net.forward(x), y),
+            )
         }
     }
 }
