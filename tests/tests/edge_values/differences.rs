@@ -148,6 +148,6 @@ pub(crate) const STAY: &[Difference] = differs! {
     ["nothing_integers"], Function, INTEGERS, CPU, Allow::DividedByItself,
         "XLA takes x / x for 1 also where x is 0; elsewhere x / 0 is -1";
     ["numbers", "cbrt", "atan2", "pow", "rsqrt", "square", "mse", "huber", "sgd", "cummax", "cummin",
-        "max_pool", "global_norm"], Both, FLUSHED, CPU, Allow::Subnormal,
+        "max_pool", "adaptive_max_pool", "interpolate", "global_norm"], Both, FLUSHED, CPU, Allow::Subnormal,
         "subnormal numbers are zeros for XLA's code, or for steps of it";
 };
