@@ -15,7 +15,7 @@ struct Arguments {
     /// Python with the packages that `golden/pytorch/parity.py` names
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Network: all if not given
+    /// Network: resnet18, vit, lstm or gpt; all if not given
     #[arg(long)]
     model: Vec<Network>,
     /// Accelerator: cpu and embedded if not given

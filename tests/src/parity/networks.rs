@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use halite::{
-    models::Gpt2,
+    models::{Gpt2, ResNet, ResNetConfig, Vit, VitConfig},
     train::State,
     weights::{NameMap, WeightLoader},
 };
 use halite_core::{Array, Client, DType, HostArray, Result, Sharding, Tree, tree::Of};
 use halite_nn::{
-    AdamW, Embedding, Linear, Lstm, Model, Optimizer, Param, Tensor, Transformer,
+    AdamW, Embedding, Linear, Lstm, Model, Optimizer, Param, Sgd, Tensor, Transformer,
     TransformerConfig, cross_entropy, jit_step,
 };
 
@@ -21,6 +21,10 @@ const BATCHES: usize = 4;
 /// A network that both sides have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Network {
+    /// ResNet-18 with the stem for small images; momentum.
+    ResNet18,
+    /// Vision transformer; AdamW.
+    Vit,
     /// Two bidirectional LSTM layers over tokens, and a classifier; AdamW.
     Lstm,
     /// GPT-2 of six layers; AdamW.
@@ -29,11 +33,13 @@ pub enum Network {
 
 impl Network {
     /// All networks.
-    pub const ALL: [Network; 2] = [Network::Lstm, Network::Gpt];
+    pub const ALL: [Network; 4] = [Network::ResNet18, Network::Vit, Network::Lstm, Network::Gpt];
 
-    /// `lstm` or `gpt`.
+    /// `resnet18`, `vit`, `lstm` or `gpt`.
     pub fn name(self) -> &'static str {
         match self {
+            Network::ResNet18 => "resnet18",
+            Network::Vit => "vit",
             Network::Lstm => "lstm",
             Network::Gpt => "gpt",
         }
@@ -59,7 +65,7 @@ impl FromStr for Network {
 pub enum Size {
     /// A few thousand parameters.
     Small,
-    /// About a million parameters.
+    /// ResNet-18 in full, others with about a million parameters.
     Full,
 }
 
@@ -105,6 +111,46 @@ pub fn losses(
     };
     let is_full = size == Size::Full;
     match network {
+        Network::ResNet18 => {
+            let width = if is_full { 64 } else { 4 };
+            let net = ResNet::new(&ResNetConfig {
+                blocks: [2, 2, 2, 2],
+                bottleneck: false,
+                width,
+                classes: 10,
+            });
+            let net = net.cifar_stem();
+            let batches = images(4, if is_full { 16 } else { 8 }, dtype);
+            let sgd = Sgd::new(0.05).momentum(0.9).weight_decay(5e-4);
+            let names = net.names();
+            run.train(net, &names, sgd, batches?, |net, x, y| {
+                cross_entropy(net.forward(x), y)
+            })
+        }
+        Network::Vit => {
+            let (hidden, layers, side, batch) = if is_full {
+                (64, 6, 32, 8)
+            } else {
+                (16, 2, 8, 4)
+            };
+            let net = Vit::new(&VitConfig {
+                image: side,
+                patch: 4,
+                layers,
+                hidden_size: hidden,
+                heads: 4,
+                mlp_size: 2 * hidden,
+                ..VitConfig::s16(10)
+            })?;
+            let names = net.names();
+            run.train(
+                net,
+                &names,
+                adamw(1e-3),
+                images(batch, side, dtype)?,
+                |net, x, y| cross_entropy(net.forward(x), y),
+            )
+        }
         Network::Lstm => {
             let (vocab, width, hidden, time, batch) = if is_full {
                 (500, 64, 64, 40, 16)
@@ -174,6 +220,16 @@ type Batches = Vec<(HostArray, HostArray)>;
 
 fn batches(batch: impl FnMut(usize) -> Result<(HostArray, HostArray)>) -> Result<Batches> {
     (0..BATCHES).map(batch).collect()
+}
+
+fn images(batch: usize, side: usize, dtype: DType) -> Result<Batches> {
+    batches(|at| {
+        let images = formula::floats(&format!("images.{at}"), &[batch, side, side, 3], dtype)?;
+        Ok((
+            images,
+            formula::integers(&format!("labels.{at}"), 10, &[batch])?,
+        ))
+    })
 }
 
 /// One training run.
