@@ -35,6 +35,7 @@ mod mlp;
 mod open_decoder;
 mod pretrained;
 mod resnet;
+mod save;
 mod step;
 mod tokenizer;
 mod vit;

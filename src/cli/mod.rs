@@ -19,6 +19,7 @@ mod config;
 mod convert;
 mod data;
 mod devices;
+mod embed;
 mod export;
 mod generate;
 mod job;
@@ -68,6 +69,8 @@ Examples:
   halite new my-model                      write a project with a model, a task and a `main`
   halite checkpoint ls runs/mnist-cnn      list the checkpoints of a run; also show, verify, export
   halite train --config runs/mnist-cnn/config.toml --out runs/again   repeat a run, with the same bits
+  halite finetune text --model DIR --data notes.txt --lora 8   train adapters of a published language model
+  halite embed --model DIR texts.txt       embed texts with a sentence encoder such as MiniLM
   halite devices                           list the available devices
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
   halite export runs/mnist-cnn -o cnn.jax  write a trained model for JAX
@@ -112,6 +115,8 @@ fn open_options(cache: Option<PathBuf>) -> OpenOptions {
 enum Command {
     /// Train a model
     Train(train::Train),
+    Finetune(train::finetune::Finetune),
+    Embed(embed::Embed),
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
     New(new::New),
@@ -198,6 +203,8 @@ impl Command {
     fn run(self, profiled: bool) -> halite::Result<ExitCode> {
         match self {
             Command::Train(train) => train.run(),
+            Command::Finetune(finetune) => finetune.run(),
+            Command::Embed(embed) => embed.run(),
             Command::Devices(devices) => devices.run(),
             Command::New(new) => new.run(),
             Command::Classify(classify) => classify.run(),

@@ -245,6 +245,11 @@ impl TransformerArgs {
         }
     }
 
+    /// The context length that is given.
+    pub(super) fn context(&self) -> Option<usize> {
+        self.context
+    }
+
     /// Returns the flags that are given: they apply to transformers only.
     pub(super) fn given(&self) -> Vec<&'static str> {
         let flags = [

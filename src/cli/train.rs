@@ -1,5 +1,6 @@
 //! `halite train`: trains a built-in model.
 
+pub(super) mod finetune;
 mod imagenet;
 mod images;
 mod run;
