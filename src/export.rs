@@ -1,13 +1,23 @@
-//! Runs of the built-in models as `jax.export` artifacts.
+//! Runs of the built-in models, and published models, as `jax.export` artifacts.
 
-use std::{collections::BTreeMap, path::Path, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use crate::{
-    DType, Error, HostArray, Param, Result, TensorType,
+    Array, Client, DType, Error, HostArray, Param, Result, TensorType, Tree,
+    backends::Accelerator,
     exchange::{Exported, Parameters, export_model},
-    models::{Cnn, ImageModel, Mlp, normalized},
-    nn::{Transformer, TransformerConfig},
+    models::{
+        Bert, Cnn, ImageModel, Llama, Mlp, Pooling, Pretrained, PretrainedModel, normalized,
+        open_decoder,
+    },
+    nn::{Adapted, Model, Transformer, TransformerConfig},
     train::checkpoint::Saved,
+    tree::Of,
+    weights::{NameMap, load_adapters},
 };
 
 /// Exports the forward pass of the best checkpoint of a run of `halite train`, or of the newest if
@@ -54,6 +64,96 @@ pub fn export_run(
         name: model.to_owned(),
         ..exported
     })
+}
+
+/// What of a published model is exported.
+#[derive(Clone, Debug, Default)]
+pub struct ExportOptions {
+    /// Inputs of a launch.
+    pub batch_size: usize,
+    /// Tokens of an input.
+    pub context: usize,
+    /// Directory of adapters that peft or `halite finetune` wrote, which are added to the weights.
+    pub adapter: Option<PathBuf>,
+    /// Place of the model's parameters.
+    pub parameters: Parameters,
+}
+
+/// Exports the forward pass of a published model: a directory of Hugging Face or a GGUF file.
+///
+/// A decoder maps tokens `s32[batch, context]` to logits `f32[batch, context, vocabulary]`, a BERT
+/// tokens `s32[batch, context]` and a mask `bool[batch, context]`, false at padding, to an embedding
+/// `f32[batch, features]` of length 1 (the mean over the tokens).
+///
+/// # Errors
+/// If it cannot be opened or loaded, the context is longer than the model's, or the adapters are not
+/// of this model.
+pub fn export_pretrained(path: impl AsRef<Path>, options: &ExportOptions) -> Result<Exported> {
+    let source = Pretrained::open(path)?;
+    let dims = [options.batch_size, options.context];
+    let check = |longest: usize| match options.context {
+        1.. if options.context <= longest => Ok(()),
+        context => {
+            let message = format!("a context of {context}; expected 1 to {longest} tokens");
+            Err(Error::invalid("export", message))
+        }
+    };
+    // Weights are on the host of this process; the program is for any device.
+    let client = Accelerator::embedded().open()?;
+    let tokens = TensorType::new(DType::S32, dims);
+    if source.config()?.text("model_type") == Some("bert") {
+        let opened = Bert::of(source)?;
+        check(opened.model.config.context_length)?;
+        let model = with_adapters(&client, &opened, &opened.names, options)?;
+        let mask = TensorType::new(DType::Bool, dims);
+        let inputs = [tokens, mask];
+        return export_model(
+            &model,
+            inputs,
+            options.parameters,
+            |cx, model, [tokens, mask]| {
+                cx.set_mode(false, None);
+                let features = Pooling::Mean.pool(model.forward(tokens, mask), mask);
+                let length = features.square().sum_keep([1]).sqrt();
+                [features / length.maximum(1e-12)]
+            },
+        );
+    }
+    let opened = open_decoder(source)?;
+    check(opened.model.config.context_length)?;
+    let names = match opened.source.is_gguf() {
+        true => Llama::names(opened.model.config.tied),
+        false => opened.names.clone(),
+    };
+    let model = with_adapters(&client, &opened, &names, options)?;
+    export_model(
+        &model,
+        [tokens],
+        options.parameters,
+        |cx, model, [tokens]| {
+            cx.set_mode(false, None);
+            [model.forward(tokens).convert(DType::F32)]
+        },
+    )
+}
+
+/// The weights of a published model, with adapters if there are some. `names` are those of
+/// PyTorch's files.
+fn with_adapters<M: Model>(
+    client: &Client,
+    opened: &PretrainedModel<M>,
+    names: &NameMap,
+    options: &ExportOptions,
+) -> Result<Of<M, Array>>
+where
+    Of<M, Array>: Tree<Leaf = Array>,
+{
+    let base = opened.load(client)?;
+    let Some(directory) = &options.adapter else {
+        return Ok(base);
+    };
+    let (_, adapters) = load_adapters(client, names, opened.model.described(), directory)?;
+    Adapted { base, adapters }.merged(client)
 }
 
 fn images<M: ImageModel>(

@@ -68,7 +68,7 @@ mod job;
 pub mod plan;
 pub mod profile;
 
-pub use export::export_run;
+pub use export::{ExportOptions, export_pretrained, export_run};
 pub use job::OpenDevices;
 
 pub use halite_backends as backends;

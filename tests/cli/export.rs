@@ -146,3 +146,39 @@ fn language_model_is_exported() {
     let found = in_jax(dir, "text.jax", "logits, = model.call(inputs)");
     assert_close("JAX", &found, &read(&dir.join("results/0.npy")));
 }
+
+#[test]
+fn published_model_is_exported() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tests/golden/bert");
+    let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
+    let export = format!("export --program --model {} --context 7", model.display());
+    halite(&format!("{export} --batch-size 3 --output bert.jax"));
+    let described = halite("run bert.jax --describe");
+    let lines = [
+        "argument   0: s32[3, 7]",
+        "argument   1: bool[3, 7]",
+        "f32[3, 12]",
+    ];
+    assert_contains(&described.stdout, &lines);
+    let tokens: Vec<i32> = (0..21).map(|i| 1 + i * 5 % 28).collect();
+    let mask: Vec<bool> = (0..21).map(|i| i % 7 < 3 + i / 7).collect();
+    let tokens = HostArray::from_slice(&tokens, [3, 7]).unwrap();
+    let mask = HostArray::from_slice(&mask, [3, 7]).unwrap();
+    fs::write(dir.join("inputs.npy"), npy::write(&tokens)).unwrap();
+    fs::write(dir.join("mask.npy"), npy::write(&mask)).unwrap();
+    halite(&format!(
+        "run bert.jax -i inputs.npy -i mask.npy --output results {EMBEDDED}"
+    ));
+    let call = "logits, = model.call(inputs, numpy.load('mask.npy'))";
+    let found = in_jax(dir, "bert.jax", call);
+    assert_close("JAX", &found, &read(&dir.join("results/0.npy")));
+    // Embeddings have length 1.
+    let first = &found.as_slice::<f32>().unwrap()[..12];
+    let length: f32 = first.iter().map(|x| x * x).sum();
+    assert!((length - 1.0).abs() < 1e-5, "{length}");
+
+    let error = fails(halite_alone(&export.replace("7", "10")).args(["-o", "long.jax"]));
+    assert_contains(&error, &["a context of 10; expected 1 to 9 tokens"]);
+}
