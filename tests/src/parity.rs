@@ -52,7 +52,8 @@ impl Comparison {
             return Some(self.ours.len().min(self.theirs.len()));
         }
         let differences = self.differences();
-        (0..differences.len()).find(|&step| !(differences[step] <= self.allowed[step]))
+        (0..differences.len())
+            .find(|&step| differences[step].is_nan() || differences[step] > self.allowed[step])
     }
 }
 

@@ -32,11 +32,14 @@ fn greedy(max_tokens: usize) -> GenerationOptions {
     }
 }
 
+/// Program from a model and tokens to logits.
+type Pass = Jit<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>;
+
 /// Greedy tokens by passes over the whole text.
 struct WholePasses<'m> {
     client: &'m Client,
     model: &'m Transformer<Array>,
-    pass: Jit<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>,
+    pass: Pass,
     penalty: f32,
 }
 
