@@ -4,8 +4,9 @@ use std::{fmt, ops::ControlFlow, path::PathBuf, process::ExitCode, time::Instant
 
 use clap::{Args, ValueEnum};
 use halite::{
-    DType, Result,
+    DType, Error, Result,
     backends::Accelerator,
+    data::text::Tokenizer,
     fetch,
     models::{GenerationOptions, Generator, Pretrained, Sampling, open_decoder},
 };
@@ -23,8 +24,16 @@ pub(crate) struct Generate {
     /// Model: a directory, or a GGUF file
     #[arg(long, value_name = "PATH")]
     model: PathBuf,
-    /// Token ids to continue
-    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    /// Text to continue
+    #[arg(long, value_name = "TEXT", required_unless_present = "tokens")]
+    prompt: Option<String>,
+    /// Token ids to continue; ids are printed then, and no tokenizer is needed
+    #[arg(
+        long,
+        value_name = "IDS",
+        value_delimiter = ',',
+        conflicts_with = "prompt"
+    )]
     tokens: Vec<u32>,
     /// Upper bound of the number of generated tokens
     #[arg(long, default_value_t = 128, value_name = "N")]
@@ -51,9 +60,10 @@ pub(crate) struct Generate {
         allow_negative_numbers = true
     )]
     repetition_penalty: f64,
-    /// Token id at which to stop, besides the model's end-of-text tokens
-    #[arg(long, value_name = "ID")]
-    stop: Vec<u32>,
+    /// Token at which to stop, besides the model's end-of-text tokens: its id, or its text, such as
+    /// `<|im_end|>`
+    #[arg(long, value_name = "TOKEN")]
+    stop: Vec<String>,
     /// Do not stop at the model's end-of-text tokens
     #[arg(long)]
     ignore_eos: bool,
@@ -76,8 +86,9 @@ pub(crate) struct Generate {
 
 const EXAMPLES: &str = "\
 Examples:
-  halite generate --model SmolLM2-135M-Instruct.Q4_1.gguf --tokens 504,1296,768 --max-tokens 64
-  halite generate --model Llama-3.2-1B --dtype bf16 --tokens 128000,791 --temperature 0.8 --top-p 0.95";
+  halite generate --model SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is'
+  halite generate --model Llama-3.2-1B --dtype bf16 --prompt 'Once' --temperature 0.8 --top-p 0.95
+  halite generate --model gpt2 --tokens 464,3139 --max-tokens 64      token ids in and out";
 
 /// Element type of weights on devices.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -106,10 +117,16 @@ impl fmt::Display for Stored {
 impl Generate {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let published = open_decoder(Pretrained::open(&self.model)?)?;
-        let mut stop = self.stop.clone();
-        if !self.ignore_eos {
-            stop.extend(published.source.stop_tokens()?);
+        let tokenizer = match &self.prompt {
+            Some(_) => Some(published.source.open_tokenizer()?),
+            None => None,
+        };
+        let mut tokens = self.tokens.clone();
+        if let (Some(tokenizer), Some(prompt)) = (&tokenizer, &self.prompt) {
+            tokenizer.check_vocabulary(published.model.config.vocab_size)?;
+            tokens = tokenizer.encode_input(prompt, None)?;
         }
+        let stop = self.stop_tokens(&published.source, tokenizer.as_ref())?;
         let options = open_options(self.cache_dir.clone());
         let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
         profile::opened(&opened.driver);
@@ -131,13 +148,34 @@ impl Generate {
         };
         let mut generator =
             Generator::new(&client, &model).tokens_per_launch(self.tokens_per_launch);
-        let generation = generator.stream(&[&self.tokens], &options, |event| {
-            say_part(format_args!("{} ", event.token));
+        let mut text = tokenizer.as_ref().map(Tokenizer::stream);
+        let generation = generator.stream(&[&tokens], &options, |event| {
+            match &mut text {
+                Some(text) => say_part(format_args!("{}", text.push(event.token))),
+                None => say_part(format_args!("{} ", event.token)),
+            }
             ControlFlow::Continue(())
         })?;
-        say!("");
+        say!("{}", text.map_or(String::new(), |text| text.finish()));
         remark!("{}", generation.report);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The tokens of `--stop`, and those of the model.
+    fn stop_tokens(&self, source: &Pretrained, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+        let mut stop = match self.ignore_eos {
+            true => Vec::new(),
+            false => source.stop_tokens()?,
+        };
+        for text in &self.stop {
+            let known = tokenizer.and_then(|tokenizer| tokenizer.token_id(text));
+            let token = known.or_else(|| text.parse().ok()).ok_or_else(|| {
+                let message = format!("--stop {text:?} is neither a token of the model nor an id");
+                Error::invalid("generate", message)
+            })?;
+            stop.push(token);
+        }
+        Ok(stop)
     }
 
     fn sampling(&self) -> Sampling {

@@ -75,7 +75,7 @@ Examples:
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
   halite export runs/mnist-cnn -o cnn.jax  write a trained model for JAX
   halite run step.jax -i zeros             run a program that JAX exported
-  halite generate --model model.gguf --tokens 1,2   generate text with a published model
+  halite generate --model FILE.gguf --prompt 'Once upon'   continue a text with a published model
   halite plugins check PATH                test a PJRT plugin
 
 Environment:

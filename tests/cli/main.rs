@@ -10,6 +10,7 @@ mod disks;
 mod embedded;
 mod environment;
 mod export;
+mod generate;
 mod help;
 mod images;
 mod new;
