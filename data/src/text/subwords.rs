@@ -1,6 +1,10 @@
 //! Tokenizers of Hugging Face, by the crate `tokenizers`.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use halite_core::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -64,8 +68,8 @@ impl Subwords {
             file.remove("truncation");
         }
         let added = added_tokens(&value)?;
-        let tokenizer: tokenizers::Tokenizer =
-            serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))?;
+        let tokenizer: tokenizers::Tokenizer = caught(|| serde_json::from_value(value))?
+            .map_err(|error| corrupt(error.to_string()))?;
         for (token, id) in added {
             let found = tokenizer.token_to_id(&token);
             if found.map(u64::from) != Some(id) {
@@ -75,11 +79,18 @@ impl Subwords {
                 return Err(corrupt(message));
             }
         }
-        let largest = tokenizer.get_vocab(true).into_values().max();
-        let vocabulary = largest.map_or(0, |id| id as usize + 1);
-        if vocabulary == 0 {
-            return Err(corrupt("the vocabulary is empty".into()));
+        let mut tokens: Vec<(u32, String)> = (tokenizer.get_vocab(true).into_iter())
+            .map(|(token, id)| (id, token))
+            .collect();
+        tokens.sort_unstable();
+        if let Some([(id, one), (_, other)]) = tokens.windows(2).find(|pair| pair[0].0 == pair[1].0)
+        {
+            return Err(corrupt(format!("`{one}` and `{other}` both have id {id}")));
         }
+        let Some(&(largest, _)) = tokens.last() else {
+            return Err(corrupt("the vocabulary is empty".into()));
+        };
+        let vocabulary = largest as usize + 1;
         Ok(Subwords(Arc::new(Inner {
             tokenizer,
             vocabulary,
@@ -123,19 +134,21 @@ impl Subwords {
             };
             encoding.truncate(rest, 0, TruncationDirection::Right);
         }
-        let encoding = self.0.tokenizer.post_process(encoding, None, true);
+        let encoding = caught(|| self.0.tokenizer.post_process(encoding, None, true))?;
         Ok(encoding.map_err(failed)?.get_ids().to_vec())
     }
 
     fn encoding(&self, text: &str) -> Result<Encoding> {
         let input = EncodeInput::from(text);
-        self.0.tokenizer.encode_fast(input, false).map_err(failed)
+        caught(|| self.0.tokenizer.encode_fast(input, false))?.map_err(failed)
     }
 
     /// Decodes tokens. Special and unknown tokens are skipped; invalid UTF-8 becomes U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
-        let text = self.0.tokenizer.decode(tokens, true);
-        text.unwrap_or_default()
+        match caught(|| self.0.tokenizer.decode(tokens, true)) {
+            Ok(Ok(text)) => text,
+            _ => String::new(),
+        }
     }
 
     /// The content of the `tokenizer.json` that describes it.
@@ -181,12 +194,41 @@ fn check(value: &Value) -> Result<()> {
                     "a decoder strips the end of tokens; expected none".into(),
                 ));
             }
+            check_template(part)?;
             let inner = ["normalizers", "pretokenizers", "processors", "decoders"];
             let inner = inner.iter().filter_map(|key| part.get(key)?.as_array());
             parts.extend(inner.flatten());
         }
     }
     Ok(())
+}
+
+/// Checks that a template names no special token that it does not describe.
+fn check_template(part: &Value) -> Result<()> {
+    let templates = ["single", "pair"]
+        .iter()
+        .filter_map(|key| part.get(key)?.as_array());
+    for piece in templates.flatten() {
+        let name = piece
+            .get("SpecialToken")
+            .and_then(|token| token.get("id")?.as_str());
+        let known = |name: &str| part.get("special_tokens")?.get(name);
+        if let Some(name) = name.filter(|name| known(name).is_none()) {
+            let message =
+                format!("the template has the special token `{name}`, which is not described");
+            return Err(corrupt(message));
+        }
+    }
+    Ok(())
+}
+
+/// Runs code of the crate on what a file describes. It does not panic on the accepted parts but in
+/// rare combinations of settings, which are an error then.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
+        let message = "the settings of the tokenizer do not fit together, or not the text";
+        corrupt(message.into())
+    })
 }
 
 /// The added tokens of a file and their ids.
