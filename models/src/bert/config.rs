@@ -5,7 +5,7 @@ use halite_nn::Activation;
 
 use crate::Config;
 
-/// Shape and options of a [`Bert`].
+/// Shape and options of a [`Bert`](super::Bert).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BertConfig {
     /// Vocabulary size.
