@@ -9,7 +9,7 @@ use crate::support::{assert_contains, halite_alone, run, succeeds};
 #[test]
 fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(23).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(26).collect();
     expect![[r#"
         Train models on CPUs, and on accelerators that have a PJRT plugin
 
@@ -17,10 +17,13 @@ fn no_arguments_prints_help() {
 
         Commands:
           train       Train a model
+          finetune    Train a published model further, on data of your own
+          embed       Embed texts with a sentence encoder: BERT and the models made from it, such as MiniLM
           devices     Show the devices, their memory, and the plugin behind them
           new         Write a project of your own: a model, a task and a `main` that trains it
           classify    Classify images by published weights
-          export      Export a trained model to an artifact that JAX reads
+          export      Export a model as a program with its weights, which halite, JAX and Rust programs run
+          generate    Generate text with a published model
           launch      Start a job of many processes of one program
           job         Show the job that a launcher started, and every process
           run         Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
