@@ -91,6 +91,14 @@ impl Subwords {
             return Err(corrupt("the vocabulary is empty".into()));
         };
         let vocabulary = largest as usize + 1;
+        // What every input gets around it: post-processors have ids of their own.
+        let around = caught(|| tokenizer.post_process(Encoding::default(), None, true))?;
+        let around = around.map_err(failed)?;
+        if let Some(id) = around.get_ids().iter().find(|&&id| id > largest) {
+            return Err(corrupt(format!(
+                "inputs get a special token of id {id}, and the largest id of the vocabulary is {largest}"
+            )));
+        }
         Ok(Subwords(Arc::new(Inner {
             tokenizer,
             vocabulary,
@@ -251,4 +259,46 @@ fn corrupt(message: String) -> Error {
 
 fn failed(error: tokenizers::Error) -> Error {
     Error::invalid("tokenizer", error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_token_beyond_the_vocabulary_is_an_error() {
+        let file = |processor: &str| {
+            format!(
+                r#"{{"version": "1.0", "added_tokens": [], "post_processor": {processor}, "model":
+                {{"type": "WordLevel", "vocab": {{"[UNK]": 0, "a": 1}}, "unk_token": "[UNK]"}}}}"#
+            )
+        };
+        let template = |id: usize| {
+            format!(
+                r#"{{"type": "TemplateProcessing", "single": [{{"SpecialToken": {{"id": "a",
+                "type_id": 0}}}}], "pair": [], "special_tokens": {{"a": {{"id": "a", "ids": [{id}],
+                "tokens": ["a"]}}}}}}"#
+            )
+        };
+        let roberta = |id: usize| {
+            format!(
+                r#"{{"type": "RobertaProcessing", "sep": ["a", 1], "cls": ["b", {id}],
+                "trim_offsets": true, "add_prefix_space": true}}"#
+            )
+        };
+        let bert = |id: usize| {
+            format!(r#"{{"type": "BertProcessing", "sep": ["b", {id}], "cls": ["a", 1]}}"#)
+        };
+        for [known, unknown] in [
+            [template(1), template(2)],
+            [roberta(1), roberta(2)],
+            [bert(0), bert(2)],
+        ] {
+            Subwords::from_json(&file(&known)).unwrap();
+            let error = Subwords::from_json(&file(&unknown))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("a special token of id 2"), "{error}");
+        }
+    }
 }
