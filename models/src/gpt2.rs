@@ -12,7 +12,7 @@ use halite_core::Result;
 use halite_nn::{Param, Transformer, TransformerConfig};
 use halite_weights::{Layout, NameMap, TensorSource};
 
-use crate::{Config, Pretrained, PretrainedModel, open_decoder::described};
+use crate::{Config, Pretrained, PretrainedModel, decoder::described};
 
 /// Published decoders of GPT-2's form.
 ///

@@ -25,6 +25,7 @@ mod classify;
 mod cnn;
 mod color;
 mod conv_norm;
+mod decoder;
 mod efficientnet;
 mod embed;
 mod generate;

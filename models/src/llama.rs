@@ -17,7 +17,7 @@ use halite_core::{DType, Error, Result};
 use halite_nn::{Param, Positions, Rotary, RotaryScaling, Transformer, TransformerConfig};
 use halite_weights::{Layout, NameMap, TensorSource, WeightFile};
 
-use crate::{Config, Pretrained, PretrainedModel, open_decoder::described};
+use crate::{Config, Pretrained, PretrainedModel, decoder::described};
 
 /// Published decoders of Llama's form.
 ///

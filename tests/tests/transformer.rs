@@ -371,7 +371,7 @@ fn errors_name_invalid_values() {
         "attention: a mask of f32[5, 5]; expected bool that broadcast to [2, 4, 5, 5]",
         "attention: a mask of f32[3, 5]; expected floats that broadcast to [2, 4, 5, 5]",
         "rotary: heads of size 7; expected an even size",
-        "rotary: f32[2, 5, 4, 8] rotated for 4 positions of size 8",
+        "rotary: f32[2, 5, 4, 8] rotated for positions [4] of size 8",
         "to heads: f32[2, 5, 12] with a weight of f32[16, 4, 8] (`q.weight`)",
         "to heads: f32[2, 5, 12] with a weight of f32[16, 4, 8] (`k.weight`)",
         "to heads: f32[2, 5, 12] with a weight of f32[16, 4, 8] (`v.weight`)",

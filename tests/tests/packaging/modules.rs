@@ -30,12 +30,11 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
     ("core", &["backend sharding", "client erased observer"]),
     ("core/ir", &["graph infer op"]),
-    ("exchange", &["export model"]),
     ("kernels", &["conv element"]),
     (
         "nn",
         &[
-            "axis_roles check context hyperparameter mean ops rng shard_map special tensor trace",
+            "axis_roles check context hyperparameter low_rank mean ops rng shard_map special tensor trace",
             "custom_op grad",
             "init param",
             "jit lower",

@@ -215,7 +215,7 @@ fn float_label_is_rejected_at_the_users_line() {
         labels(),
     ))
     .to_string();
-    assert_says(&error, &["models.rs:", "f32[128]", "integers"]);
+    assert_says(&error, &["classify.rs:", "f32[128]", "integers"]);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn validation_data_of_another_shape_is_told_as_such() {
         &error,
         &[
             "`input` is u8[128, 28, 28] in training and u8[128, 8, 8] in the validation data: ",
-            "models.rs:",
+            "mlp.rs:",
             "f32[128, 64]",
             "f32[784, 64]",
         ],
