@@ -107,6 +107,23 @@ pub enum Transform {
 }
 
 impl FileSpec {
+    /// A file that is kept as the archive has it. `inside` is its path there, `name` that in the cache,
+    /// `size` its number of bytes.
+    pub const fn plain(
+        inside: &'static str,
+        name: &'static str,
+        size: u64,
+        sha256: &'static str,
+    ) -> Self {
+        FileSpec {
+            inside,
+            name,
+            size,
+            sha256,
+            transform: Transform::None,
+        }
+    }
+
     /// Returns whether it is a licence text, which a package works without.
     pub(crate) fn is_notice(&self) -> bool {
         let name = self

@@ -10,7 +10,7 @@ use halite_models::{Bert, Pooling, SentenceEncoder};
 use halite_nn::{Jit, Param, Tensor, grad};
 use halite_weights::{Below, TensorSource, WeightFile, WeightLoader, open};
 
-use crate::{clients, packages::minilm};
+use crate::{common::clients, packages::minilm};
 
 /// A file of `golden/`.
 pub(crate) fn golden(name: &str) -> PathBuf {
@@ -66,16 +66,16 @@ fn features_are_those_of_transformers_in_f64() {
     let slopes = Below::new(open(golden("bert.safetensors")).unwrap(), "gradient").unwrap();
     for client in clients() {
         let loaded = WeightLoader::new(&weights, &names)
-            .load(&client, &model)
+            .load(client, &model)
             .unwrap()
             .model;
         let input = |name: &str| {
             let read = expected.read(name).unwrap();
             let device = client.local_devices()[0];
-            Array::upload(&client, &read, &halite_core::Sharding::single(device)).unwrap()
+            Array::upload(client, &read, &halite_core::Sharding::single(device)).unwrap()
         };
         let inputs = ["tokens", "types", "mask"].map(|name| Leaf(input(name)));
-        let (Leaf(features), Leaf(pooled), gradients) = program(&client)
+        let (Leaf(features), Leaf(pooled), gradients) = program(client)
             .run_with((Tree::leaf_refs(&loaded), Tree::leaf_refs(&inputs)))
             .unwrap();
         for (name, array) in [("features", &features), ("pooled", &pooled)] {
@@ -83,7 +83,7 @@ fn features_are_those_of_transformers_in_f64() {
             assert!(distance < 1e-12, "{name}: {distance}");
         }
         let slopes = WeightLoader::new(&slopes, &names)
-            .load(&client, &model)
+            .load(client, &model)
             .unwrap()
             .model;
         for ((path, gradient), slope) in gradients.named().into_iter().zip(slopes.leaves()) {
@@ -101,7 +101,7 @@ fn embeddings_of_minilm_are_those_of_transformers() {
     let expected = file.read("embeddings").unwrap();
     let expected = expected.as_slice::<f32>().unwrap();
     for client in clients() {
-        let encoder = SentenceEncoder::from_pretrained(&client, minilm()).unwrap();
+        let encoder = SentenceEncoder::from_pretrained(client, minilm()).unwrap();
         // All in one batch, of other lengths; one alone.
         let embeddings = encoder.embed(&texts).unwrap();
         let embeddings = embeddings.as_slice::<f32>().unwrap();
@@ -147,7 +147,7 @@ fn config_that_contradicts_the_weights_is_one_error() {
 
 #[test]
 fn pooling_leaves_out_padding() {
-    let client = &clients()[1];
+    let client = clients()[1];
     let program = Jit::<Empty<()>, [Leaf<()>; 2], [Leaf<()>; 2]>::function(
         client,
         |_, [Leaf(features), Leaf(mask)]: [Leaf<Tensor<'_>>; 2]| {

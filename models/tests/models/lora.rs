@@ -10,7 +10,7 @@ use halite_weights::{TensorSource, WeightFile, WeightLoader, load_adapters, open
 
 use crate::{
     bert::{distance, golden},
-    clients,
+    common::clients,
 };
 
 type Model = Adapted<Bert<()>, ()>;
@@ -61,13 +61,13 @@ fn inputs(client: &Client, expected: &WeightFile) -> [Leaf<Array>; 2] {
 fn adapters_of_peft_have_its_features_in_f64() {
     let expected = open(golden("lora.safetensors")).unwrap();
     for client in clients() {
-        let (description, adapted) = adapted(&client);
+        let (description, adapted) = adapted(client);
         assert_eq!(description.list().len(), 4);
         assert_eq!(description.scale(), 2.5);
-        let inputs = inputs(&client, &expected);
+        let inputs = inputs(client, &expected);
         let run = |model: &Adapted<Bert<Array>, Array>| {
             let leaves = (Tree::leaf_refs(model), Tree::leaf_refs(&inputs));
-            program(&client).run_with(leaves).unwrap()
+            program(client).run_with(leaves).unwrap()
         };
         let (Leaf(features), gradients) = run(&adapted);
         let features = features.read().unwrap();
@@ -75,16 +75,16 @@ fn adapters_of_peft_have_its_features_in_f64() {
         assert!(far < 1e-12, "{far}");
         let names = small().names().adapters();
         let slopes = WeightLoader::new(&expected, &names).lenient();
-        let slopes = slopes.load(&client, &description).unwrap();
+        let slopes = slopes.load(client, &description).unwrap();
         assert!(slopes.report.missing.is_empty(), "{}", slopes.report);
         for ((path, gradient), slope) in gradients.named().into_iter().zip(slopes.model.leaves()) {
             let far = distance(&gradient.read().unwrap(), &slope.read().unwrap());
             assert!(far < 1e-10, "{path}: {far}");
         }
         // The same features with the adapters in the weights.
-        let merged = adapted.merged(&client).unwrap();
+        let merged = adapted.merged(client).unwrap();
         let zeros = Lora::new(1).adapt(small()).unwrap().adapters;
-        let adapters = halite_nn::Model::initialize(&zeros, &client, 0).unwrap();
+        let adapters = halite_nn::Model::initialize(&zeros, client, 0).unwrap();
         let (Leaf(again), _) = run(&Adapted {
             base: merged,
             adapters,
@@ -96,7 +96,7 @@ fn adapters_of_peft_have_its_features_in_f64() {
 
 #[test]
 fn saved_adapters_are_those_of_peft() {
-    let client = &clients()[1];
+    let client = clients()[1];
     let dir = tempfile::tempdir().unwrap();
     let (description, Adapted { adapters, .. }) = adapted(client);
     let names = small().names();
@@ -129,7 +129,7 @@ fn adapters_of_another_kind_are_one_error() {
     let config =
         r#"{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "use_dora": true, "bias": "all"}"#;
     std::fs::write(dir.path().join("adapter_config.json"), config).unwrap();
-    let error = load_adapters(&clients()[1], &small().names(), small(), dir.path());
+    let error = load_adapters(clients()[1], &small().names(), small(), dir.path());
     let error = error.unwrap_err().to_string();
     assert!(
         error.contains("`use_dora` is true, `bias` is `all`"),
@@ -157,7 +157,7 @@ fn targets_that_match_no_layer_are_named() {
 /// The gradient by a weight would be as much work as the forward pass, and an array of its size.
 #[test]
 fn no_gradient_of_a_whole_weight_is_computed() {
-    let client = &clients()[1];
+    let client = clients()[1];
     let (_, adapted) = adapted(client);
     let expected = open(golden("lora.safetensors")).unwrap();
     let inputs = inputs(client, &expected);

