@@ -106,7 +106,7 @@ impl Pjrt {
             in_flight,
             callbacks: Callbacks::default(),
             wait_limit: Limit::new(default_limit()),
-            client,
+            client: Arc::new(client),
             platform,
             quirks,
             devices,

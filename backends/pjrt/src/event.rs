@@ -23,7 +23,7 @@ use crate::{
     callbacks::{self, Job},
     client::Shared,
     handle::Handle,
-    plugin::Plugin,
+    owned_client::Owned,
 };
 
 /// Completion event of work on a device of a plugin.
@@ -198,7 +198,7 @@ fn register(
     static NEXT: AtomicUsize = AtomicUsize::new(1);
 
     let callback = Callback {
-        plugin: client.plugin(),
+        client: client.owned().clone(),
         op,
         platform: client.platform_name().clone(),
         then,
@@ -225,10 +225,11 @@ fn register(
     }
 }
 
-/// The data of a callback. It owns all it needs: the event and even the client may be gone when it
-/// runs.
+/// The data of a callback. The event and every other handle of the client may be gone when it runs.
 struct Callback {
-    plugin: &'static Plugin,
+    /// Kept until the event has completed: XLA's CPU plugin reads memory that is freed if its client
+    /// is destroyed while it still has to copy a result to the host.
+    client: Arc<Owned>,
     op: &'static str,
     platform: Arc<str>,
     then: OnReady,
@@ -259,14 +260,20 @@ unsafe extern "C" fn run_callback(error: *mut PJRT_Error, user_arg: *mut c_void)
         return;
     };
     let Callback {
-        plugin,
+        client,
         op,
         platform,
         then,
         queue,
     } = callback;
     // SAFETY: this function's condition.
-    let result = unsafe { plugin.table().check(op, error) }.map_err(|error| error.on(&platform));
+    let result =
+        unsafe { client.plugin.table().check(op, error) }.map_err(|error| error.on(&platform));
+    // Before `then` reports the result: whoever waits for it may drop the last handle, and expects
+    // the client to be destroyed then.
+    if let Some(client) = Arc::into_inner(client) {
+        callbacks::run(Box::new(move || drop(client)));
+    }
     let job: Job = Box::new(move || then(result));
     match queue {
         Some(queue) if REGISTERING.get() != user_arg.addr() => {

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Arg, Client, DeviceBuffers, DeviceId, Loaded, Program};
+use halite_core::{
+    AlignedBytes, Arg, Client, DeviceBuffers, DeviceId, HostBytes, Loaded, Pending, Program,
+};
 
 use super::{Case, Subject, support::*};
 
@@ -22,6 +24,7 @@ pub(super) const CASES: &[Case] = &[
     case!("threads", buffers_are_dropped_while_in_use),
     case!("threads", handles_outlive_their_client),
     case!("threads", client_is_dropped_with_queued_work),
+    case!("threads", client_is_dropped_with_pending_transfers).except(HOLDS_ZEROS),
     case!("threads", clients_open_repeatedly).seconds(300),
 ];
 
@@ -186,6 +189,53 @@ fn client_is_dropped_with_queued_work(subject: &Subject) -> Checked {
         for _ in 0..10 {
             let _ = slow.launch(vec![Arg::Borrow(&x), Arg::Borrow(&steps)])?;
         }
+    }
+    Ok(())
+}
+
+/// Fetches, copies and uploads that wait for a slow program or run on their own: the fetches are
+/// the only handles left of the client.
+fn client_is_dropped_with_pending_transfers(subject: &Subject) -> Checked {
+    let ty = f32s(&[128, 128]);
+    // Above what a plugin copies during the call.
+    let large = f32s(&[1 << 18]);
+    let host = Arc::new(noise(&large, 1));
+    for round in 0..5 {
+        let client = subject.another()?;
+        let last = *client.local_devices().last().expect("a client has devices");
+        let slow = compile(&client, &slow())?;
+        let x = upload(&client, &[0.0f32; 128 * 128], &[128, 128], first(&client))?;
+        let steps = upload(&client, &[100i32], &[], first(&client))?;
+        let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&steps)])?;
+        let copy = value.first().copy_to(last.into())?;
+        let (filled, resolve) = Pending::new("fetch");
+        let memory = AlignedBytes::zeroed(ty.bytes());
+        value.first().fetch_into_then(memory, Box::new(resolve));
+        let fetches = [value.first().fetch(), copy.first().fetch()];
+        // Nothing waits for these.
+        drop((
+            value.first().fetch(),
+            copy.first().copy_to(first(&client).into())?,
+        ));
+        drop(client.upload(
+            HostBytes::Shared(Arc::new(host.bytes().to_vec())),
+            &large,
+            last.into(),
+        )?);
+        let uploaded = client.upload(HostBytes::Borrowed(host.bytes()), &large, last.into())?;
+        let sent = uploaded.first().fetch();
+        drop((client, slow, x, steps, value, copy, uploaded));
+        let zeros = vec![0; ty.bytes()];
+        for fetch in fetches {
+            let what = format!("round {round}: a fetch that outlives its client");
+            same_bytes(what, &fetch.wait_for(PATIENCE)?, &zeros)?;
+        }
+        same_bytes(
+            "a fetch into memory",
+            filled.wait_for(PATIENCE)?.as_ref(),
+            &zeros,
+        )?;
+        same_bytes("a fetched upload", &sent.wait_for(PATIENCE)?, host.bytes())?;
     }
     Ok(())
 }

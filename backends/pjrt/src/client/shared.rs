@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(super) in_flight: InFlight,
     pub(super) callbacks: Callbacks,
     pub(super) wait_limit: Limit,
-    pub(super) client: Owned,
+    pub(super) client: Arc<Owned>,
     pub(super) platform: Platform,
     pub(super) quirks: Quirks,
     /// All devices, in id order.
@@ -55,6 +55,11 @@ impl Shared {
     #[inline]
     pub(crate) fn raw(&self) -> *mut PJRT_Client {
         self.client.client.as_ptr()
+    }
+
+    /// The plugin's client object, for work that must not outlive it.
+    pub(crate) fn owned(&self) -> &Arc<Owned> {
+        &self.client
     }
 
     pub(crate) fn platform_name(&self) -> &Arc<str> {
