@@ -46,8 +46,9 @@
 //! | load your own data | [`data`] |
 //! | train, save and resume | [`train`] |
 //! | download packages with known digests | [`fetch`] |
-//! | inspect programs | [`ir`] |
+//! | take a published model: classify, embed, generate, fine-tune | [`models`] |
 //! | load and save published weights | [`weights`] |
+//! | inspect programs | [`ir`] |
 //! | read, write and exchange programs | [`stablehlo`], [`exchange`] |
 //! | plan a step without devices; find the fastest mesh | [`plan`] |
 //! | trace the devices in some steps | [`profile`] |
