@@ -29,6 +29,43 @@ impl Field {
 ///
 /// The same index must give the same sample every time: the order and the batches of a run are a
 /// pure function of its seed only if the samples are.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use halite_core::{DType, Result, TensorType};
+/// use halite_data::{Dataset, Field, SampleMut, images::{Framing, read_image}};
+///
+/// /// Photographs, each with the number of its class.
+/// struct Photographs {
+///     files: Vec<(PathBuf, i32)>,
+///     fields: [Field; 2],
+/// }
+///
+/// impl Photographs {
+///     fn new(files: Vec<(PathBuf, i32)>) -> Self {
+///         let image = Field::new("image", TensorType::new(DType::U8, [224, 224, 3]));
+///         let label = Field::new("label", TensorType::new(DType::S32, []));
+///         Photographs { files, fields: [image, label] }
+///     }
+/// }
+///
+/// impl Dataset for Photographs {
+///     fn len(&self) -> usize {
+///         self.files.len()
+///     }
+///
+///     fn fields(&self) -> &[Field] {
+///         &self.fields
+///     }
+///
+///     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+///         let (path, label) = &self.files[index];
+///         let image = Framing::new(224).apply(&read_image(path)?)?;
+///         into.write(0, image.as_slice::<u8>()?)?;
+///         into.write(1, &[*label])
+///     }
+/// }
+/// ```
 pub trait Dataset: Send + Sync {
     /// Number of samples.
     fn len(&self) -> usize;

@@ -13,6 +13,8 @@
 //!
 //! The input is `[batch, height, width, 3]`, normalized as
 //! [`Normalization::EFFICIENTNET_LITE`](crate::Normalization::EFFICIENTNET_LITE): `(x - 127) / 128`.
+//! The originals were tested on images resized to 32 pixels more and cropped, bicubic:
+//! [`Classifier::framing`](crate::Classifier::framing).
 //! As in TensorFlow, convolutions pad as [`Padding::Same`](halite_nn::Padding::Same), and batch norm
 //! has an epsilon of 1e-3 and a momentum of 0.01. Stochastic depth, which the originals were trained
 //! with, is not part of the model.
