@@ -121,7 +121,7 @@ fn crops_are_central() {
     let image = HostArray::from_slice(&pixels, [5, 4, 3]).unwrap();
     let crop = center_crop(&image, [2, 2]).unwrap();
     let red: Vec<u8> = crop.bytes().iter().step_by(3).copied().collect();
-    assert_eq!(red, [5, 6, 9, 10]);
+    assert_eq!(red, [9, 10, 13, 14]); // 1.5 rows are rounded to 2
     assert_eq!(center_crop(&image, [5, 4]).unwrap(), image);
     // The whole image as it is.
     let square = center_crop(&image, [4, 4]).unwrap();
@@ -129,6 +129,53 @@ fn crops_are_central() {
     for (dims, part) in [([6, 2], "[6, 2] of [5, 4]"), ([0, 1], "[0, 1]")] {
         let error = center_crop(&image, dims).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Framings {
+    image: Image,
+    cases: Vec<Framed>,
+}
+
+/// The top left part of the image, through `Resize` and `CenterCrop`.
+#[derive(Deserialize)]
+struct Framed {
+    image: [usize; 2],
+    resize: usize,
+    crop: usize,
+    filter: String,
+    bytes: Vec<u8>,
+}
+
+#[test]
+fn framing_is_that_of_torchvision() {
+    let text = fs::read_to_string(path("framing.json")).unwrap();
+    let golden: Framings = serde_json::from_str(&text).unwrap();
+    let row = 3 * golden.image.dims[1];
+    assert_eq!(golden.cases.len(), 60);
+    for case in golden.cases {
+        let [height, width] = case.image;
+        let rows = golden.image.bytes.chunks(row).take(height);
+        let part: Vec<u8> = rows.flat_map(|row| &row[..3 * width]).copied().collect();
+        let image = HostArray::from_slice(&part, [height, width, 3]).unwrap();
+        let filter = match case.filter.as_str() {
+            "Bilinear" => Filter::Bilinear,
+            _ => Filter::Bicubic,
+        };
+        let framing = Framing::new(case.crop)
+            .crop(case.crop as f64 / case.resize as f64)
+            .filter(filter);
+        let expected = Image {
+            dims: vec![case.crop, case.crop, 3],
+            bytes: case.bytes,
+        };
+        let what = format!(
+            "{height}x{width} to {} of {}, {filter:?}",
+            case.crop, case.resize
+        );
+        // Pillow rounds and clips after the horizontal pass, and we after the vertical one.
+        close(&what, &framing.apply(&image).unwrap(), &expected, 8, 0.2);
     }
 }
 
@@ -151,7 +198,7 @@ fn arrays_that_are_no_images_are_refused() {
     }
     assert!(resize(&image, [0, 2], Filter::Box).is_err());
     assert!(resize(&image, [70_000, 2], Filter::Box).is_err());
-    for crop in [0.0, -1.0, 1.1, f64::NAN] {
+    for crop in [0.0, -1.0, 1.1, f64::NAN, 1e-300] {
         assert!(Framing::new(2).crop(crop).apply(&image).is_err());
     }
 }

@@ -40,24 +40,14 @@ impl Filter {
 /// # Errors
 /// If the array is no image; if a size is 0 or too large.
 pub fn resize(image: &HostArray, dims: [usize; 2], filter: Filter) -> Result<HostArray> {
-    let [height, width] = dims_of(image, RESIZE)?;
-    resized(image, [0.0, 0.0, height as f64, width as f64], dims, filter)
-}
-
-const RESIZE: &str = "resize";
-
-/// Resizes the part `[top, left, height, width]` of an image.
-fn resized(
-    image: &HostArray,
-    [top, left, part_height, part_width]: [f64; 4],
-    [height, width]: [usize; 2],
-    filter: Filter,
-) -> Result<HostArray> {
+    const RESIZE: &str = "resize";
     let [from_height, from_width] = dims_of(image, RESIZE)?;
+    let [height, width] = dims;
     let fits = |side: usize| (1..=MAX_SIDE).contains(&side);
     if !fits(height) || !fits(width) || height * width > MAX_PIXELS {
         let message = format!(
-            "to [{height}, {width}]; expected sides of 1 to {MAX_SIDE}, and at most {MAX_PIXELS} pixels"
+            "{} to [{height}, {width}]; expected sides of 1 to {MAX_SIDE}, and at most {MAX_PIXELS} pixels",
+            image.ty()
         );
         return Err(Error::invalid(RESIZE, message));
     }
@@ -81,12 +71,9 @@ fn resized(
         PixelType::U8x3,
     )
     .map_err(|error| failed(error.to_string()))?;
-    let options = ResizeOptions::new().resize_alg(filter.algorithm()).crop(
-        left,
-        top,
-        part_width,
-        part_height,
-    );
+    // Never with `crop`: version 6.1 reads beyond its buffers if the weight of the outermost pixel
+    // of a part is exactly 0, as in bicubic interpolation at a distance of one pixel.
+    let options = ResizeOptions::new().resize_alg(filter.algorithm());
     Resizer::new()
         .resize(&source, &mut target, &options)
         .map_err(|error| failed(error.to_string()))?;
@@ -94,7 +81,8 @@ fn resized(
 }
 
 /// Cuts the central part of these dimensions `[height, width]` out of an image
-/// `u8[height, width, 3]`; of an odd rest, the larger half is below and to the right.
+/// `u8[height, width, 3]`, as torchvision's `CenterCrop`: half of an odd rest is rounded to the even
+/// number of pixels.
 ///
 /// # Errors
 /// If the array is no image, or smaller.
@@ -107,7 +95,7 @@ pub fn center_crop(image: &HostArray, dims: [usize; 2]) -> Result<HostArray> {
         );
         return Err(Error::invalid("center crop", message));
     }
-    let (top, left) = ((from_height - height) / 2, (from_width - width) / 2);
+    let (top, left) = (margin(from_height, height), margin(from_width, width));
     let mut array = HostArray::try_zeros(TensorType::new(DType::U8, [height, width, 3]))?;
     let rows = array.bytes_mut().chunks_exact_mut(3 * width);
     for (row, into) in rows.enumerate() {
@@ -117,15 +105,24 @@ pub fn center_crop(image: &HostArray, dims: [usize; 2]) -> Result<HostArray> {
     Ok(array)
 }
 
+/// Pixels before the central `part` of a side.
+fn margin(side: usize, part: usize) -> usize {
+    let rest = side - part;
+    // 0.5, 1.5 and 2.5 are 0, 2 and 2, as in Python.
+    rest / 2 + usize::from(rest % 4 == 3)
+}
+
 /// Preparation of images for a classifier: the central square of an image, resized.
 ///
-/// The square is a part of the shorter side; 0.875 is what resizing the shorter side to 256 and
-/// cropping 224 amounts to.
+/// The shorter side is resized to `side / crop`, rounded down, and the central square of `side` is cut
+/// out, as by torchvision's and timm's transforms of inference: `Resize(256)` and `CenterCrop(224)` are
+/// `Framing::new(224)`; `Resize(232)` and `CenterCrop(224)` are `Framing::new(224).crop(224.0 / 232.0)`.
+/// The pixels are those of Pillow, up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Framing {
     /// Height and width of the result, in pixels.
     pub side: usize,
-    /// Side of the square, relative to the shorter side of the image: above 0, at most 1.
+    /// Side of the square, relative to the shorter side of the resized image: above 0, at most 1.
     pub crop: f64,
     /// Interpolation.
     pub filter: Filter,
@@ -160,10 +157,11 @@ impl Framing {
     pub fn apply(&self, image: &HostArray) -> Result<HostArray> {
         self.check()?;
         let [height, width] = dims_of(image, "framing")?;
-        let square = (height.min(width) as f64 * self.crop).max(1.0).round();
-        let start = |side: usize| ((side as f64 - square) / 2.0).floor();
-        let part = [start(height), start(width), square, square];
-        resized(image, part, [self.side, self.side], self.filter)
+        // Divisions are not exact: 224 / (224 / 256) is 256.
+        let short = (self.side as f64 / self.crop + 1e-6).floor();
+        let shorter = height.min(width) as f64;
+        let resized = [height, width].map(|side| (short * side as f64 / shorter).floor() as usize);
+        center_crop(&resize(image, resized, self.filter)?, [self.side; 2])
     }
 
     /// # Errors
