@@ -5,6 +5,7 @@
 //! begins. Everything else - progress, tables, checkpoints, the NaN check - is a
 //! [callback](crate::callback::Callback).
 
+mod frozen;
 mod launches;
 mod messages;
 mod meter;

@@ -125,8 +125,8 @@ impl Trainer {
             optimizer,
             train,
             validation,
+            Some(values),
         )?
-        .start_from(values)
         .fit()
     }
 }

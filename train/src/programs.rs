@@ -9,7 +9,11 @@ mod steps;
 mod tests;
 mod update;
 
-use std::{collections::HashMap, panic::Location, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    panic::Location,
+    sync::Arc,
+};
 
 use halite_core::{
     Array, Client, DType, Error, Mesh, Result, TensorType,
@@ -77,6 +81,8 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     pub(crate) divided: Option<Divided>,
     /// Types and shardings of the batch of a step.
     pub(crate) batch: BatchSpecs<K>,
+    /// Paths of the arrays of the state that checkpoints leave out.
+    pub(crate) left_out: BTreeSet<String>,
 }
 
 /// Batches of a validation set.
@@ -165,6 +171,7 @@ where
             train_metrics,
             state: state.try_map_leaves(|_, ty| ty.on(mesh))?,
             batch: step_batch,
+            left_out: BTreeSet::new(),
         })
     }
 

@@ -249,7 +249,7 @@ impl Trainer {
             ..self.clone()
         };
         let line = Location::caller();
-        let fit = trainer.run(line, task, model, optimizer, train, ())?;
+        let fit = trainer.run(line, task, model, optimizer, train, (), None)?;
         let stopped_by = match fit.expecting_growth().fit() {
             Ok(fitted) => fitted.stopped_by,
             Err(error) if error.kind() == ErrorKind::Diverged => None,

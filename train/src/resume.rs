@@ -108,6 +108,7 @@ pub(crate) fn array_types<K: Task, O: Optimizer>(
     let window = window.cloned().unwrap_or(own);
     let state = programs.whole.named().into_iter();
     state
+        .filter(|(path, _)| !programs.left_out.contains(path))
         .map(|(path, whole)| (path, whole.ty.clone()))
         .chain([(WINDOW.to_string(), window)])
         .collect()
@@ -121,6 +122,7 @@ pub(crate) fn array_specs<K: Task, O: Optimizer>(
 ) -> Vec<(String, ArraySpec)> {
     let state = programs.state.named().into_iter();
     state
+        .filter(|(path, _)| !programs.left_out.contains(path))
         .map(|(path, spec)| (path, spec.clone()))
         .chain([(WINDOW.to_string(), programs.train_metrics.spec(mesh))])
         .collect()

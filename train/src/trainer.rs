@@ -22,7 +22,7 @@ pub use self::{
     predict::Answers,
 };
 use crate::{
-    Fitted, Limit, LoweredStep, Measure, MetricValues, Strategy, Task, TrainerOptions,
+    Fitted, Limit, LoweredStep, Measure, MetricValues, Property, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
     identity::{Data, Identity, PendingIdentity, Values},
@@ -56,6 +56,8 @@ pub struct Trainer {
     pub(crate) options: TrainerOptions,
     pub(crate) precision: DTypePolicy,
     pub(crate) average: Option<WeightAveraging>,
+    /// Where frozen parameters come from, if checkpoints leave them out.
+    pub(crate) frozen_from: Option<String>,
     /// Whether a callback changes the learning rate.
     pub(crate) has_rate_factor: bool,
     pub(crate) stop: Option<StopFlag>,
@@ -128,6 +130,7 @@ impl Trainer {
             optimizer,
             train,
             validation,
+            None,
         )?
         .fit()
     }
@@ -232,6 +235,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
+        values: Option<ModelArrays<K>>,
     ) -> Result<Fit<'_, K, O>>
     where
         ModelParams<K>: Send + Sync,
@@ -261,6 +265,7 @@ impl Trainer {
             optimizer: Arc::new(optimizer),
             train,
             validation,
+            values,
             line,
         };
         Fit::new(self, inputs)
@@ -524,6 +529,7 @@ impl Trainer {
         optimizer: &O,
         strategy: &Strategy,
         step: &[u8],
+        frozen: Option<Property>,
     ) -> PendingIdentity {
         let TrainerOptions {
             label,
@@ -550,6 +556,7 @@ impl Trainer {
             lengths => lengths.join(" or "),
         };
         let platform = self.client.platform();
+        let properties: Vec<Property> = properties.iter().cloned().chain(frozen).collect();
         let known = Identity::new(Values {
             label: label.as_deref(),
             seed: *seed,
@@ -576,7 +583,7 @@ impl Trainer {
                 .trim()
                 .to_string(),
             step,
-            properties,
+            properties: &properties,
         });
         let data = out.as_ref().map(|_| Data {
             train: train.dataset().clone(),

@@ -267,6 +267,10 @@ impl Text {
             .property("--lora", format!("{:?}", self.lora))
             .property("--lora-alpha", format!("{:?}", self.lora_alpha))
             .property("--lora-targets", self.lora_targets.join(","));
+        let trainer = match self.lora {
+            Some(_) => trainer.frozen_from(self.model.display().to_string()),
+            None => trainer,
+        };
         let trainer = self.rate.of_run(trainer);
         let trainer: Trainer = self.run.sharded(trainer, count, &step, &train)?.build()?;
         if self.run.is_coordinator() {

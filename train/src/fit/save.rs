@@ -261,6 +261,7 @@ where
             .map(Checkpointing::spare);
         let (state, window) = now.live.as_ref().ok_or_else(lost)?;
         let mut named = state.named();
+        named.retain(|(path, _)| !self.programs.left_out.contains(path));
         named.push((WINDOW.to_string(), window));
         let share = self.share();
         let chosen: Vec<usize> = match &share {

@@ -19,7 +19,7 @@ use halite_nn::{ArrayCollectives, ArraySpec, Jit, Optimizer, Param, Processes, S
 use halite_telemetry::ClientMetrics;
 
 use super::{
-    Fit, LoopState, Validated,
+    Fit, LoopState, Validated, frozen,
     messages::{left_out, resumed},
     meter::{Meter, Sum},
 };
@@ -56,6 +56,8 @@ pub(crate) struct FitInputs<K: Task, O> {
     pub(crate) optimizer: Arc<O>,
     pub(crate) train: Loader,
     pub(crate) validation: Vec<NamedSet>,
+    /// Initial parameters, if they are given.
+    pub(crate) values: Option<ModelArrays<K>>,
     /// The user's line.
     pub(crate) line: &'static Location<'static>,
 }
@@ -75,6 +77,7 @@ where
             optimizer,
             train,
             validation,
+            values,
             line,
         } = inputs;
         let (mesh, options) = (&trainer.mesh, &trainer.options);
@@ -111,7 +114,7 @@ where
         });
         let evaluated = evaluated.collect::<Result<Vec<_>>>()?;
         let programs = Programs::new(client, mesh, &parts, &batch, &evaluated, steps)?;
-        let programs = programs.of_line(line);
+        let mut programs = programs.of_line(line);
         let lowered = programs
             .step
             .lower(&programs.state, &programs.inputs(mesh))?;
@@ -124,7 +127,19 @@ where
         });
         let checked = take_checked(options, &trainer.callbacks, &facts.metric_names)?;
         let code = lowered.comparable_code();
-        let mut identity = trainer.identity(&train, &validation, &*optimizer, &strategy, &code);
+        let frozen = match &trainer.frozen_from {
+            Some(base) => {
+                programs.left_out = frozen::unchanged(&*model, &lowered.graph);
+                Some(frozen::property::<K>(
+                    base,
+                    &programs.left_out,
+                    values.as_ref(),
+                )?)
+            }
+            None => None,
+        };
+        let mut identity =
+            trainer.identity(&train, &validation, &*optimizer, &strategy, &code, frozen);
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         if let Some(processes) = &trainer.processes {
@@ -191,16 +206,10 @@ where
                 .map(Processes::exchanged)
                 .unwrap_or_default(),
             started,
-            values: None,
+            values,
             saves_copies: None,
             gather: (trainer.spans_processes).then(|| ArrayCollectives::new(client, mesh)),
         })
-    }
-
-    /// Begins with these parameters instead of initialized ones.
-    pub(crate) fn start_from(mut self, values: ModelArrays<K>) -> Self {
-        self.values = Some(values);
-        self
     }
 
     /// Does not warn of a loss that grows.
@@ -386,6 +395,10 @@ where
             Ok(())
         })?;
         let window = arrays.pop().expect("the window is the last of the specs");
+        let arrays = match self.values.take() {
+            Some(values) => frozen::with_values::<K, O>(programs, &client, arrays, values)?,
+            None => arrays,
+        };
         let metadata = saved.metadata;
         let mut now = self.loop_state(self.programs.state.rebuild(arrays), window);
 
@@ -499,7 +512,7 @@ fn check_averaged<M: Tree<Leaf = Param>>(model: &M) -> Result<()> {
 }
 
 /// Places an array as `spec` says; arrays that are in place are moved.
-fn placed(client: &Client, array: Array, spec: &ArraySpec) -> Result<Array> {
+pub(super) fn placed(client: &Client, array: Array, spec: &ArraySpec) -> Result<Array> {
     if array.stored() != spec.stored {
         Array::upload_as(
             client,

@@ -39,6 +39,7 @@ pub struct TrainerBuilder {
     processes: Option<Arc<dyn ProcessGroup>>,
     strategy: Option<Strategy>,
     average: Option<WeightAveraging>,
+    frozen_from: Option<String>,
     has_rate_factor: bool,
     options: TrainerOptions,
     stop: Option<StopFlag>,
@@ -68,6 +69,7 @@ impl TrainerBuilder {
             processes: None,
             strategy: None,
             average: None,
+            frozen_from: None,
             has_rate_factor: false,
             options: TrainerOptions::default(),
             stop: None,
@@ -271,6 +273,18 @@ impl TrainerBuilder {
         self
     }
 
+    /// Leaves the frozen parameters out of checkpoints: they are the values of
+    /// [`Trainer::fit_from`](crate::Trainer::fit_from), which come from `base`, such as the path of
+    /// published weights. A checkpoint has a digest of them and this name, and a run resumes from it
+    /// with the same values alone. For adapters ([`Lora`](halite_nn::Lora)) and new heads, whose
+    /// checkpoints are otherwise as large as the model.
+    ///
+    /// State that steps change, such as running statistics, stays in checkpoints.
+    pub fn frozen_from(mut self, base: impl Into<String>) -> Self {
+        self.frozen_from = Some(base.into());
+        self
+    }
+
     /// Adds a logger, beside `metrics.csv` and the progress bar. Shared as a
     /// [callback](Self::callback) is.
     pub fn logger(mut self, logger: impl Logger + Send + 'static) -> Self {
@@ -383,6 +397,7 @@ impl TrainerBuilder {
         Ok(Trainer {
             client: self.client,
             average: self.average,
+            frozen_from: self.frozen_from,
             has_rate_factor: self.has_rate_factor,
             mesh,
             processes,
