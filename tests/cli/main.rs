@@ -7,9 +7,11 @@ mod compile_cache;
 mod config;
 #[cfg(target_os = "linux")]
 mod disks;
+mod embed;
 mod embedded;
 mod environment;
 mod export;
+mod finetune;
 mod generate;
 mod help;
 mod images;
