@@ -37,6 +37,8 @@ struct Fields {
     alpha_pattern: Option<Map<String, Value>>,
     bias: Option<String>,
     modules_to_save: Option<Vec<String>>,
+    layer_replication: Option<Value>,
+    alora_invocation_tokens: Option<Value>,
 }
 
 impl AdapterConfig {
@@ -86,6 +88,14 @@ impl AdapterConfig {
         check(bias == "none", format!("`bias` is `{bias}`"));
         let saved = fields.modules_to_save.unwrap_or_default();
         check(saved.is_empty(), format!("`modules_to_save` is {saved:?}"));
+        check(
+            fields.layer_replication.is_none(),
+            "`layer_replication` repeats layers".into(),
+        );
+        check(
+            fields.alora_invocation_tokens.is_none(),
+            "`alora_invocation_tokens` limits it to some tokens".into(),
+        );
         if !problems.is_empty() {
             let message = format!(
                 "`{origin}`: {}; expected LoRA of one rank, without biases and other layers",

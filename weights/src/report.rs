@@ -1,6 +1,6 @@
 //! What a file and a model do not have in common.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use halite_core::{Error, ErrorKind, TensorType};
 
@@ -104,7 +104,30 @@ impl Report {
             }
             more(f, self.unused_rules.len())?;
         }
-        Ok(())
+        match self.prefix() {
+            Some(prefix) => {
+                let prefix = prefix.escape_debug();
+                writeln!(
+                    f,
+                    "the file has these names below `{prefix}`: open it as `Below::new(file, \"{prefix}\")?`"
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The prefix below which the file has at least half of the tensors that are missing, such as
+    /// `state_dict` of a training framework or `module` of `DataParallel`.
+    fn prefix(&self) -> Option<&str> {
+        let unexpected: HashSet<&str> = self.unexpected.iter().map(|info| &*info.name).collect();
+        let first = &self.missing.first()?.name;
+        let below = |name: &'_ str| name.strip_suffix(&**first)?.strip_suffix('.').map(str::len);
+        let found = (self.unexpected.iter())
+            .find_map(|info| below(&info.name).map(|len| &info.name[..len]))?;
+        let is_there =
+            |missing: &&Mismatch| unexpected.contains(&*format!("{found}.{}", missing.name));
+        let count = self.missing.iter().filter(is_there).count();
+        (2 * count >= self.missing.len()).then_some(found)
     }
 }
 
@@ -129,5 +152,42 @@ impl fmt::Display for Mismatch {
             Some(found) => write!(f, ", the file has {found}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use halite_core::HostArray;
+    use halite_nn::Linear;
+
+    use crate::{Below, HostTensors, NameMap, WeightLoader};
+
+    #[test]
+    fn prefix_of_a_training_framework_is_named() {
+        let array =
+            |dims: &[usize]| HostArray::from_slice(&[0.0f32; 6][..dims.iter().product()], dims);
+        let named = |weight: &str, bias: &str| {
+            let arrays = [
+                (weight, array(&[2, 3]).unwrap()),
+                (bias, array(&[2]).unwrap()),
+            ];
+            HostTensors::from(BTreeMap::from(
+                arrays.map(|(name, array)| (name.to_owned(), array)),
+            ))
+        };
+        let (map, model) = (NameMap::torch(), Linear::new(3, 2));
+        let source = named("state_dict.module.weight", "state_dict.module.bias");
+        let report = WeightLoader::new(&source, &map).report(&model).unwrap();
+        let last = "open it as `Below::new(file, \"state_dict.module\")?`\n";
+        assert!(report.to_string().ends_with(last), "{report}");
+        let below = Below::new(&source, "state_dict.module").unwrap();
+        let report = WeightLoader::new(&below, &map).report(&model).unwrap();
+        assert_eq!(report.to_string(), "");
+        // Names of something else.
+        let source = named("encoder.weight.other", "encoder.scale");
+        let report = WeightLoader::new(&source, &map).report(&model).unwrap();
+        assert!(!report.to_string().contains("Below"), "{report}");
     }
 }
