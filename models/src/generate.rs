@@ -144,9 +144,10 @@ impl<'m> Generator<'m> {
         }
     }
 
-    /// Sets the number of tokens that one launch generates, at least 1; 8 by default. Stop tokens are
-    /// looked for between launches, so that up to one less is computed in vain. More tokens make
-    /// launches rarer, fewer let a stream flow evenly.
+    /// Sets the number of tokens that one launch generates, at least 1 and at most
+    /// [`max_tokens`](GenerationOptions::max_tokens); 8 by default. Stop tokens are looked for between
+    /// launches, so that up to one less is computed in vain. More tokens make launches rarer, fewer
+    /// let a stream flow evenly.
     pub fn tokens_per_launch(mut self, tokens: usize) -> Self {
         self.tokens_per_launch = tokens.max(1);
         self
@@ -249,7 +250,8 @@ impl<'m> Generator<'m> {
             .map(|sequence| kept(sequence.tokens.len()));
         let longest = longest.max().expect("there are prompts");
         let time = rounded(longest).min(context);
-        let length = rounded(longest + run.remaining()).clamp(time, context);
+        let length = longest.saturating_add(run.remaining()).min(context);
+        let length = rounded(length).clamp(time, context);
         let ends = run.sequences.iter().map(|sequence| {
             let tokens = &sequence.tokens;
             &tokens[tokens.len() - kept(tokens.len())..]
@@ -258,7 +260,9 @@ impl<'m> Generator<'m> {
         let count = ends.iter().map(|end| end.len()).sum();
         let numbers = self.numbers(&run.options.sampling)?;
         let (prompts, first) = self.prompts(&ends, [longest, time], form, run)?;
-        let (client, steps) = (&self.client, self.tokens_per_launch);
+        // A launch generates all of its tokens, even if none of them is wanted.
+        let wanted = run.options.max_tokens.min(context).max(1);
+        let (client, steps) = (&self.client, self.tokens_per_launch.min(wanted));
         let mut shape = Shape {
             form,
             batch: ends.len(),

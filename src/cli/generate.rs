@@ -9,6 +9,7 @@ use halite::{
     data::text::Tokenizer,
     fetch,
     models::{GenerationOptions, Generator, Pretrained, Sampling, open_decoder},
+    train::flags::positive,
 };
 
 use super::{open_options, profile, say_part, waiting};
@@ -74,7 +75,7 @@ pub(crate) struct Generate {
     #[arg(long, value_enum, default_value_t = Stored::F32, value_name = "TYPE")]
     dtype: Stored,
     /// Number of tokens that one launch generates
-    #[arg(long, default_value_t = 8, value_name = "N")]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     tokens_per_launch: usize,
     /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
@@ -125,6 +126,14 @@ impl Generate {
         if let (Some(tokenizer), Some(prompt)) = (&tokenizer, &self.prompt) {
             tokenizer.check_vocabulary(published.model.config.vocab_size)?;
             tokens = tokenizer.encode_input(prompt, None)?;
+        }
+        // Mistakes are found before the weights are loaded.
+        let config = &published.model.config;
+        self.sampling().check(config.vocab_size)?;
+        if tokens.is_empty() {
+            let message =
+                "the prompt is empty, and the tokenizer adds no token to it; expected text";
+            return Err(Error::invalid("generate", message));
         }
         let stop = self.stop_tokens(&published.source, tokenizer.as_ref())?;
         let options = open_options(self.cache_dir.clone());

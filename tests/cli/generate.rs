@@ -47,11 +47,63 @@ fn unusable_requests_are_refused() {
         ),
         ("--tokens 1 --top-p 2", "top-p 2"),
         ("--tokens 1 --stop end", "--stop \"end\" is neither a token"),
+        ("--tokens 1 --temperature -1", "temperature -1"),
+        ("--tokens 1 --temperature 1 --top-k 0", "top-k 0"),
+        (
+            "--tokens 1 --repetition-penalty inf",
+            "repetition penalty inf",
+        ),
+        ("--tokens 4294967295", "the prompt has token 4294967295"),
         ("--prompt one", "tokenizer.json"),
     ] {
         let mut command = halite(RUN);
         command.arg(MODEL).args(options.split_whitespace());
         let error = fails(&mut command);
         assert!(error.contains(part), "{options}: {error}");
+    }
+}
+
+/// Limits that no model has, and prompts beyond the context.
+#[test]
+fn extreme_lengths_end() {
+    let long = vec!["1"; 500].join(",");
+    for (options, tokens) in [
+        ("--tokens 1 --max-tokens 0".to_owned(), 0),
+        (
+            "--tokens 1 --max-tokens 3 --tokens-per-launch 100000000".to_owned(),
+            3,
+        ),
+        (format!("--tokens {long} --max-tokens 2"), 2),
+    ] {
+        let mut command = halite(RUN);
+        let ended = succeeds(command.arg(MODEL).args(options.split_whitespace()));
+        assert_eq!(ended.stdout.split_whitespace().count(), tokens, "{ended:?}");
+    }
+}
+
+#[test]
+fn paths_without_a_decoder_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("empty.safetensors"), "").unwrap();
+    std::fs::create_dir(dir.path().join("nothing")).unwrap();
+    let bert = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden/bert");
+    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/weights/tests/golden");
+    for (model, part) in [
+        ("none", "cannot read `none`"),
+        ("nothing", "`nothing` holds no .safetensors"),
+        ("empty.safetensors", "the file is empty"),
+        (
+            bert,
+            "`model_type` is `bert`; supported: `llama`, `mistral`, `qwen2`, `gpt2`",
+        ),
+        (&format!("{weights}/resnet.pth"), "no config.json in"),
+    ] {
+        let mut command = halite(RUN);
+        let error = fails(
+            command
+                .args([model, "--tokens", "1"])
+                .current_dir(dir.path()),
+        );
+        assert!(error.contains(part), "{model}: {error}");
     }
 }
