@@ -1,12 +1,12 @@
 //! Classifiers of color images by name, as the command line has them.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
 use halite_core::{Client, Error, HostArray, Result};
 use halite_data::images::{Filter, Framing};
 use halite_ir::Remat;
 use halite_nn::Param;
-use halite_weights::{NameMap, TensorSource, WeightLoader};
+use halite_weights::{Below, NameMap, TensorSource, WeightLoader, open};
 
 use crate::{ClassifyColor, ColorImageModel, EfficientNet, Normalization, ResNet, Vit, VitConfig};
 
@@ -155,6 +155,30 @@ impl Classifier {
         }
     }
 
+    /// Opens published weights. If a training framework has put them below a prefix, such as
+    /// `state_dict` or `module`, the tensors are those below it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn TensorSource>> {
+        let file = open(path)?;
+        let names = || file.tensors().iter().map(|tensor| &*tensor.name);
+        if names().any(|name| HEADS.contains(&name)) {
+            return Ok(Box::new(file));
+        }
+        let below = |head: &&str| {
+            names().find_map(|name| {
+                name.strip_suffix(*head)?
+                    .strip_suffix('.')
+                    .map(str::to_owned)
+            })
+        };
+        match HEADS.iter().find_map(below) {
+            Some(prefix) => Ok(Box::new(Below::new(file, &prefix)?)),
+            None => Ok(Box::new(file)),
+        }
+    }
+
     /// Number of classes of published weights.
     ///
     /// # Errors
@@ -298,5 +322,38 @@ impl FromStr for Classifier {
             );
             Error::invalid("classifier", message)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use halite_weights::{SafetensorsWriter, TensorInfo};
+
+    use super::*;
+
+    #[test]
+    fn weights_below_a_prefix_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("head.safetensors");
+        let bias = HostArray::from_slice(&[0.0f32; 3], [3]).unwrap();
+        for (name, expected) in [
+            ("fc.bias", "fc.bias"),
+            ("heads.head.bias", "heads.head.bias"),
+            ("state_dict.module.fc.bias", "fc.bias"),
+            ("model.heads.head.bias", "heads.head.bias"),
+        ] {
+            let ty = bias.ty().clone();
+            let name = name.to_owned();
+            let mut file =
+                SafetensorsWriter::create(&path, &[TensorInfo { name, ty }], &BTreeMap::new())
+                    .unwrap();
+            file.write(&bias).unwrap();
+            file.finish().unwrap();
+            let opened = Classifier::open(&path).unwrap();
+            assert_eq!(opened.tensors()[0].name, expected);
+            assert_eq!(Classifier::classes_of(&*opened).unwrap(), 3);
+        }
     }
 }

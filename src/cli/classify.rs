@@ -10,7 +10,6 @@ use halite::{
     fetch,
     models::{Classifier, LITE0_FILE, LITE0_WEIGHTS},
     train::flags::positive,
-    weights,
 };
 
 use crate::cli::profile;
@@ -78,14 +77,16 @@ impl Classify {
                 return Err(Error::invalid("classify", message));
             }
         };
-        let file = weights::open(&path)?;
-        let classes = Classifier::classes_of(&file)?;
+        let file = Classifier::open(&path)?;
+        let classes = Classifier::classes_of(&*file)?;
         let names = self.names(classes, &cache, bar)?;
         let options = crate::cli::open_options(self.cache_dir.clone());
         let opened = self.accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
         let images = stacked(&images, framing.side)?;
-        let probabilities = self.model.probabilities(&opened.client, &file, &images)?;
+        let probabilities = self.model.probabilities(&opened.client, &*file, &images);
+        let note = format!("the model is {} (--model)", self.model);
+        let probabilities = probabilities.map_err(|error| error.with_note(&note))?;
         let rows = probabilities.as_slice::<f32>()?.chunks(classes.max(1));
         for (path, row) in self.images.iter().zip(rows) {
             say!("{}", path.display());

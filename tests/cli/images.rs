@@ -66,6 +66,10 @@ fn bad_images_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "one/red.png", [200, 0, 0]);
     fs::write(dir.path().join("text.png"), "hello").unwrap();
+    fs::write(dir.path().join("empty.jpg"), "").unwrap();
+    write(dir.path(), "pictures/one/red.png", [200, 0, 0]);
+    write(dir.path(), "pictures/two/blue.png", [0, 0, 200]);
+    fs::write(dir.path().join("pictures/two/broken.png"), "hello").unwrap();
     for (arguments, parts) in [
         (
             "classify text.png",
@@ -80,6 +84,17 @@ fn bad_images_are_errors() {
             &["one has no folders; expected one for each class"],
         ),
         ("train imagenet --data none", &["none"]),
+        ("classify one", &["one: Is a directory"]),
+        ("classify empty.jpg", &["empty.jpg", "it is empty"]),
+        ("classify one/red.png --side 100000", &["side 100000"]),
+        (
+            "classify one/red.png --weights text.png",
+            &["text.png", "expected safetensors"],
+        ),
+        (
+            "train imagenet --data pictures --model resnet18 --side 16 --batch-size 1 --accelerator embedded",
+            &["pictures/two/broken.png", "neither PNG nor JPEG"],
+        ),
     ] {
         let error = fails(halite(arguments).current_dir(dir.path()));
         assert_contains(&error, parts);

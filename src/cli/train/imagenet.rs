@@ -20,7 +20,7 @@ use halite::{
     },
     nn::Optimizer,
     train::{flags::positive, signals::StopFlag},
-    weights::{self, WeightLoader},
+    weights::{TensorSource, WeightLoader},
 };
 use halite_core::ProcessGroup;
 
@@ -210,18 +210,18 @@ impl ClassifierVisitor for Training<'_> {
         M::Of<Param>: Send + Sync + Clone,
     {
         let command = self.command;
-        let file = command.weights.as_ref().map(weights::open).transpose()?;
+        let file = command.weights.as_ref().map(Classifier::open).transpose()?;
         // A head for as many classes is not replaced.
         let replaced: &[&str] = match &file {
-            Some(file) if Classifier::classes_of(file)? != self.images.classes => &["head"],
+            Some(file) if Classifier::classes_of(&**file)? != self.images.classes => &["head"],
             _ => &[],
         };
         let (names, normalization) = match &file {
-            Some(file) => classifier.source(file, replaced)?.clone(),
+            Some(file) => classifier.source(&**file, replaced)?.clone(),
             None => classifier.sources[0].clone(),
         };
-        let load = |file: weights::WeightFile| -> Result<M::Of<Array>> {
-            let loader = WeightLoader::new(&file, &names).seed(command.run.options.seed);
+        let load = |file: Box<dyn TensorSource>| -> Result<M::Of<Array>> {
+            let loader = WeightLoader::new(&*file, &names).seed(command.run.options.seed);
             let loader = replaced
                 .iter()
                 .fold(loader, |loader, path| loader.replace(path));
