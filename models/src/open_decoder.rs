@@ -9,10 +9,13 @@ use crate::{Gpt2, Llama, Pretrained, PretrainedModel};
 /// or else one of [`Llama`]'s form. Nothing is loaded yet.
 ///
 /// # Errors
-/// As [`Llama::from_pretrained`]; the error of an unknown `model_type` lists those of Llama's form.
+/// As [`Llama::from_pretrained`]; if the `model_type` is that of no decoder.
 pub fn open_decoder(source: Pretrained) -> Result<PretrainedModel<Transformer<Param>>> {
-    match source.config()?.text("model_type") {
-        Some("gpt2") => Gpt2::of(source),
-        _ => Llama::of(source),
+    let mut config = source.config()?;
+    if config.text("model_type") == Some("gpt2") {
+        return Gpt2::of(source);
     }
+    config.expect_text("model_type", &["llama", "mistral", "qwen2", "gpt2"]);
+    config.finish()?;
+    Llama::of(source)
 }

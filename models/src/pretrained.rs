@@ -63,7 +63,10 @@ impl Pretrained {
         let weights = open(path)?;
         let directory = match path.is_dir() {
             true => path.to_owned(),
-            false => path.parent().unwrap_or(Path::new("")).to_owned(),
+            false => match path.parent() {
+                Some(parent) if parent != Path::new("") => parent.to_owned(),
+                _ => PathBuf::from("."),
+            },
         };
         let config = match weights.format() {
             Format::Gguf => Some((weights.origin(), config::of_metadata(weights.metadata()))),

@@ -40,6 +40,12 @@ impl TokenWindows {
         if length == 0 || tokens.len() <= length {
             let message = match length {
                 0 => "a context of 0 tokens; it must be at least 1".to_string(),
+                _ if tokens.len() < 2 => {
+                    format!(
+                        "{} tokens; expected more text, at least 2 tokens",
+                        tokens.len()
+                    )
+                }
                 _ => {
                     let (count, most) = (tokens.len(), tokens.len().saturating_sub(1));
                     format!(
