@@ -4,9 +4,10 @@ use halite_core::{
     Array, Client, DType, HostArray, Sharding, Tree,
     tree::{Empty, Leaf},
 };
-use halite_models::Bert;
+use halite_models::{Bert, BertConfig};
 use halite_nn::{Adapted, Adapters, Jit, Lora, Param, Tensor, grad};
 use halite_weights::{TensorSource, WeightFile, WeightLoader, load_adapters, open, save_adapters};
+use serde_json::json;
 
 use crate::{
     bert::{distance, golden},
@@ -123,18 +124,62 @@ fn saved_adapters_are_those_of_peft() {
     assert_eq!(again, description);
 }
 
+/// The error of peft's files with other fields in the configuration, for this model.
+fn refused(fields: serde_json::Value, model: Bert<Param>) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["adapter_config.json", "adapter_model.safetensors"] {
+        std::fs::copy(golden("lora").join(name), dir.path().join(name)).unwrap();
+    }
+    let path = dir.path().join("adapter_config.json");
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (key, value) in fields.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    std::fs::write(&path, config.to_string()).unwrap();
+    let loaded = load_adapters(clients()[1], &model.names(), model.clone(), dir.path());
+    loaded.unwrap_err().to_string()
+}
+
 #[test]
 fn adapters_of_another_kind_are_one_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let config =
-        r#"{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "use_dora": true, "bias": "all"}"#;
-    std::fs::write(dir.path().join("adapter_config.json"), config).unwrap();
-    let error = load_adapters(clients()[1], &small().names(), small(), dir.path());
-    let error = error.unwrap_err().to_string();
-    assert!(
-        error.contains("`use_dora` is true, `bias` is `all`"),
-        "{error}"
+    let error = refused(
+        json!({ "use_dora": true, "bias": "all", "alora_invocation_tokens": [1] }),
+        small(),
     );
+    let part = "`use_dora` is true, `bias` is `all`, `alora_invocation_tokens` limits";
+    assert!(error.contains(part), "{error}");
+}
+
+#[test]
+fn adapters_of_another_rank_are_one_error() {
+    for rank in [3, 1u64 << 60, u64::MAX] {
+        let error = refused(json!({ "r": rank }), small());
+        // Each of 16 tensors.
+        assert!(
+            error.contains("16 mismatches; nothing was loaded"),
+            "{error}"
+        );
+        let part = format!("f64[{rank}, 12], the file has f64[2, 12]");
+        assert!(error.contains(&part), "{error}");
+    }
+}
+
+#[test]
+fn adapters_of_another_base_are_one_error() {
+    let config = BertConfig {
+        layers: 1,
+        mlp_size: 24,
+        ..small().config
+    };
+    let error = refused(json!({}), Bert::new(&config).unwrap());
+    for part in [
+        "9 mismatches; nothing was loaded",
+        "f32[24, 2], the file has f64[20, 2]",
+        "`base_model.model.encoder.layer.1.intermediate.dense.lora_B.weight` f64[20, 2]",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]
