@@ -156,6 +156,28 @@ fn where_there_is_no_terminal_each_epoch_is_one_line() {
 }
 
 #[test]
+fn long_epoch_has_a_line_each_minute() {
+    let written = Written::default();
+    let progress = Progress::lines_to(90, 40_036, written.clone());
+    progress.epoch_begun(0, 0);
+    for step in 1..=1500 {
+        progress.step(32);
+        if step == 1200 {
+            let mut state = progress.state();
+            state.printed = state.printed.checked_sub(BETWEEN_LINES).unwrap();
+        }
+        progress.metrics(&[("loss", 6.5)]);
+    }
+    let text = written.text();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let start = "epoch 1/90  1,200/40,036 steps  loss 6.500  ";
+    assert!(
+        text.starts_with(start) && text.ends_with(" samples/s\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn closed_pipe_does_not_end_the_run() {
     struct Closed;
     impl Write for Closed {
