@@ -4,7 +4,7 @@
 //!
 //! `cargo run --release -p halite-exchange --no-default-features --example run_program -- cnn.jax`
 
-use std::{env, time::Instant};
+use std::{env, path::Path, time::Instant};
 
 use halite_core::{Array, Client, HostArray, Result};
 use halite_exchange::Artifact;
@@ -15,24 +15,27 @@ fn main() -> Result<()> {
         eprintln!("usage: run_program PROGRAM");
         std::process::exit(2);
     };
+    for output in run(Path::new(&path))? {
+        println!("{output}");
+    }
+    Ok(())
+}
+
+/// Runs the program in a file, and returns its results.
+pub fn run(path: &Path) -> Result<Vec<HostArray>> {
     let client = Client::new(Reference::new(&Options::default())?);
     let program = Artifact::open(path)?.compile(&client)?;
     // Zeros of the types that the program takes: your images, or tokens.
     let inputs = (program.inputs().iter())
         .map(|input| {
             println!("{}: {}", input.name, input.ty);
-            Array::upload(
-                &client,
-                &HostArray::zeros(input.ty.clone()),
-                program.sharding(),
-            )
+            let zeros = HostArray::zeros(input.ty.clone());
+            Array::upload(&client, &zeros, program.sharding())
         })
         .collect::<Result<Vec<_>>>()?;
     let started = Instant::now();
     let outputs = program.run(&inputs.iter().collect::<Vec<_>>())?;
-    for output in &outputs {
-        println!("{}", output.read()?);
-    }
+    let outputs = outputs.iter().map(Array::read).collect();
     println!("in {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
-    Ok(())
+    outputs
 }

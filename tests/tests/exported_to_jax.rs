@@ -9,6 +9,11 @@ use halite_reference::{Options, Reference};
 use halite_tests::python::python;
 use safetensors::{SafeTensors, tensor::TensorView};
 
+/// The example, whose function is called here.
+#[path = "../../exchange/examples/run_program.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod run_program;
+
 static CLIENT: LazyLock<Client> =
     LazyLock::new(|| Client::new(Reference::new(&Options::default()).unwrap()));
 
@@ -177,6 +182,23 @@ fn model_with_parameters_inside() {
         .unwrap();
     assert_eq!(exported.inputs.paths(), ["0.0"]);
     check(&exported, &named(0, &x), &[logits.read().unwrap()]);
+}
+
+#[test]
+fn example_runs_a_saved_program() {
+    let (model, (x, _)) = (parameters(), batch());
+    let predict =
+        jit_like(&CLIENT, (&model, &x), |_cx, (model, x)| [model.forward(x)]).named("saved");
+    let exported = export(&predict, (&model, &x)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("saved.jax");
+    let whole = exported.with_constant(0, &model).unwrap();
+    whole.save(&path).unwrap();
+    // The example's inputs are zeros.
+    let zeros = Array::from_slice(&CLIENT, &[0f32; 24], [6, 4]).unwrap();
+    let [logits] = predict.run((&model, &zeros)).unwrap();
+    let found = run_program::run(&path).unwrap();
+    assert_close("example", &found, &[logits.read().unwrap()]);
 }
 
 #[test]
