@@ -11,8 +11,8 @@ use crate::{
     backends::Accelerator,
     exchange::{Exported, Parameters, export_model},
     models::{
-        Bert, Cnn, ImageModel, Llama, Mlp, Pooling, Pretrained, PretrainedModel, normalized,
-        open_decoder,
+        Bert, Classifier, ClassifierVisitor, Cnn, ColorImageModel, DescribedClassifier, ImageModel,
+        Llama, Mlp, Normalization, Pooling, Pretrained, PretrainedModel, normalized, open_decoder,
     },
     nn::{Adapted, Model, Transformer, TransformerConfig},
     train::checkpoint::Saved,
@@ -23,8 +23,8 @@ use crate::{
 /// Exports the forward pass of the best checkpoint of a run of `halite train`, or of the newest if
 /// none is marked as best.
 ///
-/// An image classifier maps `u8[batch, side, side]` to logits `f32[batch, 10]`, a language model
-/// tokens `s32[batch, context]` to logits `f32[batch, context, vocabulary]`.
+/// A classifier of digits maps `u8[batch, side, side]` to logits `f32[batch, 10]`, one of color images
+/// (`halite train imagenet`) `u8[batch, side, side, 3]` to `f32[batch, classes]`, a language model tokens `s32[batch, context]` to logits `f32[batch, context, vocabulary]`.
 ///
 /// # Errors
 /// If there is no checkpoint, it cannot be read, or is not of a built-in model.
@@ -50,6 +50,17 @@ pub fn export_run(
             let side = properties.side()?;
             let net = Mlp::new(&[side * side, 512, 512, 10]);
             images::<Mlp<()>>(saved, &net, [batch_size, side, side], parameters)
+        }
+        name if name.parse::<Classifier>().is_ok() => {
+            let side = properties.parsed("--side")?;
+            let visitor = ExportedClassifier {
+                normalization: properties.parsed("normalization")?,
+                images: TensorType::new(DType::U8, [batch_size, side, side, 3]),
+                parameters,
+                saved,
+            };
+            name.parse::<Classifier>()?
+                .visit(visitor.classes()?, side, visitor)
         }
         name => {
             let config = TransformerConfig {
@@ -167,6 +178,53 @@ fn images<M: ImageModel>(
     export_model(&model, [images], parameters, |_cx, model, [images]| {
         [M::logits(&M::from_bare(model), normalized(images))]
     })
+}
+
+/// Exports a classifier of color images, whatever its type.
+struct ExportedClassifier {
+    saved: Saved,
+    normalization: Normalization,
+    images: TensorType,
+    parameters: Parameters,
+}
+
+impl ExportedClassifier {
+    /// Outputs of the head.
+    fn classes(&self) -> Result<usize> {
+        let mut arrays = self.saved.arrays();
+        let head = arrays.find(|(name, ty)| *name == "model.head.bias" && ty.rank() == 1);
+        head.map(|(_, ty)| ty.dims()[0]).ok_or_else(|| {
+            let path = self.saved.path().display();
+            Error::invalid("export", format!("{path} has no vector `model.head.bias`"))
+        })
+    }
+}
+
+impl ClassifierVisitor for ExportedClassifier {
+    type Output = Exported;
+
+    fn visit<M: ColorImageModel>(
+        mut self,
+        classifier: DescribedClassifier<M::Of<Param>>,
+    ) -> Result<Exported>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let model = self.saved.take_model(&classifier.net)?;
+        let normalization = self.normalization;
+        export_model(
+            &model,
+            [self.images],
+            self.parameters,
+            move |cx, model, [images]| {
+                cx.set_mode(false, None);
+                [M::logits(
+                    &M::from_bare(model),
+                    normalization.forward(images),
+                )]
+            },
+        )
+    }
 }
 
 fn text(

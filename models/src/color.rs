@@ -1,6 +1,6 @@
 //! Classification of color images: the task of ImageNet and of folders of images.
 
-use std::{fmt, marker::PhantomData, panic::Location};
+use std::{fmt, marker::PhantomData, panic::Location, str::FromStr};
 
 use halite_core::{
     Array, Client, DType, Error, HostArray, Result, Sharding, TensorType,
@@ -66,6 +66,34 @@ impl Normalization {
             cx.concat(&parts, 0)
         };
         (x - row(self.mean)) / row(self.std)
+    }
+}
+
+/// Mean and standard deviation of red, green and blue: `123.675 116.28 103.53 58.395 57.12 57.375`.
+impl fmt::Display for Normalization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c] = self.mean;
+        let [d, e, g] = self.std;
+        write!(f, "{a} {b} {c} {d} {e} {g}")
+    }
+}
+
+impl FromStr for Normalization {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let numbers = text.split(' ').map(f64::from_str);
+        let numbers = numbers.collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        let &[a, b, c, d, e, f] = &numbers[..] else {
+            let message = format!(
+                "normalization `{text}`; expected mean and standard deviation of three channels"
+            );
+            return Err(Error::invalid("normalization", message));
+        };
+        Ok(Normalization {
+            mean: [a, b, c],
+            std: [d, e, f],
+        })
     }
 }
 
@@ -280,5 +308,21 @@ impl<M: ColorImageModel> ClassifyColor<M> {
                 TensorType::scalar(DType::U32),
             ],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalization_is_parsed_from_its_text() {
+        let imagenet = Normalization::IMAGENET;
+        assert_eq!(
+            imagenet.to_string().parse::<Normalization>().unwrap(),
+            imagenet
+        );
+        let error = "1 2 3".parse::<Normalization>().unwrap_err().to_string();
+        assert!(error.contains("`1 2 3`"), "{error}");
     }
 }

@@ -10,8 +10,8 @@ use halite::{
 /// Export a model as a program with its weights, which halite, JAX and Rust programs run
 ///
 /// The program is the forward pass of a run's best checkpoint, or of its newest if none is marked as
-/// best, or of a published model. Image classifiers map images u8[batch, side, side] to logits,
-/// language models tokens s32[batch, context] to logits, and BERT tokens and a mask
+/// best, or of a published model. Image classifiers map images u8[batch, side, side], or in color
+/// u8[batch, side, side, 3], to logits, language models tokens s32[batch, context] to logits, and BERT tokens and a mask
 /// bool[batch, context] to embeddings.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -2,6 +2,14 @@
 
 use std::{fs, path::Path};
 
+use halite::{
+    HostArray,
+    backends::Accelerator,
+    exchange::npy,
+    models::{ClassifyColor, Normalization, ResNet},
+    train::Trainer,
+};
+
 use crate::support::{assert_contains, fails, halite, report, run, succeeds};
 
 /// A PNG of one color, 8x8, in a folder of a class.
@@ -37,6 +45,31 @@ fn folders_train_a_classifier_that_classifies() {
     assert_eq!(names, "green\nred\n");
     let report = report(&dir.path().join("run"));
     assert_eq!(report["steps"].as_u64(), Some(20), "{report}");
+
+    // Exported, it gives the probabilities of the library.
+    let export = "export run --output run.jax --batch-size 2";
+    succeeds(halite(export).current_dir(dir.path()));
+    let pixels: Vec<u8> = (0..2 * 16 * 16 * 3).map(|i| (i * 37 % 251) as u8).collect();
+    let images = HostArray::from_slice(&pixels, [2, 16, 16, 3]).unwrap();
+    fs::write(dir.path().join("images.npy"), npy::write(&images)).unwrap();
+    let run = "run run.jax -i images.npy --output results --accelerator embedded:1";
+    succeeds(halite(run).current_dir(dir.path()));
+    let logits = npy::read(&fs::read(dir.path().join("results/0.npy")).unwrap()).unwrap();
+    let client = Accelerator::embedded().open().unwrap();
+    let trainer = Trainer::builder(&client).build().unwrap();
+    let model = trainer
+        .load(&ResNet::resnet18(2), dir.path().join("run"))
+        .unwrap();
+    let task = ClassifyColor::<ResNet<()>>::new(Normalization::IMAGENET);
+    let expected = task.probabilities(&client, &model, &images).unwrap();
+    let logits = logits.as_slice::<f32>().unwrap().chunks(2);
+    for (logits, expected) in logits.zip(expected.as_slice::<f32>().unwrap().chunks(2)) {
+        let probability = 1.0 / (1.0 + (logits[1] - logits[0]).exp());
+        assert!(
+            (probability - expected[0]).abs() < 1e-5,
+            "{logits:?}: {expected:?}"
+        );
+    }
 }
 
 #[test]

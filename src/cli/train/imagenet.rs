@@ -267,7 +267,9 @@ impl Training<'_> {
         let trainer = run
             .trainer(&client, devices, &out, &stop, &step)
             .property("--model", command.model.to_string())
-            .property("--data", images.name);
+            .property("--data", images.name)
+            .property("--side", command.framing().side)
+            .property("normalization", step.task.normalization);
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let times = command.benchmark.then(StepTimes::default);
         let trainer = match &times {
