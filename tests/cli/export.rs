@@ -3,12 +3,20 @@
 use std::{fs, path::Path};
 
 use halite::{
-    Array, DType, HostArray, Result, Sharding, backends::Accelerator, exchange::npy, models::Cnn,
-    nn::jit_like, train::Trainer,
+    Array, DType, HostArray, Result, Sharding,
+    backends::Accelerator,
+    exchange::npy,
+    models::{Cnn, Llama},
+    nn::{Adapted, jit_like},
+    train::Trainer,
+    weights::{TensorSource, WeightFile, load_adapters, open},
 };
 use halite_tests::python::python;
 
-use crate::support::{assert_contains, fails, halite_alone, succeeds};
+use crate::{
+    finetune::{self, GOLDEN, song},
+    support::{assert_contains, fails, halite_alone, succeeds},
+};
 
 const EMBEDDED: &str = "--accelerator embedded";
 
@@ -145,6 +153,100 @@ fn language_model_is_exported() {
     fs::write(dir.join("inputs.npy"), npy::write(&tokens)).unwrap();
     let found = in_jax(dir, "text.jax", "logits, = model.call(inputs)");
     assert_close("JAX", &found, &read(&dir.join("results/0.npy")));
+}
+
+/// Makes the token embedding of the Llama in `model` its output layer.
+fn tie(dir: &Path) {
+    let path = dir.join("model/config.json");
+    let mut config: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["tie_word_embeddings"] = true.into();
+    fs::write(path, config.to_string()).unwrap();
+}
+
+/// Logits of the tokens in `inputs.npy`, by JAX and by halite, of an exported model.
+fn exported_logits(dir: &Path, export: &str) -> [HostArray; 2] {
+    let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
+    halite(&format!(
+        "export {export} --context 32 --batch-size 2 -o model.jax"
+    ));
+    halite(&format!(
+        "run model.jax -i inputs.npy --output results {EMBEDDED}"
+    ));
+    let found = in_jax(dir, "model.jax", "logits, = model.call(inputs)");
+    [found, read(&dir.join("results/0.npy"))]
+}
+
+/// Writes the tokens of the golden file to `inputs.npy`: `s32[2, 32]`.
+fn write_tokens(dir: &Path, golden: &WeightFile) -> HostArray {
+    let tokens = golden.read("tokens").unwrap();
+    let rows = tokens.as_slice::<i32>().unwrap().chunks(33);
+    let tokens: Vec<i32> = rows.flat_map(|row| row[..32].to_vec()).collect();
+    let tokens = HostArray::from_slice(&tokens, [2, 32]).unwrap();
+    fs::write(dir.join("inputs.npy"), npy::write(&tokens)).unwrap();
+    tokens
+}
+
+#[test]
+fn decoder_has_the_logits_of_transformers_in_jax() {
+    let dir = tempfile::tempdir().unwrap();
+    song(dir.path());
+    let golden = open(Path::new(GOLDEN).join("llama3.safetensors")).unwrap();
+    write_tokens(dir.path(), &golden);
+    let found = exported_logits(dir.path(), "--model model");
+    for (name, found) in ["JAX", "halite run"].iter().zip(&found) {
+        assert_close(name, found, &golden.read("logits").unwrap());
+    }
+}
+
+#[test]
+fn trained_tied_decoder_has_the_same_logits_in_jax() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    song(dir);
+    tie(dir);
+    let golden = open(Path::new(GOLDEN).join("llama3.safetensors")).unwrap();
+    let tokens = write_tokens(dir, &golden);
+    let train = |options: &str| {
+        let command = format!("{} --max-steps 5 {EMBEDDED} {options}", finetune::RUN);
+        succeeds(halite_alone(&command).current_dir(dir));
+    };
+    train("--out whole");
+    train("--lora 2 --out lora");
+    for (export, trained) in [
+        ("--model whole/model", "whole/model"),
+        ("--model model --adapter lora/adapter", "lora"),
+    ] {
+        let expected = decoder_logits(dir, trained, &tokens).unwrap();
+        let [jax, run] = exported_logits(dir, export);
+        assert_close(&format!("JAX, {export}"), &jax, &expected);
+        assert_close(&format!("halite run, {export}"), &run, &expected);
+    }
+}
+
+/// Logits by the library of a trained model, or of the model with the adapters of a run, which are
+/// not merged here.
+fn decoder_logits(dir: &Path, trained: &str, tokens: &HostArray) -> Result<HostArray> {
+    let client = "embedded".parse::<Accelerator>()?.open()?;
+    let sharding = Sharding::single(client.local_devices()[0]);
+    let tokens = Array::upload(&client, tokens, &sharding)?;
+    let is_whole = dir.join(trained).join("config.json").exists();
+    let opened = Llama::from_pretrained(dir.join(if is_whole { trained } else { "model" }))?;
+    let base = opened.load(&client)?;
+    let [logits] = if is_whole {
+        let forward = jit_like(&client, (&base, &tokens), |_cx, (model, tokens)| {
+            [model.forward(tokens)]
+        });
+        forward.run((&base, &tokens))?
+    } else {
+        let directory = dir.join(trained).join("adapter");
+        let (_, adapters) = load_adapters(&client, &opened.names, opened.model, directory)?;
+        let adapted = Adapted { base, adapters };
+        let forward = jit_like(&client, (&adapted, &tokens), |_cx, (adapted, tokens)| {
+            [adapted.model().forward(tokens)]
+        });
+        forward.run((&adapted, &tokens))?
+    };
+    logits.read()
 }
 
 #[test]

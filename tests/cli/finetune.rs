@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use crate::support::{Ended, arrays, assert_contains, fails, halite, succeeds, table};
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden");
+/// Small models.
+pub(crate) const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden");
 
 /// Words of the text; token 0 is any other.
 const WORDS: [&str; 7] = ["row", "your", "boat", "gently", "down", "the", "stream"];
 
-/// A random Llama with a tokenizer of words in `model`, and `song.txt`.
+/// Writes a random Llama with a tokenizer of words to `model`, and `song.txt`.
 pub(crate) fn song(dir: &Path) {
     let model = dir.join("model");
     fs::create_dir(&model).unwrap();
@@ -44,7 +45,7 @@ pub(crate) fn song(dir: &Path) {
 }
 
 /// Options of all runs.
-const RUN: &str = "finetune text --model model --data song.txt --context 8 --batch-size 8 \
+pub(crate) const RUN: &str = "finetune text --model model --data song.txt --context 8 --batch-size 8 \
                    --learning-rate 0.01 --quiet";
 
 /// Runs it in the directory of [`song`].
