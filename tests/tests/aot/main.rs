@@ -5,6 +5,7 @@
 mod also;
 mod collectives;
 mod conformance;
+mod models;
 mod refusals;
 mod steps;
 mod types;
