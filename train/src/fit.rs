@@ -28,7 +28,7 @@ use halite_data::{DeviceBatch, Loader, Position, Prefetch};
 use halite_nn::{ArrayCollectives, Exchanged, Optimizer};
 use halite_telemetry::{Activity, ClientMetrics};
 
-pub(crate) use self::start::FitInputs;
+pub(crate) use self::start::{FitInputs, Start};
 use self::{launches::Launches, meter::Meter};
 use crate::{
     MetricValues, Report, Task, Trainer,

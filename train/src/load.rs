@@ -12,6 +12,7 @@ use halite_nn::{ArraySpec, Optimizer, Param};
 use crate::{
     Fitted, Task, Trainer,
     checkpoint::{CheckpointInfo, Saved},
+    fit::Start,
     programs::{ModelArrays, ModelParams},
     resume::Metadata,
 };
@@ -121,11 +122,13 @@ impl Trainer {
         self.run(
             Location::caller(),
             task,
-            model,
+            Start {
+                model,
+                values: Some(values),
+            },
             optimizer,
             train,
             validation,
-            Some(values),
         )?
         .fit()
     }

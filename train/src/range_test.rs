@@ -16,6 +16,7 @@ use crate::{
     LOSS, ModelCheckpoint, ObservingOptions, OnNotFinite, Task, Trainer, TrainerOptions,
     callback::{Callback, MetricsWindow, Run, Shared},
     files,
+    fit::Start,
     loggers::render_range,
     programs::ModelParams,
     signals::StopReason,
@@ -249,7 +250,11 @@ impl Trainer {
             ..self.clone()
         };
         let line = Location::caller();
-        let fit = trainer.run(line, task, model, optimizer, train, (), None)?;
+        let start = Start {
+            model,
+            values: None,
+        };
+        let fit = trainer.run(line, task, start, optimizer, train, ())?;
         let stopped_by = match fit.expecting_growth().fit() {
             Ok(fitted) => fitted.stopped_by,
             Err(error) if error.kind() == ErrorKind::Diverged => None,

@@ -24,7 +24,7 @@ pub use self::{
 use crate::{
     Fitted, Limit, LoweredStep, Measure, MetricValues, Property, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
-    fit::{Fit, FitInputs},
+    fit::{Fit, FitInputs, Start},
     identity::{Data, Identity, PendingIdentity, Values},
     in_flight::InFlight,
     loggers::Logger,
@@ -126,11 +126,13 @@ impl Trainer {
         self.run(
             Location::caller(),
             task,
-            model,
+            Start {
+                model,
+                values: None,
+            },
             optimizer,
             train,
             validation,
-            None,
         )?
         .fit()
     }
@@ -231,11 +233,10 @@ impl Trainer {
         &self,
         line: &'static Location<'static>,
         task: K,
-        model: ModelParams<K>,
+        start: Start<K>,
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-        values: Option<ModelArrays<K>>,
     ) -> Result<Fit<'_, K, O>>
     where
         ModelParams<K>: Send + Sync,
@@ -261,11 +262,11 @@ impl Trainer {
         check_names(&validation)?;
         let inputs = FitInputs {
             task: Arc::new(task),
-            model: Arc::new(model),
+            model: Arc::new(start.model),
             optimizer: Arc::new(optimizer),
             train,
             validation,
-            values,
+            values: start.values,
             line,
         };
         Fit::new(self, inputs)

@@ -49,6 +49,13 @@ const UPLOADING: usize = 64 << 20;
 /// Time between two looks at a compiler's thread.
 const COMPILE_POLL: Duration = Duration::from_millis(2);
 
+/// The model of a run, and where it starts.
+pub(crate) struct Start<K: Task> {
+    pub(crate) model: ModelParams<K>,
+    /// Initial parameters; without them, they are initialized.
+    pub(crate) values: Option<ModelArrays<K>>,
+}
+
 /// The arguments of [`Trainer::fit`].
 pub(crate) struct FitInputs<K: Task, O> {
     pub(crate) task: Arc<K>,
