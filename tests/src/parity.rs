@@ -7,7 +7,7 @@
 pub mod formula;
 mod networks;
 
-use std::{collections::BTreeMap, fmt, io, path::Path, process::Command};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path, process::Command};
 
 use halite_core::{Client, DType, Error, Result};
 use serde::Deserialize;
@@ -57,7 +57,8 @@ impl Comparison {
     }
 }
 
-/// `loss 1.38 to 0.02 in 50 steps; largest difference 3.1e-15 (step 48), 4.6e-6 of what is allowed`.
+/// `loss 1.38 to 0.02 in 50 steps; largest difference 3.1e-15 (step 48), 4.6e-6 of what is allowed;
+/// steps 1, 10, 20, .. differ by 0.0e0, 3.1e-16, 2.2e-15, ..`. Steps count from 1.
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let differences = self.differences();
@@ -73,49 +74,125 @@ impl fmt::Display for Comparison {
         };
         write!(
             f,
-            "loss {first:.4} to {last:.4} in {} steps; largest difference {:.1e} (step {step}), {part:.1e} \
+            "loss {first:.4} to {last:.4} in {} steps; largest difference {:.1e} (step {}), {part:.1e} \
              of what is allowed",
             self.ours.len(),
-            differences[step]
+            differences[step],
+            step + 1
+        )?;
+        let shown = |step: &usize| *step == 1 || step.is_multiple_of(10);
+        let steps: Vec<usize> = (1..=differences.len()).filter(shown).collect();
+        let at = steps
+            .iter()
+            .map(|step| format!("{:.1e}", differences[step - 1]));
+        let at: Vec<String> = at.collect();
+        let steps: Vec<String> = steps.iter().map(usize::to_string).collect();
+        write!(
+            f,
+            "; steps {} differ by {}",
+            steps.join(", "),
+            at.join(", ")
         )
     }
 }
 
-/// Runs PyTorch by `python`, which has the packages that the script names.
-///
-/// # Errors
-/// If the script fails; with its stderr.
-pub fn pytorch(
-    python: &Path,
-    network: Network,
-    size: Size,
-    steps: usize,
-    dtype: DType,
-    threads: usize,
-) -> Result<Reference> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pytorch/parity.py");
-    let output = Command::new(python)
-        .arg(&script)
-        .args(["--model", network.name(), "--size", size.name()])
-        .args([
-            "--steps",
-            &steps.to_string(),
-            "--threads",
-            &threads.to_string(),
-        ])
-        .args(["--dtype", if dtype == DType::F64 { "f64" } else { "f32" }])
-        .output();
-    let failed = |error: &dyn fmt::Display| {
-        Error::invalid(
-            "parity",
-            format!("{} {}: {error}", python.display(), script.display()),
-        )
-    };
-    let output = output.map_err(|error: io::Error| failed(&error))?;
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+/// How PyTorch trains a network.
+#[derive(Clone, Copy, Debug)]
+pub struct PyTorch<'a> {
+    /// Python with the packages that the script names.
+    pub python: &'a Path,
+    /// Number of steps.
+    pub steps: usize,
+    /// `f64` or `f32`.
+    pub dtype: DType,
+    /// Number of threads.
+    pub threads: usize,
+    /// Whether initial weights are changed by up to one unit in the last place of `f64`.
+    pub perturbed: bool,
+    /// Directory in which results are kept, and from which they are read.
+    pub kept: Option<&'a Path>,
+}
+
+impl PyTorch<'_> {
+    /// Trains a network, unless the result is kept.
+    ///
+    /// # Errors
+    /// If the script fails, with its stderr, or a file cannot be written.
+    pub fn train(&self, network: Network, size: Size) -> Result<Reference> {
+        let failed = |error: &dyn fmt::Display| Error::invalid("parity", error.to_string());
+        let bytes = match self.kept {
+            None => self.run(network, size)?,
+            Some(dir) => {
+                let path = dir.join(self.file(network, size));
+                if !path.exists() {
+                    let result = fs::write(&path, self.run(network, size)?);
+                    result.map_err(|error| failed(&format!("{}: {error}", path.display())))?;
+                }
+                fs::read(&path).map_err(|error| failed(&format!("{}: {error}", path.display())))?
+            }
+        };
+        serde_json::from_slice(&bytes).map_err(|error| failed(&error))
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
+
+    /// `resnet18-full-50-f64-1.json`
+    fn file(&self, network: Network, size: Size) -> String {
+        let (network, size, dtype) = (network.name(), size.name(), self.dtype_name());
+        let perturbed = if self.perturbed { "-perturbed" } else { "" };
+        format!(
+            "{network}-{size}-{}-{dtype}-{}{perturbed}.json",
+            self.steps, self.threads
+        )
+    }
+
+    fn dtype_name(&self) -> &'static str {
+        if self.dtype == DType::F64 {
+            "f64"
+        } else {
+            "f32"
+        }
+    }
+
+    /// What the script prints.
+    fn run(&self, network: Network, size: Size) -> Result<Vec<u8>> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pytorch/parity.py");
+        let mut command = Command::new(self.python);
+        command
+            .arg(&script)
+            .args(["--model", network.name(), "--size", size.name()])
+            .args(["--steps", &self.steps.to_string()])
+            .args([
+                "--threads",
+                &self.threads.to_string(),
+                "--dtype",
+                self.dtype_name(),
+            ]);
+        if self.perturbed {
+            command.args(["--perturb", "1"]);
+        }
+        let failed = |error: &dyn fmt::Display| {
+            let (python, script) = (self.python.display(), script.display());
+            Error::invalid("parity", format!("{python} {script}: {error}"))
+        };
+        let output = command
+            .output()
+            .map_err(|error: io::Error| failed(&error))?;
+        if !output.status.success() {
+            return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+        }
+        Ok(output.stdout)
+    }
+}
+
+/// Largest relative difference of two losses in `f64`.
+const EXACT: f64 = 1e-9;
+
+/// Compares the losses of two runs of PyTorch in `f64`; 1e-9 is allowed.
+pub fn compare_references(theirs: &Reference, others: &Reference) -> Comparison {
+    Comparison {
+        theirs: theirs.losses.clone(),
+        ours: others.losses.clone(),
+        allowed: vec![EXACT; theirs.losses.len()],
+    }
 }
 
 /// Compares the losses of a network in `f64` with those of PyTorch; 1e-9 is allowed.
@@ -137,7 +214,7 @@ pub fn compare(
         DType::F64,
         theirs.len(),
     )?;
-    let allowed = vec![1e-9; theirs.len()];
+    let allowed = vec![EXACT; theirs.len()];
     Ok(Comparison {
         theirs,
         ours,

@@ -6,7 +6,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 use halite_backends::Accelerator;
 use halite_core::{DType, Result};
-use halite_tests::parity::{Comparison, Network, Size, compare, compare_f32, pytorch};
+use halite_tests::parity::{
+    Comparison, Network, PyTorch, Size, compare, compare_f32, compare_references,
+};
 
 /// Train networks beside PyTorch: the losses of all steps agree to 1e-9 in f64; in f32 the first to
 /// 1e-5, later ones to three times the difference of PyTorch with one thread and with two, or 1e-6
@@ -30,6 +32,13 @@ struct Arguments {
     /// Compare in f32 too
     #[arg(long)]
     f32: bool,
+    /// Compare PyTorch in f64 with itself too, from weights that differ by up to one unit in the
+    /// last place
+    #[arg(long)]
+    condition: bool,
+    /// Directory in which PyTorch's results are kept for later calls
+    #[arg(long)]
+    references: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -65,30 +74,53 @@ fn run(arguments: &Arguments) -> Result<bool> {
         .collect::<Result<Vec<_>>>()?;
     let mut agrees = true;
     for network in networks {
-        let pytorch = |dtype, threads| pytorch(python, network, *size, *steps, dtype, threads);
-        let exact = pytorch(DType::F64, 1)?;
+        let f64 = PyTorch {
+            python,
+            steps: *steps,
+            dtype: DType::F64,
+            threads: 1,
+            perturbed: false,
+            kept: arguments.references.as_deref(),
+        };
+        let exact = f64.train(network, *size)?;
+        let report = |dtype: DType, what: &str, comparison: &Comparison| {
+            let first = comparison.first_beyond();
+            let verdict = first.map_or("agrees".into(), |step| {
+                format!("differs from step {} on", step + 1)
+            });
+            println!(
+                "{} {dtype} on {what}: {verdict}: {comparison}",
+                network.name()
+            );
+            first.is_none()
+        };
+        if arguments.condition {
+            let perturbed = PyTorch {
+                perturbed: true,
+                ..f64
+            };
+            let comparison = compare_references(&exact, &perturbed.train(network, *size)?);
+            agrees &= report(DType::F64, "PyTorch, perturbed", &comparison);
+        }
+        let f32 = |threads| {
+            let f32 = PyTorch {
+                dtype: DType::F32,
+                threads,
+                ..f64
+            };
+            f32.train(network, *size)
+        };
         let narrow = match arguments.f32 {
-            true => Some([pytorch(DType::F32, 1)?, pytorch(DType::F32, 2)?]),
+            true => Some([f32(1)?, f32(2)?]),
             false => None,
         };
         for (client, accelerator) in clients.iter().zip(&accelerators) {
-            let report = |dtype: DType, comparison: &Comparison| {
-                let first = comparison.first_beyond();
-                let verdict = first.map_or("agrees".into(), |step| {
-                    format!("differs from step {step} on")
-                });
-                println!(
-                    "{} {dtype} on {accelerator}: {verdict}: {comparison}",
-                    network.name()
-                );
-                first.is_none()
-            };
-            agrees &= report(DType::F64, &compare(client, network, *size, &exact)?);
+            let on = accelerator.to_string();
+            let comparison = compare(client, network, *size, &exact)?;
+            agrees &= report(DType::F64, &on, &comparison);
             if let Some([one, two]) = &narrow {
-                agrees &= report(
-                    DType::F32,
-                    &compare_f32(client, network, *size, [one, two])?,
-                );
+                let comparison = compare_f32(client, network, *size, [one, two])?;
+                agrees &= report(DType::F32, &on, &comparison);
             }
         }
     }

@@ -120,8 +120,9 @@ pub fn losses(
                 classes: 10,
             });
             let net = net.cifar_stem();
-            let batches = images(4, if is_full { 16 } else { 8 }, dtype);
-            let sgd = Sgd::new(0.05).momentum(0.9).weight_decay(5e-4);
+            let (side, batch) = if is_full { (32, 8) } else { (16, 4) };
+            let batches = images(batch, side, dtype);
+            let sgd = Sgd::new(0.01).momentum(0.9).weight_decay(5e-4);
             let names = net.names();
             run.train(net, &names, sgd, batches?, |net, x, y| {
                 cross_entropy(net.forward(x), y)
@@ -146,7 +147,7 @@ pub fn losses(
             run.train(
                 net,
                 &names,
-                adamw(1e-3),
+                adamw(3e-4),
                 images(batch, side, dtype)?,
                 |net, x, y| cross_entropy(net.forward(x), y),
             )
@@ -169,7 +170,7 @@ pub fn losses(
             run.train(
                 net,
                 &NameMap::torch(),
-                adamw(1e-2),
+                adamw(5e-4),
                 batches?,
                 |net, x, y| cross_entropy(net.forward(x), y),
             )
@@ -203,7 +204,7 @@ pub fn losses(
             run.train(
                 net,
                 &Gpt2::names("transformer."),
-                adamw(1e-3),
+                adamw(3e-4),
                 batches?,
                 |net, x, y| cross_entropy(net.forward(x), y),
             )
