@@ -16,8 +16,9 @@
 //! The originals were tested on images resized to 32 pixels more and cropped, bicubic:
 //! [`Classifier::framing`](crate::Classifier::framing).
 //! As in TensorFlow, convolutions pad as [`Padding::Same`](halite_nn::Padding::Same), and batch norm
-//! has an epsilon of 1e-3 and a momentum of 0.01. Stochastic depth, which the originals were trained
-//! with, is not part of the model.
+//! has an epsilon of 1e-3 and a momentum of 0.01. In training, residual branches are dropped with the
+//! rates of the originals: block `i` of `n` with `0.2 * i / n`, as with torchvision's
+//! `stochastic_depth_prob=0.2` and timm's `drop_path_rate=0.2` (timm's default is 0).
 //!
 //! Published weights: the Python package [`LITE0_WEIGHTS`](crate::LITE0_WEIGHTS) has those of Lite0,
 //! with [`names`](EfficientNet::names); timm has all five, with
@@ -43,7 +44,7 @@ use std::panic::Location;
 
 use halite_core::Tree;
 use halite_fetch::{Client, FileSpec, Package, Transform};
-use halite_nn::{Conv2d, Dropout, Init, Linear, Param, Tensor};
+use halite_nn::{Conv2d, Dropout, Init, Linear, Param, StochasticDepth, Tensor};
 use halite_weights::NameMap;
 
 use crate::{ColorImageModel, ConvNorm};
@@ -57,6 +58,9 @@ pub struct EfficientNetConfig {
     pub depth: f64,
     /// Dropout rate before the head.
     pub dropout: f64,
+    /// Rate of [`StochasticDepth`]: block `i` of `n` drops its residual branch with
+    /// `stochastic_depth * i / n`.
+    pub stochastic_depth: f64,
     /// Number of classes.
     pub classes: usize,
 }
@@ -89,6 +93,8 @@ pub struct InvertedResidual<L> {
     pub project: ConvNorm<L>,
     /// Whether the input is added to the output.
     pub residual: bool,
+    /// Drops the branch that the input is added to.
+    pub stochastic_depth: StochasticDepth,
 }
 
 /// A stage of the network before it is scaled.
@@ -193,6 +199,7 @@ impl EfficientNet<Param> {
             width,
             depth,
             dropout,
+            stochastic_depth: 0.2,
             classes,
         })
     }
@@ -219,6 +226,11 @@ impl EfficientNet<Param> {
                 ));
                 inputs = outputs;
             }
+        }
+        let count = blocks.len();
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let rate = config.stochastic_depth * index as f64 / count as f64;
+            block.stochastic_depth = StochasticDepth::new(rate);
         }
         let bound = 1.0 / (config.classes.max(1) as f64).sqrt();
         let head = Linear::new(LAST, config.classes)
@@ -313,7 +325,7 @@ fn tensorflow(conv: Conv2d<Param>) -> ConvNorm<Param> {
 }
 
 impl InvertedResidual<Param> {
-    /// Describes a block with `expand * inputs` features in its middle.
+    /// Describes a block with `expand * inputs` features in its middle, without stochastic depth.
     pub fn new(inputs: usize, expand: usize, window: usize, stride: usize, outputs: usize) -> Self {
         let middle = expand * inputs;
         let depthwise = Conv2d::new(middle, middle, window)
@@ -324,6 +336,7 @@ impl InvertedResidual<Param> {
             depthwise: tensorflow(depthwise),
             project: tensorflow(Conv2d::new(middle, outputs, 1)),
             residual: stride == 1 && inputs == outputs,
+            stochastic_depth: StochasticDepth::new(0.0),
         }
     }
 }
@@ -358,7 +371,10 @@ impl<'t> InvertedResidual<Tensor<'t>> {
             None => x,
         };
         let y = self.project.forward(self.depthwise.forward(y).relu6());
-        if self.residual { x + y } else { y }
+        match self.residual {
+            true => x + self.stochastic_depth.forward(y),
+            false => y,
+        }
     }
 }
 

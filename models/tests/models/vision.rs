@@ -180,6 +180,7 @@ fn efficientnet_matches_timm() {
         width: 0.5,
         depth: 1.1,
         dropout: 0.0,
+        stochastic_depth: 0.0,
         classes: 6,
     });
     let names = net.timm_names();
