@@ -1,6 +1,7 @@
 //! Layers, losses, optimizers and schedules on the CPU plugin, compared with PyTorch
 //! (`tests/golden/pytorch/make.py`, `network_layers.py`), and gradients compared with finite differences.
 
+mod defaults;
 mod fifty_updates;
 mod golden;
 mod layouts;
