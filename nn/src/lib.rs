@@ -152,7 +152,7 @@ pub use ops::Operand;
 pub use optim::{
     Adafactor, Adagrad, Adam, AdamW, Decay, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd,
 };
-pub use param::{Param, freeze, freeze_except, summary};
+pub use param::{Param, ParamKind, freeze, freeze_except, summary};
 pub use pattern::Pattern;
 pub use process_group::{Exchanged, PROCESS_AXIS, Processes};
 pub use processes::ProcessShards;

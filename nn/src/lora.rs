@@ -14,7 +14,7 @@ use halite_core::{
 
 pub use self::adapters::{Adapter, Adapters};
 use crate::{
-    Init, Param, Pattern, Tensor, jit,
+    Init, Param, ParamKind, Pattern, Tensor, jit,
     low_rank::{LowRank, Spec},
 };
 
@@ -137,18 +137,32 @@ impl Lora {
     fn adapter(&self, layer: &[Segment], inputs: usize, weight: &Param) -> Adapter<Param> {
         let dims = weight.layer_type().dims().to_vec();
         let (before, after) = dims.split_at(inputs);
-        let param = |dims: Vec<usize>, init| {
-            let param = Param::new(dims, init).with_dtype(weight.ty.dtype());
+        let param = |dims: Vec<usize>, init, kind| {
+            let param = Param::new(dims, init)
+                .with_dtype(weight.ty.dtype())
+                .of_kind(kind);
             let layers = &weight.ty.dims()[..weight.stacked];
             (layers.iter().rev()).fold(param, |param, &layers| param.stacked(layers))
         };
         let fan_in = before.iter().product();
+        let of_heads = |dims: &[usize], kind| match dims.len() {
+            2 => kind,
+            _ => ParamKind::Linear,
+        };
+        let kinds = [
+            of_heads(before, ParamKind::FromHeads),
+            of_heads(after, ParamKind::ToHeads),
+        ];
         Adapter {
             layer: layer.to_vec(),
             inputs,
             stacked: weight.stacked,
-            a: param([before, &[self.rank]].concat(), Init::torch_default(fan_in)),
-            b: param([&[self.rank], after].concat(), Init::Zeros),
+            a: param(
+                [before, &[self.rank]].concat(),
+                Init::torch_default(fan_in),
+                kinds[0],
+            ),
+            b: param([&[self.rank], after].concat(), Init::Zeros, kinds[1]),
         }
     }
 }
@@ -159,11 +173,9 @@ fn dense<'p>(path: &'p Path, param: &Param) -> Option<(&'p [Segment], usize)> {
     if *field != Segment::Field("weight") || !param.ty.dtype().is_float() {
         return None;
     }
-    let name = layer.last().map(Segment::to_string).unwrap_or_default();
-    match (param.layer_type().rank(), name.as_str()) {
-        (2, _) => Some((layer, 1)),
-        (3, "q" | "k" | "v") => Some((layer, 1)),
-        (3, "o") => Some((layer, 2)),
+    match (param.kind, param.layer_type().rank()) {
+        (ParamKind::Linear, 2) | (ParamKind::ToHeads, 3) => Some((layer, 1)),
+        (ParamKind::FromHeads, 3) => Some((layer, 2)),
         _ => None,
     }
 }

@@ -29,6 +29,8 @@ pub struct Param {
     /// Number of leading dimensions that count layers, as in a [`Stack`](crate::Stack). Each layer is
     /// initialized separately, and optimizers see its dimensions without these.
     pub stacked: usize,
+    /// Kind, which says how other frameworks order its dimensions.
+    pub kind: ParamKind,
 }
 
 halite_core::impl_single_leaf!(Param);
@@ -41,6 +43,7 @@ impl Param {
             init,
             trainable: true,
             stacked: 0,
+            kind: ParamKind::Other,
         }
     }
 
@@ -51,6 +54,13 @@ impl Param {
             trainable: false,
             ..Param::new(dims, init)
         }
+    }
+
+    /// This parameter as one of another kind, for layers of your own: a weight of
+    /// [`ParamKind::Linear`] is transposed in PyTorch's files.
+    pub fn of_kind(mut self, kind: ParamKind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// This parameter with another element type.
@@ -77,6 +87,26 @@ impl Param {
         self.trainable = false;
         self
     }
+}
+
+/// Kind of a layer's parameter whose dimensions frameworks order differently. Layers set it;
+/// `NameMap::torch()` takes the layout from it, and [`Lora`](crate::Lora) the layers to adapt.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum ParamKind {
+    /// Any other parameter: the same dimensions everywhere.
+    #[default]
+    Other,
+    /// Weight of [`Linear`](crate::Linear) and of the gates of recurrent layers: `[in, out]`.
+    Linear,
+    /// Weight of [`Conv`](crate::Conv): `[window.., in / groups, out]`.
+    Conv,
+    /// Kernel of [`ConvTranspose`](crate::ConvTranspose): `[window.., in, out / groups]`.
+    ConvTranspose,
+    /// Weight `[in, heads, width]` or bias `[heads, width]` of [`ToHeads`](crate::ToHeads).
+    ToHeads,
+    /// Weight of [`FromHeads`](crate::FromHeads): `[heads, width, out]`.
+    FromHeads,
 }
 
 /// Describes the parameters of `model` whose path matches the [`Pattern`] as frozen: they have

@@ -1,7 +1,7 @@
 //! The map between the paths of a model's parameters and the names of tensors in a file.
 
 use halite_core::{Error, Result};
-use halite_nn::Pattern;
+use halite_nn::{Param, ParamKind, Pattern};
 
 use crate::{
     layout::Layout,
@@ -116,11 +116,12 @@ impl NameMap {
         }
     }
 
-    /// Names and layouts of PyTorch's layers: `weight` for `scale`, for the `table` of an embedding
-    /// and for the `kernel` of a transposed convolution, `running_mean` and `running_var`; weights
-    /// of [`Layout::Linear`] and [`Layout::Conv`] by their dimensions; [`Layout::ToHeads`] and
-    /// [`Layout::FromHeads`] below fields `q`, `k`, `v` and `o`; `weight_ih_l0` and the other names
-    /// of LSTM and GRU. `num_batches_tracked` is ignored.
+    /// Names and layouts of PyTorch's layers. Fields `scale` and `table`, and the `kernel` of a
+    /// transposed convolution, are named `weight`; `mean` and `variance` are `running_mean` and
+    /// `running_var`; LSTM and GRU have names such as `weight_ih_l0`. The layout is that of the
+    /// parameter's [`ParamKind`], which its layer sets, whatever its name; a parameter of
+    /// [`ParamKind::Other`], as `Param::new` makes it, has the same dimensions in the file.
+    /// `num_batches_tracked` is ignored.
     pub fn torch() -> Self {
         NameMap {
             is_torch: true,
@@ -230,9 +231,9 @@ impl NameMap {
         self.ignored.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// The name of the parameter at `path`, with `rank` dimensions besides `stacked` that count
-    /// layers.
-    pub(crate) fn named(&self, path: &str, rank: usize, stacked: usize) -> Result<Named<'_>> {
+    /// The name and the layout of the parameter at `path`.
+    pub(crate) fn named(&self, path: &str, param: &Param) -> Result<Named<'_>> {
+        let stacked = param.stacked;
         let rule = self.rules.iter().find_map(|rule| {
             let (captures, rest) = rule.from.match_start(path)?;
             Some((rule, captures, rest))
@@ -260,9 +261,9 @@ impl NameMap {
             .iter()
             .find(|(pattern, _)| pattern.matches(path));
         let layout = match set {
-            _ if self.is_of_adapters => adapter_layout(path, rank),
+            _ if self.is_of_adapters => torch_layout(param.kind),
             Some((_, layout)) => layout.clone(),
-            None if self.is_torch => torch_layout(path, rank),
+            None if self.is_torch => torch_layout(param.kind),
             None => Layout::Same,
         };
         let (part, captures, rest) = match rule {
@@ -270,7 +271,7 @@ impl NameMap {
             None => (None, Captures::new(), path),
         };
         let rest = if self.is_torch {
-            torch_name(rest)
+            torch_name(rest, param.kind)
         } else {
             rest.to_owned()
         };
@@ -291,13 +292,14 @@ impl NameMap {
 }
 
 /// The name of a parameter in PyTorch's layers, by that of its field here.
-fn torch_name(path: &str) -> String {
+fn torch_name(path: &str, kind: ParamKind) -> String {
     if let Some(name) = recurrent_name(path) {
         return name;
     }
     let (before, field) = split_last(path);
     let field = match field {
-        "scale" | "table" | "kernel" => "weight",
+        "scale" | "table" => "weight",
+        "kernel" if kind == ParamKind::ConvTranspose => "weight",
         "mean" => "running_mean",
         "variance" => "running_var",
         other => other,
@@ -337,28 +339,14 @@ fn joined(before: &str, field: &str) -> String {
     format!("{before}{dot}{field}")
 }
 
-/// The layout of a low-rank adapter's parameter in files of peft, whose layers are linear ones.
-fn adapter_layout(path: &str, rank: usize) -> Layout {
-    let mut segments = path.rsplit('.').skip(1);
-    let factor = segments.next().unwrap_or_default();
-    match (segments.next().unwrap_or_default(), factor, rank) {
-        ("q" | "k" | "v", "lora_B", 3) => Layout::ToHeads,
-        ("o", "lora_A", 3) => Layout::FromHeads,
-        _ => Layout::Linear,
-    }
-}
-
-/// The layout of a parameter in PyTorch's layers.
-fn torch_layout(path: &str, rank: usize) -> Layout {
-    let mut segments = path.rsplit('.');
-    let field = segments.next().unwrap_or_default();
-    let layer = segments.next().unwrap_or_default();
-    match (layer, field, rank) {
-        ("q" | "k" | "v", "weight", 3) | ("q" | "k" | "v", "bias", 2) => Layout::ToHeads,
-        ("o", "weight", 3) => Layout::FromHeads,
-        (_, "weight" | "weight_ih" | "weight_hh", 2) => Layout::Linear,
-        (_, "weight", 3..) => Layout::Conv,
-        (_, "kernel", 3..) => Layout::ConvTranspose,
+/// The layout of a parameter in PyTorch's layers, and of a low-rank adapter's in files of peft.
+fn torch_layout(kind: ParamKind) -> Layout {
+    match kind {
+        ParamKind::Linear => Layout::Linear,
+        ParamKind::Conv => Layout::Conv,
+        ParamKind::ConvTranspose => Layout::ConvTranspose,
+        ParamKind::ToHeads => Layout::ToHeads,
+        ParamKind::FromHeads => Layout::FromHeads,
         _ => Layout::Same,
     }
 }

@@ -280,7 +280,7 @@ fn leaf(
     by_name: &mut HashMap<String, usize>,
 ) -> Result<Leaf> {
     let layer_type = param.layer_type();
-    let named = map.named(&path, layer_type.rank(), param.stacked)?;
+    let named = map.named(&path, param)?;
     let (layers, dims) = if named.by_layer {
         (param.ty.dims()[0], layer_type.dims())
     } else {

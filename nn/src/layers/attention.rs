@@ -13,7 +13,7 @@ use std::panic::Location;
 use halite_core::Tree;
 
 use super::Rotation;
-use crate::{Dropout, Init, Param, Tensor};
+use crate::{Dropout, Init, Param, ParamKind, Tensor};
 
 pub use scaled_dot_product::{attention, attention_in_blocks};
 
@@ -162,8 +162,8 @@ impl ToHeads<Param> {
     pub fn new(inputs: usize, heads: usize, width: usize) -> Self {
         let init = Init::torch_default(inputs);
         ToHeads {
-            weight: Param::new([inputs, heads, width], init),
-            bias: Some(Param::new([heads, width], init)),
+            weight: Param::new([inputs, heads, width], init).of_kind(ParamKind::ToHeads),
+            bias: Some(Param::new([heads, width], init).of_kind(ParamKind::ToHeads)),
         }
     }
 }
@@ -184,7 +184,7 @@ impl FromHeads<Param> {
     pub fn new(heads: usize, width: usize, outputs: usize) -> Self {
         let init = Init::torch_default(heads * width);
         FromHeads {
-            weight: Param::new([heads, width, outputs], init),
+            weight: Param::new([heads, width, outputs], init).of_kind(ParamKind::FromHeads),
             bias: Some(Param::new([outputs], init)),
         }
     }

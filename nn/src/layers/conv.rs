@@ -2,7 +2,7 @@ use std::panic::Location;
 
 use halite_core::Tree;
 
-use crate::{ConvOptions, Init, Padding, Param, Tensor};
+use crate::{ConvOptions, Init, Padding, Param, ParamKind, Tensor};
 
 /// Convolution over `N` spatial dimensions, features last.
 #[derive(Clone, Debug, Tree)]
@@ -50,7 +50,7 @@ impl<const N: usize> Conv<Param, N> {
         let init = Init::torch_default(inputs * window.iter().product::<usize>());
         let bias = Param::new([outputs], init);
         Conv {
-            weight: Param::new(dims, init),
+            weight: Param::new(dims, init).of_kind(ParamKind::Conv),
             bias: Some(bias),
             options: ConvOptions::default(),
         }

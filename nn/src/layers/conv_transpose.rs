@@ -3,7 +3,7 @@ use std::panic::Location;
 use halite_core::Tree;
 
 use super::Each;
-use crate::{ConvTransposeOptions, Init, Param, Tensor};
+use crate::{ConvTransposeOptions, Init, Param, ParamKind, Tensor};
 
 /// Transposed convolution over `N` spatial dimensions, features last
 /// (`torch.nn.ConvTranspose2d`): a learned upsampling.
@@ -46,7 +46,7 @@ impl<const N: usize> ConvTranspose<Param, N> {
         dims.extend([inputs, outputs]);
         let init = Init::torch_default(outputs * window.iter().product::<usize>());
         ConvTranspose {
-            kernel: Param::new(dims, init),
+            kernel: Param::new(dims, init).of_kind(ParamKind::ConvTranspose),
             bias: Some(Param::new([outputs], init)),
             options: ConvTransposeOptions::default(),
         }

@@ -2,7 +2,7 @@ use std::panic::Location;
 
 use halite_core::Tree;
 
-use crate::{Init, Param, Tensor};
+use crate::{Init, Param, ParamKind, Tensor};
 
 /// Dense layer: `x · weight + bias`.
 #[derive(Clone, Debug, Tree)]
@@ -19,7 +19,8 @@ impl Linear<Param> {
     pub fn new(inputs: usize, outputs: usize) -> Self {
         let bias = Param::new([outputs], Init::torch_default(inputs));
         Linear {
-            weight: Param::new([inputs, outputs], Init::torch_default(inputs)),
+            weight: Param::new([inputs, outputs], Init::torch_default(inputs))
+                .of_kind(ParamKind::Linear),
             bias: Some(bias),
         }
     }

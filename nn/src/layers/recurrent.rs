@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use halite_core::{DType, TensorType, Tree, tree::Leaf};
 
-use crate::{Dropout, Init, Param, ScanOptions, Tensor, check::Checked, special::wide};
+use crate::{Dropout, Init, Param, ParamKind, ScanOptions, Tensor, check::Checked, special::wide};
 
 /// Stack of recurrent layers with `GATES` gates, scanned over time; batch first, as
 /// `torch.nn.LSTM(batch_first=True)`. [`Lstm`] and [`Gru`] are its two forms.
@@ -151,8 +151,8 @@ impl Gates<Param> {
         let init = Init::torch_default(hidden);
         let bias = || Some(Param::new([gates * hidden], init));
         Gates {
-            weight_ih: Param::new([inputs, gates * hidden], init),
-            weight_hh: Param::new([hidden, gates * hidden], init),
+            weight_ih: Param::new([inputs, gates * hidden], init).of_kind(ParamKind::Linear),
+            weight_hh: Param::new([hidden, gates * hidden], init).of_kind(ParamKind::Linear),
             bias_ih: bias(),
             bias_hh: bias(),
         }

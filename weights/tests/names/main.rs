@@ -1,6 +1,8 @@
 //! Name maps: fused projections, layers of a stack, layouts; and what a file and a model do not have
 //! in common.
 
+mod kinds;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use expect_test::{Expect, expect};
@@ -11,7 +13,7 @@ use halite_nn::{Attention, Embedding, Linear, Model, Param, Stack};
 use halite_reference::{Options, Reference};
 use halite_weights::{HostTensors, Layout, NameMap, TensorSource, WeightLoader, WeightSaver, open};
 
-fn client() -> Client {
+pub(crate) fn client() -> Client {
     let options = Options {
         devices: 2,
         ..Options::default()
@@ -20,7 +22,7 @@ fn client() -> Client {
 }
 
 /// Different numbers in tensors of these types.
-fn tensors(types: &[(&str, &[usize])]) -> HostTensors {
+pub(crate) fn tensors(types: &[(&str, &[usize])]) -> HostTensors {
     let mut next = 0;
     let array = |&(name, dims): &(&str, &[usize])| {
         let count: usize = dims.iter().product();
@@ -35,7 +37,7 @@ fn tensors(types: &[(&str, &[usize])]) -> HostTensors {
 }
 
 /// The value at an index of a tensor.
-fn at(source: &HostTensors, name: &str, index: &[usize]) -> f32 {
+pub(crate) fn at(source: &HostTensors, name: &str, index: &[usize]) -> f32 {
     let array = source.read(name).unwrap();
     let flat = index
         .iter()
@@ -46,7 +48,7 @@ fn at(source: &HostTensors, name: &str, index: &[usize]) -> f32 {
 
 /// Compares an array with a function of its index.
 #[track_caller]
-fn check(array: &Array, value: impl Fn(&[usize]) -> f32) {
+pub(crate) fn check(array: &Array, value: impl Fn(&[usize]) -> f32) {
     let dims = array.ty().dims().to_vec();
     for (flat, found) in array.to_vec::<f32>().unwrap().into_iter().enumerate() {
         let (mut rest, mut index) = (flat, vec![0; dims.len()]);
@@ -60,7 +62,7 @@ fn check(array: &Array, value: impl Fn(&[usize]) -> f32) {
 
 /// Saves a model, and compares the file with what it was loaded from.
 #[track_caller]
-fn check_saved<M: Model>(
+pub(crate) fn check_saved<M: Model>(
     model: &M,
     values: &halite_core::tree::Of<M, Array>,
     map: &NameMap,
