@@ -48,7 +48,7 @@ fn dropped_block_of_efficientnet_is_the_identity() {
             cx.set_mode(false, None);
             vec![training, block.forward(given[0])]
         },
-        &[image.clone()],
+        std::slice::from_ref(&image),
     );
     assert_eq!(results[0], image);
     assert_ne!(results[1], image);

@@ -2,7 +2,7 @@
 
 use halite_core::Tree;
 use halite_nn::{
-    Conv1d, ConvTranspose1d, FromHeads, Init, Linear, Lora, Model, Param, ParamKind, ToHeads,
+    Conv1d, ConvTranspose1d, FromHeads, Init, Linear, Lora, Param, ParamKind, ToHeads,
 };
 use halite_weights::{HostTensors, NameMap, WeightLoader};
 
