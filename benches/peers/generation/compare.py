@@ -4,8 +4,10 @@
     PEERS_PYTHON=peers/bin/python python3 benches/peers/generation/compare.py FILE.gguf [--rounds 7]
 
 `peers/bin/python` has torch, transformers and gguf. The weights of the GGUF file are unpacked once to a directory
-of Hugging Face beside this script's build folder, which all peers load, in f32 and in bf16. One sequence, all cores
-(`PEERS_THREADS` changes that). Medians over the rounds; a peer that does not start is named and left out.
+of Hugging Face in target/generation, which all peers load, in f32 and in bf16. One sequence, all cores
+(`PEERS_THREADS` changes that). Medians over the rounds, in turns; `spread` is the slowest round less the fastest as a
+part of the median, and `of torch` the median as a multiple of that of PyTorch's faster row: below 1, it is faster than
+PyTorch. A peer that does not start is named and left out.
 """
 import argparse, json, os, statistics, subprocess, sys
 from pathlib import Path
@@ -14,12 +16,19 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BUILD = ROOT / "target" / "generation"
 PYTHON = os.environ.get("PEERS_PYTHON", sys.executable)
+# Tokens of each part.
+PARTS = {"prefill": 512, "decode": 64}
 UNPACK = """
 import os, sys, torch
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 directory, file = os.path.split(os.path.abspath(sys.argv[1]))
 model = AutoModelForCausalLM.from_pretrained(directory, gguf_file=file, dtype=torch.float32)
-model.save_pretrained(sys.argv[2])
+# They are not quantized any more, and the output layer is the embedding.
+del model.config.quantization_config
+model.config.save_pretrained(sys.argv[2])
+weights = {name: value.contiguous() for name, value in model.state_dict().items() if name != "lm_head.weight"}
+save_file(weights, os.path.join(sys.argv[2], "model.safetensors"), {"format": "pt"})
 """
 
 
@@ -45,6 +54,13 @@ class Peer:
         self.process.stdin.flush()
         self.rows.append(self.read())
 
+    def median(self, part):
+        return statistics.median(row[part] for row in self.rows)
+
+    def spread(self, part):
+        times = [row[part] for row in self.rows]
+        return (max(times) - min(times)) / self.median(part)
+
     def end(self):
         self.process.stdin.close()
         self.process.wait()
@@ -55,27 +71,31 @@ def main():
     parser.add_argument("gguf")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--types", default="f32,bf16")
-    parser.add_argument("--peers", default="halite,embedded,torch,candle")
+    parser.add_argument("--peers", default="halite,embedded,torch,torch-compiled,candle")
+    parser.add_argument("--no-build", action="store_true")
     options = parser.parse_args()
     model = BUILD / "model"
     if not (model / "model.safetensors").exists():
         subprocess.run([PYTHON, "-c", UNPACK, options.gguf, str(model)], check=True)
     cargo = ["cargo", "build", "--release"]
-    build(cargo + ["-p", "halite-benches", "--bin", "generation"], ROOT)
     candle = BUILD / "candle"
-    if "candle" in options.peers:
+    if not options.no_build:
+        build(cargo + ["-p", "halite-benches", "--bin", "generation"], ROOT)
+    if "candle" in options.peers and not options.no_build:
         build(cargo + ["--target-dir", str(candle)], HERE / "candle")
     halite = str(ROOT / "target/release/generation")
     environment = os.environ.copy()
     if "PEERS_THREADS" in environment:
         for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
             environment[name] = environment["PEERS_THREADS"]
-    print(f"{'':10} {'type':5} {'prefill':>9} {'decode':>8}   tokens a second; last token")
+    columns = "".join(f"{part:>11}{'spread':>6}{'per s':>8}{'of torch':>9}" for part in PARTS)
+    print(f"{'':15}{'type':5}{columns}{'last':>8}", flush=True)
     for dtype in options.types.split(","):
         commands = {
             "halite": [halite, str(model), dtype, "cpu"],
             "embedded": [halite, str(model), dtype, "embedded"],
             "torch": [PYTHON, str(HERE / "torch_generation.py"), str(model), dtype],
+            "torch-compiled": [PYTHON, str(HERE / "torch_generation.py"), str(model), dtype, "compile"],
             "candle": [str(candle / "release/candle-generation"), str(model), dtype],
         }
         peers = []
@@ -89,9 +109,13 @@ def main():
                 peer.round()
         for peer in peers:
             peer.end()
-            median = lambda field: statistics.median(row[field] for row in peer.rows)
-            prefill, decode = 512 / median("prefill"), 64 / median("decode")
-            print(f"{peer.name:10} {dtype:5} {prefill:9.1f} {decode:8.2f}   {peer.rows[-1]['last']}")
+        best = {part: min((peer.median(part) for peer in peers if peer.name.startswith("torch")), default=float("nan"))
+                for part in PARTS}
+        for peer in peers:
+            cells = "".join(
+                f"{peer.median(part):>9.3f} s{peer.spread(part):>6.0%}{PARTS[part] / peer.median(part):>8.1f}"
+                f"{peer.median(part) / best[part]:>9.2f}" for part in PARTS)
+            print(f"{peer.name:15}{dtype:5}{cells}{peer.rows[-1]['last']:>8}", flush=True)
 
 
 main()
