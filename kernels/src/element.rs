@@ -14,11 +14,14 @@ pub(crate) mod sealed {
     use pulp::Arch;
 
     use super::{Threads, bf16, rounded, widened};
-    use crate::conv::Call;
+    use crate::{Operand, conv::Call, gemm::product};
 
     pub trait Element: Copy + Send + Sync + Sized + 'static {
         /// Whether values are `f32` already.
         const IS_F32: bool;
+
+        /// The value as `f32`.
+        fn wide(self) -> f32;
 
         /// Writes the values as `f32`.
         fn widen(from: &[Self], to: &mut [f32]);
@@ -34,6 +37,9 @@ pub(crate) mod sealed {
             work: impl FnOnce(&mut [f32]) -> T,
         ) -> T;
 
+        /// Computes the product `a b` into `out`.
+        fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_, Self>, out: &mut [f32]);
+
         /// Runs a call on operands of this type, with a result of `f32`.
         fn convolve_to_f32(call: Call<'_, Self>, out: &mut [f32]);
 
@@ -47,6 +53,11 @@ pub(crate) mod sealed {
     /// The functions of calls, none of which other crates compile again.
     macro_rules! calls {
         ($to:ident) => {
+            #[inline(never)]
+            fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_, Self>, out: &mut [f32]) {
+                product(threads, a, b, out);
+            }
+
             #[inline(never)]
             fn convolve_to_f32(call: Call<'_, Self>, out: &mut [f32]) {
                 call.run(out);
@@ -68,6 +79,11 @@ pub(crate) mod sealed {
 
         calls!(convolve_to_f32);
 
+        #[inline(always)]
+        fn wide(self) -> f32 {
+            self
+        }
+
         fn widen(from: &[Self], to: &mut [f32]) {
             to.copy_from_slice(from);
         }
@@ -85,6 +101,11 @@ pub(crate) mod sealed {
         const IS_F32: bool = false;
 
         calls!(convolve_to_bf16);
+
+        #[inline(always)]
+        fn wide(self) -> f32 {
+            widened(self)
+        }
 
         fn widen(from: &[Self], to: &mut [f32]) {
             Arch::new().dispatch(

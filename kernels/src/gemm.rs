@@ -23,7 +23,7 @@ use std::ops::Range;
 pub(crate) use self::panels::{Panels, Rows};
 pub use self::plain::{Number, multiply_plain};
 use self::{block::MOST_ROWS, panels::block_depth};
-use crate::Threads;
+use crate::{Element, Threads};
 
 /// Most terms of a sum between two updates of the result.
 const DEPTH: usize = 384;
@@ -131,11 +131,23 @@ pub struct Operand<'a, T = f32> {
     pub columns: &'a Axis,
 }
 
-/// Computes the product `a b` into the row-major matrix `out`.
+/// Computes the product `a b` into the row-major matrix `out`. Elements of `b` are widened to `f32`
+/// where they are read: the result is that of the same numbers as `f32`.
 ///
 /// # Panics
 /// If the sizes do not agree, or an element is beyond the end of its buffer.
-pub fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_>, out: &mut [f32]) {
+pub fn multiply<T: Element>(threads: &Threads, a: Operand<'_>, b: Operand<'_, T>, out: &mut [f32]) {
+    T::multiply(threads, a, b, out);
+}
+
+/// [`multiply`], which no other crate compiles again.
+#[inline(always)]
+pub(crate) fn product<T: Element>(
+    threads: &Threads,
+    a: Operand<'_>,
+    b: Operand<'_, T>,
+    out: &mut [f32],
+) {
     let [m, k, n] = sizes(a, b, 1, out);
     if out.is_empty() {
         return;
@@ -168,7 +180,7 @@ pub fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_>, out: &mut [f3
 ///
 /// # Panics
 /// If the sizes do not agree.
-fn sizes<T>(a: Operand<'_, T>, b: Operand<'_, T>, count: usize, out: &[T]) -> [usize; 3] {
+fn sizes<T, U, O>(a: Operand<'_, T>, b: Operand<'_, U>, count: usize, out: &[O]) -> [usize; 3] {
     let [m, k, n] = [a.rows.len(), a.columns.len(), b.columns.len()];
     assert_eq!(
         b.rows.len(),
@@ -188,9 +200,10 @@ fn sizes<T>(a: Operand<'_, T>, b: Operand<'_, T>, count: usize, out: &[T]) -> [u
 ///
 /// # Panics
 /// As [`multiply`] does.
-pub fn multiply_all(
+pub fn multiply_all<T: Element>(
     threads: &Threads,
-    [a, b]: [Operand<'_>; 2],
+    a: Operand<'_>,
+    b: Operand<'_, T>,
     batches: &[[usize; 2]],
     out: &mut [f32],
 ) {
@@ -224,13 +237,13 @@ fn nanoseconds(m: usize, k: usize, n: usize) -> usize {
 }
 
 /// Sums over a range of the columns of `a`.
-struct Work<'a> {
+struct Work<'a, T> {
     a: Operand<'a>,
-    b: Operand<'a>,
+    b: Operand<'a, T>,
     depth: Range<usize>,
 }
 
-impl Work<'_> {
+impl<T: Element> Work<'_, T> {
     fn run(self, threads: &Threads, out: &mut [f32]) {
         if self.depth.is_empty() {
             return out.fill(0.0);

@@ -6,6 +6,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::{Simd, WithSimd};
 
 use super::Operand;
+use crate::Element;
 
 /// Most rows of the innermost kernel.
 pub(super) const MOST_ROWS: usize = 8;
@@ -14,8 +15,8 @@ pub(super) const MOST_ROWS: usize = 8;
 const GROUPS: usize = 16;
 
 /// Copies columns of a matrix to a panel of `width` columns, the last of which may be unused.
-pub(super) fn pack_panel(
-    b: Operand<'_>,
+pub(super) fn pack_panel<T: Element>(
+    b: Operand<'_, T>,
     depth: Range<usize>,
     columns: Range<usize>,
     width: usize,
@@ -27,12 +28,12 @@ pub(super) fn pack_panel(
     if is_run {
         let starts = depth.map(|row| first + b.rows.at(row));
         return match count {
-            32 if width == 32 => copy_rows::<32>(b.data, starts, panel),
-            16 if width == 16 => copy_rows::<16>(b.data, starts, panel),
-            8 if width == 8 => copy_rows::<8>(b.data, starts, panel),
+            32 if width == 32 => copy_rows::<T, 32>(b.data, starts, panel),
+            16 if width == 16 => copy_rows::<T, 16>(b.data, starts, panel),
+            8 if width == 8 => copy_rows::<T, 8>(b.data, starts, panel),
             _ => {
                 for (at, packed) in starts.zip(panel.chunks_exact_mut(width)) {
-                    packed[..count].copy_from_slice(&b.data[at..at + count]);
+                    T::widen(&b.data[at..at + count], &mut packed[..count]);
                     packed[count..].fill(0.0);
                 }
             }
@@ -58,14 +59,16 @@ pub(super) fn pack_panel(
 }
 
 /// Copies rows of a width that the compiler knows.
-fn copy_rows<const WIDTH: usize>(
-    data: &[f32],
+fn copy_rows<T: Element, const WIDTH: usize>(
+    data: &[T],
     starts: impl Iterator<Item = usize>,
     panel: &mut [f32],
 ) {
     let (panel, _) = panel.as_chunks_mut::<WIDTH>();
     for (at, packed) in starts.zip(panel) {
-        packed.copy_from_slice(&data[at..at + WIDTH]);
+        for (packed, value) in packed.iter_mut().zip(&data[at..at + WIDTH]) {
+            *packed = value.wide();
+        }
     }
 }
 
@@ -74,8 +77,8 @@ const TOGETHER: usize = 8;
 
 /// Writes lines, at most [`TOGETHER`] of one length, to neighboring columns of rows of `width`.
 #[inline(always)]
-fn transpose<'l>(lines: impl Iterator<Item = &'l [f32]>, out: &mut [f32], width: usize) {
-    let mut all: [&[f32]; TOGETHER] = [&[]; TOGETHER];
+fn transpose<'l, T: Element>(lines: impl Iterator<Item = &'l [T]>, out: &mut [f32], width: usize) {
+    let mut all: [&[T]; TOGETHER] = [&[]; TOGETHER];
     let mut count = 0;
     for line in lines {
         all[count] = line;
@@ -85,7 +88,7 @@ fn transpose<'l>(lines: impl Iterator<Item = &'l [f32]>, out: &mut [f32], width:
     if count < TOGETHER {
         for (number, line) in all[..count].iter().enumerate() {
             for (row, &value) in line.iter().enumerate() {
-                out[row * width + number] = value;
+                out[row * width + number] = value.wide();
             }
         }
         return;
@@ -94,7 +97,7 @@ fn transpose<'l>(lines: impl Iterator<Item = &'l [f32]>, out: &mut [f32], width:
     for (row, out) in (0..length).zip(out.chunks_mut(width)) {
         let out = &mut out[..TOGETHER];
         for (out, line) in out.iter_mut().zip(all) {
-            *out = line[row];
+            *out = line[row].wide();
         }
     }
 }

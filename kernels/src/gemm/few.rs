@@ -8,7 +8,7 @@ use std::ops::Range;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{Axis, Operand, block_depth, nanoseconds};
-use crate::Threads;
+use crate::{Element, Threads};
 
 /// Most rows of the left matrix.
 pub(super) const FEW: usize = 4;
@@ -34,7 +34,7 @@ pub(super) enum Order {
 
 impl Order {
     /// The order of a matrix, if it has one of these.
-    pub(super) fn of(b: Operand<'_>) -> Option<Self> {
+    pub(super) fn of<T>(b: Operand<'_, T>) -> Option<Self> {
         let is_run = |axis: &Axis| axis.runs.len() == 1;
         if is_run(b.columns) && b.columns.len() > 1 {
             return Some(Order::Rows);
@@ -45,10 +45,10 @@ impl Order {
 
 /// Computes the product of `a`, of at most [`FEW`] rows, and `b`, whose elements are in this order.
 /// In the order of rows, an element of the result has the bits that it has with more rows.
-pub(super) fn multiply(
+pub(super) fn multiply<T: Element>(
     threads: &Threads,
     a: Operand<'_>,
-    b: Operand<'_>,
+    b: Operand<'_, T>,
     order: Order,
     out: &mut [f32],
 ) {
@@ -89,17 +89,17 @@ pub(super) fn multiply(
 }
 
 /// Some columns of a product.
-struct Part<'p, 'o> {
+struct Part<'p, 'o, T> {
     /// `[rows, terms]`
     left: &'p [f32],
-    b: Operand<'p>,
+    b: Operand<'p, T>,
     columns: Range<usize>,
     order: Order,
     /// Rows of the result.
     out: &'p mut [&'o mut [f32]],
 }
 
-impl WithSimd for Part<'_, '_> {
+impl<T: Element> WithSimd for Part<'_, '_, T> {
     type Output = ();
 
     // The instructions are those of `S`; loops over arrays become vectors.
@@ -118,7 +118,7 @@ impl WithSimd for Part<'_, '_> {
     }
 }
 
-impl Part<'_, '_> {
+impl<T: Element> Part<'_, '_, T> {
     /// Adds rows of the right matrix, each times an element of the left one, a few at a time.
     #[inline(always)]
     fn by_rows<const M: usize>(self) {
@@ -139,7 +139,7 @@ impl Part<'_, '_> {
                 }
                 let mut term = block;
                 while term + STREAMS <= end {
-                    let mut lines: [&[f32]; STREAMS] = [&[]; STREAMS];
+                    let mut lines: [&[T]; STREAMS] = [&[]; STREAMS];
                     let mut values = [[0.0; STREAMS]; M];
                     for number in 0..STREAMS {
                         lines[number] = line(term + number);
@@ -147,7 +147,7 @@ impl Part<'_, '_> {
                             values[row][number] = left[row * k + term + number];
                         }
                     }
-                    add::<M, STREAMS>(&lines, &values, &mut sums);
+                    add::<T, M, STREAMS>(&lines, &values, &mut sums);
                     term += STREAMS;
                 }
                 for term in term..end {
@@ -155,7 +155,7 @@ impl Part<'_, '_> {
                     for row in 0..M {
                         values[row][0] = left[row * k + term];
                     }
-                    add::<M, 1>(&[line(term)], &values, &mut sums);
+                    add::<T, M, 1>(&[line(term)], &values, &mut sums);
                 }
                 for row in 0..M {
                     let out = &mut self.out[row][first..][..count];
@@ -182,7 +182,7 @@ impl Part<'_, '_> {
         let count = self.columns.len();
         for start in (0..count).step_by(LINES) {
             let lines = LINES.min(count - start);
-            let mut all: [&[f32]; LINES] = [&[]; LINES];
+            let mut all: [&[T]; LINES] = [&[]; LINES];
             for number in 0..LINES {
                 // The last line in place of those beyond it.
                 let column = self.columns.start + start + number.min(lines - 1);
@@ -194,7 +194,7 @@ impl Part<'_, '_> {
             for term in (0..whole).step_by(PARTIAL) {
                 let mut weights = [[0.0f32; PARTIAL]; LINES];
                 for number in 0..LINES {
-                    weights[number].copy_from_slice(&all[number][term..][..PARTIAL]);
+                    widen(&all[number][term..][..PARTIAL], &mut weights[number]);
                 }
                 for row in 0..M {
                     let mut values = [0.0f32; PARTIAL];
@@ -211,7 +211,7 @@ impl Part<'_, '_> {
                 for row in 0..M {
                     for number in 0..LINES {
                         let sum = &mut sums[row][number][term - whole];
-                        *sum = left[row * k + term].mul_add(all[number][term], *sum);
+                        *sum = left[row * k + term].mul_add(all[number][term].wide(), *sum);
                     }
                 }
             }
@@ -226,8 +226,8 @@ impl Part<'_, '_> {
 
 /// Adds to each row of sums these lines, each times a value for the row.
 #[inline(always)]
-fn add<const M: usize, const N: usize>(
-    lines: &[&[f32]; N],
+fn add<T: Element, const M: usize, const N: usize>(
+    lines: &[&[T]; N],
     values: &[[f32; N]; M],
     sums: &mut [[f32; TILE]; M],
 ) {
@@ -236,7 +236,7 @@ fn add<const M: usize, const N: usize>(
     for first in (0..whole).step_by(LANES) {
         let mut weights = [[0.0f32; LANES]; N];
         for number in 0..N {
-            weights[number].copy_from_slice(&lines[number][first..][..LANES]);
+            widen(&lines[number][first..][..LANES], &mut weights[number]);
         }
         for row in 0..M {
             let sums = &mut sums[row][first..][..LANES];
@@ -254,9 +254,17 @@ fn add<const M: usize, const N: usize>(
         for row in 0..M {
             for number in 0..N {
                 let sum = &mut sums[row][column];
-                *sum = values[row][number].mul_add(lines[number][column], *sum);
+                *sum = values[row][number].mul_add(lines[number][column].wide(), *sum);
             }
         }
+    }
+}
+
+/// Writes values as `f32`, with the instructions of the caller.
+#[inline(always)]
+fn widen<T: Element, const N: usize>(from: &[T], to: &mut [f32; N]) {
+    for lane in 0..N {
+        to[lane] = from[lane].wide();
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     DEPTH, Operand,
     block::{Block, PanelWidth, pack_panel, packed_rows},
 };
-use crate::Threads;
+use crate::{Element, Threads};
 
 /// Arrangement of some rows and columns of a right matrix in panels: blocks of rows, outermost, of
 /// panels of columns. All blocks but the last have `depth` rows.
@@ -81,7 +81,12 @@ impl Panels {
     }
 
     /// Packs the columns of a matrix.
-    pub(crate) fn pack(&self, threads: &Threads, b: Operand<'_>, packed: &mut [f32]) {
+    pub(crate) fn pack<T: Element>(
+        &self,
+        threads: &Threads,
+        b: Operand<'_, T>,
+        packed: &mut [f32],
+    ) {
         let (cost, width, packed_columns) = (packed.len() / 2, self.width(), self.packed_columns());
         let mut rest = packed;
         let panels = self.blocks().flat_map(|terms| {

@@ -1,3 +1,5 @@
+use half::bf16;
+
 use super::*;
 
 fn value(at: usize, seed: usize) -> f32 {
@@ -15,22 +17,20 @@ fn axes(rows: usize, columns: usize, is_transposed: bool) -> (Axis, Axis) {
     }
 }
 
+fn operand<'a, T>(data: &'a [T], (rows, columns): &'a (Axis, Axis)) -> Operand<'a, T> {
+    Operand {
+        data,
+        offset: 0,
+        rows,
+        columns,
+    }
+}
+
 fn product(threads: usize, [m, k, n]: [usize; 3], transposed: [bool; 2]) -> Vec<f32> {
     let a: Vec<f32> = (0..m * k).map(|at| value(at, 1)).collect();
     let b: Vec<f32> = (0..k * n).map(|at| value(at, 2)).collect();
     let (a_axes, b_axes) = (axes(m, k, transposed[0]), axes(k, n, transposed[1]));
-    let a = Operand {
-        data: &a,
-        offset: 0,
-        rows: &a_axes.0,
-        columns: &a_axes.1,
-    };
-    let b = Operand {
-        data: &b,
-        offset: 0,
-        rows: &b_axes.0,
-        columns: &b_axes.1,
-    };
+    let (a, b) = (operand(&a, &a_axes), operand(&b, &b_axes));
     let mut out = vec![f32::NAN; m * n];
     multiply(
         &Threads::new(threads).expect("threads start"),
@@ -81,6 +81,24 @@ fn bits_do_not_depend_on_threads() {
     for sizes in [[200, 300, 70], [9, 5000, 33], [1, 700, 600]] {
         let one = product(1, sizes, [false, false]);
         assert_eq!(one, product(3, sizes, [false, false]), "{sizes:?}");
+    }
+}
+
+#[test]
+fn bf16_is_widened_exactly() {
+    let threads = Threads::new(2).expect("threads start");
+    for [m, k, n] in [[1, 300, 70], [3, 17, 1030], [4, 64, 33], [9, 130, 65]] {
+        for transposed in [false, true] {
+            let a: Vec<f32> = (0..m * k).map(|at| value(at, 1)).collect();
+            let narrow: Vec<bf16> = (0..k * n).map(|at| bf16::from_f32(value(at, 2))).collect();
+            let wide: Vec<f32> = narrow.iter().map(|value| value.to_f32()).collect();
+            let (a_axes, b_axes) = (axes(m, k, false), axes(k, n, transposed));
+            let a = operand(&a, &a_axes);
+            let mut results = [vec![0.0; m * n], vec![0.0; m * n]];
+            multiply(&threads, a, operand(&narrow, &b_axes), &mut results[0]);
+            multiply(&threads, a, operand(&wide, &b_axes), &mut results[1]);
+            assert_eq!(results[0], results[1], "[{m}, {k}, {n}] {transposed}");
+        }
     }
 }
 

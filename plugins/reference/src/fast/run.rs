@@ -1,6 +1,7 @@
 //! The units that a process runs by itself.
 
 use bytemuck::{Pod, cast_slice_mut};
+use half::bf16;
 use halite_core::{Error, ErrorKind, Result};
 use halite_kernels::{
     Number, Operand, Source, Target, Threads, multiply_all, multiply_plain, reduce,
@@ -157,8 +158,18 @@ impl Values<'_> {
         let out = result.bytes_mut();
         match self.plan.types[left].element {
             ElementType::F32 => {
-                let operands = self.matrices(product, left, right)?;
-                multiply_all(threads, operands, &product.batches, cast_slice_mut(out));
+                let (a, out) = (self.left(product, left)?, cast_slice_mut(out));
+                let batches = &product.batches;
+                match self.plan.types[right].element {
+                    ElementType::Bf16 => {
+                        let b = self.right::<bf16>(product, right)?;
+                        multiply_all(threads, a, b, batches, out);
+                    }
+                    _ => {
+                        let b = self.right::<f32>(product, right)?;
+                        multiply_all(threads, a, b, batches, out);
+                    }
+                }
             }
             ElementType::F64 => self.plain_product::<f64>(product, left, right, out, threads)?,
             element if element.size() == size_of::<u64>() => {
@@ -177,31 +188,27 @@ impl Values<'_> {
         out: &mut [u8],
         threads: &Threads,
     ) -> Result<()> {
-        let operands = self.matrices::<T>(product, left, right)?;
+        let operands = [self.left::<T>(product, left)?, self.right(product, right)?];
         multiply_plain(threads, operands, &product.batches, cast_slice_mut(out));
         Ok(())
     }
 
-    fn matrices<'a, T: Pod>(
-        &'a self,
-        product: &'a Product,
-        left: Base,
-        right: Base,
-    ) -> Result<[Operand<'a, T>; 2]> {
-        Ok([
-            Operand {
-                data: self.elements(left)?,
-                offset: 0,
-                rows: &product.rows,
-                columns: &product.left_terms,
-            },
-            Operand {
-                data: self.elements(right)?,
-                offset: 0,
-                rows: &product.right_terms,
-                columns: &product.columns,
-            },
-        ])
+    fn left<'a, T: Pod>(&'a self, product: &'a Product, base: Base) -> Result<Operand<'a, T>> {
+        Ok(Operand {
+            data: self.elements(base)?,
+            offset: 0,
+            rows: &product.rows,
+            columns: &product.left_terms,
+        })
+    }
+
+    fn right<'a, T: Pod>(&'a self, product: &'a Product, base: Base) -> Result<Operand<'a, T>> {
+        Ok(Operand {
+            data: self.elements(base)?,
+            offset: 0,
+            rows: &product.right_terms,
+            columns: &product.columns,
+        })
     }
 
     fn oracle(

@@ -127,26 +127,45 @@ impl Builder<'_> {
         operands: [&Place; 2],
         ty: &RankedType,
     ) -> Option<[Place; 2]> {
-        let is_float = |element: &ElementType| element.class() == ElementClass::Float;
-        let elements = operands.map(|place| place.element);
-        let is_wide = |element: &ElementType| element.size() == size_of::<u64>();
-        let all = [elements[0], elements[1], ty.element];
-        let element = if all.iter().all(is_float) {
-            match all.iter().any(is_wide) {
-                true => ElementType::F64,
-                false => ElementType::F32,
-            }
-        } else if all.iter().any(is_float) {
-            return None;
-        } else if is_wide(&ty.element) {
-            ElementType::U64
-        } else {
-            ElementType::U32
-        };
+        let element = contracted_element(operands, ty)?;
         Some(operands.map(|place| {
             let place = self.without_gaps(place);
             self.converted(&place, element)
         }))
+    }
+
+    /// The operands of a product of matrices, as [`contracted`](Self::contracted) returns them, but
+    /// for a right one of bf16 with more elements than the left one, such as weights: the kernel
+    /// widens what it reads, where a conversion writes all elements and reads them again.
+    pub(super) fn multiplied(
+        &mut self,
+        operands: [&Place; 2],
+        ty: &RankedType,
+    ) -> Option<[Place; 2]> {
+        let [left, right] = operands;
+        let right = self.before_widening(right).unwrap_or_else(|| right.clone());
+        let stays = contracted_element(operands, ty)? == ElementType::F32
+            && right.element == ElementType::Bf16
+            && right.elements() > left.elements();
+        if !stays {
+            return self.contracted(operands, ty);
+        }
+        let [left, right] = [left, &right].map(|place| self.without_gaps(place));
+        Some([self.converted(&left, ElementType::F32), right])
+    }
+
+    /// The elements of bf16 that were [`converted`](Self::converted) to f32.
+    fn before_widening(&self, place: &Place) -> Option<Place> {
+        let mut conversions = self.converted.iter();
+        let (&(base, _), _) = conversions.find(|&(&(base, to), &result)| {
+            let from = self.graph.bases[base].ty.element;
+            result == place.base && (from, to) == (ElementType::Bf16, ElementType::F32)
+        })?;
+        Some(Place {
+            base,
+            element: ElementType::Bf16,
+            view: place.view.clone(),
+        })
     }
 
     /// A product with a vector as products of elements and their sums: the kernel of products
@@ -216,6 +235,26 @@ impl Builder<'_> {
         let result = reshaped(&sums).or_else(|| reshaped(&self.whole(&sums)))?;
         Some(self.converted(&result, ty.element))
     }
+}
+
+/// The type that a contraction with a result of type `ty` is computed in. `None` if no kernel does.
+fn contracted_element(operands: [&Place; 2], ty: &RankedType) -> Option<ElementType> {
+    let is_float = |element: &ElementType| element.class() == ElementClass::Float;
+    let is_wide = |element: &ElementType| element.size() == size_of::<u64>();
+    let all = [operands[0].element, operands[1].element, ty.element];
+    if all.iter().all(is_float) {
+        return Some(match all.iter().any(is_wide) {
+            true => ElementType::F64,
+            false => ElementType::F32,
+        });
+    }
+    if all.iter().any(is_float) {
+        return None;
+    }
+    Some(match is_wide(&ty.element) {
+        true => ElementType::U64,
+        false => ElementType::U32,
+    })
 }
 
 /// Most products of elements whose sums a product of matrices is, unless an operand has more.

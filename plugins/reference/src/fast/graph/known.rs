@@ -70,7 +70,7 @@ impl Builder<'_> {
                 Place::moved(&x, kind, ty, None)
             }),
             (OpKind::DotGeneral(attributes), [x, y]) => {
-                let Some([x, y]) = self.contracted([x, y], ty) else {
+                let Some([x, y]) = self.multiplied([x, y], ty) else {
                     return Ok(None);
                 };
                 if let Some(sums) = self.vector_product([&x, &y], attributes, ty) {
@@ -83,6 +83,12 @@ impl Builder<'_> {
                     let result = self.node(product, vec![x, y], &wide);
                     self.converted(&result, ty.element)
                 })
+            }
+            // Products may read the narrow elements.
+            (OpKind::Convert, [x])
+                if (x.element, ty.element) == (ElementType::Bf16, ElementType::F32) =>
+            {
+                Some(self.converted(x, ElementType::F32))
             }
             (OpKind::Convolution(attributes), [x, kernel]) => {
                 self.convolution(attributes, [x, kernel], ty)
