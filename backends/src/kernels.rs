@@ -3,6 +3,7 @@
 
 mod attention;
 mod convolution;
+mod few_rows;
 
 use std::{
     collections::HashMap,
@@ -36,7 +37,8 @@ pub(crate) fn register() -> bool {
         });
         let registered = registered
             .and_then(|()| custom_call::register("halite_attention", attention::forward))
-            .and_then(|()| custom_call::register("halite_attention_gradient", attention::backward));
+            .and_then(|()| custom_call::register("halite_attention_gradient", attention::backward))
+            .and_then(|()| custom_call::register("halite_few_rows", few_rows::call));
         registered
             .inspect_err(|error| warning!("programs do not call halite's kernels: {error}"))
             .is_ok()

@@ -23,6 +23,10 @@ pub struct Capabilities {
     /// Convolutions of 16-bit operands have results of their type, which are converted: the compiler
     /// has no other ones, and would convert the operands to `f32`.
     pub narrow_convolutions: bool,
+    /// Products of a few rows read a matrix of `bf16` as it is. Matrices that are stored so and computed
+    /// with in `f32` are converted where they are read, not at the beginning of the program. Where
+    /// these products are [`kernels`](Self::kernels), the compiler does not have to.
+    pub narrow_matrices: bool,
     /// The device rounds the operands of a contraction of `f32`, unless the program asks for full
     /// precision.
     pub rounds_products: bool,
@@ -167,6 +171,7 @@ impl Capabilities {
         one_function: false,
         unrolled: 0,
         narrow_convolutions: false,
+        narrow_matrices: false,
         rounds_products: true,
         faults: Faults::ALL,
     };
@@ -179,6 +184,7 @@ impl Capabilities {
             narrowing: Narrowing::on(platform),
             unrolled: if platform == "cuda" { MOST_UNROLLED } else { 0 },
             narrow_convolutions: platform == "cuda",
+            narrow_matrices: platform == "halite",
             rounds_products: !matches!(platform, "cpu" | "halite"),
             faults: Faults::on(platform),
             ..Self::PORTABLE

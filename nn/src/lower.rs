@@ -19,7 +19,7 @@ use halite_core::{
 };
 use halite_ir::{
     Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, narrow_convolutions,
-    one_function, unrolled, with_kernels, without_long_chains,
+    narrow_matrices, one_function, unrolled, with_kernels, without_long_chains,
 };
 
 pub use self::{
@@ -187,6 +187,7 @@ fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> 
         false => graph,
     };
     let graph = match capabilities.kernels {
+        Kernels::Off if capabilities.narrow_matrices && mesh.size() == 1 => narrow_matrices(graph),
         Kernels::Off => graph,
         _ => with_kernels(graph, capabilities, mesh.size()),
     };

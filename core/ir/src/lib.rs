@@ -72,8 +72,9 @@ pub use op::{
 };
 pub use passes::{
     ATTENTION, ATTENTION_GRADIENT, around_faults, choose_kernels, common_subexpressions, dead_code,
-    has_checkpoint, identities, matrix_products, narrow_convolutions, one_function, optimize,
-    unrolled, with_kernels, with_precision, with_signature, without_long_chains,
+    has_checkpoint, identities, matrix_products, narrow_convolutions, narrow_matrices,
+    one_function, optimize, unrolled, with_kernels, with_precision, with_signature,
+    without_long_chains,
 };
 pub use print::{Interface, Port, program, text};
 pub use scanned::scanned;

@@ -31,7 +31,7 @@ pub use choose_kernels::{ATTENTION, ATTENTION_GRADIENT, choose_kernels};
 pub use dead_code::dead_code;
 pub use faults::around_faults;
 pub use identities::identities;
-pub use kernels::with_kernels;
+pub use kernels::{narrow_matrices, with_kernels};
 pub use long_chains::without_long_chains;
 pub use matrix_products::matrix_products;
 pub use narrow_convolutions::narrow_convolutions;

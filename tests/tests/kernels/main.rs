@@ -2,6 +2,7 @@
 
 mod attention;
 mod convolution;
+mod few_rows;
 mod one_function;
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Convolutions as calls of halite's own kernels, which programs for XLA's CPU plugin run through
-//! custom calls.
+//! Convolutions, and products of a few rows with large matrices, as calls of halite's own kernels,
+//! which programs for XLA's CPU plugin run through custom calls.
 //!
 //! The kernels take channels last: inputs `[batch, spatial.., features]`, kernels `[spatial..,
 //! features / groups, outputs]`, results `[batch, spatial.., outputs]`. Convolutions with other
@@ -7,6 +7,7 @@
 //! would gather the operands of a call.
 
 mod choice;
+mod few_rows;
 mod product;
 
 use std::collections::HashMap;
@@ -17,15 +18,18 @@ use self::product::{Kind, Product, Types};
 use super::{Rewriter, dead_code, map_regions};
 use crate::{Convolution, Graph, Node, Op, Value};
 
-/// Replaces convolutions of `f32` and `bf16` by calls of halite's kernels.
+/// Replaces convolutions of `f32` and `bf16`, and products of a few rows with a matrix of `bf16`, by
+/// calls of halite's kernels.
 ///
 /// | target | operands | result |
 /// |---|---|---|
 /// | `halite_convolution` | input, kernel | result |
 /// | `halite_convolution_input_gradient` | kernel, gradient of the result | gradient of the input |
 /// | `halite_convolution_kernel_gradient` | input, gradient of the result | gradient of the kernel |
+/// | `halite_few_rows` | rows, matrix or stack of matrices, index in the stack | product |
 ///
-/// Attributes are integers that describe the convolution whose result or gradient is computed:
+/// `halite_few_rows` has the attributes `rows`, `terms` and `columns`, and `transposed` if the matrix
+/// is `[columns, terms]`. Attributes of the others are integers that describe the convolution whose result or gradient is computed:
 /// `batch`, `features`, `outputs` and `groups`, and for each spatial dimension `i` its sizes
 /// `input{i}` and `kernel{i}`, the steps `stride{i}` and `dilation{i}`, the padding `low{i}` and
 /// `high{i}`, and, if it is not 1, the distance `input_dilation{i}` of elements of the input.
@@ -40,7 +44,23 @@ use crate::{Convolution, Graph, Node, Op, Value};
 /// If the graph is not valid, as [`verify`](crate::verify) says.
 pub fn with_kernels(graph: Graph, capabilities: &Capabilities, devices: usize) -> Graph {
     // Calls do not use the reversed kernels of input gradients.
-    dead_code(replaced(graph, capabilities, devices == 1))
+    let one_device = devices == 1;
+    let graph = match capabilities.kernels {
+        Kernels::On | Kernels::All if one_device => {
+            few_rows::narrow_matrices(graph, capabilities.kernels)
+        }
+        _ => graph,
+    };
+    dead_code(replaced(graph, capabilities, one_device))
+}
+
+/// Converts matrices that are stored in `bf16` where products of a few rows and gathers read them, in
+/// the bodies of scans too, in place of the beginning of the program.
+///
+/// # Panics
+/// If the graph is not valid, as [`verify`](crate::verify) says.
+pub fn narrow_matrices(graph: Graph) -> Graph {
+    few_rows::narrow_matrices(graph, Kernels::On)
 }
 
 /// The graph with calls, in all of it if its values are those of one device.
@@ -51,6 +71,10 @@ fn replaced(graph: Graph, capabilities: &Capabilities, one_device: bool) -> Grap
         rewriter.map_operands(&mut node);
         let inside = one_device || is_manual(&node.op);
         map_regions(&mut node.op, |body| replaced(body, capabilities, inside));
+        if one_device && capabilities.kernels != Kernels::Off {
+            few_rows::call(&rewriter.new, &mut node, capabilities.kernels);
+            few_rows::pass_stacks(&mut rewriter.new, &mut node);
+        }
         if one_device
             && let Some((conv, product)) = product(&rewriter, &node)
             && is_called(&product, capabilities)
