@@ -7,7 +7,10 @@
 //! | `straight` | a safetensors file into parameters of the same layout, on the embedded executor |
 //! | `transposed` | the same with PyTorch's layout of `Linear` |
 //! | `bf16` | the same, narrowed |
-//! | `python` | `safetensors.numpy.load_file`, without an upload |
+//! | `python` | `safetensors.torch.load_file`, and a copy of each tensor, without an upload |
+//!
+//! `peak` is the largest memory of the process during the row (Linux), less what it had before: with
+//! `straight`, the parameters and the pages of the mapped file.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Instant};
 
@@ -56,14 +59,14 @@ fn main() -> Result<()> {
     row("bf16", bytes, || load(NameMap::torch(), &narrow))?;
     if let Some(python) = value("--python") {
         let program = format!(
-            "import time, safetensors.numpy as s\nfor _ in range({ROUNDS}):\n    t = time.time(); \
-             x = s.load_file({:?}); print(time.time() - t); del x",
+            "import time, safetensors.torch as s\nfor _ in range({ROUNDS}):\n    t = time.time(); \
+             x = [v.clone() for v in s.load_file({:?}).values()]; print(time.time() - t); del x",
             path.display().to_string()
         );
         let output = Command::new(python).args(["-c", &program]).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let seconds = text.lines().filter_map(|line| line.parse().ok()).collect();
-        print("python", bytes, seconds);
+        print("python", bytes, seconds, None);
     }
     Ok(())
 }
@@ -86,20 +89,35 @@ fn write(path: &Path, layers: usize) -> Result<usize> {
 
 fn row(name: &str, bytes: usize, mut run: impl FnMut() -> Result<()>) -> Result<()> {
     let mut seconds = Vec::new();
+    // Resets the peak to what the process has now.
+    _ = fs::write("/proc/self/clear_refs", "5");
+    let before = peak();
     for _ in 0..ROUNDS {
         let start = Instant::now();
         run()?;
         seconds.push(start.elapsed().as_secs_f64());
     }
-    print(name, bytes, seconds);
+    let grown = peak().zip(before).map(|(after, before)| after - before);
+    print(name, bytes, seconds, grown);
     Ok(())
 }
 
+/// Largest resident memory of the process so far, in megabytes.
+fn peak() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1.024e-3)
+}
+
 /// The median, with the least and the most, in GB a second.
-fn print(name: &str, bytes: usize, mut seconds: Vec<f64>) {
+fn print(name: &str, bytes: usize, mut seconds: Vec<f64>, peak: Option<f64>) {
     seconds.sort_by(f64::total_cmp);
     let rate = |seconds: Option<&f64>| seconds.map_or(0.0, |seconds| bytes as f64 / seconds / 1e9);
     let median = rate(seconds.get(seconds.len() / 2));
     let (least, most) = (rate(seconds.last()), rate(seconds.first()));
-    println!("{name:>12} {median:6.2} GB/s  ({least:.2} to {most:.2})");
+    let peak = peak.map_or(String::new(), |peak| format!("  peak {peak:.0} MB"));
+    println!("{name:>12} {median:6.2} GB/s  ({least:.2} to {most:.2}){peak}");
 }
