@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Inference of image classifiers in f32: halite beside PyTorch, in turns, with one table of ratios.
 
-    PEERS_PYTHON=peers/bin/python python3 inference.py [--rounds 7] [--seconds 1.5] [--models resnet50,vit-s16] [--batches 1,32] [--no-build]
+    PEERS_PYTHON=peers/bin/python python3 inference.py [--rounds 7] [--seconds 1.5] [--models resnet50,vit-s16] [--batches 1,32] [--rows 'halite;torch'] [--no-build]
 
 The Python environment needs torch, torchvision and timm. The machine should do nothing else. The table has milliseconds for a batch
 (median over rounds), the spread of the rounds, and times as a multiple of the best row of PyTorch: below 1, halite is faster.
@@ -19,10 +19,10 @@ ROWS = [
 ]
 
 
-def compare(model, batch, rounds, seconds):
+def compare(model, batch, rounds, seconds, rows):
     peers = []
     for name, command in ROWS:
-        if "channels_last" in name and model.startswith("vit"):
+        if rows and name not in rows or "channels_last" in name and model.startswith("vit"):
             continue
         try:
             peers.append(Peer(f"{model} {batch} {name}", command(model, batch)).wait())
@@ -53,6 +53,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--models", default="resnet50,vit-s16")
     parser.add_argument("--batches", default="1,32")
+    parser.add_argument("--rows", type=lambda text: text.split(";"), help="of " + "; ".join(name for name, _ in ROWS))
     parser.add_argument("--no-build", action="store_true")
     options = parser.parse_args()
     (TARGET / "peers").mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,7 @@ def main():
     print(f"{'model':<10}{'batch':>6}  {'row':<28}{'median':>13}{'spread':>7}{'of torch':>9}")
     for model in options.models.split(","):
         for batch in options.batches.split(","):
-            compare(model, batch, options.rounds, options.seconds)
+            compare(model, batch, options.rounds, options.seconds, options.rows)
 
 
 if __name__ == "__main__":
