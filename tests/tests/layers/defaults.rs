@@ -71,7 +71,9 @@ fn batch_norm_updates_statistics_as_pytorch() {
     let tenth: Vec<f64> = golden.flax[0].iter().map(|mean| mean * 10.0).collect();
     close(&mean, &tenth);
     let count = 18.0;
-    let biased = golden.flax[1].iter().map(|flax| (flax - 0.99) / 0.01);
+    // Its running variance starts as an f32, whatever the type of the layer.
+    let start = f64::from(0.99f32);
+    let biased = golden.flax[1].iter().map(|flax| (flax - start) / 0.01);
     let ours: Vec<f64> = biased
         .map(|b| 0.9 + 0.1 * b * count / (count - 1.0))
         .collect();

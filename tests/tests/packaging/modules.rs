@@ -30,7 +30,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
     ("core", &["backend sharding", "client erased observer"]),
     ("core/ir", &["graph infer op"]),
-    ("kernels", &["conv element"]),
+    ("kernels", &["conv element gemm"]),
     (
         "nn",
         &[
