@@ -10,7 +10,7 @@ use halite::{
 use crate::support::{assert_contains, fails, halite, succeeds};
 
 #[path = "../../models/tests/models/packages.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "one of its packages is used here")]
 mod packages;
 
 /// Cosine of the angle of two vectors.

@@ -11,7 +11,7 @@ use safetensors::{SafeTensors, tensor::TensorView};
 
 /// The example, whose function is called here.
 #[path = "../../exchange/examples/run_program.rs"]
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, reason = "its `main` is of the example")]
 mod run_program;
 
 static CLIENT: LazyLock<Client> =

@@ -244,22 +244,23 @@ fn headers_that_lie_about_an_entry_are_refused() {
     );
 }
 
-#[test]
-fn directory_with_two_formats_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+/// Writes a file of the scalar `a`, and returns its value.
+fn write_scalar(path: &Path) -> HostArray {
     let array = HostArray::scalar(1.0f32);
     let infos = [TensorInfo {
         name: "a".into(),
         ty: array.ty().clone(),
     }];
-    let mut writer = SafetensorsWriter::create(
-        dir.path().join("model.safetensors"),
-        &infos,
-        &BTreeMap::new(),
-    )
-    .unwrap();
+    let mut writer = SafetensorsWriter::create(path, &infos, &BTreeMap::new()).unwrap();
     writer.write(&array).unwrap();
     writer.finish().unwrap();
+    array
+}
+
+#[test]
+fn directory_with_two_formats_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = write_scalar(&dir.path().join("model.safetensors"));
     assert_eq!(open(dir.path()).unwrap().read("a").unwrap(), array);
     fs::write(dir.path().join("pytorch_model.bin"), "").unwrap();
     let error = open(dir.path()).unwrap_err().to_string();
@@ -272,15 +273,7 @@ fn directory_with_two_formats_is_refused() {
 #[test]
 fn index_that_contradicts_its_files_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let array = HostArray::scalar(1.0f32);
-    let infos = [TensorInfo {
-        name: "a".into(),
-        ty: array.ty().clone(),
-    }];
-    let path = dir.path().join("one.safetensors");
-    let mut writer = SafetensorsWriter::create(&path, &infos, &BTreeMap::new()).unwrap();
-    writer.write(&array).unwrap();
-    writer.finish().unwrap();
+    write_scalar(&dir.path().join("one.safetensors"));
     let index = r#"{"weight_map": {"b": "one.safetensors", "c": "../x.safetensors", "d": "two.safetensors"}}"#;
     fs::write(dir.path().join("model.safetensors.index.json"), index).unwrap();
     let error = open(dir.path()).unwrap_err().to_string();
