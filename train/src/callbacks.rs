@@ -111,6 +111,10 @@ impl<'a> Callbacks<'a> {
         let of_steps = options.max_steps.map(|most| most.div_ceil(steps));
         let epochs = options.epochs().min(of_steps.unwrap_or(u64::MAX));
         let progress = Progress::new(epochs, steps, options.quiet);
+        let progress = match options.observing.print_every {
+            Some(steps) => progress.each(steps),
+            None => progress,
+        };
         let of = |logger: &'a Shared<_>| -> Result<_> {
             Ok(LoggerCallback::new(logger.take()?, hyperparameters.clone()))
         };

@@ -21,6 +21,14 @@ pub struct ObservingOptions {
         arg(long, value_name = "NAMES", value_delimiter = ',')
     )]
     pub log: Vec<Measure>,
+    /// Print a line each N steps, without a terminal too: loss, its average in the epoch, the lowest
+    /// of the run, time, samples a second. They are as new as --log-every says
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", value_parser = crate::flags::positive::<u64>,
+            allow_negative_numbers = true)
+    )]
+    pub print_every: Option<u64>,
     /// End the run when this metric no longer improves: `validation loss`, `train loss`
     #[cfg_attr(feature = "clap", arg(long, value_name = "METRIC"))]
     pub early_stopping: Option<String>,
@@ -44,6 +52,7 @@ impl ObservingOptions {
     pub(crate) const DEFAULT: Self = ObservingOptions {
         logger: Vec::new(),
         log: Vec::new(),
+        print_every: None,
         early_stopping: None,
         patience: None,
         min_delta: None,

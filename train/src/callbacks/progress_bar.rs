@@ -3,6 +3,7 @@
 use halite_core::Result;
 
 use crate::{
+    LOSS,
     callback::{Callback, MetricsWindow, Run},
     loggers::{Progress, Row},
 };
@@ -36,7 +37,11 @@ impl Callback for ProgressBar {
     }
 
     fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
-        self.progress.metrics(&by_name(&window.row));
+        let metrics = by_name(&window.row);
+        self.progress.metrics(&metrics);
+        if let Some((_, loss)) = metrics.iter().find(|(name, _)| *name == LOSS) {
+            self.progress.losses(window.row.step, *loss);
+        }
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! The progress bar: one line for each epoch.
 
+mod step_lines;
+
 use std::{
     fmt,
     io::{self, IsTerminal, Write},
@@ -10,6 +12,7 @@ use std::{
 use halite_core::format_count;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use self::step_lines::StepLines;
 use crate::format::{format_metric, format_seconds};
 
 /// Progress of a run on the standard error stream.
@@ -24,11 +27,18 @@ use crate::format::{format_metric, format_seconds};
 /// Elsewhere (a file, a pipe) a line for each epoch is printed, and in a long epoch one each minute:
 /// `epoch 1/90  412/40,036 steps  loss 6.812  accuracy 0.31 %  102 samples/s`. Counting a step is
 /// cheap enough for steps of microseconds.
+///
+/// With [`each`](Self::each) a line is printed each so many steps too, with or without a terminal:
+///
+/// ```text
+/// epoch 1/2  200/469 steps  loss 0.0812  average 0.1203  lowest 0.0790  12 s  8,123 samples/s
+/// ```
 pub struct Progress {
     epochs: u64,
     steps_per_epoch: u64,
     output: Output,
     state: Mutex<Display>,
+    lines: Option<Mutex<StepLines>>,
 }
 
 enum Output {
@@ -52,6 +62,10 @@ struct Display {
     metrics: String,
     /// When a line was printed without a terminal, or the epoch began.
     printed: Instant,
+    /// Time of the validations of this epoch that have ended.
+    validated: Duration,
+    /// When the current validation began.
+    validating: Option<Instant>,
 }
 
 /// Time between lines within an epoch, without a terminal.
@@ -95,13 +109,49 @@ impl Progress {
             samples: 0,
             metrics: String::new(),
             printed: Instant::now(),
+            validated: Duration::ZERO,
+            validating: None,
         };
         Progress {
             epochs,
             steps_per_epoch,
             output,
             state: Mutex::new(state),
+            lines: None,
         }
+    }
+
+    /// Prints a line each so many steps: the loss, its average in the epoch, the lowest of the run,
+    /// the time since the epoch began, and the speed. A loss is the mean of the steps since
+    /// metrics were copied last.
+    pub fn each(mut self, steps: u64) -> Self {
+        self.lines = Some(Mutex::new(StepLines::each(steps.max(1))));
+        self
+    }
+
+    /// Prints the line of `step`, counted from 1 over the run, if one is due. `loss` is the mean of the steps
+    /// since the last call.
+    pub fn losses(&self, step: u64, loss: f64) {
+        let Some(lines) = &self.lines else {
+            return;
+        };
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(losses) = lines.add(step, self.steps_per_epoch, loss) else {
+            return;
+        };
+        let (line, all) = {
+            let state = self.state();
+            let took = format_seconds(state.begun.elapsed().as_secs_f64());
+            let speed = state.speed();
+            let [current, average, lowest] = [losses.current, losses.average, losses.lowest]
+                .map(|loss| format_metric("loss", loss));
+            let line = format!(
+                "steps  loss {current}  average {average}  lowest {lowest}  {took}  {speed}"
+            );
+            (line, self.of_all((step - 1) / self.steps_per_epoch.max(1)))
+        };
+        let [done, of] = [losses.step, self.steps_per_epoch].map(format_count);
+        self.message(&format!("{all}  {done}/{of} {line}"));
     }
 
     /// Shows, on a terminal, a spinner with `what` and the elapsed time: compiling a large model
@@ -128,7 +178,8 @@ impl Progress {
 
     /// Shows that the steps of the epoch are done and the validation runs.
     pub fn validating(&self) {
-        let state = self.state();
+        let mut state = self.state();
+        state.validating = Some(Instant::now());
         if let (Output::Bar(_), true) = (&self.output, state.running) {
             state.bar.set_style(template(
                 "{prefix} [{wide_bar}] {pos}/{len}  {msg}  validating",
@@ -140,7 +191,11 @@ impl Progress {
     /// Shows the metrics of a validation within the epoch, after `step`: in a line of their own,
     /// and the steps go on.
     pub fn validated(&self, step: u64, metrics: &[(&str, f64)]) {
-        self.state().bar.set_style(style());
+        {
+            let mut state = self.state();
+            state.validation_done();
+            state.bar.set_style(style());
+        }
         self.message(&format!(
             "step {}  {}",
             format_count(step),
@@ -150,6 +205,13 @@ impl Progress {
 
     /// Starts `epoch`, counted from 0, `done` of whose steps were done before a resume.
     pub fn epoch_begun(&self, epoch: u64, done: u64) {
+        if let Some(lines) = &self.lines {
+            let step = epoch
+                .saturating_mul(self.steps_per_epoch)
+                .saturating_add(done);
+            let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.begin_after(step);
+        }
         let mut state = self.state();
         state.done_waiting();
         if state.running {
@@ -176,6 +238,8 @@ impl Progress {
             samples: 0,
             metrics: String::new(),
             printed: Instant::now(),
+            validated: Duration::ZERO,
+            validating: None,
         };
     }
 
@@ -212,8 +276,17 @@ impl Progress {
     pub fn epoch_done(&self, metrics: &[(&str, f64)]) {
         let mut state = self.state();
         state.running = false;
+        state.validation_done();
         let took = format_seconds(state.begun.elapsed().as_secs_f64());
-        let text = format!("{}  {}  {took}", text_of(metrics), state.speed());
+        let validation = match state.validated {
+            Duration::ZERO => String::new(),
+            time => format!(" ({} of validation)", format_seconds(time.as_secs_f64())),
+        };
+        let text = format!(
+            "{}  {}  {took}{validation}",
+            text_of(metrics),
+            state.speed()
+        );
         match &self.output {
             Output::Bar(_) => {
                 // Without the remaining time, so that the metrics have the whole line.
@@ -272,8 +345,19 @@ impl Display {
         }
     }
 
+    fn validation_done(&mut self) {
+        if let Some(began) = self.validating.take() {
+            self.validated += began.elapsed();
+        }
+    }
+
+    /// Speed of the training steps: without validations.
     fn speed(&self) -> String {
-        let per_second = self.samples as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
+        let current = self
+            .validating
+            .map_or(Duration::ZERO, |began| began.elapsed());
+        let training = (self.begun.elapsed()).saturating_sub(self.validated + current);
+        let per_second = self.samples as f64 / training.as_secs_f64().max(1e-9);
         format!("{} samples/s", format_count(per_second.round() as u64))
     }
 }

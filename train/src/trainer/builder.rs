@@ -321,6 +321,7 @@ impl TrainerBuilder {
             early_stopping,
             patience,
             min_delta,
+            print_every: _, // of the progress bar
         } = self.options.observing.clone();
         // A name that is given twice is one logger: two would write the same file.
         for name in without_repeats(logger) {

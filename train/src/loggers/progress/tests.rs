@@ -178,6 +178,50 @@ fn long_epoch_has_a_line_each_minute() {
 }
 
 #[test]
+fn lines_are_printed_each_so_many_steps() {
+    let written = Written::default();
+    let progress = Progress::lines_to(2, 250, written.clone()).each(100);
+    for epoch in 0..2 {
+        progress.epoch_begun(epoch, 0);
+        for step in 1..=250 {
+            progress.step(8);
+            if step % 50 == 0 {
+                progress.losses(250 * epoch + step, 1000.0 / (250 * epoch + step) as f64);
+            }
+        }
+        progress.epoch_done(&[]);
+    }
+    let text = written.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 7, "{text}");
+    let starts = [
+        "epoch 1/2  100/250 steps  loss 10.00  average 15.00  lowest 10.00  ",
+        "epoch 1/2  200/250 steps  loss 5.000  average 10.42  lowest 5.000  ",
+        "epoch 1/2  250 steps  ",
+        "epoch 2/2  50/250 steps  loss 3.333  average 3.333  lowest 3.333  ",
+    ];
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}");
+    }
+    assert!(lines[0].ends_with(" samples/s"), "{text}");
+}
+
+#[test]
+fn time_of_validation_is_told_apart() {
+    let written = Written::default();
+    let progress = Progress::lines_to(1, 1, written.clone());
+    progress.epoch_begun(0, 0);
+    progress.step(8);
+    progress.validating();
+    progress.epoch_done(&[("loss", 0.5)]);
+    assert!(
+        written.text().ends_with(" s (0.0 s of validation)\n"),
+        "{}",
+        written.text()
+    );
+}
+
+#[test]
 fn closed_pipe_does_not_end_the_run() {
     struct Closed;
     impl Write for Closed {
