@@ -186,6 +186,14 @@ impl PyTorch<'_> {
 /// Largest relative difference of two losses in `f64`.
 const EXACT: f64 = 1e-9;
 
+/// Largest relative difference of the losses `ours` from `exact`.
+pub fn distance(ours: &[f64], exact: &[f64]) -> f64 {
+    ours.iter()
+        .zip(exact)
+        .map(|(&ours, &exact)| apart(ours, exact))
+        .fold(0.0, f64::max)
+}
+
 /// Compares the losses of two runs of PyTorch in `f64`; 1e-9 is allowed.
 pub fn compare_references(theirs: &Reference, others: &Reference) -> Comparison {
     Comparison {
