@@ -132,7 +132,9 @@ where
             Some(rows) => rows,
             None => Rows::zeros(self.inner.fields(), 1)?,
         };
-        self.inner.read(index, &mut rows.sample_mut(0))?;
+        let key = into.key();
+        self.inner
+            .read(index, &mut rows.sample_mut(0).with_key(key))?;
         (self.f)(rows.sample(0), into)?;
         pool().push(rows);
         Ok(())

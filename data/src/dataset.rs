@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytemuck::AnyBitPattern;
 use halite_core::{Element, Error, HostArray, Result, TensorType};
 
+use crate::Key;
+
 /// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch
 /// dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +29,9 @@ impl Field {
 
 /// Samples that can be read by index, in any order and from many threads at once.
 ///
-/// The same index must give the same sample every time: the order and the batches of a run are a
-/// pure function of its seed only if the samples are.
+/// The same index and [key](SampleMut::key) must give the same sample every time: the order and the
+/// batches of a run are a pure function of its seed only if the samples are. Random choices come
+/// from the key alone.
 ///
 /// ```
 /// use std::path::PathBuf;
@@ -218,13 +221,21 @@ impl Rows {
         Sample { rows: self, row }
     }
 
-    /// Returns a sample for writing.
+    /// Returns a sample for writing, with a [key](SampleMut::key) of seed 0, epoch 0 and index `row`.
     ///
     /// # Panics
     /// If `row` is not less than the number of samples.
     pub fn sample_mut(&mut self, row: usize) -> SampleMut<'_> {
         assert!(row < self.count, "row {row} of {}", self.count);
-        SampleMut { rows: self, row }
+        let key = Key {
+            index: row,
+            ..Key::default()
+        };
+        SampleMut {
+            rows: self,
+            row,
+            key,
+        }
     }
 
     /// The arrays, in the order of the fields: `[count, ..]` each.
@@ -285,9 +296,20 @@ impl<'a> Sample<'a> {
 pub struct SampleMut<'a> {
     rows: &'a mut Rows,
     row: usize,
+    key: Key,
 }
 
 impl SampleMut<'_> {
+    /// Key of this read, for random choices.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Sets the key. A loader does, and an adapter that reads another dataset into rows of its own.
+    pub fn with_key(self, key: Key) -> Self {
+        Self { key, ..self }
+    }
+
     /// The row-major bytes of a field, for writing.
     ///
     /// # Panics

@@ -3,7 +3,7 @@
 use halite_core::hex;
 use sha2::{Digest, Sha256};
 
-use crate::{Dataset, Rows};
+use crate::{Dataset, Key, Rows};
 
 /// Number of samples of [`digest_of_some`].
 const SAMPLES: usize = 8;
@@ -31,7 +31,13 @@ pub fn digest_of_some(dataset: &dyn Dataset) -> Option<String> {
     for place in 0..count {
         let mut rows = Rows::zeros(fields, 1).ok()?;
         let index = (place as u128 * (len - 1) as u128 / (count - 1).max(1) as u128) as usize;
-        dataset.read(index, &mut rows.sample_mut(0)).ok()?;
+        let key = Key {
+            index,
+            ..Key::default()
+        };
+        dataset
+            .read(index, &mut rows.sample_mut(0).with_key(key))
+            .ok()?;
         for array in rows.arrays() {
             hasher.update(array.bytes());
         }

@@ -3,7 +3,7 @@
 //! A [`Dataset`] reads samples by index into buffers of the caller. A [`Loader`] assembles batches
 //! of a constant number of rows in worker threads; rows that pad the last batch have weight 0.
 //! [`Prefetch`] uploads batches ahead of time. The order is a pure function of (seed, epoch,
-//! position): see [`Permutation`]. Nothing here knows a model.
+//! position): see [`Permutation`]; so are random choices of a read: see [`Key`]. Nothing here knows a model.
 //!
 //! ```
 //! use halite_core::HostArray;
@@ -30,6 +30,7 @@ pub mod digits;
 pub mod fuzz;
 pub mod idx;
 pub mod images;
+mod key;
 mod loader;
 mod memory;
 mod mnist;
@@ -44,6 +45,7 @@ pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
 pub use digest::digest_of_some;
 pub use images::{ImageFolder, read_image};
+pub use key::{Key, Random};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
 pub use mnist::Mnist;

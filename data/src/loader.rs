@@ -24,7 +24,7 @@ pub use self::{
     options::{LastBatch, LoaderOptions, Order, Shard},
 };
 use crate::{
-    Dataset, Field, Permutation, Rows,
+    Dataset, Field, Key, Permutation, Rows,
     batch::{HostBatch, Position, batch_types},
 };
 
@@ -214,9 +214,9 @@ impl Loader {
             self.batches_per_epoch()
         );
         let (len, rows) = (self.dataset.len(), self.rows());
-        let order = match self.options.order {
-            Order::Sequential => None,
-            Order::Shuffled { seed } => Some(Permutation::new(len, seed, position.epoch)),
+        let (seed, order) = match self.options.order {
+            Order::Sequential => (0, None),
+            Order::Shuffled { seed } => (seed, Some(Permutation::new(len, seed, position.epoch))),
         };
         let first = position.batch * self.options.batch_size + self.options.shard.index * rows;
         let mut batch = Rows::zeros(self.dataset.fields(), rows)?;
@@ -230,8 +230,13 @@ impl Loader {
             let index = order
                 .as_ref()
                 .map_or(place % len, |order| order.at(place % len));
+            let key = Key {
+                seed,
+                epoch: position.epoch,
+                index,
+            };
             self.dataset
-                .read(index, &mut batch.sample_mut(row))
+                .read(index, &mut batch.sample_mut(row).with_key(key))
                 .map_err(|error| {
                     let message = format!(
                         "sample {index} (epoch {}, batch {})",

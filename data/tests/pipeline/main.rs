@@ -1,0 +1,3 @@
+//! Keys of reads, adapters, samplers, folds, bad samples and streams.
+
+mod keys;
