@@ -87,6 +87,7 @@ pub mod loggers;
 mod loss_scale;
 mod lower;
 mod measured;
+pub mod metrics;
 mod monitor;
 mod observing;
 mod options;

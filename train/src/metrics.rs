@@ -1,0 +1,17 @@
+//! Metrics of whole data sets, computed in `f64` on the host: ROC-AUC, average precision, confusion
+//! matrices and what follows from them.
+//!
+//! Nothing here knows a device. The functions take slices; values and the treatment of ties are
+//! those of scikit-learn.
+//!
+//! Undefined values, such as the ROC-AUC of a label with samples of one class only, are NaN.
+
+mod confusion;
+mod ranking;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    confusion::{ClassCounts, ConfusionMatrix, confusion, macro_average, micro_average},
+    ranking::{average_precision, roc_auc, weighted_average_precision, weighted_roc_auc},
+};
