@@ -37,6 +37,7 @@ mod mnist;
 mod prefetch;
 pub mod records;
 mod sampler;
+mod table;
 pub mod text;
 mod threads;
 
@@ -51,3 +52,4 @@ pub use memory::InMemory;
 pub use mnist::Mnist;
 pub use prefetch::Prefetch;
 pub use sampler::Permutation;
+pub use table::Table;
