@@ -26,6 +26,7 @@ mod batch;
 mod dataset;
 mod digest;
 pub mod digits;
+mod folds;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod idx;
@@ -45,6 +46,7 @@ pub use adapters::{DatasetExt, Map, Subset};
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
 pub use digest::digest_of_some;
+pub use folds::{group_k_fold, stratified_k_fold};
 pub use images::{ImageFolder, read_image};
 pub use key::{Key, Random};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
