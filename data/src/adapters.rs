@@ -1,13 +1,24 @@
-//! Datasets made of another dataset: mapped samples, and some of the samples.
+//! Datasets made of other datasets: mapped samples, some of the samples, several datasets as one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod cache;
+mod join;
+mod map;
+mod mix;
+mod select;
+
+use std::sync::Arc;
 
 use halite_core::{Error, Result};
 
-use crate::{
-    Dataset, Field, Rows, Sample, SampleMut,
-    digest::{digest_of, digest_of_some},
+pub(crate) use self::mix::without_repetition;
+pub use self::{
+    cache::Cache,
+    join::{Concat, Zip},
+    map::{Map, MapRandom},
+    mix::Mix,
+    select::{Every, Repeat, Sampled, Subset},
 };
+use crate::{Dataset, Field, Random, Sample, SampleMut, Sampler};
 
 /// Adapters for any dataset.
 pub trait DatasetExt: Dataset + Sized {
@@ -38,13 +49,42 @@ pub trait DatasetExt: Dataset + Sized {
     where
         F: Fn(Sample<'_>, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
     {
-        Map {
-            inner: self,
-            fields: fields.into(),
-            f,
-            version: None,
-            scratch: Mutex::new(Vec::new()),
-        }
+        Map::new(self, fields.into(), f)
+    }
+
+    /// Maps each sample to one with other fields by `f`, as [`map`](Self::map), with random numbers
+    /// of the [key](crate::Key) of the read: augmentation that a resumed run repeats to the bit.
+    /// `purpose` names the sequence of numbers; two maps of one pipeline need different ones to be
+    /// independent.
+    ///
+    /// ```
+    /// use halite_core::{DType, HostArray, TensorType};
+    /// use halite_data::{Dataset, DatasetExt, Field, InMemory, Rows};
+    ///
+    /// let images = HostArray::from_slice(&[1u8, 2, 3, 4, 5, 6], [2, 3])?;
+    /// let image = Field::new("image", TensorType::new(DType::U8, [3]));
+    /// let flipped = InMemory::new([("image", images)])?.map_random("flip", [image], |sample, random, into| {
+    ///     into.write(0, sample.values::<u8>(0)?)?;
+    ///     if random.chance(0.5) {
+    ///         into.bytes_mut(0).reverse();
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # let mut rows = Rows::zeros(flipped.fields(), 1)?;
+    /// # flipped.read(0, &mut rows.sample_mut(0))?;
+    /// # assert!([[1, 2, 3], [3, 2, 1]].iter().any(|row| rows.sample(0).bytes(0) == row));
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    fn map_random<F>(
+        self,
+        purpose: impl Into<String>,
+        fields: impl Into<Vec<Field>>,
+        f: F,
+    ) -> MapRandom<Self, F>
+    where
+        F: Fn(Sample<'_>, &mut Random, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
+    {
+        MapRandom::new(self, purpose.into(), fields.into(), f)
     }
 
     /// Restricts the dataset to these samples, in this order.
@@ -52,17 +92,96 @@ pub trait DatasetExt: Dataset + Sized {
     /// # Errors
     /// If an index is not below [`len`](Dataset::len).
     fn subset(self, indices: impl Into<Arc<[usize]>>) -> Result<Subset<Self>> {
-        let indices = indices.into();
-        if let Some(index) = indices.iter().find(|&&index| index >= self.len()) {
-            return Err(Error::invalid(
-                "subset",
-                format!("sample {index} of a dataset of {}", self.len()),
-            ));
-        }
-        Ok(Subset {
+        Subset::new(self, indices.into())
+    }
+
+    /// Restricts the dataset to the samples of which `keep`, called with the index and the sample,
+    /// returns true. Reads each sample once, here; [`subset`](Self::subset) selects by index alone.
+    ///
+    /// # Errors
+    /// If a sample cannot be read, or if `keep` fails; the message names the sample.
+    fn filter(self, keep: impl FnMut(usize, Sample<'_>) -> Result<bool>) -> Result<Subset<Self>> {
+        Subset::filtered(self, keep)
+    }
+
+    /// Restricts the dataset to its first `count` samples, or to all if there are fewer.
+    fn take(self, count: usize) -> Every<Self> {
+        Every {
+            first: 0,
+            step: 1,
+            len: count.min(self.len()),
             inner: self,
-            indices,
+        }
+    }
+
+    /// Restricts the dataset to part `index` of `of`: samples `index`, `index + of`, .. The parts
+    /// have no sample in common, and their lengths differ by at most 1.
+    ///
+    /// Training over several processes needs no such part: loaders divide each batch.
+    ///
+    /// # Errors
+    /// If `index` is not below `of`.
+    fn shard(self, index: usize, of: usize) -> Result<Every<Self>> {
+        if index >= of {
+            let message = format!("part {index} of {of}: parts count from 0");
+            return Err(Error::invalid("shard", message));
+        }
+        Ok(Every {
+            first: index,
+            step: of,
+            len: self.len().saturating_sub(index).div_ceil(of),
+            inner: self,
         })
+    }
+
+    /// Repeats the samples: an epoch has each of them `times` times, with a different
+    /// [key](crate::Key) each time.
+    ///
+    /// # Errors
+    /// If the number of samples exceeds the address space.
+    fn repeat(self, times: usize) -> Result<Repeat<Self>> {
+        if self.len().checked_mul(times).is_none() {
+            let message = format!("{} samples {times} times are more than 2^64", self.len());
+            return Err(Error::invalid("repeat", message));
+        }
+        Ok(Repeat { inner: self, times })
+    }
+
+    /// Samples of this dataset and of `other` with the same index as one sample: the fields of this
+    /// dataset, then those of `other`.
+    ///
+    /// # Errors
+    /// If the numbers of samples differ.
+    fn zip<O: Dataset>(self, other: O) -> Result<Zip<Self, O>> {
+        Zip::new(self, other)
+    }
+
+    /// The samples of this dataset, then those of `other`.
+    ///
+    /// # Errors
+    /// If the fields differ in name, type or order.
+    fn concat<O: Dataset>(self, other: O) -> Result<Concat<Self, O>> {
+        Concat::new(self, other)
+    }
+
+    /// Keeps samples in memory after their first read, up to `bytes` of them; the others are read
+    /// each time.
+    ///
+    /// The dataset below is read with a key of seed 0, epoch 0 and its index, so random maps belong
+    /// above the cache: `dataset.cache(bytes).map_random(..)`. Below it, each sample would have one
+    /// random choice for all epochs.
+    fn cache(self, bytes: usize) -> Cache<Self> {
+        Cache::new(self, bytes)
+    }
+
+    /// Samples that a [`Sampler`] draws: the sample at position `p` of epoch `e` is that of
+    /// `sampler.at(seed, e, p)`, with the seed of the loader's order. A shuffled order shuffles the
+    /// positions.
+    ///
+    /// # Errors
+    /// If the sampler was made for another number of samples, or if the dataset is a stream.
+    fn sampled<S: Sampler>(self, sampler: S) -> Result<Sampled<Self, S>> {
+        Sampled::new(self, sampler)
     }
 
     /// Splits the dataset at random, by `seed`, into `first` samples and the rest.
@@ -88,104 +207,3 @@ pub trait DatasetExt: Dataset + Sized {
 }
 
 impl<D: Dataset> DatasetExt for D {}
-
-/// See [`DatasetExt::map`].
-#[derive(Debug)]
-pub struct Map<D, F> {
-    inner: D,
-    fields: Vec<Field>,
-    f: F,
-    version: Option<String>,
-    /// Buffers of one sample, one for each concurrent reader, so that no read allocates.
-    scratch: Mutex<Vec<Rows>>,
-}
-
-impl<D, F> Map<D, F> {
-    /// Names the function: the [digest](Dataset::digest) has this version instead of samples. For
-    /// functions that are expensive, that differ in few samples, or that round otherwise on another
-    /// machine. Another version is another run for a resume.
-    pub fn version(self, version: impl Into<String>) -> Self {
-        Map {
-            version: Some(version.into()),
-            ..self
-        }
-    }
-}
-
-impl<D, F> Dataset for Map<D, F>
-where
-    D: Dataset,
-    F: Fn(Sample<'_>, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
-{
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-
-    fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-
-    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
-        let pool = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = pool().pop();
-        let mut rows = match taken {
-            Some(rows) => rows,
-            None => Rows::zeros(self.inner.fields(), 1)?,
-        };
-        let key = into.key();
-        self.inner
-            .read(index, &mut rows.sample_mut(0).with_key(key))?;
-        (self.f)(rows.sample(0), into)?;
-        pool().push(rows);
-        Ok(())
-    }
-
-    /// Digest of the inner dataset, and of what the function makes of a few of its samples.
-    fn digest(&self) -> Option<String> {
-        let inner = self.inner.digest()?;
-        let function = match &self.version {
-            Some(version) => format!("{version:?}"),
-            None => digest_of_some(self)?,
-        };
-        Some(format!("{inner}, map {function}"))
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-}
-
-/// See [`DatasetExt::subset`] and [`DatasetExt::split`].
-#[derive(Clone, Debug)]
-pub struct Subset<D> {
-    inner: D,
-    indices: Arc<[usize]>,
-}
-
-impl<D: Dataset> Dataset for Subset<D> {
-    fn len(&self) -> usize {
-        self.indices.len()
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
-    }
-
-    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
-        self.inner.read(self.indices[index], into)
-    }
-
-    fn digest(&self) -> Option<String> {
-        let inner = self.inner.digest()?;
-        let indices: Vec<u8> = self
-            .indices
-            .iter()
-            .flat_map(|&index| (index as u64).to_le_bytes())
-            .collect();
-        Some(digest_of([inner.as_bytes(), &indices]))
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-}

@@ -91,6 +91,14 @@ pub trait Dataset: Send + Sync {
         None
     }
 
+    /// Returns whether samples are read fast in order only, as those of a
+    /// [stream](crate::StreamDataset). Loaders refuse to shuffle such a dataset, and pad its last
+    /// batch without reading its first samples again. Adapters return what the dataset does that
+    /// they wrap.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
     /// Returns whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -129,6 +137,10 @@ macro_rules! forward_dataset {
 
             fn digest(&self) -> Option<String> {
                 (**self).digest()
+            }
+
+            fn is_sequential(&self) -> bool {
+                (**self).is_sequential()
             }
 
             fn name(&self) -> String {
@@ -235,6 +247,7 @@ impl Rows {
             rows: self,
             row,
             key,
+            first: 0,
         }
     }
 
@@ -297,6 +310,8 @@ pub struct SampleMut<'a> {
     rows: &'a mut Rows,
     row: usize,
     key: Key,
+    /// Index among the rows' fields of field 0 of this sample.
+    first: usize,
 }
 
 impl SampleMut<'_> {
@@ -310,11 +325,22 @@ impl SampleMut<'_> {
         Self { key, ..self }
     }
 
+    /// The same sample without its first fields: field `first` becomes field 0.
+    pub(crate) fn fields_from(&mut self, first: usize) -> SampleMut<'_> {
+        SampleMut {
+            rows: self.rows,
+            row: self.row,
+            key: self.key,
+            first: self.first + first,
+        }
+    }
+
     /// The row-major bytes of a field, for writing.
     ///
     /// # Panics
     /// If `field` is not less than the number of fields.
     pub fn bytes_mut(&mut self, field: usize) -> &mut [u8] {
+        let field = self.first + field;
         let range = self.rows.range(field, self.row);
         &mut self.rows.arrays[field].bytes_mut()[range]
     }
@@ -327,7 +353,7 @@ impl SampleMut<'_> {
     /// # Panics
     /// If `field` is not less than the number of fields.
     pub fn values_mut<T: Element + AnyBitPattern>(&mut self, field: usize) -> Result<&mut [T]> {
-        expect_dtype::<T>(&self.rows.arrays[field])?;
+        expect_dtype::<T>(&self.rows.arrays[self.first + field])?;
         Ok(bytemuck::try_cast_slice_mut(self.bytes_mut(field))
             .expect("rows of aligned arrays are aligned for their elements"))
     }
@@ -341,7 +367,7 @@ impl SampleMut<'_> {
     /// # Panics
     /// If `field` is not less than the number of fields.
     pub fn write<T: Element>(&mut self, field: usize, values: &[T]) -> Result<()> {
-        expect_dtype::<T>(&self.rows.arrays[field])?;
+        expect_dtype::<T>(&self.rows.arrays[self.first + field])?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let into = self.bytes_mut(field);
         if into.len() != bytes.len() {

@@ -30,7 +30,12 @@ pub fn digest_of_some(dataset: &dyn Dataset) -> Option<String> {
     let count = len.min(SAMPLES);
     for place in 0..count {
         let mut rows = Rows::zeros(fields, 1).ok()?;
-        let index = (place as u128 * (len - 1) as u128 / (count - 1).max(1) as u128) as usize;
+        // A stream would open once for each of distant samples.
+        let index = if dataset.is_sequential() {
+            place
+        } else {
+            (place as u128 * (len - 1) as u128 / (count - 1).max(1) as u128) as usize
+        };
         let key = Key {
             index,
             ..Key::default()

@@ -39,10 +39,14 @@ mod prefetch;
 pub mod records;
 mod sampler;
 mod table;
+
+mod samplers;
 pub mod text;
 mod threads;
 
-pub use adapters::{DatasetExt, Map, Subset};
+pub use adapters::{
+    Cache, Concat, DatasetExt, Every, Map, MapRandom, Mix, Repeat, Sampled, Subset, Zip,
+};
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
 pub use digest::digest_of_some;
@@ -55,3 +59,5 @@ pub use mnist::Mnist;
 pub use prefetch::Prefetch;
 pub use sampler::Permutation;
 pub use table::Table;
+
+pub use samplers::{BalancedSampler, Sampler, WeightedSampler};
