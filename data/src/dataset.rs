@@ -261,6 +261,14 @@ impl Rows {
         self.arrays
     }
 
+    /// Copies a sample over another one.
+    pub(crate) fn copy_row(&mut self, from: usize, to: usize) {
+        for field in 0..self.arrays.len() {
+            let (from, to) = (self.range(field, from), self.range(field, to));
+            self.arrays[field].bytes_mut().copy_within(from, to.start);
+        }
+    }
+
     fn range(&self, field: usize, row: usize) -> std::ops::Range<usize> {
         let size = self.arrays[field].bytes().len() / self.count;
         row * size..(row + 1) * size

@@ -53,7 +53,9 @@ pub use digest::digest_of_some;
 pub use folds::{group_k_fold, stratified_k_fold};
 pub use images::{ImageFolder, read_image};
 pub use key::{Key, Random};
-pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
+pub use loader::{
+    BadSample, Batches, LastBatch, Loader, LoaderOptions, Order, Shard, SkippedSample,
+};
 pub use memory::InMemory;
 pub use mnist::Mnist;
 pub use prefetch::Prefetch;

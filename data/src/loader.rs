@@ -5,26 +5,27 @@
 //! new job is sent when a batch is taken. So neither the batches nor their order depend on the
 //! number of workers.
 
+mod bad;
 mod batches;
 mod options;
+mod read;
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use halite_core::{Error, ErrorKind, Result, TensorType};
 
+use self::bad::Skipped;
 pub(crate) use self::batches::Schedule;
 pub use self::{
+    bad::{BadSample, SkippedSample},
     batches::Batches,
     options::{LastBatch, LoaderOptions, Order, Shard},
 };
 use crate::{
-    Dataset, Field, Key, Permutation, Rows,
+    Dataset, Field,
     batch::{HostBatch, Position, batch_types},
 };
 
@@ -47,14 +48,15 @@ use crate::{
 pub struct Loader {
     dataset: Arc<dyn Dataset>,
     options: LoaderOptions,
+    skipped: Skipped,
 }
 
 impl Loader {
     /// Creates a loader.
     ///
     /// # Errors
-    /// If the dataset is empty or too small for one batch without padding, or if the batch size is
-    /// not a multiple of the number of processes.
+    /// If the dataset is empty or too small for one batch without padding, if it is a stream and the
+    /// order is shuffled, or if the batch size is not a multiple of the number of processes.
     pub fn new(dataset: impl Dataset + 'static, options: LoaderOptions) -> Result<Self> {
         Self::shared(Arc::new(dataset), options)
     }
@@ -97,7 +99,19 @@ impl Loader {
         if options.limit == Some(0) {
             return invalid("a limit of 0 batches leaves none of the dataset".into());
         }
-        let loader = Self { dataset, options };
+        if dataset.is_sequential() && options.order != Order::Sequential {
+            let message = format!(
+                "{} is a stream, which cannot be shuffled; use `Order::Sequential` and shuffle the \
+                 source, or read it into an `InMemory`",
+                dataset.name()
+            );
+            return invalid(message);
+        }
+        let loader = Self {
+            dataset,
+            options,
+            skipped: Skipped::default(),
+        };
         // Sizes are checked here once, so that workers cannot get a shape that exceeds memory.
         loader
             .batch_types()
@@ -130,13 +144,16 @@ impl Loader {
             limit: Some(batches),
             ..self.options
         };
-        Self::shared(self.dataset, options)
+        let skipped = self.skipped;
+        let limited = Self::shared(self.dataset, options)?;
+        Ok(Self { skipped, ..limited })
     }
 
     /// This loader with the rows of all processes in each batch.
     pub fn whole(&self) -> Self {
         Loader {
             dataset: self.dataset.clone(),
+            skipped: self.skipped.clone(),
             options: LoaderOptions {
                 shard: Shard::default(),
                 ..self.options.clone()
@@ -203,49 +220,13 @@ impl Loader {
     /// # Panics
     /// If an epoch has no such batch.
     pub fn read(&self, position: Position) -> Result<HostBatch> {
-        self.read_while(position, &AtomicBool::new(false))
+        self.read_while(position, &AtomicBool::new(false))?
+            .admitted(&self.skipped, self.options.bad_samples)
     }
 
-    fn read_while(&self, position: Position, stop: &AtomicBool) -> Result<HostBatch> {
-        assert!(
-            position.batch < self.batches_per_epoch(),
-            "batch {} of {}",
-            position.batch,
-            self.batches_per_epoch()
-        );
-        let (len, rows) = (self.dataset.len(), self.rows());
-        let (seed, order) = match self.options.order {
-            Order::Sequential => (0, None),
-            Order::Shuffled { seed } => (seed, Some(Permutation::new(len, seed, position.epoch))),
-        };
-        let first = position.batch * self.options.batch_size + self.options.shard.index * rows;
-        let mut batch = Rows::zeros(self.dataset.fields(), rows)?;
-        let mut weights = vec![0.0; rows];
-        for (row, weight) in weights.iter_mut().enumerate() {
-            if stop.load(Relaxed) {
-                return Err(cancelled());
-            }
-            let place = first + row;
-            *weight = if place < len { 1.0 } else { 0.0 };
-            let index = order
-                .as_ref()
-                .map_or(place % len, |order| order.at(place % len));
-            let key = Key {
-                seed,
-                epoch: position.epoch,
-                index,
-            };
-            self.dataset
-                .read(index, &mut batch.sample_mut(row).with_key(key))
-                .map_err(|error| {
-                    let message = format!(
-                        "sample {index} (epoch {}, batch {})",
-                        position.epoch, position.batch
-                    );
-                    Error::new(error.kind(), "loader", message).caused_by(error)
-                })?;
-        }
-        Ok(HostBatch::new(batch, &weights, position))
+    /// The samples that were [skipped](BadSample::Skip) so far by this loader and its clones, by index.
+    pub fn skipped(&self) -> Vec<SkippedSample> {
+        self.skipped.all()
     }
 }
 

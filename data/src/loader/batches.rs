@@ -16,7 +16,7 @@ use halite_core::{
     wait::{SLICE, Wait, default_limit},
 };
 
-use super::{Loader, LoaderOptions, cancelled};
+use super::{Loader, LoaderOptions, cancelled, read::ReadBatch};
 use crate::{
     batch::{HostBatch, Position},
     threads::{PATIENCE, Worker},
@@ -95,7 +95,8 @@ impl Iterator for Batches {
             None => read_caught(&self.loader, position, &self.stop),
         };
         self.waited += start.elapsed();
-        Some(batch)
+        let (skipped, policy) = (&self.loader.skipped, self.loader.options.bad_samples);
+        Some(batch.and_then(|batch| batch.admitted(skipped, policy)))
     }
 }
 
@@ -143,9 +144,9 @@ struct Workers {
     schedule: Schedule,
     /// `None` only while being dropped.
     jobs: Option<Sender<Position>>,
-    done: Receiver<(Position, Result<HostBatch>)>,
+    done: Receiver<(Position, Result<ReadBatch>)>,
     /// Batches that were ready out of order.
-    early: HashMap<Position, Result<HostBatch>>,
+    early: HashMap<Position, Result<ReadBatch>>,
     threads: Vec<Worker>,
     stop: Arc<AtomicBool>,
 }
@@ -193,7 +194,7 @@ impl Workers {
     }
 
     /// Waits for the batch at `position`.
-    fn take(&mut self, position: Position) -> Result<HostBatch> {
+    fn take(&mut self, position: Position) -> Result<ReadBatch> {
         if let (Some(next), Some(jobs)) = (self.schedule.next(), &self.jobs) {
             // Fails only if all workers have ended, which `recv` reports.
             let _ = jobs.send(next);
@@ -234,7 +235,7 @@ impl Drop for Workers {
 
 /// Reads a batch. A panic of the dataset becomes an error, so that the consumer does not wait
 /// forever.
-fn read_caught(loader: &Loader, position: Position, stop: &AtomicBool) -> Result<HostBatch> {
+fn read_caught(loader: &Loader, position: Position, stop: &AtomicBool) -> Result<ReadBatch> {
     catch_unwind(AssertUnwindSafe(|| loader.read_while(position, stop))).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()

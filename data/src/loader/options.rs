@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use super::BadSample;
 #[cfg(doc)]
 use super::Loader;
 #[cfg(doc)]
@@ -16,6 +17,8 @@ pub struct LoaderOptions {
     pub order: Order,
     /// Treatment of the samples that do not fill a batch.
     pub last: LastBatch,
+    /// Treatment of samples that cannot be read.
+    pub bad_samples: BadSample,
     /// Most batches of an epoch, the first ones of its order; `None` for all.
     pub limit: Option<usize>,
     /// Threads that read samples. With 0 the caller's thread reads at each request of a batch.
@@ -34,6 +37,7 @@ impl LoaderOptions {
             batch_size,
             order: Order::Sequential,
             last: LastBatch::Pad,
+            bad_samples: BadSample::Fail,
             limit: None,
             workers: 2,
             ahead: 4,
