@@ -37,6 +37,7 @@ mod memory;
 mod mnist;
 mod prefetch;
 pub mod records;
+mod rows;
 mod sampler;
 mod table;
 
@@ -48,7 +49,7 @@ pub use adapters::{
     Cache, Concat, DatasetExt, Every, Map, MapRandom, Mix, Repeat, Sampled, Subset, Zip,
 };
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
-pub use dataset::{Dataset, Field, Rows, Sample, SampleMut, ValidationSet};
+pub use dataset::{Dataset, Field, ValidationSet};
 pub use digest::digest_of_some;
 pub use folds::{group_k_fold, stratified_k_fold};
 pub use images::{ImageFolder, read_image};
@@ -59,6 +60,7 @@ pub use loader::{
 pub use memory::InMemory;
 pub use mnist::Mnist;
 pub use prefetch::Prefetch;
+pub use rows::{Rows, Sample, SampleMut};
 pub use sampler::Permutation;
 pub use table::Table;
 
