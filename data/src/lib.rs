@@ -42,6 +42,7 @@ mod sampler;
 mod table;
 
 mod samplers;
+mod stream;
 pub mod text;
 mod threads;
 
@@ -65,3 +66,4 @@ pub use sampler::Permutation;
 pub use table::Table;
 
 pub use samplers::{BalancedSampler, Sampler, WeightedSampler};
+pub use stream::StreamDataset;

@@ -4,3 +4,4 @@ mod adapters;
 mod bad;
 mod folds;
 mod keys;
+mod streams;
