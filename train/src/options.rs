@@ -12,7 +12,7 @@ mod tests;
 use std::{path::PathBuf, time::Duration};
 
 use halite_core::DTypePolicy;
-use halite_data::LastBatch;
+use halite_data::{BadSample, LastBatch};
 
 #[cfg(feature = "clap")]
 use self::amount::time;
@@ -80,6 +80,13 @@ pub struct TrainerOptions {
         arg(long, value_name = "drop|pad", default_value_t = DEFAULT.last_batch)
     )]
     pub last_batch: LastBatch,
+    /// Samples that cannot be read: `fail` ends the run, `skip:N` skips up to N of a dataset, at
+    /// weight 0, with warnings
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "fail|skip:N", default_value_t = DEFAULT.bad_samples)
+    )]
+    pub bad_samples: BadSample,
     /// Training batches of an epoch: a number, or a fraction of all [default: all]
     #[cfg_attr(
         feature = "clap",
@@ -339,6 +346,7 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     batch_size: 128,
     eval_batch_size: None,
     last_batch: LastBatch::Drop,
+    bad_samples: BadSample::Fail,
     limit_train_batches: None,
     limit_val_batches: None,
     overfit_batches: None,

@@ -11,8 +11,8 @@ use halite_core::{
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{
-    Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch, Shard,
-    ValidationSet,
+    BadSample, Dataset, DeviceBatch, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch,
+    Shard, ValidationSet,
 };
 use halite_nn::{ArraySpec, Optimizer, Param, Processes, optim::WeightAveraging};
 use halite_telemetry::ClientMetrics;
@@ -384,6 +384,8 @@ impl Trainer {
         let options = &self.options;
         let order = match options.overfit_batches {
             Some(_) => Order::Sequential,
+            // A stream has one order.
+            None if dataset.is_sequential() => Order::Sequential,
             None => Order::Shuffled { seed: options.seed },
         };
         let loader = Loader::shared(
@@ -391,6 +393,7 @@ impl Trainer {
             LoaderOptions {
                 order,
                 last: options.last_batch,
+                bad_samples: options.bad_samples,
                 workers: options.workers,
                 ahead: options.read_ahead,
                 shard: self.shard(options.batch_size)?,
@@ -489,6 +492,7 @@ impl Trainer {
             workers: self.options.workers,
             ahead: self.options.read_ahead,
             last: LastBatch::Pad,
+            bad_samples: self.options.bad_samples,
             ..LoaderOptions::new(self.options.eval_batch_size())
         }
     }
@@ -628,19 +632,31 @@ fn has_weights<K: Task>(loader: &Loader) -> bool {
     leaves > loader.dataset().fields().len()
 }
 
-/// Checks that padding of the last batch can be left out.
+/// Checks that padding of the last batch can be left out, and samples that are skipped.
 fn check_weights<K: Task>(loader: &Loader) -> Result<()> {
     let leaves = <K::Batch as Family>::Of::<()>::default().leaf_count();
+    let skips = loader.options().bad_samples != BadSample::Fail;
     // Any other number of leaves is an error of its own.
-    if leaves != loader.dataset().fields().len() || loader.padding() == 0 {
+    if leaves != loader.dataset().fields().len() || (loader.padding() == 0 && !skips) {
         return Ok(());
     }
+    let what = if skips {
+        format!("bad samples are skipped ({})", loader.options().bad_samples)
+    } else {
+        format!(
+            "{} samples are not divisible by the batch size {}",
+            loader.dataset().len(),
+            loader.options().batch_size
+        )
+    };
+    let masks = if skips {
+        "mask them"
+    } else {
+        "mask the padding of the last batch"
+    };
     let message = format!(
-        "{} samples are not divisible by the batch size {}, and the task's batch has no leaf for \
-         the weights that mask the padding of the last batch; add a leaf after the {} fields, and \
-         use it in `Mean::weighted`",
-        loader.dataset().len(),
-        loader.options().batch_size,
+        "{what}, and the task's batch has no leaf for the weights that {masks}; add a leaf after \
+         the {} fields, and use it in `Mean::weighted`",
         loader.dataset().fields().len()
     );
     Err(Error::invalid("batch", message))

@@ -8,17 +8,19 @@ use halite_data::{
     Shard, StreamDataset, WeightedSampler,
 };
 
+type Items = Box<dyn Iterator<Item = Result<i32>> + Send>;
+
 /// The numbers from 0 to `items`; number 13 cannot be read if `damaged`.
 fn numbers(
     len: usize,
     items: usize,
     damaged: bool,
 ) -> StreamDataset<
-    impl Fn(usize) -> Result<Box<dyn Iterator<Item = Result<i32>> + Send>> + Send + Sync,
-    Box<dyn Iterator<Item = Result<i32>> + Send>,
+    impl Fn(usize) -> Result<Items> + Send + Sync,
+    Items,
     impl Fn(i32, &mut halite_data::SampleMut<'_>) -> Result<()> + Send + Sync,
 > {
-    let open = move |start: usize| -> Result<Box<dyn Iterator<Item = Result<i32>> + Send>> {
+    let open = move |start: usize| -> Result<Items> {
         let item = move |index: usize| match index {
             13 if damaged => Err(Error::new(ErrorKind::Corrupt, "record", "wrong checksum")),
             _ => Ok(index as i32),

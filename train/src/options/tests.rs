@@ -23,7 +23,7 @@ fn flags_have_the_defaults_of_the_options() {
 #[test]
 fn every_flag_sets_its_option() {
     let flags = "train --max-epochs 3 --max-steps 70 --max-time 90m --batch-size 8 --eval-batch-size 16 \
-                 --last-batch pad --limit-train-batches 0.5 --limit-val-batches 7 \
+                 --last-batch pad --bad-samples skip:4 --limit-train-batches 0.5 --limit-val-batches 7 \
                  --overfit-batches 2 --fast-dev-run 4 --val-check-interval 0.25 \
                  --check-val-every-n-epoch 2 --num-sanity-val-steps 2 --steps-per-execution 4 --seed 5 \
                  --out dir --resume --from 40 --allow-changes seed,batch-size --log-every-n-steps 7 \
@@ -42,6 +42,7 @@ fn every_flag_sets_its_option() {
         batch_size: 8,
         eval_batch_size: Some(16),
         last_batch: LastBatch::Pad,
+        bad_samples: BadSample::Skip { at_most: 4 },
         limit_train_batches: Some(Limit::Fraction(0.5)),
         limit_val_batches: Some(Limit::Batches(7)),
         overfit_batches: Some(Limit::Batches(2)),

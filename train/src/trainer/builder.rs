@@ -13,7 +13,7 @@ use halite_core::{
     Client, DTypePolicy, DeviceId, Error, ErrorKind, Mesh, MeshShape, ProcessGroup, Result,
     Sharding,
 };
-use halite_data::LastBatch;
+use halite_data::{BadSample, LastBatch};
 use halite_nn::{PROCESS_AXIS, Processes, optim::WeightAveraging};
 
 pub use self::largest_batch::BatchSizes;
@@ -85,6 +85,7 @@ impl TrainerBuilder {
         batch_size: usize => batch_size;
         eval_batch_size: usize => Some(eval_batch_size);
         last_batch: LastBatch => last_batch;
+        bad_samples: BadSample => bad_samples;
         limit_train_batches: impl Into<Limit> => Some(limit_train_batches.into());
         limit_val_batches: impl Into<Limit> => Some(limit_val_batches.into());
         overfit_batches: impl Into<Limit> => Some(overfit_batches.into());
