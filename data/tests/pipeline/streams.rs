@@ -5,28 +5,22 @@ use std::sync::Arc;
 use halite_core::{DType, Error, ErrorKind, HostArray, Result, TensorType};
 use halite_data::{
     BadSample, Dataset, DatasetExt, Field, InMemory, LastBatch, Loader, LoaderOptions, Position,
-    Shard, StreamDataset, WeightedSampler,
+    SampleMut, Shard, StreamDataset, WeightedSampler,
 };
 
 type Items = Box<dyn Iterator<Item = Result<i32>> + Send>;
+type Open = Box<dyn Fn(usize) -> Result<Items> + Send + Sync>;
+type Write = fn(i32, &mut SampleMut<'_>) -> Result<()>;
 
 /// The numbers from 0 to `items`; number 13 cannot be read if `damaged`.
-fn numbers(
-    len: usize,
-    items: usize,
-    damaged: bool,
-) -> StreamDataset<
-    impl Fn(usize) -> Result<Items> + Send + Sync,
-    Items,
-    impl Fn(i32, &mut halite_data::SampleMut<'_>) -> Result<()> + Send + Sync,
-> {
-    let open = move |start: usize| -> Result<Items> {
+fn numbers(len: usize, items: usize, damaged: bool) -> StreamDataset<Open, Items, Write> {
+    let open: Open = Box::new(move |start: usize| {
         let item = move |index: usize| match index {
             13 if damaged => Err(Error::new(ErrorKind::Corrupt, "record", "wrong checksum")),
             _ => Ok(index as i32),
         };
         Ok(Box::new((start..items).map(item)))
-    };
+    });
     let field = Field::new("number", TensorType::scalar(DType::S32));
     StreamDataset::new([field], len, open, |number, into| into.write(0, &[number]))
 }
