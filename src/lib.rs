@@ -130,6 +130,11 @@ struct SeeingARun;
 #[doc = include_str!("../docs/converting.md")]
 struct Converting;
 
+/// The programs on the page run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/data.md")]
+struct Data;
+
 /// The program on the page compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/models.md")]
