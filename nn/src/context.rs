@@ -1,6 +1,7 @@
 //! Context of a traced function: its mode and random keys, and its side outputs, metrics and new
 //! states.
 
+mod collected;
 mod processes;
 mod weighted;
 
@@ -13,7 +14,7 @@ use std::{
 
 use halite_core::{DType, DTypePolicy};
 
-pub use self::weighted::Padded;
+pub use self::{collected::CollectedRows, weighted::Padded};
 use crate::{IntoMean, Mean, Tensor, Trace, rng, trace::Id};
 
 /// Values that pass between the traced function and its caller, besides arguments and results.
@@ -26,6 +27,8 @@ pub(crate) struct Context {
     key: Cell<Option<Id>>,
     keys_taken: Cell<u32>,
     metrics: RefCell<Vec<Metric>>,
+    /// Rows for metrics of whole data sets.
+    collected: RefCell<Vec<collected::Collected>>,
     /// Whether [`Trace::metrics`] was called.
     metrics_taken: Cell<bool>,
     updates: RefCell<Vec<Update>>,

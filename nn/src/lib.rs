@@ -122,7 +122,7 @@ mod transformer;
 pub use array_collectives::ArrayCollectives;
 pub use axis_roles::{AxisRole, AxisRoles};
 pub use collectives::Over;
-pub use context::{ClassTarget, Padded};
+pub use context::{ClassTarget, CollectedRows, Padded};
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use custom_op::{CustomOp, CustomVjp};

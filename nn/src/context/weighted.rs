@@ -33,6 +33,27 @@ impl Trace {
         for (name, sums, line) in means {
             self.require_weight_of(&name, sums, line, &batch);
         }
+        self.require_weight_of_rows(&batch);
+    }
+
+    /// Records a mistake for rows of samples that are collected with another weight.
+    fn require_weight_of_rows(&self, batch: &Padded<'_, '_>) {
+        let uses = |of: Id, tensor: Tensor<'_>| self.is_computed_from(of, tensor.id);
+        let of_samples = |of: Id| batch.fields.iter().any(|&field| uses(of, field));
+        let mistakes: Vec<_> = (self.context.collected.borrow().iter())
+            .filter(|rows| !uses(rows.weight, batch.weight))
+            .filter(|rows| of_samples(rows.scores) || of_samples(rows.targets))
+            .map(|rows| (rows.name.clone(), rows.location))
+            .collect();
+        let weight = batch.weight.name().unwrap_or_else(|| "the weight".into());
+        for (name, location) in mistakes {
+            let message = format!(
+                "the weight of `{name}` does not depend on `{weight}`, so padding would count like \
+                 samples: {}. Give `{weight}` as the weight",
+                batch.reason
+            );
+            self.fail_at(location, "collect", message, None);
+        }
     }
 
     fn require_weight_of(

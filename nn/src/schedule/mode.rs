@@ -18,7 +18,9 @@ impl Mode {
     /// what is right, downward for all others. It is found by words of the name: accuracy, acc,
     /// precision, recall, f1, auc, iou, dice, top5. With loss, error or err among them it is
     /// downward. What stands before the last `/`, such as the name of a validation set, does not
-    /// count.
+    /// count, except for the values of a metric by label or class, such as `roc_auc/effusion`: these
+    /// improve upward if precision, recall, f1, auc or iou is a word of the name before the last `/`,
+    /// and the last part is not `loss`.
     ///
     /// ```
     /// use halite_nn::schedule::Mode;
@@ -49,9 +51,21 @@ impl Mode {
             let words = ["loss", "error", "err"];
             words.iter().any(|loss| word.eq_ignore_ascii_case(loss))
         };
-        let name = metric.rsplit('/').next().unwrap_or_default();
-        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-        match !words.clone().any(is_loss) && words.any(is_known) {
+        fn words(text: &str) -> impl Iterator<Item = &str> {
+            text.split(|c: char| !c.is_ascii_alphanumeric())
+        }
+        let mut parts = metric.rsplit('/');
+        let (name, before) = (parts.next().unwrap_or_default(), parts.next());
+        let by_label = before.filter(|_| !name.eq_ignore_ascii_case("loss"));
+        let is_by_label = |metric: &str| {
+            let of_labels = |word: &str| {
+                let known = ["precision", "recall", "f1", "auc", "iou"];
+                known.iter().any(|known| word.eq_ignore_ascii_case(known))
+            };
+            !words(metric).any(is_loss) && words(metric).any(of_labels)
+        };
+        let is_upward = !words(name).any(is_loss) && words(name).any(is_known);
+        match is_upward || by_label.is_some_and(is_by_label) {
             true => Mode::Max,
             false => Mode::Min,
         }
@@ -106,6 +120,9 @@ mod tests {
             "f1",
             "mean-IoU",
             "validation clean/accuracy",
+            "roc_auc/effusion",
+            "clean/roc_auc/hearing_loss",
+            "report/f1/4",
         ] {
             assert_eq!(Mode::of(name), Mode::Max, "{name}");
         }
@@ -120,6 +137,7 @@ mod tests {
             "top5_error",
             "validation dice/loss",
             "top/norm",
+            "validation recall/loss",
             "",
         ] {
             assert_eq!(Mode::of(name), Mode::Min, "{name}");
