@@ -106,7 +106,7 @@ pub mod prelude {
     pub use halite_nn::*;
     pub use halite_telemetry::ClientMetrics;
     pub use halite_train::{
-        Alternating, Checkpoint, Predict, State, Task, Trainer, Weighted, task, task_on,
+        Alternating, Checkpoint, Collect, Predict, State, Task, Trainer, Weighted, task, task_on,
     };
 }
 

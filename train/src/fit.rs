@@ -31,13 +31,14 @@ use halite_telemetry::{Activity, ClientMetrics};
 pub(crate) use self::start::{FitInputs, Start};
 use self::{launches::Launches, meter::Meter};
 use crate::{
-    MetricValues, Report, Task, Trainer,
+    Report, Task, Trainer,
     callback::{Callback, Run, RunFacts},
     callbacks::{Callbacks, Checkpointing},
     checkpoint::RunPosition,
     identity::PendingIdentity,
     in_flight::InFlight,
     measured::Measured,
+    metrics::Scores,
     processes::{Agreement, ResumeFrom, Wish},
     programs::{ModelArrays, ModelParams, Programs, RunState},
     signals::{Interrupts, StopFlag, StopReason},
@@ -136,7 +137,7 @@ struct Validated {
     /// Seconds of the run when it began; at first, those when the process began its steps, or 0.
     seconds: f64,
     /// Its metrics, if this process made it.
-    metrics: Option<MetricValues>,
+    scores: Option<Scores>,
 }
 
 impl<K: Task, O: Optimizer> LoopState<K, O> {
@@ -254,7 +255,7 @@ where
             }
         }
         let at_end = now.validated.step == Some(now.run.step);
-        let mut validation = now.validated.metrics.take().filter(|_| at_end);
+        let mut validation = now.validated.scores.take().filter(|_| at_end);
         if validation.is_none() && !is_stopped && !self.validation.is_empty() && self.is_over(now) {
             // All steps were done before the resume: validated for the report.
             let progress = &self.callbacks.progress_bar.progress;

@@ -117,6 +117,7 @@ pub use halite_nn::{Pattern, schedule::Mode};
 pub use loggers::{JsonLines, Logger, Report, TensorBoard};
 pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
+pub use metrics::Collect;
 pub use observing::{LoggerName, Measure, ObservingOptions};
 pub use options::{
     CheckpointMode, CheckpointName, GradientClip, GradientClipAlgorithm, Interval, Limit,

@@ -55,8 +55,8 @@ pub(crate) type ModelParams<K> = <<K as Task>::Model as Family>::Of<Param>;
 /// State of a run of this task with this optimizer.
 pub(crate) type RunState<K, O, L> = State<<K as Task>::Model, <O as Optimizer>::Slot, L>;
 
-/// From a model, a batch and the window to the next window.
-pub(crate) type Evaluate<K> = Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>>;
+/// From a model, a batch and the window to the next window, and rows that are collected.
+pub(crate) type Evaluate<K> = Jit<Empty<()>, EvaluateInputs<K>, (Leaf<()>, Vec<Leaf<()>>)>;
 type EvaluateInputs<K> = (<K as Task>::Model, (<K as Task>::Batch, Leaf<()>));
 
 /// The compiled parts of a run.
@@ -231,14 +231,14 @@ impl<K: Task> Evaluation<K> {
         let metrics = all[0].clone();
         if let Some(at) = all
             .iter()
-            .position(|other| other.names() != metrics.names())
+            .position(|other| other.result_names() != metrics.result_names())
         {
             let message = format!(
                 "the task reports {:?} for the {}, and {:?} for the {}; the metrics of all are the \
                  same",
-                metrics.names(),
+                metrics.result_names(),
                 sets[0].which,
-                all[at].names(),
+                all[at].result_names(),
                 sets[at].which
             );
             return Err(Error::invalid("fit", message));
@@ -299,7 +299,9 @@ pub(crate) fn evaluate_program<K: Task>(
         cx.set_mode(false, None);
         let loss = task.loss(cx, &model, &batch);
         let step = cx.scalar(0.0, DType::U32);
-        Leaf(metrics.add(cx, window, loss, step, ExtraValues::default()))
+        let rows = metrics.collected().outputs(cx).into_iter().map(Leaf);
+        let window = metrics.add(cx, window, loss, step, ExtraValues::default());
+        (Leaf(window), rows.collect::<Vec<_>>())
     })
     .named("evaluate")
     .axis_roles(strategy.axis_roles(mesh))

@@ -29,6 +29,7 @@ use crate::{
     in_flight::InFlight,
     loggers::Logger,
     lower,
+    metrics::{Collecting, Scores},
     processes::over_processes,
     programs::{
         BatchArrays, Evaluate, ModelArrays, ModelParams, StepOptions, StepParts, batch_types,
@@ -329,7 +330,9 @@ impl Trainer {
             &loader,
             &|| false,
         )?;
-        Ok(scores.expect("it is never asked to stop"))
+        let scores = scores.expect("it is never asked to stop");
+        metrics.collected().warn_undefined(&scores);
+        Ok(scores.values)
     }
 
     /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop
@@ -341,11 +344,12 @@ impl Trainer {
         model: &<K::Model as Family>::Of<&Array>,
         loader: &Loader,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<MetricValues>> {
+    ) -> Result<Option<Scores>> {
         let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
         let limit = self.options.wait_limit;
         let (mut in_flight, mut limits) =
             (InFlight::new("validation step", limit), Limits::new(limit));
+        let mut collecting = Collecting::new(metrics.collected());
         let mut prefetch = self.prefetch(loader, Position::default())?;
         for number in 1.. {
             let batch = match next_batch("validation", &mut prefetch, &mut limits, stop)? {
@@ -356,11 +360,19 @@ impl Trainer {
             if stop() {
                 return Ok(None);
             }
-            window = program.run_with((
+            let (next, rows) = program.run_with((
                 Tree::leaf_refs(model).map_leaves(|_, array| *array),
                 (Tree::leaf_refs(&batch), Tree::leaf_refs(&window)),
             ))?;
+            window = next;
             in_flight.push(number, &window.0, stop)?;
+            let rows: Vec<&Array> = rows.iter().map(|Leaf(rows)| rows).collect();
+            if !collecting.push(&rows, in_flight.limits(), stop)? {
+                return Ok(None);
+            }
+        }
+        if !collecting.settle(in_flight.limits(), stop)? {
+            return Ok(None);
         }
         let scores = window.0.fetch()?;
         let name = || "the validation metrics".to_string();
@@ -373,7 +385,8 @@ impl Trainer {
                     Some(processes) => over_processes(read, processes)?,
                     None => read,
                 };
-                means_of_pass(metrics, read, loader).map(Some)
+                let means = means_of_pass(metrics, read, loader)?;
+                collecting.finish(means, self.exchanging()).map(Some)
             }
             None => Ok(None),
         }

@@ -10,6 +10,7 @@ use halite_nn::{ArraySpec, Mean, ShardedType, Tensor, Trace};
 use crate::{
     cause::{self, Batches, Cause, Target},
     loss_scale::LOSS_SCALE,
+    metrics::CollectedMetrics,
 };
 
 /// Name of the count of skipped steps among the extras.
@@ -27,6 +28,8 @@ pub(crate) struct Window {
     /// Fields of the batch that a loss uses as class indices.
     targets: Arc<[Target]>,
     extras: Extras,
+    /// Metrics that are computed from the rows of a whole data set, of an evaluation.
+    collected: Arc<CollectedMetrics>,
 }
 
 /// What a window has besides the metrics.
@@ -92,7 +95,27 @@ impl Window {
             names: names.into_iter().collect(),
             targets: targets.into_iter().collect(),
             extras: Extras::default(),
+            collected: Arc::default(),
         }
+    }
+
+    /// This window of an evaluation that also collects rows.
+    pub(crate) fn collecting(self, collected: CollectedMetrics) -> Self {
+        Window {
+            collected: Arc::new(collected),
+            ..self
+        }
+    }
+
+    /// Metrics that are computed from the rows of a whole data set.
+    pub(crate) fn collected(&self) -> &CollectedMetrics {
+        &self.collected
+    }
+
+    /// Names of all results of an evaluation: those of the window, then the collected ones.
+    pub(crate) fn result_names(&self) -> Vec<Arc<str>> {
+        let collected = self.collected.result_names();
+        self.names.iter().cloned().chain(collected).collect()
     }
 
     #[cfg(test)]

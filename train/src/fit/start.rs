@@ -485,7 +485,8 @@ fn metric_names<K: Task, O: Optimizer>(
     let train = programs.train_metrics.names().iter();
     let train = train.map(|name| format!("{} {name}", Split::Train));
     let evaluation = programs.evaluation.as_ref();
-    let evaluated = evaluation.map_or(&[][..], |evaluation| evaluation.metrics.names());
+    let evaluated =
+        evaluation.map_or_else(Vec::new, |evaluation| evaluation.metrics.result_names());
     let validation = validation.iter().flat_map(|set| {
         let names = evaluated.iter();
         names.map(|name| format!("{} {}", Split::Validation, set.metric(name)))

@@ -13,6 +13,7 @@ use crate::{
     checkpoint::{Exact, this_host},
     loggers::{ProcessReport, findings_of_processes},
     measured::Measured,
+    metrics::Scores,
     processes::patience,
     programs::{ModelParams, Programs, Steps},
 };
@@ -103,7 +104,7 @@ where
     pub(super) fn report(
         &self,
         now: &LoopState<K, O>,
-        validation: &MetricValues,
+        validation: &Scores,
         processes: Vec<ProcessReport>,
         interrupted: bool,
     ) -> Report {
@@ -121,12 +122,14 @@ where
             false => Vec::new(),
         };
         findings.extend(findings_of_processes(&processes));
-        let last = match validation.is_empty() {
-            true => &now.run.train_metrics,
-            false => validation,
+        let is_validated = !validation.values.is_empty();
+        let last = match is_validated {
+            true => &validation.values,
+            false => &now.run.train_metrics,
         };
         Report {
             metrics: named(last),
+            confusion: validation.confusion.clone(),
             train_metrics: named(&now.run.train_metrics),
             steps: now.run.step,
             epochs: now.run.epoch,
@@ -157,7 +160,7 @@ where
             seed: options.seed,
             interrupted,
             stopped_by: self.stopped_by(now).filter(|_| interrupted),
-            train_metrics_of_steps: steps_of_epoch(&now.run).filter(|_| validation.is_empty()),
+            train_metrics_of_steps: steps_of_epoch(&now.run).filter(|_| !is_validated),
             skipped_steps: now.run.skipped + now.skipped_in_window,
             resumed_from_step: now.run.resumed_from_step,
             ..Report::default()

@@ -9,9 +9,10 @@ use halite_nn::{ArraySpec, Optimizer};
 
 use super::{Fit, LoopState, Validated};
 use crate::{
-    Interval, MetricValues, Task,
+    Interval, Task,
     callback::Run,
     loggers::{Row, Split},
+    metrics::Scores,
     programs::{Evaluation, ModelParams},
     validation_set::NamedSet,
 };
@@ -53,8 +54,8 @@ where
     pub(super) fn validation(&mut self, now: &mut LoopState<K, O>) -> Result<Option<Result<()>>> {
         let seconds = now.seconds();
         self.notify(now, |callback, run| callback.on_validation_start(run))?;
-        let metrics = match self.validate(now) {
-            Ok(Some(metrics)) => metrics,
+        let scores = match self.validate(now) {
+            Ok(Some(scores)) => scores,
             Ok(None) => return Ok(None),
             Err(error) => {
                 let error = self.save_before(now, error);
@@ -66,14 +67,14 @@ where
             epoch: now.run.epoch,
             seconds: now.run.seconds(),
             split: Split::Validation,
-            metrics: (metrics.iter())
+            metrics: (scores.values.iter())
                 .map(|(name, value)| (name.to_string(), *value))
                 .collect(),
         };
         now.validated = Validated {
             step: Some(now.run.step),
             seconds,
-            metrics: Some(metrics),
+            scores: Some(scores),
         };
         // A checkpoint of this position, from before a resume, has no score.
         now.saved_at = None;
@@ -87,13 +88,13 @@ where
 
     /// Scores the model on each validation set; `None` if the run is asked to stop first, or has
     /// none.
-    pub(super) fn validate(&self, now: &LoopState<K, O>) -> Result<Option<MetricValues>> {
+    pub(super) fn validate(&self, now: &LoopState<K, O>) -> Result<Option<Scores>> {
         let _span = tracing::trace_span!("validate").entered();
         self.with_validated(&now.live()?.0, |model| self.scores(model))
     }
 
-    fn scores(&self, model: &<K::Model as Family>::Of<&Array>) -> Result<Option<MetricValues>> {
-        let mut metrics = MetricValues::new();
+    fn scores(&self, model: &<K::Model as Family>::Of<&Array>) -> Result<Option<Scores>> {
+        let mut all = Scores::default();
         for set in &self.validation {
             let of_set = |error: Error| match &set.name {
                 Some(_) => error.with_note(&format!("in the {}", set.described())),
@@ -102,10 +103,12 @@ where
             let Some(scores) = self.score(model, &set.data).map_err(of_set)? else {
                 return Ok(None);
             };
-            let scores = scores.into_iter();
-            metrics.extend(scores.map(|(name, value)| (set.metric(&name), value)));
+            all.extend(scores, |name| set.metric(name));
         }
-        Ok((!self.validation.is_empty()).then_some(metrics))
+        if let Some(evaluation) = &self.programs.evaluation {
+            evaluation.metrics.collected().warn_undefined(&all);
+        }
+        Ok((!self.validation.is_empty()).then_some(all))
     }
 
     /// Validates a few batches before the first step of a new run. Their metrics are of no interest.
@@ -130,7 +133,7 @@ where
         &self,
         model: &<K::Model as Family>::Of<&Array>,
         loader: &Loader,
-    ) -> Result<Option<MetricValues>> {
+    ) -> Result<Option<Scores>> {
         let Some(Evaluation { program, metrics }) = &self.programs.evaluation else {
             return Ok(None);
         };

@@ -1,5 +1,6 @@
 //! The report of a run, for people and programs.
 
+mod confusion;
 mod json;
 mod page;
 mod predictions;
@@ -15,7 +16,7 @@ use halite_core::{Error, ErrorKind, Result, format_bytes, format_count};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
-pub(crate) use self::processes::findings as findings_of_processes;
+pub(crate) use self::{predictions::values_of, processes::findings as findings_of_processes};
 pub use self::{
     predictions::{Prediction, Shown},
     processes::ProcessReport,
@@ -23,10 +24,13 @@ pub use self::{
 use super::CsvLog;
 use crate::files;
 use crate::format::{format_metric, format_seconds};
+use crate::metrics::ConfusionTable;
 
 const OP: &str = "report";
 /// Most bytes of a report in JSON.
 const MOST_BYTES: u64 = 16 << 20;
+/// Most classes of a confusion matrix in the text of a report.
+const SHOWN_CLASSES: usize = 10;
 /// Names of the files in the directory of a run.
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const PAGE: &str = "report.html";
@@ -40,6 +44,9 @@ pub struct Report {
     /// was not validated.
     #[serde(with = "metrics")]
     pub metrics: BTreeMap<String, f64>,
+    /// Confusion matrices of the last validation, of [`Confusion`](crate::metrics::Confusion).
+    #[serde(default)]
+    pub confusion: Vec<ConfusionTable>,
     /// Means of the training metrics by name: over the last epoch, or its steps so far if the run
     /// stopped in it.
     #[serde(with = "metrics")]
@@ -323,6 +330,13 @@ impl fmt::Display for Report {
                 "{}{name:width$}  {value}",
                 if index == 0 { "" } else { "\n" }
             )?;
+        }
+        for table in self
+            .confusion
+            .iter()
+            .filter(|table| table.counts.len() <= SHOWN_CLASSES)
+        {
+            write!(f, "\n{}", confusion::text(table))?;
         }
         Ok(())
     }

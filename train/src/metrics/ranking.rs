@@ -107,9 +107,15 @@ impl Ranked {
                 let message = format!("the score of sample {index} is NaN, which has no rank");
                 return Err(Error::new(ErrorKind::Diverged, op, message));
             }
-            // -0 ties with 0.
-            rows.push((score + 0.0, target, weight));
+            rows.push((score, target, weight));
         }
+        Ok(Ranked::of_rows(rows))
+    }
+
+    /// Ranks rows of a score that is not NaN, a target, and a weight above 0.
+    fn of_rows(mut rows: Vec<(f64, bool, f64)>) -> Self {
+        // -0 ties with 0.
+        rows.iter_mut().for_each(|row| row.0 += 0.0);
         // Sums over a total order of the rows have the same bits for every order of the samples.
         rows.sort_unstable_by(|a, b| {
             let by_score = a.0.total_cmp(&b.0);
@@ -126,12 +132,22 @@ impl Ranked {
             }
             tied
         });
-        Ok(Ranked(tied.collect()))
+        Ranked(tied.collect())
     }
 
     fn positive(&self) -> f64 {
         self.0.iter().map(|tied| tied.positive).sum()
     }
+}
+
+/// ROC-AUC of rows of a score that is not NaN, a target, and a weight above 0.
+pub(super) fn roc_auc_of_rows(rows: impl Iterator<Item = (f64, bool, f64)>) -> f64 {
+    auc_of(&Ranked::of_rows(rows.collect()))
+}
+
+/// Average precision of such rows.
+pub(super) fn average_precision_of_rows(rows: impl Iterator<Item = (f64, bool, f64)>) -> f64 {
+    average_precision_of(&Ranked::of_rows(rows.collect()))
 }
 
 fn auc_of(ranked: &Ranked) -> f64 {

@@ -14,6 +14,7 @@ use crate::{
     MetricValues, Task,
     cause::{self, Target},
     finite,
+    metrics::CollectedMetrics,
     task::losses,
     window::{Window, WindowMetric},
 };
@@ -106,7 +107,17 @@ pub(crate) fn discover<K: Task>(
         Some(Target { field, classes })
     };
     let targets = cx.class_targets().into_iter().filter_map(target);
-    Ok(Window::new(names, targets))
+    let window = Window::new(names, targets).collecting(CollectedMetrics::of(&cx)?);
+    let names = window.result_names();
+    let twice = (names.iter().enumerate()).find(|(index, name)| names[..*index].contains(name));
+    if let Some((_, name)) = twice {
+        let message = format!(
+            "the task reports two metrics `{name}`, of which one is a result of what it collects; \
+             give one of them another name"
+        );
+        return Err(Error::invalid("fit", message));
+    }
+    Ok(window)
 }
 
 /// The window of a task's evaluation, for a model on devices.

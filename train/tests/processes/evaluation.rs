@@ -3,11 +3,12 @@
 use halite_core::Result;
 use halite_data::Labeled;
 use halite_nn::{Mean, Sgd, Tensor, Trace};
-use halite_train::{Fitted, Task, TrainerBuilder};
+use halite_train::{Fitted, Task, TrainerBuilder, metrics::weighted_average_precision};
 
 use super::{
     EXECUTORS, Trained, alike,
     regression::{Net, Regression, data, inputs, net, targets_of},
+    scored::{self, Scored, label, scale},
 };
 
 /// Counts samples, so that every sum is exact.
@@ -65,6 +66,43 @@ fn metrics_count_each_sample_once() {
             let difference = metric(&one, "mae") - metric(&several, "mae");
             // These pass through windows in `f32`.
             assert!(difference.abs() < 1e-6, "{difference:e}");
+        }
+    }
+}
+
+#[test]
+fn collected_metrics_are_those_of_one_device() {
+    // A batch of padding alone in some processes; the last batch is uneven.
+    for samples in [3, 21] {
+        let (scores, targets) = scored::rows(samples);
+        let fit = |builder: TrainerBuilder| {
+            let trainer = builder.batch_size(8).eval_batch_size(8).max_steps(1);
+            let data =
+                |samples: usize| scored::data(&scores[..2 * samples], &targets[..2 * samples]);
+            let (task, sgd) = (Scored, Sgd::new(1e-3));
+            trainer
+                .build()?
+                .fit(task, scale(), sgd, data(samples), data(samples))
+        };
+        let collected = |executor: usize, shape| {
+            let mut trained = alike(EXECUTORS[executor], shape, fit);
+            trained.validation.retain(|(name, _)| name != "loss");
+            trained.validation
+        };
+        let is_positive: Vec<bool> = (label(&targets, 1).iter()).map(|y| *y > 0.0).collect();
+        let (own, weights) = (label(&scores, 1), vec![1.0; samples]);
+        let expected = weighted_average_precision(&own, &is_positive, &weights).unwrap();
+        let one = collected(0, [1, 1]);
+        let name = "average_precision/b".to_owned();
+        assert!(one.contains(&(name, expected)), "{one:?}");
+        for (executor, shape) in [
+            (0, [1, 8]),
+            (0, [2, 2]),
+            (0, [8, 1]),
+            (1, [1, 8]),
+            (1, [2, 1]),
+        ] {
+            assert_eq!(collected(executor, shape), one, "{samples} on {shape:?}");
         }
     }
 }

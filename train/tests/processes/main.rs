@@ -10,6 +10,8 @@ mod operations;
 #[path = "../shared/regression.rs"]
 mod regression;
 mod runs;
+#[path = "../shared/scored.rs"]
+mod scored;
 mod single;
 mod spanning;
 mod zero;

@@ -2,6 +2,7 @@
 //! are not finite. On the embedded executor.
 
 mod accumulate;
+mod collected;
 mod lengths;
 mod model_checkpoint;
 mod not_finite;
@@ -12,6 +13,8 @@ mod predictions;
 mod range_test;
 #[path = "../shared/regression.rs"]
 mod regression;
+#[path = "../shared/scored.rs"]
+mod scored;
 mod unfreeze;
 mod validation;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use halite_core::Result;
 
-use super::{Report, predictions::table};
+use super::{Report, confusion, predictions::table};
 use crate::{
     format::{format_metric, format_seconds},
     loggers::{Row, Split, render_metrics},
@@ -49,6 +49,10 @@ impl Report {
         push_section(&mut page, "Curves", &curves(rows)?);
         push_section(&mut page, "Time", &self.timeline());
         push_section(&mut page, "Validations", &validations(rows));
+        for table in &self.confusion {
+            let title = format!("Confusion matrix `{}`", escaped(&table.name));
+            push_section(&mut page, &title, &confusion::table(table, escaped));
+        }
         let findings = self.findings.iter();
         let findings: String = findings
             .map(|text| format!("<li>{}</li>\n", escaped(text)))

@@ -217,7 +217,8 @@ fn numbers(values: &[f64]) -> String {
     shown.join(", ") + &more
 }
 
-fn values_of(array: &HostArray) -> Result<Vec<f64>> {
+/// The elements of an array as numbers.
+pub(crate) fn values_of(array: &HostArray) -> Result<Vec<f64>> {
     fn as_f64<T: Element>(array: &HostArray, value: impl Fn(T) -> f64) -> Result<Vec<f64>> {
         Ok(array.as_slice::<T>()?.iter().map(|it| value(*it)).collect())
     }
