@@ -3,12 +3,12 @@
 use halite_core::Result;
 use halite_data::Labeled;
 use halite_nn::{Mean, Sgd, Tensor, Trace};
-use halite_train::{Fitted, Task, TrainerBuilder, metrics::weighted_average_precision};
+use halite_train::{Fitted, Task, TrainerBuilder, metrics::average_precision};
 
 use super::{
-    EXECUTORS, Trained, alike,
+    EXECUTORS, Trained, alike, in_processes,
     regression::{Net, Regression, data, inputs, net, targets_of},
-    scored::{self, Scored, label, scale},
+    scored::{self, Rows, Scored, label, scale},
 };
 
 /// Counts samples, so that every sum is exact.
@@ -70,28 +70,27 @@ fn metrics_count_each_sample_once() {
     }
 }
 
+/// One step, and a validation of these rows in batches of 8.
+pub(super) fn fit_scored(builder: TrainerBuilder, rows: &Rows) -> Result<Fitted<Scored>> {
+    let trainer = builder.batch_size(8).eval_batch_size(8).max_steps(1);
+    let train = scored::rows(8);
+    let [train, test] = [&train, rows].map(|(scores, targets)| scored::data(scores, targets));
+    (trainer.build()?).fit(Scored, scale(), Sgd::new(1e-3), train, test)
+}
+
 #[test]
 fn collected_metrics_are_those_of_one_device() {
-    // A batch of padding alone in some processes; the last batch is uneven.
-    for samples in [3, 21] {
-        let (scores, targets) = scored::rows(samples);
-        let fit = |builder: TrainerBuilder| {
-            let trainer = builder.batch_size(8).eval_batch_size(8).max_steps(1);
-            let data =
-                |samples: usize| scored::data(&scores[..2 * samples], &targets[..2 * samples]);
-            let (task, sgd) = (Scored, Sgd::new(1e-3));
-            trainer
-                .build()?
-                .fit(task, scale(), sgd, data(samples), data(samples))
-        };
+    // Batches of padding alone in some of the processes, and uneven ones.
+    for samples in [5, 21] {
+        let rows = scored::rows(samples);
         let collected = |executor: usize, shape| {
+            let fit = |builder| fit_scored(builder, &rows);
             let mut trained = alike(EXECUTORS[executor], shape, fit);
             trained.validation.retain(|(name, _)| name != "loss");
             trained.validation
         };
-        let is_positive: Vec<bool> = (label(&targets, 1).iter()).map(|y| *y > 0.0).collect();
-        let (own, weights) = (label(&scores, 1), vec![1.0; samples]);
-        let expected = weighted_average_precision(&own, &is_positive, &weights).unwrap();
+        let targets: Vec<bool> = (label(&rows.1, 1).iter()).map(|y| *y > 0.0).collect();
+        let expected = average_precision(&label(&rows.0, 1), &targets).unwrap();
         let one = collected(0, [1, 1]);
         let name = "average_precision/b".to_owned();
         assert!(one.contains(&(name, expected)), "{one:?}");
@@ -104,5 +103,19 @@ fn collected_metrics_are_those_of_one_device() {
         ] {
             assert_eq!(collected(executor, shape), one, "{samples} on {shape:?}");
         }
+    }
+}
+
+#[test]
+fn invalid_row_of_one_process_ends_all() {
+    let mut rows = scored::rows(8);
+    rows.1[0] = 2.0;
+    let fit = |builder| fit_scored(builder, &rows);
+    for result in in_processes(EXECUTORS[0], [2, 1], fit) {
+        let error = result.unwrap_err().to_string();
+        assert!(
+            error.contains("row 0 of batch 1 has the target 2"),
+            "{error}"
+        );
     }
 }

@@ -13,7 +13,7 @@ use halite_core::{
 use halite_reference::{Node, Options, Reference};
 use halite_train::{CheckpointMode, Fitted, Strategy, Task, TrainerBuilder};
 
-use super::{Trained, mlp, regression::wide_net, trained};
+use super::{Trained, evaluation::fit_scored, mlp, regression::wide_net, scored, trained};
 
 /// Width of a network whose parameters are most of the memory.
 const WIDTH: usize = 4000;
@@ -69,6 +69,16 @@ fn every_strategy_equals_one_process() {
                 assert_eq!(each.unwrap(), one, "{strategy} on {shape:?}");
             }
         }
+    }
+}
+
+#[test]
+fn collected_metrics_equal_one_process() {
+    let rows = scored::rows(21);
+    let run = |builder: TrainerBuilder| fit_scored(builder, &rows);
+    let one = alone(4, run);
+    for each in spanning([2, 2], run) {
+        assert_eq!(each.unwrap().validation, one.validation);
     }
 }
 

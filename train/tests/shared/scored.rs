@@ -49,11 +49,15 @@ impl Task for Scored {
     }
 }
 
-/// Scores of two labels with many ties, and targets.
-pub(crate) fn rows(count: usize) -> (Vec<f32>, Vec<f32>) {
+/// Scores of two labels, and their targets.
+pub(crate) type Rows = (Vec<f32>, Vec<f32>);
+
+/// Scores with many ties.
+pub(crate) fn rows(count: usize) -> Rows {
     let noise = |i: usize, factor: f32| (i as f32 * factor).sin();
     let scores = (0..2 * count).map(|i| (4.0 * noise(i, 1.7)).round() / 4.0);
-    let targets = (0..2 * count).map(|i| f32::from(noise(i, 1.7) + noise(i, 2.9) > 0.2));
+    let targets =
+        (0..2 * count).map(|i| f32::from(noise(i, 1.7) + (i as f32 * 5.3 + 1.0).sin() > 0.2));
     (scores.collect(), targets.collect())
 }
 
