@@ -48,6 +48,8 @@ pub struct Run {
 #[derive(Debug)]
 pub(crate) struct RunFacts {
     pub(crate) metric_names: Vec<String>,
+    /// Validation metrics that are NaN where they are undefined.
+    pub(crate) collected: Vec<Arc<str>>,
     /// Learning rates of the optimizer, by name.
     pub(crate) schedules: Vec<(String, Schedule)>,
     /// Floating point operations of the contractions of a step.
@@ -115,6 +117,12 @@ impl Run {
     /// `validation loss`. They are known before the first step.
     pub fn metric_names(&self) -> &[String] {
         &self.facts.metric_names
+    }
+
+    /// Whether this value of a validation metric is undefined, such as the ROC-AUC of a label with
+    /// one class: callbacks leave it out. Other metrics are not NaN unless a run has diverged.
+    pub(crate) fn is_undefined(&self, metric: &str, value: f64) -> bool {
+        value.is_nan() && self.facts.collected.iter().any(|known| **known == *metric)
     }
 
     /// The learning rates of the update that follows `step` others, by name, times their
@@ -238,6 +246,7 @@ impl Run {
             train_metrics: MetricValues::new(),
             facts: Arc::new(RunFacts {
                 metric_names: Vec::new(),
+                collected: Vec::new(),
                 schedules: Vec::new(),
                 flops_per_step: 0.0,
                 devices: client.local_devices(),

@@ -103,7 +103,8 @@ impl EarlyStopping {
         }
     }
 
-    /// Sets whether the run ends when the metric is NaN or infinite. Default true.
+    /// Sets whether the run ends when the metric is NaN or infinite. Default true. Values of a
+    /// [collected](crate::Collect) metric that are undefined are left out.
     pub fn check_finite(self, check_finite: bool) -> Self {
         EarlyStopping {
             check_finite,
@@ -239,7 +240,8 @@ impl Callback for EarlyStopping {
         else {
             return Ok(());
         };
-        if let Some(value) = validation.get(metric) {
+        let value = validation.get(metric);
+        if let Some(value) = value.filter(|value| !run.is_undefined(metric, *value)) {
             self.look(run, value);
         }
         Ok(())

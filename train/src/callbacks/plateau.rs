@@ -96,7 +96,8 @@ impl Callback for ReduceLrOnPlateau {
     }
 
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
-        if let Some(value) = validation.get(&self.metric) {
+        let value = validation.get(&self.metric);
+        if let Some(value) = value.filter(|value| !run.is_undefined(&self.metric, *value)) {
             self.state = self.rule.next(&self.state, value);
         }
         run.set_learning_rate_factor(self.state.factor)

@@ -60,12 +60,15 @@ impl Ranking {
     pub(crate) fn with(&self, step: u64, value: f64, mode: Mode, most: usize) -> (Self, bool) {
         let mut next = self.clone();
         let best = self.best.as_ref().map(|best| best.0);
-        let is_best = most > 0 && best.is_none_or(|best| mode.is_better(value, best));
+        // An undefined value is worse than any other, and never the best.
+        let is_better =
+            |other: f64| mode.is_better(value, other) || (other.is_nan() && !value.is_nan());
+        let is_best = most > 0 && !value.is_nan() && best.is_none_or(is_better);
         if is_best {
             next.best = Some(Exact(value));
         }
         next.top.retain(|ranked| ranked.step != step);
-        let is_behind = |ranked: &Ranked| mode.is_better(value, ranked.value.0);
+        let is_behind = |ranked: &Ranked| is_better(ranked.value.0);
         let place = next
             .top
             .iter()
@@ -111,6 +114,16 @@ mod tests {
         assert_eq!(ranked(Mode::Min, usize::MAX, &values).0, [2, 4, 3, 1, 5]);
         let none = ranked(Mode::Min, 0, &values);
         assert_eq!(none, (vec![], vec![false; 5]));
+    }
+
+    #[test]
+    fn undefined_values_are_never_the_best() {
+        let values = [f64::NAN, 0.5, f64::NAN, 0.7];
+        for (mode, expected) in [(Mode::Max, [4, 2, 1]), (Mode::Min, [2, 4, 1])] {
+            let (top, is_best) = ranked(mode, 3, &values);
+            assert_eq!(top, expected);
+            assert_eq!(is_best, [false, true, false, mode == Mode::Max]);
+        }
     }
 
     #[test]

@@ -127,6 +127,7 @@ where
             .lower(&programs.state, &programs.inputs(mesh))?;
         let facts = Arc::new(RunFacts {
             metric_names: metric_names(&programs, &validation),
+            collected: collected(&programs, &validation),
             schedules: schedules(&*optimizer),
             flops_per_step: cost(&lowered.graph).contractions(),
             client: client.clone(),
@@ -492,6 +493,23 @@ fn metric_names<K: Task, O: Optimizer>(
         names.map(|name| format!("{} {}", Split::Validation, set.metric(name)))
     });
     train.chain(validation).collect()
+}
+
+/// Names of the validation metrics that are collected.
+fn collected<K: Task, O: Optimizer>(
+    programs: &Programs<K, O>,
+    validation: &[NamedSet],
+) -> Vec<Arc<str>> {
+    let evaluation = programs.evaluation.as_ref();
+    let names = evaluation.map(|evaluation| evaluation.metrics.collected().result_names());
+    let names = names.unwrap_or_default();
+    let of_set = |set: &NamedSet| {
+        names
+            .iter()
+            .map(|name| set.metric(name))
+            .collect::<Vec<_>>()
+    };
+    validation.iter().flat_map(of_set).collect()
 }
 
 /// The learning rates of an optimizer.

@@ -30,8 +30,11 @@ enum Sums {
     Matrix(ConfusionMatrix),
 }
 
+/// A metric of the counts of a class.
+type Fraction = fn(ClassCounts) -> f64;
+
 /// Precision, recall and F1 by name.
-const FRACTIONS: [(&str, fn(ClassCounts) -> f64); 3] = [
+const FRACTIONS: [(&str, Fraction); 3] = [
     ("precision", ClassCounts::precision),
     ("recall", ClassCounts::recall),
     ("f1", ClassCounts::f1),

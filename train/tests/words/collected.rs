@@ -85,12 +85,19 @@ fn label_of_one_class_is_left_out_of_the_mean() {
     let of = |name: &str| fitted.report.metrics[name];
     assert!(of("roc_auc/b").is_nan() && of("average_precision/b").is_nan());
     assert_eq!(of("roc_auc"), of("roc_auc/a"));
-    // NaN is never the best, and not an error.
+}
+
+#[test]
+fn undefined_values_do_not_end_a_run() {
+    let (scores, _) = rows(12);
     let dir = tempfile::tempdir().unwrap();
+    let stopping = EarlyStopping::new("roc_auc/b").patience(1);
     let best = ModelCheckpoint::new("roc_auc/b");
-    let run = trainer().out(dir.path()).max_epochs(2).checkpoint(best);
-    let fitted = fit(run, Scored, [&scores, &targets]).unwrap();
-    assert_eq!(fitted.report.epochs, 2);
+    let run = trainer().out(dir.path()).max_epochs(3);
+    let run = run.checkpoint(best).callback(stopping);
+    let fitted = fit(run, Scored, [&scores, &[0.0; 24]]).unwrap();
+    assert_eq!(fitted.report.epochs, 3);
+    assert_eq!(fitted.report.best_checkpoint, None);
 }
 
 /// Collects one metric.
