@@ -20,23 +20,36 @@
 //!
 //! Files are not trusted: sizes are compared with the length of the file before memory is taken.
 
+mod color;
 mod fake;
+mod fake_ct;
 mod folder;
 mod framing;
 mod jpeg;
 mod labels;
 mod orientation;
+mod pixels;
 mod png;
+mod table;
+mod transforms;
+mod transforms_text;
+mod warp;
 
 use std::path::Path;
 
-use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType, files};
+use halite_core::{DType, Error, ErrorKind, HostArray, Result, files};
 
+use self::pixels::{Pixels, View};
 pub use self::{
+    color::{ColorFactors, adjust_color, gaussian_blur},
     fake::FakeImages,
+    fake_ct::{CT_IDS, CT_LABELS, FakeCt},
     folder::ImageFolder,
     framing::{Filter, Framing, center_crop, resize},
     labels::imagenet_classes,
+    table::ImageTable,
+    transforms::Transforms,
+    warp::{Affine, affine},
 };
 
 /// Largest width and height of an image, in pixels.
@@ -59,11 +72,20 @@ pub fn read_image(path: impl AsRef<Path>) -> Result<HostArray> {
 }
 
 fn read_path(path: &Path) -> Result<HostArray> {
+    let pixels = read_pixels(path)?.into_array();
+    pixels.map_err(|reason| {
+        let message = format!("{}: {reason}", path.display());
+        Error::new(ErrorKind::Corrupt, CONTEXT, message)
+    })
+}
+
+/// As [`read_image`].
+fn read_pixels(path: &Path) -> Result<Pixels> {
     let failed =
         |kind, reason: String| Error::new(kind, CONTEXT, format!("{}: {reason}", path.display()));
     let bytes =
         files::read_input(path).map_err(|error| failed(ErrorKind::Io, error.to_string()))?;
-    decode(&bytes, MAX_PIXELS).map_err(|reason| failed(ErrorKind::Corrupt, reason))
+    decode_pixels(&bytes, MAX_PIXELS).map_err(|reason| failed(ErrorKind::Corrupt, reason))
 }
 
 /// Decodes the content of a PNG or JPEG file, as [`read_image`].
@@ -78,6 +100,10 @@ const CONTEXT: &str = "read image";
 
 /// Decodes an image of at most `most` pixels.
 pub(crate) fn decode(bytes: &[u8], most: usize) -> Result<HostArray, String> {
+    decode_pixels(bytes, most)?.into_array()
+}
+
+fn decode_pixels(bytes: &[u8], most: usize) -> Result<Pixels, String> {
     let limits = Limits {
         most,
         length: bytes.len(),
@@ -89,8 +115,7 @@ pub(crate) fn decode(bytes: &[u8], most: usize) -> Result<HostArray, String> {
     } else {
         return Err(format!("neither PNG nor JPEG; {}", describe_start(bytes)));
     };
-    let oriented = orientation::oriented(pixels, exif.as_deref());
-    oriented.into_array()
+    Ok(orientation::oriented(pixels, exif.as_deref()))
 }
 
 /// The start of a file, for messages.
@@ -107,23 +132,6 @@ fn describe_start(bytes: &[u8]) -> String {
         (Some((_, name)), _) => (*name).to_owned(),
         (None, true) => "it is empty".to_owned(),
         (None, false) => format!("it starts with {:02x?}", &bytes[..bytes.len().min(8)]),
-    }
-}
-
-/// A decoded image: `height * width * 3` bytes.
-#[derive(Debug)]
-struct Pixels {
-    height: usize,
-    width: usize,
-    bytes: Vec<u8>,
-}
-
-impl Pixels {
-    fn into_array(self) -> Result<HostArray, String> {
-        let ty = TensorType::new(DType::U8, [self.height, self.width, 3]);
-        let array =
-            AlignedBytes::from_vec(self.bytes).and_then(|bytes| HostArray::from_aligned(bytes, ty));
-        array.map_err(|error| error.message().to_owned())
     }
 }
 

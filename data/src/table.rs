@@ -59,9 +59,8 @@ impl Table {
     /// As [`read`](Self::read).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         let name = name.into();
-        let failed = |reason: String| {
-            Error::new(ErrorKind::Corrupt, CONTEXT, format!("{name}: {reason}"))
-        };
+        let failed =
+            |reason: String| Error::new(ErrorKind::Corrupt, CONTEXT, format!("{name}: {reason}"));
         if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
             return Err(failed("it is UTF-16; save it as UTF-8".to_owned()));
         }
@@ -84,8 +83,9 @@ impl Table {
         let columns: Vec<String> = record.iter().map(|cell| cell.trim().to_owned()).collect();
         check_names(&columns).map_err(&failed)?;
         let (mut text, mut ends, mut lines) = (String::new(), Vec::new(), Vec::new());
+        let mut count = Lines::new(bytes);
         while next(&mut record)? {
-            let line = record.position().map_or(0, Position::line);
+            let line = count.of(record.position().map_or(0, Position::byte));
             if record.len() != columns.len() {
                 return Err(failed(format!(
                     "line {line} has {} cells, the header has {}",
@@ -163,7 +163,11 @@ impl Table {
         let parse = |(row, cell): (usize, &str)| {
             cell.trim().parse().map_err(|error: T::Err| {
                 let kind = std::any::type_name::<T>();
-                self.error(row, column, format!("`{cell}` is not of type {kind}: {error}"))
+                self.error(
+                    row,
+                    column,
+                    format!("`{cell}` is not of type {kind}: {error}"),
+                )
             })
         };
         cells.map(parse).collect()
@@ -208,7 +212,11 @@ impl Table {
     fn place(&self, column: &str) -> Result<usize> {
         let place = self.columns.iter().position(|name| name == column);
         place.ok_or_else(|| {
-            let names: Vec<String> = self.columns.iter().map(|name| format!("`{name}`")).collect();
+            let names: Vec<String> = self
+                .columns
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect();
             let more = match names.len().saturating_sub(NAMED) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
@@ -223,6 +231,35 @@ impl Table {
         let index = row * self.columns.len() + place;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.text[start..self.ends[index]]
+    }
+}
+
+/// Lines of positions in a file. The parser counts those of `\r\n` twice or not at all, and places a
+/// row before the empty lines that precede it.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    /// Bytes that are counted.
+    end: usize,
+    line: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let (end, line) = (0, 1);
+        Lines { bytes, end, line }
+    }
+
+    /// Line of the first row at or after a position, which is not before the last one.
+    fn of(&mut self, position: u64) -> u64 {
+        let start = usize::try_from(position).map_or(self.end, |position| position.max(self.end));
+        let mut end = start.min(self.bytes.len());
+        while matches!(self.bytes.get(end), Some(b'\r' | b'\n')) {
+            end += 1;
+        }
+        let passed = self.bytes[self.end..end].iter();
+        self.line += passed.filter(|&&byte| byte == b'\n').count() as u64;
+        self.end = end;
+        self.line
     }
 }
 
@@ -241,7 +278,9 @@ fn check_quotes(bytes: &[u8]) -> Result<(), String> {
         line += usize::from(byte == b'\n');
     }
     match quoted {
-        true => Err(format!("the quote that opens on line {opened} is never closed")),
+        true => Err(format!(
+            "the quote that opens on line {opened} is never closed"
+        )),
         false => Ok(()),
     }
 }
@@ -264,7 +303,11 @@ fn check_names(columns: &[String]) -> Result<(), String> {
 fn describe(error: &csv::Error) -> String {
     match (error.kind(), error.position()) {
         (csv::ErrorKind::Utf8 { err, .. }, Some(position)) => {
-            format!("line {}: cell {} is not UTF-8", position.line(), err.field() + 1)
+            format!(
+                "line {}: cell {} is not UTF-8",
+                position.line(),
+                err.field() + 1
+            )
         }
         _ => error.to_string(),
     }

@@ -144,14 +144,17 @@ fn list(folder: &Path, levels: usize, each: &mut impl FnMut(&Path)) -> Result<()
     Ok(())
 }
 
-/// Whether the name of a file is that of an image.
 fn is_image(path: &Path) -> bool {
+    is_image_name(path) && !path.is_dir()
+}
+
+/// Whether the name of a file is that of an image.
+pub(super) fn is_image_name(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
     let known = ["png", "jpg", "jpeg"];
     known
         .iter()
         .any(|known| extension.eq_ignore_ascii_case(known))
-        && !path.is_dir()
 }
 
 impl Dataset for ImageFolder {

@@ -6,7 +6,7 @@ use fast_image_resize::{
 };
 use halite_core::{DType, Error, HostArray, Result, TensorType};
 
-use super::{MAX_PIXELS, MAX_SIDE, dims_of};
+use super::{MAX_PIXELS, MAX_SIDE, Pixels, View, pixels::cropped};
 
 /// Interpolation of [`resize`]. Images that become smaller are filtered over all the pixels that a new
 /// pixel covers (antialiasing), as in Pillow.
@@ -40,44 +40,66 @@ impl Filter {
 /// # Errors
 /// If the array is no image; if a size is 0 or too large.
 pub fn resize(image: &HostArray, dims: [usize; 2], filter: Filter) -> Result<HostArray> {
-    const RESIZE: &str = "resize";
-    let [from_height, from_width] = dims_of(image, RESIZE)?;
+    let view = View::of(image, RESIZE)?;
+    check_size(view, dims)?;
     let [height, width] = dims;
+    let mut array = HostArray::try_zeros(TensorType::new(DType::U8, [height, width, 3]))?;
+    resize_into(view, dims, filter, array.bytes_mut())?;
+    Ok(array)
+}
+
+const RESIZE: &str = "resize";
+
+/// As [`resize`].
+pub(super) fn resized(image: View<'_>, dims: [usize; 2], filter: Filter) -> Result<Pixels> {
+    check_size(image, dims)?;
+    let mut pixels = Pixels::zeros(dims);
+    match dims == [image.height, image.width] {
+        true => pixels.bytes.copy_from_slice(image.bytes),
+        false => resize_into(image, dims, filter, &mut pixels.bytes)?,
+    }
+    Ok(pixels)
+}
+
+fn check_size(image: View<'_>, [height, width]: [usize; 2]) -> Result<()> {
     let fits = |side: usize| (1..=MAX_SIDE).contains(&side);
     if !fits(height) || !fits(width) || height * width > MAX_PIXELS {
         let message = format!(
-            "{} to [{height}, {width}]; expected sides of 1 to {MAX_SIDE}, and at most {MAX_PIXELS} pixels",
-            image.ty()
+            "u8[{}, {}, 3] to [{height}, {width}]; expected sides of 1 to {MAX_SIDE}, and at most {MAX_PIXELS} pixels",
+            image.height, image.width
         );
         return Err(Error::invalid(RESIZE, message));
     }
+    Ok(())
+}
+
+fn resize_into(
+    image: View<'_>,
+    [height, width]: [usize; 2],
+    filter: Filter,
+    into: &mut [u8],
+) -> Result<()> {
     let failed = |error: String| {
-        let message = format!("{} to [{height}, {width}]: {error}", image.ty());
+        let (from_height, from_width) = (image.height, image.width);
+        let message = format!("u8[{from_height}, {from_width}, 3] to [{height}, {width}]: {error}");
         Error::invalid(RESIZE, message)
     };
     let size = |side: usize| u32::try_from(side).map_err(|error| failed(error.to_string()));
     let source = ImageRef::new(
-        size(from_width)?,
-        size(from_height)?,
-        image.bytes(),
+        size(image.width)?,
+        size(image.height)?,
+        image.bytes,
         PixelType::U8x3,
     )
     .map_err(|error| failed(error.to_string()))?;
-    let mut array = HostArray::try_zeros(TensorType::new(DType::U8, [height, width, 3]))?;
-    let mut target = Image::from_slice_u8(
-        size(width)?,
-        size(height)?,
-        array.bytes_mut(),
-        PixelType::U8x3,
-    )
-    .map_err(|error| failed(error.to_string()))?;
+    let mut target = Image::from_slice_u8(size(width)?, size(height)?, into, PixelType::U8x3)
+        .map_err(|error| failed(error.to_string()))?;
     // Never with `crop`: version 6.1 reads beyond its buffers if the weight of the outermost pixel
     // of a part is exactly 0, as in bicubic interpolation at a distance of one pixel.
     let options = ResizeOptions::new().resize_alg(filter.algorithm());
     Resizer::new()
         .resize(&source, &mut target, &options)
-        .map_err(|error| failed(error.to_string()))?;
-    Ok(array)
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// Cuts the central part of these dimensions `[height, width]` out of an image
@@ -88,21 +110,36 @@ pub fn resize(image: &HostArray, dims: [usize; 2], filter: Filter) -> Result<Hos
 /// If the array is no image, or smaller.
 pub fn center_crop(image: &HostArray, dims: [usize; 2]) -> Result<HostArray> {
     let [height, width] = dims;
-    let [from_height, from_width] = dims_of(image, "center crop")?;
+    let view = View::of(image, "center crop")?;
+    let (from_height, from_width) = (view.height, view.width);
     if height == 0 || width == 0 || height > from_height || width > from_width {
         let message = format!(
             "[{height}, {width}] of [{from_height}, {from_width}]; expected 1 to the size of the image"
         );
         return Err(Error::invalid("center crop", message));
     }
-    let (top, left) = (margin(from_height, height), margin(from_width, width));
-    let mut array = HostArray::try_zeros(TensorType::new(DType::U8, [height, width, 3]))?;
-    let rows = array.bytes_mut().chunks_exact_mut(3 * width);
-    for (row, into) in rows.enumerate() {
-        let start = 3 * ((top + row) * from_width + left);
-        into.copy_from_slice(&image.bytes()[start..start + 3 * width]);
+    let pixels = central(view, dims).into_array();
+    pixels.map_err(|reason| Error::invalid("center crop", reason))
+}
+
+/// The central part of dimensions `[height, width]`, which the image contains.
+fn central(image: View<'_>, [height, width]: [usize; 2]) -> Pixels {
+    let corner = [margin(image.height, height), margin(image.width, width)];
+    cropped(image, corner, [height, width])
+}
+
+/// As [`Framing::apply`], of a framing that is checked.
+pub(super) fn framed(framing: &Framing, image: View<'_>) -> Result<Pixels> {
+    // Divisions are not exact: 224 / (224 / 256) is 256.
+    let short = (framing.side as f64 / framing.crop + 1e-6).floor();
+    let shorter = image.height.min(image.width) as f64;
+    let dims =
+        [image.height, image.width].map(|side| (short * side as f64 / shorter).floor() as usize);
+    let pixels = resized(image, dims, framing.filter)?;
+    match dims == [framing.side; 2] {
+        true => Ok(pixels),
+        false => Ok(central(pixels.view(), [framing.side; 2])),
     }
-    Ok(array)
 }
 
 /// Pixels before the central `part` of a side.
@@ -156,12 +193,8 @@ impl Framing {
     /// If the array is no image, or the framing is out of range.
     pub fn apply(&self, image: &HostArray) -> Result<HostArray> {
         self.check()?;
-        let [height, width] = dims_of(image, "framing")?;
-        // Divisions are not exact: 224 / (224 / 256) is 256.
-        let short = (self.side as f64 / self.crop + 1e-6).floor();
-        let shorter = height.min(width) as f64;
-        let resized = [height, width].map(|side| (short * side as f64 / shorter).floor() as usize);
-        center_crop(&resize(image, resized, self.filter)?, [self.side; 2])
+        let pixels = framed(self, View::of(image, "framing")?)?.into_array();
+        pixels.map_err(|reason| Error::invalid("framing", reason))
     }
 
     /// # Errors

@@ -1,0 +1,257 @@
+use std::{fs, path::Path};
+
+use halite_data::{
+    Dataset, DatasetExt, Key, Loader, LoaderOptions, Rows, Table,
+    images::{CT_IDS, CT_LABELS, FakeCt, ImageTable, Transforms, read_image},
+};
+
+const SMALL: FakeCt = FakeCt {
+    studies: 3,
+    slices: 4,
+    side: 48,
+    seed: 7,
+};
+
+/// A generated set, its table and its images.
+fn small() -> (tempfile::TempDir, Table, ImageTable) {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(SMALL.write(dir.path()).unwrap(), [12, 4]);
+    let table = Table::read(dir.path().join("train.csv")).unwrap();
+    let images = open(dir.path(), &table).unwrap();
+    (dir, table, images)
+}
+
+fn open(dir: &Path, table: &Table) -> halite_core::Result<ImageTable> {
+    ImageTable::open(dir.join("train"), table, &CT_IDS, Transforms::new(32))?
+        .with_labels(table, &CT_LABELS)
+}
+
+fn jpeg() -> Vec<u8> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/images/gray.jpg");
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn generated_set_is_read() {
+    let (dir, table, images) = small();
+    assert_eq!(images.fields()[0].ty.to_string(), "u8[32, 32, 3]");
+    assert_eq!(images.fields()[1].ty.to_string(), "f32[10]");
+    let path = images.path(5);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let id = table.strings(CT_IDS[2]).unwrap()[5];
+    assert_eq!(name, format!("0002_{id}.jpg"));
+    assert_eq!(read_image(&path).unwrap().ty().to_string(), "u8[48, 48, 3]");
+    let loader = Loader::new(images.clone(), LoaderOptions::new(12)).unwrap();
+    let batch = loader.epoch(0).next().unwrap().unwrap();
+    let labels = batch.arrays[1].as_slice::<f32>().unwrap();
+    for (place, name) in CT_LABELS.iter().enumerate() {
+        let column = table.column::<f32>(name).unwrap();
+        let found: Vec<f32> = labels.iter().skip(place).step_by(10).copied().collect();
+        assert_eq!(found, column, "{name}");
+    }
+    let test = Table::read(dir.path().join("test.csv")).unwrap();
+    assert_eq!(test.columns(), CT_IDS);
+    let test = ImageTable::open(dir.path().join("test"), &test, &CT_IDS, Transforms::new(8));
+    assert_eq!(test.unwrap().fields().len(), 1);
+}
+
+#[test]
+fn generated_set_is_a_function_of_its_seed() {
+    let content = |seed: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        FakeCt { seed, ..SMALL }.write(dir.path()).unwrap();
+        let table = Table::read(dir.path().join("train.csv")).unwrap();
+        let images = open(dir.path(), &table).unwrap();
+        let first = fs::read(images.path(0)).unwrap();
+        (fs::read(dir.path().join("train.csv")).unwrap(), first)
+    };
+    assert_eq!(content(7), content(7));
+    let (table, image) = content(8);
+    assert_ne!(table, content(7).0);
+    assert_ne!(image, content(7).1);
+}
+
+#[test]
+fn labels_of_a_study_are_consistent() {
+    let (_dir, table, _) = small();
+    let column = |name: &str| table.column::<u8>(name).unwrap();
+    let [present, negative] = [column(CT_LABELS[0]), column(CT_LABELS[1])];
+    let studies = table.strings(CT_IDS[0]).unwrap();
+    for row in 0..table.len() {
+        assert!(present[row] + negative[row] < 2, "row {row}");
+        assert_eq!(studies[row], studies[row / 4 * 4]);
+        assert_eq!(negative[row], negative[row / 4 * 4]);
+    }
+}
+
+#[test]
+fn existing_set_is_not_replaced() {
+    let (dir, ..) = small();
+    let error = SMALL.write(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("train.csv exists"), "{error}");
+    let none = FakeCt { slices: 0, ..SMALL }.write(dir.path());
+    assert!(none.unwrap_err().to_string().contains("at least one study"));
+}
+
+/// A folder with copies of an image under these names.
+fn folder(names: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, jpeg()).unwrap();
+    }
+    dir
+}
+
+#[track_caller]
+fn found(names: &[&str], id: &str) -> Result<String, String> {
+    let dir = folder(names);
+    let table = Table::parse("t.csv", format!("id\n{id}\n").as_bytes()).unwrap();
+    let images = ImageTable::open(dir.path(), &table, &["id"], Transforms::new(4));
+    let images = images.map_err(|error| error.to_string())?;
+    let path = images.path(0);
+    assert!(path.is_file());
+    let below = path.strip_prefix(dir.path()).unwrap();
+    Ok(below.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn id_may_be_the_end_of_a_file_name() {
+    let names = ["a/001_x7.jpg", "a/002_y7.jpg", "a/7.jpg", "b.png"];
+    for (id, name) in [
+        ("a/x7", "a/001_x7.jpg"),
+        ("a/002_y7", "a/002_y7.jpg"),
+        ("a/002_y7.jpg", "a/002_y7.jpg"),
+        // Exactly, though others end in it.
+        ("a/7", "a/7.jpg"),
+        ("b", "b.png"),
+    ] {
+        assert_eq!(found(&names, id).as_deref(), Ok(name), "{id}");
+    }
+}
+
+#[test]
+fn file_name_decides_between_extensions() {
+    assert_eq!(found(&["x.png", "x.jpg"], "x.png").as_deref(), Ok("x.png"));
+    let error = found(&["x.png", "x.jpg"], "x").unwrap_err();
+    assert!(error.contains("fits 2 images: `x.jpg`, `x.png`"), "{error}");
+}
+
+#[test]
+fn ids_that_cannot_be_found_are_refused() {
+    let names = ["a/001_x7.jpg", "a/002_x7.jpg", "a/notes.txt"];
+    for (id, part) in [
+        ("a/x7", "fits 2 images: `001_x7.jpg`, `002_x7.jpg`"),
+        ("a/x8", "line 2: no image `x8`"),
+        ("a/notes", "no image `notes`"),
+        ("c/x7", "No such file"),
+        ("../x7", "leaves the folder"),
+        ("/etc/x7", "leaves the folder"),
+        ("\"\"", "an id is empty"),
+    ] {
+        let error = found(&names, id).unwrap_err();
+        assert!(error.contains(part), "{id}: {error}");
+    }
+}
+
+#[test]
+fn all_missing_images_are_one_error() {
+    let (dir, table, images) = small();
+    for row in [1, 2, 3, 4, 5, 6, 7] {
+        fs::remove_file(images.path(row)).unwrap();
+    }
+    let error = open(dir.path(), &table).unwrap_err().to_string();
+    for part in [
+        "7 of 12 rows have no image",
+        "line 3: no",
+        "line 7: no",
+        "and 2 more rows",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!error.contains("line 8"), "{error}");
+}
+
+#[test]
+fn labels_out_of_range_are_refused() {
+    let dir = folder(&["1.jpg", "2.jpg"]);
+    for (cell, part) in [
+        ("2", "line 3, column `sick`: the label 2 is out of range"),
+        ("nan", "the label NaN is out of range"),
+        ("", "line 3, column `sick`: `` is not of type f32"),
+    ] {
+        let text = format!("id,sick\n1,1\n2,{cell}\n");
+        let table = Table::parse("t.csv", text.as_bytes()).unwrap();
+        let images = ImageTable::open(dir.path(), &table, &["id"], Transforms::new(4)).unwrap();
+        let error = images
+            .with_labels(&table, &["sick"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn damaged_image_is_named_with_its_row() {
+    let (_dir, _, images) = small();
+    let read = |row: usize| {
+        let mut rows = Rows::zeros(images.fields(), 1).unwrap();
+        let result = images.read(row, &mut rows.sample_mut(0));
+        result.unwrap_err().to_string()
+    };
+    let whole = fs::read(images.path(2)).unwrap();
+    fs::write(images.path(2), &whole[..whole.len() / 2]).unwrap();
+    fs::remove_file(images.path(3)).unwrap();
+    let (truncated, vanished) = (read(2), read(3));
+    assert!(truncated.contains("damaged JPEG"), "{truncated}");
+    assert!(truncated.contains("train.csv, line 4"), "{truncated}");
+    assert!(
+        truncated.contains(images.path(2).to_str().unwrap()),
+        "{truncated}"
+    );
+    assert!(vanished.contains("train.csv, line 5"), "{vanished}");
+}
+
+#[test]
+fn digest_depends_on_transforms_labels_files() {
+    let (dir, table, images) = small();
+    let digest = images.digest();
+    assert_eq!(open(dir.path(), &table).unwrap().digest(), digest);
+    let flipped = images
+        .clone()
+        .with_transforms(Transforms::new(32).flip(0.5))
+        .unwrap();
+    assert_ne!(flipped.digest(), digest);
+    assert_eq!(flipped.for_validation().digest(), digest);
+    let fewer = images.clone().with_labels(&table, &CT_LABELS[..9]).unwrap();
+    assert_ne!(fewer.digest(), digest);
+    fs::copy(images.path(1), images.path(0)).unwrap();
+    assert_ne!(open(dir.path(), &table).unwrap().digest(), digest);
+}
+
+#[test]
+fn augmentation_is_a_function_of_the_key() {
+    let (_dir, _, images) = small();
+    let transforms = Transforms::new(32)
+        .random_resized_crop(0.5..=1.0)
+        .flip(0.5)
+        .rotate(20.0);
+    let images = images.with_transforms(transforms).unwrap();
+    let subset = images.subset([3, 3]).unwrap();
+    let read = |epoch: u64, index: usize| {
+        let mut rows = Rows::zeros(subset.fields(), 1).unwrap();
+        let key = Key {
+            seed: 1,
+            epoch,
+            index,
+        };
+        subset
+            .read(index, &mut rows.sample_mut(0).with_key(key))
+            .unwrap();
+        rows.sample(0).bytes(0).to_vec()
+    };
+    assert_eq!(read(0, 0), read(0, 0));
+    assert_ne!(read(0, 0), read(1, 0));
+    assert_ne!(read(0, 0), read(0, 1));
+}
