@@ -9,7 +9,7 @@ use std::io::Write as _;
 use halite_core::{DType, HostArray};
 
 use crate::{
-    idx, images,
+    Key, Table, idx, images,
     text::{BytePairs, Tokenizer},
 };
 
@@ -177,6 +177,69 @@ pub fn byte_pairs_seeds() -> Vec<Vec<u8>> {
         format!("{table}\0abcd the a\u{e9}  bcd\n").into(),
         "#version: 0.2\n\0".into(),
     ]
+}
+
+/// A CSV file.
+pub fn table(data: &[u8]) -> bool {
+    let Ok(table) = Table::parse("table.csv", data) else {
+        return false;
+    };
+    for column in table.columns() {
+        let cells = table.strings(column).expect("the column exists");
+        assert_eq!(cells.len(), table.len(), "a column has a cell for each row");
+        let numbers = table.column::<f32>(column);
+        assert!(
+            numbers.is_ok() || !table.is_empty(),
+            "no cells have no errors"
+        );
+    }
+    let rows: Vec<usize> = (0..table.len()).collect();
+    let all = table.select(&rows).expect("rows of the table");
+    assert_eq!(all, table, "all rows are the table");
+    let lines: Vec<u64> = rows.iter().map(|&row| table.line(row)).collect();
+    assert!(lines.is_sorted(), "rows are in the order of their lines");
+    true
+}
+
+/// Valid inputs of [`table`].
+pub fn table_seeds() -> Vec<Vec<u8>> {
+    [
+        "id,label\na,1\nb,0\n",
+        "\u{feff}\"a, b\",\"c \"\"d\"\"\"\r\n\r\n\"x\ny\",-1.5e3\r\n",
+        "a\n\n\n1\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
+
+/// Transforms in their text form.
+pub fn transforms(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Ok(parsed) = text.parse::<images::Transforms>() else {
+        return false;
+    };
+    let again: images::Transforms = parsed.to_string().parse().expect("its own text");
+    assert_eq!(again, parsed, "the text is read back");
+    if parsed.side() <= 64 {
+        let image = HostArray::from_slice(&[9u8; 5 * 7 * 3], [5, 7, 3]).expect("an image");
+        let key = Key::default();
+        let result = parsed.apply(&image, key).expect("a small image");
+        assert_eq!(result.ty().dims(), [parsed.side(), parsed.side(), 3]);
+    }
+    true
+}
+
+/// Valid inputs of [`transforms`].
+pub fn transforms_seeds() -> Vec<Vec<u8>> {
+    [
+        "8,random-resized-crop=0.08..1,flip=0.5,rotate=10,blur=0.1..2,erase=1",
+        "3,crop=0.875,filter=lanczos,zoom=0.5..2,shear=80,brightness=1,contrast=1,saturation=1",
+        "16,crop-ratio=0.1..3,flip-vertical=1,translate=1,blur-probability=1,erase-area=0.1..1",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }
 
 /// Pixels of an image in a small file, which decode in milliseconds.

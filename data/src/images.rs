@@ -25,11 +25,13 @@ mod fake;
 mod fake_ct;
 mod folder;
 mod framing;
+mod glyphs;
 mod jpeg;
 mod labels;
 mod orientation;
 mod pixels;
 mod png;
+mod sheet;
 mod table;
 mod transforms;
 mod transforms_text;
@@ -47,6 +49,7 @@ pub use self::{
     folder::ImageFolder,
     framing::{Filter, Framing, center_crop, resize},
     labels::imagenet_classes,
+    sheet::contact_sheet,
     table::ImageTable,
     transforms::Transforms,
     warp::{Affine, affine},

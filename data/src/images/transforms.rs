@@ -32,7 +32,7 @@ use crate::{Key, Random};
 ///
 /// let train = Transforms::new(8).random_resized_crop(0.8..=1.0).flip(0.5).rotate(10.0);
 /// assert_eq!(train.to_string(), "8,random-resized-crop=0.8..1,flip=0.5,rotate=10");
-/// assert_eq!("8,random-resized-crop=0.8..1,flip=0.5,rotate=10".parse(), Ok(train.clone()));
+/// assert_eq!("8,random-resized-crop=0.8..1,flip=0.5,rotate=10".parse::<Transforms>()?, train);
 ///
 /// let image = HostArray::from_slice(&[7u8; 10 * 12 * 3], [10, 12, 3])?;
 /// let key = Key { seed: 42, epoch: 0, index: 3 };

@@ -1,0 +1,60 @@
+//! Characters of captions, in 3x5 pixels.
+
+pub(super) const WIDTH: usize = 3;
+pub(super) const HEIGHT: usize = 5;
+
+/// Rows of a character from the top, in three bits each. An unknown character is a filled box.
+pub(super) fn rows_of(character: char) -> [u8; HEIGHT] {
+    let octal: u16 = match character.to_ascii_uppercase() {
+        ' ' => 0,
+        '0' => 0o75557,
+        '1' => 0o26227,
+        '2' => 0o71747,
+        '3' => 0o71717,
+        '4' => 0o55711,
+        '5' => 0o74717,
+        '6' => 0o74757,
+        '7' => 0o71122,
+        '8' => 0o75757,
+        '9' => 0o75717,
+        'A' => 0o25755,
+        'B' => 0o65656,
+        'C' => 0o34443,
+        'D' => 0o65556,
+        'E' => 0o74647,
+        'F' => 0o74644,
+        'G' => 0o34553,
+        'H' => 0o55755,
+        'I' => 0o72227,
+        'J' => 0o11152,
+        'K' => 0o55655,
+        'L' => 0o44447,
+        'M' => 0o57755,
+        'N' => 0o65555,
+        'O' => 0o25552,
+        'P' => 0o65644,
+        'Q' => 0o25563,
+        'R' => 0o65655,
+        'S' => 0o34216,
+        'T' => 0o72222,
+        'U' => 0o55557,
+        'V' => 0o55552,
+        'W' => 0o55775,
+        'X' => 0o55255,
+        'Y' => 0o55222,
+        'Z' => 0o71247,
+        '.' => 0o00002,
+        ',' => 0o00024,
+        ':' => 0o02020,
+        '-' => 0o00700,
+        '_' => 0o00007,
+        '+' => 0o02720,
+        '/' => 0o11244,
+        '=' => 0o07070,
+        '(' => 0o12221,
+        ')' => 0o42224,
+        '%' => 0o51245,
+        _ => 0o77777,
+    };
+    std::array::from_fn(|row| (octal >> (3 * (HEIGHT - 1 - row)) & 7) as u8)
+}
