@@ -28,6 +28,8 @@ const DATA: &[&str] = &[
     "image",
     "tokenizer",
     "byte_pairs",
+    "table",
+    "transforms",
     "data_set",
 ];
 const CHECKPOINT: &[&str] = &["checkpoint_manifest", "checkpoint_arrays", "metrics_table"];

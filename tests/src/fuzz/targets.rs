@@ -77,6 +77,18 @@ const TARGETS: &[Target] = &[
         dictionary: &["IHDR", "IDAT", "PLTE", "tRNS", "eXIf", "IEND"],
     },
     Target {
+        name: "table",
+        run: data::fuzz::table,
+        seeds: data::fuzz::table_seeds,
+        dictionary: &["\"", "\"\"", ",", "\r\n", "\u{feff}"],
+    },
+    Target {
+        name: "transforms",
+        run: data::fuzz::transforms,
+        seeds: data::fuzz::transforms_seeds,
+        dictionary: &["flip=", "crop=", "blur=", "..", ",", "erase="],
+    },
+    Target {
         name: "tokenizer",
         run: data::fuzz::tokenizer,
         seeds: data::fuzz::tokenizer_seeds,
