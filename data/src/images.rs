@@ -32,6 +32,7 @@ mod orientation;
 mod pixels;
 mod png;
 mod sheet;
+mod statistics;
 mod table;
 mod transforms;
 mod transforms_text;
@@ -50,6 +51,7 @@ pub use self::{
     framing::{Filter, Framing, center_crop, resize},
     labels::imagenet_classes,
     sheet::contact_sheet,
+    statistics::ImageStatistics,
     table::ImageTable,
     transforms::Transforms,
     warp::{Affine, affine},

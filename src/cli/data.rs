@@ -1,5 +1,7 @@
 //! `halite data`: data sets.
 
+mod images;
+
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
@@ -12,7 +14,7 @@ use halite::{
     fetch,
 };
 
-/// List or download data sets
+/// List, download, generate or look at data sets
 #[derive(Args, Debug)]
 pub(crate) struct Data {
     #[command(subcommand)]
@@ -32,6 +34,9 @@ enum DataCommand {
         #[arg(required = true, value_parser = named)]
         names: Vec<Named>,
     },
+    Fake(images::Fake),
+    View(images::View),
+    Stats(images::Stats),
 }
 
 /// A package of data with its name in halite.
@@ -72,9 +77,13 @@ fn named(name: &str) -> Result<Named, String> {
 
 impl Data {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let cache = fetch::Cache::open(self.cache_dir.as_deref())?;
+        let open = || fetch::Cache::open(self.cache_dir.as_deref());
         match self.command {
+            DataCommand::Fake(fake) => fake.run()?,
+            DataCommand::View(view) => view.run()?,
+            DataCommand::Stats(stats) => stats.run()?,
             DataCommand::List => {
+                let cache = open()?;
                 say!(
                     "{:<8} {:<56} {:>8}  {:<9} where",
                     "name",
@@ -99,6 +108,7 @@ impl Data {
                 );
             }
             DataCommand::Get { names } => {
+                let cache = open()?;
                 for Named { name, package } in names {
                     cache.ensure_checked(
                         package,

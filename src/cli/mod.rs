@@ -131,7 +131,7 @@ enum Command {
     Plan(Box<plan::PlanCommand>),
     Checkpoint(checkpoint::CheckpointCommand),
     Plugins(plugins::Plugins),
-    /// List or download data sets
+    /// List, download, generate or look at data sets
     Data(data::Data),
     Cache(cache::Cache),
 }

@@ -8,7 +8,7 @@ use std::{
 
 use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 
-use super::{Framing, read_image};
+use super::{Transforms, read_pixels};
 use crate::{
     Dataset, Field, SampleMut,
     digest::{digest_of, digest_of_some},
@@ -17,7 +17,7 @@ use crate::{
 /// A folder with a folder of images for each class: `cat/1.jpg`, `dog/7.png`, `dog/more/8.png`.
 ///
 /// The fields are `image: u8[side, side, 3]` and `label: u32[]`, the number of the class. Files are
-/// decoded and [framed](Framing) at each read, in the thread that reads: a
+/// decoded and [transformed](Transforms) at each read, in the thread that reads: a
 /// [`Loader`](crate::Loader) reads on worker threads.
 #[derive(Clone, Debug)]
 pub struct ImageFolder {
@@ -25,7 +25,7 @@ pub struct ImageFolder {
     classes: Vec<String>,
     /// Paths below `root`, and labels.
     files: Vec<(PathBuf, u32)>,
-    framing: Framing,
+    transforms: Transforms,
     fields: [Field; 2],
 }
 
@@ -35,14 +35,18 @@ const DEEPEST: usize = 16;
 impl ImageFolder {
     /// Lists the files of a folder. Classes are the names of its folders, sorted, and numbered from 0
     /// in this order, as in torchvision; samples are sorted by their paths. Files whose names do not
-    /// end in `.png`, `.jpg` or `.jpeg`, and names that start with a dot, are ignored.
+    /// end in `.png`, `.jpg` or `.jpeg`, and names that start with a dot, are ignored. Images become
+    /// squares by a [`Framing`](super::Framing) or by [`Transforms`].
     ///
     /// # Errors
-    /// If a folder cannot be read, there is no class, or a class has no images; if the framing is out
-    /// of range. No image is read.
-    pub fn open(root: impl AsRef<Path>, framing: Framing) -> Result<Self> {
-        let root = root.as_ref();
-        framing.check()?;
+    /// If a folder cannot be read, there is no class, or a class has no images; if the transforms are
+    /// out of range. No image is read.
+    pub fn open(root: impl AsRef<Path>, transforms: impl Into<Transforms>) -> Result<Self> {
+        Self::open_path(root.as_ref(), transforms.into())
+    }
+
+    fn open_path(root: &Path, transforms: Transforms) -> Result<Self> {
+        transforms.check()?;
         let mut classes = Vec::new();
         for (name, path) in entries(root)? {
             if path.is_dir() {
@@ -77,12 +81,12 @@ impl ImageFolder {
             );
             return Err(Error::invalid(CONTEXT, message));
         }
-        let side = framing.side;
+        let side = transforms.side();
         Ok(ImageFolder {
             root: root.to_owned(),
             classes: classes.into_iter().map(|(name, _)| name).collect(),
             files,
-            framing,
+            transforms,
             fields: [
                 Field::new("image", TensorType::new(DType::U8, [side, side, 3])),
                 Field::new("label", TensorType::scalar(DType::U32)),
@@ -93,6 +97,22 @@ impl ImageFolder {
     /// Names of the classes, by label.
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// Class of a sample.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of samples.
+    pub fn label(&self, index: usize) -> u32 {
+        self.files[index].1
+    }
+
+    /// Returns the same images [without random steps](Transforms::for_validation).
+    pub fn for_validation(&self) -> Self {
+        ImageFolder {
+            transforms: self.transforms.for_validation(),
+            ..self.clone()
+        }
     }
 
     /// Path of the file of a sample.
@@ -168,21 +188,27 @@ impl Dataset for ImageFolder {
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         let path = self.path(index);
-        let framed = self
-            .framing
-            .apply(&read_image(&path)?)
+        let image = read_pixels(&path)?;
+        let image = self
+            .transforms
+            .transformed(image.view(), into.key())
             .map_err(|error| error.with_note(&format!("for {}", path.display())))?;
-        into.bytes_mut(0).copy_from_slice(framed.bytes());
+        into.bytes_mut(0).copy_from_slice(&image.bytes);
         into.write(1, &[self.files[index].1])
     }
 
-    /// Digest of the paths and labels, the framing, and a few of the images.
+    /// Digest of the paths and labels, the transforms, and a few of the images.
     fn digest(&self) -> Option<String> {
         let listed = self.files.iter().map(|(path, label)| {
             let path = path.to_string_lossy();
             format!("{label} {path}")
         });
-        let described = [format!("{:?}", self.framing), digest_of_some(self)?];
+        // Without random steps, as versions before them described it.
+        let transforms = match self.transforms.is_random() {
+            true => self.transforms.to_string(),
+            false => format!("{:?}", self.transforms.framing),
+        };
+        let described = [transforms, digest_of_some(self)?];
         Some(digest_of(described.into_iter().chain(listed)))
     }
 

@@ -68,6 +68,16 @@ pub struct Transforms {
     pub(super) erase_area: [f64; 2],
 }
 
+impl From<Framing> for Transforms {
+    /// The framing, without random steps.
+    fn from(framing: Framing) -> Self {
+        Transforms {
+            framing,
+            ..Transforms::new(framing.side)
+        }
+    }
+}
+
 /// Ratio of width to height of a random crop, as in torchvision.
 const CROP_RATIO: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0];
 
