@@ -3,7 +3,7 @@
 //! | task | items |
 //! |---|---|
 //! | image classification | [`Mlp`], [`Cnn`]; task [`Classify`] |
-//! | color images | [`ResNet`], [`EfficientNet`], [`Vit`]; task [`ClassifyColor`] |
+//! | color images | [`ResNet`], [`EfficientNet`], [`Vit`]; tasks [`ClassifyColor`], [`MultiLabel`] |
 //! | embeddings of texts | [`Bert`] (MiniLM); [`SentenceEncoder`] |
 //! | language modeling | [`Transformer`](halite_nn::Transformer), published as [`Llama`] and [`Gpt2`]; task [`LanguageModel`]; [`Generator`] |
 //!
@@ -33,6 +33,7 @@ mod gpt2;
 mod language;
 mod llama;
 mod mlp;
+mod multi_label;
 mod open_decoder;
 mod pretrained;
 mod resnet;
@@ -59,6 +60,7 @@ pub use gpt2::Gpt2;
 pub use language::{LanguageModel, TokenBatch};
 pub use llama::Llama;
 pub use mlp::Mlp;
+pub use multi_label::MultiLabel;
 pub use open_decoder::open_decoder;
 pub use pretrained::{Config, Pretrained, PretrainedModel};
 pub use resnet::{ResNet, ResNetConfig, ResidualBlock};

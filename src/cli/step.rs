@@ -153,6 +153,13 @@ pub(super) struct RateArgs {
 }
 
 impl RateArgs {
+    /// Multiplies the learning rate; returns the rates before and after.
+    pub(super) fn multiply(&mut self, factor: f64) -> (f64, f64) {
+        let before = self.learning_rate;
+        self.learning_rate *= factor;
+        (before, self.learning_rate)
+    }
+
     /// Returns a schedule without changes.
     pub(super) fn constant(&self) -> Schedule {
         Schedule::constant(self.learning_rate)

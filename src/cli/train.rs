@@ -1,5 +1,6 @@
 //! `halite train`: trains a built-in model.
 
+mod ct;
 pub(super) mod finetune;
 mod imagenet;
 mod images;
@@ -31,6 +32,9 @@ enum Model {
     /// Image classification: color photographs in class folders, or generated images
     #[command(name = "imagenet", after_help = imagenet::EXAMPLES)]
     ImageNet(Box<imagenet::ImageNet>),
+    /// Several labels of CT slices: JPEG files and a table, folds by study
+    #[command(after_help = ct::EXAMPLES)]
+    Ct(Box<ct::Ct>),
     /// Language modeling: a transformer, which writes a sample of text at the end
     #[command(after_help = text::EXAMPLES)]
     Text(Box<text::Text>),
@@ -45,6 +49,7 @@ impl Train {
             Model::Mnist(mnist) => mnist.run(group),
             Model::Digits(digits) => digits.run(group),
             Model::ImageNet(imagenet) => imagenet.run(group),
+            Model::Ct(ct) => ct.run(group),
             Model::Text(text) => text.run(group),
         };
         job.finish_with(result)

@@ -1,0 +1,319 @@
+//! `halite train ct`: labels of CT slices, from JPEG files and a table.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::{Args, ValueEnum};
+use halite::{
+    Array, Client, DeviceId, Error, Param, Result,
+    data::{
+        Dataset, DatasetExt, Permutation, Table, group_k_fold,
+        images::{CT_IDS, ImageTable, Transforms},
+    },
+    models::{
+        Classifier, ClassifierVisitor, ColorImageModel, DescribedClassifier, MultiLabel,
+        TrainingStep,
+    },
+    train::{flags::positive, signals::StopFlag},
+    weights::WeightLoader,
+};
+use halite_core::ProcessGroup;
+
+use super::run::{Run, epochs, finish, fitted};
+use crate::cli::step::{RateArgs, default_in_help, training_options};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  halite data fake ct --out ct                  generate a data set of the same form as the real one
+  halite train ct --data ct                     ct/train.csv, ct/train/STUDY/SERIES/*ID.jpg
+  halite train ct --data ct --weights resnet34.pth   start from torchvision's weights
+  halite train ct --data ct --fold 1            validate on another fifth of the studies
+  halite train ct --data ct --accelerator cpu:8      eight times the batch and the learning rate";
+
+#[derive(Args, Debug)]
+#[command(
+    mut_arg("max_epochs", |arg| epochs(arg, "1")),
+    mut_arg("batch_size", |arg| arg
+        .help("Samples of a batch on each device; a step takes as many from every device")
+        .default_value("128")),
+    mut_arg("limit_train_batches", |arg| arg
+        .help("Training batches of an epoch, at most: a number, or a fraction of all")
+        .default_value("1000")),
+    mut_arg("learning_rate", |arg| arg
+        .help("Learning rate of one device; it is multiplied by the number of devices")
+        .default_value("1e-4")),
+    mut_arg("schedule", |arg| arg
+        .help("Learning-rate schedule and its settings; the default halves the rate each epoch")
+        .default_value("step:every=1ep,factor=0.5")),
+    mut_arg("print_every", |arg| arg.default_value("100")),
+    mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL"))
+)]
+pub(super) struct Ct {
+    /// Folder with `train.csv` and the images
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Table of the images, a CSV file with a header: columns of identifiers, and of labels 0 and 1
+    /// [default: train.csv in --data]
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Folder of the images [default: `train` in --data, or --data if there is none]
+    #[arg(long, value_name = "DIR")]
+    images: Option<PathBuf>,
+    /// Columns that name an image: folders, and last a file name, or the end of one
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', default_values = CT_IDS)]
+    ids: Vec<String>,
+    /// Columns of the labels [default: all but those of --ids]
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    labels: Vec<String>,
+    /// Model: `resnet18`, `resnet34`, `resnet50`, `efficientnet-lite0` to `efficientnet-lite4`,
+    /// `vit-s16`, `vit-b16`, `vit-l16`
+    #[arg(long, default_value_t = Classifier::ResNet34, value_name = "NAME")]
+    model: Classifier,
+    /// Published weights to start from; the head is new
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Height and width of the images
+    #[arg(long, default_value_t = 128, value_name = "PIXELS", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    side: usize,
+    /// Preparation of the images, such as `128,random-resized-crop=0.8..1,flip=0.5`; validation
+    /// leaves its random steps out [default: resize and crop to --side]
+    #[arg(long, value_name = "STEPS", conflicts_with = "side")]
+    transforms: Option<Transforms>,
+    /// Number of folds of the studies
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    folds: usize,
+    /// Fold to validate on, from 0
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "FOLD",
+        allow_negative_numbers = true
+    )]
+    fold: usize,
+    /// What is in one fold only: the images of a study, or each image alone. With `image`, images
+    /// of one study are in training and in validation, and the scores are too good
+    #[arg(long, value_enum, default_value_t = Split::Study)]
+    split: Split,
+    #[command(flatten)]
+    rate: RateArgs,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Split {
+    Study,
+    Image,
+}
+
+/// The data of a run.
+struct Slices {
+    labels: Vec<String>,
+    train: Arc<dyn Dataset>,
+    validation: Arc<dyn Dataset>,
+}
+
+impl Ct {
+    pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
+        self.run.processes = Some(processes);
+        let slices = self.slices()?;
+        let (client, devices) = self.run.open()?;
+        let batch = &mut self.run.options.batch_size;
+        *batch = batch.checked_mul(devices.len()).ok_or_else(|| {
+            let message = format!(
+                "--batch-size {batch} on {} devices is too large",
+                devices.len()
+            );
+            Error::invalid("train ct", message)
+        })?;
+        let (one, all) = self.rate.multiply(devices.len() as f64);
+        if self.run.is_coordinator() {
+            remark!(
+                "{} images of training, {} of validation; {} devices, batches of {}, learning rate \
+                 {all:e} ({one:e} times {})",
+                slices.train.len(),
+                slices.validation.len(),
+                devices.len(),
+                self.run.options.batch_size,
+                devices.len()
+            );
+        }
+        let (labels, side) = (slices.labels.len(), self.transforms().side());
+        let visitor = Training {
+            command: &self,
+            slices,
+            client,
+            devices,
+        };
+        self.model.visit(labels, side, visitor)
+    }
+
+    fn transforms(&self) -> Transforms {
+        let default = || Transforms::new(self.side);
+        self.transforms.clone().unwrap_or_else(default)
+    }
+
+    /// Finds the images of the table, and splits them.
+    fn slices(&self) -> Result<Slices> {
+        let invalid = |message| Err(Error::invalid("train ct", message));
+        let csv = (self.csv.clone()).unwrap_or_else(|| self.data.join("train.csv"));
+        let table = Table::read(&csv)?;
+        let ids: Vec<&str> = self.ids.iter().map(String::as_str).collect();
+        let labels = match &self.labels[..] {
+            [] => table
+                .columns()
+                .iter()
+                .map(ToString::to_string)
+                .filter(|column| !self.ids.contains(column))
+                .collect(),
+            given => given.to_vec(),
+        };
+        if labels.is_empty() {
+            return invalid(format!(
+                "{} has no columns but {}",
+                csv.display(),
+                ids.join(", ")
+            ));
+        }
+        if self.folds < 2 || self.fold >= self.folds {
+            return invalid(format!(
+                "--fold {} of --folds {}; folds count from 0, and there are at least 2",
+                self.fold, self.folds
+            ));
+        }
+        let train = self.data.join("train");
+        let root = match &self.images {
+            Some(root) => root.clone(),
+            None if train.is_dir() => train,
+            None => self.data.clone(),
+        };
+        let names: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let images = ImageTable::open(&root, &table, &ids, self.transforms())?
+            .with_labels(&table, &names)?;
+        let folds = match self.split {
+            Split::Study => group_k_fold(&table.strings(ids[0])?, self.folds)?,
+            Split::Image => {
+                // Each image is a group: in random order, so that folds have images of all studies.
+                let order = Permutation::new(table.len(), 0, 0);
+                (0..table.len())
+                    .map(|row| order.at(row) % self.folds)
+                    .collect()
+            }
+        };
+        let rows = |is_validation: bool| -> Vec<usize> {
+            let rows = folds.iter().enumerate();
+            rows.filter(|(_, fold)| (**fold == self.fold) == is_validation)
+                .map(|(row, _)| row)
+                .collect()
+        };
+        let validation = images.clone().for_validation().subset(rows(true))?;
+        let train = images.subset(rows(false))?;
+        Ok(Slices {
+            labels,
+            train: Arc::new(train),
+            validation: Arc::new(validation),
+        })
+    }
+}
+
+/// The training of a model, whatever its type.
+struct Training<'a> {
+    command: &'a Ct,
+    slices: Slices,
+    client: Client,
+    devices: Vec<DeviceId>,
+}
+
+impl ClassifierVisitor for Training<'_> {
+    type Output = ExitCode;
+
+    fn visit<M: ColorImageModel>(
+        self,
+        classifier: DescribedClassifier<M::Of<Param>>,
+    ) -> Result<ExitCode>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let command = self.command;
+        let file = command.weights.as_ref().map(Classifier::open).transpose()?;
+        let (names, normalization) = match &file {
+            Some(file) => classifier.source(&**file, &["head"])?.clone(),
+            None => classifier.sources[0].clone(),
+        };
+        let loaded: Option<M::Of<Array>> = match &file {
+            None => None,
+            Some(file) => {
+                let loader = WeightLoader::new(&**file, &names).seed(command.run.options.seed);
+                let loaded = loader.replace("head").load(&self.client, &classifier.net)?;
+                if command.run.is_coordinator() {
+                    remark!("{}", loaded.report.to_string().trim_end());
+                }
+                Some(loaded.model)
+            }
+        };
+        let schedule = command
+            .run
+            .schedule(&command.rate, self.slices.train.len())?;
+        let options = training_options(&command.run.options.numerics, schedule, None);
+        let task = MultiLabel::<M>::new(normalization, &self.slices.labels);
+        let step = task.step(command.transforms().side(), classifier.net, &options);
+        self.train(step, loaded)
+    }
+}
+
+impl Training<'_> {
+    fn train<M: ColorImageModel>(
+        self,
+        step: TrainingStep<MultiLabel<M>, halite::nn::Adam>,
+        loaded: Option<M::Of<Array>>,
+    ) -> Result<ExitCode>
+    where
+        M::Of<Param>: Send + Sync + Clone,
+    {
+        let Training {
+            command,
+            slices,
+            client,
+            devices,
+        } = self;
+        let (run, count, stop) = (&command.run, devices.len(), StopFlag::new());
+        let data = name_of(&command.data);
+        let out = run.out(&format!("{data}-{}", command.model));
+        let train = Arc::new(slices.train);
+        let trainer = run
+            .trainer(&client, devices, &out, &stop, &step)
+            .property("--model", command.model.to_string())
+            .property("--data", data)
+            .property("transforms", command.transforms())
+            .property("labels", slices.labels.join(" "))
+            .property("normalization", step.task.normalization);
+        let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
+        let trainer = trainer.build()?;
+        if run.range_test {
+            let found = run.find_rate(&trainer, step, train, &out);
+            return fitted(run, found, &stop);
+        }
+        let TrainingStep {
+            task,
+            model,
+            optimizer,
+            ..
+        } = step;
+        let validation = Some(slices.validation);
+        let result = match loaded {
+            Some(values) => trainer.fit_from(task, model, values, optimizer, train, validation),
+            None => trainer.fit(task, model, optimizer, train, validation),
+        };
+        let fitted = fitted(run, result, &stop)?;
+        Ok(finish(run, &fitted, &trainer))
+    }
+}
+
+/// The last part of a path.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
