@@ -11,6 +11,7 @@ mod layouts;
 mod learns;
 mod mistakes;
 mod own_loop;
+mod pipelines;
 mod planned;
 mod precision;
 mod resume;
