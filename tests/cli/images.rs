@@ -149,3 +149,28 @@ fn bad_images_are_errors() {
         assert_contains(&ended.stderr, &[part]);
     }
 }
+
+#[test]
+fn generated_ct_set_is_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let command = |arguments: &str| halite(arguments).current_dir(dir.path()).output().unwrap();
+    let fake = command("data fake ct --out ct --studies 2 --slices 3 --side 32");
+    assert!(fake.status.success(), "{fake:?}");
+    let stats = command("data stats ct");
+    let text = String::from_utf8_lossy(&stats.stdout);
+    for part in [
+        "images     6, 6 of them decoded",
+        "32x32 (6)",
+        "rv_lv_ratio_lt_1",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let view = command("data view ct --transforms 24,rotate=10 --columns 3 --out sheet.png");
+    assert!(view.status.success(), "{view:?}");
+    let sheet = halite::data::read_image(dir.path().join("sheet.png")).unwrap();
+    // Two rows of three, with captions of nine pixels and gaps of four.
+    assert_eq!(sheet.ty().to_string(), "u8[78, 88, 3]");
+    let unknown = command("data view ct --transforms 24,flop=1");
+    let text = String::from_utf8_lossy(&unknown.stderr);
+    assert!(text.contains("unknown step `flop`"), "{text}");
+}
