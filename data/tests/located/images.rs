@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use halite_data::{
     Dataset, DatasetExt, Key, Loader, LoaderOptions, Rows, Table,
-    images::{CT_IDS, CT_LABELS, FakeCt, ImageTable, Transforms, read_image},
+    images::{CT_IDS, CT_LABELS, FakeCt, Framing, ImageFolder, ImageTable, Transforms, read_image},
 };
 
 const SMALL: FakeCt = FakeCt {
@@ -254,4 +254,45 @@ fn augmentation_is_a_function_of_the_key() {
     assert_eq!(read(0, 0), read(0, 0));
     assert_ne!(read(0, 0), read(1, 0));
     assert_ne!(read(0, 0), read(0, 1));
+}
+
+#[test]
+fn huge_jpeg_in_a_small_file_is_refused() {
+    let mut bytes = jpeg();
+    let frame = bytes
+        .windows(2)
+        .position(|pair| pair == [0xff, 0xc0])
+        .unwrap();
+    bytes[frame + 5..frame + 9].copy_from_slice(&[0xea, 0x60, 0xea, 0x60]);
+    assert!(bytes.len() < 1024);
+    let error = halite_data::images::decode_image(&bytes)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("declares 60000x60000 pixels"), "{error}");
+}
+
+#[test]
+fn class_folder_takes_random_transforms() {
+    let dir = folder(&["cat/1.jpg", "dog/2.jpg"]);
+    let framing = Framing::new(8);
+    let framed = ImageFolder::open(dir.path(), framing).unwrap();
+    let random = Transforms::from(framing).rotate(30.0);
+    let random = ImageFolder::open(dir.path(), random).unwrap();
+    assert_eq!([random.label(0), random.label(1)], [0, 1]);
+    assert_ne!(random.digest(), framed.digest());
+    assert_eq!(random.for_validation().digest(), framed.digest());
+    let read = |epoch: u64| {
+        let mut rows = Rows::zeros(random.fields(), 1).unwrap();
+        let key = Key {
+            seed: 1,
+            epoch,
+            index: 0,
+        };
+        random
+            .read(0, &mut rows.sample_mut(0).with_key(key))
+            .unwrap();
+        rows.sample(0).bytes(0).to_vec()
+    };
+    assert_eq!(read(0), read(0));
+    assert_ne!(read(0), read(1));
 }
