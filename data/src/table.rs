@@ -7,8 +7,8 @@ use halite_core::{Error, ErrorKind, Result, files};
 
 /// A CSV file with a header: rows of text, whose columns have names.
 ///
-/// Cells are separated by commas, and may be in double quotes (RFC 4180). A byte-order mark of UTF-8
-/// is skipped, and so are empty lines.
+/// Cells are separated by commas, and may be in double quotes (RFC 4180). A byte-order mark of
+/// UTF-8 is skipped, and so are empty lines.
 ///
 /// ```
 /// use halite_data::Table;
@@ -41,9 +41,9 @@ impl Table {
     /// Reads a CSV file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it has no header, two
-    /// columns of one name, a row with another number of cells than the header, an unclosed quote, or
-    /// text that is not UTF-8. Errors name the file and the line.
+    /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it has no header,
+    /// two columns of one name, a row with another number of cells than the header, an unclosed
+    /// quote, or text that is not UTF-8. Errors name the file and the line.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = files::read_input(path).map_err(|error| {
@@ -133,7 +133,8 @@ impl Table {
         self.columns.iter().any(|name| name == column)
     }
 
-    /// Line of the file on which a row starts, from 1; the header is on line 1 if nothing precedes it.
+    /// Line of the file on which a row starts, from 1; the header is on line 1 if nothing precedes
+    /// it.
     ///
     /// # Panics
     /// If `row` is not below the number of rows.
@@ -234,8 +235,8 @@ impl Table {
     }
 }
 
-/// Lines of positions in a file. The parser counts those of `\r\n` twice or not at all, and places a
-/// row before the empty lines that precede it.
+/// Lines of positions in a file. The parser counts those of `\r\n` twice or not at all, and places
+/// a row before the empty lines that precede it.
 struct Lines<'a> {
     bytes: &'a [u8],
     /// Bytes that are counted.

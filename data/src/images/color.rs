@@ -168,7 +168,8 @@ pub(super) fn blur(image: &mut Pixels, sigma: f64) {
     }
 }
 
-/// Position `shifted - radius`, mirrored at the first and the last of `side` without repeating them.
+/// Position `shifted - radius`, mirrored at the first and the last of `side` without repeating
+/// them.
 fn mirrored(shifted: usize, radius: usize, side: usize) -> usize {
     let period = 2 * (side - 1);
     if period == 0 {

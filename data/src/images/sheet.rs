@@ -17,13 +17,14 @@ const CHARACTER: usize = glyphs::WIDTH + 1;
 const BACKGROUND: u8 = 24;
 const TEXT: u8 = 230;
 
-/// Draws images `u8[height, width, 3]` side by side, in rows of `columns`, with a caption below each;
-/// returns a PNG file. Without captions `captions` is empty. A caption has digits, capital letters and
-/// some signs; small letters are drawn as capitals, and what is wider than the image is cut off.
+/// Draws images `u8[height, width, 3]` side by side, in rows of `columns`, with a caption below
+/// each; returns a PNG file. Without captions `captions` is empty. A caption has digits, capital
+/// letters and some signs; small letters are drawn as capitals, and what is wider than the image is
+/// cut off.
 ///
 /// # Errors
-/// If there are no images or columns, an array is not an image, there is another number of captions,
-/// or the sheet is larger than [`MAX_SIDE`] and [`MAX_PIXELS`] allow.
+/// If there are no images or columns, an array is not an image, there is another number of
+/// captions, or the sheet is larger than [`MAX_SIDE`] and [`MAX_PIXELS`] allow.
 pub fn contact_sheet(images: &[HostArray], columns: usize, captions: &[String]) -> Result<Vec<u8>> {
     let views: Vec<View<'_>> =
         (images.iter().map(|image| View::of(image, CONTEXT))).collect::<Result<_>>()?;

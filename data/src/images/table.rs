@@ -18,8 +18,8 @@ use crate::{
 /// Images that the rows of a [`Table`] name, with labels from its columns or without.
 ///
 /// The fields are `image: u8[side, side, 3]` and, with labels, `label: f32[labels]`, each 0 or 1.
-/// Sample `i` is row `i`. Files are decoded and [transformed](Transforms) at each read, in the thread
-/// that reads. Clones share the list of files.
+/// Sample `i` is row `i`. Files are decoded and [transformed](Transforms) at each read, in the
+/// thread that reads. Clones share the list of files.
 ///
 /// ```no_run
 /// // Needs a set of images; `halite data fake ct --out ct` writes one.
@@ -65,16 +65,16 @@ const NAMED: usize = 5;
 
 impl ImageTable {
     /// Finds the image of each row: the cells of `columns` are the folders below `root` and, last,
-    /// the file. The last cell is the name of the file, its name without the extension, or the end of
-    /// that: `ab12` finds `0007_ab12.jpg` if no other image of the folder ends in it. A cell may be a
-    /// path itself: one column `path` with `cats/7.jpg` will do.
+    /// the file. The last cell is the name of the file, its name without the extension, or the end
+    /// of that: `ab12` finds `0007_ab12.jpg` if no other image of the folder ends in it. A cell may
+    /// be a path itself: one column `path` with `cats/7.jpg` will do.
     ///
     /// Folders are listed once each. No image is read.
     ///
     /// # Errors
-    /// If the table has no rows or not these columns; if images are missing, or a row fits several of
-    /// them: the error names the first rows and the number of the others. If the transforms are out of
-    /// range.
+    /// If the table has no rows or not these columns; if images are missing, or a row fits several
+    /// of them: the error names the first rows and the number of the others. If the transforms are
+    /// out of range.
     pub fn open(
         root: impl AsRef<Path>,
         table: &Table,

@@ -23,8 +23,9 @@ use crate::{Key, Random};
 /// 5. Gaussian blur;
 /// 6. erasing of a rectangle.
 ///
-/// Random choices are a pure function of the [`Key`] of a read: see [`apply`](Self::apply). Parameters
-/// and distributions are those of torchvision. Images stay `u8`: normalization is done on the device.
+/// Random choices are a pure function of the [`Key`] of a read: see [`apply`](Self::apply).
+/// Parameters and distributions are those of torchvision. Images stay `u8`: normalization is done
+/// on the device.
 ///
 /// ```
 /// use halite_core::HostArray;
