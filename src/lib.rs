@@ -137,6 +137,11 @@ struct Data;
 
 /// The program on the page compiles.
 #[cfg(doctest)]
+#[doc = include_str!("../docs/images.md")]
+struct Images;
+
+/// The program on the page compiles.
+#[cfg(doctest)]
 #[doc = include_str!("../docs/models.md")]
 struct Models;
 

@@ -64,6 +64,7 @@ Examples:
   halite train digits                      a smaller CNN and data set; downloads no data
   halite train mnist --resume              continue an interrupted run
   halite train imagenet --data DIR         train a ResNet-50 on folders of photographs
+  halite train ct --data DIR               labels of CT slices: JPEG files and a CSV file
   halite classify photo.jpg                name what a photograph shows; downloads published weights
   halite launch -n 2 -- halite train mnist   train with two processes
   halite new my-model                      write a project with a model, a task and a `main`

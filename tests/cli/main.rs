@@ -5,6 +5,7 @@ mod caches;
 mod checkpoint;
 mod compile_cache;
 mod config;
+mod ct;
 #[cfg(target_os = "linux")]
 mod disks;
 mod embed;

@@ -121,24 +121,20 @@ impl Ct {
         self.run.processes = Some(processes);
         let slices = self.slices()?;
         let (client, devices) = self.run.open()?;
+        let count = self.run.devices_of_all(&client, &devices);
         let batch = &mut self.run.options.batch_size;
-        *batch = batch.checked_mul(devices.len()).ok_or_else(|| {
-            let message = format!(
-                "--batch-size {batch} on {} devices is too large",
-                devices.len()
-            );
+        *batch = batch.checked_mul(count).ok_or_else(|| {
+            let message = format!("--batch-size {batch} on {count} devices is too large");
             Error::invalid("train ct", message)
         })?;
-        let (one, all) = self.rate.multiply(devices.len() as f64);
+        let (one, all) = self.rate.multiply(count as f64);
         if self.run.is_coordinator() {
             remark!(
-                "{} images of training, {} of validation; {} devices, batches of {}, learning rate \
-                 {all:e} ({one:e} times {})",
+                "{} images of training, {} of validation; devices: {count}, batches of {}, learning \
+                 rate {all:e} ({one:e} times {count})",
                 slices.train.len(),
                 slices.validation.len(),
-                devices.len(),
                 self.run.options.batch_size,
-                devices.len()
             );
         }
         let (labels, side) = (slices.labels.len(), self.transforms().side());

@@ -211,6 +211,17 @@ impl Run {
         Ok((client, devices, data))
     }
 
+    /// Number of devices that the processes of the job train on together, of which `devices` are
+    /// those of this process's client.
+    pub(super) fn devices_of_all(&self, client: &Client, devices: &[DeviceId]) -> usize {
+        let spans = client.devices().len() > client.local_devices().len();
+        let clients = match &self.processes {
+            Some(group) if !spans => group.size(),
+            _ => 1,
+        };
+        devices.len() * clients
+    }
+
     /// Returns the cache of data sets.
     pub(super) fn cache(&self) -> Result<fetch::Cache> {
         Ok(fetch::Cache::open(self.cache_dir.as_deref())?)

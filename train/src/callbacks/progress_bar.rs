@@ -51,7 +51,8 @@ impl Callback for ProgressBar {
     }
 
     fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
-        let scores = validation.metrics.iter();
+        // Those of single labels, `roc_auc/central`, are in the table and the report.
+        let scores = (validation.metrics.iter()).filter(|(name, _)| !name.contains('/'));
         let scores = scores.map(|(name, value)| (format!("validation {name}"), *value));
         if run.batch < run.batches_per_epoch {
             let scores: Vec<(String, f64)> = scores.collect();
