@@ -35,7 +35,7 @@ enum DataCommand {
         names: Vec<Named>,
     },
     Fake(images::Fake),
-    View(images::View),
+    View(Box<images::View>),
     Stats(images::Stats),
 }
 
