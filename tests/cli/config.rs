@@ -109,14 +109,14 @@ fn mistakes_of_a_file_are_named() {
         (
             "train = \"letters\"\n",
             [
-                "`train = \"letters\"`; expected one of mnist, digits, imagenet, text",
+                "`train = \"letters\"`; expected one of mnist, digits, imagenet, ct, text",
                 "options.toml",
             ],
         ),
         (
             "seed = 1\n",
             [
-                "no `train = \"NAME\"`; expected one of mnist, digits, imagenet, text",
+                "no `train = \"NAME\"`; expected one of mnist, digits, imagenet, ct, text",
                 "options.toml",
             ],
         ),

@@ -32,7 +32,7 @@ fn no_arguments_prints_help() {
           plan        Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
           checkpoint  List, show, verify or export the checkpoints of a run
           plugins     List, install or check PJRT plugins
-          data        List or download data sets
+          data        List, download, generate or look at data sets
           cache       List, verify or remove cached programs and packages
           help        Print this message or the help of the given subcommand(s)
 
