@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use halite_core::{Error, Result};
 
-pub(crate) use self::mix::without_repetition;
 pub use self::{
     cache::Cache,
     join::{Concat, Zip},

@@ -2,29 +2,9 @@
 
 use std::sync::Arc;
 
-use halite_core::{Result, TensorType};
+use halite_core::Result;
 
-use crate::SampleMut;
-
-/// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch
-/// dimension.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// The name, for messages.
-    pub name: String,
-    /// Element type and dimensions in one sample.
-    pub ty: TensorType,
-}
-
-impl Field {
-    /// Creates a field of this name and type.
-    pub fn new(name: impl Into<String>, ty: TensorType) -> Self {
-        Self {
-            name: name.into(),
-            ty,
-        }
-    }
-}
+use crate::{Field, SampleMut};
 
 /// Samples that can be read by index, in any order and from many threads at once.
 ///

@@ -50,7 +50,7 @@ pub use adapters::{
     Cache, Concat, DatasetExt, Every, Map, MapRandom, Mix, Repeat, Sampled, Subset, Zip,
 };
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
-pub use dataset::{Dataset, Field, ValidationSet};
+pub use dataset::{Dataset, ValidationSet};
 pub use digest::digest_of_some;
 pub use folds::{group_k_fold, stratified_k_fold};
 pub use images::{ImageFolder, read_image};
@@ -61,7 +61,7 @@ pub use loader::{
 pub use memory::InMemory;
 pub use mnist::Mnist;
 pub use prefetch::Prefetch;
-pub use rows::{Rows, Sample, SampleMut};
+pub use rows::{Field, Rows, Sample, SampleMut};
 pub use sampler::Permutation;
 pub use table::Table;
 

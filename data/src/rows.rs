@@ -1,9 +1,29 @@
 //! Samples in memory, for reading and writing.
 
 use bytemuck::AnyBitPattern;
-use halite_core::{Element, Error, HostArray, Result};
+use halite_core::{Element, Error, HostArray, Result, TensorType};
 
-use crate::{Field, Key};
+use crate::Key;
+
+/// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch
+/// dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name, for messages.
+    pub name: String,
+    /// Element type and dimensions in one sample.
+    pub ty: TensorType,
+}
+
+impl Field {
+    /// Creates a field of this name and type.
+    pub fn new(name: impl Into<String>, ty: TensorType) -> Self {
+        Self {
+            name: name.into(),
+            ty,
+        }
+    }
+}
 
 /// Samples side by side: one array per field, whose first dimension counts the samples.
 #[derive(Clone, Debug, PartialEq)]

@@ -69,6 +69,20 @@ impl Permutation {
     }
 }
 
+/// Index below `len` of the draw `place` in `epoch`, of `per_epoch` draws an epoch: each index comes
+/// once before any comes again, over the bounds of epochs.
+pub(crate) fn without_repetition(
+    len: usize,
+    per_epoch: usize,
+    seed: u64,
+    epoch: u64,
+    place: usize,
+) -> usize {
+    let draw = u128::from(epoch) * per_epoch as u128 + place as u128;
+    let (pass, at) = (draw / len as u128, draw % len as u128);
+    Permutation::new(len, seed, pass as u64).at(at as usize)
+}
+
 /// 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 

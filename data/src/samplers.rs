@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use halite_core::{Error, Result};
 
-use crate::{Key, adapters::without_repetition, digest::digest_of};
+use crate::{Key, digest::digest_of, sampler::without_repetition};
 
 /// Choice of the samples of an epoch, for [`DatasetExt::sampled`](crate::DatasetExt::sampled).
 pub trait Sampler: Send + Sync {

@@ -105,6 +105,7 @@ mod task;
 mod trained;
 mod trainer;
 mod validation_set;
+mod values;
 mod waits;
 mod window;
 mod words;

@@ -17,7 +17,7 @@ use self::logger::directory;
 pub(crate) use self::{
     csv::TableMark,
     plot::render_range,
-    report::{PAGE, REPORT, TABLE, findings_of_processes, values_of},
+    report::{PAGE, REPORT, TABLE, findings_of_processes},
 };
 pub use self::{
     csv::{CsvLog, Row, Split},

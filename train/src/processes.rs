@@ -18,19 +18,11 @@ pub(crate) use self::{
     replicas::check_replicas,
     resumed::ResumeFrom,
 };
+pub(crate) use crate::waits::patience;
 use crate::{TrainerOptions, identity::Identity, validation_set::NamedSet, window::WindowMetric};
-
-/// Least limit of a wait for processes that start or compile.
-const START: Duration = Duration::from_secs(300);
 
 /// Least limit of a wait for processes that write a checkpoint: disks of hosts differ.
 const WRITE: Duration = Duration::from_secs(3600);
-
-/// Longest wait for processes that start or compile: longer where the user expects longer waits
-/// within steps.
-pub(crate) fn patience(processes: &Processes) -> Duration {
-    processes.patience().max(START)
-}
 
 /// Longest wait for processes that write their parts of a checkpoint.
 pub(crate) fn patience_of_files(processes: &Processes) -> Duration {

@@ -11,6 +11,16 @@ use halite_core::{
     wait::{default_limit, wait_until},
 };
 use halite_data::{DeviceBatch, Prefetch};
+use halite_nn::Processes;
+
+/// Least limit of a wait for processes that start or compile.
+const START: Duration = Duration::from_secs(300);
+
+/// Longest wait for processes that start or compile: longer where the user expects longer waits
+/// within steps.
+pub(crate) fn patience(processes: &Processes) -> Duration {
+    processes.patience().max(START)
+}
 
 /// Limit of the wait for the next step or batch, derived from the time that others took.
 #[derive(Clone, Copy, Debug)]

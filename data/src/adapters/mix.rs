@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc};
 use halite_core::{Error, Result};
 
 use super::join::expect_fields;
-use crate::{Dataset, Field, Key, Permutation, SampleMut, digest::digest_of};
+use crate::{
+    Dataset, Field, Key, Permutation, SampleMut, digest::digest_of, sampler::without_repetition,
+};
 
 /// Mix of datasets in proportions. Each epoch has the same number of samples of a dataset, its share
 /// of the weights rounded, at random positions. Samples of a dataset come in a random order, without
@@ -157,18 +159,4 @@ impl fmt::Debug for Mix {
             .field("counts", &self.counts().collect::<Vec<_>>())
             .finish()
     }
-}
-
-/// Index below `len` of the draw `place` in `epoch`, of `per_epoch` draws an epoch: each index comes
-/// once before any comes again, over the bounds of epochs.
-pub(crate) fn without_repetition(
-    len: usize,
-    per_epoch: usize,
-    seed: u64,
-    epoch: u64,
-    place: usize,
-) -> usize {
-    let draw = u128::from(epoch) * per_epoch as u128 + place as u128;
-    let (pass, at) = (draw / len as u128, draw % len as u128);
-    Permutation::new(len, seed, pass as u64).at(at as usize)
 }

@@ -16,7 +16,7 @@ use halite_core::{Error, ErrorKind, Result, format_bytes, format_count};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
-pub(crate) use self::{predictions::values_of, processes::findings as findings_of_processes};
+pub(crate) use self::processes::findings as findings_of_processes;
 pub use self::{
     predictions::{Prediction, Shown},
     processes::ProcessReport,

@@ -8,7 +8,7 @@ use super::{
     collect::{Kind, SetMetric},
     macro_average, micro_average, ranking,
 };
-use crate::{loggers::values_of, processes::patience};
+use crate::{values::values_of, waits::patience};
 
 /// Bytes of a row of a label.
 const ROW_BYTES: u64 = 16;

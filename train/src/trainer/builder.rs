@@ -293,6 +293,13 @@ impl TrainerBuilder {
         self
     }
 
+    /// Prints a line of the loss each so many steps, without a terminal too
+    /// ([`ObservingOptions::print_every`]).
+    pub fn print_every(mut self, steps: u64) -> Self {
+        self.options.observing.print_every = Some(steps);
+        self
+    }
+
     /// Adds measurements to the metrics that are logged.
     pub fn log(mut self, measures: impl IntoIterator<Item = Measure>) -> Self {
         self.options.observing.log.extend(measures);
