@@ -10,6 +10,7 @@ use halite_core::{DType, HostArray};
 
 use crate::{
     Key, Table, idx, images,
+    records::Example,
     text::{BytePairs, Tokenizer},
 };
 
@@ -210,6 +211,29 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec()
+}
+
+/// The payload of a record: a `tf.train.Example`.
+pub fn example(data: &[u8]) -> bool {
+    let Ok(example) = Example::parse(data) else {
+        return false;
+    };
+    // Compared as bytes: NaN differs from itself.
+    let encoded = example.encode();
+    let again = Example::parse(&encoded).expect("its own encoding");
+    assert_eq!(again.encode(), encoded, "the encoding is read back");
+    true
+}
+
+/// Valid inputs of [`example`].
+pub fn example_seeds() -> Vec<Vec<u8>> {
+    let mut example = Example::default();
+    example.set_bytes("image", [&b"JPEG"[..], b""]);
+    example.set_floats("scores", [0.5, f32::NAN]);
+    example.set_integers("label", [-1, i64::MAX]);
+    // A list of floats and one of integers that are not packed.
+    let unpacked = b"\x0a\x10\x0a\x0e\x0a\x01f\x12\x09\x12\x07\x0d\0\0\x80\x3f\x08\x01";
+    vec![example.encode(), unpacked.to_vec()]
 }
 
 /// Transforms in their text form.

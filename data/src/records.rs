@@ -16,10 +16,17 @@
 //! ```
 
 mod crc32c;
+mod example;
+mod indexed;
 
 use std::io::{self, Read, Write};
 
 use halite_core::{Error, ErrorKind, Result};
+
+pub use self::{
+    example::Example,
+    indexed::{IndexedRecords, RecordDataset},
+};
 
 /// Bytes before a payload: its length, and the checksum of that.
 const HEADER: usize = 12;

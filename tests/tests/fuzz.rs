@@ -30,6 +30,7 @@ const DATA: &[&str] = &[
     "byte_pairs",
     "table",
     "transforms",
+    "example",
     "data_set",
 ];
 const CHECKPOINT: &[&str] = &["checkpoint_manifest", "checkpoint_arrays", "metrics_table"];

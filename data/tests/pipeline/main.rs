@@ -4,4 +4,5 @@ mod adapters;
 mod bad;
 mod folds;
 mod keys;
+mod records;
 mod streams;

@@ -83,6 +83,12 @@ const TARGETS: &[Target] = &[
         dictionary: &["\"", "\"\"", ",", "\r\n", "\u{feff}"],
     },
     Target {
+        name: "example",
+        run: data::fuzz::example,
+        seeds: data::fuzz::example_seeds,
+        dictionary: &["\n", "\x12", "\x1a"],
+    },
+    Target {
         name: "transforms",
         run: data::fuzz::transforms,
         seeds: data::fuzz::transforms_seeds,
