@@ -4,6 +4,7 @@ mod ct;
 pub(super) mod finetune;
 mod imagenet;
 mod images;
+mod published;
 mod run;
 mod step_times;
 pub(super) mod text;

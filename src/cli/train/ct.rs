@@ -18,11 +18,13 @@ use halite::{
         TrainingStep,
     },
     train::{flags::positive, signals::StopFlag},
-    weights::WeightLoader,
 };
 use halite_core::ProcessGroup;
 
-use super::run::{Run, epochs, finish, fitted};
+use super::{
+    published::published,
+    run::{Run, epochs, finish, fitted},
+};
 use crate::cli::step::{RateArgs, default_in_help, training_options};
 
 pub(super) const EXAMPLES: &str = "\
@@ -235,21 +237,13 @@ impl ClassifierVisitor for Training<'_> {
     {
         let command = self.command;
         let file = command.weights.as_ref().map(Classifier::open).transpose()?;
-        let (names, normalization) = match &file {
-            Some(file) => classifier.source(&**file, &["head"])?.clone(),
-            None => classifier.sources[0].clone(),
-        };
-        let loaded: Option<M::Of<Array>> = match &file {
-            None => None,
-            Some(file) => {
-                let loader = WeightLoader::new(&**file, &names).seed(command.run.options.seed);
-                let loaded = loader.replace("head").load(&self.client, &classifier.net)?;
-                if command.run.is_coordinator() {
-                    remark!("{}", loaded.report.to_string().trim_end());
-                }
-                Some(loaded.model)
-            }
-        };
+        let (normalization, loaded) = published::<M>(
+            &command.run,
+            &self.client,
+            file.as_deref(),
+            &classifier,
+            &["head"],
+        )?;
         let schedule = command
             .run
             .schedule(&command.rate, self.slices.train.len())?;

@@ -20,11 +20,11 @@ use halite::{
     },
     nn::Optimizer,
     train::{flags::positive, signals::StopFlag},
-    weights::{TensorSource, WeightLoader},
 };
 use halite_core::ProcessGroup;
 
 use super::{
+    published::published,
     run::{Run, epochs, finish, fitted},
     step_times::StepTimes,
 };
@@ -216,22 +216,13 @@ impl ClassifierVisitor for Training<'_> {
             Some(file) if Classifier::classes_of(&**file)? != self.images.classes => &["head"],
             _ => &[],
         };
-        let (names, normalization) = match &file {
-            Some(file) => classifier.source(&**file, replaced)?.clone(),
-            None => classifier.sources[0].clone(),
-        };
-        let load = |file: Box<dyn TensorSource>| -> Result<M::Of<Array>> {
-            let loader = WeightLoader::new(&*file, &names).seed(command.run.options.seed);
-            let loader = replaced
-                .iter()
-                .fold(loader, |loader, path| loader.replace(path));
-            let loaded = loader.load(&self.client, &classifier.net)?;
-            if command.run.is_coordinator() && !replaced.is_empty() {
-                remark!("{}", loaded.report.to_string().trim_end());
-            }
-            Ok(loaded.model)
-        };
-        let loaded = file.map(load).transpose()?;
+        let (normalization, loaded) = published::<M>(
+            &command.run,
+            &self.client,
+            file.as_deref(),
+            &classifier,
+            replaced,
+        )?;
         let task = classifier.task::<M>(normalization);
         let task = task.label_smoothing(command.label_smoothing);
         let schedule = command

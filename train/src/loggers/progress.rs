@@ -28,7 +28,7 @@ use crate::format::{format_metric, format_seconds};
 /// `epoch 1/90  412/40,036 steps  loss 6.812  accuracy 0.31 %  102 samples/s`. Counting a step is
 /// cheap enough for steps of microseconds.
 ///
-/// With [`each`](Self::each) a line is printed each so many steps too, with or without a terminal:
+/// With [`each`](Self::each) a line is also printed every N steps, with or without a terminal:
 ///
 /// ```text
 /// epoch 1/2  200/469 steps  loss 0.0812  average 0.1203  lowest 0.0790  12 s  8,123 samples/s
@@ -121,7 +121,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line each so many steps: the loss, its average in the epoch, the lowest of the run,
+    /// Prints a line every `steps` steps: the loss, its average in the epoch, the lowest of the run,
     /// the time since the epoch began, and the speed. A loss is the mean of the steps since
     /// metrics were copied last.
     pub fn each(mut self, steps: u64) -> Self {

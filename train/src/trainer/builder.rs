@@ -293,7 +293,7 @@ impl TrainerBuilder {
         self
     }
 
-    /// Prints a line of the loss each so many steps, without a terminal too
+    /// Prints a line with the loss every `steps` steps, also without a terminal
     /// ([`ObservingOptions::print_every`]).
     pub fn print_every(mut self, steps: u64) -> Self {
         self.options.observing.print_every = Some(steps);

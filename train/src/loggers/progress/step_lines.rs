@@ -1,4 +1,4 @@
-//! Lines with the loss of a run, one each so many steps.
+//! Lines with the loss of a run, one every N steps.
 
 /// Losses of the steps of a run, for a line each `every` steps.
 #[derive(Debug)]
