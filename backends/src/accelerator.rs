@@ -292,13 +292,16 @@ impl Accelerator {
             .clone()
             .map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
-            Self::Auto => auto(environment.platform.as_deref(), options, progress),
+            Self::Auto => auto(&environment, options, progress),
             Self::Cpu { devices } => {
                 cpu::open(devices.unwrap_or(1), options, progress).map_err(Error::from)
             }
             Self::Plugin(path) => by_path(path.clone(), options),
             Self::Embedded { devices } => embedded::open(devices.unwrap_or(1)),
-            Self::Cuda { devices } => cuda::open(devices, options, progress),
+            Self::Cuda { devices } => {
+                let devices = environment.gpus(devices, options.processes.as_deref());
+                cuda::open(&devices, options, progress)
+            }
             Self::Tpu { chips } => tpu::open(chips, options, progress),
         };
         let mut opened = opened.map_err(|error| {
@@ -330,7 +333,7 @@ fn words(error: &Error) -> String {
 }
 
 fn auto(
-    platform: Option<&str>,
+    environment: &Environment,
     options: &OpenOptions,
     progress: &mut dyn Progress,
 ) -> Result<Opened> {
@@ -339,10 +342,11 @@ fn auto(
             chips: Devices::All,
         },
         Accelerator::Cuda {
-            devices: Devices::All,
+            devices: environment.gpus(&Devices::All, options.processes.as_deref()),
         },
         Accelerator::cpu(),
     ];
+    let platform = environment.platform.as_deref();
     let candidates = chosen(platform, every)?;
     let mut refused = Vec::new();
     let mut kind = ErrorKind::Unavailable;

@@ -11,6 +11,7 @@ use halite_pjrt::OptionValue;
 
 use crate::{
     accelerator::{Devices, Node, OpenOptions, Opened, load},
+    holders::{Holder, holders, numbered},
     locate::{Located, Search},
     plugins::CUDA_LIBRARY,
 };
@@ -315,7 +316,40 @@ pub(crate) fn open(
     } else {
         search.ensure_that(progress, open)
     };
-    Ok(opened?)
+    let opened = opened.map_err(|failure| explain(failure.into(), Path::new("/")))?;
+    let client = opened.client.with_other_users(|| users(Path::new("/")));
+    Ok(Opened { client, ..opened })
+}
+
+/// Says which other processes have a GPU open, as far as this process can see.
+fn users(root: &Path) -> Option<String> {
+    let users = holders(root, &numbered(&root.join("dev"), "nvidia"));
+    let names = users.iter().map(|holder| {
+        let Holder {
+            process,
+            command,
+            file,
+        } = holder;
+        format!("{process} (`{command}`, {})", file.display())
+    });
+    let names = Vec::from_iter(names).join(", ");
+    (!users.is_empty()).then(|| {
+        format!(
+            "other processes have a GPU open, and may hold its memory: {names}; `nvidia-smi` shows \
+             how much"
+        )
+    })
+}
+
+/// Adds the other processes on the GPUs to an error for want of memory.
+fn explain(error: Error, root: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::OutOfMemory => match users(root) {
+            Some(users) => error.with_note(&users),
+            None => error,
+        },
+        _ => error,
+    }
 }
 
 #[cfg(test)]
@@ -446,6 +480,23 @@ mod tests {
                 .to_string()
                 .contains("cuda_async")
         );
+    }
+
+    #[test]
+    fn error_for_want_of_memory_names_other_processes() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(at("proc/4242/fd")).unwrap();
+        std::fs::create_dir_all(at("dev")).unwrap();
+        std::fs::write(at("dev/nvidia0"), "").unwrap();
+        std::fs::write(at("dev/nvidiactl"), "").unwrap();
+        std::fs::write(at("proc/4242/cmdline"), "python3\0hold.py\0").unwrap();
+        let error = |kind| explain(Error::new(kind, "cuda", "1 GB"), root.path()).to_string();
+        assert_eq!(error(ErrorKind::OutOfMemory), "cuda: 1 GB");
+        std::os::unix::fs::symlink(at("dev/nvidia0"), at("proc/4242/fd/9")).unwrap();
+        let text = error(ErrorKind::OutOfMemory);
+        assert!(text.contains("4242 (`python3 hold.py`, "), "{text}");
+        assert_eq!(error(ErrorKind::Unavailable), "cuda: 1 GB");
     }
 
     #[test]

@@ -6,14 +6,19 @@ use std::{
 };
 
 use halite_core::{
-    Error, Kernels, Result, WarningFilter, set_warning_filter, wait::set_default_limit,
+    Error, Kernels, ProcessGroup, Result, WarningFilter, set_warning_filter,
+    wait::set_default_limit,
 };
+
+use crate::accelerator::Devices;
 
 /// Operation of errors whose message alone says why an accelerator cannot be opened.
 pub(crate) const OPEN: &str = "open";
 
 /// The variable by which users of PyTorch/XLA choose a platform.
 pub(crate) const PLATFORM: &str = "PJRT_DEVICE";
+/// The variable by which users of PyTorch/XLA choose a number of GPUs.
+const GPUS: &str = "GPU_NUM_DEVICES";
 const KERNELS: &str = "HALITE_KERNELS";
 const PLUGIN_DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
 /// The variable that allows plugins of a Python environment with an unknown digest.
@@ -27,6 +32,8 @@ pub(crate) struct Environment {
     /// The platform that [`Accelerator::Auto`](crate::Accelerator::Auto) is restricted to
     /// (`PJRT_DEVICE`).
     pub(crate) platform: Option<String>,
+    /// Number of GPUs that `cuda` without a number takes (`GPU_NUM_DEVICES`).
+    pub(crate) gpus: Option<u32>,
     /// Deadline for loading a plugin and finding its devices (`HALITE_PLUGIN_DEADLINE`).
     pub(crate) plugin_deadline: Option<Duration>,
     /// What programs for a CPU leave to halite (`HALITE_KERNELS`).
@@ -51,6 +58,7 @@ impl Environment {
         let text = |name| value(name).and_then(|value| value.into_string().ok());
         Ok(Environment {
             platform: text(PLATFORM),
+            gpus: value(GPUS).map(|value| gpus(&value)).transpose()?,
             plugin_deadline: value(PLUGIN_DEADLINE)
                 .map(|value| plugin_deadline(&value))
                 .transpose()?,
@@ -63,6 +71,16 @@ impl Environment {
                 .transpose()?,
             warnings: text(WARNINGS).map(|filter| WarningFilter::parse(&filter)),
         })
+    }
+
+    /// The GPUs of this process: without a number, and without other processes on this host, as many
+    /// as `GPU_NUM_DEVICES` says.
+    pub(crate) fn gpus(&self, devices: &Devices, group: Option<&dyn ProcessGroup>) -> Devices {
+        let is_alone = group.is_none_or(|group| group.size() == 1);
+        match (devices, self.gpus) {
+            (Devices::All, Some(count)) if is_alone => Devices::Count(count),
+            _ => devices.clone(),
+        }
     }
 
     /// Sets the limit of waits and the filter of warnings in this process, where given.
@@ -79,6 +97,15 @@ impl Environment {
 /// True if `HALITE_TRUST_PYTHON` is set, and not to `0`.
 pub(crate) fn trust_python() -> bool {
     std::env::var_os(TRUST_PYTHON).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+fn gpus(value: &OsStr) -> Result<u32> {
+    let count = value.to_str().and_then(|text| text.trim().parse().ok());
+    count.filter(|count| *count > 0).ok_or_else(|| {
+        let value = value.display();
+        let message = format!("{GPUS} is `{value}`; expected a positive number of devices");
+        Error::invalid(OPEN, message)
+    })
 }
 
 fn plugin_deadline(value: &OsStr) -> Result<Duration> {
@@ -122,6 +149,7 @@ mod tests {
         assert_eq!(read(&[]).unwrap(), Environment::default());
         let all = read(&[
             (PLATFORM, "TPU"),
+            (GPUS, "4"),
             (PLUGIN_DEADLINE, "30"),
             (WAIT_LIMIT, " 0.5 "),
             (WARNINGS, "off"),
@@ -129,6 +157,7 @@ mod tests {
         ]);
         let expected = Environment {
             platform: Some("TPU".to_string()),
+            gpus: Some(4),
             plugin_deadline: Some(Duration::from_secs(30)),
             kernels: Some(Kernels::Off),
             wait_limit: Some(Duration::from_millis(500)),
@@ -139,8 +168,15 @@ mod tests {
 
     #[test]
     fn empty_variables_are_ignored() {
-        let empty =
-            [PLATFORM, PLUGIN_DEADLINE, WAIT_LIMIT, WARNINGS, KERNELS].map(|name| (name, ""));
+        let empty = [
+            PLATFORM,
+            GPUS,
+            PLUGIN_DEADLINE,
+            WAIT_LIMIT,
+            WARNINGS,
+            KERNELS,
+        ]
+        .map(|name| (name, ""));
         assert_eq!(read(&empty).unwrap(), Environment::default());
     }
 
@@ -149,6 +185,28 @@ mod tests {
         let error = read(&[(KERNELS, "no")]).unwrap_err().to_string();
         let expected = "`no` is unknown; expected on, off or all; in HALITE_KERNELS";
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn number_of_gpus_is_for_all_of_them() {
+        let four = read(&[(GPUS, "4")]).unwrap();
+        assert_eq!(four.gpus(&Devices::All, None), Devices::Count(4));
+        assert_eq!(four.gpus(&Devices::Count(2), None), Devices::Count(2));
+        let second = Devices::Indices(vec![1]);
+        assert_eq!(four.gpus(&second, None), second);
+        assert_eq!(
+            Environment::default().gpus(&Devices::All, None),
+            Devices::All
+        );
+    }
+
+    #[test]
+    fn invalid_number_of_gpus_is_an_error() {
+        for wrong in ["0", "-1", "all", "99999999999"] {
+            let error = read(&[(GPUS, wrong)]).unwrap_err().to_string();
+            let expected = format!("GPU_NUM_DEVICES is `{wrong}`; expected a positive number");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod embedded;
 mod environment;
 #[doc(hidden)]
 pub mod fuzz;
+mod holders;
 mod kernels;
 mod locate;
 mod plugins;

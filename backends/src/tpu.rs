@@ -70,17 +70,6 @@ pub struct Chips {
     pub files: Vec<PathBuf>,
 }
 
-/// A process that has a chip open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// The process id.
-    pub process: u32,
-    /// The command line.
-    pub command: String,
-    /// The chip's device file.
-    pub file: PathBuf,
-}
-
 /// Finds the chips of this machine.
 ///
 /// # Errors

@@ -14,9 +14,9 @@ use std::{
 
 use crate::{
     Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions, Compiled,
-    Device, DeviceId, Error, ExecutableSource, Faults, HostBytes, Kernels, Observer, Placement,
-    Platform, Processor, Program, ProgramCache, ProgramKey, Result, Sharding, Signature,
-    TensorType, Transfer,
+    Device, DeviceId, Error, ErrorKind, ExecutableSource, Faults, HostBytes, Kernels, LargeBuffer,
+    Observer, Placement, Platform, Processor, Program, ProgramCache, ProgramKey, Result, Sharding,
+    Signature, TensorType, Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -78,11 +78,30 @@ pub(crate) struct Session {
     id: ClientId,
     observers: Vec<Arc<dyn Observer>>,
     blocking_launches: bool,
+    /// What else uses the memory of its devices.
+    other_users: Option<Arc<OtherUsers>>,
     /// The devices of this process, if there are others.
     local: Option<Arc<[DeviceId]>>,
 }
 
+/// Tells what else uses the memory of the devices, if it can.
+type OtherUsers = dyn Fn() -> Option<String> + Send + Sync;
+
 impl Session {
+    /// Adds to an out-of-memory error of `program` what is known of the memory.
+    #[cold]
+    fn explain(&self, error: Error, program: &str, largest: &[LargeBuffer]) -> Error {
+        if error.kind() != ErrorKind::OutOfMemory {
+            return error;
+        }
+        let error = explain_out_of_memory(error, program, largest);
+        let others = self.other_users.as_ref().and_then(|others| others());
+        match others {
+            Some(others) => error.with_note(&others),
+            None => error,
+        }
+    }
+
     /// Calls `notify` with each observer.
     fn observe(&self, notify: impl Fn(&dyn Observer)) {
         self.observers
@@ -111,6 +130,7 @@ impl Client {
                 id: ClientId::next(),
                 observers: Vec::new(),
                 blocking_launches: false,
+                other_users: None,
                 local: (!is_alone).then(|| local.into()),
             }),
             programs: None,
@@ -133,6 +153,15 @@ impl Client {
     /// `CUDA_LAUNCH_BLOCKING`.
     pub fn with_blocking_launches(self, blocking: bool) -> Self {
         self.with_session(|session| session.blocking_launches = blocking)
+    }
+
+    /// Returns the same client, whose out-of-memory errors say what `others` returns then: what else
+    /// uses the memory of the devices, such as the processes that have a GPU open.
+    pub fn with_other_users(
+        self,
+        others: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.with_session(|session| session.other_users = Some(Arc::new(others)))
     }
 
     fn with_session(self, change: impl FnOnce(&mut Session)) -> Self {
@@ -370,7 +399,7 @@ impl Client {
         let executable = match self.backend.compile(program, options) {
             Ok(executable) => executable,
             Err(error) => {
-                let error = explain_out_of_memory(error, &program.name, &cause.largest);
+                let error = self.session.explain(error, &program.name, &cause.largest);
                 return Err(self.compile_failed(program, error));
             }
         };

@@ -2,7 +2,7 @@
 
 use std::{fmt, panic::Location, sync::Arc, time::Duration};
 
-use crate::{Error, ErrorKind, Sharding, TensorType};
+use crate::{Error, Sharding, TensorType};
 
 /// The reason for a compilation, and where it comes from in the user's code.
 #[derive(Clone, Debug, Default)]
@@ -154,9 +154,6 @@ impl fmt::Display for InputChange {
 /// Adds the largest tensors of the program, and what would help, to an out-of-memory error.
 #[cold]
 pub(crate) fn explain_out_of_memory(error: Error, program: &str, largest: &[LargeBuffer]) -> Error {
-    if error.kind() != ErrorKind::OutOfMemory {
-        return error;
-    }
     let most = largest.iter().map(LargeBuffer::bytes).max().unwrap_or(0);
     // A tensor of a hundredth of the largest one's size does not matter.
     let significant: Vec<String> = largest

@@ -1,13 +1,11 @@
 //! Chips of a machine, and the processes that hold them, read from its file system.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use halite_core::{Error, ErrorKind, Result};
 
-use super::{Chips, Holder};
+use super::Chips;
+use crate::holders::{Holder, holders, numbered};
 
 /// Google's PCI vendor id.
 const GOOGLE: &str = "0x1ae0";
@@ -62,24 +60,7 @@ impl Machine {
 
     /// Device files of the older driver, else those of VFIO if there is a PCI device of Google.
     fn chips(&self) -> Vec<PathBuf> {
-        let numbered = |directory: &str, prefix: &str| -> Vec<PathBuf> {
-            let entries = fs::read_dir(self.at(directory))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let number = |path: &Path| {
-                path.file_name()?
-                    .to_str()?
-                    .strip_prefix(prefix)?
-                    .parse::<u32>()
-                    .ok()
-            };
-            let mut found: Vec<_> = entries
-                .filter_map(|entry| Some((number(&entry.path())?, entry.path())))
-                .collect();
-            found.sort();
-            found.into_iter().map(|(_, path)| path).collect()
-        };
+        let numbered = |directory: &str, prefix| numbered(&self.at(directory), prefix);
         let accel = numbered("dev", "accel");
         if !accel.is_empty() {
             return accel;
@@ -99,48 +80,9 @@ impl Machine {
         }
     }
 
-    /// Other processes that have one of these files open, as far as this process can see.
-    fn holders(&self, files: &[PathBuf]) -> Vec<Holder> {
-        let mut holders = Vec::new();
-        let processes = fs::read_dir(self.at("proc"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        for entry in processes {
-            let name = entry.file_name();
-            let Some(process) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
-            if process == std::process::id() {
-                continue;
-            }
-            let open = fs::read_dir(entry.path().join("fd"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let held = open
-                .filter_map(|link| fs::read_link(link.path()).ok())
-                .find(|target| files.contains(target));
-            if let Some(file) = held {
-                let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                let command = String::from_utf8_lossy(&command)
-                    .replace('\0', " ")
-                    .trim()
-                    .to_owned();
-                holders.push(Holder {
-                    process,
-                    command,
-                    file,
-                });
-            }
-        }
-        holders.sort_by_key(|holder| holder.process);
-        holders
-    }
-
     /// Adds the cause of libtpu's error, as far as the machine shows it.
     pub(super) fn explain(&self, chips: &Chips, error: Error) -> Error {
-        let holders = self.holders(&chips.files);
+        let holders = holders(&self.root, &chips.files);
         let lock = self.temporary.join(LOCK_FILE);
         let message = if let Some(Holder {
             process,

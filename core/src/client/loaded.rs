@@ -6,7 +6,7 @@ use super::Session;
 use crate::{
     Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, Interpreted, LargeBuffer,
     LaunchObserver, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
-    compile_cause::explain_out_of_memory, erased::AnyExecutable,
+    erased::AnyExecutable,
 };
 
 /// A compiled program of any backend, loaded on its devices and ready to launch. It corresponds to
@@ -72,7 +72,7 @@ impl Loaded {
         let started = Instant::now();
         let outputs = match self.executable.launch(args, &self.session) {
             Ok(outputs) => outputs,
-            Err(error) => return Err(explain_out_of_memory(error, &self.name, &self.largest)),
+            Err(error) => return Err(self.session.explain(error, &self.name, &self.largest)),
         };
         if !self.observers.is_empty() {
             let launch = QueuedLaunch {
