@@ -71,10 +71,48 @@ def training(run):
     def read(_):
         found = json.loads((run / "report.json").read_text())
         keep = ["metrics", "steps", "seconds", "samples_per_second", "device_busy_seconds", "input_wait_seconds", "training_seconds", "compiles",
-                "seconds_to_first_step", "blocking_reads", "uploads", "precision", "plugin", "findings"]
+                "seconds_to_first_step", "blocking_reads", "uploads", "device_memory_peak", "precision", "plugin", "findings"]
         return dict(run={name: found[name] for name in keep if name in found})
 
     return read
+
+
+def lines_of_json(output):
+    return dict(rows=[json.loads(line) for line in output.splitlines() if line.startswith("{")])
+
+
+# A decoder of SmolLM2-135M's form, with random weights, which no machine has to be sent.
+DECODER = """
+import sys, torch
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.manual_seed(0)
+config = LlamaConfig(vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
+                     max_position_embeddings=8192, rope_theta=100000.0, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2)
+LlamaForCausalLM(config).save_pretrained(sys.argv[1])
+"""
+
+
+def models(report, options, halite, runs):
+    """Networks of `halite-models`: training on generated images, the CT pipeline from JPEG, inference and generation beside PyTorch."""
+    for model, batch in (("resnet50", "128"), ("vit-s16", "128")):
+        for precision in ("tf32", "bf16-mixed"):
+            run = runs / f"{model}-{precision}"
+            command = [halite, "train", "imagenet", "--fake-data", "--benchmark", "--model", model, "--batch-size", batch, "--max-steps", options.steps,
+                       "--accelerator", options.accelerator, "--precision", precision, "--quiet", "--out", run]
+            report.run("models", f"train {model}, batch {batch}, {precision}", command, 120, read=training(run))
+    data = runs / "ct-data"
+    report.run("models", "data fake ct", [halite, "data", "fake", "ct", "--out", data], 60)
+    command = [halite, "train", "ct", "--data", data, "--accelerator", options.accelerator, "--batch-size", "32", "--quiet", "--out", runs / "ct"]
+    report.run("models", "train ct", command, 120, read=training(runs / "ct"))
+    environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
+    table = lambda output: dict(table=output)
+    peers, beside = HERE.parent / "peers", ["--no-build", "--accelerator", options.accelerator, "--rounds", options.rounds]
+    report.run("models", "inference", [sys.executable, peers / "inference.py", *beside, "--seconds", "0.3"], 240, environment, table)
+    decoder = runs / "decoder"
+    report.run("models", "a decoder of random weights", [sys.executable, "-c", DECODER, decoder], 60)
+    if (decoder / "model.safetensors").exists():
+        command = [sys.executable, peers / "generation" / "compare.py", decoder, *beside, "--peers", "halite,torch,torch-compiled"]
+        report.run("models", "generation", command, 180, environment, table)
 
 
 def measure(report, options):
@@ -104,6 +142,12 @@ def measure(report, options):
     if wanted("plan"):
         target = options.target or "cpu:1"
         report.run("plan", f"gpt2-124m for {target}", [halite, "plan", "gpt2-124m", "--target", target, "--json"], 120, read=lambda output: dict(plan=json.loads(output)))
+    if wanted("uploads"):
+        report.run("uploads", "halite", [options.binaries / "release" / "uploads", options.accelerator], 60, read=lines_of_json)
+        if cuda:
+            report.run("uploads", "PyTorch", [sys.executable, HERE / "uploads_torch.py"], 60, read=lines_of_json)
+    if wanted("models"):
+        models(report, options, halite, runs)
     if wanted("peers"):
         environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
         command = [sys.executable, HERE.parent / "peers" / "compare.py", "--no-build", "--accelerator", options.accelerator, "--json", report.out / "peers.json",
@@ -131,11 +175,12 @@ def main():
     parser.add_argument("--accelerator", default="cuda", help="cuda or cpu")
     parser.add_argument("--target", help="target of `halite plan`, such as cuda:h100:1x1")
     parser.add_argument("--minutes", type=float, default=30, help="steps that do not fit are left out")
-    parser.add_argument("--only", help="sections, separated by commas: devices,check,train,resume,plan,peers")
+    parser.add_argument("--only", help="sections, separated by commas: devices,check,train,resume,plan,uploads,models,peers")
     parser.add_argument("--peers", default="halite,jax,torch")
     parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w3-bf16,w4-bf16")
+    parser.add_argument("--steps", default="60", help="training steps of the networks of `models`")
     parser.add_argument("--rounds", default="5")
-    parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parent.parent / "target", help="folder with release/halite and release/peer")
+    parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parent.parent / "target", help="folder with release/halite and the other programs")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hardware-report"))
     options = parser.parse_args()
     report, about = Report(options.out, options.minutes), machine()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Inference of image classifiers in f32: halite beside PyTorch, in turns, with one table of ratios.
 
-    PEERS_PYTHON=peers/bin/python python3 inference.py [--rounds 7] [--seconds 1.5] [--models resnet50,vit-s16] [--batches 1,32] [--rows 'halite;torch'] [--no-build]
+    PEERS_PYTHON=peers/bin/python python3 inference.py [--rounds 7] [--seconds 1.5] [--models resnet50,vit-s16] [--batches 1,32] [--rows 'halite;torch'] [--accelerator cuda] [--no-build]
 
 The Python environment needs torch, torchvision and timm. The machine should do nothing else. The table has milliseconds for a batch
 (median over rounds), the spread of the rounds, and times as a multiple of the best row of PyTorch: below 1, halite is faster.
@@ -11,21 +11,24 @@ import argparse, statistics, subprocess, sys
 from compare import HERE, PYTHON, ROOT, TARGET, Peer
 
 ROWS = [
-    ("halite", lambda model, batch: [str(TARGET / "release" / "inference"), model, batch]),
-    ("embedded", lambda model, batch: [str(TARGET / "release" / "inference"), model, batch, "embedded"]),
+    ("halite", lambda model, batch, accelerator: [str(TARGET / "release" / "inference"), model, batch, accelerator]),
+    ("embedded", lambda model, batch, accelerator: [str(TARGET / "release" / "inference"), model, batch, "embedded"]),
     *((f"torch{', ' + ', '.join(options) if options else ''}",
-       lambda model, batch, options=options: [PYTHON, str(HERE / "torch_inference.py"), model, batch, *options])
+       lambda model, batch, accelerator, options=options:
+           [PYTHON, str(HERE / "torch_inference.py"), model, batch, *options, accelerator])
       for options in ([], ["channels_last"], ["compile"], ["compile", "channels_last"])),
 ]
 
 
-def compare(model, batch, rounds, seconds, rows):
+def compare(model, batch, rounds, seconds, rows, accelerator):
     peers = []
     for name, command in ROWS:
         if rows and name not in rows or "channels_last" in name and model.startswith("vit"):
             continue
+        if accelerator != "cpu" and name == "embedded":
+            continue
         try:
-            peers.append(Peer(f"{model} {batch} {name}", command(model, batch)).wait())
+            peers.append(Peer(f"{model} {batch} {name}", command(model, batch, accelerator)).wait())
             peers[-1].row = name
         except Exception as error:
             print(f"{model} {batch}: {name} left out: {error}", file=sys.stderr, flush=True)
@@ -54,6 +57,7 @@ def main():
     parser.add_argument("--models", default="resnet50,vit-s16")
     parser.add_argument("--batches", default="1,32")
     parser.add_argument("--rows", type=lambda text: text.split(";"), help="of " + "; ".join(name for name, _ in ROWS))
+    parser.add_argument("--accelerator", default="cpu", help="cpu or cuda")
     parser.add_argument("--no-build", action="store_true")
     options = parser.parse_args()
     (TARGET / "peers").mkdir(parents=True, exist_ok=True)
@@ -62,7 +66,7 @@ def main():
     print(f"{'model':<10}{'batch':>6}  {'row':<28}{'median':>13}{'spread':>7}{'of torch':>9}")
     for model in options.models.split(","):
         for batch in options.batches.split(","):
-            compare(model, batch, options.rounds, options.seconds, options.rows)
+            compare(model, batch, options.rounds, options.seconds, options.rows, options.accelerator)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's inference: `torch_inference.py resnet50|vit-s16 BATCH [compile] [channels_last] [bf16]`; see inference.py."""
+"""PyTorch's inference: `torch_inference.py resnet50|vit-s16 BATCH [compile] [channels_last] [bf16] [cuda]`; see inference.py."""
 import os, sys
 
 import torch
@@ -17,6 +17,10 @@ else:
     model = getattr(torchvision.models, MODEL)()
 model.eval()
 x = torch.randn(BATCH, 3, 224, 224)
+if "cuda" in OPTIONS:
+    # In full precision, as halite's products of f32 are.
+    torch.backends.cudnn.allow_tf32 = False
+    model, x = model.cuda(), x.cuda()
 if "bf16" in OPTIONS:
     model, x = model.bfloat16(), x.bfloat16()
 if "channels_last" in OPTIONS:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Text generation by halite, PyTorch and candle, in turns: a prompt of 512 tokens, then 64 greedy tokens.
 
-    PEERS_PYTHON=peers/bin/python python3 benches/peers/generation/compare.py FILE.gguf [--rounds 7]
+    PEERS_PYTHON=peers/bin/python python3 benches/peers/generation/compare.py FILE.gguf [--rounds 7] [--accelerator cuda]
 
 `peers/bin/python` has torch, transformers and gguf. The weights of the GGUF file are unpacked once to a directory
-of Hugging Face in target/generation, which all peers load, in f32 and in bf16. One sequence, all cores
+of Hugging Face in target/generation, which all peers load (or such a directory is named), in f32 and in bf16. One sequence, all cores
 (`PEERS_THREADS` changes that). Medians over the rounds, in turns; `spread` is the slowest round less the fastest as a
 part of the median, and `of torch` the median as a multiple of that of PyTorch's faster row: below 1, it is faster than
 PyTorch. A peer that does not start is named and left out.
@@ -14,7 +14,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-BUILD = ROOT / "target" / "generation"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BUILD = TARGET / "generation"
 PYTHON = os.environ.get("PEERS_PYTHON", sys.executable)
 # Tokens of each part.
 PARTS = {"prefill": 512, "decode": 64}
@@ -72,9 +73,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--types", default="f32,bf16")
     parser.add_argument("--peers", default="halite,embedded,torch,torch-compiled,candle")
+    parser.add_argument("--accelerator", default="cpu", help="cpu or cuda")
     parser.add_argument("--no-build", action="store_true")
     options = parser.parse_args()
-    model = BUILD / "model"
+    model = Path(options.gguf) if Path(options.gguf).is_dir() else BUILD / "model"
     if not (model / "model.safetensors").exists():
         subprocess.run([PYTHON, "-c", UNPACK, options.gguf, str(model)], check=True)
     cargo = ["cargo", "build", "--release"]
@@ -83,7 +85,7 @@ def main():
         build(cargo + ["-p", "halite-benches", "--bin", "generation"], ROOT)
     if "candle" in options.peers and not options.no_build:
         build(cargo + ["--target-dir", str(candle)], HERE / "candle")
-    halite = str(ROOT / "target/release/generation")
+    halite = str(TARGET / "release" / "generation")
     environment = os.environ.copy()
     if "PEERS_THREADS" in environment:
         for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
@@ -92,10 +94,10 @@ def main():
     print(f"{'':15}{'type':5}{columns}{'last':>8}", flush=True)
     for dtype in options.types.split(","):
         commands = {
-            "halite": [halite, str(model), dtype, "cpu"],
+            "halite": [halite, str(model), dtype, options.accelerator],
             "embedded": [halite, str(model), dtype, "embedded"],
-            "torch": [PYTHON, str(HERE / "torch_generation.py"), str(model), dtype],
-            "torch-compiled": [PYTHON, str(HERE / "torch_generation.py"), str(model), dtype, "compile"],
+            "torch": [PYTHON, str(HERE / "torch_generation.py"), str(model), dtype, options.accelerator],
+            "torch-compiled": [PYTHON, str(HERE / "torch_generation.py"), str(model), dtype, "compile", options.accelerator],
             "candle": [str(candle / "release/candle-generation"), str(model), dtype],
         }
         peers = []

@@ -1,0 +1,66 @@
+//! Rates of uploads, in GB/s: `uploads [ACCELERATOR]` (default `cpu`) prints one line of JSON for each size.
+//!
+//! `borrowed` copies the host's memory before the call returns, `shared` lends it to the device until
+//! it has arrived, and `staged` uploads into page-locked memory of the host, where the backend has it,
+//! and copies from there. `benches/hardware/uploads_torch.py` measures PyTorch's beside it.
+#![forbid(unsafe_code)]
+
+use std::{process::ExitCode, sync::Arc, time::Instant};
+
+use halite::{DType, Result, TensorType, backends::Accelerator};
+use halite_core::{DeviceBuffers, HostBytes, MemoryKind, Placement};
+
+/// Bytes of the uploads: a batch of digits, of small images, of large images.
+const SIZES: [usize; 3] = [1 << 20, 16 << 20, 128 << 20];
+/// Bytes that each rate is measured over.
+const MEASURED: usize = 1 << 30;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let name = std::env::args().nth(1);
+    let accelerator: Accelerator = name.as_deref().unwrap_or("cpu").parse()?;
+    let client = accelerator.open()?;
+    let device = client.local_devices()[0];
+    let place = |memory| Placement { device, memory };
+    for size in SIZES {
+        let memory: Arc<Vec<u8>> = Arc::new((0..size).map(|place| place as u8).collect());
+        let ty = TensorType::new(DType::U8, [size]);
+        let upload = |bytes: HostBytes<'_>, to| client.upload(bytes, &ty, place(to));
+        let borrowed = rate(size, || {
+            upload(HostBytes::Borrowed(&memory), MemoryKind::Device)
+        })?;
+        let shared = rate(size, || {
+            upload(HostBytes::Shared(memory.clone()), MemoryKind::Device)
+        })?;
+        let staged = rate(size, || {
+            let staged = upload(HostBytes::Borrowed(&memory), MemoryKind::PinnedHost)?;
+            staged.first().copy_to(place(MemoryKind::Device))
+        });
+        let staged = staged.map_or("null".to_string(), |rate| format!("{rate:.2}"));
+        println!(
+            r#"{{"bytes": {size}, "borrowed": {borrowed:.2}, "shared": {shared:.2}, "staged": {staged}}}"#
+        );
+    }
+    Ok(())
+}
+
+/// GB/s of `upload`, each of which arrives before the next begins.
+fn rate(size: usize, upload: impl Fn() -> Result<DeviceBuffers>) -> Result<f64> {
+    let once = || upload()?.first().ready()?.wait();
+    once()?;
+    let count = MEASURED / size;
+    let started = Instant::now();
+    for _ in 0..count {
+        once()?;
+    }
+    Ok((count * size) as f64 / started.elapsed().as_secs_f64() / 1e9)
+}
