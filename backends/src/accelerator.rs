@@ -13,7 +13,7 @@ use std::{
 use halite_core::{
     Client, Error, ErrorKind, Kernels, KeyValueStore, ProcessGroup, Result, warning,
 };
-use halite_fetch::{Bar, Progress};
+use halite_fetch::{Bar, Cache, Progress};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 use halite_telemetry::TelemetryOptions;
 
@@ -420,7 +420,9 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
 }
 
 fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
-    cuda::load_libraries(&path);
+    if cuda::is_plugin(&path) {
+        cuda::load_libraries(&path, &Cache::open(options.cache.as_deref())?);
+    }
     let located = Located {
         path,
         source: Source::Given,

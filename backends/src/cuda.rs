@@ -2,6 +2,7 @@
 
 mod driver;
 mod libraries;
+mod packages;
 
 use std::{env, fmt, path::Path, str::FromStr, time::Duration};
 
@@ -18,6 +19,7 @@ use crate::{
 
 pub use driver::{Driver, VisibleGpu};
 pub use libraries::CudaLibrary;
+pub use packages::{LIBRARIES, PACKAGE, install_libraries};
 
 /// Options of XLA's CUDA client. Unset options have the plugin's defaults.
 ///
@@ -159,15 +161,14 @@ fn check_driver(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result
                 waited.as_secs()
             ),
         )),
-        Err(driver::NoDriver::Failed(message)) => {
-            unavailable(format!("NVIDIA's driver failed: {message}"))
-        }
-        Ok(driver) if driver.devices.is_empty() => {
-            let hidden = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-            let variable = |value| format!("; CUDA_VISIBLE_DEVICES is `{value}`");
-            let why = hidden.map_or(String::new(), variable);
-            unavailable(format!("NVIDIA's driver reports no devices{why}"))
-        }
+        Err(driver::NoDriver::Failed(message)) => unavailable(format!(
+            "NVIDIA's driver failed: {message}{}",
+            visible_devices()
+        )),
+        Ok(driver) if driver.devices.is_empty() => unavailable(format!(
+            "NVIDIA's driver reports no devices{}",
+            visible_devices()
+        )),
         Ok(driver) if driver.cuda < OLDEST_CUDA => unavailable(format!(
             "the driver supports CUDA up to {}.{}, the plugin needs {}.{}; install driver \
              {OLDEST_DRIVER} or newer",
@@ -175,6 +176,16 @@ fn check_driver(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result
         )),
         Ok(driver) => Ok(driver),
     }
+}
+
+/// The variable that hides GPUs from the driver, where it is set, for the end of a message.
+fn visible_devices() -> String {
+    const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+    let value = env::var_os(VISIBLE);
+    value.map_or(String::new(), |value| {
+        let value = value.display();
+        format!("; {VISIBLE} is `{value}`: unset it, or list the indices of GPUs, from 0")
+    })
 }
 
 /// Loads the libraries that the plugin opens while it runs, as opening an accelerator does, and
@@ -188,7 +199,7 @@ pub fn libraries(options: &OpenOptions) -> Result<Vec<CudaLibrary>> {
         trust_python: options.trust_python,
         ..Search::cuda(&cache)
     };
-    Ok(libraries::load(&search.find()?.path))
+    Ok(libraries::load(&search.find()?.path, &cache))
 }
 
 /// Returns whether a library is XLA's plugin for NVIDIA GPUs, by the name of its file.
@@ -197,12 +208,10 @@ pub fn is_plugin(path: &Path) -> bool {
         .is_some_and(|name| name == CUDA_LIBRARY.name)
 }
 
-/// Loads the libraries of a plugin that is given by its path, if it is for NVIDIA GPUs. What is
-/// missing is an error where the plugin needs it.
-pub(crate) fn load_libraries(plugin: &Path) {
-    if is_plugin(plugin) {
-        libraries::load(plugin);
-    }
+/// Loads the libraries of a plugin for NVIDIA GPUs that is given by its path. What is missing is an
+/// error where the plugin needs it.
+pub(crate) fn load_libraries(plugin: &Path, cache: &Cache) {
+    libraries::load(plugin, cache);
 }
 
 /// Returns the indices of these devices; empty for all.
@@ -295,7 +304,7 @@ pub(crate) fn open(
         ..Search::cuda(&cache)
     };
     let open = |located: Located| {
-        let libraries = libraries::load(&located.path);
+        let libraries = libraries::load(&located.path, &cache);
         libraries::check(&libraries)?;
         let node = match &node {
             Some(node) => node,

@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand};
 use halite::{
     Result,
-    backends::{self, KnownPlugin, PLUGINS, Search},
+    backends::{self, KnownPlugin, OpenOptions, PLUGINS, Search, cuda},
     fetch::{self, Bytes, Check as Digests, State},
 };
 use serde_json::{Value, json};
@@ -39,9 +39,10 @@ enum PluginsCommand {
     /// Download a plugin, verify its SHA-256, and install it; an installed one is verified again
     ///
     /// pip downloads the pinned version from the registry that it is configured for. The library is
-    /// installed only if it has the known digest.
+    /// installed only if it has the known digest. On a machine with an NVIDIA GPU `cuda` brings NVIDIA's
+    /// libraries too (cuBLAS, cuDNN, ..), where none are found; `cuda-libraries` brings them anywhere.
     Install {
-        /// A name of `halite plugins list`
+        /// Names of `halite plugins list`, or `cuda-libraries`
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
@@ -57,17 +58,61 @@ impl Plugins {
                 // All names are checked before the first download.
                 let plugins = names
                     .iter()
-                    .map(|name| backends::plugin(name))
+                    .map(|name| {
+                        let is_plugin = name != cuda::LIBRARIES;
+                        is_plugin.then(|| backends::plugin(name)).transpose()
+                    })
                     .collect::<Result<Vec<_>>>()?;
                 for plugin in plugins {
+                    let Some(plugin) = plugin else {
+                        install_cuda_libraries(&cache)?;
+                        continue;
+                    };
                     let located = backends::install(plugin, &cache, &mut fetch::Bar::default())?;
                     say!("{}: {located}", plugin.name);
+                    if plugin.platform == "cuda" {
+                        complete_cuda(&cache)?;
+                    }
                 }
             }
             PluginsCommand::Check(check) => return check.run(&cache),
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Installs NVIDIA's libraries in the cache.
+fn install_cuda_libraries(cache: &fetch::Cache) -> Result<()> {
+    let folder = cuda::install_libraries(cache, &mut fetch::Bar::default())?;
+    say!("{}: {}", cuda::LIBRARIES, folder.display());
+    Ok(())
+}
+
+/// Installs NVIDIA's libraries beside the plugin that needs them, if this machine has a GPU and not
+/// the libraries.
+fn complete_cuda(cache: &fetch::Cache) -> Result<()> {
+    let options = OpenOptions {
+        cache: Some(cache.root().into()),
+        ..OpenOptions::default()
+    };
+    let libraries = cuda::libraries(&options)?;
+    let is_needed = |library: &cuda::CudaLibrary| library.only_for.is_none();
+    if !libraries
+        .iter()
+        .any(|library| is_needed(library) && library.problem.is_some())
+    {
+        return Ok(());
+    }
+    if cuda::probe().is_ok() {
+        return install_cuda_libraries(cache);
+    }
+    say!(
+        "a machine with a GPU needs NVIDIA's libraries too (cuBLAS, cuDNN, ..), which were not found: \
+         `halite plugins install {}` brings them, {}",
+        cuda::LIBRARIES,
+        Bytes(cuda::PACKAGE.download_size())
+    );
+    Ok(())
 }
 
 /// Describes a plugin as JSON and as text.
@@ -155,6 +200,16 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
             }
         }
     }
+    let libraries = match cache.find(&cuda::PACKAGE)? {
+        Some(installed) => installed.directory.display().to_string(),
+        None => "not installed by halite".to_owned(),
+    };
+    say!(
+        "{} for cuda: {}, {} unpacked: {libraries}",
+        cuda::LIBRARIES,
+        Bytes(cuda::PACKAGE.download_size()),
+        Bytes(cuda::PACKAGE.installed_size())
+    );
     say!(
         "install one with `halite plugins install NAME`; test one with `halite plugins check NAME`"
     );

@@ -1,8 +1,8 @@
 //! The libraries of NVIDIA's that XLA's plugin opens by name while it runs.
 //!
 //! They are loaded before the plugin, by their paths, so that its searches by name find these
-//! copies: first those beside the plugin, then those of the Python environment and of conda, then
-//! what the system's loader finds. Files, folders and oldest versions are those of JAX, in the
+//! copies: first those beside the plugin, then those of the Python environment and of conda, then those
+//! that `halite plugins install cuda-libraries` installed, then what the system's loader finds. Files, folders and oldest versions are those of JAX, in the
 //! requirements of its package `jax-cuda13-plugin`.
 //!
 //! `unsafe` is needed to load a library, which runs its initialisers, and to call the function that
@@ -24,6 +24,9 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
+use halite_fetch::{Bytes, Cache};
+
+use super::packages;
 use crate::locate::directories_of;
 
 /// A version as its major, minor and patch number.
@@ -119,7 +122,7 @@ fn text([major, minor, patch]: Version) -> String {
 /// Loads the libraries once in this process, and returns them all: those that cannot be used, too.
 /// The search begins in the environment that has this plugin. A plugin for CUDA 12 needs others,
 /// which are left to the system's loader.
-pub(crate) fn load(plugin: &Path) -> Vec<CudaLibrary> {
+pub(crate) fn load(plugin: &Path, cache: &Cache) -> Vec<CudaLibrary> {
     static LOADED: Mutex<Vec<CudaLibrary>> = Mutex::new(Vec::new());
 
     if plugin.iter().any(|part| part == "xla_cuda12") {
@@ -127,7 +130,7 @@ pub(crate) fn load(plugin: &Path) -> Vec<CudaLibrary> {
     }
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if loaded.is_empty() {
-        *loaded = load_from(&Places::new(plugin), &LIBRARIES);
+        *loaded = load_from(&Places::new(plugin, cache), &LIBRARIES);
     }
     loaded.clone()
 }
@@ -152,8 +155,11 @@ pub(crate) fn check(libraries: &[CudaLibrary]) -> Result<()> {
         .collect();
     let packages: Vec<_> = packages.into_iter().collect();
     let message = format!(
-        "libraries of CUDA cannot be used: {}; install them with `python3 -m pip install {}`",
+        "libraries of CUDA cannot be used: {}; install them all with `halite plugins install {}` \
+         ({} to download), or these with `python3 -m pip install {}`",
         names.join("; "),
+        packages::LIBRARIES,
+        Bytes(packages::PACKAGE.download_size()),
         packages.join(" ")
     );
     Err(Error::new(ErrorKind::Unavailable, "cuda", message))
@@ -167,10 +173,12 @@ struct Places {
     python: OnceCell<Vec<PathBuf>>,
     /// `lib` of the active conda environment.
     conda: Option<PathBuf>,
+    /// Folder `nvidia` of the libraries that halite installed.
+    installed: Option<PathBuf>,
 }
 
 impl Places {
-    fn new(plugin: &Path) -> Self {
+    fn new(plugin: &Path, cache: &Cache) -> Self {
         let beside = plugin.ancestors().skip(1).take(3);
         let beside = beside.map(|folder| folder.join("nvidia"));
         let conda = env::var_os("CONDA_PREFIX").filter(|prefix| !prefix.is_empty());
@@ -178,6 +186,7 @@ impl Places {
             beside: beside.filter(|folder| folder.is_dir()).collect(),
             python: OnceCell::new(),
             conda: conda.map(|prefix| Path::new(&prefix).join("lib")),
+            installed: packages::installed(cache),
         }
     }
 
@@ -197,6 +206,12 @@ impl Places {
             .or_else(|| {
                 let path = self.conda.as_ref()?.join(known.file);
                 path.is_file().then_some(path)
+            })
+            .or_else(|| {
+                self.installed
+                    .iter()
+                    .map(inside)
+                    .find(|path| path.is_file())
             })
     }
 }
@@ -316,6 +331,7 @@ mod tests {
             beside: vec![beside.into()],
             python: OnceCell::from(Vec::new()),
             conda: None,
+            installed: None,
         }
     }
 
@@ -344,7 +360,7 @@ mod tests {
         let error = check(&load_from(&places, &[STAND_IN]))
             .unwrap_err()
             .to_string();
-        let command = "install them with `python3 -m pip install 'nvidia-cudnn-cu13>=9.12.0,<10'`";
+        let command = "or these with `python3 -m pip install 'nvidia-cudnn-cu13>=9.12.0,<10'`";
         assert!(error.ends_with(command), "{error}");
     }
 
@@ -385,6 +401,6 @@ mod tests {
     #[test]
     fn plugin_for_cuda_12_is_left_to_the_loader() {
         let plugin = Path::new("/env/jax_plugins/xla_cuda12/xla_cuda_plugin.so");
-        assert_eq!(load(plugin), []);
+        assert_eq!(load(plugin, &Cache::at("none")), []);
     }
 }
