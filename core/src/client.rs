@@ -84,6 +84,9 @@ pub(crate) struct Session {
     local: Option<Arc<[DeviceId]>>,
 }
 
+/// A function that is called once, on any thread.
+type Callback<T> = Box<dyn FnOnce(Result<T>) + Send>;
+
 /// Tells what else uses the memory of the devices, if it can.
 type OtherUsers = dyn Fn() -> Option<String> + Send + Sync;
 
@@ -94,12 +97,29 @@ impl Session {
         if error.kind() != ErrorKind::OutOfMemory {
             return error;
         }
-        let error = explain_out_of_memory(error, program, largest);
-        let others = self.other_users.as_ref().and_then(|others| others());
+        self.name_users(explain_out_of_memory(error, program, largest))
+    }
+
+    /// Adds to an out-of-memory error what else uses the memory.
+    #[cold]
+    fn name_users(&self, error: Error) -> Error {
+        let others = match (error.kind(), &self.other_users) {
+            (ErrorKind::OutOfMemory, Some(others)) => others(),
+            _ => None,
+        };
         match others {
             Some(others) => error.with_note(&others),
             None => error,
         }
+    }
+
+    /// Returns a callback that passes its error on with [`name_users`](Self::name_users).
+    fn naming_users<T: 'static>(self: &Arc<Self>, then: Callback<T>) -> Callback<T> {
+        if self.other_users.is_none() {
+            return then;
+        }
+        let session = self.clone();
+        Box::new(move |result| then(result.map_err(|error| session.name_users(error))))
     }
 
     /// Calls `notify` with each observer.

@@ -57,7 +57,8 @@ fn text_of_a_sharded_array_names_the_mesh() {
 #[test]
 fn read_beyond_host_memory_is_an_error() {
     const HUGE: usize = 1 << 60;
-    let client = Client::new(crate::Null::new(1));
+    let client = Client::new(crate::Null::new(1))
+        .with_other_users(|| Some("4242 has the device open".to_owned()));
     let ty = TensorType::new(DType::U8, [HUGE]);
     let program = crate::Program {
         name: "huge".into(),
@@ -76,10 +77,9 @@ fn read_beyond_host_memory_is_an_error() {
     let mut launched = loaded.launch(vec![]).unwrap();
     let device = Sharding::single(client.local_devices()[0]);
     let array = Array::from_shards(ty, &device, launched.remove(0)).unwrap();
-    assert_eq!(
-        array.fetch().unwrap().wait().unwrap_err().kind(),
-        ErrorKind::OutOfMemory
-    );
+    let error = array.fetch().unwrap().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("4242 has the device open"), "{error}");
     assert_eq!(array.read().unwrap_err().kind(), ErrorKind::OutOfMemory);
 }
 

@@ -116,7 +116,10 @@ impl<'a> DeviceBuffer<'a> {
     /// # Errors
     /// If the driver cannot provide it.
     pub fn ready(&self) -> Result<DeviceEvent> {
-        Ok(DeviceEvent(self.buffer.ready()?))
+        Ok(DeviceEvent {
+            event: self.buffer.ready()?,
+            session: self.session.clone(),
+        })
     }
 
     /// Queues a copy to another device or kind of memory, or to the same.
@@ -150,6 +153,7 @@ impl<'a> DeviceBuffer<'a> {
         let _span = tracing::trace_span!("read", bytes = needed).entered();
         let started = Instant::now();
         let result = self.buffer.read(into);
+        let result = result.map_err(|error| self.session.name_users(error));
         let transfer =
             Transfer::ending_now(needed, started, Location::caller(), self.placement().device);
         self.session.observe(|observer| observer.read(&transfer));
@@ -167,6 +171,7 @@ impl<'a> DeviceBuffer<'a> {
     /// Queues a copy to the host, and passes the row-major bytes to `then` on any thread.
     #[track_caller]
     pub fn fetch_then(&self, then: OnFetched) {
+        let then = self.session.naming_users(then);
         match self.observed_fetch() {
             None => self.buffer.fetch(then),
             Some(arrived) => self.buffer.fetch(Box::new(move |bytes| {
@@ -185,6 +190,7 @@ impl<'a> DeviceBuffer<'a> {
             let message = format!("{given} bytes to fetch into, {ty} needs {}", ty.bytes());
             return then(Err(Error::invalid("fetch", message)));
         }
+        let then = self.session.naming_users(then);
         match self.observed_fetch() {
             None => self.buffer.fetch_into(memory, then),
             Some(arrived) => {
@@ -230,12 +236,15 @@ impl fmt::Debug for DeviceBuffer<'_> {
 }
 
 /// Completion event of asynchronous work on a device of any backend.
-pub struct DeviceEvent(Box<dyn AnyEvent>);
+pub struct DeviceEvent {
+    event: Box<dyn AnyEvent>,
+    session: Arc<Session>,
+}
 
 impl DeviceEvent {
     /// Returns whether the work is done, successfully or not.
     pub fn is_ready(&self) -> bool {
-        self.0.is_ready()
+        self.event.is_ready()
     }
 
     /// Blocks until the work is done.
@@ -243,32 +252,34 @@ impl DeviceEvent {
     /// # Errors
     /// The error of the work, however long ago it failed.
     pub fn wait(&self) -> Result<()> {
-        self.0.wait()
+        let done = self.event.wait();
+        done.map_err(|error| self.session.name_users(error))
     }
 
     /// Runs `then` once, on any thread; at once if the work is done.
     pub fn on_ready(&self, then: OnReady) {
-        self.0.on_ready(then);
+        self.event.on_ready(self.session.naming_users(then));
     }
 
     /// Runs a `notify` that only signals: it must neither block, launch nor read. It may run on a
     /// thread that the driver's work needs, which saves a thread switch compared with
     /// [`on_ready`](Self::on_ready).
     pub fn notify_when_ready(&self, notify: OnReady) {
-        self.0.notify_when_ready(notify);
+        self.event
+            .notify_when_ready(self.session.naming_users(notify));
     }
 
     /// Describes the multi-device launches that are not done, for the error of a wait that timed
     /// out. Empty where the driver does not know.
     pub fn unfinished(&self) -> String {
-        self.0.unfinished()
+        self.event.unfinished()
     }
 
     /// A future of the completion, to wait for with a deadline or to `.await`. `name` is used in
     /// the error of a wait that timed out.
     pub fn pending(&self, name: &'static str) -> Pending<()> {
         let (pending, resolve) = Pending::new(name);
-        self.0.notify_when_ready(Box::new(resolve));
+        self.notify_when_ready(Box::new(resolve));
         pending
     }
 }
