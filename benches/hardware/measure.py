@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What halite does on this machine's accelerator, as one report: what works, how fast, beside JAX and PyTorch where they are.
 
-    python3 measure.py [--accelerator cuda] [--minutes 10] [--only devices,check,train,..] [--out report]
+    python3 measure.py [--quick] [--accelerator cuda] [--minutes 30] [--only devices,check,train,..] [--out report]
 
 Needs Python alone, no network and no compiler: `pack` beside this file gathers the binaries and the data. Each step is a command
 with a deadline; one that fails is a line of the report, and the others still run. Writes OUT/report.md, OUT/report.json, and the
@@ -12,6 +12,10 @@ import argparse, json, os, pathlib, platform, shutil, subprocess, sys, time
 HERE = pathlib.Path(__file__).resolve().parent
 EPOCHS = {"digits": ["--epochs", "20"], "mnist": [], "text": ["--steps", "500"]}
 PRECISIONS = ["f32", "tf32", "bf16-mixed", "f16-mixed"]
+WORKLOADS = "w1,w2,w3,w4,w5,w6,w7,w8,w3-bf16,w4-bf16"
+# What `--quick` leaves of it.
+QUICK_PRECISIONS = ["f32", "bf16-mixed", "f16-mixed"]
+QUICK_WORKLOADS = "w1,w2,w4,w4-bf16"
 
 
 class Report:
@@ -22,8 +26,11 @@ class Report:
         out.mkdir(parents=True, exist_ok=True)
         self.log = open(out / "log.txt", "w")
 
-    def run(self, section, name, command, seconds=120, environment=None, read=None):
-        """Runs a command, and keeps what `read` finds in its output. A step that does not fit in the time left is left out."""
+    def run(self, section, name, command, seconds=120, environment=None, read=None, refused=None):
+        """Runs a command, and keeps what `read` finds in its output. A step that does not fit in the time left is left out.
+
+        A command that has to fail is right if one of the texts `refused` is in its error.
+        """
         left = self.end - time.monotonic()
         if left < 5:
             self.steps.append(dict(section=section, name=name, state="left out", reason="no time left"))
@@ -41,7 +48,11 @@ class Report:
         step = dict(section=section, name=name, state=state, seconds=round(time.monotonic() - started, 2))
         self.log.write(f"\n==== {section}: {name}: {state}, {step['seconds']} s\n$ {' '.join(map(str, command))}\n{output}\n---- stderr\n{errors}\n")
         self.log.flush()
-        if state == "ok" and read:
+        if refused and state.startswith("exit code") and any(text in errors for text in refused):
+            step |= dict(state="ok", error=errors.strip())
+        elif refused:
+            step |= dict(state=f"not refused: {state}", reason=(errors or output).strip())
+        elif state == "ok" and read:
             try:
                 step |= read(output) or {}
             except (OSError, ValueError, KeyError, IndexError) as error:
@@ -93,7 +104,7 @@ LlamaForCausalLM(config).save_pretrained(sys.argv[1])
 
 
 def models(report, options, halite, runs):
-    """Networks of `halite-models`: training on generated images, the CT pipeline from JPEG, inference and generation beside PyTorch."""
+    """Training of networks of `halite-models` on generated images, and the CT pipeline from JPEG."""
     for model, batch in (("resnet50", "128"), ("vit-s16", "128")):
         for precision in ("tf32", "bf16-mixed"):
             run = runs / f"{model}-{precision}"
@@ -104,15 +115,49 @@ def models(report, options, halite, runs):
     report.run("models", "data fake ct", [halite, "data", "fake", "ct", "--out", data], 60)
     command = [halite, "train", "ct", "--data", data, "--accelerator", options.accelerator, "--batch-size", "32", "--quiet", "--out", runs / "ct"]
     report.run("models", "train ct", command, 120, read=training(runs / "ct"))
+
+
+def inference(report, options, runs):
+    """Inference and generation by networks of `halite-models`, beside PyTorch."""
     environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
     table = lambda output: dict(table=output)
     peers, beside = HERE.parent / "peers", ["--no-build", "--accelerator", options.accelerator, "--rounds", options.rounds]
-    report.run("models", "inference", [sys.executable, peers / "inference.py", *beside, "--seconds", "0.3"], 240, environment, table)
     decoder = runs / "decoder"
-    report.run("models", "a decoder of random weights", [sys.executable, "-c", DECODER, decoder], 60)
+    report.run("inference", "a decoder of random weights", [sys.executable, "-c", DECODER, decoder], 60)
     if (decoder / "model.safetensors").exists():
-        command = [sys.executable, peers / "generation" / "compare.py", decoder, *beside, "--peers", "halite,torch,torch-compiled"]
-        report.run("models", "generation", command, 180, environment, table)
+        command = [sys.executable, peers / "generation" / "compare.py", decoder, *beside, "--peers", "halite,torch" if options.quick else "halite,torch,torch-compiled"]
+        report.run("inference", "generation", command, 180, environment, table)
+    rows = ["--rows", "halite;torch;torch, channels_last"] if options.quick else []
+    command = [sys.executable, peers / "inference.py", *beside, "--seconds", "0.3", *rows]
+    report.run("inference", "resnet50 and vit-s16", command, 240, environment, table)
+
+
+
+# Takes most of the memory of the GPU until its input ends.
+HOLD = """
+import sys, torch
+held = torch.empty(int(torch.cuda.mem_get_info()[0] * 0.97), dtype=torch.uint8, device="cuda")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def refusals(report, halite):
+    """Machines that are set up wrongly: each command has to fail with an error that says what is wrong."""
+    devices = [halite, "devices", "--accelerator", "cuda"]
+    for value in ("", "7", "all"):
+        report.run("errors", f"CUDA_VISIBLE_DEVICES={value}", devices, 60, dict(CUDA_VISIBLE_DEVICES=value), refused=[f"CUDA_VISIBLE_DEVICES is `{value}`"])
+    report.run("errors", "GPU_NUM_DEVICES=99", devices, 60, dict(GPU_NUM_DEVICES="99"), refused=["99 devices asked for"])
+    report.run("errors", "cuda:[7]", [halite, "devices", "--accelerator", "cuda:[7]"], 60, refused=["unknown device 7"])
+    other = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        if other.stdout.readline() == "held\n":
+            command = [halite, "train", "imagenet", "--fake-data", "--model", "resnet50", "--batch-size", "256", "--max-steps", "2", "--accelerator", "cuda",
+                       "--quiet", "--out", report.out / "runs" / "no-memory"]
+            report.run("errors", "another process holds the memory", command, 90, refused=[str(other.pid)])
+    finally:
+        other.kill()
+        other.wait()
 
 
 def measure(report, options):
@@ -130,7 +175,7 @@ def measure(report, options):
         report.run("check", "conformance", [halite, "plugins", "check", options.accelerator], 240, read=counts)
     if wanted("train"):
         for task, epochs in EPOCHS.items():
-            for precision in PRECISIONS:
+            for precision in QUICK_PRECISIONS if options.quick else PRECISIONS:
                 run = runs / f"{task}-{precision}"
                 command = [halite, "train", task, "--accelerator", options.accelerator, "--precision", precision, "--quiet", "--out", run, *epochs, *data]
                 report.run("train", f"{task}, {precision}", command, 180, read=training(run))
@@ -139,19 +184,28 @@ def measure(report, options):
         first = [halite, "train", "digits", "--accelerator", options.accelerator, "--quiet", "--out", run, *data]
         report.run("resume", "digits, 3 epochs", [*first, "--epochs", "3"], read=training(run))
         report.run("resume", "digits, on to 6", [*first, "--epochs", "6", "--resume", "--allow-changes", "all"], read=training(run))
+    if wanted("errors") and cuda:
+        refusals(report, halite)
     if wanted("plan"):
         target = options.target or "cpu:1"
         report.run("plan", f"gpt2-124m for {target}", [halite, "plan", "gpt2-124m", "--target", target, "--json"], 120, read=lambda output: dict(plan=json.loads(output)))
+        if (options.binaries / "cache").exists() and cuda:
+            run = runs / "gpt2"
+            command = [halite, "train", "text", "--model", "gpt2-124m", "--tokenizer", "gpt2", "--context", "1024", "--batch-size", "8", "--max-steps", "60",
+                       "--accelerator", options.accelerator, "--quiet", "--out", run, *data]
+            report.run("plan", "gpt2-124m as it is", command, 180, read=training(run))
     if wanted("uploads"):
         report.run("uploads", "halite", [options.binaries / "release" / "uploads", options.accelerator], 60, read=lines_of_json)
         if cuda:
             report.run("uploads", "PyTorch", [sys.executable, HERE / "uploads_torch.py"], 60, read=lines_of_json)
     if wanted("models"):
         models(report, options, halite, runs)
+    if wanted("inference"):
+        inference(report, options, runs)
     if wanted("peers"):
         environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
         command = [sys.executable, HERE.parent / "peers" / "compare.py", "--no-build", "--accelerator", options.accelerator, "--json", report.out / "peers.json",
-                   "--rounds", options.rounds, "--seconds", "0.3", "--peers", options.peers, "--workloads", options.workloads]
+                   "--rounds", options.rounds, "--seconds", "0.3", "--peers", options.peers, "--workloads", options.workloads or (QUICK_WORKLOADS if options.quick else WORKLOADS)]
         report.run("peers", "halite beside JAX and PyTorch", command, 540, environment, lambda output: dict(table=output))
 
 
@@ -162,9 +216,9 @@ def markdown(report, about):
         if step["section"] != section:
             section = step["section"]
             lines += ["", f"## {section}", ""]
-        facts = {name: value for name, value in step.items() if name not in ("section", "name", "state", "table", "reason", "plan")}
+        facts = {name: value for name, value in step.items() if name not in ("section", "name", "state", "table", "reason", "plan", "error")}
         lines.append(f"- **{step['name']}**: {step['state']}; " + ", ".join(f"{name} {json.dumps(value)}" for name, value in facts.items()))
-        for text in (step.get("reason"), step.get("table")):
+        for text in (step.get("reason"), step.get("error"), step.get("table")):
             if text:
                 lines += ["", "```", text, "```", ""]
     return "\n".join(lines) + "\n"
@@ -174,16 +228,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--accelerator", default="cuda", help="cuda or cpu")
     parser.add_argument("--target", help="target of `halite plan`, such as cuda:h100:1x1")
-    parser.add_argument("--minutes", type=float, default=30, help="steps that do not fit are left out")
-    parser.add_argument("--only", help="sections, separated by commas: devices,check,train,resume,plan,uploads,models,peers")
+    parser.add_argument("--quick", action="store_true", help="fewer precisions, workloads and peers, in 10 minutes")
+    parser.add_argument("--minutes", type=float, help="steps that do not fit are left out [default: 30, or 10 if quick]")
+    parser.add_argument("--only", help="sections, separated by commas: devices,check,train,resume,errors,plan,uploads,models,inference,peers")
     parser.add_argument("--peers", default="halite,jax,torch")
-    parser.add_argument("--workloads", default="w1,w2,w3,w4,w5,w6,w3-bf16,w4-bf16")
+    parser.add_argument("--workloads", help="workloads of `peers`")
     parser.add_argument("--steps", default="60", help="training steps of the networks of `models`")
     parser.add_argument("--rounds", default="5")
     parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parent.parent / "target", help="folder with release/halite and the other programs")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hardware-report"))
     options = parser.parse_args()
-    report, about = Report(options.out, options.minutes), machine()
+    report, about = Report(options.out, options.minutes or (10 if options.quick else 30)), machine()
     measure(report, options)
     (options.out / "report.json").write_text(json.dumps(dict(machine=about, steps=report.steps), indent=1) + "\n")
     (options.out / "report.md").write_text(markdown(report, about))
