@@ -25,8 +25,9 @@ use crate::{
     environment::{self, Environment, OPEN, PLATFORM},
     kernels,
     locate::{Failure, Located, Search, Source},
-    tpu,
+    needed, tpu,
     tpu::TpuOptions,
+    vendor,
 };
 
 pub use devices::Devices;
@@ -75,6 +76,10 @@ pub enum Accelerator {
         /// Number of virtual devices; 1 if not given.
         devices: Option<u32>,
     },
+    /// All devices of another vendor whose plugin is in [`PLUGINS`](crate::PLUGINS), by the name of
+    /// its platform: `rocm` (AMD), `oneapi` (Intel) or `tt` (Tenstorrent). Never run on such devices
+    /// by halite's developers.
+    Vendor(&'static str),
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
 }
@@ -222,11 +227,11 @@ impl Accelerator {
     /// ```
     ///
     /// # Errors
-    /// If `count` is 0, or more than a CPU can be divided into; for `auto` and a plugin, which have
-    /// the devices that they find: `Trainer::builder(&client).devices(..)` takes some of them.
+    /// If `count` is 0, or more than a CPU can be divided into; for `auto`, a vendor and a plugin,
+    /// which have the devices that they find: `Trainer::builder(&client).devices(..)` takes some of them.
     pub fn devices(self, count: u32) -> Result<Self> {
         match self {
-            Self::Auto | Self::Plugin(_) => Err(Error::invalid(
+            Self::Auto | Self::Vendor(_) | Self::Plugin(_) => Err(Error::invalid(
                 format!("accelerator {self}"),
                 format!(
                     "{count} devices asked for, but only cpu, embedded, cuda and tpu have a number \
@@ -303,6 +308,7 @@ impl Accelerator {
                 cuda::open(&devices, options, progress)
             }
             Self::Tpu { chips } => tpu::open(chips, options, progress),
+            Self::Vendor(platform) => vendor::open(platform, options, progress),
         };
         let mut opened = opened.map_err(|error| {
             Error::new(error.kind(), format!("accelerator {self}"), words(&error))
@@ -428,6 +434,11 @@ fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
         source: Source::Given,
         plugin: None,
     };
+    load_in_job(located, options)
+}
+
+/// Loads a plugin, and creates a client of the devices of all processes where the plugin can.
+pub(crate) fn load_in_job(located: Located, options: &OpenOptions) -> Result<Opened> {
     let deadline = options.deadline;
     let Some(node) = options.node()? else {
         return load(located, options.client.clone(), &[], deadline, None);
@@ -487,6 +498,7 @@ pub(crate) fn load(
     node: Option<Node>,
 ) -> Result<Opened> {
     let started = Instant::now();
+    needed::provide(&located)?;
     let plugin = Plugin::load_with(
         &located.path,
         &load_options(&located, environment, deadline),

@@ -18,3 +18,13 @@ pub fn program_entry_seeds() -> Vec<Vec<u8>> {
 pub fn cache_size(data: &[u8]) -> bool {
     std::str::from_utf8(data).is_ok_and(crate::compile_cache::fuzz_size)
 }
+
+/// A shared library whose needs are read.
+pub fn library_needs(data: &[u8]) -> bool {
+    crate::needed::fuzz::library_needs(data)
+}
+
+/// Valid inputs of [`library_needs`].
+pub fn library_needs_seeds() -> Vec<Vec<u8>> {
+    crate::needed::fuzz::library_needs_seeds()
+}

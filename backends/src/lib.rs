@@ -16,7 +16,7 @@
 //! (`HALITE_CACHE_DIR`, else the platform's), in the Python environment, and installed where it is
 //! in none of them. A library is loaded only from a path that the user gave, or if its digest is in
 //! [`PLUGINS`]; [`Driver::Plugin`] says which file it was.
-// `cuda/driver.rs` alone has some, and says why.
+// The modules that call libraries of vendors have some, and say why.
 #![deny(unsafe_code)]
 
 mod accelerator;
@@ -31,10 +31,12 @@ pub mod fuzz;
 mod holders;
 mod kernels;
 mod locate;
+mod needed;
 mod plugins;
 mod profile;
 mod target;
 pub mod tpu;
+mod vendor;
 
 pub use halite_kernels::host_memory;
 pub use halite_pjrt as pjrt;
@@ -45,6 +47,6 @@ pub use compile_cache::{
     Verified, parse_bytes,
 };
 pub use locate::{Located, Search, Source, install};
-pub use plugins::{KnownPlugin, PLUGINS, plugin};
+pub use plugins::{KnownPlugin, Need, PLUGINS, Provider, plugin};
 pub use profile::ChromeTrace;
 pub use target::{CudaTarget, DeviceSpec, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};

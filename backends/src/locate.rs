@@ -6,7 +6,7 @@
 
 mod python;
 
-pub(crate) use python::directories_of;
+pub(crate) use python::{directories_of, packages_directories};
 
 use std::{
     env, fmt,
@@ -83,6 +83,16 @@ pub struct Search<'a> {
     pub trust_python: bool,
 }
 
+/// The platforms, each with the environment variable that may have the path of its plugin.
+const VARIABLES: [(&str, &str); 6] = [
+    (Search::CPU, "HALITE_CPU_PLUGIN"),
+    ("tpu", "HALITE_TPU_PLUGIN"),
+    ("cuda", "HALITE_CUDA_PLUGIN"),
+    ("rocm", "HALITE_ROCM_PLUGIN"),
+    ("oneapi", "HALITE_ONEAPI_PLUGIN"),
+    ("tt", "HALITE_TT_PLUGIN"),
+];
+
 /// Failure of a search.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -154,11 +164,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Searches for a platform of the table: `cpu`, `cuda` or `tpu`.
+    /// Searches for a platform of the table: `HALITE_ROCM_PLUGIN` for `rocm`, then `cache`, then
+    /// Python. `None` if no plugin is for such a platform.
     pub fn platform(platform: &str, cache: &'a Cache) -> Option<Self> {
-        [Self::cpu(cache), Self::cuda(cache), Self::tpu(cache)]
-            .into_iter()
-            .find(|search| search.platform == platform)
+        let (platform, variable) = VARIABLES.iter().find(|(name, _)| *name == platform)?;
+        Some(Self::of(platform, variable, cache))
+    }
+
+    /// Returns the searches for all platforms, in the order of the table.
+    pub fn all(cache: &'a Cache) -> impl Iterator<Item = Self> {
+        (VARIABLES.iter()).map(|(platform, variable)| Self::of(platform, variable, cache))
     }
 
     /// Finds the library. Downloads nothing.

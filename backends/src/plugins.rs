@@ -4,6 +4,8 @@
 //! table. The digest is computed at installation, and again whenever the file's times or inode changed,
 //! or users other than this process's and root could have replaced the file.
 
+mod vendors;
+
 use std::collections::BTreeSet;
 
 use halite_fetch::{Client, FileSpec, Package, Transform};
@@ -13,7 +15,7 @@ use halite_fetch::{Client, FileSpec, Package, Transform};
 pub struct KnownPlugin {
     /// Name for installation: `halite plugins install cpu`.
     pub name: &'static str,
-    /// Kind of accelerator: `cpu`, `cuda` or `tpu`.
+    /// Kind of accelerator: `cpu`, `cuda`, `tpu`, `rocm`, `oneapi` or `tt`.
     pub platform: &'static str,
     /// Description for users: versions, system requirements.
     pub about: &'static str,
@@ -28,8 +30,32 @@ pub struct KnownPlugin {
     pub package: Package,
     /// Library among the files of the package.
     pub library: FileSpec,
+    /// Packages of the libraries that are loaded with it and are not among its files. The first one
+    /// that fits a name counts.
+    pub needs: &'static [Need],
     /// Operating system and architecture that it is built for, as in `std::env::consts`.
     pub target: (&'static str, &'static str),
+}
+
+/// Libraries that a plugin needs, and what they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Beginnings of the names of their files: `libmkl_`.
+    pub names: &'static [&'static str],
+    /// What has them.
+    pub from: Provider,
+}
+
+/// What installs a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Provider {
+    /// A package of pip, with its version: `mkl==2025.1.0`.
+    Pip(&'static str),
+    /// A package of Debian and Ubuntu.
+    Apt(&'static str),
+    /// Anything else, as messages describe it.
+    Other(&'static str),
 }
 
 impl KnownPlugin {
@@ -78,6 +104,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
             parts: &[],
         },
         library: CPU_LIBRARY,
+        needs: &[],
         target: ("linux", "x86_64"),
     },
     KnownPlugin {
@@ -100,6 +127,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
             parts: &[],
         },
         library: ALTERNATIVE_LIBRARY,
+        needs: &[],
         target: ("linux", "x86_64"),
     },
     KnownPlugin {
@@ -122,6 +150,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
             parts: &[],
         },
         library: OLD_LIBRARY,
+        needs: &[],
         target: ("linux", "x86_64"),
     },
     KnownPlugin {
@@ -150,6 +179,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
             parts: &[],
         },
         library: TPU_LIBRARY,
+        needs: &[],
         target: ("linux", "x86_64"),
     },
     KnownPlugin {
@@ -176,8 +206,13 @@ pub const PLUGINS: &[KnownPlugin] = &[
             parts: &[CUDA_ASSEMBLER, CUDA_MATHEMATICS],
         },
         library: CUDA_LIBRARY,
+        needs: &[],
         target: ("linux", "x86_64"),
     },
+    vendors::ROCM,
+    vendors::ROCM_7,
+    vendors::ONEAPI,
+    vendors::TENSTORRENT,
 ];
 
 const CPU_LIBRARY: FileSpec = FileSpec {

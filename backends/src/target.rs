@@ -36,6 +36,7 @@ use crate::{
     Located, OpenOptions, Search,
     accelerator::{MOST_CPU_DEVICES, load_options},
     environment::Environment,
+    needed,
 };
 
 /// Devices to compile for, present or not.
@@ -190,6 +191,7 @@ impl Target {
                 &[]
             };
             let load = |located: Located| {
+                needed::provide(&located)?;
                 let load = load_options(&located, environment, options.deadline);
                 Ok((Plugin::load_with(&located.path, &load)?, located))
             };

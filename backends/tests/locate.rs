@@ -214,6 +214,59 @@ fn error_without_python_is_one_paragraph() {
     assert!(!reply.contains("\\n"), "{reply}");
 }
 
+/// The packages of all vendors share the module `jax_plugins`.
+#[test]
+fn vendor_plugin_of_python_needs_trust() {
+    let directory = tempfile::tempdir().unwrap();
+    let python = directory.path().join("python");
+    for name in [
+        "xla_rocm7/xla_rocm_plugin.so",
+        "xla_oneapi/xla_oneapi_plugin.so",
+    ] {
+        let library = python.join("jax_plugins").join(name);
+        fs::create_dir_all(library.parent().unwrap()).unwrap();
+        fs::write(library, "another version").unwrap();
+    }
+    let find = |platform: &str, trust: &str| {
+        let mut command = child(&directory.path().join("empty"), platform);
+        command.env("HALITE_TRUST_PYTHON", trust);
+        reply_of(command.env("PYTHONPATH", &python))
+    };
+    for (platform, name, package) in [
+        (
+            "rocm",
+            "xla_rocm7/xla_rocm_plugin.so",
+            "jax-rocm7-pjrt 0.12.0",
+        ),
+        (
+            "oneapi",
+            "xla_oneapi/xla_oneapi_plugin.so",
+            "jax-oneapi-pjrt 0.11.2",
+        ),
+    ] {
+        let refused = find(platform, "0");
+        for part in [
+            name,
+            package,
+            "has SHA-256",
+            "--trust-python",
+            "halite plugins install",
+        ] {
+            assert!(refused.contains(part), "`{part}` is not in: {refused}");
+        }
+        let taken = find(platform, "1");
+        assert!(
+            taken.contains("found Python") && taken.contains(name),
+            "{taken}"
+        );
+    }
+    let absent = find("tt", "1");
+    assert!(
+        absent.contains("not installed as a Python package (jax-tt-plugin)"),
+        "{absent}"
+    );
+}
+
 #[test]
 fn failing_python_is_skipped() {
     use std::os::unix::fs::PermissionsExt;
@@ -271,6 +324,18 @@ fn table_of_plugins_is_consistent() {
             known.name
         );
         assert!(known.package.archive_sha256.is_some(), "{}", known.name);
+        assert!(
+            known.package.archive_size < known.library.size,
+            "{}",
+            known.name
+        );
+        assert!(known.needs.iter().all(|need| !need.names.is_empty()));
+        let cache = Cache::at("/nowhere");
+        assert!(
+            Search::platform(known.platform, &cache).is_some(),
+            "{}",
+            known.name
+        );
         assert_eq!(
             PLUGINS
                 .iter()
@@ -293,11 +358,10 @@ fn child_looks_for_the_plugin() {
         return;
     };
     let cache = Cache::open(None).unwrap();
-    let search = Search::cpu(&cache);
-    let found = if what == "find" {
-        search.find()
-    } else {
-        search.ensure(&mut Quiet)
+    let found = match &*what {
+        "find" => Search::cpu(&cache).find(),
+        "ensure" => Search::cpu(&cache).ensure(&mut Quiet),
+        platform => Search::platform(platform, &cache).unwrap().find(),
     };
     match found {
         Ok(located) => println!("\nreply: found {:?} {located}", located.source),

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr};
 use halite_core::{Error, Result};
 
 use super::{Accelerator, Devices, MOST_CPU_DEVICES};
+use crate::vendor;
 
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -14,6 +15,7 @@ impl fmt::Display for Accelerator {
             Self::Embedded { devices } => counted(f, "embedded", *devices),
             Self::Cuda { devices } => write!(f, "cuda{devices}"),
             Self::Tpu { chips } => write!(f, "tpu{chips}"),
+            Self::Vendor(platform) => f.write_str(platform),
             Self::Plugin(path) => write!(f, "plugin:{}", path.display()),
         }
     }
@@ -79,7 +81,13 @@ fn devices(kind: &str, what: &str, text: &str) -> Result<Devices, String> {
 
 /// Forms that [`Accelerator::from_str`] accepts.
 const NAMES: &str = "auto, cpu, cpu:8, cuda, cuda:2, cuda:[0,1], tpu, tpu:4, tpu:[5], embedded, \
-                     embedded:8, plugin:PATH";
+                     embedded:8, rocm, oneapi, tt, plugin:PATH";
+
+/// Returns the platform of this name, if it is one of [`Accelerator::Vendor`].
+fn of_vendor(name: &str) -> Option<&'static str> {
+    let mut names = vendor::defaults().map(|plugin| plugin.platform);
+    names.find(|platform| *platform == name)
+}
 
 impl FromStr for Accelerator {
     type Err = Error;
@@ -115,10 +123,10 @@ impl FromStr for Accelerator {
             ("plugin", _) => Err(refused(
                 "the path is missing; expected plugin:/path/to/plugin.so".into(),
             )),
-            _ => Err(Error::invalid(
-                "accelerator",
-                format!("unknown accelerator `{text}`; expected one of {NAMES}"),
-            )),
+            _ => of_vendor(text).map(Self::Vendor).ok_or_else(|| {
+                let message = format!("unknown accelerator `{text}`; expected one of {NAMES}");
+                Error::invalid("accelerator", message)
+            }),
         }
     }
 }
@@ -141,6 +149,9 @@ mod tests {
             "tpu:[2]",
             "embedded",
             "embedded:8",
+            "rocm",
+            "oneapi",
+            "tt",
             "plugin:/x.so",
         ] {
             assert_eq!(text.parse::<Accelerator>().unwrap().to_string(), text);
@@ -160,7 +171,7 @@ mod tests {
             let error = accelerator.devices(0).unwrap_err().to_string();
             assert!(error.contains("`0` is not a number of"), "{error}");
         }
-        for kind in ["auto", "plugin:/x.so"] {
+        for kind in ["auto", "rocm", "plugin:/x.so"] {
             let error = kind.parse::<Accelerator>().unwrap().devices(2).unwrap_err();
             assert!(error.to_string().contains("2 devices asked for"), "{error}");
         }

@@ -1,6 +1,6 @@
 //! The search in the Python environment.
 
-use std::{io, path::PathBuf, process::Command, time::Duration};
+use std::{collections::BTreeSet, io, path::PathBuf, process::Command, time::Duration};
 
 use halite_core::warning;
 use halite_fetch::{sha256_of_file, stdout_of};
@@ -12,7 +12,8 @@ impl Search<'_> {
     /// Returns the libraries of known digest in the Python environment, and adds to `missed` why
     /// others are not used.
     pub(super) fn in_python(&self, missed: &mut Missed) -> Vec<Located> {
-        let modules: Vec<_> = self.known().map(|plugin| plugin.in_python().0).collect();
+        let modules: BTreeSet<_> = self.known().map(|plugin| plugin.in_python().0).collect();
+        let modules = Vec::from_iter(modules);
         if modules.is_empty() {
             return Vec::new();
         }
@@ -23,18 +24,23 @@ impl Search<'_> {
                 return Vec::new();
             }
         };
-        if places.is_empty() {
+        // Packages of other vendors install into the same module.
+        let files = places.iter().flat_map(|(module, directory)| {
+            let of_module = self
+                .known()
+                .filter(move |plugin| plugin.in_python().0 == module);
+            of_module.map(|plugin| (plugin, directory.join(plugin.in_python().1)))
+        });
+        let files: Vec<_> = files.filter(|(_, path)| path.exists()).collect();
+        if files.is_empty() {
+            let packages: Vec<_> = self.known().map(|plugin| plugin.package.name).collect();
             missed.refused.push(format!(
                 "not installed as a Python package ({})",
-                modules.join(", ")
+                packages.join(", ")
             ));
         }
         let mut found = Vec::new();
-        for (module, directory) in places {
-            let Some(plugin) = self.known().find(|plugin| plugin.in_python().0 == module) else {
-                continue;
-            };
-            let path = directory.join(plugin.in_python().1);
+        for (plugin, path) in files {
             match sha256_of_file(&path) {
                 Ok((digest, _)) if digest == plugin.library.sha256 => {
                     found.push(Located {
@@ -73,7 +79,6 @@ impl Search<'_> {
 
 /// Returns the directories of these modules in the Python environment, without importing them.
 pub(crate) fn directories_of(modules: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
-    const DEADLINE: Duration = Duration::from_secs(20);
     const QUERY: &str = "
 import importlib.util, sys
 for name in sys.argv[1:]:
@@ -84,10 +89,29 @@ for name in sys.argv[1:]:
     for place in (spec.submodule_search_locations or []) if spec else []:
         print('halite', name, place, sep='|')
 ";
+    answers(QUERY, modules)
+}
+
+/// Returns the directories of the Python environment that pip installs packages in.
+pub(crate) fn packages_directories() -> Result<Vec<PathBuf>, String> {
+    const QUERY: &str = "
+import sys
+for place in sys.path:
+    if place.endswith('-packages'):
+        print('halite', 'packages', place, sep='|')
+";
+    let places = answers(QUERY, &[])?;
+    Ok(places.into_iter().map(|(_, place)| place).collect())
+}
+
+/// Runs a program of Python that prints lines `halite|name|path`.
+fn answers(program: &str, arguments: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
+    const DEADLINE: Duration = Duration::from_secs(20);
+
     let mut reasons = Vec::new();
     for python in ["python3", "python"] {
         let mut command = Command::new(python);
-        command.arg("-c").arg(QUERY).args(modules);
+        command.arg("-c").arg(program).args(arguments);
         // `-c` looks for modules in the current directory first, which may be anybody's.
         if cfg!(unix) {
             command.current_dir("/");
@@ -95,8 +119,8 @@ for name in sys.argv[1:]:
         match stdout_of(&mut command, DEADLINE) {
             Ok(Some(text)) => {
                 let place = |line: &str| {
-                    let (module, directory) = line.strip_prefix("halite|")?.split_once('|')?;
-                    Some((module.to_string(), PathBuf::from(directory)))
+                    let (name, path) = line.strip_prefix("halite|")?.split_once('|')?;
+                    Some((name.to_string(), PathBuf::from(path)))
                 };
                 return Ok(text.lines().filter_map(place).collect());
             }
