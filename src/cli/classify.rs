@@ -41,7 +41,8 @@ pub(crate) struct Classify {
     /// Height and width to which images are resized [default: the model's]
     #[arg(long, value_name = "PIXELS", value_parser = positive::<usize>, allow_negative_numbers = true)]
     side: Option<usize>,
-    /// Accelerator: `auto`, `cpu`, `cuda`, `tpu`, `embedded`, or `plugin:PATH`
+    /// Accelerator: `auto`, `cpu`, `cuda`, `tpu`, `embedded`, `rocm`, `oneapi`, `tt`, or
+    /// `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Cache directory of plugins and packages [default: HALITE_CACHE_DIR, else the platform's

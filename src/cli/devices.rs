@@ -17,7 +17,8 @@ use halite::{
 #[derive(Args, Debug)]
 pub(crate) struct Devices {
     /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:N` for the first N, `cuda:[0,1]`
-    /// by index, `tpu` likewise, `embedded`, `embedded:N`, or `plugin:PATH`
+    /// by index, `tpu` likewise, `embedded`, `embedded:N`, `rocm` (AMD), `oneapi` (Intel), `tt`
+    /// (Tenstorrent), or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Also write what a report of a fault needs to FILE, as JSON: versions, processor, environment

@@ -51,7 +51,7 @@ pub(crate) struct Embed {
     /// Texts in a launch
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
-    /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, or `plugin:PATH`
+    /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, `rocm`, `oneapi`, `tt`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]

@@ -77,7 +77,7 @@ pub(crate) struct Generate {
     /// Number of tokens that one launch generates
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     tokens_per_launch: usize,
-    /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, or `plugin:PATH`
+    /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, `rocm`, `oneapi`, `tt`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]

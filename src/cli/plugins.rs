@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 /// List, install or check PJRT plugins
 ///
 /// A plugin is a shared library that compiles and runs programs for one kind of accelerator. halite
-/// knows some by name, and installs those that a run needs. Any other is used by its path: `halite
-/// devices --accelerator plugin:PATH`.
+/// knows some by name, and installs those that a run needs: for CPUs, NVIDIA GPUs and TPUs; for AMD
+/// (`rocm`) and Intel GPUs (`oneapi`) and for Tenstorrent (`tt`), on which halite was never run. Any
+/// other is used by its path: `halite devices --accelerator plugin:PATH`.
 #[derive(Args, Debug)]
 pub(crate) struct Plugins {
     #[command(subcommand)]
@@ -166,8 +167,7 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
         .iter()
         .map(|plugin| describe(plugin, cache))
         .collect::<Result<Vec<_>>>()?;
-    let found = [Search::cpu(cache), Search::cuda(cache), Search::tpu(cache)]
-        .map(|search| (search.platform, search.find()));
+    let found = Search::all(cache).map(|search| (search.platform, search.find()));
     if json {
         let plugins: Vec<_> = described.into_iter().map(|(value, _)| value).collect();
         let mut all = json!({"plugins": plugins, "cache": cache.root()});
@@ -194,9 +194,9 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
     say!("");
     for (platform, found) in found {
         match found {
-            Ok(located) => say!("{platform:<5} uses {located}"),
+            Ok(located) => say!("{platform:<6} uses {located}"),
             Err(_) => {
-                say!("{platform:<5} has no plugin yet; the first run that needs one installs it")
+                say!("{platform:<6} has no plugin yet; the first run that needs one installs it")
             }
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Run {
     /// `numpy.load(file).view(ml_dtypes.bfloat16)`
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, or `plugin:PATH`
+    /// `auto`, `cpu`, `cuda`, `tpu`, `embedded`, `rocm`, `oneapi`, `tt`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Run it also on a platform that it was not exported for: results may differ there

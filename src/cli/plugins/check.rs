@@ -17,7 +17,7 @@ use halite::{
 use serde_json::{Value, json};
 
 use super::{child, report::Report};
-use crate::cli::process;
+use crate::cli::{open_options, process};
 
 /// Describe a plugin and run the conformance tests on it
 ///
@@ -71,6 +71,7 @@ impl Check {
             process::end_with_parent()?;
             child::run(
                 &self.target,
+                cache.root(),
                 self.devices,
                 &self.only,
                 self.deadline.map(Duration::from_secs),
@@ -82,7 +83,7 @@ impl Check {
         let mut report = Report::new(self.json);
         report.say(&format!("plugin       {description}"));
         loop {
-            let mut process = Loading::start(&target, &self, report.cases.len())?;
+            let mut process = Loading::start(&target, cache.root(), &self, report.cases.len())?;
             match process.follow(&mut report)? {
                 Ended::Done => break,
                 Ended::Hung => {
@@ -108,6 +109,10 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
         Some(plugin) => match Search::platform(plugin.platform, cache) {
             // The default is what the platform's name means elsewhere.
             Some(search) if plugin.name == plugin.platform => {
+                let search = Search {
+                    trust_python: open_options(None).trust_python,
+                    ..search
+                };
                 let found = search.ensure(&mut bar)?;
                 match found.plugin {
                     // Its files are digested, whatever their times are.
@@ -139,8 +144,7 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     let description = located.to_string();
     // By their names, plugins of vendors are opened with the environment and options that they need,
     // and fail at once where the hardware is missing.
-    let by_name =
-        known.is_some_and(|plugin| plugin.name == plugin.platform && plugin.platform != "cpu");
+    let by_name = known.is_some_and(|plugin| child::opens_by_name(plugin.name));
     Ok((
         if by_name {
             target.to_path_buf()
@@ -170,7 +174,7 @@ enum Ended {
 }
 
 impl Loading {
-    fn start(target: &Path, check: &Check, skip: usize) -> Result<Self> {
+    fn start(target: &Path, cache: &Path, check: &Check, skip: usize) -> Result<Self> {
         let mut arguments: Vec<OsString> = [
             "plugins",
             "check",
@@ -178,9 +182,14 @@ impl Loading {
             &check.only,
             "--as-child",
             &skip.to_string(),
+            "--cache-dir",
         ]
         .map(Into::into)
         .into();
+        arguments.push(cache.into());
+        if open_options(None).trust_python {
+            arguments.push("--trust-python".into());
+        }
         if let Some(seconds) = check.deadline {
             arguments.extend(["--deadline".into(), seconds.to_string().into()]);
         }

@@ -12,7 +12,7 @@ use std::{
 use halite::{
     Error, ErrorKind, Result,
     backends::{
-        Accelerator, Access, CompileCacheOptions, OpenOptions, Opened,
+        Accelerator, Access, CompileCacheOptions, OpenOptions, Opened, PLUGINS,
         conformance::{Subject, Verdict, cases},
         cuda::{self, CudaOptions},
         pjrt::Plugin,
@@ -26,25 +26,34 @@ use crate::cli::{open_options, output};
 /// Name of the executor that is part of halite.
 pub(super) const EMBEDDED: &str = "embedded";
 
-/// Loads a plugin, by the name of an accelerator or the path of a library, describes it, and runs
-/// the cases whose name contains `only` except the first `skip`. `deadline` limits the time of each
+/// Returns whether a plugin is opened by the name of its accelerator, with what its platform needs,
+/// instead of by its path. The CPU's is not: it has as many devices as are asked for.
+pub(super) fn opens_by_name(name: &str) -> bool {
+    let mut known = PLUGINS.iter();
+    name != "cpu" && known.any(|plugin| plugin.name == name && plugin.platform == name)
+}
+
+/// Loads a plugin, by the name of an accelerator in this `cache` or the path of a library, describes
+/// it, and runs the cases whose name contains `only` except the first `skip`. `deadline` limits the time of each
 /// case.
 pub(super) fn run(
     target: &Path,
+    cache: &Path,
     devices: Option<u32>,
     only: &str,
     deadline: Option<Duration>,
     skip: usize,
 ) -> Result<()> {
     let accelerator = match target.to_str() {
-        Some(name @ ("cuda" | "tpu")) => name.parse()?,
         Some(EMBEDDED) => Accelerator::Embedded { devices },
+        Some(name) if opens_by_name(name) => name.parse()?,
         _ => Accelerator::Plugin(target.to_path_buf()),
     };
     let virtual_devices = match accelerator {
         Accelerator::Embedded { .. } => None,
         _ => devices,
     };
+    let cache = cache.to_path_buf();
     let open = move || {
         let virtual_devices = virtual_devices
             .map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
@@ -63,7 +72,7 @@ pub(super) fn run(
                 ..CudaOptions::default()
             },
             compile_cache,
-            ..open_options(None)
+            ..open_options(Some(cache.clone()))
         };
         accelerator.open_with(&options, &mut fetch::Quiet)
     };

@@ -44,8 +44,8 @@ use crate::cli::{
 pub(super) struct Run {
     /// Accelerator: `auto` (the best of TPU, CUDA and CPU; `embedded` where no plugin for the CPU
     /// can be had), `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:N` for the first N,
-    /// `cuda:[0,1]` by index, `tpu` likewise, `embedded`, `embedded:N`, or `plugin:PATH` of a PJRT
-    /// plugin
+    /// `cuda:[0,1]` by index, `tpu` likewise, `embedded`, `embedded:N`, `rocm` (AMD), `oneapi`
+    /// (Intel), `tt` (Tenstorrent), or `plugin:PATH` of a PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Number of devices to train on, or `all`; with `--accelerator cpu` or `embedded` they are
