@@ -41,6 +41,7 @@ const CACHE: &[&str] = &[
     "cache_size",
 ];
 const PLUGIN: &[&str] = &[
+    "library_needs",
     "program_frame",
     "optimized_program",
     "compile_options",

@@ -469,6 +469,12 @@ const TARGETS: &[Target] = &[
         dictionary: &["K", "M", "G", "T", "iB", "B", " "],
     },
     Target {
+        name: "library_needs",
+        run: backends::fuzz::library_needs,
+        seeds: backends::fuzz::library_needs_seeds,
+        dictionary: &["$ORIGIN", "${ORIGIN}", "$LIB", ":", ".."],
+    },
+    Target {
         name: "cuda_allocator",
         run: |data| survives_printing::<CudaAllocator>(data),
         seeds: || words(&["default", "platform", "bfc", "cuda_async"]),
