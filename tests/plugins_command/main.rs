@@ -84,6 +84,47 @@ fn unknown_plugin_error_lists_the_known_ones() {
     }
 }
 
+/// A library that needs others of these names, which are nowhere.
+fn needing(directory: &Path, name: &str, needs: &[&str]) -> PathBuf {
+    let build = |name: &str, needs: &[&str]| {
+        fs::write(directory.join("code.c"), "int nothing(void) { return 0; }").unwrap();
+        let mut cc = Command::new("cc");
+        cc.current_dir(directory);
+        cc.args([
+            "-shared",
+            "-fPIC",
+            "-Wl,--no-as-needed",
+            "-o",
+            name,
+            "code.c",
+        ]);
+        cc.arg(format!("-Wl,-soname,{name}")).args(needs);
+        assert!(cc.status().expect("a C compiler").success());
+    };
+    needs.iter().for_each(|name| build(name, &[]));
+    build(name, needs);
+    needs
+        .iter()
+        .for_each(|name| fs::remove_file(directory.join(name)).unwrap());
+    directory.join(name)
+}
+
+#[test]
+fn check_names_all_missing_libraries() {
+    let directory = tempfile::tempdir().unwrap();
+    // The names of files of Intel's plugin, in versions that nobody has.
+    let needs = ["libmpi.so.999", "libze_loader.so.999", "libmkl_core.so.999"];
+    let plugin = needing(directory.path(), "xla_oneapi_plugin.so", &needs);
+    let output = halite(&["check", plugin.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "xla_oneapi_plugin.so is not loaded: 3 libraries that it needs are missing: \
+                    libmpi.so.999, libze_loader.so.999, libmkl_core.so.999; install them with \
+                    `python3 -m pip install impi-rt==2021.15.0 mkl==2025.1.0` and `apt-get install \
+                    libze1`, or add their directories to LD_LIBRARY_PATH\n";
+    let words = text(&output.stderr);
+    assert!(words.ends_with(expected), "{words}");
+}
+
 #[test]
 fn check_prints_versions_then_each_case() {
     let real = real();
