@@ -9,6 +9,7 @@ use std::{
 use crate::{
     Array, Client, DType, Error, HostArray, Param, Result, TensorType, Tree,
     backends::Accelerator,
+    data::images::Transforms,
     exchange::{Exported, Parameters, export_model},
     models::{
         Bert, Classifier, ClassifierVisitor, Cnn, ColorImageModel, DescribedClassifier, ImageModel,
@@ -52,7 +53,11 @@ pub fn export_run(
             images::<Mlp<()>>(saved, &net, [batch_size, side, side], parameters)
         }
         name if name.parse::<Classifier>().is_ok() => {
-            let side = properties.parsed("--side")?;
+            // Runs of `train ct` have their transforms, of which the side is a part.
+            let side = match properties.parsed::<Transforms>("transforms") {
+                Ok(transforms) => transforms.side(),
+                Err(_) => properties.parsed("--side")?,
+            };
             let visitor = ExportedClassifier {
                 normalization: properties.parsed("normalization")?,
                 images: TensorType::new(DType::U8, [batch_size, side, side, 3]),

@@ -27,6 +27,7 @@ mod launch;
 mod new;
 mod plan;
 mod plugins;
+mod predict;
 mod process;
 mod profile;
 mod run;
@@ -65,6 +66,7 @@ Examples:
   halite train mnist --resume              continue an interrupted run
   halite train imagenet --data DIR         train a ResNet-50 on folders of photographs
   halite train ct --data DIR               labels of CT slices: JPEG files and a CSV file
+  halite predict RUN --data DIR --out FILE.csv   label images by such a run
   halite classify photo.jpg                name what a photograph shows; downloads published weights
   halite launch -n 2 -- halite train mnist   train with two processes
   halite new my-model                      write a project with a model, a task and a `main`
@@ -124,6 +126,7 @@ enum Command {
     Classify(classify::Classify),
     Export(export::Export),
     Generate(generate::Generate),
+    Predict(predict::Predict),
     Launch(launch::Launch),
     Job(job::Job),
     Run(run::Run),
@@ -211,6 +214,7 @@ impl Command {
             Command::Classify(classify) => classify.run(),
             Command::Export(export) => export.run(),
             Command::Generate(generate) => generate.run(),
+            Command::Predict(predict) => predict.run(),
             Command::Launch(launch) => launch.run(),
             Command::Job(job) => job.run(),
             Command::Run(run) => run.run(),

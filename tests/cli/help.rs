@@ -9,7 +9,7 @@ use crate::support::{assert_contains, halite_alone, run, succeeds};
 #[test]
 fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(26).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(27).collect();
     expect![[r#"
         Train models on CPUs, and on accelerators that have a PJRT plugin
 
@@ -24,6 +24,7 @@ fn no_arguments_prints_help() {
           classify    Classify images by published weights
           export      Export a model as a program with its weights, which halite, JAX and Rust programs run
           generate    Generate text with a published model
+          predict     Predict the labels of images with a model that `halite train ct` trained
           launch      Start a job of many processes of one program
           job         Show the job that a launcher started, and every process
           run         Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`

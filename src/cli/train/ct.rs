@@ -25,7 +25,10 @@ use super::{
     published::published,
     run::{Run, epochs, finish, fitted},
 };
-use crate::cli::step::{RateArgs, default_in_help, training_options};
+use crate::cli::{
+    predict::LABEL_SEPARATOR,
+    step::{RateArgs, default_in_help, training_options},
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -77,6 +80,9 @@ pub(super) struct Ct {
     /// Published weights to start from; the head is new
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// Keep the head of --weights, which has an output for each label
+    #[arg(long, requires = "weights")]
+    keep_head: bool,
     /// Height and width of the images
     #[arg(long, default_value_t = 128, value_name = "PIXELS", value_parser = positive::<usize>, allow_negative_numbers = true)]
     side: usize,
@@ -242,7 +248,7 @@ impl ClassifierVisitor for Training<'_> {
             &self.client,
             file.as_deref(),
             &classifier,
-            &["head"],
+            if command.keep_head { &[] } else { &["head"] },
         )?;
         let schedule = command
             .run
@@ -278,7 +284,7 @@ impl Training<'_> {
             .property("--model", command.model.to_string())
             .property("--data", data)
             .property("transforms", command.transforms())
-            .property("labels", slices.labels.join(" "))
+            .property("labels", slices.labels.join(LABEL_SEPARATOR))
             .property("normalization", step.task.normalization);
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
