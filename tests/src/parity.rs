@@ -6,8 +6,15 @@
 
 pub mod formula;
 mod networks;
+mod slices;
 
-use std::{collections::BTreeMap, fmt, fs, io, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use halite_core::{Client, DType, Error, Result};
 use serde::Deserialize;
@@ -21,6 +28,32 @@ pub struct Reference {
     pub tensors: BTreeMap<String, Vec<usize>>,
     /// Loss of each step.
     pub losses: Vec<f64>,
+    /// How Pillow and torchvision read the files of the batches.
+    pub pixels: Option<Pixels>,
+    /// Data set whose files are the batches, which are computed without one.
+    #[serde(skip)]
+    pub data: Option<PathBuf>,
+}
+
+/// Differences of the pixels of one batch, read twice.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Pixels {
+    /// Largest difference, of 255.
+    pub largest: u8,
+    /// Fraction of values that differ.
+    pub fraction: f64,
+}
+
+/// `at most 1 of 255, in 2.1 % of the values`.
+impl fmt::Display for Pixels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = 100.0 * self.fraction;
+        write!(
+            f,
+            "at most {} of 255, in {percent:.2} % of the values",
+            self.largest
+        )
+    }
 }
 
 /// Losses of the same steps by PyTorch and halite.
@@ -109,8 +142,10 @@ pub struct PyTorch<'a> {
     pub threads: usize,
     /// Whether initial weights are changed by up to one unit in the last place of `f64`.
     pub perturbed: bool,
-    /// Directory in which results are kept, and from which they are read.
+    /// Directory in which results are kept, and from which they are read; not with `data`.
     pub kept: Option<&'a Path>,
+    /// Data set whose files are the batches of [`Network::Ct`].
+    pub data: Option<&'a Path>,
 }
 
 impl PyTorch<'_> {
@@ -120,12 +155,30 @@ impl PyTorch<'_> {
     /// If the script fails, with its stderr, or a file cannot be written.
     pub fn train(&self, network: Network, size: Size) -> Result<Reference> {
         let failed = |error: &dyn fmt::Display| Error::invalid("parity", error.to_string());
+        if let (Network::Ct, Some(data)) = (network, self.data) {
+            let dir = tempfile::tempdir().map_err(|error| failed(&error))?;
+            let file = dir.path().join("batches.safetensors");
+            slices::write(data, size, &file)?;
+            let arguments = [
+                "--batches".as_ref(),
+                file.as_os_str(),
+                "--data".as_ref(),
+                data.as_os_str(),
+            ];
+            let bytes = self.run(network, size, &arguments)?;
+            let reference: Reference =
+                serde_json::from_slice(&bytes).map_err(|error| failed(&error))?;
+            return Ok(Reference {
+                data: Some(data.to_owned()),
+                ..reference
+            });
+        }
         let bytes = match self.kept {
-            None => self.run(network, size)?,
+            None => self.run(network, size, &[])?,
             Some(dir) => {
                 let path = dir.join(self.file(network, size));
                 if !path.exists() {
-                    let result = fs::write(&path, self.run(network, size)?);
+                    let result = fs::write(&path, self.run(network, size, &[])?);
                     result.map_err(|error| failed(&format!("{}: {error}", path.display())))?;
                 }
                 fs::read(&path).map_err(|error| failed(&format!("{}: {error}", path.display())))?
@@ -152,8 +205,8 @@ impl PyTorch<'_> {
         }
     }
 
-    /// What the script prints.
-    fn run(&self, network: Network, size: Size) -> Result<Vec<u8>> {
+    /// What the script prints with these further arguments.
+    fn run(&self, network: Network, size: Size, arguments: &[&OsStr]) -> Result<Vec<u8>> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pytorch/parity.py");
         let mut command = Command::new(self.python);
         command
@@ -165,7 +218,8 @@ impl PyTorch<'_> {
                 &self.threads.to_string(),
                 "--dtype",
                 self.dtype_name(),
-            ]);
+            ])
+            .args(arguments);
         if self.perturbed {
             command.args(["--perturb", "1"]);
         }
@@ -214,14 +268,7 @@ pub fn compare(
     reference: &Reference,
 ) -> Result<Comparison> {
     let theirs = reference.losses.clone();
-    let ours = losses(
-        client,
-        network,
-        size,
-        &reference.tensors,
-        DType::F64,
-        theirs.len(),
-    )?;
+    let ours = losses(client, network, size, reference, DType::F64, theirs.len())?;
     let allowed = vec![EXACT; theirs.len()];
     Ok(Comparison {
         theirs,
@@ -243,8 +290,14 @@ pub fn compare_f32(
     references: [&Reference; 2],
 ) -> Result<Comparison> {
     let [theirs, others] = references.map(|reference| &reference.losses);
-    let tensors = &references[0].tensors;
-    let ours = losses(client, network, size, tensors, DType::F32, theirs.len())?;
+    let ours = losses(
+        client,
+        network,
+        size,
+        references[0],
+        DType::F32,
+        theirs.len(),
+    )?;
     let mut largest: f64 = 0.0;
     let allowed = theirs
         .iter()

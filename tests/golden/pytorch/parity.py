@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Losses of whole networks in PyTorch, step by step, for `halite-tests --bin parity` and the golden file `parity.json`.
 
-    python3 -m venv V && V/bin/pip install torch==2.15.0 torchvision==0.29.2 transformers==5.24.0 numpy
+    python3 -m venv V && V/bin/pip install torch==2.15.0 torchvision==0.29.2 transformers==5.24.0 safetensors numpy
     V/bin/python parity.py --golden                                          # writes parity.json: small networks, 10 steps
     V/bin/python parity.py --model resnet18 --size full --steps 50 --dtype f64   # prints one network as JSON
+    V/bin/python parity.py --model ct --batches FILE --data DIR                  # batches of halite, and their files
 
 Initial weights and batches are functions of their names and indices, which `tests/src/parity/formula.rs` computes too.
 `--perturb` multiplies each weight by 1 + d, |d| <= 2^-52: how much the losses differ is the condition of the run.
 """
 import argparse, json, pathlib
 import numpy
+import safetensors.torch
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -67,19 +69,21 @@ class Basic(nn.Module):
 
 
 class NarrowResNet(nn.Module):
-    def __init__(self, width, classes):
+    def __init__(self, width, classes, blocks=(2, 2, 2, 2), small_stem=True):
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        stem = nn.Conv2d(3, width, 3, 1, 1, bias=False) if small_stem else nn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.conv1, self.bn1 = stem, nn.BatchNorm2d(width)
+        self.maxpool = nn.Identity() if small_stem else nn.MaxPool2d(3, 2, 1)
         ins = width
         for stage in range(4):
             outs, stride = width << stage, 1 if stage == 0 else 2
-            blocks = nn.Sequential(Basic(ins, outs, stride), Basic(outs, outs, 1))
-            setattr(self, f"layer{stage + 1}", blocks)
+            later = [Basic(outs, outs, 1) for _ in range(blocks[stage] - 1)]
+            setattr(self, f"layer{stage + 1}", nn.Sequential(Basic(ins, outs, stride), *later))
             ins = outs
         self.fc = nn.Linear(ins, classes)
 
     def forward(self, x):
-        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.maxpool(F.relu(self.bn1(self.conv1(x))))
         for stage in range(4):
             x = getattr(self, f"layer{stage + 1}")(x)
         return self.fc(x.mean((2, 3)))
@@ -142,13 +146,59 @@ def image_batches(batch, side):
     return lambda net, i: F.cross_entropy(net(images[i].to(next(net.parameters()).dtype)), labels[i])
 
 
-MODELS = dict(resnet18=resnet18, vit=vit, lstm=lstm, gpt=gpt)
+def ct(full, file=None):
+    """Ten labels of CT slices: pixels from 0 to 255, ImageNet's normalization, binary cross entropy."""
+    blocks = (3, 4, 6, 3) if full else (1, 2, 2, 1)
+    if full:
+        import torchvision
+        net = torchvision.models.resnet34(num_classes=10)
+    else:
+        net = NarrowResNet(4, 10, blocks, small_stem=False)
+    side, batch = (64, 8) if full else (64, 4)
+    if file is None:
+        pixels = [integers(f"images.{i}", 256, batch, side, side, 3) for i in range(BATCHES)]
+        labels = [integers(f"labels.{i}", 2, batch, 10) for i in range(BATCHES)]
+    else:
+        tensors = safetensors.torch.load_file(file)
+        pixels = [tensors[f"images.{i}"] for i in range(BATCHES)]
+        labels = [tensors[f"labels.{i}"] for i in range(BATCHES)]
+    mean, std = torch.tensor([0.485, 0.456, 0.406], dtype=torch.float64), torch.tensor([0.229, 0.224, 0.225], dtype=torch.float64)
+
+    def step(net, i):
+        dtype = next(net.parameters()).dtype
+        images = ((pixels[i].double() / 255 - mean) / std).to(dtype).movedim(-1, 1)
+        return F.binary_cross_entropy_with_logits(net(images), labels[i].to(dtype))
+
+    return net, step, lambda p: torch.optim.Adam(p, lr=1e-4)
 
 
-def run(model, size, steps, dtype, threads=1, perturb=None):
-    """The types of all tensors of the network, and the loss of each step. `perturb` is a seed."""
+MODELS = dict(resnet18=resnet18, vit=vit, lstm=lstm, gpt=gpt, ct=ct)
+# The rate of `ct` is halved after each ten steps.
+SCHEDULES = dict(ct=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.5))
+
+
+def pixel_differences(file, data):
+    """How Pillow and torchvision read the files of halite's batches: the largest difference of a pixel, and how many differ."""
+    import csv
+    from PIL import Image
+    from torchvision import transforms as T
+    batches = safetensors.torch.load_file(file)
+    ours = torch.cat([batches[f"images.{i}"] for i in range(BATCHES)])
+    resize = T.Compose([T.Resize(ours.shape[1]), T.CenterCrop(ours.shape[1])])
+    rows = list(csv.DictReader(open(pathlib.Path(data) / "train.csv")))[: len(ours)]
+    theirs = []
+    for row in rows:
+        folder = pathlib.Path(data) / "train" / row["StudyInstanceUID"] / row["SeriesInstanceUID"]
+        path, = folder.glob(f"*{row['SOPInstanceUID']}.jpg")
+        theirs.append(torch.from_numpy(numpy.array(resize(Image.open(path).convert("RGB")))))
+    apart = (torch.stack(theirs).int() - ours.int()).abs()
+    return dict(largest=apart.max().item(), fraction=(apart > 0).double().mean().item())
+
+
+def run(model, size, steps, dtype, threads=1, perturb=None, batches=None):
+    """The types of all tensors of the network, and the loss of each step. `perturb` is a seed, `batches` a file for `ct`."""
     torch.set_num_threads(threads)
-    net, loss_of, optimizer_of = MODELS[model](size == "full")
+    net, loss_of, optimizer_of = MODELS[model](size == "full", *([batches] if batches else []))
     # A tied weight has one name.
     tied = {name for name, _ in net.named_parameters(remove_duplicate=False)} - {name for name, _ in net.named_parameters()}
     state = {name: value for name, value in net.state_dict().items() if value.is_floating_point() and name not in tied}
@@ -162,11 +212,14 @@ def run(model, size, steps, dtype, threads=1, perturb=None):
                     values = values * (1 + unit(f"{perturb}.{name}", *values.shape) * 2.0**-52)
                 value.copy_(values)
     optimizer, losses = optimizer_of(net.parameters()), []
+    schedule = SCHEDULES[model](optimizer) if model in SCHEDULES else None
     for step in range(steps):
         loss = loss_of(net, step % BATCHES)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if schedule is not None:
+            schedule.step()
         losses.append(loss.item())
     return dict(tensors=tensors, losses=losses)
 
@@ -180,6 +233,8 @@ if __name__ == "__main__":
     parser.add_argument("--dtype", choices=["f64", "f32"], default="f64")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--perturb", metavar="SEED", help="change the initial weights by up to one unit in the last place of f64")
+    parser.add_argument("--batches", metavar="FILE", help="safetensors file of the batches of `ct`, else they are computed")
+    parser.add_argument("--data", metavar="DIR", help="their data set: compare the pixels with those by Pillow and torchvision")
     arguments = parser.parse_args()
     if arguments.golden:
         lines = [f"{json.dumps(name)}: {json.dumps(run(name, 'small', 10, 'f64'))}" for name in MODELS]
@@ -187,4 +242,7 @@ if __name__ == "__main__":
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         print(f"{len(lines)} networks, {path.stat().st_size} bytes")
     else:
-        print(json.dumps(run(arguments.model, arguments.size, arguments.steps, arguments.dtype, arguments.threads, arguments.perturb)))
+        result = run(arguments.model, arguments.size, arguments.steps, arguments.dtype, arguments.threads, arguments.perturb, arguments.batches)
+        if arguments.data:
+            result["pixels"] = pixel_differences(arguments.batches, arguments.data)
+        print(json.dumps(result))

@@ -17,7 +17,7 @@ struct Arguments {
     /// Python with the packages that `golden/pytorch/parity.py` names
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Network: resnet18, vit, lstm or gpt; all if not given
+    /// Network: resnet18, vit, lstm, gpt or ct; all if not given
     #[arg(long)]
     model: Vec<Network>,
     /// Accelerator: cpu and embedded if not given
@@ -36,6 +36,10 @@ struct Arguments {
     /// last place
     #[arg(long)]
     condition: bool,
+    /// Data set of `halite data fake ct` whose first images are the batches of `ct`; they are
+    /// computed without one
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// Directory in which PyTorch's results are kept for later calls
     #[arg(long)]
     references: Option<PathBuf>,
@@ -81,8 +85,15 @@ fn run(arguments: &Arguments) -> Result<bool> {
             threads: 1,
             perturbed: false,
             kept: arguments.references.as_deref(),
+            data: arguments.data.as_deref(),
         };
         let exact = f64.train(network, *size)?;
+        if let Some(pixels) = exact.pixels {
+            println!(
+                "{}: Pillow and torchvision read the images of the batches with differences of {pixels}",
+                network.name()
+            );
+        }
         let report = |dtype: DType, what: &str, comparison: &Comparison| {
             let first = comparison.first_beyond();
             let verdict = first.map_or("agrees".into(), |step| {

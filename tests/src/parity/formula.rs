@@ -61,7 +61,8 @@ fn initial(name: &str, dims: &[usize]) -> Vec<f64> {
         .collect()
 }
 
-fn array(values: &[f64], dims: &[usize], dtype: DType) -> Result<HostArray> {
+/// An array of `f64`, or else of `f32`.
+pub(super) fn array(values: &[f64], dims: &[usize], dtype: DType) -> Result<HostArray> {
     match dtype {
         DType::F64 => HostArray::from_slice(values, dims),
         _ => {

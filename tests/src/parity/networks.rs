@@ -1,22 +1,22 @@
 //! The networks of `parity.py`, their batches and optimizers.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, path::Path, str::FromStr};
 
 use halite::{
-    models::{Gpt2, ResNet, ResNetConfig, Vit, VitConfig},
+    models::{Gpt2, Normalization, ResNet, ResNetConfig, Vit, VitConfig},
     train::State,
     weights::{NameMap, WeightLoader},
 };
 use halite_core::{Array, Client, DType, HostArray, Result, Sharding, Tree, tree::Of};
 use halite_nn::{
-    AdamW, Embedding, Linear, Lstm, Model, Optimizer, Param, Sgd, Tensor, Transformer,
-    TransformerConfig, cross_entropy, jit_step,
+    Adam, AdamW, Embedding, Linear, Lstm, Model, Optimizer, Param, Schedule, Sgd, Tensor,
+    Transformer, TransformerConfig, bce_with_logits, cross_entropy, jit_step,
 };
 
-use super::formula;
+use super::{Reference, formula, slices};
 
 /// Step `i` trains on batch `i % BATCHES`.
-const BATCHES: usize = 4;
+pub(super) const BATCHES: usize = 4;
 
 /// A network that both sides have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,19 +29,28 @@ pub enum Network {
     Lstm,
     /// GPT-2 of six layers; AdamW.
     Gpt,
+    /// ResNet-34 with ten binary labels; Adam, whose rate is halved after each ten steps.
+    Ct,
 }
 
 impl Network {
     /// All networks.
-    pub const ALL: [Network; 4] = [Network::ResNet18, Network::Vit, Network::Lstm, Network::Gpt];
+    pub const ALL: [Network; 5] = [
+        Network::ResNet18,
+        Network::Vit,
+        Network::Lstm,
+        Network::Gpt,
+        Network::Ct,
+    ];
 
-    /// `resnet18`, `vit`, `lstm` or `gpt`.
+    /// `resnet18`, `vit`, `lstm`, `gpt` or `ct`.
     pub fn name(self) -> &'static str {
         match self {
             Network::ResNet18 => "resnet18",
             Network::Vit => "vit",
             Network::Lstm => "lstm",
             Network::Gpt => "gpt",
+            Network::Ct => "ct",
         }
     }
 }
@@ -91,7 +100,8 @@ impl FromStr for Size {
     }
 }
 
-/// The loss of each step from the weights of `formula`.
+/// The loss of each of `steps` steps from the weights of `formula`. Batches are those of the
+/// reference.
 ///
 /// # Errors
 /// If the tensors do not fit the network, or a step fails.
@@ -99,13 +109,13 @@ pub fn losses(
     client: &Client,
     network: Network,
     size: Size,
-    tensors: &BTreeMap<String, Vec<usize>>,
+    reference: &Reference,
     dtype: DType,
     steps: usize,
 ) -> Result<Vec<f64>> {
     let run = Run {
         client,
-        tensors,
+        tensors: &reference.tensors,
         dtype,
         steps,
     };
@@ -209,6 +219,7 @@ pub fn losses(
                 |net, x, y| cross_entropy(net.forward(x), y),
             )
         }
+        Network::Ct => run.ct(size, reference.data.as_deref()),
     }
 }
 
@@ -217,7 +228,7 @@ fn adamw(rate: f64) -> AdamW {
 }
 
 /// Inputs and targets.
-type Batches = Vec<(HostArray, HostArray)>;
+pub(super) type Batches = Vec<(HostArray, HostArray)>;
 
 fn batches(batch: impl FnMut(usize) -> Result<(HostArray, HostArray)>) -> Result<Batches> {
     (0..BATCHES).map(batch).collect()
@@ -242,6 +253,25 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Batches are those of the folder `data`, or of `formula`.
+    fn ct(&self, size: Size, data: Option<&Path>) -> Result<Vec<f64>> {
+        let net = match size {
+            Size::Full => ResNet::resnet34(10),
+            Size::Small => ResNet::new(&ResNetConfig {
+                blocks: [1, 2, 2, 1],
+                bottleneck: false,
+                width: 4,
+                classes: 10,
+            }),
+        };
+        let batches = slices::batches(data, size, self.dtype)?;
+        let adam = Adam::new(Schedule::step_decay(1e-4, 0.5, 10));
+        let names = net.names();
+        self.train(net, &names, adam, batches, |net, x, y| {
+            bce_with_logits(net.forward(Normalization::IMAGENET.forward(x)), y)
+        })
+    }
+
     fn train<M, O>(
         &self,
         net: M,

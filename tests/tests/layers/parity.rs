@@ -41,3 +41,8 @@ fn lstm_classifier_follows_pytorch() {
 fn gpt_follows_pytorch() {
     check(Network::Gpt);
 }
+
+#[test]
+fn ct_follows_pytorch() {
+    check(Network::Ct);
+}
