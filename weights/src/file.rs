@@ -115,6 +115,17 @@ impl WeightFile {
         &self.metadata
     }
 
+    /// Returns whether elements of the tensor at this index are read where they are. Otherwise, as
+    /// in a compressed archive or in column-major order, each read needs the whole tensor, and the
+    /// last one is kept.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of tensors.
+    pub fn reads_parts(&self, index: usize) -> bool {
+        let place = &self.places[index];
+        place.deflated.is_none() && !matches!(place.order, Order::Strided(_))
+    }
+
     /// Reads bytes of what is not compressed.
     fn read_raw(&self, place: &Place, offset: u64, into: &mut [u8]) -> Result<()> {
         place.input.read_at(place.offset + offset, into)

@@ -12,6 +12,7 @@ use halite_weights::{
     Below, Format, LoadedModel, NameMap, TensorSource, WeightFile, WeightLoader, WeightSaver, open,
 };
 use safetensors::SafeTensors;
+use serde_json::json;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -77,6 +78,28 @@ fn arrays_of_numpy_are_read() {
         "arrays.expected.safetensors",
         Format::Npz,
     );
+}
+
+/// All element types, C and Fortran order, 0-d and empty (`golden/numpy_types.py`).
+#[test]
+fn element_types_of_numpy_are_read() {
+    let text = fs::read_to_string(golden("numpy_types.json")).unwrap();
+    let expected: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let file = open(golden("numpy_types.npz")).unwrap();
+    assert_eq!(file.tensors().len(), expected.len());
+    for (name, expected) in &expected {
+        let array = file.read(name).unwrap();
+        let hex: String = array
+            .bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(json!(array.ty().dims()), expected["dims"], "{name}");
+        assert_eq!(json!(hex), expected["hex"], "{name}");
+    }
+    let file = open(golden("numpy_version2.npy")).unwrap();
+    let array = file.read("numpy_version2").unwrap();
+    assert_eq!(array.as_slice::<i16>().unwrap(), [0, 1, 2]);
 }
 
 #[test]
