@@ -4,10 +4,13 @@
 //! Each function takes any bytes, returns whether they were accepted, and panics if a property does
 //! not hold.
 
+mod files;
+
 use std::io::Write as _;
 
 use halite_core::{DType, HostArray};
 
+pub use self::files::{array_file, array_file_seeds, json_lines, json_lines_seeds};
 use crate::{
     Key, Table, idx, images,
     records::Example,

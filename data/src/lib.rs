@@ -26,6 +26,7 @@ mod batch;
 mod dataset;
 mod digest;
 pub mod digits;
+mod files;
 mod folds;
 #[doc(hidden)]
 pub mod fuzz;
@@ -35,6 +36,7 @@ mod key;
 mod loader;
 mod memory;
 mod mnist;
+mod positioned;
 mod prefetch;
 pub mod records;
 mod rows;
@@ -52,6 +54,7 @@ pub use adapters::{
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, ValidationSet};
 pub use digest::digest_of_some;
+pub use files::{ArrayFile, JsonLines, JsonLinesDataset};
 pub use folds::{group_k_fold, stratified_k_fold};
 pub use images::{ImageFolder, read_image};
 pub use key::{Key, Random};

@@ -11,6 +11,7 @@ mod books;
 mod byte_pairs;
 mod stream;
 mod subwords;
+mod token_file;
 mod tokenizer;
 mod windows;
 
@@ -19,6 +20,7 @@ pub use self::{
     byte_pairs::{BytePairs, GPT2_VOCABULARY, WordSplit},
     stream::TextStream,
     subwords::Subwords,
+    token_file::TokenFile,
     tokenizer::{Characters, Tokenizer},
     windows::TokenWindows,
 };

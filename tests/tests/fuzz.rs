@@ -29,6 +29,8 @@ const DATA: &[&str] = &[
     "tokenizer",
     "byte_pairs",
     "table",
+    "array_file",
+    "json_lines",
     "transforms",
     "example",
     "data_set",

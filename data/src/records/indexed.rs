@@ -2,15 +2,14 @@
 
 use std::{
     fmt::Write as _,
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use halite_core::{Error, ErrorKind, Result};
 
 use super::{HEADER, crc32c};
-use crate::{Dataset, Field, SampleMut, digest::digest_of};
+use crate::{Dataset, Field, SampleMut, digest::digest_of, positioned::PositionedFile};
 
 /// The records of TFRecord files by number, read where they are: nothing but their places is in
 /// memory.
@@ -42,8 +41,7 @@ pub struct IndexedRecords {
 
 #[derive(Debug)]
 struct IndexedFile {
-    path: PathBuf,
-    file: File,
+    file: PositionedFile,
     /// Where each record begins, and last where the file ends, in bytes.
     offsets: Vec<u64>,
 }
@@ -105,7 +103,7 @@ impl IndexedRecords {
                 let line = writeln!(text, "{} {}", place[0], place[1] - place[0]);
                 line.expect("a string takes any text");
             }
-            let path = index_of(&file.path);
+            let path = index_of(file.file.path());
             let written = fs::write(&path, text);
             written.map_err(|error| failed(&path, ErrorKind::Io, &error.to_string()))?;
         }
@@ -139,23 +137,15 @@ impl IndexedRecords {
 impl IndexedFile {
     fn open(path: &Path) -> Result<Self> {
         let unread = |error: io::Error| failed(path, ErrorKind::Io, &error.to_string());
-        let file = File::open(path).map_err(unread)?;
-        let length = file.metadata().map_err(unread)?.len();
+        let file = PositionedFile::open(path).map_err(unread)?;
         let index = index_of(path);
         let offsets = match fs::read_to_string(&index) {
-            Ok(text) => of_index(&text, length)
+            Ok(text) => of_index(&text, file.len())
                 .map_err(|reason| failed(&index, ErrorKind::Corrupt, &reason))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                of_lengths(path, &file, length)?
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => of_lengths(&file)?,
             Err(error) => return Err(failed(&index, ErrorKind::Io, &error.to_string())),
         };
-        let path = path.to_owned();
-        Ok(IndexedFile {
-            path,
-            file,
-            offsets,
-        })
+        Ok(IndexedFile { file, offsets })
     }
 
     fn count(&self) -> usize {
@@ -166,12 +156,12 @@ impl IndexedFile {
         let (start, end) = (self.offsets[record], self.offsets[record + 1]);
         let at = |kind, reason: &str| {
             let reason = format!("record {record}, at byte {start}, {reason}");
-            failed(&self.path, kind, &reason)
+            failed(self.file.path(), kind, &reason)
         };
         let size = usize::try_from(end - start)
             .map_err(|_| at(ErrorKind::Corrupt, "is larger than the address space"))?;
         let mut bytes = vec![0; size];
-        (read_at(&self.file, &self.path, &mut bytes, start))
+        (self.file.read_at(&mut bytes, start))
             .map_err(|error| at(ErrorKind::Io, &format!("cannot be read: {error}")))?;
         let (header, rest) = bytes.split_at(HEADER);
         let payload = size - FRAME as usize;
@@ -199,23 +189,20 @@ fn length_of(header: &[u8]) -> Option<u64> {
 }
 
 /// Where the records of a file begin, from their lengths.
-fn of_lengths(path: &Path, file: &File, length: u64) -> Result<Vec<u64>> {
-    let (mut offsets, mut offset) = (vec![0], 0);
+fn of_lengths(file: &PositionedFile) -> Result<Vec<u64>> {
+    let (mut offsets, mut offset, length) = (vec![0], 0, file.len());
     while offset < length {
         let at = |kind, reason: &str| {
             let number = offsets.len() - 1;
-            failed(
-                path,
-                kind,
-                &format!("record {number}, at byte {offset}, {reason}"),
-            )
+            let reason = format!("record {number}, at byte {offset}, {reason}");
+            failed(file.path(), kind, &reason)
         };
         let cut = "is cut off";
         let mut header = [0; HEADER];
         if length - offset < FRAME {
             return Err(at(ErrorKind::Corrupt, cut));
         }
-        (read_at(file, path, &mut header, offset))
+        (file.read_at(&mut header, offset))
             .map_err(|error| at(ErrorKind::Io, &format!("cannot be read: {error}")))?;
         let Some(payload) = length_of(&header) else {
             let reason = "has another checksum than its length: no records, or damaged";
@@ -264,22 +251,6 @@ fn of_index(text: &str, length: u64) -> Result<Vec<u64>, String> {
     }
 }
 
-/// Fills `into` from `offset` on. Threads that read at once do not disturb each other.
-#[cfg(unix)]
-fn read_at(file: &File, _: &Path, into: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, into, offset)
-}
-
-/// Fills `into` from `offset` on, through a handle of its own: the position of a shared one belongs
-/// to all threads.
-#[cfg(not(unix))]
-fn read_at(_: &File, path: &Path, into: &mut [u8], offset: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(into)
-}
-
 /// `train.tfrecord` to `train.tfrecord.idx`.
 fn index_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -315,19 +286,15 @@ where
         let payload = self.records.read(index)?;
         (self.decode)(&payload, into).map_err(|error| {
             let (file, record) = self.records.place(index);
-            let message = format!("{}: record {record}", file.path.display());
+            let message = format!("{}: record {record}", file.file.path().display());
             Error::new(error.kind(), "records", message).caused_by(error)
         })
     }
 
     fn digest(&self) -> Option<String> {
         let files = self.records.files.iter().flat_map(|file| {
-            let name = file.path.file_name().unwrap_or_default();
             let places = file.offsets.iter().flat_map(|offset| offset.to_le_bytes());
-            [
-                name.to_string_lossy().into_owned().into_bytes(),
-                places.collect(),
-            ]
+            [file.file.name().into_bytes(), places.collect()]
         });
         Some(digest_of(files))
     }

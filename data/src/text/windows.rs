@@ -37,24 +37,8 @@ impl TokenWindows {
     /// If `length` is 0, or there are too few tokens for one window.
     pub fn new(tokens: impl Into<Arc<[u32]>>, length: usize) -> Result<Self> {
         let tokens = tokens.into();
-        if length == 0 || tokens.len() <= length {
-            let message = match length {
-                0 => "a context of 0 tokens; it must be at least 1".to_string(),
-                _ if tokens.len() < 2 => {
-                    format!(
-                        "{} tokens; expected more text, at least 2 tokens",
-                        tokens.len()
-                    )
-                }
-                _ => {
-                    let (count, most) = (tokens.len(), tokens.len().saturating_sub(1));
-                    format!(
-                        "{count} tokens do not fill a window of {length} + 1; use a context of at most {most}, or more text"
-                    )
-                }
-            };
-            return Err(Error::invalid("token windows", message));
-        }
+        check_windows(tokens.len(), length)
+            .map_err(|message| Error::invalid("token windows", message))?;
         let fields = [Field::new(
             "tokens",
             TensorType::new(DType::U32, [length + 1]),
@@ -129,5 +113,21 @@ impl Dataset for TokenWindows {
     fn digest(&self) -> Option<String> {
         let length = (self.length as u64).to_le_bytes();
         Some(digest_of([&length[..], bytemuck::cast_slice(&self.tokens)]))
+    }
+}
+
+/// Checks that there are tokens for a window of `length` targets.
+pub(super) fn check_windows(tokens: usize, length: usize) -> Result<(), String> {
+    match length {
+        0 => Err("a context of 0 tokens; it must be at least 1".to_owned()),
+        _ if tokens < 2 => Err(format!(
+            "{tokens} tokens; expected more text, at least 2 tokens"
+        )),
+        _ if tokens <= length => Err(format!(
+            "{tokens} tokens do not fill a window of {length} + 1; use a context of at most {}, or \
+             more text",
+            tokens - 1
+        )),
+        _ => Ok(()),
     }
 }

@@ -1,7 +1,8 @@
-//! Keys of reads, adapters, samplers, folds, bad samples and streams.
+//! Keys of reads, adapters, samplers, folds, bad samples, streams, records and files.
 
 mod adapters;
 mod bad;
+mod files;
 mod folds;
 mod keys;
 mod records;

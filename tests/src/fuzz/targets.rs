@@ -89,6 +89,18 @@ const TARGETS: &[Target] = &[
         dictionary: &["\n", "\x12", "\x1a"],
     },
     Target {
+        name: "array_file",
+        run: data::fuzz::array_file,
+        seeds: data::fuzz::array_file_seeds,
+        dictionary: &["NUMPY", "'shape': (", "True", "\"shape\":[", "PK\u{1}\u{2}"],
+    },
+    Target {
+        name: "json_lines",
+        run: data::fuzz::json_lines,
+        seeds: data::fuzz::json_lines_seeds,
+        dictionary: JSON,
+    },
+    Target {
         name: "transforms",
         run: data::fuzz::transforms,
         seeds: data::fuzz::transforms_seeds,
