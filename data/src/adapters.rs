@@ -4,6 +4,7 @@ mod cache;
 mod join;
 mod map;
 mod mix;
+mod mixup;
 mod select;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use self::{
     join::{Concat, Zip},
     map::{Map, MapRandom},
     mix::Mix,
+    mixup::{Mixup, OneHot},
     select::{Every, Repeat, Sampled, Subset},
 };
 use crate::{Dataset, Field, Random, Sample, SampleMut, Sampler};
@@ -181,6 +183,56 @@ pub trait DatasetExt: Dataset + Sized {
     /// If the sampler was made for another number of samples, or if the dataset is a stream.
     fn sampled<S: Sampler>(self, sampler: S) -> Result<Sampled<Self, S>> {
         Sampled::new(self, sampler)
+    }
+
+    /// Replaces the class of a sample, an integer `[]`, by `f32[classes]`: 1 for the class, else 0.
+    /// A loss takes it as probabilities, such as `soft_cross_entropy` of `halite-nn`.
+    ///
+    /// # Errors
+    /// If there is no such field, or if it is not an integer of one element.
+    fn one_hot(self, label: &str, classes: usize) -> Result<OneHot<Self>> {
+        OneHot::new(self, label, classes)
+    }
+
+    /// Mixes each sample with a random other one (mixup; Zhang et al. 2018): `lambda * image +
+    /// (1 - lambda) * other_image`, the labels too, with `lambda` of the beta distribution of
+    /// (`alpha`, `alpha`). Images are `u8`, rounded, or `f32`; labels `f32[..]`, of
+    /// [`one_hot`](Self::one_hot) or several 0 and 1. Other fields stay as they are.
+    ///
+    /// Both samples are read as at their own places of the epoch, with the augmentation below; the
+    /// partner and `lambda` are a pure function of the [key](crate::Key), so a run resumes to the bit.
+    ///
+    /// ```
+    /// use halite_core::HostArray;
+    /// use halite_data::{Dataset, DatasetExt, InMemory, Rows};
+    ///
+    /// let images = HostArray::from_slice(&[0u8, 0, 200, 200], [2, 2])?;
+    /// let labels = HostArray::from_slice(&[0u32, 1], [2])?;
+    /// let data = InMemory::new([("image", images), ("label", labels)])?
+    ///     .one_hot("label", 2)?
+    ///     .mixup("image", "label", 0.2)?;
+    /// let mut rows = Rows::zeros(data.fields(), 1)?;
+    /// data.read(0, &mut rows.sample_mut(0))?;
+    /// let label = rows.sample(0).values::<f32>(1)?;
+    /// assert!((label[0] + label[1] - 1.0).abs() < 1e-6);
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no such fields, or of other types; if `alpha` is not between 1e-3 and 1e6, or the
+    /// dataset is empty or a stream.
+    fn mixup(self, image: &str, label: &str, alpha: f64) -> Result<Mixup<Self>> {
+        Mixup::new(self, image, label)?.or_mixup(alpha)
+    }
+
+    /// Replaces a rectangle of each image, `[height, width, ..]`, by that of a random other one, and
+    /// the labels by their share of the pixels (CutMix; Yun et al. 2019), else as
+    /// [`mixup`](Self::mixup). `data.mixup("image", "label", 0.2)?.or_cutmix(1.0)?` does either.
+    ///
+    /// # Errors
+    /// As [`mixup`](Self::mixup).
+    fn cutmix(self, image: &str, label: &str, alpha: f64) -> Result<Mixup<Self>> {
+        Mixup::new(self, image, label)?.or_cutmix(alpha)
     }
 
     /// Splits the dataset at random, by `seed`, into `first` samples and the rest.

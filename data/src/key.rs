@@ -1,5 +1,7 @@
 //! The random key of a read, and random numbers from it.
 
+mod beta;
+
 use crate::sampler::{GOLDEN, mix};
 
 /// Key of one read: random choices of a dataset, such as those of an augmentation, are a pure

@@ -36,6 +36,7 @@ mod key;
 mod loader;
 mod memory;
 mod mnist;
+mod padded;
 mod positioned;
 mod prefetch;
 pub mod records;
@@ -49,7 +50,8 @@ pub mod text;
 mod threads;
 
 pub use adapters::{
-    Cache, Concat, DatasetExt, Every, Map, MapRandom, Mix, Repeat, Sampled, Subset, Zip,
+    Cache, Concat, DatasetExt, Every, Map, MapRandom, Mix, Mixup, OneHot, Repeat, Sampled, Subset,
+    Zip,
 };
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, ValidationSet};
@@ -63,6 +65,7 @@ pub use loader::{
 };
 pub use memory::InMemory;
 pub use mnist::Mnist;
+pub use padded::Padded;
 pub use prefetch::Prefetch;
 pub use rows::{Field, Rows, Sample, SampleMut};
 pub use sampler::Permutation;

@@ -221,6 +221,53 @@ impl SampleMut<'_> {
         into.copy_from_slice(bytes);
         Ok(())
     }
+
+    /// Copies rows of elements into the first dimension of a field, and `padding` into the rows that
+    /// are left: values `[rows, ..]` into a field `[length, ..]`. Returns `rows`, for a field of
+    /// lengths or a mask.
+    ///
+    /// ```
+    /// use halite_core::{DType, TensorType};
+    /// use halite_data::{Field, Rows};
+    ///
+    /// let mut rows = Rows::zeros(&[Field::new("tokens", TensorType::new(DType::U32, [4]))], 1)?;
+    /// assert_eq!(rows.sample_mut(0).write_padded(0, &[7u32, 8], 1)?, 2);
+    /// assert_eq!(rows.sample(0).values::<u32>(0)?, [7, 8, 1, 1]);
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `T` is not the element type of the field, the field is a scalar, or the values are no
+    /// whole rows, or more of them than the field has.
+    ///
+    /// # Panics
+    /// If `field` is not less than the number of fields.
+    pub fn write_padded<T: Element + AnyBitPattern>(
+        &mut self,
+        field: usize,
+        values: &[T],
+        padding: T,
+    ) -> Result<usize> {
+        let ty = self.rows.arrays[self.first + field].ty();
+        // The first dimension is that of the samples.
+        let (length, row) = match ty.dims() {
+            [_, length, row @ ..] => (*length, row.iter().product::<usize>()),
+            _ => (0, 0),
+        };
+        let whole = values.len().checked_div(row).unwrap_or(0);
+        if whole * row != values.len() || whole > length {
+            let message = format!(
+                "{} values given for field {field}, {ty} of a batch: expected at most {length} rows \
+                 of {row}; cut off the rest, or take a longer field",
+                values.len()
+            );
+            return Err(Error::invalid("sample", message));
+        }
+        let into = self.values_mut::<T>(field)?;
+        into[..values.len()].copy_from_slice(values);
+        into[values.len()..].fill(padding);
+        Ok(whole)
+    }
 }
 
 fn expect_dtype<T: Element>(array: &HostArray) -> Result<()> {

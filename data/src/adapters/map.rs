@@ -139,11 +139,11 @@ where
 
 /// Buffers of one sample, one for each concurrent reader, so that no read allocates.
 #[derive(Debug, Default)]
-struct Scratch(Mutex<Vec<Rows>>);
+pub(super) struct Scratch(Mutex<Vec<Rows>>);
 
 impl Scratch {
     /// Reads a sample into a buffer and calls `f` with it.
-    fn read(
+    pub(super) fn read(
         &self,
         dataset: &impl Dataset,
         index: usize,

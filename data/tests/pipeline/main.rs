@@ -5,5 +5,7 @@ mod bad;
 mod files;
 mod folds;
 mod keys;
+mod mixup;
+mod padded;
 mod records;
 mod streams;
