@@ -8,7 +8,11 @@ use std::{
 };
 
 use halite_core::{DType, ErrorKind, HostArray, Result, TensorType};
-use halite_data::{ArrayFile, Dataset, DatasetExt, Field, JsonLines, Rows, text::TokenFile};
+use halite_data::{
+    ArrayFile, Dataset, DatasetExt, Field, JsonLines, Rows,
+    records::{Example, IndexedRecords, write_record},
+    text::TokenFile,
+};
 use halite_weights::{SafetensorsWriter, TensorInfo};
 use serde::Deserialize;
 
@@ -251,4 +255,40 @@ fn token_files_are_checked() {
     let large = TokenFile::write(&path, &[1, 65_536], DType::U16);
     fails(large, &["a.bin: token 1 is 65536"]);
     assert!(!path.exists());
+}
+
+/// Files of halite's writers. `golden/files/verify.py` reads those in `HALITE_SAVED` with other
+/// packages.
+#[test]
+fn written_files_come_back() {
+    let temporary = tempfile::tempdir().unwrap();
+    let saved = std::env::var_os("HALITE_SAVED").map(PathBuf::from);
+    let dir = saved.unwrap_or_else(|| temporary.path().to_owned());
+    let path = |name: &str| dir.join(name);
+
+    let mut records = Vec::new();
+    for i in 0..4i64 {
+        let mut example = Example::default();
+        example.set_bytes("image", [vec![i as u8; 3 * i as usize], b"two".to_vec()]);
+        example.set_floats("scores", [0.5 * i as f32, -1.25, 3e38]);
+        example.set_integers("label", [i - 2, i64::MIN]);
+        write_record(&mut records, &example.encode()).unwrap();
+    }
+    fs::write(path("examples.tfrecord"), records).unwrap();
+    let records = IndexedRecords::open([path("examples.tfrecord")]).unwrap();
+    records.write_index().unwrap();
+    let indexed = IndexedRecords::open([path("examples.tfrecord")]).unwrap();
+    let example = Example::parse(&indexed.read(3).unwrap()).unwrap();
+    assert_eq!(example.integers("label").unwrap(), [1, i64::MIN]);
+
+    let golden = ArrayFile::open_fields(golden("samples.npz"), ["image", "score"]).unwrap();
+    for (field, array) in golden.fields().iter().zip(all(&golden)) {
+        let path = path(&format!("{}.npy", field.name));
+        fs::write(&path, halite_weights::npy::write(&array)).unwrap();
+        assert_eq!(all(&ArrayFile::open(path).unwrap()), [array]);
+    }
+    let tokens = [0, 65_535, 7];
+    TokenFile::write(path("tokens.bin"), &tokens, DType::U16).unwrap();
+    let written = TokenFile::open(path("tokens.bin"), DType::U16, 2).unwrap();
+    assert_eq!(all(&written)[0].as_slice::<u32>().unwrap(), tokens);
 }
