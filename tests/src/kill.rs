@@ -5,6 +5,7 @@
 
 mod configurations;
 mod faults;
+mod images;
 #[cfg(target_os = "linux")]
 mod jobs;
 
@@ -22,13 +23,13 @@ use crate::{
     random::Random,
     runs::Outcome,
 };
-pub use configurations::{CONFIGURATIONS, Configuration, JOBS, TWO_UPDATES};
+pub use configurations::{CONFIGURATIONS, Configuration, JOBS, TRAININGS};
 use faults::{Disturbance, Fault, Record, Wrong};
 
 /// Options of the harness.
 #[derive(Debug)]
 pub struct Options {
-    /// The `halite` command. The program [`TWO_UPDATES`] is beside it; without it, its
+    /// The `halite` command. The program [`TRAININGS`] is beside it; without it, its
     /// configurations are left out, unless `only` names them.
     pub halite: PathBuf,
     /// Number of runs, each with one to three faults.
@@ -215,9 +216,11 @@ impl<'a> Harness<'a> {
         let text: Vec<&str> = (0..2000).map(|_| *random.pick(&words)).collect();
         fs::write(directory.path().join("text.txt"), text.join(" "))
             .map_err(|error| format!("text.txt: {error}"))?;
-        let has_two_updates = options.halite.with_file_name(TWO_UPDATES).is_file();
+        images::write(&directory.path().join("images"))
+            .map_err(|error| format!("images: {error}"))?;
+        let has_trainings = options.halite.with_file_name(TRAININGS).is_file();
         let selected = |configuration: &&Configuration| match &options.only[..] {
-            [] => has_two_updates || !configuration.arguments.starts_with(TWO_UPDATES),
+            [] => has_trainings || !configuration.arguments.starts_with(TRAININGS),
             only => only.iter().any(|name| name == configuration.name),
         };
         let mut harness = Harness {
@@ -250,8 +253,8 @@ impl<'a> Harness<'a> {
     /// after a failure.
     fn command(&self, configuration: Configuration, out: &Path, restarts: u32) -> Command {
         let text = self.directory.path().join("text.txt");
-        let (program, arguments) = match configuration.arguments.strip_prefix(TWO_UPDATES) {
-            Some(arguments) => (self.options.halite.with_file_name(TWO_UPDATES), arguments),
+        let (program, arguments) = match configuration.arguments.strip_prefix(TRAININGS) {
+            Some(arguments) => (self.options.halite.with_file_name(TRAININGS), arguments),
             None => (self.options.halite.clone(), configuration.arguments),
         };
         let mut command = process::command(&program, "");
@@ -265,11 +268,11 @@ impl<'a> Harness<'a> {
                 .arg(&program);
         }
         for argument in arguments.split_whitespace() {
-            if argument == "{text}" {
-                command.arg(&text);
-            } else {
-                command.arg(argument);
-            }
+            match argument {
+                "{text}" => command.arg(&text),
+                "{images}" => command.arg(self.directory.path().join("images")),
+                _ => command.arg(argument),
+            };
         }
         command
             .args(["--quiet", "--out"])

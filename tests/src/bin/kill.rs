@@ -42,8 +42,9 @@ mod command {
         #[arg(long, default_value_t = 300)]
         deadline: u64,
         /// Only these configurations: `mlp`, `cnn`, `text`, `eight devices`, `bf16-mixed`,
-        /// `accumulated`, `averaged`, `plateau`, and of two updates in a step `two updates`,
-        /// `streamed` (build the program by `cargo build -p halite-tests --bin two_updates`)
+        /// `accumulated`, `averaged`, `plateau`; of two updates in a step `two updates`, `streamed`; of
+        /// pipelines of data `mixed data`, `mixed, eight`, `streamed data` (build the program of
+        /// these by `cargo build -p halite-tests --bin trainings`)
         #[arg(long)]
         only: Vec<String>,
         /// Keep the directories of runs that failed

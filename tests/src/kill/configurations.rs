@@ -5,18 +5,18 @@
 pub struct Configuration {
     /// Its name in the table.
     pub name: &'static str,
-    /// Arguments of `halite`, or of the program `two_updates` if they begin with its name; `{text}`
-    /// is replaced by the path of a text file.
+    /// Arguments of `halite`, or of the program [`TRAININGS`] if they begin with its name; `{text}` is
+    /// replaced by the path of a text file, `{images}` by that of a directory of images.
     pub(super) arguments: &'static str,
     /// Processes of the job; 1 without a launcher.
     pub(super) processes: usize,
 }
 
-/// Name of the program that trains with two updates in a step.
-pub const TWO_UPDATES: &str = "two_updates";
+/// Name of the program with trainings that the command does not have.
+pub const TRAININGS: &str = "trainings";
 
 /// The trainings to kill: short ones, with many checkpoints.
-pub const CONFIGURATIONS: [Configuration; 10] = [
+pub const CONFIGURATIONS: [Configuration; 13] = [
     Configuration {
         name: "mlp",
         arguments: "train mnist --model mlp --limit 640 --batch-size 32 --epochs 2 \
@@ -68,14 +68,32 @@ pub const CONFIGURATIONS: [Configuration; 10] = [
     },
     Configuration {
         name: "two updates",
-        arguments: "two_updates --batch-size 16 --accumulate-grad-batches 2 --max-epochs 3 \
+        arguments: "trainings two-updates --batch-size 16 --accumulate-grad-batches 2 --max-epochs 3 \
                     --val-check-interval 4 --checkpoint-every 3 --checkpoint-mode copy",
         processes: 1,
     },
     Configuration {
         name: "streamed",
-        arguments: "two_updates --batch-size 32 --max-epochs 4 --gradient-clip-val 0.5 \
+        arguments: "trainings two-updates --batch-size 32 --max-epochs 4 --gradient-clip-val 0.5 \
                     --checkpoint-every 3 --checkpoint-mode stream",
+        processes: 1,
+    },
+    Configuration {
+        name: "mixed data",
+        arguments: "trainings mixed --data {images} --workers 2 --batch-size 8 --max-epochs 3 \
+                    --val-check-interval 5 --checkpoint-every 4",
+        processes: 1,
+    },
+    Configuration {
+        name: "mixed, eight",
+        arguments: "trainings mixed --data {images} --accelerator cpu:8 --batch-size 16 --max-epochs 4 \
+                    --checkpoint-every 3 --checkpoint-mode stream",
+        processes: 1,
+    },
+    Configuration {
+        name: "streamed data",
+        arguments: "trainings streamed --data {images} --workers 3 --batch-size 5 --last-batch pad \
+                    --max-epochs 3 --checkpoint-every 4 --checkpoint-mode copy",
         processes: 1,
     },
 ];

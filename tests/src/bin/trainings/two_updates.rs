@@ -1,10 +1,5 @@
-//! A short training with two updates in each step, for the harness that kills runs. It takes the
-//! options of the trainer.
-#![forbid(unsafe_code)]
+//! Two updates in each step.
 
-use std::process::ExitCode;
-
-use clap::Parser;
 use halite::{
     nn::optim::WeightAveraging,
     prelude::*,
@@ -13,12 +8,6 @@ use halite::{
         signals::{StopFlag, StopReason},
     },
 };
-
-#[derive(Parser)]
-struct Arguments {
-    #[command(flatten)]
-    options: TrainerOptions,
-}
 
 #[derive(Debug, Tree)]
 struct Gan<L> {
@@ -38,7 +27,7 @@ impl<'t> Gan<Tensor<'t>> {
     }
 }
 
-fn train(options: TrainerOptions, stop: &StopFlag) -> Result<Option<StopReason>> {
+pub(super) fn train(options: TrainerOptions, stop: &StopFlag) -> Result<Option<StopReason>> {
     let client = Accelerator::cpu().open()?;
     let gan: Gan<Param> = Gan {
         generator: (Linear::new(8, 64), Linear::new(64, 16)),
@@ -75,15 +64,4 @@ fn train(options: TrainerOptions, stop: &StopFlag) -> Result<Option<StopReason>>
         .build()?;
     let fitted = trainer.fit(task, gan, optimizer, data.clone(), data)?;
     Ok(fitted.stopped_by)
-}
-
-fn main() -> ExitCode {
-    let stop = StopFlag::new();
-    match train(Arguments::parse().options, &stop) {
-        Ok(stopped_by) => ExitCode::from(stopped_by.map_or(0, StopReason::exit_code)),
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(stop.reason().map_or(1, StopReason::exit_code))
-        }
-    }
 }
