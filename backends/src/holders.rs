@@ -34,16 +34,34 @@ pub(crate) fn holders(root: &Path, files: &[PathBuf]) -> Vec<Holder> {
                 .filter_map(|link| fs::read_link(link.path()).ok())
                 .find(|target| files.contains(target))?;
             let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
             Some(Holder {
                 process,
-                command: command.trim().to_owned(),
+                command: shortened(&command),
                 file,
             })
         })
         .collect();
     holders.sort_by_key(|holder| holder.process);
     holders
+}
+
+/// The first line of a command line as `/proc` has it, up to 80 characters.
+fn shortened(command: &[u8]) -> String {
+    let text = String::from_utf8_lossy(command).replace('\0', " ");
+    let text = text.trim();
+    let line: String = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect();
+    let line = line.trim_end();
+    if line.len() < text.len() {
+        format!("{line} ..")
+    } else {
+        line.to_owned()
+    }
 }
 
 /// Device files of `directory` whose names are `prefix` and a number, by number.
@@ -58,4 +76,20 @@ pub(crate) fn numbered(directory: &Path, prefix: &str) -> Vec<PathBuf> {
         .collect();
     found.sort();
     found.into_iter().map(|(_, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_one_short_line() {
+        assert_eq!(shortened(b"python3\0train.py\0"), "python3 train.py");
+        assert_eq!(
+            shortened(b"python3\0-c\0import x\ny()\0"),
+            "python3 -c import x .."
+        );
+        assert_eq!(shortened(&[b'a'; 90]), format!("{} ..", "a".repeat(80)));
+        assert_eq!(shortened(b""), "");
+    }
 }
