@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub use driver::{Driver, VisibleGpu};
-pub use libraries::CudaLibrary;
+pub use libraries::{CudaLibrary, advice};
 pub use packages::{LIBRARIES, PACKAGE, install_libraries};
 
 /// Options of XLA's CUDA client. Unset options have the plugin's defaults.

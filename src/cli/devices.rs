@@ -74,8 +74,12 @@ fn say_driver(opened: &Opened) {
 /// Prints the libraries that the plugin for NVIDIA GPUs opens, also where there is no driver.
 fn say_libraries(options: &OpenOptions) {
     // Without a plugin there is an error that says so.
-    for library in cuda::libraries(options).unwrap_or_default() {
+    let libraries = cuda::libraries(options).unwrap_or_default();
+    for library in &libraries {
         say!("library     {library}");
+    }
+    if let Some(advice) = cuda::advice(&libraries) {
+        say!("missing     {advice}");
     }
 }
 

@@ -14,6 +14,7 @@ mod environment;
 mod export;
 mod finetune;
 mod generate;
+mod hardware;
 mod help;
 mod images;
 mod new;

@@ -138,31 +138,35 @@ pub(crate) fn load(plugin: &Path, cache: &Cache) -> Vec<CudaLibrary> {
 /// Checks that nothing that nearly every program needs is missing.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] with all libraries that cannot be used, and the command that installs
+/// [`ErrorKind::Unavailable`] with all libraries that cannot be used, and the commands that install
 /// them.
 pub(crate) fn check(libraries: &[CudaLibrary]) -> Result<()> {
-    let unusable: Vec<_> = libraries
-        .iter()
-        .filter(|one| one.problem.is_some())
-        .collect();
-    if unusable.iter().all(|library| library.only_for.is_some()) {
+    let unusable = || libraries.iter().filter(|one| one.problem.is_some());
+    let is_needed = |library: &CudaLibrary| library.only_for.is_none();
+    let Some(advice) = advice(libraries).filter(|_| unusable().any(is_needed)) else {
         return Ok(());
-    }
-    let names: Vec<_> = unusable.iter().map(ToString::to_string).collect();
-    let packages: BTreeSet<_> = unusable
-        .iter()
-        .map(|one| format!("'{}'", one.package))
-        .collect();
-    let packages: Vec<_> = packages.into_iter().collect();
+    };
+    let names: Vec<_> = unusable().map(ToString::to_string).collect();
     let message = format!(
-        "libraries of CUDA cannot be used: {}; install them all with `halite plugins install {}` \
-         ({} to download), or these with `python3 -m pip install {}`",
-        names.join("; "),
-        packages::LIBRARIES,
-        Bytes(packages::PACKAGE.download_size()),
-        packages.join(" ")
+        "libraries of CUDA cannot be used: {}; {advice}",
+        names.join("; ")
     );
     Err(Error::new(ErrorKind::Unavailable, "cuda", message))
+}
+
+/// The commands that install the libraries that cannot be used; `None` if all can.
+pub fn advice(libraries: &[CudaLibrary]) -> Option<String> {
+    let unusable = libraries.iter().filter(|one| one.problem.is_some());
+    let packages: BTreeSet<_> = unusable.map(|one| format!("'{}'", one.package)).collect();
+    let packages = Vec::from_iter(packages).join(" ");
+    (!packages.is_empty()).then(|| {
+        format!(
+            "install them all with `halite plugins install {}` ({} to download), or these with \
+             `python3 -m pip install {packages}`",
+            packages::LIBRARIES,
+            Bytes(packages::PACKAGE.download_size())
+        )
+    })
 }
 
 /// Where libraries are searched for.
