@@ -24,8 +24,10 @@ use crate::{
     embedded,
     environment::{self, Environment, OPEN, PLATFORM},
     kernels,
-    locate::{Failure, Located, Search, Source},
-    needed, tpu,
+    locate::{Failure, Located, Source},
+    needed,
+    plugins::PLUGINS,
+    tpu,
     tpu::TpuOptions,
     vendor,
 };
@@ -331,7 +333,8 @@ impl Accelerator {
 
 /// Returns the text of an error, without the operation where that adds nothing.
 fn words(error: &Error) -> String {
-    if [OPEN, Search::CPU, "cuda", "tpu"].contains(&error.op()) {
+    let of_platform = PLUGINS.iter().any(|plugin| plugin.platform == error.op());
+    if error.op() == OPEN || of_platform {
         error.message().into()
     } else {
         error.to_string()
@@ -539,6 +542,7 @@ pub(crate) fn load_options<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locate::Search;
 
     #[test]
     fn auto_names_hosts_that_have_a_plugin() {

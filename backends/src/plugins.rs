@@ -52,8 +52,6 @@ pub struct Need {
 pub enum Provider {
     /// A package of pip, with its version: `mkl==2025.1.0`.
     Pip(&'static str),
-    /// A package of Debian and Ubuntu.
-    Apt(&'static str),
     /// Anything else, as messages describe it.
     Other(&'static str),
 }

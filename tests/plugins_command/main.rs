@@ -119,8 +119,8 @@ fn check_names_all_missing_libraries() {
     assert_eq!(output.status.code(), Some(1));
     let expected = "xla_oneapi_plugin.so is not loaded: 3 libraries that it needs are missing: \
                     libmpi.so.999, libze_loader.so.999, libmkl_core.so.999; install them with \
-                    `python3 -m pip install impi-rt==2021.15.0 mkl==2025.1.0` and `apt-get install \
-                    libze1`, or add their directories to LD_LIBRARY_PATH\n";
+                    `python3 -m pip install impi-rt==2021.15.0 mkl==2025.1.0` and Level Zero's \
+                    loader 1.20 or newer (`apt-get install libze1` on Debian 13), or add their directories to LD_LIBRARY_PATH\n";
     let words = text(&output.stderr);
     assert!(words.ends_with(expected), "{words}");
 }

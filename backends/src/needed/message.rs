@@ -11,8 +11,7 @@ pub(super) fn missing(plugin: &Path, missing: &[Missing], needs: &[Need]) -> Str
         let fits = |need: &&Need| need.names.iter().any(|start| name.starts_with(start));
         needs.iter().find(fits).map(|need| need.from)
     };
-    let (mut pip, mut apt, mut others, mut unknown) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut pip, mut others, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     let add = |list: &mut Vec<&str>, one: &'static str| {
         if !list.contains(&one) {
             list.push(one);
@@ -21,7 +20,6 @@ pub(super) fn missing(plugin: &Path, missing: &[Missing], needs: &[Need]) -> Str
     for library in missing {
         match provider(&library.name) {
             Some(Provider::Pip(package)) => add(&mut pip, package),
-            Some(Provider::Apt(package)) => add(&mut apt, package),
             Some(Provider::Other(description)) => add(&mut others, description),
             None => unknown.push(library.name.as_str()),
         }
@@ -29,9 +27,6 @@ pub(super) fn missing(plugin: &Path, missing: &[Missing], needs: &[Need]) -> Str
     let mut sources = Vec::new();
     if !pip.is_empty() {
         sources.push(format!("`python3 -m pip install {}`", pip.join(" ")));
-    }
-    if !apt.is_empty() {
-        sources.push(format!("`apt-get install {}`", apt.join(" ")));
     }
     sources.extend(others.into_iter().map(str::to_owned));
     let advice = match (sources.is_empty(), unknown.is_empty()) {

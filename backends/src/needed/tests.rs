@@ -168,8 +168,8 @@ fn message_names_all_with_their_packages() {
         oneapi,
         "/p.so is not loaded: 4 libraries that it needs are missing: libmpi.so.12, \
          libmkl_sycl_rng.so.5, libmkl_core.so.2, libze_loader.so.1; install them with `python3 -m \
-         pip install impi-rt==2021.15.0 onemkl-sycl-rng==2025.1.0 mkl==2025.1.0` and `apt-get \
-         install libze1`, or add their directories to LD_LIBRARY_PATH",
+         pip install impi-rt==2021.15.0 onemkl-sycl-rng==2025.1.0 mkl==2025.1.0` and Level Zero's \
+         loader 1.20 or newer (`apt-get install libze1` on Debian 13), or add their directories to LD_LIBRARY_PATH",
     );
     check(
         &["libx.so", "libumf.so.0"],
@@ -206,49 +206,68 @@ fn plugin_is_recognized_by_the_name_of_its_file() {
     assert_eq!(name("/a/my_plugin.so"), None);
 }
 
+/// Compiles a library whose references must be resolved when it is loaded.
+fn build(directory: &Path, name: &str, code: &str, arguments: &[&str]) {
+    fs::write(directory.join("code.c"), code).unwrap();
+    let mut cc = Command::new("cc");
+    cc.current_dir(directory);
+    cc.args(["-shared", "-fPIC", "-Wl,-z,now", "-o", name, "code.c"]);
+    cc.arg(format!("-Wl,-soname,{name}")).args(arguments);
+    assert!(cc.status().expect("a C compiler").success());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn real_library_is_loaded_after_what_it_needs() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    let build = |name: &str, code: &str, needs: &[&str]| {
-        let mut cc = Command::new("cc");
-        fs::write(at("code.c"), code).unwrap();
-        cc.current_dir(&directory)
-            .args(["-shared", "-fPIC", "-o", name, "code.c"]);
-        cc.arg(format!("-Wl,-soname,{name}")).args(needs);
-        assert!(cc.status().expect("a C compiler").success());
-    };
-    build("libhalite_first.so", "int first(void) { return 7; }", &[]);
-    build(
-        "libhalite_second.so",
-        "int first(void); int second(void) { return first(); }",
-        &["libhalite_first.so"],
-    );
-    build(
-        "plugin.so",
-        "int second(void); int third(void) { return second(); }",
-        &["libhalite_second.so"],
-    );
+    let build = |name: &str, code: &str, needs: &[&str]| build(directory.path(), name, code, needs);
+    build("libhalite_one.so", "int one(void) { return 7; }", &[]);
+    let code = "int one(void); int two(void) { return one(); }";
+    build("libhalite_two.so", code, &["libhalite_one.so"]);
+    let code = "int two(void); int three(void) { return two(); }";
+    build("plugin.so", code, &["libhalite_two.so"]);
     fs::create_dir(at("env")).unwrap();
-    for name in ["libhalite_first.so", "libhalite_second.so"] {
+    for name in ["libhalite_one.so", "libhalite_two.so"] {
         fs::rename(at(name), at("env").join(name)).unwrap();
     }
 
     let error = provide(&given(at("plugin.so"))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        error
-            .message()
-            .contains("a library that it needs is missing: libhalite_second.so;"),
-        "{error}"
-    );
+    let words = "a library that it needs is missing: libhalite_two.so;";
+    assert!(error.message().contains(words), "{error}");
 
     let loader = Loader::of_this_process();
     let (names, first) = walk(&loader, &[at("env")], &at("plugin.so"));
     assert!(names.is_empty(), "{names:?}");
     load::all(&first).unwrap();
     provide(&given(at("plugin.so"))).unwrap();
+}
+
+/// MKL's libraries are of this kind.
+#[cfg(target_os = "linux")]
+#[test]
+fn library_may_use_symbols_that_it_does_not_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let build = |name: &str, code: &str| build(directory.path(), name, code, &[]);
+    build(
+        "libhalite_user.so",
+        "int used(void); int user(void) { return used(); }",
+    );
+    build("libhalite_used.so", "int used(void) { return 7; }");
+    build(
+        "libhalite_lone.so",
+        "int nowhere(void); int lone(void) { return nowhere(); }",
+    );
+    load::all(&[at("libhalite_user.so"), at("libhalite_used.so")]).unwrap();
+    let error = load::all(&[at("libhalite_used.so"), at("libhalite_lone.so")]).unwrap_err();
+    let words = "libhalite_lone.so, which the plugin needs, does not load";
+    assert!(error.to_string().contains(words), "{error}");
+    assert!(
+        error.to_string().contains("undefined symbol: nowhere"),
+        "{error}"
+    );
 }
 
 #[cfg(target_os = "linux")]

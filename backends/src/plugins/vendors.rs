@@ -15,7 +15,8 @@ const WHEEL: Client = Client::Wheel {
 pub(super) const ROCM: KnownPlugin = KnownPlugin {
     name: "rocm",
     platform: "rocm",
-    about: "XLA for AMD GPUs, ROCm 10.1; never run by halite's developers; needs glibc 2.27 and the libraries of ROCm",
+    about: "XLA for AMD GPUs, ROCm 10.1; never run by halite's developers; needs glibc 2.27 and \
+            ROCm's libraries",
     licence: "Apache-2.0, as the package states; it ships no licence file",
     shows_licence: false,
     only_by_name: false,
@@ -41,7 +42,8 @@ pub(super) const ROCM: KnownPlugin = KnownPlugin {
 
 pub(super) const ROCM_7: KnownPlugin = KnownPlugin {
     name: "rocm7",
-    about: "XLA for AMD GPUs, ROCm 7.14; never run by halite's developers; needs glibc 2.27 and the libraries of ROCm",
+    about: "XLA for AMD GPUs, ROCm 7.14; never run by halite's developers; needs glibc 2.27 and \
+            ROCm's libraries",
     package: Package {
         name: "jax-rocm7-pjrt",
         archive_size: 133_415_872,
@@ -63,7 +65,8 @@ pub(super) const ROCM_7: KnownPlugin = KnownPlugin {
 pub(super) const ONEAPI: KnownPlugin = KnownPlugin {
     name: "oneapi",
     platform: "oneapi",
-    about: "XLA for Intel GPUs, oneAPI 2025.1; never run by halite's developers; needs glibc 2.27 and the libraries of oneAPI",
+    about: "XLA for Intel GPUs, oneAPI 2025.1; never run by halite's developers; needs glibc 2.27, \
+            oneAPI's libraries and Level Zero's loader",
     licence: "Apache-2.0, as the package states; it ships no licence file",
     shows_licence: false,
     only_by_name: false,
@@ -168,7 +171,10 @@ const ONEAPI_NEEDS: &[Need] = &[
     pip(&["libmkl_"], "mkl==2025.1.0"),
     Need {
         names: &["libze_"],
-        from: Provider::Apt("libze1"),
+        // That of Debian 12, 1.8, lacks functions that `libur_adapter_level_zero.so.0` calls.
+        from: Provider::Other(
+            "Level Zero's loader 1.20 or newer (`apt-get install libze1` on Debian 13)",
+        ),
     },
 ];
 
