@@ -137,3 +137,43 @@ fn more_bad_samples_than_allowed_end_the_run() {
         "{error}"
     );
 }
+
+/// Spirals of which every 25th sample cannot be read.
+struct Damaged<D>(D);
+
+impl<D: Dataset> Dataset for Damaged<D> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        match index % 25 {
+            3 => Err(Error::new(ErrorKind::Corrupt, "point", "damaged")),
+            _ => self.0.read(index, into),
+        }
+    }
+}
+
+#[test]
+fn report_counts_skipped_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = trainer().out(dir.path()).epochs(3).batch_size(12);
+    let trainer = run
+        .bad_samples(BadSample::Skip { at_most: 10 })
+        .build()
+        .unwrap();
+    let (data, validation) = (Damaged(spirals(60)), Damaged(spirals(30)));
+    let fitted = trainer.fit(Arms, Net::new(), Adam::new(1e-2), data, validation);
+    let report = fitted.unwrap().report;
+    // 3, 28 and 53 of the training data, 3 and 28 of the validation data.
+    assert_eq!(report.skipped_samples, 5);
+    let line = "5, which cannot be read";
+    assert!(report.to_string().contains(line), "{report}");
+    let file = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert!(file("report.json").contains("\"skipped_samples\": 5"));
+    assert!(file("report.html").contains(line));
+}

@@ -89,6 +89,7 @@ where
             exchange_seconds: is_measured.then(|| (exchanged.time - before.time).as_secs_f64()),
             bytes_sent: is_measured.then(|| exchanged.bytes_sent - before.bytes_sent),
             restarts: restarts.and_then(|count| count.parse().ok()).unwrap_or(0),
+            skipped_samples: self.skipped_samples(),
         };
         let json = |error: serde_json::Error| {
             Error::invalid("processes", "measurements are not JSON").caused_by(error)
@@ -98,6 +99,13 @@ where
         let all = group.all_gather("measurements", &mine, patience(processes))?;
         let all = all.iter().map(|bytes| serde_json::from_slice(bytes));
         all.collect::<Result<_, _>>().map_err(json)
+    }
+
+    /// Samples that this process skipped because they cannot be read.
+    fn skipped_samples(&self) -> u64 {
+        let validation = self.validation.iter().map(|set| &set.data);
+        let loaders = validation.chain([&self.train]);
+        loaders.map(|loader| loader.skipped().len() as u64).sum()
     }
 
     /// The report of a run with these last validation metrics, if it has any.
@@ -122,6 +130,10 @@ where
             false => Vec::new(),
         };
         findings.extend(findings_of_processes(&processes));
+        let skipped_samples = match processes.is_empty() {
+            true => self.skipped_samples(),
+            false => processes.iter().map(|one| one.skipped_samples).sum(),
+        };
         let is_validated = !validation.values.is_empty();
         let last = match is_validated {
             true => &validation.values,
@@ -162,6 +174,7 @@ where
             stopped_by: self.stopped_by(now).filter(|_| interrupted),
             train_metrics_of_steps: steps_of_epoch(&now.run).filter(|_| !is_validated),
             skipped_steps: now.run.skipped + now.skipped_in_window,
+            skipped_samples,
             resumed_from_step: now.run.resumed_from_step,
             ..Report::default()
         }

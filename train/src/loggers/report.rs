@@ -63,6 +63,11 @@ pub struct Report {
     /// ([`OnNotFinite::Skip`](crate::OnNotFinite)).
     #[serde(default)]
     pub skipped_steps: u64,
+    /// Training and validation samples that were skipped because they cannot be read
+    /// ([`BadSample::Skip`](halite_data::BadSample)), by all processes since their last start, each
+    /// once.
+    #[serde(default)]
+    pub skipped_samples: u64,
     /// Seconds of training, those of earlier starts of this run included.
     pub seconds: f64,
     /// Training samples per second of training steps, in the process that made the last ones. So
@@ -268,6 +273,10 @@ impl Report {
             None => {}
         }
         lines.add("steps", length);
+        if self.skipped_samples > 0 {
+            let count = format_count(self.skipped_samples);
+            lines.add("skipped samples", format!("{count}, which cannot be read"));
+        }
         lines.add("time", format_seconds(self.seconds));
     }
 

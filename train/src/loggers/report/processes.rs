@@ -32,6 +32,9 @@ pub struct ProcessReport {
     pub bytes_sent: Option<u64>,
     /// Number of restarts of the job before this start.
     pub restarts: u64,
+    /// Samples of its rows that were skipped because they cannot be read.
+    #[serde(default)]
+    pub skipped_samples: u64,
 }
 
 impl ProcessReport {
@@ -70,6 +73,9 @@ impl ProcessReport {
         }
         if self.restarts > 0 {
             line += &format!(", restarts {}", self.restarts);
+        }
+        if self.skipped_samples > 0 {
+            line += &format!(", skipped samples {}", self.skipped_samples);
         }
         if !self.host.is_empty() {
             line += &format!(", on {}", self.host);
@@ -146,6 +152,7 @@ mod tests {
             exchange_seconds: Some(exchange),
             bytes_sent: Some(5_000_000),
             restarts: 0,
+            skipped_samples: 0,
         }
     }
 
