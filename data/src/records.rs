@@ -70,13 +70,12 @@ impl<R: Read> Records<R> {
 
     /// The next payload; `None` at the end.
     fn read(&mut self) -> Result<Option<Vec<u8>>> {
-        let header = self.read_up_to(HEADER as u64)?;
-        if header.is_empty() {
-            return Ok(None);
+        let mut header = [0; HEADER];
+        match self.fill(&mut header)? {
+            0 => return Ok(None),
+            HEADER => {}
+            _ => return Err(self.corrupt("is cut off in its length")),
         }
-        let Ok(header) = <[u8; HEADER]>::try_from(header) else {
-            return Err(self.corrupt("is cut off in its length"));
-        };
         let (length, checksum) = header.split_at(8);
         if crc32c::masked(length).to_le_bytes() != checksum {
             return Err(
@@ -102,14 +101,31 @@ impl<R: Read> Records<R> {
 
     /// Reads this many bytes, fewer at the end of the file.
     fn read_up_to(&mut self, length: u64) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        match self.reader.by_ref().take(length).read_to_end(&mut bytes) {
-            Ok(_) => Ok(bytes),
-            Err(error) => {
-                let message = format!("record {} cannot be read", self.number);
-                Err(Error::new(ErrorKind::Io, "records", message).caused_by(error))
+        // A length that is wrong takes little memory.
+        let capacity = length.min(1 << 20) as usize;
+        let mut bytes = Vec::with_capacity(capacity);
+        let read = self.reader.by_ref().take(length).read_to_end(&mut bytes);
+        read.map_err(|error| self.unread(error))?;
+        Ok(bytes)
+    }
+
+    /// Fills a buffer, less of it at the end of the file; returns the number of bytes.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize> {
+        let mut length = 0;
+        while length < into.len() {
+            match self.reader.read(&mut into[length..]) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.unread(error)),
             }
         }
+        Ok(length)
+    }
+
+    fn unread(&self, error: io::Error) -> Error {
+        let message = format!("record {} cannot be read", self.number);
+        Error::new(ErrorKind::Io, "records", message).caused_by(error)
     }
 
     fn corrupt(&self, what: &str) -> Error {

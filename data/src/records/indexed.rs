@@ -160,22 +160,26 @@ impl IndexedFile {
         };
         let size = usize::try_from(end - start)
             .map_err(|_| at(ErrorKind::Corrupt, "is larger than the address space"))?;
-        let mut bytes = vec![0; size];
-        (self.file.read_at(&mut bytes, start))
-            .map_err(|error| at(ErrorKind::Io, &format!("cannot be read: {error}")))?;
-        let (header, rest) = bytes.split_at(HEADER);
+        // Apart, so that the payload is where the result begins.
+        let (mut header, mut bytes) = ([0; HEADER], vec![0; size - HEADER]);
+        for (into, offset) in [
+            (&mut header[..], start),
+            (&mut bytes, start + HEADER as u64),
+        ] {
+            (self.file.read_at(into, offset))
+                .map_err(|error| at(ErrorKind::Io, &format!("cannot be read: {error}")))?;
+        }
         let payload = size - FRAME as usize;
-        if length_of(header) != Some(payload as u64) {
+        if length_of(&header) != Some(payload as u64) {
             let reason = "has another length than the index says: the index is of another file, or \
                           the record is damaged";
             return Err(at(ErrorKind::Corrupt, reason));
         }
-        if crc32c::masked(&rest[..payload]).to_le_bytes() != rest[payload..] {
+        if crc32c::masked(&bytes[..payload]).to_le_bytes() != bytes[payload..] {
             let reason = "has another checksum than its payload: it is damaged";
             return Err(at(ErrorKind::Corrupt, reason));
         }
-        bytes.truncate(HEADER + payload);
-        bytes.drain(..HEADER);
+        bytes.truncate(payload);
         Ok(bytes)
     }
 }
