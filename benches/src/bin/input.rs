@@ -242,7 +242,7 @@ fn records(options: &Options, size: usize) -> Result<()> {
     let count = BYTES / size;
     if !path.exists() {
         let mut file = BufWriter::new(File::create(&path)?);
-        let mut payload: Vec<u8> = (0..size).map(|at| (at * at >> 7) as u8).collect();
+        let mut payload: Vec<u8> = (0..size).map(|at| ((at * at) >> 7) as u8).collect();
         for number in 0..count {
             payload[..8].copy_from_slice(&number.to_le_bytes());
             write_record(&mut file, &payload)?;

@@ -32,7 +32,7 @@ mod tests {
     /// Long inputs take other instructions than short ones.
     #[test]
     fn long_checksums_are_those_of_single_bits() {
-        let bytes: Vec<u8> = (0..60_000_u32).map(|at| (at * at >> 5) as u8).collect();
+        let bytes: Vec<u8> = (0..60_000_u32).map(|at| ((at * at) >> 5) as u8).collect();
         for length in [63, 64, 255, 768, 1000, 24_576, 25_000, 60_000] {
             let bits = bytes[..length].iter().fold(!0, |crc, byte| {
                 (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
