@@ -206,12 +206,12 @@ fn plugin_is_recognized_by_the_name_of_its_file() {
     assert_eq!(name("/a/my_plugin.so"), None);
 }
 
-/// Compiles a library whose references must be resolved when it is loaded.
+/// Compiles a library.
 fn build(directory: &Path, name: &str, code: &str, arguments: &[&str]) {
     fs::write(directory.join("code.c"), code).unwrap();
     let mut cc = Command::new("cc");
     cc.current_dir(directory);
-    cc.args(["-shared", "-fPIC", "-Wl,-z,now", "-o", name, "code.c"]);
+    cc.args(["-shared", "-fPIC", "-Wl,-z,lazy", "-o", name, "code.c"]);
     cc.arg(format!("-Wl,-soname,{name}")).args(arguments);
     assert!(cc.status().expect("a C compiler").success());
 }
@@ -258,9 +258,18 @@ fn library_may_use_symbols_that_it_does_not_name() {
     build("libhalite_used.so", "int used(void) { return 7; }");
     build(
         "libhalite_lone.so",
-        "int nowhere(void); int lone(void) { return nowhere(); }",
+        "extern int nowhere; int lone(void) { return nowhere; }",
     );
     load::all(&[at("libhalite_user.so"), at("libhalite_used.so")]).unwrap();
+    build(
+        "libhalite_a.so",
+        "int b(void); int a(int n) { return n ? b() : 1; }",
+    );
+    build(
+        "libhalite_b.so",
+        "int a(int n); int b(void) { return a(0); }",
+    );
+    load::all(&[at("libhalite_a.so"), at("libhalite_b.so")]).unwrap();
     let error = load::all(&[at("libhalite_used.so"), at("libhalite_lone.so")]).unwrap_err();
     let words = "libhalite_lone.so, which the plugin needs, does not load";
     assert!(error.to_string().contains(words), "{error}");
