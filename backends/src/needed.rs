@@ -43,8 +43,12 @@ pub(crate) fn provide(located: &Located) -> Result<()> {
     let path = located.path.canonicalize();
     let path = path.as_deref().unwrap_or(&located.path);
     // The load itself reports a damaged plugin.
-    let Ok(dynamic) = Dynamic::of_file(path) else {
-        return Ok(());
+    let dynamic = match Dynamic::of_file(path) {
+        Ok(dynamic) => dynamic,
+        Err(reason) => {
+            tracing::info!(file = %path.display(), reason, "its needs are not known");
+            return Ok(());
+        }
     };
     let loader = Loader::of_this_process();
     let mut walk = Walk::new(&loader, Vec::new());

@@ -7,12 +7,15 @@ use std::{
 };
 
 use object::{
-    Endianness, ReadCache, ReadRef, StringTable, elf,
+    Endianness, ReadCache, ReadRef, elf,
     read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _},
 };
 
 /// Largest dynamic section that is read, in bytes; those of real libraries have some hundred.
 const MOST_BYTES: u64 = 1 << 20;
+
+/// Length of the longest string that is read, in bytes. The search path of AMD's plugin has 4,200.
+const LONGEST: u64 = 1 << 16;
 
 /// What a library needs, and where it says to search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +78,7 @@ impl Dynamic {
             let found = entries.clone().find(|(tag, _)| *tag == wanted);
             found.map(|(_, value)| value)
         };
+        // The range of the file with the strings.
         let strings = match (value(elf::DT_STRTAB), value(elf::DT_STRSZ)) {
             (Some(address), Some(size)) => {
                 let start = segments
@@ -85,16 +89,19 @@ impl Dynamic {
                         let inside = within < segment.p_filesz(endian);
                         inside.then(|| segment.p_offset(endian).checked_add(within))?
                     });
-                let range = start.and_then(|start| Some((start, start.checked_add(size)?)));
-                let (start, end) = range.ok_or("damaged: its strings lie outside of it")?;
-                StringTable::new(data, start, end)
+                let range = start.and_then(|start| Some(start..start.checked_add(size)?));
+                range.ok_or("damaged: its strings lie outside of it")?
             }
-            _ => StringTable::default(),
+            _ => 0..0,
         };
         let string = |offset: u64| {
-            let offset = u32::try_from(offset).map_err(|_| ());
-            let text = offset.and_then(|offset| strings.get(offset));
-            let text = text.map_err(|()| "damaged: a string lies outside of it".to_owned())?;
+            let outside = || "damaged: a string lies outside of it".to_owned();
+            let start = strings.start.checked_add(offset).ok_or_else(outside)?;
+            let length = strings.end.checked_sub(start).ok_or_else(outside)?;
+            let bytes = data.read_bytes_at(start, length.min(LONGEST));
+            let bytes = bytes.map_err(|()| outside())?;
+            let end = bytes.iter().position(|&byte| byte == 0);
+            let text = &bytes[..end.ok_or_else(outside)?];
             String::from_utf8(text.into()).map_err(|_| "a name that is not UTF-8".to_owned())
         };
         let needed = entries.clone().filter(|(tag, _)| *tag == elf::DT_NEEDED);

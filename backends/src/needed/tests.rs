@@ -41,6 +41,18 @@ fn dynamic_section_is_read() {
     assert_eq!(dynamic.rpath, None);
 }
 
+/// That of AMD's plugin has more than 4096 bytes, on a file that is not read as a whole.
+#[test]
+fn long_search_path_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = "$ORIGIN/../_rocm_sdk_core/lib:".repeat(200);
+    let file = directory.path().join("plugin.so");
+    write(&file, &[(DT_RUNPATH, &path), (DT_NEEDED, "liba.so")]);
+    let dynamic = Dynamic::of_file(&file).unwrap();
+    assert_eq!(dynamic.runpath, Some(path));
+    assert_eq!(dynamic.needed, ["liba.so"]);
+}
+
 #[test]
 fn damaged_library_is_an_error() {
     let whole = library(&[(DT_NEEDED, "liba.so.1"), (DT_RUNPATH, "/b")]);
