@@ -2,7 +2,7 @@
 //! noisy signal a rare pulse is.
 //!
 //! `cargo run --release --example custom_data`
-use halite::data::{Field, Key, Random, Sample, SampleMut, Sampler};
+use halite::data::{Field, Key, SampleMut, Sampler};
 use halite::models::{Classify, Mlp};
 use halite::prelude::*;
 
@@ -30,10 +30,6 @@ impl Dataset for Pulses {
 struct Halves;
 
 impl Sampler for Halves {
-    fn len(&self, samples: usize) -> Result<usize> {
-        Ok(samples)
-    }
-
     fn at(&self, seed: u64, epoch: u64, index: usize) -> usize {
         let mut random = Key { seed, epoch, index }.random("halves");
         let rare = random.chance(0.5);
@@ -48,25 +44,17 @@ impl Sampler for Halves {
 fn main() -> Result<()> {
     let signal = Field::new("signal", TensorType::new(DType::U8, [32]));
     let fields = [signal, Field::new("class", TensorType::scalar(DType::U32))];
-    let pulses = || Pulses(fields.clone());
-    let noise = |sample: Sample<'_>, random: &mut Random, into: &mut SampleMut<'_>| {
+    let drawn = Pulses(fields.clone()).sampled(Halves)?;
+    let train = drawn.map_random("noise", fields.clone(), |sample, random, into| {
         for (to, from) in into.bytes_mut(0).iter_mut().zip(sample.bytes(0)) {
             *to = from + random.below(50) as u8;
         }
         into.write(1, sample.values::<u32>(1)?)
-    };
-    let train = pulses()
-        .sampled(Halves)?
-        .map_random("noise", fields.clone(), noise);
-
+    });
     let client = Accelerator::cpu().open()?;
-    let trainer = Trainer::builder(&client)
-        .epochs(3)
-        .batch_size(50)
-        .quiet(true)
-        .build()?;
+    let trainer = Trainer::builder(&client).batch_size(50).epochs(3).build()?;
     let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[32, 16, 2]));
-    let fitted = trainer.fit(task, model, Adam::new(1e-2), train, pulses())?;
+    let fitted = trainer.fit(task, model, Adam::new(1e-2), train, Pulses(fields))?;
     println!("accuracy: {:.3}", fitted.report.metrics["accuracy"]);
     Ok(())
 }

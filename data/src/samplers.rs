@@ -8,11 +8,13 @@ use crate::{Key, digest::digest_of, sampler::without_repetition};
 
 /// Choice of the samples of an epoch, for [`DatasetExt::sampled`](crate::DatasetExt::sampled).
 pub trait Sampler: Send + Sync {
-    /// Number of samples in an epoch, from a dataset of `samples`.
+    /// Number of samples in an epoch, from a dataset of `samples`; as many by default.
     ///
     /// # Errors
     /// If the sampler is for another number of samples.
-    fn len(&self, samples: usize) -> Result<usize>;
+    fn len(&self, samples: usize) -> Result<usize> {
+        Ok(samples)
+    }
 
     /// Index of the sample at `position` of an epoch: a pure function of the arguments.
     fn at(&self, seed: u64, epoch: u64, position: usize) -> usize;
