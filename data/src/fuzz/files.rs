@@ -75,7 +75,7 @@ pub fn json_lines(data: &[u8]) -> bool {
     !found.is_empty() && found.into_iter().all(parsed)
 }
 
-/// Valid inputs of [`json_lines`].
+/// Valid inputs of [`json_lines`](fn@json_lines).
 pub fn json_lines_seeds() -> Vec<Vec<u8>> {
     [
         "{\"a\": [1, -2.5e3], \"b\": \"\\u00e9\"}\n\n  null \r\n[]\n",
