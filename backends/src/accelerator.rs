@@ -306,7 +306,7 @@ impl Accelerator {
             Self::Plugin(path) => by_path(path.clone(), options),
             Self::Embedded { devices } => embedded::open(devices.unwrap_or(1)),
             Self::Cuda { devices } => {
-                let devices = environment.gpus(devices, options.processes.as_deref());
+                let devices = gpus(devices, environment.gpus, options);
                 cuda::open(&devices, options, progress)
             }
             Self::Tpu { chips } => tpu::open(chips, options, progress),
@@ -351,7 +351,7 @@ fn auto(
             chips: Devices::All,
         },
         Accelerator::Cuda {
-            devices: environment.gpus(&Devices::All, options.processes.as_deref()),
+            devices: gpus(&Devices::All, environment.gpus, options),
         },
         Accelerator::cpu(),
     ];
@@ -404,6 +404,17 @@ fn embedded_because(reason: &Error) -> String {
          for the CPU, which is faster, cannot be had: {}",
         reason.lines().next().unwrap_or_default()
     )
+}
+
+/// Returns the GPUs of this process: without a number, and without other processes in its job, as many
+/// as `GPU_NUM_DEVICES` says.
+fn gpus(devices: &Devices, variable: Option<u32>, options: &OpenOptions) -> Devices {
+    let group = options.processes.as_ref();
+    let is_alone = group.is_none_or(|group| group.size() == 1);
+    match (devices, variable) {
+        (Devices::All, Some(count)) if is_alone => Devices::Count(count),
+        _ => devices.clone(),
+    }
 }
 
 /// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.
@@ -566,6 +577,16 @@ mod tests {
             !directory.path().join(".partial").exists(),
             "nothing is downloaded"
         );
+    }
+
+    #[test]
+    fn variable_is_the_number_of_gpus_where_none_is_given() {
+        let gpus = |devices: &Devices, variable| gpus(devices, variable, &OpenOptions::default());
+        assert_eq!(gpus(&Devices::All, Some(4)), Devices::Count(4));
+        assert_eq!(gpus(&Devices::Count(2), Some(4)), Devices::Count(2));
+        let second = Devices::Indices(vec![1]);
+        assert_eq!(gpus(&second, Some(4)), second);
+        assert_eq!(gpus(&Devices::All, None), Devices::All);
     }
 
     #[test]

@@ -6,11 +6,8 @@ use std::{
 };
 
 use halite_core::{
-    Error, Kernels, ProcessGroup, Result, WarningFilter, set_warning_filter,
-    wait::set_default_limit,
+    Error, Kernels, Result, WarningFilter, set_warning_filter, wait::set_default_limit,
 };
-
-use crate::accelerator::Devices;
 
 /// Operation of errors whose message alone says why an accelerator cannot be opened.
 pub(crate) const OPEN: &str = "open";
@@ -71,16 +68,6 @@ impl Environment {
                 .transpose()?,
             warnings: text(WARNINGS).map(|filter| WarningFilter::parse(&filter)),
         })
-    }
-
-    /// The GPUs of this process: without a number, and without other processes on this host, as many
-    /// as `GPU_NUM_DEVICES` says.
-    pub(crate) fn gpus(&self, devices: &Devices, group: Option<&dyn ProcessGroup>) -> Devices {
-        let is_alone = group.is_none_or(|group| group.size() == 1);
-        match (devices, self.gpus) {
-            (Devices::All, Some(count)) if is_alone => Devices::Count(count),
-            _ => devices.clone(),
-        }
     }
 
     /// Sets the limit of waits and the filter of warnings in this process, where given.
@@ -185,19 +172,6 @@ mod tests {
         let error = read(&[(KERNELS, "no")]).unwrap_err().to_string();
         let expected = "`no` is unknown; expected on, off or all; in HALITE_KERNELS";
         assert!(error.contains(expected), "{error}");
-    }
-
-    #[test]
-    fn number_of_gpus_is_for_all_of_them() {
-        let four = read(&[(GPUS, "4")]).unwrap();
-        assert_eq!(four.gpus(&Devices::All, None), Devices::Count(4));
-        assert_eq!(four.gpus(&Devices::Count(2), None), Devices::Count(2));
-        let second = Devices::Indices(vec![1]);
-        assert_eq!(four.gpus(&second, None), second);
-        assert_eq!(
-            Environment::default().gpus(&Devices::All, None),
-            Devices::All
-        );
     }
 
     #[test]
