@@ -90,6 +90,10 @@ fn expect_folds(what: &'static str, k: usize, most: usize, of: &str) -> Result<(
     if (2..=most).contains(&k) {
         return Ok(());
     }
-    let message = format!("{k} folds of data with {most} {of}; expected 2 to {most} folds");
+    let expected = match most {
+        0 | 1 => "at least 2 are needed".to_owned(),
+        _ => format!("expected 2 to {most} folds"),
+    };
+    let message = format!("{k} folds of data with {most} {of}; {expected}");
     Err(Error::invalid(what, message))
 }

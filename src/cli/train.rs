@@ -33,7 +33,7 @@ enum Model {
     /// Image classification: color photographs in class folders, or generated images
     #[command(name = "imagenet", after_help = imagenet::EXAMPLES)]
     ImageNet(Box<imagenet::ImageNet>),
-    /// Several labels of CT slices: JPEG files and a table, folds by study
+    /// Several labels of each image: files and a table, folds by group, as CT slices by study
     #[command(after_help = ct::EXAMPLES)]
     Ct(Box<ct::Ct>),
     /// Language modeling: a transformer, which writes a sample of text at the end

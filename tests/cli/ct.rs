@@ -255,3 +255,35 @@ fn validation_losses(run: &Path) -> Vec<f64> {
     let validation = validation.filter(|(split, _)| **split == "validation");
     validation.map(|(_, loss)| loss.parse().unwrap()).collect()
 }
+
+#[test]
+fn ct_folds_keep_the_groups_of_a_flat_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    generated(dir.path());
+    let flat = dir.path().join("flat");
+    fs::create_dir(&flat).unwrap();
+    let folders = |path: &Path| {
+        fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
+    for study in folders(&dir.path().join("ct/train")) {
+        for image in folders(&study).flat_map(|series| folders(&series).collect::<Vec<_>>()) {
+            fs::rename(&image, flat.join(image.file_name().unwrap())).unwrap();
+        }
+    }
+    let run = |rest: &str| {
+        let flags = format!(
+            "{RUN} --accelerator embedded --images flat --ids SOPInstanceUID --labels \
+             pe_present_on_image --fast-dev-run 1 {rest}"
+        );
+        succeeds(halite(&flags).current_dir(dir.path())).stderr
+    };
+    let grouped = run("--group StudyInstanceUID");
+    let parts = [
+        "5 groups by `StudyInstanceUID`, each in one of 5 folds",
+        "16 images of training, 4 of validation",
+    ];
+    assert_contains(&grouped, &parts);
+    assert_contains(&run(""), &["--group COLUMN keeps them together"]);
+}

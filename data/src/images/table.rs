@@ -158,12 +158,21 @@ impl ImageTable {
         }
         let mut labels = vec![0.0; table.len() * columns.len()];
         for (place, column) in columns.iter().enumerate() {
-            for (row, value) in table.column::<f32>(column)?.into_iter().enumerate() {
-                if value != 0.0 && value != 1.0 {
-                    let reason = format!("the label {value} is out of range; expected 0 or 1");
-                    return Err(table.error(row, column, reason));
-                }
-                labels[row * columns.len() + place] = value;
+            for (row, cell) in table.strings(column)?.into_iter().enumerate() {
+                labels[row * columns.len() + place] = match cell.trim().parse::<f32>() {
+                    Ok(value) if value == 0.0 || value == 1.0 => value,
+                    Ok(value) => {
+                        let reason = format!("the label {value} is out of range; expected 0 or 1");
+                        return Err(table.error(row, column, reason));
+                    }
+                    Err(_) => {
+                        let reason = format!(
+                            "the label `{cell}` is no number; expected 0 or 1, in a column for each \
+                             label"
+                        );
+                        return Err(table.error(row, column, reason));
+                    }
+                };
             }
         }
         self.labels = labels.into();

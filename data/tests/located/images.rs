@@ -179,7 +179,10 @@ fn labels_out_of_range_are_refused() {
     for (cell, part) in [
         ("2", "line 3, column `sick`: the label 2 is out of range"),
         ("nan", "the label NaN is out of range"),
-        ("", "line 3, column `sick`: `` is not of type f32"),
+        (
+            "",
+            "line 3, column `sick`: the label `` is no number; expected 0 or 1",
+        ),
     ] {
         let text = format!("id,sick\n1,1\n2,{cell}\n");
         let table = Table::parse("t.csv", text.as_bytes()).unwrap();

@@ -1,6 +1,7 @@
 //! `halite train ct`: labels of CT slices, from JPEG files and a table.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -36,6 +37,7 @@ Examples:
   halite train ct --data ct                     ct/train.csv, ct/train/STUDY/SERIES/*ID.jpg
   halite train ct --data ct --weights resnet34.pth   start from torchvision's weights
   halite train ct --data ct --fold 1            validate on another fifth of the studies
+  halite train ct --data mine --ids file --group patient   images of your own: mine/train.csv, mine/*.jpg
   halite train ct --data ct --accelerator cpu:8      eight times the batch and the learning rate";
 
 #[derive(Args, Debug)]
@@ -70,7 +72,11 @@ pub(super) struct Ct {
     /// Columns that name an image: folders, and last a file name, or the end of one
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', default_values = CT_IDS)]
     ids: Vec<String>,
-    /// Columns of the labels [default: all but those of --ids]
+    /// Column of the group of an image, such as its patient: a fold has all images of a group [default:
+    /// the first column of --ids, if there are several]
+    #[arg(long, value_name = "COLUMN", conflicts_with = "split")]
+    group: Option<String>,
+    /// Columns of the labels, 0 or 1 each [default: all but those of --ids and --group]
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     labels: Vec<String>,
     /// Model: `resnet18`, `resnet34`, `resnet50`, `efficientnet-lite0` to `efficientnet-lite4`,
@@ -171,7 +177,7 @@ impl Ct {
                 .columns()
                 .iter()
                 .map(ToString::to_string)
-                .filter(|column| !self.ids.contains(column))
+                .filter(|column| !self.ids.contains(column) && self.group.as_ref() != Some(column))
                 .collect(),
             given => given.to_vec(),
         };
@@ -198,7 +204,12 @@ impl Ct {
         let images = ImageTable::open(&root, &table, &ids, self.transforms())?
             .with_labels(&table, &names)?;
         let folds = match self.split {
-            Split::Study => group_k_fold(&table.strings(ids[0])?, self.folds)?,
+            Split::Study => {
+                let group = self.group.as_deref().unwrap_or(ids[0]);
+                let groups = table.strings(group)?;
+                self.say_groups(group, &groups);
+                group_k_fold(&groups, self.folds)?
+            }
             Split::Image => {
                 // Each image is a group: in random order, so that folds have images of all studies.
                 let order = Permutation::new(table.len(), 0, 0);
@@ -220,6 +231,27 @@ impl Ct {
             train: Arc::new(train),
             validation: Arc::new(validation),
         })
+    }
+}
+
+impl Ct {
+    /// Says what the folds keep together, once in a job.
+    fn say_groups(&self, column: &str, groups: &[&str]) {
+        if !self.run.is_coordinator() {
+            return;
+        }
+        if self.group.is_none() && self.ids.len() == 1 {
+            remark!(
+                "each image is in a fold by itself, because --ids has one column; if several images \
+                 are of one patient, --group COLUMN keeps them together"
+            );
+        } else {
+            let count = groups.iter().collect::<BTreeSet<_>>().len();
+            remark!(
+                "{count} groups by `{column}`, each in one of {} folds",
+                self.folds
+            );
+        }
     }
 }
 
