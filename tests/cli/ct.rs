@@ -275,7 +275,7 @@ fn ct_folds_keep_the_groups_of_a_flat_folder() {
     let run = |rest: &str| {
         let flags = format!(
             "{RUN} --accelerator embedded --images flat --ids SOPInstanceUID --labels \
-             pe_present_on_image --fast-dev-run 1 {rest}"
+             pe_present_on_image --batch-size 4 --fast-dev-run 1 {rest}"
         );
         succeeds(halite(&flags).current_dir(dir.path())).stderr
     };
