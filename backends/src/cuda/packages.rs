@@ -1,8 +1,7 @@
-//! Packages of NVIDIA's libraries for machines that have none: those of CUDA 13.0, which every driver
-//! that the plugin accepts can run.
+//! Packages of NVIDIA's libraries for machines that have none, in versions of CUDA 13.0 and 13.1. cuBLAS
+//! and cuDNN are of the versions that ran on an H100 and an H200 (`benches/hardware`).
 //!
-//! NVIDIA publishes them for redistribution by the user's own package manager; their licence files are
-//! installed beside them.
+//! The user's own pip downloads them from its registry; their licence files are installed beside them.
 
 use std::path::PathBuf;
 
@@ -12,8 +11,7 @@ use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Step, Tran
 /// Name of [`PACKAGE`] for installation: `halite plugins install cuda-libraries`.
 pub const LIBRARIES: &str = "cuda-libraries";
 
-const LICENCE: &str = "the NVIDIA Software License Agreement, the cuDNN Supplement and NCCL's BSD licence, which are installed \
-                       beside the libraries";
+const LICENCE: &str = "NVIDIA's licences, which are installed beside the libraries, in `licences`";
 
 /// The libraries of NVIDIA's that XLA's plugin opens while it runs, as one package: the runtime, with
 /// the others as its parts.

@@ -1,6 +1,8 @@
 //! Loads libraries that a plugin then finds by their names.
-
-// `open` says why.
+//!
+//! `unsafe` is needed to load a library, which runs its initialisers. It stands here and not in
+//! `halite-pjrt`, which loads one plugin: which libraries a vendor's plugin needs, and where they are, is
+//! known in this crate alone.
 #![allow(unsafe_code)]
 
 use std::path::{Path, PathBuf};
