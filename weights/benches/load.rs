@@ -1,5 +1,5 @@
 //! Rates at which weights are loaded from the disk's cache, beside a plain read of the file and
-//! beside Python: `cargo bench -p halite-weights -- [--megabytes N] [--python PYTHON]`.
+//! beside Python: `cargo bench -p halite-weights --bench load -- [--megabytes N] [--python PYTHON]`.
 //!
 //! | row | what is done |
 //! |---|---|

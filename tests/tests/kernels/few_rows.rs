@@ -1,4 +1,4 @@
-//! Products of a few rows with matrices of `bf16`.
+//! Products of a few rows with matrices of `f32` and `bf16`.
 
 use halite_core::{
     Capabilities, DType, HostArray, Kernels, MeshShape, PartitionSpec, TensorType,
@@ -18,20 +18,24 @@ struct Case {
     columns: usize,
     is_transposed: bool,
     result: DType,
-    /// Products are of `f32`: the matrices are converted before the loop, as stored weights are.
+    /// Type of the matrices.
+    stored: DType,
+    /// Products are of `f32`: narrow matrices are converted before the loop, as stored weights are.
     is_wide: bool,
 }
 
 impl Case {
     fn draw(index: u64) -> Self {
         let random = &mut Random::new(3, index);
-        let is_wide = random.percent(50);
+        let stored = *random.pick(&[DType::F32, DType::Bf16]);
+        let is_wide = stored == DType::F32 || random.percent(50);
         Case {
             rows: 1 + random.below(6),
             terms: 1 + random.below(70),
             columns: 2 + random.below(70),
             is_transposed: random.percent(50),
             result: *random.pick(&[DType::F32, if is_wide { DType::F32 } else { DType::Bf16 }]),
+            stored,
             is_wide,
         }
     }
@@ -42,9 +46,9 @@ impl Case {
             true => [count, self.columns, self.terms],
             false => [count, self.terms, self.columns],
         };
-        let narrow = noise(2, &matrix, -1.0, 1.0).to_float(DType::Bf16).unwrap();
+        let matrices = noise(2, &matrix, -1.0, 1.0).to_float(self.stored).unwrap();
         let rows = f32_noise(1, &[self.rows, self.terms]);
-        let all = [rows, narrow];
+        let all = [rows, matrices];
         all.map(|array| (array, PartitionSpec::replicated())).into()
     }
 
@@ -85,7 +89,7 @@ impl Case {
 
 #[test]
 fn random_products_agree() {
-    for index in 0..30 {
+    for index in 0..40 {
         let case = Case::draw(index);
         let product = traced(move |_, x| vec![case.product(x[0], case.stack(x[1]).squeeze(0))]);
         case.check("product", 1, product);
@@ -94,7 +98,7 @@ fn random_products_agree() {
 
 #[test]
 fn products_in_loops_agree() {
-    for index in 0..10 {
+    for index in 0..16 {
         let case = Case::draw(index);
         for reverse in [false, true] {
             let options = ScanOptions {
@@ -128,17 +132,17 @@ fn loops_pass_the_whole_stack() {
         },
     );
     let ty = |dims: &[usize]| ShardedType::replicated(TensorType::new(DType::F32, dims));
-    let stack = ty(&[4, 256, 256]).stored_as(DType::Bf16);
-    let inputs = (Leaf(ty(&[1, 1, 256])), Leaf(stack));
     let capabilities = Capabilities {
         kernels: Kernels::On,
         ..Capabilities::PORTABLE
     };
     let mesh = MeshShape::new([("data", 1)]).unwrap();
-    let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities).unwrap();
-    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
-    assert!(
-        text.contains("tensor<1x256xf32>, tensor<4x256x256xbf16>, tensor<i32>) -> "),
-        "{text}"
-    );
+    for (stored, name) in [(DType::F32, "f32"), (DType::Bf16, "bf16")] {
+        let stack = ty(&[4, 256, 256]).stored_as(stored);
+        let inputs = (Leaf(ty(&[1, 1, 256])), Leaf(stack));
+        let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities).unwrap();
+        let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+        let call = format!("tensor<1x256xf32>, tensor<4x256x256x{name}>, tensor<i32>) -> ");
+        assert!(text.contains(&call), "{text}");
+    }
 }

@@ -130,7 +130,7 @@ fn small_loops_are_one_function() {
 
     let straight = |kernels| {
         let layer = traced(|_, x: &[Tensor<'_>]| vec![x[0].matmul(x[1]).tanh()]);
-        is_one_function(&program(kernels, 1, &[vec![4, 8], vec![8, 8]], layer))
+        is_one_function(&program(kernels, 1, &[vec![8, 8], vec![8, 8]], layer))
     };
     assert!(straight(Kernels::All));
     assert!(!straight(Kernels::On));

@@ -18,8 +18,8 @@ use self::product::{Kind, Product, Types};
 use super::{Rewriter, dead_code, map_regions};
 use crate::{Convolution, Graph, Node, Op, Value};
 
-/// Replaces convolutions of `f32` and `bf16`, and products of a few rows with a matrix of `bf16`, by
-/// calls of halite's kernels.
+/// Replaces convolutions of `f32` and `bf16`, and products of a few rows with a large matrix, by calls
+/// of halite's kernels.
 ///
 /// | target | operands | result |
 /// |---|---|---|

@@ -13,6 +13,10 @@ const TARGET: &str = "halite_few_rows";
 const MOST_ROWS: usize = 4;
 /// Least number of elements of the matrix, an estimate: for fewer, calling takes longer than it saves.
 const LEAST_ELEMENTS: usize = 1 << 15;
+/// The same for a matrix of `f32`, which the compiler reads without a conversion. Programs that become
+/// one function have smaller ones.
+const LEAST_WIDE_ELEMENTS: usize = 1 << 16;
+
 /// A product of a few rows with a large matrix.
 struct Product {
     rows: usize,
@@ -143,7 +147,7 @@ fn is_matrix(body: &Graph, value: Value, kernels: Kernels) -> bool {
         && !body.outputs.contains(&value)
 }
 
-/// Makes a product of few rows with a matrix of `bf16` a call. The operands are values of `graph`.
+/// Makes a product of few rows with a large matrix a call. The operands are values of `graph`.
 pub(super) fn call(graph: &Graph, node: &mut Node, kernels: Kernels) {
     let [left, right] = node.operands[..] else {
         return;
@@ -152,10 +156,12 @@ pub(super) fn call(graph: &Graph, node: &mut Node, kernels: Kernels) {
     let Some(mut product) = Product::of(&node.op, types, kernels) else {
         return;
     };
-    // The compiler has products of `f32` alone: it would convert the matrix.
-    let Some((matrix, is_transposed)) = narrow_source(graph, right) else {
+    let (matrix, is_transposed) = source(graph, right);
+    let is_wide = graph.ty(matrix).dtype() == DType::F32;
+    let is_small = product.terms * product.columns < LEAST_WIDE_ELEMENTS;
+    if is_wide && is_small && kernels != Kernels::All {
         return;
-    };
+    }
     product.is_transposed ^= is_transposed;
     let sizes = [
         ("rows", product.rows),
@@ -179,23 +185,26 @@ pub(super) fn call(graph: &Graph, node: &mut Node, kernels: Kernels) {
     });
 }
 
-/// The `bf16` value that has the elements of a matrix in its order, and whether it is the transposed
-/// matrix.
-fn narrow_source(graph: &Graph, matrix: Value) -> Option<(Value, bool)> {
+/// The value that has the elements of a matrix in its order, and whether it is the transposed matrix.
+/// It is what conversions from `bf16`, reshapes and transpositions are made from.
+fn source(graph: &Graph, matrix: Value) -> (Value, bool) {
     let (mut value, mut is_transposed, mut is_reshaped) = (matrix, false, false);
     while graph.ty(value).dtype() != DType::Bf16 {
-        let maker = (graph.nodes.iter().rev()).find(|node| node.results.contains(&value))?;
+        let maker = (graph.nodes.iter().rev()).find(|node| node.results.contains(&value));
+        let Some(maker) = maker else {
+            break;
+        };
         match &maker.op {
             Op::Transpose { permutation } if permutation[..] == [1, 0] && !is_reshaped => {
                 is_transposed = !is_transposed;
             }
             Op::Reshape { .. } => is_reshaped = true,
             Op::Convert(_) if graph.ty(maker.operands[0]).dtype() == DType::Bf16 => {}
-            _ => return None,
+            _ => break,
         }
         value = maker.operands[0];
     }
-    Some((value, is_transposed))
+    (value, is_transposed)
 }
 
 /// Passes to the calls in a scan the whole stack of matrices and an index, if the scan slices it for
