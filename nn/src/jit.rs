@@ -190,6 +190,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
+    /// Says that its program runs once: see [`Function::runs_once`].
+    pub fn runs_once(mut self) -> Self {
+        self.function = self.function.runs_once();
+        self
+    }
+
     /// Sets the partition spec of each output, by path and type. Without this, outputs are
     /// replicated. The next state always has the sharding of the state.
     pub fn output_specs(

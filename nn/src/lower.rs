@@ -118,7 +118,7 @@ pub fn lower<S: Family, I: Family, O: Family>(
         ports.iter().map(|(_, ty)| ty.stored).collect()
     };
     let capabilities = Capabilities {
-        unrolled: match has_checkpoint(&traced.graph) {
+        unrolled: match function.runs_once || has_checkpoint(&traced.graph) {
             true => 0,
             false => capabilities.unrolled,
         },

@@ -42,6 +42,7 @@ pub trait Model: Tree<Leaf = Param, Family: Family<Of<Param>: Send + Sync>> {
             init(cx, &model, rng::fold_in(key, 0))
         })
         .named("init")
+        .runs_once()
         .of_line(Location::caller())
         .run_with(Leaf(&key))
     }

@@ -5,7 +5,7 @@ use halite_core::{
     tree::{Empty, Leaf},
 };
 use halite_ir::Remat;
-use halite_nn::{Function, ShardedType, Tensor, Trace, grad, lower};
+use halite_nn::{Function, Linear, Param, ShardedType, Stack, Tensor, Trace, grad, init, lower};
 
 const GPU: Capabilities = Capabilities {
     unrolled: 4096,
@@ -41,4 +41,33 @@ fn loops_are_unrolled_without_rematerialization() {
         assert_eq!(loops(None, policy), 0);
         assert_eq!(loops(Some(Remat::Full), policy), 2);
     }
+}
+
+/// Number of loops in the initialization of four layers, which draws weights and biases, and length of
+/// its text.
+fn init_of_layers(runs_once: bool) -> (usize, usize) {
+    let function = Function::<Empty<()>, Leaf<()>, Stack<Linear<()>>>::stateless(
+        |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
+            let model: Stack<Linear<Param>> = Stack::new(4, Linear::new(8, 8));
+            init(cx, &model, key)
+        },
+    );
+    let function = if runs_once {
+        function.runs_once()
+    } else {
+        function
+    };
+    let key = Leaf(ShardedType::replicated(TensorType::new(DType::U32, [2])));
+    let mesh = MeshShape::single();
+    let lowered = lower(&function, &Empty::new(), &key, &mesh, &GPU).unwrap();
+    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    (text.matches("stablehlo.while").count(), text.len())
+}
+
+#[test]
+fn program_that_runs_once_keeps_its_loops() {
+    let (unrolled, long) = init_of_layers(false);
+    let (loops, short) = init_of_layers(true);
+    assert_eq!((unrolled, loops), (0, 2));
+    assert!(2 * short < long, "{short} of {long} bytes");
 }

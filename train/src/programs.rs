@@ -282,6 +282,7 @@ where
         State::initialize(cx, &*params, optimizer.clone(), options, key)
     })
     .named("init")
+    .runs_once()
     .output_specs(move |path, _| specs[path].spec.clone())
     .output_stored(move |path, _| stored[path].stored)
 }

@@ -222,6 +222,7 @@ impl<F: Family, S: Family> State<F, S, Array> {
             State::initialize(cx, &net, optimizer.clone(), options, key)
         })
         .named("init")
+        .runs_once()
         .output_stored(move |path, ty| match trained.contains(path) {
             true => policy.stored(ty.dtype()),
             false => ty.dtype(),

@@ -279,6 +279,7 @@ fn initialize<M: Model>(
                 .collect()
         })
         .named("init")
+        .runs_once()
         .of_line(std::panic::Location::caller())
         .run_with(Leaf(&key))?;
     Ok(arrays.into_iter().map(|Leaf(array)| array).collect())

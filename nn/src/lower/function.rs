@@ -33,6 +33,7 @@ pub struct Function<S: Family, I: Family, O: Family> {
     /// Iterations of the body in the program; `None` is one, of inputs that are not stacked.
     pub(super) iterations: Option<usize>,
     pub(super) beside_scanned: bool,
+    pub(super) runs_once: bool,
     output_spec: Box<OutputSpec>,
     output_stored: Box<OutputStored>,
 }
@@ -53,6 +54,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
             axis_roles: None,
             iterations: None,
             beside_scanned: false,
+            runs_once: false,
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
             output_stored: Box::new(|_, ty| ty.dtype()),
         }
@@ -113,6 +115,14 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// one's, and both round alike.
     pub fn beside_scanned(mut self) -> Self {
         self.beside_scanned = true;
+        self
+    }
+
+    /// Says that its program runs once, as an initialization does, so that compiling takes longer than
+    /// running: loops stay loops on devices for which they are
+    /// [unrolled](halite_core::Capabilities::unrolled) otherwise.
+    pub fn runs_once(mut self) -> Self {
+        self.runs_once = true;
         self
     }
 
