@@ -2,14 +2,18 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
-use halite_core::{DType, Error, HostArray, Result};
+#[cfg(feature = "models")]
+use halite_core::HostArray;
+use halite_core::{DType, Error, Result};
 
 /// Returns whether [`convert`] has this conversion.
+#[cfg(feature = "models")]
 pub(crate) fn converts(from: DType, to: DType) -> bool {
     from == to || from.is_float() && to.is_float()
 }
 
 /// An array with its elements in this type.
+#[cfg(feature = "models")]
 pub(crate) fn converted(array: HostArray, dtype: DType) -> Result<HostArray> {
     if dtype == array.ty().dtype() {
         return Ok(array);

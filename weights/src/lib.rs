@@ -39,10 +39,14 @@
 //! # }
 //! ```
 //!
+//! Without the feature `models`, which is on by default, there are the readers and writers of files, and
+//! neither models nor devices: `halite-nn` is not a dependency.
+//!
 //! Files are untrusted: readers do not panic, execute nothing of a pickle, and bound memory by the
 //! size of the file plus a few hundred megabytes of headers.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "models")]
 mod adapters;
 mod archive;
 mod convert;
@@ -52,34 +56,47 @@ mod format;
 pub mod fuzz;
 mod gguf;
 mod input;
+#[cfg(feature = "models")]
 mod layout;
+#[cfg(feature = "models")]
 mod load;
 mod metadata;
+#[cfg(feature = "models")]
 mod names;
 pub mod npy;
 mod npz;
 mod open;
 mod pickle;
+#[cfg(feature = "models")]
 mod plan;
 mod problems;
 mod quantized;
+#[cfg(feature = "models")]
 mod report;
 mod safetensors;
+#[cfg(feature = "models")]
 mod save;
 mod source;
 mod strides;
+#[cfg(feature = "models")]
 mod template;
 mod torch;
 
+#[cfg(feature = "models")]
 pub use adapters::{AdapterConfig, load_adapters, save_adapters};
 pub use file::WeightFile;
 pub use format::Format;
+#[cfg(feature = "models")]
 pub use layout::Layout;
+#[cfg(feature = "models")]
 pub use load::{LoadedModel, WeightLoader};
 pub use metadata::MetadataValue;
+#[cfg(feature = "models")]
 pub use names::NameMap;
 pub use open::{open, open_bytes};
+#[cfg(feature = "models")]
 pub use report::{Mismatch, Report};
 pub use safetensors::SafetensorsWriter;
+#[cfg(feature = "models")]
 pub use save::WeightSaver;
 pub use source::{Below, HostTensors, TensorInfo, TensorSource};

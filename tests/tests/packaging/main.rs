@@ -209,6 +209,12 @@ fn train_needs_no_backend() {
 }
 
 #[test]
+fn data_needs_no_model() {
+    let absent = ["halite-nn", "halite-ir", "halite-backends", "halite-train"];
+    check_absent("halite-data", "", &absent);
+}
+
+#[test]
 fn pjrt_needs_no_model() {
     check_absent(
         "halite-pjrt",
