@@ -1,6 +1,7 @@
 //! The packages that `cargo publish` would upload: metadata, files, the dependencies that each of
-//! them brings, and the circles of modules inside of them.
+//! them brings and their licences, and the circles of modules inside of them.
 
+mod licences;
 mod modules;
 
 use std::{path::Path, process::Command, sync::OnceLock};
