@@ -211,10 +211,7 @@ impl ClassifierVisitor for ExportedClassifier {
     fn visit<M: ColorImageModel>(
         mut self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<Exported>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<Exported> {
         let model = self.saved.take_model(&classifier.net)?;
         let normalization = self.normalization;
         export_model(

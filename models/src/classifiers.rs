@@ -56,9 +56,7 @@ pub trait ClassifierVisitor {
     fn visit<M: ColorImageModel>(
         self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<Self::Output>
-    where
-        M::Of<Param>: Send + Sync + Clone;
+    ) -> Result<Self::Output>;
 }
 
 impl Classifier {
@@ -280,10 +278,7 @@ impl ClassifierVisitor for Probabilities<'_> {
     fn visit<M: ColorImageModel>(
         self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<HostArray>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<HostArray> {
         let (names, normalization) = classifier.source(self.file, &[])?;
         let loaded = WeightLoader::new(self.file, names).load(self.client, &classifier.net)?;
         ClassifyColor::<M>::new(*normalization).probabilities(

@@ -7,11 +7,11 @@ use halite_core::{
     tree::{Family, Leaf},
 };
 use halite_data::Labeled;
-use halite_nn::{CrossEntropy, Mean, Tensor, Trace, correct};
+use halite_nn::{CrossEntropy, Mean, Param, Tensor, Trace, correct};
 use halite_train::{Predict, Task, Weighted};
 
 /// A family of image classifiers.
-pub trait ImageModel: Family {
+pub trait ImageModel: Family<Of<Param>: Send + Sync> {
     /// Maps `images: [batch, side, side]`, with values from 0 to 1, to logits `[batch, 10]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t>;
 }

@@ -16,7 +16,7 @@ use halite_train::{Predict, Task, Weighted};
 use crate::{TrainingOptions, TrainingStep};
 
 /// A family of classifiers of color images.
-pub trait ColorImageModel: Family {
+pub trait ColorImageModel: Family<Of<Param>: Send + Sync + Clone> {
     /// Maps normalized `images: [batch, height, width, 3]` to logits `[batch, classes]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t>;
 }

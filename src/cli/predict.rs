@@ -186,10 +186,7 @@ impl ClassifierVisitor for Prediction<'_> {
     fn visit<M: ColorImageModel>(
         self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<HostArray>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<HostArray> {
         let Prediction {
             command,
             client,

@@ -185,10 +185,7 @@ fn fit<M: ImageModel>(
     client: &Client,
     model: M::Of<Param>,
     train: impl Dataset + 'static,
-) -> Fitted<Classify<M>>
-where
-    M::Of<Param>: Send + Sync,
-{
+) -> Fitted<Classify<M>> {
     let trainer = Trainer::builder(client)
         .epochs(2)
         .batch_size(64)

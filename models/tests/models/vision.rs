@@ -69,10 +69,7 @@ fn close(what: &str, found: f64, expected: f64) {
 
 /// Compares logits of evaluation, and loss and gradients of training, in `f64`.
 #[track_caller]
-fn check<M: ColorImageModel>(case: &str, net: M::Of<Param>, names: &NameMap)
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+fn check<M: ColorImageModel>(case: &str, net: M::Of<Param>, names: &NameMap) {
     let case = &golden::<BTreeMap<String, Case>>("vision.json")[case];
     let described = (case.tensors.iter()).map(|(name, dims)| (name, formula(name, dims)));
     let weights: HostTensors = described.collect();

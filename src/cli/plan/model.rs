@@ -70,10 +70,7 @@ impl ClassifierVisitor for Classified<'_> {
     fn visit<M: ColorImageModel>(
         self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<Plan>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<Plan> {
         let task = classifier.task::<M>(classifier.sources[0].1);
         let (net, side, options) = (classifier.net, self.side, &self.options);
         let Classified {

@@ -269,10 +269,7 @@ impl ClassifierVisitor for Training<'_> {
     fn visit<M: ColorImageModel>(
         self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<ExitCode>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<ExitCode> {
         let command = self.command;
         let file = command.weights.as_ref().map(Classifier::open).transpose()?;
         let (normalization, loaded) = published::<M>(
@@ -297,10 +294,7 @@ impl Training<'_> {
         self,
         step: TrainingStep<MultiLabel<M>, halite::nn::Adam>,
         loaded: Option<M::Of<Array>>,
-    ) -> Result<ExitCode>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<ExitCode> {
         let Training {
             command,
             slices,

@@ -205,10 +205,7 @@ impl ClassifierVisitor for Training<'_> {
     fn visit<M: ColorImageModel>(
         self,
         classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<ExitCode>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<ExitCode> {
         let command = self.command;
         let file = command.weights.as_ref().map(Classifier::open).transpose()?;
         // A head for as many classes is not replaced.
@@ -242,10 +239,7 @@ impl Training<'_> {
         self,
         step: TrainingStep<ClassifyColor<M>, O>,
         loaded: Option<M::Of<Array>>,
-    ) -> Result<ExitCode>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    ) -> Result<ExitCode> {
         let Training {
             command,
             images,

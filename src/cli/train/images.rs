@@ -153,10 +153,7 @@ impl Classifier {
         devices: Vec<DeviceId>,
         images: Images,
         model: M::Of<Param>,
-    ) -> Result<ExitCode>
-    where
-        M::Of<Param>: Send + Sync,
-    {
+    ) -> Result<ExitCode> {
         let Images {
             name,
             side,

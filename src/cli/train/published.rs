@@ -19,10 +19,7 @@ pub(super) fn published<M: ColorImageModel>(
     file: Option<&dyn TensorSource>,
     classifier: &DescribedClassifier<M::Of<Param>>,
     replaced: &[&str],
-) -> Result<(Normalization, Option<M::Of<Array>>)>
-where
-    M::Of<Param>: Send + Sync,
-{
+) -> Result<(Normalization, Option<M::Of<Array>>)> {
     let Some(file) = file else {
         return Ok((classifier.sources[0].1, None));
     };
