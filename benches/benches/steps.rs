@@ -8,7 +8,7 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 use halite::{
-    Array, Client, HostArray, Mesh, MeshShape, Param, Sharding,
+    Array, Client, HostArray, Mesh, MeshShape, Sharding,
     backends::Accelerator,
     models::{Cnn, Mlp},
     nn::{Adam, Optimizer, Sgd},
@@ -64,9 +64,7 @@ fn steps<M: Forward, O: Optimizer + Clone>(
     criterion: &mut Criterion,
     name: &str,
     mut bare: Bare<M, O>,
-) where
-    M::Of<Param>: Send + Sync + Clone,
-{
+) {
     bare.run(2).expect("the step runs");
     criterion.bench_function(name, |bencher| {
         bencher.iter_custom(|iterations| {

@@ -2,6 +2,7 @@
 //! trainer. `peers/` has the same workloads for other frameworks.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod clock;
 mod convnext;
 mod pairs;
@@ -22,6 +23,7 @@ use halite::{
     tree::{Empty, Family, Leaf},
 };
 
+pub use arguments::{Arguments, exit_code};
 pub use clock::ProcessorClock;
 pub use convnext::ConvNext;
 pub use pairs::{Ratios, measure_pairs};
@@ -59,7 +61,7 @@ pub const CONVOLUTIONS: [[usize; 6]; 24] = [
 ];
 
 /// A family of models that return logits.
-pub trait Forward: Family {
+pub trait Forward: Family<Of<Param>: Send + Sync + Clone> {
     /// Returns logits `[.., classes]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t>;
 
@@ -234,10 +236,7 @@ pub struct Bare<M: Forward, O: Optimizer> {
     steps_per_launch: usize,
 }
 
-impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+impl<M: Forward, O: Optimizer + Clone> Bare<M, O> {
     /// Initializes the parameters and uploads `x` and the labels `y` to the first device. The step
     /// is not compiled yet.
     ///

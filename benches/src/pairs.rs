@@ -4,6 +4,8 @@ use std::{fmt, process::ExitCode};
 
 use halite::{Result, backends::Accelerator};
 
+use crate::exit_code;
+
 /// Runs a program with the arguments `[PAIRS] [ACCELERATOR]`, by default `pairs` on `cpu`.
 pub fn measure_pairs(
     name: &str,
@@ -19,13 +21,7 @@ pub fn measure_pairs(
         eprintln!("usage: {name} [PAIRS] [ACCELERATOR]");
         return ExitCode::FAILURE;
     };
-    match run(pairs, &accelerator) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run(pairs, &accelerator))
 }
 
 /// Ratios of pairs of measurements, at least one. They are printed as median, least and largest.

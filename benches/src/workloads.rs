@@ -24,10 +24,7 @@ pub struct Workload<M: Forward, O> {
     pub y: HostArray,
 }
 
-impl<M: Forward, O: Optimizer + Clone> Workload<M, O>
-where
-    M::Of<Param>: Send + Sync,
-{
+impl<M: Forward, O: Optimizer + Clone> Workload<M, O> {
     /// Lowers the training step in this precision for one device of these capabilities.
     ///
     /// # Errors
@@ -54,9 +51,7 @@ pub trait Visitor {
     fn visit<M: Forward, O: Optimizer + Clone>(
         self,
         workload: Workload<M, O>,
-    ) -> Result<Self::Output>
-    where
-        M::Of<Param>: Send + Sync + Clone;
+    ) -> Result<Self::Output>;
 }
 
 /// Calls `visitor` with the workload `name`: `w1` to `w8`, `mlp256` or `block`.

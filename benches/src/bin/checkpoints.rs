@@ -33,18 +33,13 @@ use halite::{
     },
     tree::Tree,
 };
+use halite_benches::{Arguments, exit_code};
 
 /// Bytes of an array of `save` and `load`.
 const ARRAY: usize = 16_000_000;
 
 fn main() -> ExitCode {
-    match Options::read(std::env::args().skip(1)).and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Options::read().and_then(|options| run(&options)))
 }
 
 struct Options {
@@ -57,35 +52,23 @@ struct Options {
 }
 
 impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Options {
-            rows: vec![],
-            megabytes: 1000,
-            rounds: 5,
-            dir: std::env::temp_dir(),
-            python: None,
-            accelerator: Accelerator::cpu(),
-        };
-        while let Some(argument) = arguments.next() {
-            let invalid = |message: String| Error::invalid("checkpoints", message);
-            let mut value = || {
-                let missing = || invalid(format!("`{argument}` needs a value"));
-                arguments.next().ok_or_else(missing)
-            };
-            let number = |text: String| {
-                let bad = |_| invalid(format!("`{argument} {text}` is not a number"));
-                text.parse::<usize>().map_err(bad)
-            };
-            match argument.as_str() {
-                "--megabytes" => options.megabytes = number(value()?)?,
-                "--rounds" => options.rounds = number(value()?)?.max(1),
-                "--dir" => options.dir = value()?.into(),
-                "--python" => options.python = Some(value()?),
-                "--accelerator" => options.accelerator = value()?.parse()?,
-                _ => options.rows.push(argument),
-            }
-        }
-        Ok(options)
+    fn read() -> Result<Self> {
+        let names = [
+            "--megabytes",
+            "--rounds",
+            "--dir",
+            "--python",
+            "--accelerator",
+        ];
+        let arguments = Arguments::read("checkpoints", &names)?;
+        Ok(Options {
+            rows: arguments.words(&[]),
+            megabytes: arguments.option("--megabytes")?.unwrap_or(1000),
+            rounds: arguments.option("--rounds")?.unwrap_or(5).max(1),
+            dir: (arguments.option("--dir")?).unwrap_or_else(std::env::temp_dir),
+            python: arguments.option("--python")?,
+            accelerator: (arguments.option("--accelerator")?).unwrap_or(Accelerator::cpu()),
+        })
     }
 
     fn has(&self, row: &str) -> bool {

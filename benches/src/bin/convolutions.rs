@@ -24,7 +24,7 @@ mod torch;
 use std::process::ExitCode;
 
 use halite::{DType, Error, Result};
-use halite_benches::ConvShape;
+use halite_benches::{Arguments, ConvShape, exit_code};
 
 use self::{
     measure::{Clients, Measured},
@@ -36,7 +36,7 @@ use self::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What the command line says.
-struct Arguments {
+struct Options {
     count: usize,
     seed: u64,
     dtype: DType,
@@ -46,48 +46,31 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match Arguments::read().and_then(|arguments| arguments.run()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Options::read().and_then(|options| options.run()))
 }
 
-impl Arguments {
+impl Options {
     fn read() -> Result<Self> {
-        let mut arguments = Arguments {
-            count: 100,
-            seed: 1,
-            dtype: DType::F32,
-            filter: String::new(),
-            python: None,
-            table: None,
-        };
-        let mut words = std::env::args().skip(1);
-        while let Some(name) = words.next() {
-            let missing = || Error::invalid("convolutions", format!("{name} needs a value"));
-            let value = words.next().ok_or_else(missing)?;
-            let wrong = || Error::invalid("convolutions", format!("{name} cannot be {value}"));
-            match &name[..] {
-                "--count" => arguments.count = value.parse().map_err(|_| wrong())?,
-                "--seed" => arguments.seed = value.parse().map_err(|_| wrong())?,
-                "--dtype" => {
-                    let known = [DType::F32, DType::Bf16];
-                    let named = known.into_iter().find(|it| it.to_string() == value);
-                    arguments.dtype = named.ok_or_else(wrong)?;
-                }
-                "--filter" => arguments.filter = value,
-                "--python" => arguments.python = Some(value),
-                "--table" => arguments.table = Some(value),
-                _ => {
-                    let message = format!("unknown option {name}; see the head of its source");
-                    return Err(Error::invalid("convolutions", message));
-                }
+        let names = [
+            "--count", "--seed", "--dtype", "--filter", "--python", "--table",
+        ];
+        let arguments = Arguments::read("convolutions", &names)?;
+        let dtype = match arguments.option::<String>("--dtype")?.as_deref() {
+            None | Some("f32") => DType::F32,
+            Some("bf16") => DType::Bf16,
+            Some(other) => {
+                let message = format!("`--dtype {other}`; expected f32 or bf16");
+                return Err(Error::invalid("convolutions", message));
             }
-        }
-        Ok(arguments)
+        };
+        Ok(Options {
+            count: arguments.option("--count")?.unwrap_or(100),
+            seed: arguments.option("--seed")?.unwrap_or(1),
+            dtype,
+            filter: arguments.option("--filter")?.unwrap_or_default(),
+            python: arguments.option("--python")?,
+            table: arguments.option("--table")?,
+        })
     }
 
     fn run(self) -> Result<()> {

@@ -18,7 +18,7 @@ use halite::{
     nn::{Adam, Optimizer, Sgd, Transformer, TransformerConfig},
     train::Strategy,
 };
-use halite_benches::{Bare, Forward, ProcessorClock, WideCnn, data, labels};
+use halite_benches::{Bare, Forward, ProcessorClock, WideCnn, data, exit_code, labels};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -31,13 +31,7 @@ fn main() -> ExitCode {
         eprintln!("usage: devices [all|launch|mlp|cnn|transformer] [ROUNDS] [STEPS]");
         return ExitCode::FAILURE;
     };
-    match measure(&workload, rounds, steps) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(measure(&workload, rounds, steps))
 }
 
 fn measure(workload: &str, rounds: usize, steps: usize) -> Result<()> {
@@ -133,10 +127,7 @@ fn compare<M: Forward, O: Optimizer + Clone>(
     y: &HostArray,
     rounds: usize,
     steps: usize,
-) -> Result<()>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+) -> Result<()> {
     let (one, four) = (client(1)?, client(4)?);
     let mesh = mesh(&four)?;
     let strategy = Strategy::default();

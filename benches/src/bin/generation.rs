@@ -15,6 +15,7 @@ use halite::{
     backends::Accelerator,
     models::{GenerationOptions, Generator, Pretrained, Sampling, open_decoder},
 };
+use halite_benches::exit_code;
 
 /// Tokens of the prompt.
 const PROMPT: usize = 512;
@@ -23,13 +24,7 @@ const GENERATED: usize = 65;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run(&arguments))
 }
 
 fn run(arguments: &[String]) -> Result<()> {

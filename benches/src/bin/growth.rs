@@ -33,19 +33,14 @@ use halite::{
     fetch::Quiet,
     nn::{ArraySpec, Dropout, Init, Jit, Mask, Tensor, Trace, attention, grad, init},
 };
+use halite_benches::{Arguments, exit_code};
 use halite_core::{
     CompileOptions, Null, WarningFilter, set_warning_filter,
     tree::{Empty, Leaf},
 };
 
 fn main() -> ExitCode {
-    match Options::read(std::env::args().skip(1)).and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Options::read().and_then(|options| run(&options)))
 }
 
 struct Options {
@@ -56,35 +51,14 @@ struct Options {
 }
 
 impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Options {
-            rows: vec![],
-            accelerator: Accelerator::cpu(),
-            most: usize::MAX,
-            python: None,
-        };
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                arguments
-                    .next()
-                    .ok_or_else(|| Error::invalid("growth", format!("`{argument}` needs a value")))
-            };
-            match argument.as_str() {
-                "--accelerator" => options.accelerator = value()?.parse()?,
-                "--python" => options.python = Some(value()?),
-                "--most" => {
-                    let most = value()?;
-                    options.most = most.parse().map_err(|_| {
-                        Error::invalid("growth", format!("`--most {most}` is not a number"))
-                    })?;
-                }
-                _ => options.rows.push(argument),
-            }
-        }
-        if options.rows.is_empty() {
-            options.rows = ROWS.map(|row| row.name.to_owned()).to_vec();
-        }
-        Ok(options)
+    fn read() -> Result<Self> {
+        let arguments = Arguments::read("growth", &["--accelerator", "--most", "--python"])?;
+        Ok(Options {
+            rows: arguments.words(&ROWS.map(|row| row.name)),
+            accelerator: (arguments.option("--accelerator")?).unwrap_or(Accelerator::cpu()),
+            most: arguments.option("--most")?.unwrap_or(usize::MAX),
+            python: arguments.option("--python")?,
+        })
     }
 }
 

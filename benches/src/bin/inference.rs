@@ -13,20 +13,14 @@ use halite::{
     nn::{Jit, Model},
     tree::{Empty, Leaf},
 };
-use halite_benches::data;
+use halite_benches::{data, exit_code};
 
 /// As in the peer of training.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Result<()> {
@@ -60,10 +54,10 @@ struct Peer {
 impl ClassifierVisitor for Peer {
     type Output = ();
 
-    fn visit<M: ColorImageModel>(self, classifier: DescribedClassifier<M::Of<Param>>) -> Result<()>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    fn visit<M: ColorImageModel>(
+        self,
+        classifier: DescribedClassifier<M::Of<Param>>,
+    ) -> Result<()> {
         let client = self.accelerator.open()?;
         let leaves = classifier.net.leaves();
         let trained = leaves.iter().filter(|param| param.trainable);

@@ -29,20 +29,14 @@ use halite::{
         records::{IndexedRecords, Records, write_record},
     },
 };
-use halite_benches::ProcessorClock;
+use halite_benches::{Arguments, ProcessorClock, exit_code};
 
 /// The allocator of the command `halite`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match Options::read(std::env::args().skip(1)).and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Options::read().and_then(|options| run(&options)))
 }
 
 struct Options {
@@ -54,36 +48,17 @@ struct Options {
 }
 
 impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Options {
-            rows: vec![],
-            dir: std::env::temp_dir().join("halite-input"),
-            rounds: 5,
-            seconds: 2.0,
-            python: None,
-        };
-        while let Some(argument) = arguments.next() {
-            let invalid = |message: String| Error::invalid("input", message);
-            let mut value = || {
-                let missing = || invalid(format!("`{argument}` needs a value"));
-                arguments.next().ok_or_else(missing)
-            };
-            let bad = |text: &str| invalid(format!("`{argument} {text}` is not a number"));
-            match argument.as_str() {
-                "--dir" => options.dir = value()?.into(),
-                "--python" => options.python = Some(value()?),
-                "--rounds" => {
-                    let text = value()?;
-                    options.rounds = text.parse().map_err(|_| bad(&text))?;
-                }
-                "--seconds" => {
-                    let text = value()?;
-                    options.seconds = text.parse().map_err(|_| bad(&text))?;
-                }
-                _ => options.rows.push(argument),
-            }
-        }
-        Ok(options)
+    fn read() -> Result<Self> {
+        let names = ["--dir", "--rounds", "--seconds", "--python"];
+        let arguments = Arguments::read("input", &names)?;
+        let dir = || std::env::temp_dir().join("halite-input");
+        Ok(Options {
+            rows: arguments.words(&[]),
+            dir: arguments.option("--dir")?.unwrap_or_else(dir),
+            rounds: arguments.option("--rounds")?.unwrap_or(5),
+            seconds: arguments.option("--seconds")?.unwrap_or(2.0),
+            python: arguments.option("--python")?,
+        })
     }
 
     fn has(&self, row: &str) -> bool {

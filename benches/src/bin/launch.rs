@@ -23,7 +23,7 @@ use halite::{
     models::{Cnn, Mlp},
     nn::{Adam, Optimizer, Sgd},
 };
-use halite_benches::{Bare, Forward, data, labels};
+use halite_benches::{Bare, Forward, data, exit_code, labels};
 use halite_core::Null;
 
 #[global_allocator]
@@ -37,13 +37,7 @@ fn main() -> ExitCode {
         eprintln!("usage: launch [STEPS]");
         return ExitCode::FAILURE;
     };
-    match measure(steps) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(measure(steps))
 }
 
 fn measure(steps: usize) -> Result<()> {
@@ -112,10 +106,7 @@ fn split<M: Forward, O: Optimizer + Clone>(
     mut bare: Bare<M, O>,
     plugin: Option<&'static Plugin>,
     steps: usize,
-) -> Result<()>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+) -> Result<()> {
     for _ in 0..20 {
         bare.run(1)?;
         bare.loss()?;
@@ -160,10 +151,7 @@ fn times<M: Forward, O: Optimizer + Clone>(
     bare: &mut Bare<M, O>,
     plugin: Option<&Plugin>,
     steps: usize,
-) -> Result<Vec<Step>>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+) -> Result<Vec<Step>> {
     let look = look_at_clock();
     let within = || {
         plugin.map_or((0, Duration::ZERO), |plugin| {

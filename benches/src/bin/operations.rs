@@ -17,7 +17,7 @@ use halite::{
     fetch::Quiet,
     stablehlo::{Module, ValueId},
 };
-use halite_benches::ProcessorClock;
+use halite_benches::{ProcessorClock, exit_code};
 use halite_core::{
     Arg, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Signature, TensorType,
 };
@@ -32,13 +32,7 @@ const ROUNDS: usize = 7;
 const ROUND: f64 = 0.03;
 
 fn main() -> ExitCode {
-    match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run(&std::env::args().skip(1).collect::<Vec<_>>()))
 }
 
 fn run(arguments: &[String]) -> Result<()> {

@@ -18,7 +18,7 @@ use halite::{
     nn::Optimizer,
     train::Strategy,
 };
-use halite_benches::{Bare, Forward, Visitor, Workload, visit};
+use halite_benches::{Bare, Forward, Visitor, Workload, exit_code, visit};
 use halite_fetch::Bar;
 
 /// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
@@ -35,13 +35,7 @@ fn main() -> ExitCode {
         .nth(3)
         .map_or(Ok(Accelerator::cpu()), |name| name.parse());
     let run = || run(&workload, precision?, &accelerator?);
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run(workload: &str, precision: DTypePolicy, accelerator: &Accelerator) -> Result<()> {
@@ -82,10 +76,7 @@ struct Peer {
 impl Visitor for Peer {
     type Output = ();
 
-    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()> {
         let Workload {
             model,
             optimizer,
@@ -104,10 +95,7 @@ impl Visitor for Peer {
     }
 }
 
-fn serve<M: Forward, O: Optimizer + Clone>(mut bare: Bare<M, O>) -> Result<()>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+fn serve<M: Forward, O: Optimizer + Clone>(mut bare: Bare<M, O>) -> Result<()> {
     let started = Instant::now();
     bare.run(1)?;
     let (parameters, loss1) = (bare.parameters(), bare.loss()?);

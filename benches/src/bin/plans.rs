@@ -12,23 +12,17 @@
 use std::process::ExitCode;
 
 use halite::{
-    DTypePolicy, Error, ErrorKind, Param, Result,
+    DTypePolicy, ErrorKind, Result,
     backends::{OpenOptions, OpenTarget, Target, pjrt::CompiledInstruction},
     fetch::Bar,
     nn::Optimizer,
     stablehlo::{Function, Module, OpKind, Region, Type},
 };
-use halite_benches::{Forward, Visitor, Workload, visit};
+use halite_benches::{Arguments, Forward, Visitor, Workload, exit_code, visit};
 use halite_core::{Capabilities, CompileOptions, Program, ProgramMemory};
 
 fn main() -> ExitCode {
-    match Options::read(std::env::args().skip(1)).and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Options::read().and_then(|options| run(&options)))
 }
 
 struct Options {
@@ -38,31 +32,17 @@ struct Options {
 }
 
 impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Options {
-            workloads: vec![],
-            targets: vec![],
-            precision: DTypePolicy::F32,
-        };
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                arguments
-                    .next()
-                    .ok_or_else(|| Error::invalid("plans", format!("`{argument}` needs a value")))
-            };
-            match argument.as_str() {
-                "--target" => options.targets.push(value()?.parse()?),
-                "--precision" => options.precision = value()?.parse()?,
-                _ => options.workloads.push(argument),
-            }
+    fn read() -> Result<Self> {
+        let arguments = Arguments::read("plans", &["--target", "--precision"])?;
+        let mut targets = arguments.all("--target")?;
+        if targets.is_empty() {
+            targets = vec!["tpu:v5e:1x1".parse()?, "cuda:h100:1x1".parse()?];
         }
-        if options.workloads.is_empty() {
-            options.workloads = ["w3", "w5"].map(String::from).to_vec();
-        }
-        if options.targets.is_empty() {
-            options.targets = vec!["tpu:v5e:1x1".parse()?, "cuda:h100:1x1".parse()?];
-        }
-        Ok(options)
+        Ok(Options {
+            workloads: arguments.words(&["w3", "w5"]),
+            targets,
+            precision: (arguments.option("--precision")?).unwrap_or(DTypePolicy::F32),
+        })
     }
 }
 
@@ -115,10 +95,7 @@ struct Lower {
 impl Visitor for Lower {
     type Output = Program;
 
-    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<Program>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<Program> {
         workload.lower(self.precision, &self.capabilities)
     }
 }

@@ -14,20 +14,14 @@ use halite::{
     models::Mlp,
     nn::{Adam, Optimizer},
 };
-use halite_benches::{Bare, Forward, GptBlock, ProcessorClock, data, labels};
+use halite_benches::{Arguments, Bare, Forward, GptBlock, ProcessorClock, data, exit_code, labels};
 
 /// As in `peer`: XLA's CPU plugin allocates for every launch, from several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match Options::read(std::env::args().skip(1)).and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(Options::read().and_then(|options| run(&options)))
 }
 
 struct Options {
@@ -38,36 +32,14 @@ struct Options {
 }
 
 impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Options {
-            workloads: vec![],
-            policy: DTypePolicy::BF16_MIXED,
-            rounds: 40,
-            seconds: 0.3,
-        };
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                arguments
-                    .next()
-                    .ok_or_else(|| invalid(format!("`{argument}` needs a value")))
-            };
-            let number = |text: String| {
-                text.parse::<f64>()
-                    .map_err(|_| invalid(format!("`{text}` is not a number")))
-            };
-            match argument.as_str() {
-                "--policy" => options.policy = value()?.parse()?,
-                "--rounds" => options.rounds = number(value()?)?.max(1.0) as usize,
-                "--seconds" => options.seconds = number(value()?)?,
-                _ => options.workloads.push(argument),
-            }
-        }
-        if options.workloads.is_empty() {
-            options.workloads = ["mlp128", "mlp256", "block128", "block256"]
-                .map(String::from)
-                .to_vec();
-        }
-        Ok(options)
+    fn read() -> Result<Self> {
+        let arguments = Arguments::read("precision", &["--policy", "--rounds", "--seconds"])?;
+        Ok(Options {
+            workloads: arguments.words(&["mlp128", "mlp256", "block128", "block256"]),
+            policy: (arguments.option("--policy")?).unwrap_or(DTypePolicy::BF16_MIXED),
+            rounds: arguments.option("--rounds")?.unwrap_or(40).max(1),
+            seconds: arguments.option("--seconds")?.unwrap_or(0.3),
+        })
     }
 }
 
@@ -126,10 +98,7 @@ fn compare<M: Forward, O: Optimizer + Clone>(
     options: &Options,
     client: &Client,
     bare: impl Fn(&Client) -> Result<Bare<M, O>>,
-) -> Result<()>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+) -> Result<()> {
     let mut exact = bare(client)?;
     let mut again = bare(client)?;
     let mut rounded = bare(client)?.precision(options.policy);
@@ -162,10 +131,7 @@ where
 }
 
 /// Mean processor time of a step, in seconds.
-fn time<M: Forward, O: Optimizer + Clone>(bare: &mut Bare<M, O>, steps: usize) -> Result<f64>
-where
-    M::Of<Param>: Send + Sync + Clone,
-{
+fn time<M: Forward, O: Optimizer + Clone>(bare: &mut Bare<M, O>, steps: usize) -> Result<f64> {
     let clock = ProcessorClock::start();
     bare.run(steps)?;
     bare.loss()?;

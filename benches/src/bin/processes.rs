@@ -21,19 +21,13 @@ use halite::{
     nn::{Mean, Optimizer, Trace, Traced, cross_entropy},
     train::{Callback, Strategy, Task, Trainer, Weighted, callback::Run},
 };
-use halite_benches::{Forward, ProcessorClock, Visitor, Workload, visit};
+use halite_benches::{Forward, ProcessorClock, Visitor, Workload, exit_code, visit};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Result<()> {
@@ -67,10 +61,7 @@ struct Trained<'a> {
 impl Visitor for Trained<'_> {
     type Output = ();
 
-    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()> {
         let client = self.accelerator.open()?;
         let batch = workload.x.ty().dims()[0];
         let data = InMemory::new([

@@ -14,7 +14,7 @@ use std::{
 };
 
 use halite::{DTypePolicy, Param, Result, backends::Accelerator, nn::Optimizer};
-use halite_benches::{Bare, Forward, Visitor, Workload, visit};
+use halite_benches::{Bare, Forward, Visitor, Workload, exit_code, visit};
 use tracing::{
     Subscriber,
     field::{Field, Visit},
@@ -42,13 +42,7 @@ fn main() -> ExitCode {
         };
         visit(&argument(1).unwrap_or_default(), units)
     };
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 struct Units {
@@ -60,10 +54,7 @@ struct Units {
 impl Visitor for Units {
     type Output = ();
 
-    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<()> {
         let Workload {
             model,
             optimizer,

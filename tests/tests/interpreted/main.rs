@@ -52,10 +52,7 @@ struct Lower<'o>(&'o LowerOptions);
 impl Visitor for Lower<'_> {
     type Output = Program;
 
-    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<Program>
-    where
-        M::Of<Param>: Send + Sync + Clone,
-    {
+    fn visit<M: Forward, O: Optimizer + Clone>(self, workload: Workload<M, O>) -> Result<Program> {
         let Workload {
             model,
             optimizer,
