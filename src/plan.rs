@@ -192,7 +192,7 @@ fn of_lowered(machine: &Machine<'_>, step: &StepFacts<'_>, lowered: &LoweredStep
             None => plan.compile(machine, lowered, available)?,
         },
     };
-    plan.estimate = Estimate::of(&plan, machine.spec());
+    plan.estimate = Estimate::of(&plan, machine.spec(), &step.precision);
     plan.advice = advice::advice(&plan, rematerialization(&lowered.graph));
     Ok(plan)
 }

@@ -49,4 +49,4 @@ pub use compile_cache::{
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, Need, PLUGINS, Provider, plugin};
 pub use profile::ChromeTrace;
-pub use target::{CudaTarget, DeviceSpec, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};
+pub use target::{CudaTarget, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};

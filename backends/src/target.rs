@@ -17,17 +17,16 @@
 //! ```
 
 mod cuda;
-mod spec;
 mod tpu;
 
 pub use cuda::{CudaTarget, Gpu};
-pub use spec::DeviceSpec;
 pub use tpu::{TpuGeneration, TpuTarget};
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
-    CompileOptions, DeviceId, Error, ErrorKind, MeshShape, Program, ProgramMemory, Result, Shortage,
+    CompileOptions, DeviceId, DeviceSpec, Error, ErrorKind, MeshShape, Program, ProgramMemory,
+    Result, Shortage,
 };
 use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topology};
@@ -99,8 +98,8 @@ impl Target {
     pub fn spec(&self) -> Option<DeviceSpec> {
         match self {
             Target::Cpu { .. } => None,
-            Target::Cuda(target) => Some(target.gpu.spec()),
-            Target::Tpu(target) => Some(target.spec()),
+            Target::Cuda(target) => DeviceSpec::of_kind(target.gpu.kind()),
+            Target::Tpu(target) => target.spec(),
         }
     }
 

@@ -213,3 +213,17 @@ fn newer_generations_have_higher_numbers() {
     }
     assert_eq!("cpu:8".parse::<Target>().unwrap().spec(), None);
 }
+
+#[test]
+fn every_generation_has_its_specification() {
+    let gpus = Gpu::ALL.map(|gpu| format!("cuda:{}", gpu.name()));
+    let tpus = TpuGeneration::ALL.map(|generation| {
+        let chips = ["2x2", "2x2x1"].map(|chips| format!("tpu:{}:{chips}", generation.name()));
+        let parses = |text: &&String| text.parse::<Target>().is_ok();
+        chips.iter().find(parses).expect("two or three axes").clone()
+    });
+    for text in gpus.iter().chain(&tpus) {
+        let target: Target = text.parse().unwrap();
+        assert!(target.spec().is_some(), "{text}");
+    }
+}

@@ -39,8 +39,8 @@ use std::{
 };
 
 use crate::{
-    AlignedBytes, Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey, Result,
-    TensorType,
+    AlignedBytes, DeviceSpec, Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey,
+    Result, TensorType,
 };
 
 /// A driver of one kind of accelerator: the family of types that belong together.
@@ -123,6 +123,12 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
 
     /// The model, as the vendor spells it: `TPU v5 lite`, `NVIDIA H200`.
     fn kind(&self) -> &str;
+
+    /// The vendor's specification, if it is known: that of [`kind`](Self::kind) by default. Model
+    /// FLOPs utilization refers to its peak rates.
+    fn spec(&self) -> Option<DeviceSpec> {
+        DeviceSpec::of_kind(self.kind())
+    }
 
     /// The kinds of memory that a buffer of this device can be in. The first is
     /// [`MemoryKind::Device`], by default the only one.

@@ -36,6 +36,7 @@ mod client;
 mod collective;
 mod compile_cause;
 pub mod custom_call;
+mod device_spec;
 mod display;
 mod dtype;
 mod erased;
@@ -73,6 +74,9 @@ pub use collective::{
 #[doc(hidden)]
 pub use compile_cause::format_bytes;
 pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};
+pub use device_spec::DeviceSpec;
+#[doc(hidden)]
+pub use device_spec::format_flops;
 pub use dtype::{DType, Element, float8};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{edit_distance, format_count, hex};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
-use crate::backends::DeviceSpec;
+use crate::core::{DType, DTypePolicy, DeviceSpec};
 
 /// Lower bound of the step time, from the vendor's peak numbers for arithmetic, memory and links
 /// (Williams, Waterman and Patterson, "Roofline", 2009, with the network as a third roof). A real
@@ -42,14 +42,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn of(plan: &Plan, spec: Option<DeviceSpec>) -> Option<Self> {
+    pub(super) fn of(plan: &Plan, spec: Option<DeviceSpec>, policy: &DTypePolicy) -> Option<Self> {
         let (spec, memory, collectives) = (spec?, plan.memory?, plan.collectives.as_ref()?);
         let work = &plan.work;
         let devices = plan.devices as f64;
         let in_32_bits = work.contractions - work.contractions_in_16_bits;
-        let compute_seconds = (work.contractions_in_16_bits / spec.bf16_flops
-            + in_32_bits / spec.f32_flops)
-            / devices;
+        let (of_16_bits, of_32_bits) = peaks(&spec, policy);
+        let compute_seconds =
+            (work.contractions_in_16_bits / of_16_bits + in_32_bits / of_32_bits) / devices;
         let bytes = work.contraction_bytes / devices + (memory.arguments + memory.outputs) as f64;
         let memory_seconds = bytes / spec.memory_bandwidth;
         // An empty sum of floats is -0.
@@ -66,9 +66,9 @@ impl Estimate {
             mfu: 0.0,
             mfu_without_overlap: 0.0,
             peak_flops: if 2.0 * work.contractions_in_16_bits >= work.contractions {
-                spec.bf16_flops
+                of_16_bits
             } else {
-                spec.f32_flops
+                of_32_bits
             },
             source: spec.source.into(),
         };
@@ -91,6 +91,40 @@ impl Estimate {
             "memory"
         } else {
             "network"
+        }
+    }
+}
+
+/// Peak FLOP/s of contractions of 16-bit and of 32-bit operands under a policy.
+fn peaks(spec: &DeviceSpec, policy: &DTypePolicy) -> (f64, f64) {
+    let of_16_bits = match policy.compute {
+        DType::F16 => spec.f16_flops.unwrap_or(spec.bf16_flops),
+        _ => spec.bf16_flops,
+    };
+    let of_32_bits = match policy.fast_products {
+        true => spec.f32_flops,
+        false => spec.f32_highest_flops,
+    };
+    (of_16_bits, of_32_bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peaks_are_those_that_a_run_is_compared_with() {
+        let spec = DeviceSpec::of_kind("NVIDIA H100 80GB HBM3").unwrap();
+        for (name, is_narrow) in [
+            ("f32", false),
+            ("tf32", false),
+            ("bf16-mixed", true),
+            ("f16-mixed", true),
+        ] {
+            let policy: DTypePolicy = name.parse().unwrap();
+            let (of_16_bits, of_32_bits) = peaks(&spec, &policy);
+            let used = if is_narrow { of_16_bits } else { of_32_bits };
+            assert_eq!(Some(used), spec.peak_flops(&policy), "{name}");
         }
     }
 }

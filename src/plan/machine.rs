@@ -3,8 +3,8 @@
 use super::Memory;
 use crate::{
     CompileOptions, ErrorKind, Result,
-    backends::{DeviceSpec, OpenTarget, pjrt::Collectives},
-    core::{Client, MemoryStats, Program},
+    backends::{OpenTarget, pjrt::Collectives},
+    core::{Client, DeviceSpec, MemoryStats, Program},
     train::Trainer,
 };
 
@@ -62,7 +62,7 @@ impl Machine<'_> {
     pub(super) fn spec(&self) -> Option<DeviceSpec> {
         match self {
             Machine::Target(target) => target.target().spec(),
-            Machine::Present(trainer) => DeviceSpec::of_kind(&kind_of(trainer.client())),
+            Machine::Present(trainer) => trainer.client().devices().first()?.spec(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use halite_pjrt::{OptionValue, Options};
 
-use super::{DeviceSpec, sizes};
+use super::sizes;
 
 /// A model of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,8 +40,9 @@ impl Gpu {
         format!("{}.0", self.facts().compute_capability)
     }
 
-    pub(super) fn spec(self) -> DeviceSpec {
-        DeviceSpec::of_gpu(self)
+    /// The name that the driver reports.
+    pub(super) fn kind(self) -> &'static str {
+        self.facts().name
     }
 
     fn facts(self) -> Facts {

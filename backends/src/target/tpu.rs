@@ -2,9 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
+use halite_core::DeviceSpec;
 use halite_pjrt::{OptionValue, Options};
 
-use super::{DeviceSpec, by_x, sizes};
+use super::{by_x, sizes};
 
 /// Environment variables that libtpu needs without a TPU: otherwise it queries a metadata server
 /// for minutes, cannot be loaded by two processes at once, writes logs to a shared directory, and
@@ -57,6 +58,19 @@ impl TpuGeneration {
             Self::V5p => "v5p",
             Self::V6e => "v6e",
             Self::Tpu7x => "tpu7x",
+        }
+    }
+
+    /// The name that libtpu reports of a device.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::V2 => "TPU v2",
+            Self::V3 => "TPU v3",
+            Self::V4 => "TPU v4",
+            Self::V5e => "TPU v5 lite",
+            Self::V5p => "TPU v5",
+            Self::V6e => "TPU v6 lite",
+            Self::Tpu7x => "TPU7x",
         }
     }
 
@@ -130,15 +144,12 @@ impl TpuTarget {
         chips * per_chip * self.slices as usize
     }
 
-    pub(super) fn spec(&self) -> DeviceSpec {
-        DeviceSpec::of_tpu(
-            self.generation,
-            if self.megacore {
-                1
-            } else {
-                self.generation.devices_per_chip()
-            },
-        )
+    /// The vendor's numbers of one device. The kind of a v4 is that of a chip whose cores are one
+    /// device.
+    pub(super) fn spec(&self) -> Option<DeviceSpec> {
+        let spec = DeviceSpec::of_kind(self.generation.kind())?;
+        let is_core = self.generation == TpuGeneration::V4 && !self.megacore;
+        Some(if is_core { spec.part_of(2) } else { spec })
     }
 
     /// The name of the topology in libtpu.

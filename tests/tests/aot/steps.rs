@@ -7,7 +7,7 @@ use halite::{
     train::{LowerOptions, LoweredStep, Strategy, lower_step},
 };
 use halite_backends::{OpenTarget, Target, TpuGeneration};
-use halite_core::{CompileOptions, DType, ProgramMemory, TensorType};
+use halite_core::{CompileOptions, DType, DeviceSpec, ProgramMemory, TensorType};
 use halite_pjrt::{CollectiveKind, CompiledProgram};
 
 use crate::also::target;
@@ -140,6 +140,10 @@ fn compiles_step(
     );
 
     check_peak(name, target, &memory);
+    // The table has devices by the names that plugins report.
+    let published = DeviceSpec::of_kind(target.device_kind());
+    let expected = target.target().spec();
+    assert_eq!(published.is_some(), expected.is_some(), "{name}");
     // Of several slices it is the program of each.
     let devices = compiled.replicas().unwrap() * compiled.partitions().unwrap();
     assert_eq!(
