@@ -37,6 +37,7 @@ use crate::{
     checkpoint::RunPosition,
     identity::PendingIdentity,
     in_flight::InFlight,
+    loss_scale::LOSS_SCALE,
     measured::Measured,
     metrics::Scores,
     processes::{Agreement, ResumeFrom, Wish},
@@ -127,6 +128,8 @@ struct LoopState<K: Task, O: Optimizer> {
     skipped_in_window: u64,
     /// Factor of learning rates of the last step that was queued.
     step_rate_factor: f64,
+    /// Loss scale of the steps of the last window that arrived, if there is one.
+    loss_scale: Option<f64>,
 }
 
 /// The last validation of a run.
@@ -565,6 +568,7 @@ where
         if !window.is_relevant() {
             return Ok(());
         }
+        now.loss_scale = window.mean(LOSS_SCALE).or(now.loss_scale);
         let newest = replace(&mut now.run.rate_factor, window.rate_factor);
         let mut window = window.at(now.run.epoch, now.run.seconds());
         let completed = self.callbacks.complete_row(&now.run, &mut window.row);

@@ -25,7 +25,7 @@ pub use self::{
     logger::Logger,
     plot::{plot_metrics, render_metrics, render_runs},
     progress::Progress,
-    report::{Prediction, ProcessReport, Report, Shown},
+    report::{DeviceReport, Prediction, ProcessReport, Report, Shown},
     tensorboard::{SummaryWriter, TensorBoard},
 };
 pub use crate::format::{format_metric, format_seconds, is_fraction};

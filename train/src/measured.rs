@@ -16,4 +16,7 @@ pub(crate) struct Measured {
     pub(crate) device_busy_seconds: Option<Exact>,
     pub(crate) seconds_to_first_step: Exact,
     pub(crate) process_seconds_to_first_step: Option<Exact>,
+    /// Loss scale of the last steps that were logged.
+    #[serde(default)]
+    pub(crate) loss_scale: Option<Exact>,
 }

@@ -2,11 +2,13 @@
 
 #[path = "shared/plane.rs"]
 mod plane;
+#[path = "shared/specified.rs"]
+mod specified;
 
 use std::{fs, path::Path};
 
 use halite_backends::Accelerator;
-use halite_core::{Client, Result};
+use halite_core::{Client, DTypePolicy, Result};
 use halite_data::records::Records;
 use halite_nn::{Adam, Optimizer, Schedule, Sgd, schedule::Plateau};
 use halite_telemetry::ClientMetrics;
@@ -280,6 +282,50 @@ fn throughput_is_logged_with_the_metrics() {
         let flops = of("mfu") * 1e9 / of("samples_per_second");
         assert!((flops - 8.0).abs() < 1e-9, "{flops}");
     }
+}
+
+#[test]
+fn utilization_refers_to_the_peak_of_the_devices() {
+    for (devices, precision, peak) in [
+        (1, DTypePolicy::F32, 1e9),
+        (1, DTypePolicy::TF32, 4e9),
+        (2, DTypePolicy::F32, 2e9),
+    ] {
+        let (client, dir) = (specified::client(devices), tempfile::tempdir().unwrap());
+        let trainer = on(&client, dir.path()).epochs(3).precision(precision);
+        let fitted = fit(trainer.callback(ThroughputMonitor::new())).unwrap();
+        let flops = |mfu: f64, speed: f64| mfu * peak / speed;
+        let rows = csv_rows(dir.path());
+        let measured: Vec<&Row> = (rows.iter())
+            .filter(|row| row.get("samples_per_second").is_some())
+            .collect();
+        assert!(measured.len() >= 3, "{rows:?}");
+        for row in measured {
+            let of = |name: &str| row.get(name).unwrap();
+            let flops = flops(of("mfu"), of("samples_per_second"));
+            assert!((flops - 8.0).abs() < 1e-9, "{flops}");
+        }
+        let report = fitted.report;
+        let flops = flops(report.mfu.unwrap(), report.samples_per_second);
+        assert!((flops - 8.0).abs() < 1e-9, "{flops}");
+        assert_eq!(report.device.peak_flops, Some(peak / f64::from(devices)));
+        assert_eq!(report.device.memory, Some(2 << 30));
+        let text = report.to_string();
+        let line = "Abacus 3, 2.15 GB of memory, 0.0 TFLOP/s in bf16 at most";
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn cpu_has_no_utilization() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let fitted = fit(on(&client, dir.path()).callback(ThroughputMonitor::new())).unwrap();
+    assert_eq!(
+        (fitted.report.mfu, fitted.report.device.bf16_flops),
+        (None, None)
+    );
+    let rows = csv_rows(dir.path());
+    assert!(rows.iter().all(|row| row.get("mfu").is_none()), "{rows:?}");
 }
 
 #[test]

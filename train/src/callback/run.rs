@@ -54,6 +54,8 @@ pub(crate) struct RunFacts {
     pub(crate) schedules: Vec<(String, Schedule)>,
     /// Floating point operations of the contractions of a step.
     pub(crate) flops_per_step: f64,
+    /// Peak rate of all devices together.
+    pub(crate) peak_flops: Option<f64>,
     pub(crate) client: Client,
     /// Devices that it trains on.
     pub(crate) devices: Vec<DeviceId>,
@@ -139,6 +141,13 @@ impl Run {
     /// devices, counted from the program.
     pub fn flops_per_step(&self) -> f64 {
         self.facts.flops_per_step
+    }
+
+    /// Peak rate of all devices of the run together, in FLOP/s of the type that its
+    /// [precision](crate::TrainerOptions::precision) multiplies in, from the vendor's
+    /// [specification](halite_core::DeviceSpec). `None` if it is not known of one of them, as of CPUs.
+    pub fn peak_flops(&self) -> Option<f64> {
+        self.facts.peak_flops
     }
 
     /// Number of devices of the run.
@@ -249,6 +258,7 @@ impl Run {
                 collected: Vec::new(),
                 schedules: Vec::new(),
                 flops_per_step: 0.0,
+                peak_flops: None,
                 devices: client.local_devices(),
                 client,
             }),

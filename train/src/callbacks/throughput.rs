@@ -13,9 +13,10 @@ use crate::{
 const STEPS: u64 = 100;
 
 /// Adds the speed of training to the metrics, for `metrics.csv` and all loggers:
-/// `samples_per_second`; with [`tokens_per_sample`](Self::tokens_per_sample) `tokens_per_second`; with
-/// [`peak_flops`](Self::peak_flops) `mfu`, model FLOPs utilization; and `device_memory`, the bytes in
-/// use on the fullest device, where the driver counts them.
+/// `samples_per_second`; with [`tokens_per_sample`](Self::tokens_per_sample) `tokens_per_second`;
+/// `mfu`, model FLOPs utilization, where the [peak](Run::peak_flops) of the devices is known or
+/// [given](Self::peak_flops); and `device_memory`, the bytes in use on the fullest device, where the
+/// driver counts them.
 ///
 /// Speeds are those of the steps of the last rows, at least a hundred once there are as many,
 /// without validations. The times are those at which
@@ -47,7 +48,8 @@ impl ThroughputMonitor {
     }
 
     /// Sets the peak rate of one device, in floating point operations a second, to which the
-    /// operations of matrix multiplications and convolutions of a step are compared.
+    /// operations of matrix multiplications and convolutions of a step are compared. By default it is
+    /// that of the vendor's specification for the precision of the run.
     pub fn peak_flops(self, flops: f64) -> Self {
         ThroughputMonitor {
             peak_flops: Some(flops),
@@ -94,8 +96,9 @@ impl Callback for ThroughputMonitor {
             if let Some(tokens) = self.tokens_per_sample {
                 metrics.push(("tokens_per_second".to_string(), samples * tokens));
             }
-            if let Some(peak) = self.peak_flops {
-                let mfu = steps * run.flops_per_step() / (peak * run.devices() as f64);
+            let given = self.peak_flops.map(|flops| flops * run.devices() as f64);
+            if let Some(peak) = given.or_else(|| run.peak_flops()) {
+                let mfu = steps * run.flops_per_step() / peak;
                 metrics.push(("mfu".to_string(), mfu));
             }
         }

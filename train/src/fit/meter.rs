@@ -167,6 +167,14 @@ impl Arrived {
         self.step
     }
 
+    /// The mean of a metric over its steps.
+    pub(super) fn mean(&self, metric: &str) -> Option<f64> {
+        let mut means = self.means.iter();
+        means
+            .find(|(name, _)| name == metric)
+            .map(|(_, mean)| *mean)
+    }
+
     /// The window as callbacks see it.
     pub(super) fn at(self, epoch: u64, seconds: f64) -> MetricsWindow {
         MetricsWindow {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding,
+    Array, Client, DType, DTypePolicy, DeviceId, Error, ErrorKind, HostArray, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
     wait::{default_limit, wait_until},
 };
@@ -130,6 +130,7 @@ where
             collected: collected(&programs, &validation),
             schedules: schedules(&*optimizer),
             flops_per_step: cost(&lowered.graph).contractions(),
+            peak_flops: peak_flops(client, mesh.devices(), &trainer.precision),
             client: client.clone(),
             devices: mesh.devices().to_vec(),
         });
@@ -267,6 +268,7 @@ where
             validated: Validated::default(),
             skipped_in_window: 0,
             step_rate_factor: 1.0,
+            loss_scale: None,
         }
     }
 
@@ -431,6 +433,7 @@ where
         now.validated.step = metadata.validated;
         now.first = position.step;
         now.saved_at = Some(position);
+        now.loss_scale = metadata.measured.loss_scale.map(|scale| scale.0);
         now.measured = metadata.measured;
         self.callbacks.load_states(metadata.callbacks)?;
         self.callbacks
@@ -551,4 +554,11 @@ pub(super) fn placed(client: &Client, array: Array, spec: &ArraySpec) -> Result<
     } else {
         Ok(array)
     }
+}
+
+/// Peak rate of all these devices together in FLOP/s; `None` if that of one is not known.
+fn peak_flops(client: &Client, devices: &[DeviceId], policy: &DTypePolicy) -> Option<f64> {
+    let used = client.devices().into_iter();
+    let used = used.filter(|device| devices.contains(&device.id()));
+    used.map(|device| device.spec()?.peak_flops(policy)).sum()
 }

@@ -11,7 +11,7 @@ use crate::{
     MetricValues, Report, Task, Trainer,
     callback::Run,
     checkpoint::{Exact, this_host},
-    loggers::{ProcessReport, findings_of_processes},
+    loggers::{DeviceReport, ProcessReport, findings_of_processes},
     measured::Measured,
     metrics::Scores,
     processes::patience,
@@ -67,6 +67,7 @@ where
             device_busy_seconds: busy.map(|busy| Exact(busy.min(training))),
             seconds_to_first_step: Exact(first_step.as_secs_f64()),
             process_seconds_to_first_step: of_process.map(|since| Exact(since.as_secs_f64())),
+            loss_scale: now.loss_scale.map(Exact),
         }
     }
 
@@ -139,6 +140,12 @@ where
             true => &validation.values,
             false => &now.run.train_metrics,
         };
+        let device = DeviceReport::of(client, mesh.devices(), &self.trainer.precision);
+        let steps_per_second =
+            measured.samples_per_second.0 / options.samples_per_step().max(1) as f64;
+        let mfu = (now.run.peak_flops())
+            .map(|peak| steps_per_second * now.run.flops_per_step() / peak)
+            .filter(|_| steps_per_second > 0.0);
         Report {
             metrics: named(last),
             confusion: validation.confusion.clone(),
@@ -159,6 +166,9 @@ where
             device_busy_seconds: measured.device_busy_seconds.map(|busy| busy.0),
             findings,
             device_memory_peak: now.run.memory_peak(),
+            device,
+            mfu,
+            loss_scale: measured.loss_scale.map(|scale| scale.0),
             seconds_to_first_step: measured.seconds_to_first_step.0,
             process_seconds_to_first_step: measured
                 .process_seconds_to_first_step

@@ -1,6 +1,7 @@
 //! The report of a run, for people and programs.
 
 mod confusion;
+mod device;
 mod json;
 mod page;
 mod predictions;
@@ -12,12 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_core::{Error, ErrorKind, Result, format_bytes, format_count};
+use halite_core::{Error, ErrorKind, Result, format_bytes, format_count, format_flops};
 use serde::{Deserialize, Serialize};
 
 use self::json::{metrics, path};
 pub(crate) use self::processes::findings as findings_of_processes;
 pub use self::{
+    device::DeviceReport,
     predictions::{Prediction, Shown},
     processes::ProcessReport,
 };
@@ -133,6 +135,17 @@ pub struct Report {
     /// Largest memory in use on one device so far, in bytes, where the driver counts it.
     #[serde(default)]
     pub device_memory_peak: Option<u64>,
+    /// The devices, as one of them is described.
+    #[serde(default)]
+    pub device: DeviceReport,
+    /// Model FLOPs utilization of the training steps at `samples_per_second`: the operations of their
+    /// matrix multiplications and convolutions as a fraction of what the devices' published peak for
+    /// the precision allows; waits for input count. `None` where no peak is known.
+    #[serde(default)]
+    pub mfu: Option<f64>,
+    /// Loss scale of the last steps that were logged, of a precision that has one (`f16-mixed`).
+    #[serde(default)]
+    pub loss_scale: Option<f64>,
     /// Samples of what the model does, with their names, for `report.html`: a callback adds them in
     /// [`on_fit_end`](crate::Callback::on_fit_end).
     #[serde(default)]
@@ -298,10 +311,20 @@ impl Report {
         if let Some(busy) = self.device_busy_seconds {
             lines.add("device busy", share(busy));
         }
+        if let (Some(mfu), Some(peak)) = (self.mfu, self.device.peak_flops) {
+            let value = format!("{:.1} % of {}", 100.0 * mfu, format_flops(peak));
+            lines.add("MFU", value);
+        }
     }
 
     fn add_programs(&self, lines: &mut Lines) {
         lines.add("precision", self.precision.clone());
+        if let Some(scale) = self.loss_scale {
+            lines.add("loss scale", format_count(scale.round() as u64));
+        }
+        if let Some(device) = self.device.line() {
+            lines.add("device", device);
+        }
         let (plugin, version) = (&self.plugin, &self.plugin_version);
         let plugin = format!("{plugin} {version}, devices: {}", self.devices);
         lines.add("plugin", plugin.trim().to_string());
@@ -432,6 +455,29 @@ mod tests {
             };
             report.write(&path).unwrap();
             assert_eq!(Report::read(&path).unwrap(), report);
+        }
+    }
+
+    #[test]
+    fn report_names_the_device_with_its_peak() {
+        let report = Report {
+            device: DeviceReport {
+                kind: "NVIDIA H200".into(),
+                memory: Some(112_600_000_000),
+                bf16_flops: Some(989.5e12),
+                peak_flops: Some(67e12),
+            },
+            mfu: Some(0.4137),
+            loss_scale: Some(65_536.0),
+            ..report()
+        };
+        let text = report.to_string();
+        for line in [
+            "MFU               41.4 % of 67.0 TFLOP/s\n",
+            "loss scale        65,536\n",
+            "device            NVIDIA H200, 113 GB of memory, 989.5 TFLOP/s in bf16 at most\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
         }
     }
 
