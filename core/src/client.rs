@@ -17,7 +17,7 @@ use crate::{
     Device, DeviceId, Error, ErrorKind, ExecutableSource, Faults, HostBytes, Kernels, LargeBuffer,
     Observer, Placement, Platform, Processor, Program, ProgramCache, ProgramKey, Result, Sharding,
     Signature, TensorType, Transfer,
-    compile_cause::explain_out_of_memory,
+    compile_cause::{explain_out_of_memory, explain_queued_out_of_memory},
     erased::{AnyBackend, AnyExecutable},
 };
 
@@ -82,6 +82,14 @@ pub(crate) struct Session {
     other_users: Option<Arc<OtherUsers>>,
     /// The devices of this process, if there are others.
     local: Option<Arc<[DeviceId]>>,
+    /// The program that returned the buffers, of results.
+    producer: Option<Arc<Producer>>,
+}
+
+/// A program, as out-of-memory errors of its launches and its results name it.
+struct Producer {
+    name: Arc<str>,
+    largest: Vec<LargeBuffer>,
 }
 
 /// A function that is called once, on any thread.
@@ -101,25 +109,35 @@ impl Session {
     }
 
     /// Adds to an out-of-memory error what else uses the memory.
-    #[cold]
     fn name_users(&self, error: Error) -> Error {
-        let others = match (error.kind(), &self.other_users) {
-            (ErrorKind::OutOfMemory, Some(others)) => others(),
-            _ => None,
-        };
-        match others {
+        match self.other_users.as_ref().and_then(|others| others()) {
             Some(others) => error.with_note(&others),
             None => error,
         }
     }
 
-    /// Returns a callback that passes its error on with [`name_users`](Self::name_users).
-    fn naming_users<T: 'static>(self: &Arc<Self>, then: Callback<T>) -> Callback<T> {
-        if self.other_users.is_none() {
+    /// Adds to an out-of-memory error of queued work, which a buffer or its event reports, what is
+    /// known of the memory of the devices.
+    #[cold]
+    fn explain_queued(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::OutOfMemory || error.is_of_host() {
+            return error;
+        }
+        self.name_users(match &self.producer {
+            Some(producer) => {
+                explain_queued_out_of_memory(error, &producer.name, &producer.largest)
+            }
+            None => error,
+        })
+    }
+
+    /// Returns a callback that passes its error on with [`explain_queued`](Self::explain_queued).
+    fn explaining<T: 'static>(self: &Arc<Self>, then: Callback<T>) -> Callback<T> {
+        if self.other_users.is_none() && self.producer.is_none() {
             return then;
         }
         let session = self.clone();
-        Box::new(move |result| then(result.map_err(|error| session.name_users(error))))
+        Box::new(move |result| then(result.map_err(|error| session.explain_queued(error))))
     }
 
     /// Calls `notify` with each observer.
@@ -152,6 +170,7 @@ impl Client {
                 blocking_launches: false,
                 other_users: None,
                 local: (!is_alone).then(|| local.into()),
+                producer: None,
             }),
             programs: None,
             kernels: Kernels::Off,

@@ -151,9 +151,36 @@ impl fmt::Display for InputChange {
     }
 }
 
+/// What helps against too little memory.
+const HELP: &str = "what helps: a smaller batch, more devices to share the model or the batch, \
+                    `checkpoint` around layers, bf16";
+
 /// Adds the largest tensors of the program, and what would help, to an out-of-memory error.
 #[cold]
 pub(crate) fn explain_out_of_memory(error: Error, program: &str, largest: &[LargeBuffer]) -> Error {
+    let tensors = listed("its", largest);
+    error.with_note(&format!(
+        "`{program}` needs more memory than there is; {tensors}{HELP}"
+    ))
+}
+
+/// The same for the error of a result, which comes when it is read: the program that failed returned
+/// it, or returned what it was computed from.
+#[cold]
+pub(crate) fn explain_queued_out_of_memory(
+    error: Error,
+    program: &str,
+    largest: &[LargeBuffer],
+) -> Error {
+    let tensors = listed(&format!("`{program}`'s"), largest);
+    error.with_note(&format!(
+        "`{program}`, or a program whose results it takes, needs more memory than there is; \
+         {tensors}{HELP}"
+    ))
+}
+
+/// The list of the largest tensors for an error; `whose` they are is its first word.
+fn listed(whose: &str, largest: &[LargeBuffer]) -> String {
     let most = largest.iter().map(LargeBuffer::bytes).max().unwrap_or(0);
     // A tensor of a hundredth of the largest one's size does not matter.
     let significant: Vec<String> = largest
@@ -161,15 +188,10 @@ pub(crate) fn explain_out_of_memory(error: Error, program: &str, largest: &[Larg
         .filter(|large| large.bytes() > most / 100)
         .map(ToString::to_string)
         .collect();
-    let tensors = if significant.is_empty() {
-        String::new()
-    } else {
-        format!("its largest tensors: {}; ", significant.join("; "))
-    };
-    error.with_note(&format!(
-        "`{program}` needs more memory than there is; {tensors}what helps: a smaller batch, more \
-         devices to share the model or the batch, `checkpoint` around layers, bf16"
-    ))
+    if significant.is_empty() {
+        return String::new();
+    }
+    format!("{whose} largest tensors: {}; ", significant.join("; "))
 }
 
 /// Formats a size in the largest decimal unit, with three digits: `1.50 GB`.

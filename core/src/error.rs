@@ -17,6 +17,8 @@ struct Parts {
     platform: Option<Arc<str>>,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// Of the memory of the host, not of a device.
+    of_host: bool,
 }
 
 /// The kinds of [`Error`], by what a caller can do about them.
@@ -55,6 +57,7 @@ impl Error {
             platform: None,
             message: message.into(),
             source: None,
+            of_host: false,
         }))
     }
 
@@ -67,6 +70,18 @@ impl Error {
     pub fn with_note(mut self, note: &str) -> Self {
         self.0.message = format!("{}; {note}", self.0.message);
         self
+    }
+
+    /// Marks an [`ErrorKind::OutOfMemory`] as one of the host's memory, which says nothing about the
+    /// memory of a device.
+    pub fn of_host(mut self) -> Self {
+        self.0.of_host = true;
+        self
+    }
+
+    /// Whether it is the memory of the host that was not enough.
+    pub fn is_of_host(&self) -> bool {
+        self.0.of_host
     }
 
     /// Sets the platform on which it occurred.

@@ -154,6 +154,7 @@ fn zeros(length: usize) -> Result<Vec<u8>> {
             "fetch",
             format!("the host has no memory for {length} bytes"),
         )
+        .of_host()
     };
     bytemuck::allocation::try_zeroed_vec(length).map_err(no_memory)
 }

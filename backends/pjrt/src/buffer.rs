@@ -311,6 +311,7 @@ impl Buffer for PjrtBuffer {
             );
             Error::new(ErrorKind::OutOfMemory, OP, message)
                 .on(self.kind.client.platform_name())
+                .of_host()
                 .caused_by(error)
         })?;
         // SAFETY: the memory is kept until the event is ready or the copy is refused, or forever.
@@ -354,7 +355,7 @@ impl Buffer for PjrtBuffer {
                 "the host has no memory for the {length} bytes of {}",
                 self.kind.ty
             );
-            let error = Error::new(ErrorKind::OutOfMemory, OP, message);
+            let error = Error::new(ErrorKind::OutOfMemory, OP, message).of_host();
             return then(Err(error.on(self.kind.client.platform_name())));
         };
         let bytes = Written(Box::into_raw(bytes));

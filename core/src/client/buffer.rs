@@ -153,7 +153,7 @@ impl<'a> DeviceBuffer<'a> {
         let _span = tracing::trace_span!("read", bytes = needed).entered();
         let started = Instant::now();
         let result = self.buffer.read(into);
-        let result = result.map_err(|error| self.session.name_users(error));
+        let result = result.map_err(|error| self.session.explain_queued(error));
         let transfer =
             Transfer::ending_now(needed, started, Location::caller(), self.placement().device);
         self.session.observe(|observer| observer.read(&transfer));
@@ -171,7 +171,7 @@ impl<'a> DeviceBuffer<'a> {
     /// Queues a copy to the host, and passes the row-major bytes to `then` on any thread.
     #[track_caller]
     pub fn fetch_then(&self, then: OnFetched) {
-        let then = self.session.naming_users(then);
+        let then = self.session.explaining(then);
         match self.observed_fetch() {
             None => self.buffer.fetch(then),
             Some(arrived) => self.buffer.fetch(Box::new(move |bytes| {
@@ -190,7 +190,7 @@ impl<'a> DeviceBuffer<'a> {
             let message = format!("{given} bytes to fetch into, {ty} needs {}", ty.bytes());
             return then(Err(Error::invalid("fetch", message)));
         }
-        let then = self.session.naming_users(then);
+        let then = self.session.explaining(then);
         match self.observed_fetch() {
             None => self.buffer.fetch_into(memory, then),
             Some(arrived) => {
@@ -253,12 +253,12 @@ impl DeviceEvent {
     /// The error of the work, however long ago it failed.
     pub fn wait(&self) -> Result<()> {
         let done = self.event.wait();
-        done.map_err(|error| self.session.name_users(error))
+        done.map_err(|error| self.session.explain_queued(error))
     }
 
     /// Runs `then` once, on any thread; at once if the work is done.
     pub fn on_ready(&self, then: OnReady) {
-        self.event.on_ready(self.session.naming_users(then));
+        self.event.on_ready(self.session.explaining(then));
     }
 
     /// Runs a `notify` that only signals: it must neither block, launch nor read. It may run on a
@@ -266,7 +266,7 @@ impl DeviceEvent {
     /// [`on_ready`](Self::on_ready).
     pub fn notify_when_ready(&self, notify: OnReady) {
         self.event
-            .notify_when_ready(self.session.naming_users(notify));
+            .notify_when_ready(self.session.explaining(notify));
     }
 
     /// Describes the multi-device launches that are not done, for the error of a wait that timed

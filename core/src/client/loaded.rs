@@ -2,7 +2,7 @@
 
 use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
-use super::Session;
+use super::{Producer, Session};
 use crate::{
     Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, Interpreted, LargeBuffer,
     LaunchObserver, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
@@ -14,8 +14,8 @@ use crate::{
 pub struct Loaded {
     executable: Box<dyn AnyExecutable>,
     name: Arc<str>,
-    largest: Vec<LargeBuffer>,
     observers: Vec<Box<dyn LaunchObserver>>,
+    /// That of the client, and of the results: it names the program.
     session: Arc<Session>,
 }
 
@@ -28,7 +28,6 @@ impl Loaded {
         Loaded {
             executable,
             name,
-            largest: Vec::new(),
             observers: Vec::new(),
             session,
         }
@@ -40,7 +39,15 @@ impl Loaded {
         observers: Vec<Box<dyn LaunchObserver>>,
         largest: Vec<LargeBuffer>,
     ) {
-        (self.observers, self.largest) = (observers, largest);
+        self.observers = observers;
+        let producer = Producer {
+            name: self.name.clone(),
+            largest,
+        };
+        self.session = Arc::new(Session {
+            producer: Some(Arc::new(producer)),
+            ..(*self.session).clone()
+        });
     }
 
     /// The program's name, for messages.
@@ -72,7 +79,7 @@ impl Loaded {
         let started = Instant::now();
         let outputs = match self.executable.launch(args, &self.session) {
             Ok(outputs) => outputs,
-            Err(error) => return Err(self.session.explain(error, &self.name, &self.largest)),
+            Err(error) => return Err(self.explain(error)),
         };
         if !self.observers.is_empty() {
             let launch = QueuedLaunch {
@@ -89,6 +96,13 @@ impl Loaded {
             wait_for(&outputs)?;
         }
         Ok(outputs)
+    }
+
+    #[cold]
+    fn explain(&self, error: Error) -> Error {
+        let largest = self.session.producer.as_ref();
+        let largest = largest.map_or(&[][..], |producer| &producer.largest);
+        self.session.explain(error, &self.name, largest)
     }
 
     /// Serializes the executable, for [`Client::load`](crate::Client::load).
@@ -193,5 +207,59 @@ impl fmt::Debug for Loaded {
             signature.outputs.len(),
             self.devices().len()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Client, CompileCause, CompileOptions, DType, Error, ErrorKind, LargeBuffer, Null, Program,
+        Signature, TensorType,
+    };
+
+    #[test]
+    fn error_of_a_result_names_tensors_and_users() {
+        let client = Client::new(Null::new(1))
+            .with_other_users(|| Some("4242 has the device open".to_owned()));
+        let ty = TensorType::new(DType::F32, [1000, 1000]);
+        let program = Program {
+            name: "step".into(),
+            code: Vec::new().into(),
+            signature: Signature {
+                outputs: vec![ty.clone()],
+                ..Signature::default()
+            },
+            partitions: 1,
+            replicas: 1,
+            facts: None,
+        };
+        let cause = CompileCause {
+            largest: vec![LargeBuffer {
+                what: "exponential".into(),
+                ty,
+                line: None,
+            }],
+            ..CompileCause::default()
+        };
+        let loaded = client
+            .compile_because(&program, &CompileOptions::default(), cause)
+            .unwrap();
+        let results = loaded.launch(vec![]).unwrap();
+        let session = &results[0].session;
+        let error = |kind| {
+            session
+                .explain_queued(Error::new(kind, "fetch", "4 MB"))
+                .to_string()
+        };
+        assert_eq!(
+            error(ErrorKind::OutOfMemory),
+            "fetch: 4 MB; `step`, or a program whose results it takes, needs more memory than there \
+             is; `step`'s largest tensors: exponential f32[1000, 1000], 4.00 MB; what helps: a \
+             smaller batch, more devices to share the model or the batch, `checkpoint` around \
+             layers, bf16; 4242 has the device open"
+        );
+        assert_eq!(error(ErrorKind::Internal), "fetch: 4 MB");
+        // Results can be used where the client's own buffers can.
+        assert_eq!(results[0].client_id(), client.id());
     }
 }
