@@ -78,12 +78,21 @@ def counts(output):
     return dict(result=next(line for line in output.splitlines() if " passed, " in line))
 
 
+def devices(path):
+    """The devices, with the peaks that halite knows of them; this script has no table of its own."""
+    def read(_):
+        found = json.loads(path.read_text())["accelerator"]["devices"]
+        return dict(devices=[{name: device[name] for name in ("kind", "memory_limit", "published") if device.get(name) is not None} for device in found])
+
+    return read
+
+
 def training(run):
     def read(_):
         found = json.loads((run / "report.json").read_text())
         keep = ["metrics", "steps", "seconds", "samples_per_second", "device_busy_seconds", "input_wait_seconds", "training_seconds", "compiles",
-                "seconds_to_first_step", "blocking_reads", "uploads", "device_memory_peak", "precision", "plugin", "findings"]
-        return dict(run={name: found[name] for name in keep if name in found})
+                "seconds_to_first_step", "blocking_reads", "uploads", "device_memory_peak", "device", "mfu", "precision", "loss_scale", "plugin", "findings"]
+        return dict(run={name: found[name] for name in keep if found.get(name) is not None})
 
     return read
 
@@ -169,7 +178,8 @@ def measure(report, options):
     if wanted("devices"):
         if cuda:
             report.run("devices", "nvidia-smi", ["nvidia-smi"])
-        report.run("devices", "halite devices", [halite, "devices", "--accelerator", options.accelerator, "--report", report.out / "devices.json"])
+        report.run("devices", "halite devices", [halite, "devices", "--accelerator", options.accelerator, "--report", report.out / "devices.json"],
+                   read=devices(report.out / "devices.json"))
         report.run("devices", "auto", [halite, "devices"])
     if wanted("check"):
         report.run("check", "conformance", [halite, "plugins", "check", options.accelerator], 240, read=counts)

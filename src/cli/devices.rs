@@ -8,7 +8,7 @@ use clap::Args;
 use halite::{
     Array, Client, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
     backends::{Accelerator, OpenOptions, Opened, cuda, pjrt},
-    core::Device,
+    core::{Device, format_flops},
     fetch,
     telemetry::ClientMetrics,
 };
@@ -125,6 +125,14 @@ fn say_devices(client: &Client) {
             memories.collect::<Vec<_>>().join(", "),
             memory_use(device)
         );
+        if let Some(spec) = device.spec() {
+            say!(
+                "     peak in bf16 = {}, memory = {} ({})",
+                format_flops(spec.bf16_flops),
+                fetch::Bytes(spec.memory),
+                spec.source
+            );
+        }
         for (name, value) in device.attributes() {
             say!("     {name} = {value}");
         }

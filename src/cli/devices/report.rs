@@ -124,12 +124,24 @@ fn described(accelerator: &Accelerator, opened: &Opened) -> Value {
     let devices = opened.client.devices();
     let devices = devices.iter().map(|device| {
         let memory = device.memory().ok();
+        let spec = device.spec().map(|spec| {
+            json!({
+                "bf16_flops": spec.bf16_flops,
+                "f16_flops": spec.f16_flops,
+                "tf32_flops": spec.f32_flops,
+                "f32_flops": spec.f32_highest_flops,
+                "memory": spec.memory,
+                "memory_bandwidth": spec.memory_bandwidth,
+                "source": spec.source,
+            })
+        });
         json!({
             "id": device.id().0,
             "process": device.process(),
             "kind": device.kind(),
             "memory_in_use": memory.as_ref().map(|memory| memory.in_use),
             "memory_limit": memory.as_ref().and_then(|memory| memory.limit),
+            "published": spec,
         })
     });
     let plugin = opened.driver.plugin().map(|plugin| {
