@@ -1,9 +1,13 @@
 //! Arrays on the host, aligned so that a device of the same machine can use them in place.
 
+mod storage;
+
 use std::{fmt, panic::Location, sync::Arc};
 
 use half::{bf16, f16};
 
+pub(crate) use self::storage::LARGE;
+use self::storage::Storage;
 use crate::{DType, Element, Error, ErrorKind, Result, TensorType};
 
 /// Byte buffer aligned to [`AlignedBytes::ALIGNMENT`], as zero-copy uploads need.
@@ -12,47 +16,6 @@ pub struct AlignedBytes {
     offset: usize,
     len: usize,
 }
-
-enum Storage {
-    Heap(Vec<u8>),
-    #[cfg(target_os = "linux")]
-    Pages(memmap2::MmapMut),
-}
-
-impl Storage {
-    /// Zero bytes of this length or more in pages of the system, if they are [`LARGE`]. Huge pages
-    /// are written for the first time three times as fast as those of the heap, of 4 kB.
-    fn pages(len: usize) -> Option<Self> {
-        #[cfg(target_os = "linux")]
-        if len >= LARGE {
-            let map = memmap2::MmapMut::map_anon(len).ok()?;
-            // A system without huge pages has others.
-            let _ = map.advise(memmap2::Advice::HugePage);
-            return Some(Storage::Pages(map));
-        }
-        let _ = len;
-        None
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Storage::Heap(bytes) => bytes,
-            #[cfg(target_os = "linux")]
-            Storage::Pages(map) => map,
-        }
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Storage::Heap(bytes) => bytes,
-            #[cfg(target_os = "linux")]
-            Storage::Pages(map) => map,
-        }
-    }
-}
-
-/// Bytes from which memory is worth huge pages of 2 MB.
-pub(crate) const LARGE: usize = 8 << 20;
 
 impl AlignedBytes {
     /// Alignment in bytes that XLA's CPU plugin needs to use host memory in place.
