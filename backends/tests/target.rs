@@ -220,7 +220,11 @@ fn every_generation_has_its_specification() {
     let tpus = TpuGeneration::ALL.map(|generation| {
         let chips = ["2x2", "2x2x1"].map(|chips| format!("tpu:{}:{chips}", generation.name()));
         let parses = |text: &&String| text.parse::<Target>().is_ok();
-        chips.iter().find(parses).expect("two or three axes").clone()
+        chips
+            .iter()
+            .find(parses)
+            .expect("two or three axes")
+            .clone()
     });
     for text in gpus.iter().chain(&tpus) {
         let target: Target = text.parse().unwrap();

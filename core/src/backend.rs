@@ -39,8 +39,8 @@ use std::{
 };
 
 use crate::{
-    AlignedBytes, DeviceSpec, Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey,
-    Result, TensorType,
+    AlignedBytes, DeviceSpec, Error, ErrorKind, HloSharding, HostBytes, PinnedMemory, ProgramFacts,
+    ProgramKey, Result, TensorType,
 };
 
 /// A driver of one kind of accelerator: the family of types that belong together.
@@ -69,6 +69,19 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// If the number of bytes is not that of `ty`, or the device or its memory does not exist.
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Self::Buffer>;
+
+    /// Allocates `bytes` zero bytes of host memory or more, aligned to
+    /// [`AlignedBytes::ALIGNMENT`], that devices read directly: page-locked memory. A
+    /// [shared](HostBytes::Shared) upload from it needs no copy by the driver. Allocating it is slow
+    /// on GPUs, so that it is worth reusing. Blocks.
+    ///
+    /// `None`, the default, where the driver has no such memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if the host has too little memory; if the driver cannot lock it.
+    fn pinned_memory(&self, _bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
+        Ok(None)
+    }
 
     /// Compiles for the devices that `options` names. Blocks.
     ///

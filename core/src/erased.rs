@@ -6,8 +6,8 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 use crate::{
     AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error,
     ErrorKind, Event, Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnFilled,
-    OnReady, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature,
-    TensorType, client::Session,
+    OnReady, PinnedMemory, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
+    Signature, TensorType, client::Session,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -113,6 +113,7 @@ pub(crate) trait AnyBackend: Debug + Send + Sync {
         ty: &TensorType,
         to: Placement,
     ) -> Result<Box<dyn AnyBuffers>>;
+    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>>;
     fn compile(
         &self,
         program: &Program,
@@ -145,6 +146,9 @@ impl<B: Backend> AnyBackend for B {
         to: Placement,
     ) -> Result<Box<dyn AnyBuffers>> {
         Ok(one(Backend::upload(self, bytes, ty, to)?))
+    }
+    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
+        Backend::pinned_memory(self, bytes)
     }
     fn compile(
         &self,

@@ -6,8 +6,9 @@ use std::{fmt, panic::Location, sync::Arc};
 
 use half::{bf16, f16};
 
-pub(crate) use self::storage::LARGE;
+pub use self::storage::PinnedMemory;
 use self::storage::Storage;
+pub(crate) use self::storage::{LARGE, Pinned, Recycle};
 use crate::{DType, Element, Error, ErrorKind, Result, TensorType};
 
 /// Byte buffer aligned to [`AlignedBytes::ALIGNMENT`], as zero-copy uploads need.
@@ -71,6 +72,30 @@ impl AlignedBytes {
         let mut copy = Self::try_zeroed(bytes.len())?;
         copy.as_mut().copy_from_slice(bytes);
         Ok(copy)
+    }
+
+    /// The first `len` bytes of page-locked memory.
+    ///
+    /// # Errors
+    /// If it is shorter, or not aligned: the backend has broken its contract.
+    pub(crate) fn of_pinned(pinned: Pinned, len: usize) -> Result<Self> {
+        let storage = Storage::Pinned(pinned);
+        let given = storage.bytes();
+        if given.len() < len || given.as_ptr().align_offset(Self::ALIGNMENT) != 0 {
+            let message = format!(
+                "`Backend::pinned_memory` returned {} bytes at {:?}, expected {len} or more, aligned \
+                 to {}",
+                given.len(),
+                given.as_ptr(),
+                Self::ALIGNMENT
+            );
+            return Err(Error::new(ErrorKind::Internal, "pinned memory", message));
+        }
+        Ok(AlignedBytes {
+            storage,
+            offset: 0,
+            len,
+        })
     }
 
     fn aligned_in(storage: Storage, len: usize) -> Self {

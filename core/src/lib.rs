@@ -49,6 +49,7 @@ mod log;
 mod null;
 mod observer;
 mod pending;
+mod pinned;
 mod policy;
 mod program_cache;
 mod program_facts;
@@ -80,7 +81,7 @@ pub use device_spec::format_flops;
 pub use dtype::{DType, Element, float8};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{edit_distance, format_count, hex};
-pub use host::{AlignedBytes, HostArray, HostBytes};
+pub use host::{AlignedBytes, HostArray, HostBytes, PinnedMemory};
 pub use key_value::{KeyValueStore, LocalStore};
 #[doc(hidden)]
 pub use log::warn_without_subscriber;
@@ -90,6 +91,7 @@ pub use observer::{
     Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer,
 };
 pub use pending::Pending;
+pub use pinned::PinnedPool;
 pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable,
-    HostBytes, Launch, Launched, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
-    Result, Signature, TensorType,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event,
+    Executable, HostBytes, Launch, Launched, MemoryStats, OnFetched, OnReady, PinnedMemory,
+    Placement, Platform, Program, Result, Signature, TensorType,
 };
 
 /// A backend whose buffers hold zeros, and whose programs return zeros at once.
@@ -65,6 +65,11 @@ impl Backend for Null {
             ty: ty.clone(),
             placement: to,
         })
+    }
+
+    /// Memory of the heap.
+    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
+        Ok(Some(Box::new(AlignedBytes::try_zeroed(bytes)?)))
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<NullExecutable> {

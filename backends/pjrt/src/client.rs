@@ -1,5 +1,6 @@
 //! Clients: a plugin's connection to its devices, as a [`Backend`].
 
+mod pinned;
 mod shared;
 
 use std::{
@@ -12,8 +13,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, KeyValueStore, Placement,
-    Platform, Program, ProgramKey, Result, Signature, TensorType,
+    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, KeyValueStore,
+    PinnedMemory, Placement, Platform, Program, ProgramKey, Result, Signature, TensorType,
     wait::{Limit, default_limit},
 };
 use halite_pjrt_sys::client::*;
@@ -216,6 +217,12 @@ impl Backend for Pjrt {
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
         at_exit::watch_thread();
         upload(&self.shared, bytes, ty, to)
+    }
+
+    /// Memory that is registered by `PJRT_Client_DmaMap`.
+    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
+        at_exit::watch_thread();
+        pinned::allocate(&self.shared, bytes)
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {

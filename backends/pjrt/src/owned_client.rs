@@ -121,8 +121,8 @@ impl Drop for Owned {
 }
 
 /// Runs `work` on a separate thread and delays the end of the process until it is done: exit
-/// handlers tear down what a plugin needs to destroy a client.
-fn in_background(work: impl FnOnce() + Send + 'static) {
+/// handlers tear down what a plugin needs to destroy a client, or to release memory.
+pub(crate) fn in_background(work: impl FnOnce() + Send + 'static) {
     static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
     const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,9 +1,49 @@
 //! The memory of byte buffers.
 
+use std::sync::Weak;
+
+/// Page-locked memory of the host, which a [`Backend`](crate::Backend) allocated. It keeps what the
+/// driver needs to release it.
+pub trait PinnedMemory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static {}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static> PinnedMemory for T {}
+
+/// Owner that takes page-locked memory back after its use.
+pub(crate) trait Recycle: Send + Sync {
+    fn recycle(&self, memory: Box<dyn PinnedMemory>);
+}
+
+/// Page-locked memory in use. Dropping it returns the memory to its owner, or releases it if there is
+/// none.
+pub(crate) struct Pinned {
+    /// `None` only while being dropped.
+    memory: Option<Box<dyn PinnedMemory>>,
+    owner: Option<Weak<dyn Recycle>>,
+}
+
+impl Pinned {
+    pub(crate) fn new(memory: Box<dyn PinnedMemory>, owner: Option<Weak<dyn Recycle>>) -> Self {
+        Pinned {
+            memory: Some(memory),
+            owner,
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let owner = self.owner.as_ref().and_then(Weak::upgrade);
+        if let (Some(owner), Some(memory)) = (owner, self.memory.take()) {
+            owner.recycle(memory);
+        }
+    }
+}
+
 pub(super) enum Storage {
     Heap(Vec<u8>),
     #[cfg(target_os = "linux")]
     Pages(memmap2::MmapMut),
+    Pinned(Pinned),
 }
 
 impl Storage {
@@ -26,6 +66,10 @@ impl Storage {
             Storage::Heap(bytes) => bytes,
             #[cfg(target_os = "linux")]
             Storage::Pages(map) => map,
+            Storage::Pinned(pinned) => pinned
+                .memory
+                .as_ref()
+                .map_or(&[], |memory| (**memory).as_ref()),
         }
     }
 
@@ -34,6 +78,10 @@ impl Storage {
             Storage::Heap(bytes) => bytes,
             #[cfg(target_os = "linux")]
             Storage::Pages(map) => map,
+            Storage::Pinned(pinned) => pinned
+                .memory
+                .as_mut()
+                .map_or(&mut [], |memory| (**memory).as_mut()),
         }
     }
 }

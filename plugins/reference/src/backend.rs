@@ -12,8 +12,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, Placement, Platform,
-    Program, ProgramKey, Result, Signature, TensorType,
+    AlignedBytes, Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes,
+    PinnedMemory, Placement, Platform, Program, ProgramKey, Result, Signature, TensorType,
     wait::{Work, explain_with},
 };
 use halite_kernels::Threads;
@@ -174,6 +174,12 @@ impl Backend for Reference {
             placement: to,
             slot: Slot::ready(tensor, device.memory.charge(needed as u64)),
         })
+    }
+
+    /// Memory of the host, which devices read directly.
+    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
+        let memory = AlignedBytes::try_zeroed(bytes).map_err(|error| self.0.on(error))?;
+        Ok(Some(Box::new(memory)))
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<ReferenceExecutable> {

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Instant};
 
 use halite_core::{
     AlignedBytes, Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes,
-    Interpreted, Launch, Launched, OnFetched, OnFilled, Placement, Platform, Program, ProgramKey,
-    ProgramMemory, Result, Signature, TensorType,
+    Interpreted, Launch, Launched, OnFetched, OnFilled, PinnedMemory, Placement, Platform, Program,
+    ProgramKey, ProgramMemory, Result, Signature, TensorType,
 };
 
 /// A backend that logs each call of another one with its arguments, duration and error, as events
@@ -57,6 +57,11 @@ impl<B: Backend> Backend for Traced<B> {
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Self::Buffer> {
         let about = format_args!("{ty} to {:?} of device {}", to.memory, to.device.0);
         log("upload", about, || self.0.upload(bytes, ty, to)).map(TracedBuffer)
+    }
+
+    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
+        let about = format_args!("{bytes} bytes");
+        log("pinned_memory", about, || self.0.pinned_memory(bytes))
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Self::Executable> {

@@ -6,4 +6,5 @@
 mod common;
 mod compiling;
 mod launches;
+mod pinned;
 mod saved;
