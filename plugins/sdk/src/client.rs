@@ -1,5 +1,7 @@
 //! Clients: the devices and memories of a backend, as handles.
 
+mod host_maps;
+
 use std::{collections::HashSet, sync::Arc};
 
 use halite_core::{Client as Core, DeviceId, MemoryKind, Placement};
@@ -12,6 +14,7 @@ use halite_pjrt_sys::{
 };
 use halite_stablehlo::Version;
 
+use self::host_maps::HostMaps;
 use crate::{
     Options, Plugin,
     abi::{CallerStore, Function, Given, Shared, getters, int, named_values, room},
@@ -33,6 +36,7 @@ pub(crate) struct Client {
     devices: Vec<Arc<Device>>,
     memories: Vec<Arc<Memory>>,
     handles: Handles,
+    pub(crate) host_maps: HostMaps,
 }
 
 objects!(Client => PJRT_Client);
@@ -47,7 +51,7 @@ struct Handles {
 
 impl Client {
     /// A client of this backend, after checks of what it says of its devices.
-    fn new(core: Core) -> Outcome<Arc<Self>> {
+    fn new(core: Core, host_maps: HostMaps) -> Outcome<Arc<Self>> {
         let platform = core.platform().name.to_string();
         let version = core.platform().version.clone();
         let listed = core.devices();
@@ -76,6 +80,7 @@ impl Client {
             devices,
             memories,
             handles,
+            host_maps,
         });
         topology.set_client(&client);
         Ok(client)
@@ -235,7 +240,8 @@ pub(crate) fn create<P: Plugin>(
     let mut options = options.with_store(CallerStore::of(args));
     let core = P::open(&mut options)?;
     options.check_all_taken()?;
-    out.client = publish(Client::new(core)?);
+    let host_maps = HostMaps::new(options.host_memory());
+    out.client = publish(Client::new(core, host_maps)?);
     Ok(())
 }
 

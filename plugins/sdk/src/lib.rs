@@ -39,6 +39,7 @@
 //!   and run. Devices, buffers, executables, events and queues are its own.
 //! * [`parse`] reads and verifies a program, and [`check`] has the checks that the contract asks of
 //!   every backend.
+//! * A caller may register host memory for direct transfers, where the backend has a [`HostMemory`].
 //! * It has the extension Shardings, from which JAX takes the sharding of results that a program
 //!   leaves open.
 //! * Donation, deletion, chunked transfers, events, contexts and serialized executables are its
@@ -56,6 +57,7 @@ mod event;
 mod executable;
 mod execute;
 mod handle;
+mod host_memory;
 mod layout;
 mod layouts;
 mod options;
@@ -81,6 +83,7 @@ pub use driver::{Driver, QueuedBackend, QueuedBuffer, QueuedDevice, QueuedExecut
 pub use halite_core;
 #[doc(hidden)]
 pub use halite_pjrt_sys::PJRT_Api;
+pub use host_memory::HostMemory;
 pub use options::{Options, Value};
 pub use program::parse;
 pub use queue::{DeviceQueue, Signal, SignalEvent};

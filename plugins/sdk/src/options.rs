@@ -5,7 +5,10 @@ use std::{ffi::c_char, fmt, sync::Arc};
 use halite_core::{Error, KeyValueStore, Result};
 use halite_pjrt_sys::base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedValue_Value};
 
-use crate::abi::{CallerStore, Shared};
+use crate::{
+    HostMemory,
+    abi::{CallerStore, Shared},
+};
 
 /// The value of an option or attribute.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +68,7 @@ pub struct Options {
     known: Vec<&'static str>,
     /// The callbacks of the caller, which are set in jobs of several processes only.
     store: Option<CallerStore>,
+    host_memory: Option<Arc<dyn HostMemory>>,
 }
 
 macro_rules! getters {
@@ -97,6 +101,7 @@ impl Options {
             given: given.into_iter().collect(),
             known: Vec::new(),
             store: None,
+            host_memory: None,
         }
     }
 
@@ -124,6 +129,17 @@ impl Options {
             Error::invalid(OP, message)
         })?;
         Ok(Arc::new(store))
+    }
+
+    /// Lets callers register host memory for direct transfers (`PJRT_Client_DmaMap`). Without it, the
+    /// plugin answers that it has no such function.
+    pub fn set_host_memory(&mut self, memory: impl HostMemory) {
+        self.host_memory = Some(Arc::new(memory));
+    }
+
+    /// The registration of host memory, if the backend has set it.
+    pub(crate) fn host_memory(&self) -> Option<Arc<dyn HostMemory>> {
+        self.host_memory.clone()
     }
 
     getters! {

@@ -37,8 +37,6 @@ unimplemented_functions! {
     PJRT_CopyToDeviceStream_GranuleSize_Args
     PJRT_CopyToDeviceStream_CurrentBytes_Args
     PJRT_Client_CreateViewOfDeviceBuffer_Args
-    PJRT_Client_DmaMap_Args
-    PJRT_Client_DmaUnmap_Args
     PJRT_Client_UpdateGlobalProcessInfo_Args
     PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args
     PJRT_Buffer_CopyRawToHostFuture_Args

@@ -43,6 +43,7 @@ fn null_handles_are_errors() {
         PJRT_Executable_NumOutputs_Args PJRT_LoadedExecutable_GetExecutable_Args
         PJRT_TopologyDescription_PlatformName_Args PJRT_TopologyDescription_Serialize_Args
         PJRT_AsyncHostToDeviceTransferManager_TransferData_Args
+        PJRT_Client_DmaMap_Args PJRT_Client_DmaUnmap_Args
     }
 }
 
@@ -198,10 +199,10 @@ fn invalid_programs_are_refused() {
 
 #[test]
 fn missing_functions_are_unimplemented() {
-    let failure = call(&mut PJRT_Client_DmaMap_Args::new()).unwrap_err();
+    let failure = call(&mut PJRT_Buffer_UnsafePointer_Args::new()).unwrap_err();
     failure.expect(
         Code::UNIMPLEMENTED,
-        "PJRT_Client_DmaMap: not implemented by this plugin",
+        "PJRT_Buffer_UnsafePointer: not implemented by this plugin",
     );
 }
 

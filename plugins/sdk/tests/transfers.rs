@@ -375,3 +375,121 @@ impl Alias {
         })
     }
 }
+
+fn map(client: *mut PJRT_Client, address: usize, size: usize) -> Result<(), Failure> {
+    call(&mut PJRT_Client_DmaMap_Args {
+        client,
+        data: std::ptr::without_provenance_mut(address),
+        size,
+        ..PJRT_Client_DmaMap_Args::new()
+    })
+}
+
+fn unmap(client: *mut PJRT_Client, address: usize) -> Result<(), Failure> {
+    call(&mut PJRT_Client_DmaUnmap_Args {
+        client,
+        data: std::ptr::without_provenance_mut(address),
+        ..PJRT_Client_DmaUnmap_Args::new()
+    })
+}
+
+fn destroy_client(client: *mut PJRT_Client) {
+    call(&mut PJRT_Client_Destroy_Args {
+        client,
+        ..PJRT_Client_Destroy_Args::new()
+    })
+    .unwrap();
+}
+
+/// The calls of the backend's registration, in order.
+#[test]
+fn backend_sees_each_map() {
+    let client = client("host memory").unwrap();
+    map(client, 0x1000, 0x1000).unwrap();
+    map(client, 0x2000, 0x800).unwrap();
+    unmap(client, 0x1000).unwrap();
+    destroy_client(client);
+    let calls = [
+        ("map", 0x1000, 0x1000),
+        ("map", 0x2000, 0x800),
+        ("unmap", 0x1000, 0x1000),
+        ("unmap", 0x2000, 0x800),
+    ];
+    let seen = faulty::MAPS.lock().unwrap();
+    // Other tests map at higher addresses.
+    let seen: Vec<_> = seen
+        .iter()
+        .filter(|(_, start, _)| *start < 0x8000)
+        .collect();
+    assert_eq!(seen, calls.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn maps_do_not_overlap() {
+    let client = client("host memory").unwrap();
+    map(client, 0x9000, 0x1000).unwrap();
+    for (address, size) in [
+        (0x9000, 0x1000),
+        (0x8000, 0x1001),
+        (0x9fff, 1),
+        (0x8000, 0x4000),
+    ] {
+        map(client, address, size).unwrap_err().expect(
+            Code::INVALID_ARGUMENT,
+            "overlap 4096 bytes at 0x9000, which are mapped",
+        );
+    }
+    map(client, 0x8000, 0x1000).unwrap();
+    map(client, 0xa000, 1).unwrap();
+}
+
+#[test]
+fn empty_maps_are_refused() {
+    let client = client("host memory").unwrap();
+    for (address, size) in [(0, 1), (0x9000, 0), (usize::MAX, 2)] {
+        let failure = map(client, address, size).unwrap_err();
+        failure.expect(Code::INVALID_ARGUMENT, "are no memory to map");
+    }
+}
+
+#[test]
+fn memory_is_unmapped_once() {
+    let client = client("host memory").unwrap();
+    map(client, 0x9000, 0x1000).unwrap();
+    let expect = |failure: Failure| {
+        failure.expect(Code::INVALID_ARGUMENT, "is not the start of mapped memory");
+    };
+    expect(unmap(client, 0x9001).unwrap_err());
+    unmap(client, 0x9000).unwrap();
+    expect(unmap(client, 0x9000).unwrap_err());
+    map(client, 0x9000, 0x1000).unwrap();
+}
+
+#[test]
+fn failed_maps_leave_nothing() {
+    let panics = client("host memory: map").unwrap();
+    let failure = map(panics, 0x9000, 0x1000).unwrap_err();
+    failure.expect(Code::INTERNAL, "fault in host memory: map");
+    unmap(panics, 0x9000)
+        .unwrap_err()
+        .expect(Code::INVALID_ARGUMENT, "not the start of mapped memory");
+    let stuck = client("host memory: unmap").unwrap();
+    map(stuck, 0x9000, 0x1000).unwrap();
+    for _ in 0..2 {
+        let failure = unmap(stuck, 0x9000).unwrap_err();
+        failure.expect(Code::INTERNAL, "the page is lost");
+    }
+    destroy_client(stuck);
+}
+
+#[test]
+fn backend_without_host_memory_maps_nothing() {
+    let client = client("").unwrap();
+    let missing = "not implemented by this plugin";
+    map(client, 0x9000, 0x1000)
+        .unwrap_err()
+        .expect(Code::UNIMPLEMENTED, missing);
+    unmap(client, 0x9000)
+        .unwrap_err()
+        .expect(Code::UNIMPLEMENTED, missing);
+}

@@ -13,6 +13,8 @@ use halite_plugin::Options;
 use halite_reference::{Mode, Node, Reference};
 
 fn open(options: &mut Options) -> Result<Reference> {
+    // Uploads copy from any memory.
+    options.set_host_memory(());
     let devices = options.int("devices")?.unwrap_or(1);
     let mode = match options.bool("oracle")? {
         Some(true) => Mode::Oracle,

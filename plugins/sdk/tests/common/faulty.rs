@@ -11,7 +11,7 @@ use halite_core::{
     HostBytes, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform,
     Program, Result, Signature, TensorType,
 };
-use halite_plugin::Options;
+use halite_plugin::{HostMemory, Options};
 
 /// The name of the fault.
 #[derive(Clone, Debug)]
@@ -65,6 +65,9 @@ impl Faulty {
     pub(crate) fn open(options: &mut Options) -> Result<Self> {
         let fault = Fault(options.text("fault")?.unwrap_or_default().into());
         fault.panic_in("open");
+        if fault.0.starts_with("host memory") {
+            options.set_host_memory(Maps(fault.clone()));
+        }
         let ids: &[u32] = match &*fault.0 {
             "device id twice" => &[0, 0],
             "no device" => &[],
@@ -81,6 +84,29 @@ impl Faulty {
                 .collect(),
             fault,
         })
+    }
+}
+
+/// Registrations of host memory, each with its address.
+#[derive(Debug)]
+struct Maps(Fault);
+
+/// Calls of [`Maps`], which one test uses.
+pub(crate) static MAPS: Mutex<Vec<(&str, usize, usize)>> = Mutex::new(Vec::new());
+
+impl HostMemory for Maps {
+    fn map(&self, address: usize, bytes: usize) -> Result<()> {
+        self.0.panic_in("host memory: map");
+        MAPS.lock().unwrap().push(("map", address, bytes));
+        Ok(())
+    }
+
+    fn unmap(&self, address: usize, bytes: usize) -> Result<()> {
+        if self.0.is("host memory: unmap") {
+            return Err(Error::new(ErrorKind::Internal, "unmap", "the page is lost"));
+        }
+        MAPS.lock().unwrap().push(("unmap", address, bytes));
+        Ok(())
     }
 }
 
