@@ -5,7 +5,7 @@ mod parts;
 
 use std::{collections::HashMap, fmt, ops::Range, sync::Arc, time::Duration};
 
-use self::parts::{cut, is_whole, paste};
+use self::parts::{SharedBytes, cut, is_whole, paste, share};
 use crate::{
     AlignedBytes, Client, DType, DeviceBuffer, DeviceBuffers, DeviceEvent, Element, Error,
     ErrorKind, HostArray, HostBytes, Result, Sharding, TensorType, wait::default_limit,
@@ -113,12 +113,7 @@ impl Array {
         sharding: &Arc<Sharding>,
     ) -> Result<Self> {
         Self::upload_parts(client, host.ty(), sharding, &mut |ranges| {
-            let whole = is_whole(ranges, host.ty());
-            Ok(Source::Part(if whole {
-                host.clone()
-            } else {
-                Arc::new(cut(host, ranges)?)
-            }))
+            Ok(Source::Part(share(host, ranges)?))
         })
     }
 
@@ -193,12 +188,7 @@ impl Array {
             let within: Vec<_> = within
                 .map(|(range, part)| range.start - part.start..range.end - part.start)
                 .collect();
-            let whole = is_whole(&within, local.ty());
-            Ok(Source::Part(if whole {
-                local.clone()
-            } else {
-                Arc::new(cut(local, &within)?)
-            }))
+            Ok(Source::Part(share(local, &within)?))
         })
     }
 
@@ -590,7 +580,7 @@ type Shard<'a> = (Vec<Range<usize>>, DeviceBuffer<'a>);
 
 enum Source<'h> {
     Host(&'h [u8]),
-    Part(Arc<HostArray>),
+    Part(SharedBytes),
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Parts of host arrays: the shards of a global array.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use crate::{HostArray, Result, TensorType};
 
@@ -10,6 +10,41 @@ pub(super) fn is_whole(ranges: &[Range<usize>], ty: &TensorType) -> bool {
         .iter()
         .zip(ty.dims())
         .all(|(range, &size)| range.len() == size)
+}
+
+/// Host memory of a shard, for an upload.
+pub(super) type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// The part of `host` in `ranges`: its own memory if the part is contiguous, such as the rows of a
+/// device, and a copy otherwise.
+pub(super) fn share(host: &Arc<HostArray>, ranges: &[Range<usize>]) -> Result<SharedBytes> {
+    if is_whole(ranges, host.ty()) {
+        return Ok(host.clone());
+    }
+    let (mut first, mut runs) = (0..0, 0);
+    for_each_run(host.ty(), ranges, |run| {
+        first = run;
+        runs += 1;
+    });
+    match runs {
+        1 => Ok(Arc::new(Slice {
+            host: host.clone(),
+            bytes: first,
+        })),
+        _ => Ok(Arc::new(cut(host, ranges)?)),
+    }
+}
+
+/// Contiguous bytes of an array.
+struct Slice {
+    host: Arc<HostArray>,
+    bytes: Range<usize>,
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        &self.host.bytes()[self.bytes.clone()]
+    }
 }
 
 /// Copies the part of `host` in `ranges`.
@@ -112,6 +147,31 @@ mod tests {
                 paste(&mut whole, &ranges, cut.bytes());
             }
             assert_eq!(whole, host, "{split:?}");
+        }
+    }
+
+    #[test]
+    fn contiguous_parts_share_the_memory() {
+        let values: Vec<i32> = (0..4 * 6 * 5).collect();
+        let host = Arc::new(HostArray::from_slice(&values, [4, 6, 5]).unwrap());
+        for (ranges, start) in [
+            ([0..4, 0..6, 0..5], Some(0)),
+            ([1..3, 0..6, 0..5], Some(30)),
+            ([2..3, 2..4, 0..5], Some(70)),
+            ([3..4, 5..6, 1..3], Some(116)),
+            ([0..4, 2..4, 0..5], None),
+            ([0..1, 0..6, 1..2], None),
+        ] {
+            let part = share(&host, &ranges).unwrap();
+            let cut = cut(&host, &ranges).unwrap();
+            assert_eq!((*part).as_ref(), cut.bytes(), "{ranges:?}");
+            let shared = (*part).as_ref().as_ptr().addr();
+            let offset = shared.wrapping_sub(host.bytes().as_ptr().addr()) / 4;
+            assert_eq!(
+                (offset < values.len()).then_some(offset),
+                start,
+                "{ranges:?}"
+            );
         }
     }
 
