@@ -24,6 +24,7 @@ mod devices;
 mod donation;
 mod errors;
 mod events;
+mod pinned;
 mod programs;
 mod support;
 mod threads;
@@ -90,6 +91,7 @@ type Open = dyn Fn() -> Result<Client> + Send + Sync;
 pub fn cases() -> Vec<Case> {
     let groups = [
         transfers::CASES,
+        pinned::CASES,
         programs::CASES,
         donation::CASES,
         events::CASES,
