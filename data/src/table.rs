@@ -7,8 +7,9 @@ use halite_core::{Error, ErrorKind, Result, files};
 
 /// A CSV file with a header: rows of text, whose columns have names.
 ///
-/// Cells are separated by commas, and may be in double quotes (RFC 4180). A byte-order mark of
-/// UTF-8 is skipped, and so are empty lines.
+/// Cells are separated by commas, and may be in double quotes (RFC 4180). Where the header has no
+/// comma, but semicolons or tabs, as spreadsheets write in many countries, cells are separated by
+/// these. A byte-order mark of UTF-8 is skipped, and so are empty lines.
 ///
 /// ```
 /// use halite_data::Table;
@@ -65,11 +66,13 @@ impl Table {
             return Err(failed("it is UTF-16; save it as UTF-8".to_owned()));
         }
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        check_quotes(bytes).map_err(&failed)?;
+        let separator = separator(bytes);
+        check_quotes(bytes, separator).map_err(&failed)?;
         // Rows are compared with the header below, with a message of our own.
         let mut reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
+            .delimiter(separator)
             .from_reader(bytes);
         let mut record = StringRecord::new();
         let mut next = |record: &mut StringRecord| {
@@ -87,8 +90,13 @@ impl Table {
         while next(&mut record)? {
             let line = count.of(record.position().map_or(0, Position::byte));
             if record.len() != columns.len() {
+                let separated = match separator {
+                    b';' => ", separated by semicolons",
+                    b'\t' => ", separated by tabs",
+                    _ => "",
+                };
                 return Err(failed(format!(
-                    "line {line} has {} cells, the header has {}",
+                    "line {line} has {} cells, the header has {}{separated}",
                     record.len(),
                     columns.len()
                 )));
@@ -264,9 +272,31 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// What separates cells: the comma, or what the header has in place of it, outside of quotes.
+fn separator(bytes: &[u8]) -> u8 {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+    let (mut quoted, mut counts) = (false, [0; 3]);
+    for &byte in &bytes[start.unwrap_or(0)..] {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\r' | b'\n' if !quoted => break,
+            b',' if !quoted => counts[0] += 1,
+            b';' if !quoted => counts[1] += 1,
+            b'\t' if !quoted => counts[2] += 1,
+            _ => {}
+        }
+    }
+    match counts {
+        [0, semicolons, tabs] if semicolons.max(tabs) == 0 => b',',
+        [0, semicolons, tabs] if tabs > semicolons => b'\t',
+        [0, ..] => b';',
+        _ => b',',
+    }
+}
+
 /// Checks that a quoted cell ends before the file does: the parser would take the rest of the file
 /// as one cell.
-fn check_quotes(bytes: &[u8]) -> Result<(), String> {
+fn check_quotes(bytes: &[u8], separator: u8) -> Result<(), String> {
     let (mut quoted, mut line, mut opened, mut starts) = (false, 1_usize, 1, true);
     for &byte in bytes {
         match byte {
@@ -275,7 +305,7 @@ fn check_quotes(bytes: &[u8]) -> Result<(), String> {
             b'"' if starts => (quoted, opened) = (true, line),
             _ => {}
         }
-        starts = !quoted && matches!(byte, b',' | b'\n' | b'\r' | b'"');
+        starts = !quoted && (byte == separator || matches!(byte, b'\n' | b'\r' | b'"'));
         line += usize::from(byte == b'\n');
     }
     match quoted {

@@ -24,6 +24,20 @@ fn cells_are_those_of_the_rfc() {
 }
 
 #[test]
+fn semicolons_or_tabs_separate_where_no_comma_does() {
+    let table = parse(b"file;\"a;b\";c\n1.jpg;2,5;\"x;y\"\n");
+    assert_eq!(table.columns(), ["file", "a;b", "c"]);
+    assert_eq!(table.strings("a;b").unwrap(), ["2,5"]);
+    assert_eq!(table.strings("c").unwrap(), ["x;y"]);
+    let table = parse(b"\r\nfile\tlabel\r\n1.jpg\tcat; dog\r\n");
+    assert_eq!(table.strings("label").unwrap(), ["cat; dog"]);
+    // A comma in the header decides.
+    assert_eq!(parse(b"a;b,c\n1;2,3\n").columns(), ["a;b", "c"]);
+    let part = "line 2 has 1 cells, the header has 2, separated by semicolons";
+    refused(b"a;b\n1,2\n", part);
+}
+
+#[test]
 fn byte_order_mark_is_skipped() {
     let table = parse(b"\xef\xbb\xbf\"a\",b\n1,2\n");
     assert_eq!(table.columns(), ["a", "b"]);
