@@ -148,6 +148,15 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
+/// Paths, below a folder, of the images in it and in folders below it, sorted.
+pub(super) fn images_below(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    list(root, DEEPEST, &mut |path: &Path| {
+        paths.push(path.strip_prefix(root).unwrap_or(path).to_owned());
+    })?;
+    Ok(paths)
+}
+
 /// Calls `each` for the images in a folder and `levels` levels of folders below it, sorted.
 fn list(folder: &Path, levels: usize, each: &mut impl FnMut(&Path)) -> Result<()> {
     for (_, path) in entries(folder)? {

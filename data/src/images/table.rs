@@ -1,15 +1,19 @@
 //! Images that the rows of a table name.
 
 use std::{
-    collections::HashMap,
-    fs,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 
-use super::{Transforms, folder::is_image_name, read_pixels};
+use super::{
+    Transforms,
+    folder::images_below,
+    listing::Listings,
+    read_pixels,
+    targets::{Targets, classes},
+};
 use crate::{
     Dataset, Field, SampleMut, Table,
     digest::{digest_of, digest_of_some},
@@ -17,8 +21,8 @@ use crate::{
 
 /// Images that the rows of a [`Table`] name, with labels from its columns or without.
 ///
-/// The fields are `image: u8[side, side, 3]` and, with labels, `label: f32[labels]`, each 0 or 1.
-/// Sample `i` is row `i`. Files are decoded and [transformed](Transforms) at each read, in the
+/// The fields are `image: u8[side, side, 3]` and, with labels, `label: f32[labels]`, each 0 or 1; with
+/// classes, `label: u32[]`, the number of the class. Sample `i` is row `i`. Files are decoded and [transformed](Transforms) at each read, in the
 /// thread that reads. Clones share the list of files.
 ///
 /// ```no_run
@@ -42,9 +46,7 @@ use crate::{
 pub struct ImageTable {
     root: PathBuf,
     files: Arc<Files>,
-    label_names: Vec<String>,
-    /// `[rows, labels]`
-    labels: Arc<[f32]>,
+    targets: Targets,
     transforms: Transforms,
     fields: Vec<Field>,
 }
@@ -53,6 +55,13 @@ pub struct ImageTable {
 struct Files {
     /// Paths below the root, by row.
     paths: Vec<PathBuf>,
+    /// The table that names them, if there is one.
+    table: Option<Lines>,
+}
+
+/// Where the rows of a table are.
+#[derive(Debug)]
+struct Lines {
     table: String,
     /// Lines of the table, by row.
     lines: Vec<u64>,
@@ -130,13 +139,39 @@ impl ImageTable {
             root: root.to_owned(),
             files: Arc::new(Files {
                 paths,
-                table: table.name().to_owned(),
-                lines: (0..table.len()).map(|row| table.line(row)).collect(),
+                table: Some(Lines {
+                    table: table.name().to_owned(),
+                    lines: (0..table.len()).map(|row| table.line(row)).collect(),
+                }),
             }),
-            label_names: Vec::new(),
-            labels: Arc::new([]),
+            targets: Targets::Nothing,
             transforms,
             fields: vec![image_field(side)],
+        })
+    }
+
+    /// Lists the images of a folder and of the folders below it, sorted by their paths. They have no
+    /// labels. Files whose names do not end in `.png`, `.jpg` or `.jpeg`, and names that start with a
+    /// dot, are ignored.
+    ///
+    /// # Errors
+    /// If a folder cannot be read, or there are no images; if the transforms are out of range. No
+    /// image is read.
+    pub fn of_folder(root: impl AsRef<Path>, transforms: Transforms) -> Result<Self> {
+        let root = root.as_ref();
+        transforms.check()?;
+        let paths = images_below(root)?;
+        if paths.is_empty() {
+            let message = format!("no .png, .jpg or .jpeg files below {}", root.display());
+            return Err(Error::new(ErrorKind::Io, CONTEXT, message));
+        }
+        let fields = vec![image_field(transforms.side())];
+        Ok(ImageTable {
+            root: root.to_owned(),
+            files: Arc::new(Files { paths, table: None }),
+            targets: Targets::Nothing,
+            transforms,
+            fields,
         })
     }
 
@@ -146,16 +181,7 @@ impl ImageTable {
     /// If the table has another number of rows or not these columns, or a cell is not 0 or 1; the
     /// error has file, line and column.
     pub fn with_labels(mut self, table: &Table, columns: &[&str]) -> Result<Self> {
-        if table.len() != self.len() || columns.is_empty() {
-            let message = format!(
-                "{} labels of {} rows in {} for {} images; expected at least one label, and a row for each image",
-                columns.len(),
-                table.len(),
-                table.name(),
-                self.len()
-            );
-            return Err(Error::invalid(CONTEXT, message));
-        }
+        self.check_rows(table, columns.len())?;
         let mut labels = vec![0.0; table.len() * columns.len()];
         for (place, column) in columns.iter().enumerate() {
             for (row, cell) in table.strings(column)?.into_iter().enumerate() {
@@ -175,11 +201,62 @@ impl ImageTable {
                 };
             }
         }
-        self.labels = labels.into();
-        self.label_names = columns.iter().map(|&name| name.to_owned()).collect();
+        self.targets = Targets::Labels {
+            names: columns.iter().map(|&name| name.to_owned()).collect(),
+            values: labels.into(),
+        };
         let ty = TensorType::new(DType::F32, [columns.len()]);
         self.fields = vec![image_field(self.transforms.side()), Field::new("label", ty)];
         Ok(self)
+    }
+
+    /// Adds the field `label: u32[]`, the class of each image: the cells of one column, of which each
+    /// distinct text, without white space around it, is a class. Classes are numbered from 0 in the
+    /// order of their names, or of their numbers if all names are whole numbers.
+    ///
+    /// ```
+    /// # use halite_core::HostArray;
+    /// use halite_data::{Table, images::{ImageTable, Transforms}};
+    ///
+    /// # fn open(dir: &std::path::Path) -> halite_core::Result<()> {
+    /// let table = Table::parse("pets.csv", b"file,kind\n1.jpg,dog\n2.jpg,cat\n3.jpg,dog\n")?;
+    /// let images = ImageTable::open(dir, &table, &["file"], Transforms::new(64))?
+    ///     .with_classes(&table, "kind")?;
+    /// assert_eq!(images.class_names(), ["cat", "dog"]);
+    /// assert_eq!(images.class(0), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the table has another number of rows or not this column; if a cell is empty or has a line
+    /// break, there is one class alone, or each row has a class of its own.
+    pub fn with_classes(mut self, table: &Table, column: &str) -> Result<Self> {
+        self.check_rows(table, 1)?;
+        let (names, values) = classes(CONTEXT, table, column)?;
+        self.targets = Targets::Classes {
+            names,
+            values: values.into(),
+        };
+        let field = Field::new("label", TensorType::scalar(DType::U32));
+        self.fields = vec![image_field(self.transforms.side()), field];
+        Ok(self)
+    }
+
+    /// # Errors
+    /// If the table has no row for each image, or there are no columns.
+    fn check_rows(&self, table: &Table, columns: usize) -> Result<()> {
+        if table.len() == self.len() && columns > 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "{columns} labels of {} rows in {} for {} images; expected at least one label, and a row \
+             for each image",
+            table.len(),
+            table.name(),
+            self.len()
+        );
+        Err(Error::invalid(CONTEXT, message))
     }
 
     /// Sets the transforms.
@@ -208,7 +285,10 @@ impl ImageTable {
 
     /// Names of the labels, in order; none without labels.
     pub fn label_names(&self) -> &[String] {
-        &self.label_names
+        match &self.targets {
+            Targets::Labels { names, .. } => names,
+            _ => &[],
+        }
     }
 
     /// Labels of a sample, `[labels]`; empty without labels.
@@ -216,8 +296,31 @@ impl ImageTable {
     /// # Panics
     /// If `index` is not below the number of samples.
     pub fn labels(&self, index: usize) -> &[f32] {
-        let count = self.label_names.len();
-        &self.labels[index * count..(index + 1) * count]
+        match &self.targets {
+            Targets::Labels { names, values } => {
+                &values[index * names.len()..(index + 1) * names.len()]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Names of the classes, by number; none without classes.
+    pub fn class_names(&self) -> &[String] {
+        match &self.targets {
+            Targets::Classes { names, .. } => names,
+            _ => &[],
+        }
+    }
+
+    /// Number of the class of a sample, if there are classes.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of samples.
+    pub fn class(&self, index: usize) -> Option<u32> {
+        match &self.targets {
+            Targets::Classes { values, .. } => Some(values[index]),
+            _ => None,
+        }
     }
 
     /// Path of the file of a sample.
@@ -225,7 +328,15 @@ impl ImageTable {
     /// # Panics
     /// If `index` is not below the number of samples.
     pub fn path(&self, index: usize) -> PathBuf {
-        self.root.join(&self.files.paths[index])
+        self.root.join(self.path_below(index))
+    }
+
+    /// Path of the file of a sample, below the folder of the images.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of samples.
+    pub fn path_below(&self, index: usize) -> &Path {
+        &self.files.paths[index]
     }
 }
 
@@ -243,31 +354,41 @@ impl Dataset for ImageTable {
     }
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
-        let note = |error: Error| {
-            let (table, line) = (&self.files.table, self.files.lines[index]);
-            error.with_note(&format!("of {table}, line {line}"))
+        let note = |error: Error| match &self.files.table {
+            Some(Lines { table, lines }) => {
+                error.with_note(&format!("of {table}, line {}", lines[index]))
+            }
+            None => error,
         };
         let path = self.path(index);
         let image = read_pixels(&path).map_err(note)?;
         let image = self.transforms.transformed(image.view(), into.key());
         let image = image.map_err(|error| note(error.with_note(&path.display().to_string())))?;
         into.bytes_mut(0).copy_from_slice(&image.bytes);
-        match self.label_names.is_empty() {
-            true => Ok(()),
-            false => into.write(1, self.labels(index)),
+        match &self.targets {
+            Targets::Nothing => Ok(()),
+            Targets::Labels { .. } => into.write(1, self.labels(index)),
+            Targets::Classes { values, .. } => into.write(1, &[values[index]]),
         }
     }
 
     /// Digest of the paths and labels, the transforms, and a few of the images.
     fn digest(&self) -> Option<String> {
+        let names = match &self.targets {
+            Targets::Classes { names, .. } => names,
+            _ => self.label_names(),
+        };
         let described = [
             self.transforms.to_string(),
-            self.label_names.join(","),
+            names.join(","),
             digest_of_some(self)?,
         ];
         let listed = (self.files.paths.iter().enumerate()).map(|(index, path)| {
             let path = path.to_string_lossy();
-            format!("{:?} {path}", self.labels(index))
+            match self.class(index) {
+                Some(class) => format!("{class} {path}"),
+                None => format!("{:?} {path}", self.labels(index)),
+            }
         });
         Some(digest_of(described.into_iter().chain(listed)))
     }
@@ -275,111 +396,5 @@ impl Dataset for ImageTable {
     fn name(&self) -> String {
         let name = self.root.file_name().unwrap_or(self.root.as_os_str());
         name.to_string_lossy().into_owned()
-    }
-}
-
-/// The images of folders, each of which is listed when it is asked for first.
-#[derive(Debug)]
-struct Listings<'a> {
-    root: &'a Path,
-    folders: HashMap<PathBuf, Result<Listing, String>>,
-}
-
-/// The images of one folder.
-#[derive(Debug)]
-struct Listing {
-    /// Names, in the order of `reversed`.
-    names: Vec<String>,
-    /// Bytes of the names without extensions, each from the last to the first, sorted.
-    reversed: Vec<Vec<u8>>,
-}
-
-impl<'a> Listings<'a> {
-    fn new(root: &'a Path) -> Self {
-        let folders = HashMap::new();
-        Listings { root, folders }
-    }
-
-    /// Path, below the root, of the image that these cells name.
-    fn find(&mut self, cells: &[&str]) -> Result<PathBuf, String> {
-        let mut below = PathBuf::new();
-        for cell in cells {
-            let cell = Path::new(cell.trim());
-            if cell.as_os_str().is_empty() {
-                return Err("an id is empty".to_owned());
-            }
-            for part in cell.components() {
-                match part {
-                    Component::Normal(part) => below.push(part),
-                    Component::CurDir => {}
-                    _ => return Err(format!("`{}` leaves the folder", cell.display())),
-                }
-            }
-        }
-        let id = below.file_name().and_then(|name| name.to_str());
-        let id = id.ok_or("an id is empty")?.to_owned();
-        below.pop();
-        let listing = (self.folders.entry(below))
-            .or_insert_with_key(|folder| Listing::read(&self.root.join(folder)));
-        let name = match listing {
-            Ok(listing) => listing.find(&id)?.to_owned(),
-            Err(error) => return Err(error.clone()),
-        };
-        let mut path: PathBuf = cells.iter().map(|cell| cell.trim()).collect();
-        path.set_file_name(name);
-        Ok(path)
-    }
-}
-
-impl Listing {
-    /// Lists a folder. Names that are not UTF-8 are left out: no row can name them.
-    fn read(folder: &Path) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-        let mut images = Vec::new();
-        for entry in fs::read_dir(folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_image_name(Path::new(&name)) && !is_folder {
-                let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
-                images.push((stem.bytes().rev().collect::<Vec<u8>>(), name));
-            }
-        }
-        images.sort_unstable();
-        let (reversed, names) = images.into_iter().unzip();
-        Ok(Listing { names, reversed })
-    }
-
-    /// Name of the image whose name is `id`, or without the extension, or ends in it.
-    fn find(&self, id: &str) -> Result<&str, String> {
-        let tail: Vec<u8> = id.bytes().rev().collect();
-        let start = self.reversed.partition_point(|name| *name < tail);
-        let found = self.reversed[start..].iter();
-        let count = found.take_while(|name| name.starts_with(&tail)).count();
-        let named = &self.names[start..start + count];
-        let exact = self.reversed[start..start + count].iter();
-        let exact = exact.take_while(|name| **name == tail).count();
-        match (exact, named) {
-            (1, [name, ..]) | (_, [name]) => Ok(name),
-            // A whole file name.
-            (_, []) => {
-                let stem = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
-                let stem: Vec<u8> = stem.bytes().rev().collect();
-                let start = self.reversed.partition_point(|name| *name < stem);
-                let names = self.names[start..].iter().zip(&self.reversed[start..]);
-                let mut same = names.take_while(|(_, reversed)| **reversed == stem);
-                let found = same.find(|(name, _)| *name == id);
-                found
-                    .map(|(name, _)| &**name)
-                    .ok_or_else(|| format!("no image `{id}`"))
-            }
-            (_, [first, second, ..]) => Err(format!(
-                "`{id}` fits {} images: `{first}`, `{second}`{}",
-                named.len(),
-                if named.len() > 2 { ", .." } else { "" }
-            )),
-        }
     }
 }

@@ -145,6 +145,10 @@ fn ids_that_cannot_be_found_are_refused() {
         ("a/x7", "fits 2 images: `001_x7.jpg`, `002_x7.jpg`"),
         ("a/x8", "line 2: no image `x8`"),
         ("a/notes", "no image `notes`"),
+        (
+            "a",
+            "`a` is a folder; the columns are those of folders and, last,",
+        ),
         ("c/x7", "No such file"),
         ("../x7", "leaves the folder"),
         ("/etc/x7", "leaves the folder"),
@@ -193,6 +197,76 @@ fn labels_out_of_range_are_refused() {
             .to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+fn classes(cells: &[&str]) -> halite_core::Result<ImageTable> {
+    let dir = folder(&["1.jpg"]);
+    let rows: String = cells.iter().map(|cell| format!("1,{cell}\n")).collect();
+    let table = Table::parse("t.csv", format!("id,kind\n{rows}").as_bytes())?;
+    ImageTable::open(dir.path(), &table, &["id"], Transforms::new(4))?.with_classes(&table, "kind")
+}
+
+#[test]
+fn classes_are_numbered_in_the_order_of_their_names() {
+    let images = classes(&["dog", " cat", "dog", "\"a, b\""]).unwrap();
+    assert_eq!(images.class_names(), ["a, b", "cat", "dog"]);
+    let numbers = [0, 1, 2, 3].map(|row| images.class(row).unwrap());
+    assert_eq!(numbers, [2, 1, 2, 0]);
+    assert_eq!(images.fields()[1].ty.to_string(), "u32[]");
+    assert!(images.label_names().is_empty());
+    let numbers = classes(&["10", "9", "10"]).unwrap();
+    assert_eq!(numbers.class_names(), ["9", "10"]);
+}
+
+#[test]
+fn class_of_each_sample_is_read() {
+    let dir = folder(&["1.jpg", "2.jpg", "3.jpg"]);
+    let table = Table::parse("t.csv", b"id,kind\n3,b\n1,a\n2,b\n").unwrap();
+    let images = ImageTable::open(dir.path(), &table, &["id"], Transforms::new(4)).unwrap();
+    let digest = images.digest();
+    let images = images.with_classes(&table, "kind").unwrap();
+    assert_ne!(images.digest(), digest);
+    let loader = Loader::new(images, LoaderOptions::new(3)).unwrap();
+    let batch = loader.epoch(0).next().unwrap().unwrap();
+    assert_eq!(batch.arrays[1].as_slice::<u32>().unwrap(), [1, 0, 1]);
+}
+
+#[test]
+fn unusable_classes_are_refused() {
+    for (cells, part) in [
+        (
+            &["a", "", "a"][..],
+            "line 3, column `kind`: the class is empty",
+        ),
+        (
+            &["a", "\"b\nc\"", "a"],
+            "line 3, column `kind`: the class has a line",
+        ),
+        (&["a", "a"], "column `kind` has one class alone, `a`"),
+        (&["a", "b", "c"], "another text in each of 3 rows"),
+    ] {
+        let error = classes(cells).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn images_below_a_folder_need_no_table() {
+    let dir = folder(&["b/2.jpg", "a.jpg", "b/c/1.jpg", ".hidden.jpg", "notes.txt"]);
+    let images = ImageTable::of_folder(dir.path(), Transforms::new(4)).unwrap();
+    let paths: Vec<_> = (0..images.len())
+        .map(|row| images.path_below(row))
+        .collect();
+    let expected = ["a.jpg", "b/2.jpg", "b/c/1.jpg"].map(Path::new);
+    assert_eq!(paths, expected);
+    assert_eq!(images.fields().len(), 1);
+    let empty = folder(&["notes.txt"]);
+    let error = ImageTable::of_folder(empty.path(), Transforms::new(4));
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("no .png, .jpg or .jpeg files below"),
+        "{error}"
+    );
 }
 
 #[test]
