@@ -8,10 +8,10 @@ use halite_core::{
 };
 use halite_data::Labeled;
 use halite_nn::{
-    AdamW, CrossEntropy, Decay, Dropout, Jit, Mean, Param, Sgd, Tensor, Trace, correct,
-    correct_top_k,
+    Adam, AdamW, CrossEntropy, Decay, Dropout, Jit, Mean, Param, Sgd, Tensor, Trace, correct,
+    correct_top_k, soft_cross_entropy,
 };
-use halite_train::{Predict, Task, Weighted};
+use halite_train::{Collect, Predict, Task, Weighted, metrics::RocAuc};
 
 use crate::{TrainingOptions, TrainingStep};
 
@@ -100,8 +100,9 @@ impl FromStr for Normalization {
 /// Classification of color images: cross-entropy loss, with the accuracies of the most likely class
 /// and, from six classes on, of the five most likely as metrics.
 ///
-/// A batch has images `u8[batch, height, width, 3]` and labels, integers `[batch]`. Images are
-/// normalized on the device.
+/// A batch has images `u8[batch, height, width, 3]` and labels: integers `[batch]`, or probabilities
+/// of the classes `[batch, classes]`, as of mixed images, whose accuracies are those of the most
+/// probable class. Images are normalized on the device.
 pub struct ClassifyColor<M> {
     /// Normalization of the pixels.
     pub normalization: Normalization,
@@ -109,6 +110,8 @@ pub struct ClassifyColor<M> {
     pub label_smoothing: f64,
     /// Whether half of the training images are mirrored, left to right.
     pub mirror: bool,
+    /// Names of the classes for the metric `roc_auc`; without names there is no such metric.
+    pub classes: Vec<String>,
     model: PhantomData<fn() -> M>,
 }
 
@@ -122,6 +125,7 @@ impl<M> ClassifyColor<M> {
             normalization,
             label_smoothing: 0.0,
             mirror: false,
+            classes: Vec::new(),
             model: PhantomData,
         }
     }
@@ -137,12 +141,23 @@ impl<M> ClassifyColor<M> {
         self.mirror = true;
         self
     }
+
+    /// Reports, in validation, the area under the ROC curve of each of these classes against the
+    /// others by its probability, `roc_auc/CLASS`, and their mean, `roc_auc`. The names are as many as
+    /// the outputs of the model.
+    pub fn roc_auc(mut self, classes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.classes = classes.into_iter().map(Into::into).collect();
+        self
+    }
 }
 
 // A derive would require the same of `M`.
 impl<M> Clone for ClassifyColor<M> {
     fn clone(&self) -> Self {
-        ClassifyColor { ..*self }
+        ClassifyColor {
+            classes: self.classes.clone(),
+            ..*self
+        }
     }
 }
 
@@ -152,6 +167,7 @@ impl<M> fmt::Debug for ClassifyColor<M> {
             .field("normalization", &self.normalization)
             .field("label_smoothing", &self.label_smoothing)
             .field("mirror", &self.mirror)
+            .field("classes", &self.classes)
             .finish()
     }
 }
@@ -172,16 +188,33 @@ impl<M: ColorImageModel> Task for ClassifyColor<M> {
             images = mirrored(cx, images);
         }
         let logits = M::logits(model, images);
-        cx.metric("accuracy", batch.mean(correct(logits, batch.target)));
+        let (target, is_soft) = match batch.target.dtype().is_float() {
+            true => (batch.target.argmax(1), true),
+            false => (batch.target, false),
+        };
+        cx.metric("accuracy", batch.mean(correct(logits, target)));
         if logits.dims().last().is_some_and(|&classes| classes > TOP) {
-            let top = correct_top_k(logits, batch.target, TOP);
-            cx.metric("top_5_accuracy", batch.mean(top));
+            cx.metric(
+                "top_5_accuracy",
+                batch.mean(correct_top_k(logits, target, TOP)),
+            );
+        }
+        if !training && !self.classes.is_empty() {
+            let probabilities = logits.convert(DType::F32).softmax(1);
+            let own = target.one_hot(self.classes.len(), DType::F32);
+            let auc = RocAuc::by_label(&self.classes);
+            cx.collect("roc_auc", auc, probabilities, own, batch.weight);
         }
         let smoothing = if training { self.label_smoothing } else { 0.0 };
+        if is_soft {
+            let classes = batch.target.dims().last().copied().unwrap_or(1).max(1);
+            let smoothed = batch.target * (1.0 - smoothing) + smoothing / classes as f64;
+            return batch.mean(soft_cross_entropy(logits, smoothed));
+        }
         CrossEntropy::new()
             .label_smoothing(smoothing)
             .weights(batch.weight)
-            .loss(logits, batch.target)
+            .loss(logits, target)
     }
 }
 
@@ -288,6 +321,17 @@ impl<M: ColorImageModel> ClassifyColor<M> {
         let optimizer = AdamW::new(options.schedule.clone())
             .weight_decay(0.3)
             .decay(Decay::Matrices);
+        self.step(side, model, optimizer, options)
+    }
+
+    /// Training step on images of `side` by `side` pixels with Adam.
+    pub fn adam_step(
+        self,
+        side: usize,
+        model: M::Of<Param>,
+        options: &TrainingOptions,
+    ) -> TrainingStep<Self, Adam> {
+        let optimizer = Adam::new(options.schedule.clone());
         self.step(side, model, optimizer, options)
     }
 
