@@ -157,8 +157,12 @@ impl Progress for Bar {
         match step {
             Step::Starting { package, directory } => {
                 let size = Bytes(package.download_size());
+                let parts = match package.parts.len() {
+                    0 => String::new(),
+                    count => format!(" with {count} more packages"),
+                };
                 self.remark(format_args!(
-                    "halite: installing {package}, {size}, into {}",
+                    "halite: installing {package}{parts}, {size}, into {}",
                     directory.display()
                 ));
             }
