@@ -73,8 +73,11 @@ fn say_driver(opened: &Opened) {
 
 /// Prints the libraries that the plugin for NVIDIA GPUs opens, also where there is no driver.
 fn say_libraries(options: &OpenOptions) {
-    // Without a plugin there is an error that says so.
-    let libraries = cuda::libraries(options).unwrap_or_default();
+    let libraries = match cuda::libraries(options) {
+        Ok(libraries) => libraries,
+        // Where the driver is missing too, the error that follows is of the driver alone.
+        Err(error) => return say!("plugin      {error}"),
+    };
     for library in &libraries {
         say!("library     {library}");
     }
