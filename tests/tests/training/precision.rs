@@ -9,7 +9,7 @@ use halite::{
     prelude::*,
     train::{
         LowerOptions, Strategy, TrainerBuilder,
-        loggers::{CsvLog, Split},
+        loggers::{CsvLog, Report, Split},
         lower_step,
     },
 };
@@ -204,6 +204,8 @@ fn overflowing_step_changes_nothing() {
         least < 2f64.powi(28) && factors.windows(2).any(|pair| pair[1] == 2.0 * pair[0]),
         "it shrinks, and grows: {factors:?}"
     );
+    let report = Report::read(many.1.path().join("report.json")).unwrap();
+    assert_eq!(report.loss_scale, factors.last().copied(), "{report}");
     let losses = metric(many.1.path(), "loss");
     assert!(losses[99] < 0.5 * losses[0], "{losses:?}");
     // The factor is part of a checkpoint.
