@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Array, DType, Error, HostArray, Result, TensorType,
+    Array, DType, Error, HostArray, PinnedPool, Result, TensorType,
     tree::{self, Tree},
 };
 
-use crate::{Field, Rows};
+use crate::{Field, Rows, rows::zeros_in};
 
 /// A batch of a task with one input and one target: `input: [batch, ..]`, `target: [batch, ..]`,
 /// `weight: f32[batch]`.
@@ -125,20 +125,25 @@ pub(crate) fn batch_types(fields: &[Field], batch: usize) -> Vec<TensorType> {
 
 impl HostBatch {
     /// Stacks successive batches along new first dimensions of these `lengths`. If there are fewer
-    /// than places, copies of the first one at weight 0 take the others: its rows are samples.
+    /// than places, copies of the first one at weight 0 take the others: its rows are samples. The
+    /// memory is that of the pool, if there is one.
     ///
     /// # Errors
     /// If the memory is exhausted.
     ///
     /// # Panics
     /// If there is none.
-    pub(crate) fn stacked(batches: &[HostBatch], lengths: &[usize]) -> Result<Self> {
+    pub(crate) fn stacked(
+        batches: &[HostBatch],
+        lengths: &[usize],
+        pool: Option<&PinnedPool>,
+    ) -> Result<Self> {
         let weights = batches[0].arrays.len() - 1;
         let places: usize = lengths.iter().product();
         let stack = |index: usize| {
             let ty = batches[0].arrays[index].ty();
             let ty = ty.with_dims([lengths, ty.dims()].concat());
-            let mut stacked = HostArray::try_zeros(ty)?;
+            let mut stacked = zeros_in(pool, ty)?;
             let size = batches[0].arrays[index].bytes().len();
             // Weights of the places that are left stay 0.
             let copies = if index == weights {

@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use halite_core::{Error, ErrorKind, Result, TensorType};
+use halite_core::{Error, ErrorKind, PinnedPool, Result, TensorType};
 
 use self::bad::Skipped;
 pub(crate) use self::batches::Schedule;
@@ -49,6 +49,7 @@ pub struct Loader {
     dataset: Arc<dyn Dataset>,
     options: LoaderOptions,
     skipped: Skipped,
+    pinned: Option<PinnedPool>,
 }
 
 impl Loader {
@@ -111,6 +112,7 @@ impl Loader {
             dataset,
             options,
             skipped: Skipped::default(),
+            pinned: None,
         };
         // Sizes are checked here once, so that workers cannot get a shape that exceeds memory.
         loader
@@ -144,9 +146,29 @@ impl Loader {
             limit: Some(batches),
             ..self.options
         };
-        let skipped = self.skipped;
+        let (skipped, pinned) = (self.skipped, self.pinned);
         let limited = Self::shared(self.dataset, options)?;
-        Ok(Self { skipped, ..limited })
+        Ok(Self {
+            skipped,
+            pinned,
+            ..limited
+        })
+    }
+
+    /// This loader with batches in the page-locked memory of a pool, which is that of the client that
+    /// they are uploaded to. The batches have the same values.
+    ///
+    /// A batch that is dropped, or uploaded by a [`Prefetch`](crate::Prefetch) and arrived, returns
+    /// its memory.
+    pub fn with_pinned_memory(self, pool: &PinnedPool) -> Self {
+        Self {
+            pinned: Some(pool.clone()),
+            ..self
+        }
+    }
+
+    pub(crate) fn pinned_pool(&self) -> Option<&PinnedPool> {
+        self.pinned.as_ref()
     }
 
     /// This loader with the rows of all processes in each batch.
@@ -154,6 +176,7 @@ impl Loader {
         Loader {
             dataset: self.dataset.clone(),
             skipped: self.skipped.clone(),
+            pinned: self.pinned.clone(),
             options: LoaderOptions {
                 shard: Shard::default(),
                 ..self.options.clone()

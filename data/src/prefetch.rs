@@ -12,7 +12,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use halite_core::{
-    Array, Client, Error, ErrorKind, Result, Sharding, TensorType,
+    Array, Client, Error, ErrorKind, PinnedPool, Result, Sharding, TensorType,
     wait::{default_limit, wait_until},
 };
 use halite_telemetry::{InputSource, Metrics};
@@ -140,17 +140,22 @@ impl Prefetch {
             (metrics.clone(), input)
         });
         let (sender, receiver) = bounded(depth.max(1));
-        let client = client.unattributed();
-        let (mut sizes, micro) = (sizes.into_iter(), micro.max(1));
+        let mut sizes = sizes.into_iter();
+        let target = Target {
+            pool: batches.loader().pinned_pool().cloned(),
+            client: client.unattributed(),
+            shardings,
+            micro: micro.max(1),
+            of,
+        };
         let work = move || {
             loop {
                 let size = sizes.next().unwrap_or(1).max(1);
-                let group: Result<Vec<_>> = batches.by_ref().take(size * micro).collect();
+                let group: Result<Vec<_>> = batches.by_ref().take(size * target.micro).collect();
                 if group.as_ref().is_ok_and(Vec::is_empty) {
                     return;
                 }
-                let uploaded =
-                    group.and_then(|group| upload_group(&client, &group, micro, &shardings, of));
+                let uploaded = group.and_then(|group| target.upload(&group));
                 // The consumer has ended.
                 if sender.send(uploaded).is_err() {
                     return;
@@ -195,41 +200,53 @@ fn whole_type(part: &TensorType, dim: usize, of: usize) -> TensorType {
     part.with_dims(dims)
 }
 
-/// Uploads the batches of a group as one: those of several steps, each of `micro` batches. The group
-/// has one of `of` parts of the rows of each.
-fn upload_group(
-    client: &Client,
-    group: &[HostBatch],
+/// Where batches are uploaded to, and how.
+struct Target {
+    client: Client,
+    /// One for each array of a batch.
+    shardings: Vec<Arc<Sharding>>,
+    /// Number of batches of a step.
     micro: usize,
-    shardings: &[Arc<Sharding>],
+    /// Number of parts of the rows of a batch, one of which is given.
     of: usize,
-) -> Result<DeviceBatch> {
-    let lengths = [group.len().div_ceil(micro), micro];
-    let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 1).collect();
-    let (batches, stacked);
-    let (batch, shardings) = match (group, &lengths[..]) {
-        ([batch], []) => (batch, shardings),
-        _ => {
-            batches = HostBatch::stacked(group, &lengths)?;
-            let stack = |sharding: &Arc<Sharding>| {
-                let spec = sharding.spec().clone();
-                let spec = lengths.iter().fold(spec, |spec, _| spec.stacked());
-                Sharding::new(sharding.mesh(), spec)
-            };
-            stacked = shardings.iter().map(stack).collect::<Result<Vec<_>>>()?;
-            (&batches, &stacked[..])
-        }
-    };
-    let arrays = batch.arrays.iter().zip(shardings).map(|(array, sharding)| {
-        let whole = whole_type(array.ty(), lengths.len(), of);
-        Array::from_process_local(client, array, &whole, sharding)
-    });
-    Ok(DeviceBatch {
-        arrays: arrays.collect::<Result<_>>()?,
-        count: batch.count,
-        position: batch.position,
-        batches: group.len(),
-    })
+    /// Memory of stacked batches.
+    pool: Option<PinnedPool>,
+}
+
+impl Target {
+    /// Uploads the batches of a group as one: those of several steps.
+    fn upload(&self, group: &[HostBatch]) -> Result<DeviceBatch> {
+        let lengths = [group.len().div_ceil(self.micro), self.micro];
+        let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 1).collect();
+        let (batches, stacked);
+        let (batch, shardings) = match (group, &lengths[..]) {
+            ([batch], []) => (batch, &self.shardings[..]),
+            _ => {
+                batches = HostBatch::stacked(group, &lengths, self.pool.as_ref())?;
+                let stack = |sharding: &Arc<Sharding>| {
+                    let spec = sharding.spec().clone();
+                    let spec = lengths.iter().fold(spec, |spec, _| spec.stacked());
+                    Sharding::new(sharding.mesh(), spec)
+                };
+                stacked = self
+                    .shardings
+                    .iter()
+                    .map(stack)
+                    .collect::<Result<Vec<_>>>()?;
+                (&batches, &stacked[..])
+            }
+        };
+        let arrays = batch.arrays.iter().zip(shardings).map(|(array, sharding)| {
+            let whole = whole_type(array.ty(), lengths.len(), self.of);
+            Array::from_process_local(&self.client, array, &whole, sharding)
+        });
+        Ok(DeviceBatch {
+            arrays: arrays.collect::<Result<_>>()?,
+            count: batch.count,
+            position: batch.position,
+            batches: group.len(),
+        })
+    }
 }
 
 impl Prefetch {

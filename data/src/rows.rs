@@ -1,7 +1,7 @@
 //! Samples in memory, for reading and writing.
 
 use bytemuck::AnyBitPattern;
-use halite_core::{Element, Error, HostArray, Result, TensorType};
+use halite_core::{Element, Error, HostArray, PinnedPool, Result, TensorType};
 
 use crate::Key;
 
@@ -32,18 +32,35 @@ pub struct Rows {
     count: usize,
 }
 
+/// Creates an array of zeros in the memory of a pool, if there is one.
+pub(crate) fn zeros_in(pool: Option<&PinnedPool>, ty: TensorType) -> Result<HostArray> {
+    match pool {
+        Some(pool) => pool.zeros(ty),
+        None => HostArray::try_zeros(ty),
+    }
+}
+
 impl Rows {
     /// Creates `count` samples of zeros, with each array aligned for zero-copy uploads.
     ///
     /// # Errors
     /// If a size exceeds the address space or the memory of the host.
     pub fn zeros(fields: &[Field], count: usize) -> Result<Self> {
+        Self::zeros_in(None, fields, count)
+    }
+
+    /// Creates samples as [`zeros`](Self::zeros) does, in the memory of a pool if there is one.
+    pub(crate) fn zeros_in(
+        pool: Option<&PinnedPool>,
+        fields: &[Field],
+        count: usize,
+    ) -> Result<Self> {
         let batched = |field: &Field| {
             let dims: Vec<usize> = std::iter::once(count)
                 .chain(field.ty.dims().iter().copied())
                 .collect();
             let ty = field.ty.with_dims(dims);
-            HostArray::try_zeros(ty)
+            zeros_in(pool, ty)
         };
         Ok(Self {
             arrays: fields.iter().map(batched).collect::<Result<_>>()?,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use halite_backends::Accelerator;
-use halite_core::{HostArray, Mesh, PartitionSpec, Sharding};
-use halite_data::{InMemory, Labeled, LastBatch, Loader, LoaderOptions, Prefetch};
+use halite_core::{HostArray, Mesh, PartitionSpec, PinnedPool, Result, Sharding};
+use halite_data::{DeviceBatch, InMemory, Labeled, LastBatch, Loader, LoaderOptions, Prefetch};
 
 #[test]
 fn batches_on_devices_equal_those_of_the_loader() {
@@ -114,4 +114,35 @@ fn missing_micro_batches_have_weight_0() {
     let mut weights = [0.0f32; 16];
     weights[..6].fill(1.0);
     assert_eq!(weight.read().unwrap().as_slice::<f32>().unwrap(), weights);
+}
+
+/// Single batches, and groups of two with the last one alone.
+#[test]
+fn batches_in_pinned_memory_are_the_same() {
+    let samples: Vec<i32> = (0..4000).collect();
+    let samples = HostArray::from_slice(&samples, [500, 8]).unwrap();
+    let options = LoaderOptions {
+        last: LastBatch::Pad,
+        ..LoaderOptions::shuffled(10, 3)
+    };
+    let loader = Loader::new(InMemory::new([("sample", samples)]).unwrap(), options).unwrap();
+    let client = "embedded:2".parse::<Accelerator>().unwrap().open().unwrap();
+    let mesh = Arc::new(Mesh::new([("data", 2)], client.local_devices()).unwrap());
+    let rows = vec![Sharding::new(&mesh, PartitionSpec::first("data")).unwrap()];
+    let pool = PinnedPool::new(&client, PinnedPool::DEFAULT_LIMIT)
+        .unwrap()
+        .unwrap();
+    let pinned = loader.clone().with_pinned_memory(&pool);
+    for size in [1, 2] {
+        let read = |loader: &Loader| -> Vec<_> {
+            let sizes = std::iter::repeat(size);
+            let batches = Prefetch::stacked(loader.epoch(1), &client, rows.clone(), 2, sizes);
+            let arrays = |batch: Result<DeviceBatch>| batch.unwrap().arrays;
+            let arrays = batches.unwrap().flat_map(arrays);
+            arrays.map(|array| array.read().unwrap()).collect()
+        };
+        assert_eq!(read(&pinned), read(&loader), "groups of {size}");
+    }
+    // Of 320 bytes each: 50 batches of two epochs, and 25 of two, share the memory of some.
+    assert!(pool.bytes() > 320 && pool.bytes() < 100 * 320, "{pool:?}");
 }

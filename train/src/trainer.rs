@@ -7,7 +7,8 @@ mod samples;
 use std::{panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, DTypePolicy, Error, ErrorKind, Mesh, Result, Sharding, TensorType,
+    Array, Client, DType, DTypePolicy, Error, ErrorKind, Mesh, PinnedPool, Result, Sharding,
+    TensorType,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{
@@ -55,6 +56,8 @@ pub struct Trainer {
     /// Whether nobody has chosen it.
     pub(crate) is_default_strategy: bool,
     pub(crate) options: TrainerOptions,
+    /// Page-locked memory of batches.
+    pub(crate) pinned: Option<PinnedPool>,
     pub(crate) precision: DTypePolicy,
     pub(crate) average: Option<WeightAveraging>,
     /// Where frozen parameters come from, if checkpoints leave them out.
@@ -513,9 +516,18 @@ impl Trainer {
         }
     }
 
+    /// The loader with batches in page-locked memory, where the options ask for it.
+    fn pinned(&self, loader: &Loader) -> Loader {
+        let loader = loader.clone();
+        match &self.pinned {
+            Some(pool) => loader.with_pinned_memory(pool),
+            None => loader,
+        }
+    }
+
     /// Uploads the batches of an epoch from `start` on, each of them on its own.
     fn prefetch(&self, loader: &Loader, start: Position) -> Result<Prefetch> {
-        let batches = loader.epoch_from(start);
+        let batches = self.pinned(loader).epoch_from(start);
         let shardings = vec![self.batch_sharding()?];
         Prefetch::new(batches, &self.client, shardings, self.options.prefetch)
     }
@@ -529,7 +541,7 @@ impl Trainer {
         sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
     ) -> Result<Prefetch> {
         Prefetch::accumulated(
-            loader.epoch_from(start),
+            self.pinned(loader).epoch_from(start),
             &self.client,
             vec![self.batch_sharding()?],
             self.options.prefetch,

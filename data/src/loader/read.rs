@@ -57,7 +57,7 @@ impl Loader {
             position,
             seed,
             order,
-            rows: Rows::zeros(self.dataset.fields(), rows)?,
+            rows: Rows::zeros_in(self.pinned_pool(), self.dataset.fields(), rows)?,
             bad: Vec::new(),
         };
         let first = position.batch * self.options.batch_size + self.options.shard.index * rows;

@@ -41,6 +41,29 @@ fn the_number_of_steps_per_launch_changes_no_bit() {
     }
 }
 
+/// On the embedded executor as a plugin too, which registers the memory.
+#[test]
+fn pinned_memory_changes_no_bit() {
+    let plugin = halite_tests::embedded::open_plugin(1, false).unwrap();
+    for client in [client().clone(), plugin] {
+        for steps in [1, 4] {
+            let trainer = || {
+                let devices = client.local_devices().into_iter().take(1);
+                let trainer = Trainer::builder(&client).quiet(true).devices(devices);
+                trainer.steps_per_execution(steps)
+            };
+            let expected = result(&fit(trainer()));
+            let fitted = fit(trainer().pinned_memory(true));
+            let platform = &client.platform().name;
+            assert_eq!(
+                result(&fitted),
+                expected,
+                "{steps} steps a launch on {platform}"
+            );
+        }
+    }
+}
+
 /// Without the step as one function, which rounds in another way.
 #[test]
 fn several_steps_per_launch_change_no_bit() {

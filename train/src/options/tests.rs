@@ -31,7 +31,7 @@ fn every_flag_sets_its_option() {
                  --train-time-interval 30m --every-n-epochs 2 --save-weights-only \
                  --filename {epoch}-{loss:.3} --checkpoint-mode stream --keep-last 6 --gradient-clip-val 0.5 --gradient-clip-algorithm value \
                  --accumulate-grad-batches 3 --precision bf16-mixed --on-not-finite skip \
-                 --detect-anomaly --workers 2 --read-ahead 5 --prefetch 3 --wait-limit 60 --process-timeout 90 --check-replicas --quiet \
+                 --detect-anomaly --workers 2 --read-ahead 5 --prefetch 3 --pinned-memory --wait-limit 60 --process-timeout 90 --check-replicas --quiet \
                  --logger jsonl,tensorboard --log throughput --print-every 70 --early-stopping loss --patience 5 \
                  --min-delta 0.25";
     let options = Command::try_parse_from(flags.split(' ').filter(|flag| !flag.is_empty()));
@@ -89,6 +89,7 @@ fn every_flag_sets_its_option() {
         workers: 2,
         read_ahead: 5,
         prefetch: 3,
+        pinned_memory: true,
         wait_limit: Some(Duration::from_secs(60)),
         process_timeout: Some(Duration::from_secs(90)),
         check_replicas: true,

@@ -10,8 +10,8 @@ use std::{
 };
 
 use halite_core::{
-    Client, DTypePolicy, DeviceId, Error, ErrorKind, Mesh, MeshShape, ProcessGroup, Result,
-    Sharding,
+    Client, DTypePolicy, DeviceId, Error, ErrorKind, Mesh, MeshShape, PinnedPool, ProcessGroup,
+    Result, Sharding,
 };
 use halite_data::{BadSample, LastBatch};
 use halite_nn::{PROCESS_AXIS, Processes, optim::WeightAveraging};
@@ -107,6 +107,7 @@ impl TrainerBuilder {
         workers: usize => workers;
         read_ahead: usize => read_ahead;
         prefetch: usize => prefetch;
+        pinned_memory: bool => pinned_memory;
         wait_limit: Duration => Some(wait_limit);
         process_timeout: Duration => Some(process_timeout);
         check_replicas: bool => check_replicas;
@@ -404,6 +405,7 @@ impl TrainerBuilder {
             });
         }
         Ok(Trainer {
+            pinned: pinned_pool(&self.client, &options),
             client: self.client,
             average: self.average,
             frozen_from: self.frozen_from,
@@ -589,6 +591,23 @@ impl TrainerBuilder {
         }
         Ok(devices.clone())
     }
+}
+
+/// Page-locked memory for batches, if the options ask for it and the backend has it. Training does
+/// not fail for want of it.
+fn pinned_pool(client: &Client, options: &TrainerOptions) -> Option<PinnedPool> {
+    if !options.pinned_memory {
+        return None;
+    }
+    let pool = PinnedPool::new(client, PinnedPool::DEFAULT_LIMIT).unwrap_or_else(|error| {
+        halite_core::warning!("pinned_memory: {error}; batches are in pageable memory");
+        None
+    });
+    if pool.is_none() {
+        let platform = &client.platform().name;
+        tracing::info!("pinned_memory: {platform} does not page-lock host memory");
+    }
+    pool
 }
 
 /// Checks that a batch of this size can be split over the mesh.
