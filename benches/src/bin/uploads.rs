@@ -1,12 +1,16 @@
 //! Rates of uploads, in GB/s: `uploads [ACCELERATOR]` (default `cpu`) prints one line of JSON for each size.
 //!
 //! `borrowed` copies the host's memory before the call returns, `shared` lends it to the device until
-//! it has arrived, and `staged` uploads into page-locked memory of the host, where the backend has it,
-//! and copies from there. `benches/hardware/uploads_torch.py` measures PyTorch's beside it.
+//! it has arrived, `pinned` lends page-locked memory ([`Client::pinned_memory`]), and `staged` uploads
+//! into a buffer in page-locked memory and copies from there; the last two are null where the backend
+//! has no such memory. `pin` is the rate of page-locking itself, which a pool does once.
+//! `benches/hardware/uploads_torch.py` measures PyTorch's beside it.
 #![forbid(unsafe_code)]
 
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
+#[cfg(doc)]
+use halite::Client;
 use halite::{DType, Result, TensorType, backends::Accelerator};
 use halite_core::{DeviceBuffers, HostBytes, MemoryKind, Placement};
 
@@ -41,13 +45,25 @@ fn run() -> Result<()> {
         let shared = rate(size, || {
             upload(HostBytes::Shared(memory.clone()), MemoryKind::Device)
         })?;
+        let started = Instant::now();
+        let pinned = client.pinned_memory(size)?;
+        let pin = size as f64 / started.elapsed().as_secs_f64() / 1e9;
+        let pin = pinned.is_some().then_some(pin);
+        let pinned = pinned.map(|mut pinned| {
+            pinned.as_mut().copy_from_slice(&memory);
+            let pinned = Arc::new(pinned);
+            rate(size, || {
+                upload(HostBytes::Shared(pinned.clone()), MemoryKind::Device)
+            })
+        });
         let staged = rate(size, || {
             let staged = upload(HostBytes::Borrowed(&memory), MemoryKind::PinnedHost)?;
             staged.first().copy_to(place(MemoryKind::Device))
         });
-        let staged = staged.map_or("null".to_string(), |rate| format!("{rate:.2}"));
+        let [pinned, pin, staged] = [pinned.transpose()?, pin, staged.ok()]
+            .map(|rate| rate.map_or("null".to_string(), |rate| format!("{rate:.2}")));
         println!(
-            r#"{{"bytes": {size}, "borrowed": {borrowed:.2}, "shared": {shared:.2}, "staged": {staged}}}"#
+            r#"{{"bytes": {size}, "borrowed": {borrowed:.2}, "shared": {shared:.2}, "pinned": {pinned}, "pin": {pin}, "staged": {staged}}}"#
         );
     }
     Ok(())
