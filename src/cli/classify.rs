@@ -1,20 +1,27 @@
 //! `halite classify`: names what images show.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
 use halite::{
     DType, Error, ErrorKind, HostArray, Result, TensorType,
-    backends::Accelerator,
-    data::images::{Framing, imagenet_classes, read_image},
+    backends::{Accelerator, Opened},
+    data::{
+        InMemory, Key,
+        images::{Framing, imagenet_classes, read_image},
+    },
     fetch,
     models::{Classifier, LITE0_FILE, LITE0_WEIGHTS},
     train::flags::positive,
 };
 
-use crate::cli::profile;
+use crate::cli::{profile, trained::Trained};
 
-/// Classify images by published weights
+/// Classify images by published weights, or by a model that `halite train` trained
 ///
 /// Prints the most likely classes of each image, with their numbers and probabilities.
 #[derive(Args, Debug)]
@@ -23,6 +30,10 @@ pub(crate) struct Classify {
     /// Images: PNG or JPEG
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<PathBuf>,
+    /// Directory of a run of `halite train imagenet` or `halite train ct`, whose best checkpoint is
+    /// the model
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "weights", "labels", "side"])]
+    run: Option<PathBuf>,
     /// Model: `resnet18`, `resnet34`, `resnet50` (torchvision's weights), `efficientnet-lite0` to
     /// `efficientnet-lite4`, `vit-s16`, `vit-b16`, `vit-l16` (torchvision's or timm's)
     #[arg(long, default_value_t = Classifier::EfficientNetLite(0), value_name = "NAME")]
@@ -51,17 +62,24 @@ pub(crate) struct Classify {
     cache_dir: Option<PathBuf>,
 }
 
+/// Images in a launch, on each device.
+const BATCH: usize = 32;
+
 const EXAMPLES: &str = "\
 Examples:
   halite classify cat.jpg                                     EfficientNet-Lite0; downloads its weights
   halite classify --model resnet50 --weights resnet50.pth *.png
   halite classify --model resnet18 --weights tuned.safetensors --labels classes.txt leaf.jpg
+  halite classify --run runs/pictures-resnet50 cat.jpg        a model of `halite train imagenet`
 
 In Python:
   torch.save(torchvision.models.resnet50(weights='DEFAULT').state_dict(), 'resnet50.pth')";
 
 impl Classify {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(run) = &self.run {
+            return self.by_run(run);
+        }
         let framing = self.framing();
         // Files that cannot be read are found before anything is installed.
         let read = |path: &PathBuf| framing.apply(&read_image(path)?);
@@ -78,20 +96,43 @@ impl Classify {
                 return Err(Error::invalid("classify", message));
             }
         };
-        let file = Classifier::open(&path)?;
-        let classes = Classifier::classes_of(&*file)?;
+        let file = Classifier::open(&path).map_err(|error| of_halite(&path, error))?;
+        let classes = Classifier::classes_of(&*file).map_err(|error| of_halite(&path, error))?;
         let names = self.names(classes, &cache, bar)?;
-        let options = crate::cli::open_options(self.cache_dir.clone());
-        let opened = self.accelerator.open_with(&options, bar)?;
-        profile::opened(&opened.driver);
+        let opened = self.open(bar)?;
         let images = stacked(&images, framing.side)?;
         let probabilities = self.model.probabilities(&opened.client, &*file, &images);
         let note = format!("the model is {} (--model)", self.model);
         let probabilities = probabilities.map_err(|error| error.with_note(&note))?;
-        let rows = probabilities.as_slice::<f32>()?.chunks(classes.max(1));
+        self.print_all(&probabilities, names.as_deref())
+    }
+
+    /// Classifies by the best checkpoint of a run.
+    fn by_run(&self, run: &Path) -> Result<ExitCode> {
+        let trained = Trained::of_run("classify", run)?;
+        let transforms = &trained.transforms;
+        let read = |path: &PathBuf| transforms.apply(&read_image(path)?, Key::default());
+        let images = self.images.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let images = InMemory::new([("image", stacked(&images, transforms.side())?)])?;
+        let opened = self.open(&mut fetch::Bar::default())?;
+        let probabilities = trained.probabilities(&opened.client, images, BATCH)?;
+        self.print_all(&probabilities, Some(trained.outputs.names()))
+    }
+
+    fn open(&self, bar: &mut fetch::Bar) -> Result<Opened> {
+        let options = crate::cli::open_options(self.cache_dir.clone());
+        let opened = self.accelerator.open_with(&options, bar)?;
+        profile::opened(&opened.driver);
+        Ok(opened)
+    }
+
+    /// Prints the most likely classes of each image, from probabilities `f32[images, classes]`.
+    fn print_all(&self, probabilities: &HostArray, names: Option<&[String]>) -> Result<ExitCode> {
+        let classes = probabilities.ty().dims()[1].max(1);
+        let rows = probabilities.as_slice::<f32>()?.chunks(classes);
         for (path, row) in self.images.iter().zip(rows) {
             say!("{}", path.display());
-            self.print(row, names.as_deref());
+            self.print(row, names);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -142,6 +183,20 @@ impl Classify {
             let percent = 100.0 * probabilities[class];
             say!("  {percent:5.1} %  {class:>4}  {name}");
         }
+    }
+}
+
+/// An error of weights that cannot be used, with what would work if halite wrote them.
+fn of_halite(path: &Path, error: Error) -> Error {
+    let is_run = path.join("checkpoints").is_dir() || path.join("manifest.json").is_file();
+    let is_program = path.extension().is_some_and(|extension| extension == "jax");
+    match (is_run, is_program) {
+        (true, _) => error.with_note("a run of `halite train` is given by --run"),
+        (_, true) => error.with_note(
+            "a program of `halite export` is run by `halite run`; --run DIR takes the run that it was \
+             exported from",
+        ),
+        _ => error,
     }
 }
 

@@ -17,7 +17,7 @@ use toml::{Table, Value};
 use crate::cli::launch;
 
 /// Name of the file in the directory of a run.
-const FILE: &str = "config.toml";
+pub(super) const FILE: &str = "config.toml";
 
 /// Key of the model and data to train: the subcommand of `halite train`.
 const TRAIN: &str = "train";
@@ -125,7 +125,11 @@ fn taken_config(given: &mut Vec<OsString>) -> Option<OsString> {
     (at + 1 < given.len()).then(|| given.drain(at..at + 2).nth(1))?
 }
 
-fn read(path: &Path) -> Result<Table> {
+/// Reads a configuration.
+///
+/// # Errors
+/// If the file cannot be read, or is not TOML.
+pub(super) fn read(path: &Path) -> Result<Table> {
     let io = |error: std::io::Error| {
         let message = format!("cannot read {}", path.display());
         Error::new(ErrorKind::Io, "config", message).caused_by(error)
@@ -143,6 +147,15 @@ fn read(path: &Path) -> Result<Table> {
         let message = format!("{}: {}", path.display(), error.to_string().trim_end());
         Error::invalid("config", message)
     })
+}
+
+/// An option of a configuration as text, if it is there.
+pub(super) fn text(table: &Table, key: &str) -> Option<String> {
+    match table.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        value @ (Value::Integer(_) | Value::Float(_)) => Some(value.to_string()),
+        _ => None,
+    }
 }
 
 /// The flags of a table of options, without those that are `given`.

@@ -22,6 +22,7 @@ mod devices;
 mod embed;
 mod export;
 mod generate;
+mod image_args;
 mod job;
 mod launch;
 mod new;
@@ -34,6 +35,7 @@ mod run;
 mod runs;
 mod step;
 mod train;
+mod trained;
 
 use std::{
     env,
@@ -66,7 +68,7 @@ Examples:
   halite train mnist --resume              continue an interrupted run
   halite train imagenet --data DIR         train a ResNet-50 on folders of photographs
   halite train ct --data DIR               labels of CT slices: JPEG files and a CSV file
-  halite predict RUN --data DIR --out FILE.csv   label images by such a run
+  halite predict RUN --images DIR --out FILE.csv   label images by a run of these two
   halite classify photo.jpg                name what a photograph shows; downloads published weights
   halite launch -n 2 -- halite train mnist   train with two processes
   halite new my-model                      write a project with a model, a task and a `main`

@@ -1,57 +1,74 @@
-//! `halite predict`: labels of images by a run of `halite train ct`.
+//! `halite predict`: labels or classes of images by a run of `halite train ct` or `imagenet`.
 
 use std::{
-    collections::BTreeMap,
-    fmt::{Display, Write as _},
-    path::PathBuf,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
     process::ExitCode,
-    str::FromStr,
 };
 
 use clap::Args;
 use halite::{
-    Client, DType, Error, ErrorKind, HostArray, Param, Result, TensorType,
+    Error, ErrorKind, Result,
     backends::Accelerator,
     core::files,
     data::{
-        Dataset, DatasetExt, Field, Table,
+        BadSample, Dataset, Table,
         images::{CT_IDS, ImageTable, Transforms},
     },
     fetch,
-    models::{
-        Classifier, ClassifierVisitor, ColorImageModel, DescribedClassifier, MultiLabel,
-        Normalization,
-    },
-    train::{Trainer, checkpoint::Saved, flags::positive},
+    train::flags::positive,
 };
 
-use crate::cli::{open_options, profile};
+use crate::cli::{
+    config,
+    image_args::{ImageArgs, check_ids},
+    open_options, profile,
+    trained::{Outputs, Readable, Trained},
+};
 
-/// Predict the labels of images with a model that `halite train ct` trained
+/// Predict the labels or classes of images with a model that `halite train ct` or `imagenet` trained
 ///
 /// The model is the best checkpoint of the run, or the newest if none is marked as best. Writes a CSV
-/// file: the identifiers of each image, and the probability of each label.
+/// file: the identifiers of each image, and the probability of each label; or its most probable class
+/// and the probability of each class.
+///
+/// The images are those of a table, `--csv` or `test.csv` in `--data`; without a table, those below
+/// a folder, whose paths are their identifiers. What is not given is that of the training.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("data", |arg| arg.help(
+        "Folder with `test.csv` and the images [default: that of the training, if it has `test.csv`]"
+    )),
+    mut_arg("csv", |arg| arg.help(
+        "Table of the images, a CSV file with a header; it needs no labels [default: test.csv in \
+         --data, if there is one]"
+    )),
+    mut_arg("images", |arg| arg.help(
+        "Folder of the images; without a table, all images below it [default: `test` in --data, or \
+         --data if there is none]"
+    )),
+    mut_arg("ids", |arg| arg.help(
+        "Columns that name an image: folders, and last a file name, or the end of one [default: \
+         those of the training, else the first column]"
+    )),
+)]
 pub(crate) struct Predict {
-    /// Directory of a run of `halite train ct`
+    /// Directory of a run of `halite train ct` or `halite train imagenet`
     run: PathBuf,
-    /// Folder with `test.csv` and the images
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Table of the images, a CSV file with a header; it needs no labels
-    /// [default: test.csv in --data]
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Folder of the images [default: `test` in --data, or --data if there is none]
-    #[arg(long, value_name = "DIR")]
-    images: Option<PathBuf>,
-    /// Columns that name an image: folders, and last a file name, or the end of one
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', default_values = CT_IDS)]
-    ids: Vec<String>,
+    #[command(flatten)]
+    images: ImageArgs,
     /// CSV file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Replace the file of --out
+    #[arg(long)]
+    force: bool,
+    /// Images that cannot be read: `fail` ends the command, `skip:N` leaves up to N without a
+    /// prediction
+    #[arg(long, value_name = "fail|skip:N", default_value_t = BadSample::Fail)]
+    bad_samples: BadSample,
     /// Images in a launch, on each device
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
@@ -65,55 +82,193 @@ pub(crate) struct Predict {
 
 const EXAMPLES: &str = "\
 Examples:
-  halite predict runs/ct-resnet34 --data ct --out predictions.csv    ct/test.csv, ct/test/STUDY/SERIES/*ID.jpg
-  halite predict runs/ct-resnet34 --data ct --csv ct/train.csv --images ct/train --out predictions.csv";
+  halite predict runs/ct-resnet34 --out predictions.csv              test.csv of the folder of the training
+  halite predict runs/ct-resnet34 --data ct --csv ct/train.csv --images ct/train --out predictions.csv
+  halite predict runs/pictures-resnet50 --images new --out classes.csv   new/*.jpg, new/more/*.png";
+
+/// Images with their identifiers.
+struct Source {
+    images: ImageTable,
+    /// Names of the columns of identifiers.
+    ids: Vec<String>,
+    /// Cells of each of these columns.
+    columns: Vec<Vec<String>>,
+}
 
 impl Predict {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let trained = Trained::of(Saved::of_run(&self.run)?.properties()?)?;
-        let csv = (self.csv.clone()).unwrap_or_else(|| self.data.join("test.csv"));
-        let table = Table::read(&csv)?;
-        let test = self.data.join("test");
-        let root = match &self.images {
-            Some(root) => root.clone(),
-            None if test.is_dir() => test,
-            None => self.data.clone(),
-        };
-        let ids: Vec<&str> = self.ids.iter().map(String::as_str).collect();
-        let images = ImageTable::open(&root, &table, &ids, trained.transforms.for_validation())?;
-        let columns = ids.iter().map(|id| table.strings(id));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
+        self.check_output()?;
+        let trained = Trained::of_run("predict", &self.run)?;
+        let source = self.source(&trained)?;
         let options = open_options(self.cache_dir.clone());
         let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
         profile::opened(&opened.driver);
-        let (count, side) = (trained.labels.len(), trained.transforms.side());
-        let visitor = Prediction {
-            command: &self,
-            client: opened.client,
-            normalization: trained.normalization,
-            labels: &trained.labels,
-            images,
-        };
-        let probabilities = trained.model.visit(count, side, visitor)?;
-        let names = ids.iter().copied();
-        let names = names.chain(trained.labels.iter().map(String::as_str));
-        let mut text = line(names);
-        let rows = probabilities.as_slice::<f32>()?.chunks(count.max(1));
+        let readable = Readable::new(source.images.clone(), self.bad_samples);
+        let probabilities =
+            trained.probabilities(&opened.client, readable.clone(), self.batch_size)?;
+        let unread = readable.unread();
+        for reason in unread.values() {
+            remark!("no prediction: {reason}");
+        }
+        let names = trained.outputs.names();
+        let mut text = line(
+            header(&source.ids, &trained.outputs)
+                .iter()
+                .map(String::as_str),
+        );
+        let rows = probabilities.as_slice::<f32>()?.chunks(names.len().max(1));
         for (row, values) in rows.enumerate() {
-            let cells = columns.iter().map(|column| column[row].to_owned());
-            let cells: Vec<String> = cells
-                .chain(values.iter().map(ToString::to_string))
-                .collect();
+            let mut cells: Vec<String> =
+                (source.columns.iter().map(|column| column[row].clone())).collect();
+            let is_read = !unread.contains_key(&row);
+            let shown = |text: String| if is_read { text } else { String::new() };
+            if let Outputs::Classes(names) = &trained.outputs {
+                cells.push(shown(names[largest(values)].clone()));
+            }
+            cells.extend(values.iter().map(|value| shown(value.to_string())));
             text.push_str(&line(cells.iter().map(String::as_str)));
         }
         files::write_output(&self.out, text.as_bytes()).map_err(|error| {
             let message = format!("cannot write {}", self.out.display());
             Error::new(ErrorKind::Io, "predict", message).caused_by(error)
         })?;
-        let images = table.len();
-        say!("{}: {images} images, {count} labels", self.out.display());
+        let skipped = match unread.len() {
+            0 => String::new(),
+            count => format!("; {count} without a prediction"),
+        };
+        let kind = match &trained.outputs {
+            Outputs::Labels(_) => "labels",
+            Outputs::Classes(_) => "classes",
+        };
+        let (images, count) = (source.images.len(), names.len());
+        let out = self.out.display();
+        say!("{out}: {images} images, {count} {kind}{skipped}");
         Ok(ExitCode::SUCCESS)
     }
+
+    /// # Errors
+    /// If the output is a folder, or a file that may not be replaced.
+    fn check_output(&self) -> Result<()> {
+        let Ok(found) = fs::metadata(&self.out) else {
+            return Ok(());
+        };
+        // Where a shell directs the output is not a file of the user's.
+        let is_standard = self.out.starts_with("/dev") || self.out.starts_with("/proc");
+        let reason = match (found.is_dir(), found.is_file()) {
+            (true, _) => "it is a folder",
+            (_, true) if !self.force && !is_standard => "it exists; --force replaces it",
+            _ => return Ok(()),
+        };
+        let message = format!("cannot write {}: {reason}", self.out.display());
+        Err(Error::invalid("predict", message))
+    }
+
+    /// Finds the images.
+    fn source(&self, trained: &Trained) -> Result<Source> {
+        let of_run = match trained.file(config::FILE) {
+            Some(path) => config::read(&path)?,
+            None => toml::Table::new(),
+        };
+        let of_run = |key: &str| config::text(&of_run, key);
+        let given = &self.images;
+        let transforms = trained.transforms.clone();
+        if let (None, None, Some(folder)) = (&given.data, &given.csv, &given.images) {
+            return without_table(folder, transforms);
+        }
+        let data = given.data.clone();
+        let data = data.or_else(|| of_run("data").map(PathBuf::from));
+        let csv = match (&given.csv, &data) {
+            (Some(csv), _) => csv.clone(),
+            (None, Some(data)) => data.join("test.csv"),
+            (None, None) => return Err(self.nothing_given("the run has no config.toml")),
+        };
+        if given.csv.is_none() && !csv.is_file() {
+            let Some(data) = given.data.as_deref() else {
+                return Err(self.nothing_given(&format!("the run has no {}", csv.display())));
+            };
+            return without_table(&given.root(data, "test"), transforms);
+        }
+        let table = Table::read(&csv)?;
+        let root = match (&given.data, &data) {
+            (Some(data), _) => given.root(data, "test"),
+            (None, Some(data)) => match given.root(data, "test") {
+                root if root == *data => of_run("images").map_or(root, PathBuf::from),
+                root => root,
+            },
+            (None, None) => {
+                let beside = csv.parent().filter(|parent| *parent != Path::new(""));
+                given.root(beside.unwrap_or(Path::new(".")), "test")
+            }
+        };
+        let ids = match (&given.ids[..], of_run("ids")) {
+            ([], Some(ids)) => ids.split(',').map(str::to_owned).collect(),
+            ([], None) if CT_IDS.iter().all(|id| table.has_column(id)) => {
+                CT_IDS.map(str::to_owned).to_vec()
+            }
+            ([], None) => table.columns().iter().take(1).cloned().collect(),
+            (given, _) => given.to_vec(),
+        };
+        check_ids("predict", &ids, &table)?;
+        let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let images = ImageTable::open(&root, &table, &names, transforms)?;
+        let column = |id: &&str| -> Result<Vec<String>> {
+            Ok(table.strings(id)?.into_iter().map(str::to_owned).collect())
+        };
+        let columns = names.iter().map(column).collect::<Result<_>>()?;
+        Ok(Source {
+            images,
+            ids,
+            columns,
+        })
+    }
+
+    fn nothing_given(&self, reason: &str) -> Error {
+        let message = format!(
+            "{reason}; --csv FILE is a table of images, --images DIR a folder, --data DIR a folder with \
+             test.csv"
+        );
+        Error::invalid("predict", message)
+    }
+}
+
+/// All images below a folder, whose identifiers are their paths.
+fn without_table(folder: &Path, transforms: Transforms) -> Result<Source> {
+    let images = ImageTable::of_folder(folder, transforms)?;
+    let path = |index| images.path_below(index).to_string_lossy().into_owned();
+    let paths = (0..images.len()).map(path).collect();
+    Ok(Source {
+        ids: vec!["file".to_owned()],
+        columns: vec![paths],
+        images,
+    })
+}
+
+/// Names of the columns, each of another name.
+fn header(ids: &[String], outputs: &Outputs) -> Vec<String> {
+    let mut columns = ids.to_vec();
+    let mut add = |prefix: &str, name: &str| {
+        let mut name = name.to_owned();
+        while columns.contains(&name) {
+            name = format!("{prefix} {name}");
+        }
+        columns.push(name);
+    };
+    if let Outputs::Classes(_) = outputs {
+        add("predicted", "class");
+    }
+    for name in outputs.names() {
+        add("probability of", name);
+    }
+    columns
+}
+
+/// Index of the largest value; the first of equals.
+fn largest(values: &[f32]) -> usize {
+    let larger = |best: usize, index: usize| match values[index] > values[best] {
+        true => index,
+        false => best,
+    };
+    (0..values.len()).reduce(larger).unwrap_or_default()
 }
 
 /// A line of a CSV file. Cells with a comma, a quote or a line break are quoted.
@@ -130,86 +285,4 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     }
     line.push('\n');
     line
-}
-
-/// What the properties of a run say of its model.
-struct Trained {
-    model: Classifier,
-    transforms: Transforms,
-    labels: Vec<String>,
-    normalization: Normalization,
-}
-
-impl Trained {
-    fn of(properties: BTreeMap<String, String>) -> Result<Self> {
-        let labels = property::<String>(&properties, "labels")?;
-        Ok(Trained {
-            model: property(&properties, "--model")?,
-            transforms: property(&properties, "transforms")?,
-            labels: labels.split(LABEL_SEPARATOR).map(str::to_owned).collect(),
-            normalization: property(&properties, "normalization")?,
-        })
-    }
-}
-
-/// Separates the labels in the property `labels` of a run.
-pub(super) const LABEL_SEPARATOR: &str = ",";
-
-fn property<T: FromStr<Err: Display>>(
-    properties: &BTreeMap<String, String>,
-    name: &str,
-) -> Result<T> {
-    let Some(value) = properties.get(name) else {
-        let message =
-            format!("the run has no property `{name}`; expected a run of `halite train ct`");
-        return Err(Error::invalid("predict", message));
-    };
-    value.parse().map_err(|error| {
-        let message = format!("the run has the property `{name}` = `{value}`: {error}");
-        Error::invalid("predict", message)
-    })
-}
-
-/// The prediction by a model, whatever its type.
-struct Prediction<'a> {
-    command: &'a Predict,
-    client: Client,
-    normalization: Normalization,
-    labels: &'a [String],
-    images: ImageTable,
-}
-
-impl ClassifierVisitor for Prediction<'_> {
-    type Output = HostArray;
-
-    /// Returns the probabilities `f32[images, labels]`.
-    fn visit<M: ColorImageModel>(
-        self,
-        classifier: DescribedClassifier<M::Of<Param>>,
-    ) -> Result<HostArray> {
-        let Prediction {
-            command,
-            client,
-            normalization,
-            labels,
-            images,
-        } = self;
-        let devices = client.local_devices().len();
-        // No larger than the set, rounded up to a whole number of images on each device.
-        let each = command.batch_size.min(images.len().div_ceil(devices));
-        let trainer = Trainer::builder(&client)
-            .batch_size(each * devices)
-            .build()?;
-        let model = trainer.load(&classifier.net, &command.run)?;
-        // The batch of the task has labels, which a prediction does not read.
-        let label = TensorType::new(DType::F32, [labels.len()]);
-        let fields = [images.fields()[0].clone(), Field::new("label", label)];
-        let dataset = images.map(fields, |sample, into| {
-            into.bytes_mut(0).copy_from_slice(sample.bytes(0));
-            into.bytes_mut(1).fill(0);
-            Ok(())
-        });
-        let task = MultiLabel::<M>::new(normalization, labels);
-        trainer.predict(task, &model, dataset)
-    }
 }

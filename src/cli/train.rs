@@ -1,5 +1,6 @@
 //! `halite train`: trains a built-in model.
 
+mod classes;
 mod ct;
 pub(super) mod finetune;
 mod imagenet;
@@ -7,6 +8,7 @@ mod images;
 mod published;
 mod run;
 mod step_times;
+mod targets;
 pub(super) mod text;
 
 use std::process::ExitCode;
@@ -33,7 +35,7 @@ enum Model {
     /// Image classification: color photographs in class folders, or generated images
     #[command(name = "imagenet", after_help = imagenet::EXAMPLES)]
     ImageNet(Box<imagenet::ImageNet>),
-    /// Several labels of each image: files and a table, folds by group, as CT slices by study
+    /// Labels or classes of images: files and a table, folds by group, as CT slices by study
     #[command(after_help = ct::EXAMPLES)]
     Ct(Box<ct::Ct>),
     /// Language modeling: a transformer, which writes a sample of text at the end

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use halite::{
     HostArray,
     backends::Accelerator,
+    data::Table,
     exchange::npy,
     models::{ClassifyColor, Normalization, ResNet},
     train::Trainer,
@@ -13,7 +14,7 @@ use halite::{
 use crate::support::{assert_contains, fails, halite, report, run, succeeds};
 
 /// A PNG of one color, 8x8, in a folder of a class.
-fn write(dir: &Path, name: &str, color: [u8; 3]) {
+pub(crate) fn write(dir: &Path, name: &str, color: [u8; 3]) {
     let path = dir.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut file = Vec::new();
@@ -70,6 +71,43 @@ fn folders_train_a_classifier_that_classifies() {
             "{logits:?}: {expected:?}"
         );
     }
+
+    // So do `predict` and `classify`.
+    let pixels = [[10, 203, 30], [207, 10, 30]].map(|color: [u8; 3]| color.repeat(16 * 16));
+    let images = HostArray::from_slice(&pixels.concat(), [2, 16, 16, 3]).unwrap();
+    let expected = task.probabilities(&client, &model, &images).unwrap();
+    let expected = expected.as_slice::<f32>().unwrap();
+    let predict =
+        "predict run --images pictures --out classes.csv --batch-size 7 --accelerator embedded:2";
+    let ended = succeeds(halite(predict).current_dir(dir.path()));
+    assert_eq!(ended.stdout, "classes.csv: 40 images, 2 classes\n");
+    let table = Table::read(dir.path().join("classes.csv")).unwrap();
+    assert_eq!(table.columns(), ["file", "class", "green", "red"]);
+    let files = table.strings("file").unwrap();
+    let classify = "classify --run run pictures/green/3.png pictures/red/7.png --top 1 --accelerator \
+                    embedded:1";
+    let printed = succeeds(halite(classify).current_dir(dir.path())).stdout;
+    let printed: Vec<&str> = printed.lines().collect();
+    for (image, file) in ["green/3.png", "red/7.png"].into_iter().enumerate() {
+        let row = files.iter().position(|name| *name == file).unwrap();
+        let found = ["green", "red"].map(|name| table.column::<f32>(name).unwrap()[row]);
+        let expected = &expected[2 * image..][..2];
+        assert!(
+            (found[0] - expected[0]).abs() < 1e-5,
+            "{found:?}: {expected:?}"
+        );
+        assert!((found[0] + found[1] - 1.0).abs() < 1e-5, "{found:?}");
+        let class = if found[0] > found[1] { "green" } else { "red" };
+        assert_eq!(table.strings("class").unwrap()[row], class);
+        let percent = 100.0 * found[0].max(found[1]);
+        let line = format!(
+            "  {percent:5.1} %  {:>4}  {class}",
+            usize::from(class == "red")
+        );
+        assert_eq!(printed[2 * image + 1], line);
+    }
+    let error = fails(halite("classify --weights run pictures/red/7.png").current_dir(dir.path()));
+    assert_contains(&error, &["a run of `halite train` is given by --run"]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod observing;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugin;
+mod predict;
 #[cfg(target_os = "linux")]
 mod processes;
 mod programs;

@@ -1,4 +1,4 @@
-//! `halite train ct`: labels of CT slices, from JPEG files and a table.
+//! `halite train ct`: labels or classes of images, from files and a table, such as CT slices.
 
 use std::{
     collections::BTreeSet,
@@ -15,20 +15,24 @@ use halite::{
         images::{CT_IDS, ImageTable, Transforms},
     },
     models::{
-        Classifier, ClassifierVisitor, ColorImageModel, DescribedClassifier, MultiLabel,
-        TrainingStep,
+        Classifier, ClassifierVisitor, ClassifyColor, ColorImageModel, DescribedClassifier,
+        MultiLabel, TrainingStep,
     },
-    train::{flags::positive, signals::StopFlag},
+    nn::Adam,
+    train::{Task, flags::positive, signals::StopFlag},
 };
 use halite_core::ProcessGroup;
 
 use super::{
+    classes::SaveClasses,
     published::published,
     run::{Run, epochs, finish, fitted},
+    targets::Targets,
 };
 use crate::cli::{
-    predict::LABEL_SEPARATOR,
+    image_args::{ImageArgs, check_ids},
     step::{RateArgs, default_in_help, training_options},
+    trained::LABEL_SEPARATOR,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -38,6 +42,7 @@ Examples:
   halite train ct --data ct --weights resnet34.pth   start from torchvision's weights
   halite train ct --data ct --fold 1            validate on another fifth of the studies
   halite train ct --data mine --ids file --group patient   images of your own: mine/train.csv, mine/*.jpg
+  halite train ct --data pets --ids file --labels kind     a class of each image: the text of a column
   halite train ct --data ct --accelerator cpu:8      eight times the batch and the learning rate";
 
 #[derive(Args, Debug)]
@@ -56,29 +61,38 @@ Examples:
         .help("Learning-rate schedule and its settings; the default halves the rate each epoch")
         .default_value("step:every=1ep,factor=0.5")),
     mut_arg("print_every", |arg| arg.default_value("100")),
+    mut_arg("data", |arg| arg.help("Folder with `train.csv` and the images").required(true)),
+    mut_arg("csv", |arg| arg.help(
+        "Table of the images, a CSV file with a header: columns of identifiers, and of labels or \
+         classes [default: train.csv in --data]"
+    )),
+    mut_arg("images", |arg| arg.help(
+        "Folder of the images [default: `train` in --data, or --data if there is none]"
+    )),
+    mut_arg("ids", |arg| arg.default_values(CT_IDS)),
     mut_arg("out", |arg| default_in_help(arg, "runs/DATA-MODEL"))
 )]
 pub(super) struct Ct {
-    /// Folder with `train.csv` and the images
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Table of the images, a CSV file with a header: columns of identifiers, and of labels 0 and 1
-    /// [default: train.csv in --data]
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Folder of the images [default: `train` in --data, or --data if there is none]
-    #[arg(long, value_name = "DIR")]
-    images: Option<PathBuf>,
-    /// Columns that name an image: folders, and last a file name, or the end of one
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', default_values = CT_IDS)]
-    ids: Vec<String>,
+    #[command(flatten)]
+    images: ImageArgs,
     /// Column of the group of an image, such as its patient: a fold has all images of a group [default:
     /// the first column of --ids, if there are several]
     #[arg(long, value_name = "COLUMN", conflicts_with = "split")]
     group: Option<String>,
-    /// Columns of the labels, 0 or 1 each [default: all but those of --ids and --group]
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    /// Columns of the labels, 0 or 1 each, of which an image may have several; or one column of text,
+    /// whose distinct texts are classes, of which an image has one
+    /// [default: all but those of --ids and --group]
+    #[arg(
+        long,
+        visible_alias = "label",
+        value_name = "COLUMNS",
+        value_delimiter = ','
+    )]
     labels: Vec<String>,
+    /// Column of the class of an image, whose distinct values are the classes: as --labels, also of
+    /// numbers
+    #[arg(long, value_name = "COLUMN", conflicts_with = "labels")]
+    class: Option<String>,
     /// Model: `resnet18`, `resnet34`, `resnet50`, `efficientnet-lite0` to `efficientnet-lite4`,
     /// `vit-s16`, `vit-b16`, `vit-l16`
     #[arg(long, default_value_t = Classifier::ResNet34, value_name = "NAME")]
@@ -86,7 +100,7 @@ pub(super) struct Ct {
     /// Published weights to start from; the head is new
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Keep the head of --weights, which has an output for each label
+    /// Keep the head of --weights, which has an output for each label or class
     #[arg(long, requires = "weights")]
     keep_head: bool,
     /// Height and width of the images
@@ -125,7 +139,7 @@ enum Split {
 
 /// The data of a run.
 struct Slices {
-    labels: Vec<String>,
+    targets: Targets,
     train: Arc<dyn Dataset>,
     validation: Arc<dyn Dataset>,
 }
@@ -151,14 +165,19 @@ impl Ct {
                 self.run.options.batch_size,
             );
         }
-        let (labels, side) = (slices.labels.len(), self.transforms().side());
+        let (outputs, side) = (slices.targets.names().len(), self.transforms().side());
         let visitor = Training {
             command: &self,
             slices,
             client,
             devices,
         };
-        self.model.visit(labels, side, visitor)
+        self.model.visit(outputs, side, visitor)
+    }
+
+    /// The folder of the data, which the command line requires.
+    fn data(&self) -> &Path {
+        self.images.data.as_deref().unwrap_or(Path::new("."))
     }
 
     fn transforms(&self) -> Transforms {
@@ -169,40 +188,35 @@ impl Ct {
     /// Finds the images of the table, and splits them.
     fn slices(&self) -> Result<Slices> {
         let invalid = |message| Err(Error::invalid("train ct", message));
-        let csv = (self.csv.clone()).unwrap_or_else(|| self.data.join("train.csv"));
+        let data = self.data();
+        let csv = (self.images.csv.clone()).unwrap_or_else(|| data.join("train.csv"));
         let table = Table::read(&csv)?;
-        let ids: Vec<&str> = self.ids.iter().map(String::as_str).collect();
-        let labels = match &self.labels[..] {
-            [] => table
-                .columns()
-                .iter()
-                .map(ToString::to_string)
-                .filter(|column| !self.ids.contains(column) && self.group.as_ref() != Some(column))
-                .collect(),
-            given => given.to_vec(),
-        };
-        if labels.is_empty() {
-            return invalid(format!(
-                "{} has no columns but {}",
-                csv.display(),
-                ids.join(", ")
-            ));
-        }
+        let ids = &self.images.ids;
+        check_ids("train ct", ids, &table)?;
+        let other =
+            |column: &&String| !ids.contains(column) && self.group.as_ref() != Some(*column);
         if self.folds < 2 || self.fold >= self.folds {
             return invalid(format!(
                 "--fold {} of --folds {}; folds count from 0, and there are at least 2",
                 self.fold, self.folds
             ));
         }
-        let train = self.data.join("train");
-        let root = match &self.images {
-            Some(root) => root.clone(),
-            None if train.is_dir() => train,
-            None => self.data.clone(),
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let root = self.images.root(data, "train");
+        let images = ImageTable::open(&root, &table, &ids, self.transforms())?;
+        let (images, targets) = match (&self.class, &self.labels[..]) {
+            (Some(column), _) => Targets::of_class(images, &table, column)?,
+            (None, []) => {
+                let columns: Vec<&String> = table.columns().iter().filter(other).collect();
+                Targets::of_columns(images, &table, &columns)?
+            }
+            (None, given) => {
+                Targets::of_columns(images, &table, &given.iter().collect::<Vec<_>>())?
+            }
         };
-        let names: Vec<&str> = labels.iter().map(String::as_str).collect();
-        let images = ImageTable::open(&root, &table, &ids, self.transforms())?
-            .with_labels(&table, &names)?;
+        if let (Targets::Classes { .. }, true) = (&targets, self.run.is_coordinator()) {
+            remark!("{}", targets.described(&images));
+        }
         let folds = match self.split {
             Split::Study => {
                 let group = self.group.as_deref().unwrap_or(ids[0]);
@@ -227,7 +241,7 @@ impl Ct {
         let validation = images.clone().for_validation().subset(rows(true))?;
         let train = images.subset(rows(false))?;
         Ok(Slices {
-            labels,
+            targets,
             train: Arc::new(train),
             validation: Arc::new(validation),
         })
@@ -240,7 +254,7 @@ impl Ct {
         if !self.run.is_coordinator() {
             return;
         }
-        if self.group.is_none() && self.ids.len() == 1 {
+        if self.group.is_none() && self.images.ids.len() == 1 {
             remark!(
                 "each image is in a fold by itself, because --ids has one column; if several images \
                  are of one patient, --group COLUMN keeps them together"
@@ -283,17 +297,43 @@ impl ClassifierVisitor for Training<'_> {
             .run
             .schedule(&command.rate, self.slices.train.len())?;
         let options = training_options(&command.run.options.numerics, schedule, None);
-        let task = MultiLabel::<M>::new(normalization, &self.slices.labels);
-        let step = task.step(command.transforms().side(), classifier.net, &options);
-        self.train(step, loaded)
+        let side = command.transforms().side();
+        let about = About {
+            normalization: normalization.to_string(),
+            loaded,
+        };
+        match &self.slices.targets {
+            Targets::Labels(labels) => {
+                let task = MultiLabel::<M>::new(normalization, labels);
+                self.train(task.step(side, classifier.net, &options), about)
+            }
+            Targets::Classes { names, .. } => {
+                let named = if names.len() > MOST_NAMED {
+                    &[]
+                } else {
+                    &names[..]
+                };
+                let task = ClassifyColor::<M>::new(normalization).roc_auc(named);
+                self.train(task.adam_step(side, classifier.net, &options), about)
+            }
+        }
     }
 }
 
+/// Classes of which each has a ROC-AUC, at most.
+const MOST_NAMED: usize = 100;
+
+/// What the model starts from.
+struct About<M> {
+    normalization: String,
+    loaded: Option<M>,
+}
+
 impl Training<'_> {
-    fn train<M: ColorImageModel>(
+    fn train<M: ColorImageModel, K: Task<Model = M> + Clone>(
         self,
-        step: TrainingStep<MultiLabel<M>, halite::nn::Adam>,
-        loaded: Option<M::Of<Array>>,
+        step: TrainingStep<K, Adam>,
+        about: About<M::Of<Array>>,
     ) -> Result<ExitCode> {
         let Training {
             command,
@@ -302,7 +342,7 @@ impl Training<'_> {
             devices,
         } = self;
         let (run, count, stop) = (&command.run, devices.len(), StopFlag::new());
-        let data = name_of(&command.data);
+        let data = name_of(command.data());
         let out = run.out(&format!("{data}-{}", command.model));
         let train = Arc::new(slices.train);
         let trainer = run
@@ -310,8 +350,14 @@ impl Training<'_> {
             .property("--model", command.model.to_string())
             .property("--data", data)
             .property("transforms", command.transforms())
-            .property("labels", slices.labels.join(LABEL_SEPARATOR))
-            .property("normalization", step.task.normalization);
+            .property("normalization", about.normalization);
+        let trainer = match slices.targets {
+            Targets::Labels(labels) => trainer.property("labels", labels.join(LABEL_SEPARATOR)),
+            Targets::Classes { column, names } => {
+                let trainer = trainer.property("class", column);
+                trainer.callback(SaveClasses(names))
+            }
+        };
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
         if run.range_test {
@@ -325,7 +371,7 @@ impl Training<'_> {
             ..
         } = step;
         let validation = Some(slices.validation);
-        let result = match loaded {
+        let result = match about.loaded {
             Some(values) => trainer.fit_from(task, model, values, optimizer, train, validation),
             None => trainer.fit(task, model, optimizer, train, validation),
         };

@@ -8,8 +8,7 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Array, Client, DeviceId, Error, ErrorKind, Param, Result,
-    core::files,
+    Array, Client, DeviceId, Error, Param, Result,
     data::{
         Dataset,
         images::{FakeImages, Framing, ImageFolder},
@@ -24,6 +23,7 @@ use halite::{
 use halite_core::ProcessGroup;
 
 use super::{
+    classes::SaveClasses,
     published::published,
     run::{Run, epochs, finish, fitted},
     step_times::StepTimes,
@@ -261,6 +261,10 @@ impl Training<'_> {
             Some(times) => trainer.callback(times.clone()),
             None => trainer,
         };
+        let trainer = match images.names.filter(|_| run.is_coordinator()) {
+            Some(names) => trainer.callback(SaveClasses(names)),
+            None => trainer,
+        };
         let trainer = trainer.build()?;
         if run.range_test {
             let found = run.find_rate(&trainer, step, train, &out);
@@ -279,22 +283,10 @@ impl Training<'_> {
             None => trainer.fit(task, model, optimizer, train, images.validation),
         };
         let fitted = fitted(run, result, &stop)?;
-        if let Some(names) = images.names.filter(|_| run.is_coordinator()) {
-            write_names(&out.join("classes.txt"), &names)?;
-        }
         let code = finish(run, &fitted, &trainer);
         if let Some(times) = times.filter(|_| run.is_coordinator()) {
             say!("{}", times.summary());
         }
         Ok(code)
     }
-}
-
-/// Writes the names of the classes, one a line, for `halite classify --labels`.
-fn write_names(path: &Path, names: &[String]) -> Result<()> {
-    let text = names.join("\n") + "\n";
-    files::replace(path, text.as_bytes()).map_err(|error| {
-        let message = format!("cannot write {}", path.display());
-        Error::new(ErrorKind::Io, "train imagenet", message).caused_by(error)
-    })
 }
