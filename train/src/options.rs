@@ -107,7 +107,8 @@ pub struct TrainerOptions {
         arg(long, value_name = "LIMIT", allow_negative_numbers = true)
     )]
     pub overfit_batches: Option<Limit>,
-    /// Run N steps and validate N batches, to find mistakes; nothing is written
+    /// Run N steps and validate N batches, to find mistakes, those in names of metrics too; nothing
+    /// is written
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1",
@@ -467,7 +468,12 @@ impl TrainerOptions {
             check_val_every_n_epoch: 1,
             num_sanity_val_steps: 0,
             out: None,
-            checkpoint: ModelCheckpoint::DEFAULT,
+            // Nothing is saved, but names of metrics are checked.
+            checkpoint: ModelCheckpoint {
+                monitor: options.checkpoint.monitor,
+                filename: options.checkpoint.filename,
+                ..ModelCheckpoint::DEFAULT
+            },
             ..options
         }
     }

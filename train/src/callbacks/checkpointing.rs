@@ -106,7 +106,10 @@ impl Checkpointing {
     /// Adds the paths of the checkpoints to the report.
     pub(crate) fn complete(&self, report: &mut Report) {
         match self.store.best() {
-            Ok(best) => report.best_checkpoint = best.map(|best| best.path),
+            Ok(best) => {
+                report.best_step = best.as_ref().map(|best| best.step);
+                report.best_checkpoint = best.map(|best| best.path);
+            }
             Err(error) => {
                 halite_core::warning!("{error}; the report does not name the best checkpoint")
             }

@@ -21,6 +21,7 @@ pub(crate) struct ReportFile {
 impl Callback for ReportFile {
     fn on_fit_end(&mut self, _: &mut Run, report: &mut Report) -> Result<()> {
         report.configuration = self.configuration.clone();
+        report.add_best_metrics(&self.dir);
         let written = [
             report.write(self.dir.join(REPORT)),
             report.write_page(&self.dir),

@@ -23,7 +23,7 @@ pub use self::{
     predictions::{Prediction, Shown},
     processes::ProcessReport,
 };
-use super::CsvLog;
+use super::{CsvLog, Split};
 use crate::files;
 use crate::format::{format_metric, format_seconds};
 use crate::metrics::ConfusionTable;
@@ -159,6 +159,12 @@ pub struct Report {
     pub configuration: Vec<(String, String)>,
     /// The step from which this process resumed, if it did.
     pub resumed_from_step: Option<u64>,
+    /// The step of the best checkpoint.
+    #[serde(default)]
+    pub best_step: Option<u64>,
+    /// The metrics of the validation after this step, by name, if the run has a table of metrics.
+    #[serde(default, with = "metrics")]
+    pub best_metrics: BTreeMap<String, f64>,
     /// The best checkpoint. Serialized as a string, or as bytes if the path is not UTF-8.
     #[serde(default, with = "path")]
     pub best_checkpoint: Option<PathBuf>,
@@ -209,6 +215,19 @@ impl Report {
         self.write_page(dir)
     }
 
+    /// Adds the metrics of the best checkpoint, from the table in the directory of the run. A table
+    /// that cannot be read has none; the page says why.
+    pub(crate) fn add_best_metrics(&mut self, dir: &Path) {
+        let Some(step) = self.best_step else {
+            return;
+        };
+        let rows = CsvLog::read(dir.join(TABLE)).unwrap_or_default();
+        let mut rows = rows.into_iter().rev();
+        let found = rows.find(|row| row.step == step && row.split == Split::Validation);
+        self.best_metrics =
+            found.map_or_else(BTreeMap::new, |row| row.metrics.into_iter().collect());
+    }
+
     /// Writes `report.html` into the directory of the run.
     pub(crate) fn write_page(&self, dir: &Path) -> Result<()> {
         let rows = CsvLog::read(dir.join(TABLE))?;
@@ -236,6 +255,9 @@ impl Report {
             if let Some(path) = path {
                 lines.add(name, path.display().to_string());
             }
+        }
+        if let Some(best) = self.best() {
+            lines.add("best metrics", best);
         }
         lines.0
     }
@@ -270,6 +292,18 @@ impl Report {
                 lines.add(&format!("{name} in training"), format_metric(name, *value));
             }
         }
+    }
+
+    /// The metrics of the best checkpoint, without those of single labels, if it is not the last step.
+    fn best(&self) -> Option<String> {
+        let step = self.best_step.filter(|step| *step != self.steps)?;
+        let metrics = self.best_metrics.iter();
+        let metrics = metrics.filter(|(name, _)| !name.contains('/'));
+        let metrics =
+            metrics.map(|(name, value)| format!("{name} {}", format_metric(name, *value)));
+        let metrics: Vec<String> = metrics.collect();
+        let step = format_count(step);
+        (!metrics.is_empty()).then(|| format!("{} (step {step})", metrics.join(", ")))
     }
 
     fn add_length(&self, lines: &mut Lines) {
@@ -500,6 +534,18 @@ uploads           3,800
 seed              7
 best checkpoint   runs/mnist/checkpoints/step-00001876";
         assert_eq!(report().to_string(), want);
+        let better = Report {
+            best_step: Some(938),
+            best_metrics: [
+                ("accuracy".to_string(), 0.9912),
+                ("loss".to_string(), 0.0287),
+                ("roc_auc/cat".to_string(), 0.5),
+            ]
+            .into(),
+            ..report()
+        };
+        let end = "\nbest metrics      accuracy 99.12 %, loss 0.02870 (step 938)";
+        assert!(better.to_string().ends_with(end), "{better}");
         let stopped = Report {
             interrupted: true,
             stopped_by: Some("EarlyStopping".into()),
