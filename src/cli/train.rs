@@ -5,6 +5,7 @@ mod ct;
 pub(super) mod finetune;
 mod imagenet;
 mod images;
+mod mixing;
 mod published;
 mod run;
 mod step_times;

@@ -21,10 +21,10 @@ fn no_arguments_prints_help() {
           embed       Embed texts with a sentence encoder: BERT and the models made from it, such as MiniLM
           devices     Show the devices, their memory, and the plugin behind them
           new         Write a project of your own: a model, a task and a `main` that trains it
-          classify    Classify images by published weights
+          classify    Classify images by published weights, or by a model that `halite train` trained
           export      Export a model as a program with its weights, which halite, JAX and Rust programs run
           generate    Generate text with a published model
-          predict     Predict the labels of images with a model that `halite train ct` trained
+          predict     Predict the labels or classes of images with a model that `halite train ct` or `imagenet` trained
           launch      Start a job of many processes of one program
           job         Show the job that a launcher started, and every process
           run         Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`

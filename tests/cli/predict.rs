@@ -6,7 +6,7 @@ use halite::data::{Table, group_k_fold};
 
 use crate::{
     images::write,
-    support::{assert_contains, fails, halite, succeeds},
+    support::{assert_contains, fails, halite, report, succeeds},
 };
 
 const KINDS: [&str; 3] = ["dog, small", "cat", "bird"];
@@ -70,6 +70,8 @@ fn text_column_is_classes_by_softmax() {
     let best = losses.iter().copied().fold(f64::INFINITY, f64::min);
     assert_eq!((rows.len(), losses.len()), (3, 3));
     assert!((loss - best).abs() < 1e-5, "{loss}, reported {losses:?}");
+    let reported = report(&path("run"))["best_metrics"]["loss"].as_f64();
+    assert_eq!(reported, Some(best));
 
     // A file is replaced on demand; images that cannot be read have no prediction.
     let error = |rest: &str| fails(halite(&format!("predict run {rest}")).current_dir(dir.path()));
@@ -154,9 +156,22 @@ fn columns_of_classes_are_chosen_or_refused() {
             "--class kinds",
             "no column `kinds`; it has `file`, `sick`, `kind`",
         ),
+        (
+            "--class kind --monitor val_f1",
+            "the run has no metric `val_f1`; it has",
+        ),
     ] {
         assert_contains(&fails(&mut command(rest)), &[part]);
     }
-    let numbers = succeeds(&mut command("--class age")).stderr;
+    let numbers = succeeds(&mut command("--class age --mixup 0.4")).stderr;
     assert_contains(&numbers, &["3 classes by `age`: 0 5, 1 5, 2 5"]);
+    succeeds(&mut command("--labels sick --mixup 0.4"));
+    let mixed = "train imagenet --data classes --model resnet18 --side 16 --batch-size 4 --accelerator \
+                 embedded:1 --quiet --fast-dev-run --mixup 0.4";
+    for number in 0..10 {
+        for (kind, color) in [("a", [0, 0, 90]), ("b", [90, 0, 0])] {
+            write(dir.path(), &format!("classes/{kind}/{number}.png"), color);
+        }
+    }
+    succeeds(halite(mixed).current_dir(dir.path()));
 }

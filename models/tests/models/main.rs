@@ -9,6 +9,7 @@ mod lora;
 mod packages;
 mod photographs;
 mod smollm2;
+mod soft_labels;
 mod stochastic_depth;
 mod tokenizers;
 mod vision;

@@ -25,6 +25,7 @@ use halite_core::ProcessGroup;
 
 use super::{
     classes::SaveClasses,
+    mixing::{MixingArgs, Sets},
     published::published,
     run::{Run, epochs, finish, fitted},
     targets::Targets,
@@ -126,6 +127,8 @@ pub(super) struct Ct {
     #[arg(long, value_enum, default_value_t = Split::Study)]
     split: Split,
     #[command(flatten)]
+    mixing: MixingArgs,
+    #[command(flatten)]
     rate: RateArgs,
     #[command(flatten)]
     run: Run,
@@ -140,8 +143,7 @@ enum Split {
 /// The data of a run.
 struct Slices {
     targets: Targets,
-    train: Arc<dyn Dataset>,
-    validation: Arc<dyn Dataset>,
+    sets: Sets,
 }
 
 impl Ct {
@@ -160,8 +162,8 @@ impl Ct {
             remark!(
                 "{} images of training, {} of validation; devices: {count}, batches of {}, learning \
                  rate {all:e} ({one:e} times {count})",
-                slices.train.len(),
-                slices.validation.len(),
+                slices.sets.train.len(),
+                (slices.sets.validation.as_ref()).map_or(0, |validation| validation.len()),
                 self.run.options.batch_size,
             );
         }
@@ -240,11 +242,16 @@ impl Ct {
         };
         let validation = images.clone().for_validation().subset(rows(true))?;
         let train = images.subset(rows(false))?;
-        Ok(Slices {
-            targets,
+        let sets = Sets {
             train: Arc::new(train),
-            validation: Arc::new(validation),
-        })
+            validation: Some(Arc::new(validation)),
+        };
+        let classes = match &targets {
+            Targets::Classes { names, .. } => Some(names.len()),
+            Targets::Labels(_) => None,
+        };
+        let sets = self.mixing.apply(sets, classes)?;
+        Ok(Slices { targets, sets })
     }
 }
 
@@ -295,7 +302,7 @@ impl ClassifierVisitor for Training<'_> {
         )?;
         let schedule = command
             .run
-            .schedule(&command.rate, self.slices.train.len())?;
+            .schedule(&command.rate, self.slices.sets.train.len())?;
         let options = training_options(&command.run.options.numerics, schedule, None);
         let side = command.transforms().side();
         let about = About {
@@ -344,7 +351,7 @@ impl Training<'_> {
         let (run, count, stop) = (&command.run, devices.len(), StopFlag::new());
         let data = name_of(command.data());
         let out = run.out(&format!("{data}-{}", command.model));
-        let train = Arc::new(slices.train);
+        let train = Arc::new(slices.sets.train);
         let trainer = run
             .trainer(&client, devices, &out, &stop, &step)
             .property("--model", command.model.to_string())
@@ -370,7 +377,7 @@ impl Training<'_> {
             optimizer,
             ..
         } = step;
-        let validation = Some(slices.validation);
+        let validation = slices.sets.validation;
         let result = match about.loaded {
             Some(values) => trainer.fit_from(task, model, values, optimizer, train, validation),
             None => trainer.fit(task, model, optimizer, train, validation),

@@ -24,6 +24,7 @@ use halite_core::ProcessGroup;
 
 use super::{
     classes::SaveClasses,
+    mixing::{MixingArgs, Sets},
     published::published,
     run::{Run, epochs, finish, fitted},
     step_times::StepTimes,
@@ -71,6 +72,8 @@ pub(super) struct ImageNet {
     #[arg(long)]
     benchmark: bool,
     #[command(flatten)]
+    mixing: MixingArgs,
+    #[command(flatten)]
     rate: RateArgs,
     #[command(flatten)]
     run: Run,
@@ -98,8 +101,7 @@ struct Images {
     classes: usize,
     /// Names of the classes, if they have names.
     names: Option<Vec<String>>,
-    train: Arc<dyn Dataset>,
-    validation: Option<Arc<dyn Dataset>>,
+    sets: Sets,
 }
 
 impl ImageNet {
@@ -109,7 +111,8 @@ impl ImageNet {
         if self.benchmark && options.max_steps.is_none() && options.max_time.is_none() {
             options.max_steps = Some(BENCHMARK_STEPS);
         }
-        let images = self.images()?;
+        let mut images = self.images()?;
+        images.sets = self.mixing.apply(images.sets, Some(images.classes))?;
         let (client, devices) = self.run.open()?;
         let (classes, side) = (images.classes, self.framing().side);
         let visitor = Training {
@@ -139,8 +142,10 @@ impl ImageNet {
                 name: "fake".to_owned(),
                 classes,
                 names: None,
-                train: Arc::new(data),
-                validation: None,
+                sets: Sets {
+                    train: Arc::new(data),
+                    validation: None,
+                },
             });
         };
         let name = |root: &Path| {
@@ -166,8 +171,10 @@ impl ImageNet {
             name: name(root),
             classes: names.len(),
             names: Some(names),
-            train,
-            validation: Some(validation).filter(|data| !data.is_empty()),
+            sets: Sets {
+                train,
+                validation: Some(validation).filter(|data| !data.is_empty()),
+            },
         })
     }
 }
@@ -224,7 +231,7 @@ impl ClassifierVisitor for Training<'_> {
         let task = task.label_smoothing(command.label_smoothing);
         let schedule = command
             .run
-            .schedule(&command.rate, self.images.train.len())?;
+            .schedule(&command.rate, self.images.sets.train.len())?;
         let options = training_options(&command.run.options.numerics, schedule, None);
         let side = command.framing().side;
         match classifier.is_transformer {
@@ -248,7 +255,7 @@ impl Training<'_> {
         } = self;
         let (run, count, stop) = (&command.run, devices.len(), StopFlag::new());
         let out = run.out(&format!("{}-{}", images.name, command.model));
-        let train = Arc::new(images.train);
+        let train = Arc::new(images.sets.train);
         let trainer = run
             .trainer(&client, devices, &out, &stop, &step)
             .property("--model", command.model.to_string())
@@ -277,10 +284,15 @@ impl Training<'_> {
             ..
         } = step;
         let result = match loaded {
-            Some(values) => {
-                trainer.fit_from(task, model, values, optimizer, train, images.validation)
-            }
-            None => trainer.fit(task, model, optimizer, train, images.validation),
+            Some(values) => trainer.fit_from(
+                task,
+                model,
+                values,
+                optimizer,
+                train,
+                images.sets.validation,
+            ),
+            None => trainer.fit(task, model, optimizer, train, images.sets.validation),
         };
         let fitted = fitted(run, result, &stop)?;
         let code = finish(run, &fitted, &trainer);
