@@ -37,7 +37,7 @@ mod text;
 
 use std::time::{Duration, Instant};
 
-use halite_core::{Capabilities, DTypePolicy, MeshShape};
+use halite_core::{DTypePolicy, MeshShape};
 
 use crate::{
     ErrorKind, Param, Result, TensorType,
@@ -74,7 +74,7 @@ where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
     let options = LowerOptions {
-        capabilities: Capabilities::on(target.target().platform()),
+        capabilities: target.capabilities()?,
         ..options.clone()
     };
     lower_step(task, model, optimizer, batch, &options)

@@ -522,16 +522,21 @@ pub(crate) fn load(
         Some(node) => plugin.client_with_store(options, left, node.store)?,
         None => plugin.client_within(options, left)?,
     };
-    let wanted = (Environment::read()?.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
+    let variables = Environment::read()?;
+    let wanted = (variables.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
     let called = if callable { wanted } else { Kernels::Off };
     let (one_function, faults) = (client.compiles_functions(), client.faults());
+    let client = Client::new(client)
+        .with_kernels(called)
+        .with_processor(kernels::processor())
+        .with_one_function(one_function)
+        .with_faults(faults);
     Ok(Opened {
-        client: Client::new(client)
-            .with_kernels(called)
-            .with_processor(kernels::processor())
-            .with_one_function(one_function)
-            .with_faults(faults),
+        client: match variables.unrolled {
+            Some(nodes) => client.with_unrolled(nodes),
+            None => client,
+        },
         driver: Driver::Plugin { plugin, located },
         refused: Vec::new(),
     })

@@ -6,7 +6,8 @@ use std::{
 };
 
 use halite_core::{
-    Error, Kernels, Result, WarningFilter, set_warning_filter, wait::set_default_limit,
+    Capabilities, Error, Kernels, Result, WarningFilter, set_warning_filter,
+    wait::set_default_limit,
 };
 
 /// Operation of errors whose message alone says why an accelerator cannot be opened.
@@ -20,6 +21,7 @@ const KERNELS: &str = "HALITE_KERNELS";
 const PLUGIN_DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
 /// The variable that allows plugins of a Python environment with an unknown digest.
 pub(crate) const TRUST_PYTHON: &str = "HALITE_TRUST_PYTHON";
+const UNROLL: &str = "HALITE_UNROLL";
 const WAIT_LIMIT: &str = "HALITE_WAIT_LIMIT";
 const WARNINGS: &str = "HALITE_LOG";
 
@@ -35,6 +37,8 @@ pub(crate) struct Environment {
     pub(crate) plugin_deadline: Option<Duration>,
     /// What programs for a CPU leave to halite (`HALITE_KERNELS`).
     pub(crate) kernels: Option<Kernels>,
+    /// Most nodes of a loop that is unrolled (`HALITE_UNROLL`).
+    pub(crate) unrolled: Option<usize>,
     /// Default limit of waits for a device (`HALITE_WAIT_LIMIT`).
     wait_limit: Option<Duration>,
     /// Warnings that a program without a `tracing` subscriber prints (`HALITE_LOG`).
@@ -45,7 +49,7 @@ impl Environment {
     /// Reads the variables of this process.
     ///
     /// # Errors
-    /// If a time is not a positive number of seconds, or the use of kernels is unknown.
+    /// If a time or a number is not one, or the use of kernels is unknown.
     pub(crate) fn read() -> Result<Self> {
         Self::from_variables(|name| std::env::var_os(name))
     }
@@ -63,6 +67,7 @@ impl Environment {
                 .map(|value| value.to_string_lossy().parse())
                 .transpose()
                 .map_err(|error: Error| error.with_note(&format!("in {KERNELS}")))?,
+            unrolled: value(UNROLL).map(|value| unrolled(&value)).transpose()?,
             wait_limit: value(WAIT_LIMIT)
                 .map(|value| wait_limit(&value))
                 .transpose()?,
@@ -81,6 +86,18 @@ impl Environment {
     }
 }
 
+/// Capabilities of the devices of a platform that are not there, as this process may change them.
+///
+/// # Errors
+/// As [`Environment::read`].
+pub(crate) fn capabilities(platform: &str) -> Result<Capabilities> {
+    let on_platform = Capabilities::on(platform);
+    Ok(Capabilities {
+        unrolled: (Environment::read()?.unrolled).unwrap_or(on_platform.unrolled),
+        ..on_platform
+    })
+}
+
 /// True if `HALITE_TRUST_PYTHON` is set, and not to `0`.
 pub(crate) fn trust_python() -> bool {
     std::env::var_os(TRUST_PYTHON).is_some_and(|value| !value.is_empty() && value != "0")
@@ -91,6 +108,15 @@ fn gpus(value: &OsStr) -> Result<u32> {
     count.filter(|count| *count > 0).ok_or_else(|| {
         let value = value.display();
         let message = format!("{GPUS} is `{value}`; expected a positive number of devices");
+        Error::invalid(OPEN, message)
+    })
+}
+
+fn unrolled(value: &OsStr) -> Result<usize> {
+    let nodes = value.to_str().and_then(|text| text.trim().parse().ok());
+    nodes.ok_or_else(|| {
+        let value = value.display();
+        let message = format!("{UNROLL} is `{value}`; expected a number of nodes, 0 to keep loops");
         Error::invalid(OPEN, message)
     })
 }
@@ -141,12 +167,14 @@ mod tests {
             (WAIT_LIMIT, " 0.5 "),
             (WARNINGS, "off"),
             (KERNELS, "off"),
+            (UNROLL, "0"),
         ]);
         let expected = Environment {
             platform: Some("TPU".to_string()),
             gpus: Some(4),
             plugin_deadline: Some(Duration::from_secs(30)),
             kernels: Some(Kernels::Off),
+            unrolled: Some(0),
             wait_limit: Some(Duration::from_millis(500)),
             warnings: Some(WarningFilter::parse("off")),
         };
@@ -162,6 +190,7 @@ mod tests {
             WAIT_LIMIT,
             WARNINGS,
             KERNELS,
+            UNROLL,
         ]
         .map(|name| (name, ""));
         assert_eq!(read(&empty).unwrap(), Environment::default());
@@ -172,6 +201,15 @@ mod tests {
         let error = read(&[(KERNELS, "no")]).unwrap_err().to_string();
         let expected = "`no` is unknown; expected on, off or all; in HALITE_KERNELS";
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn invalid_number_of_nodes_is_an_error() {
+        for wrong in ["-1", "off", "4096.5"] {
+            let error = read(&[(UNROLL, wrong)]).unwrap_err().to_string();
+            let expected = format!("HALITE_UNROLL is `{wrong}`; expected a number of nodes");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]

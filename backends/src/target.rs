@@ -25,8 +25,8 @@ pub use tpu::{TpuGeneration, TpuTarget};
 use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
-    CompileOptions, DeviceId, DeviceSpec, Error, ErrorKind, MeshShape, Program, ProgramMemory,
-    Result, Shortage,
+    Capabilities, CompileOptions, DeviceId, DeviceSpec, Error, ErrorKind, MeshShape, Program,
+    ProgramMemory, Result, Shortage,
 };
 use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topology};
@@ -34,7 +34,7 @@ use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topol
 use crate::{
     Located, OpenOptions, Search,
     accelerator::{MOST_CPU_DEVICES, load_options},
-    environment::Environment,
+    environment::{self, Environment},
     needed,
 };
 
@@ -248,6 +248,16 @@ impl OpenTarget {
     /// The target.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Properties of its devices that decide how programs for them are lowered: as
+    /// [`Client::capabilities`](halite_core::Client::capabilities) of a client with such devices, but
+    /// for calls of halite's kernels.
+    ///
+    /// # Errors
+    /// If a variable of the environment has a value that it cannot have.
+    pub fn capabilities(&self) -> Result<Capabilities> {
+        environment::capabilities(self.target.platform())
     }
 
     /// The file of the compiler, and how it was found.

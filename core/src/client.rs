@@ -58,6 +58,7 @@ pub struct Client {
     one_function: bool,
     /// Faults of its compiler; `None` if they are those known on its platform.
     faults: Option<Faults>,
+    unrolled: Option<usize>,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
 }
@@ -178,6 +179,7 @@ impl Client {
             processor: Processor::default(),
             one_function: false,
             faults: None,
+            unrolled: None,
             unattributed: false,
         }
     }
@@ -252,6 +254,15 @@ impl Client {
         }
     }
 
+    /// Returns the same client, in whose programs loops of at most `nodes` are
+    /// [unrolled](Capabilities::unrolled); by default the number of its platform. 0 keeps all loops.
+    pub fn with_unrolled(self, nodes: usize) -> Self {
+        Client {
+            unrolled: Some(nodes),
+            ..self
+        }
+    }
+
     /// Properties of its devices that decide how programs for them are lowered.
     pub fn capabilities(&self) -> Capabilities {
         let on_platform = Capabilities::on(&self.platform().name);
@@ -260,6 +271,7 @@ impl Client {
             processor: self.processor,
             one_function: self.one_function,
             faults: self.faults.unwrap_or(on_platform.faults),
+            unrolled: self.unrolled.unwrap_or(on_platform.unrolled),
             ..on_platform
         }
     }

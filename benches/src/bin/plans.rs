@@ -61,7 +61,7 @@ fn run(options: &Options) -> Result<()> {
 fn plan(workload: &str, target: &OpenTarget, options: &Options) -> Result<()> {
     let lower = Lower {
         precision: options.precision,
-        capabilities: Capabilities::on(target.target().platform()),
+        capabilities: target.capabilities()?,
     };
     let program = visit(workload, lower)?;
     let (count, bytes) = transposes(&program)?;
