@@ -23,7 +23,7 @@ use std::{
 };
 
 use halite::{
-    Array, DType, Error, HostArray, Result, TensorType,
+    Array, DType, HostArray, Result, TensorType,
     backends::Accelerator,
     data::{InMemory, Labeled},
     nn::{Init, Mean, Param, Sgd, Tensor, Trace, jit_step},

@@ -17,7 +17,7 @@ use std::{
 };
 
 use halite::{
-    Client, Mesh, MeshShape, Param, Result,
+    Client, Mesh, MeshShape, Result,
     backends::{Accelerator, OpenOptions, pjrt::Plugin},
     fetch::Quiet,
     models::{Cnn, Mlp},

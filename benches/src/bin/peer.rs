@@ -13,7 +13,7 @@
 use std::{io::BufRead, process::ExitCode, sync::Arc, time::Instant};
 
 use halite::{
-    Client, DTypePolicy, Mesh, Param, Result,
+    Client, DTypePolicy, Mesh, Result,
     backends::{Accelerator, OpenOptions, cuda::CudaOptions},
     nn::Optimizer,
     train::Strategy,

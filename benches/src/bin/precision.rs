@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 
 use halite::{
-    Client, DTypePolicy, Error, Param, Result,
+    Client, DTypePolicy, Error, Result,
     backends::Accelerator,
     models::Mlp,
     nn::{Adam, Optimizer},

@@ -14,7 +14,7 @@ use std::{
 };
 
 use halite::{
-    Error, HostArray, Param, Result, TensorType,
+    Error, HostArray, Result, TensorType,
     backends::Accelerator,
     cluster::Job,
     data::{InMemory, Labeled},

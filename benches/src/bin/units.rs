@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use halite::{DTypePolicy, Param, Result, backends::Accelerator, nn::Optimizer};
+use halite::{DTypePolicy, Result, backends::Accelerator, nn::Optimizer};
 use halite_benches::{Bare, Forward, Visitor, Workload, exit_code, visit};
 use tracing::{
     Subscriber,

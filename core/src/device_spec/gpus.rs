@@ -100,7 +100,6 @@ static BOARDS: [Board; 20] = [
         bandwidth: 3900.0,
         links: 600.0,
         source: "NVIDIA H100 NVL data sheet",
-        ..H100
     },
     A100,
     Board {
