@@ -333,6 +333,31 @@ fn out_of_memory_error_lists_the_largest_tensors() {
 }
 
 #[test]
+fn out_of_memory_error_of_a_result_lists_the_largest_tensors() {
+    // The embedded executor allocates when the program runs, after the launch.
+    let client = Accelerator::Embedded { devices: Some(1) }
+        .open()
+        .unwrap()
+        .with_other_users(|| Some("4242 has the device open".into()));
+    let huge = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| {
+        Leaf(x.broadcast_to([1 << 22, 1 << 22]).exp())
+    })
+    .named("huge");
+    let x = Array::scalar(&client, 1.0f32).unwrap();
+    let result = huge.run(&Leaf(x)).unwrap();
+    let error = result.fetch().unwrap().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    for part in [
+        "`huge`'s largest tensors: ",
+        "exponential f32[4194304, 4194304], 70.4 TB (",
+        "reports.rs:",
+        "4242 has the device open",
+    ] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
 fn dump_has_graph_program_optimized_program_sizes() {
     let dir = tempfile::tempdir().unwrap();
     let opened = Accelerator::cpu()
