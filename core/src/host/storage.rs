@@ -2,8 +2,8 @@
 
 use std::sync::Weak;
 
-/// Page-locked memory of the host, which a [`Backend`](crate::Backend) allocated. It keeps what the
-/// driver needs to release it.
+/// Page-locked memory of the host, which a [`Backend`](crate::Backend) allocated. It stays at its
+/// address, and keeps what the driver needs to release it.
 pub trait PinnedMemory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static {}
 
 impl<T: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static> PinnedMemory for T {}

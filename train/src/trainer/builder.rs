@@ -667,7 +667,8 @@ fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
 
 #[cfg(test)]
 mod tests {
-    use halite_core::Null;
+    use halite_core::{HostArray, Null};
+    use halite_data::{InMemory, Loader, LoaderOptions, Position};
 
     use super::*;
 
@@ -682,6 +683,21 @@ mod tests {
     #[test]
     fn all_devices_are_the_default() {
         assert_eq!(mesh_of(|builder| builder), "mesh(data=4) on [0, 1, 2, 3]");
+    }
+
+    #[test]
+    fn batches_are_in_pinned_memory_on_request() {
+        let numbers = HostArray::from_slice(&[1.0f32; 4000], [4, 1000]).unwrap();
+        let data = InMemory::new([("number", numbers)]).unwrap();
+        let loader = Loader::new(data, LoaderOptions::new(2)).unwrap();
+        let pinned = |on: bool| {
+            let client = Client::new(Null::new(1));
+            let trainer = Trainer::builder(&client).pinned_memory(on).build().unwrap();
+            let batches = trainer.prefetch(&loader, Position::default()).unwrap();
+            assert_eq!(batches.map(Result::unwrap).count(), 2);
+            trainer.pinned.as_ref().map(|pool| pool.bytes() >= 8000)
+        };
+        assert_eq!((pinned(true), pinned(false)), (Some(true), None));
     }
 
     #[test]
