@@ -1,4 +1,4 @@
-//! Options that name images and the table of them: those of `halite train ct` and `halite predict`.
+//! Options that name images and the table of them, as of `halite train ct` and `halite predict`.
 
 use std::path::{Path, PathBuf};
 
@@ -53,4 +53,13 @@ pub(super) fn check_ids(context: &'static str, ids: &[String], table: &Table) ->
         columns.join(", ")
     );
     Err(Error::invalid(context, message))
+}
+
+/// Whether no cell of a column is a number: a column of classes.
+///
+/// # Errors
+/// If the table has no such column.
+pub(super) fn is_text(table: &Table, column: &str) -> Result<bool> {
+    let cells = table.strings(column)?;
+    Ok(!cells.iter().any(|cell| cell.trim().parse::<f64>().is_ok()))
 }

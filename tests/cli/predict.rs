@@ -120,6 +120,9 @@ fn text_column_is_classes_by_softmax() {
 fn columns_of_classes_are_chosen_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     pets(dir.path());
+    let stats = "data stats pets --csv pets/train.csv --ids file --labels kind";
+    let stats = succeeds(halite(stats).current_dir(dir.path())).stdout;
+    assert_contains(&stats, &["  dog, small         5   33.3 %"]);
     let mut table = "file;sick;kind;note;age\n".to_owned();
     for number in 0..15 {
         table += &format!(

@@ -15,6 +15,8 @@ use halite::{
     },
 };
 
+use crate::cli::image_args::is_text;
+
 /// Write a generated data set
 #[derive(Args, Debug)]
 pub(super) struct Fake {
@@ -76,7 +78,7 @@ struct Source {
     /// Columns of FILE: folders below DIR and, last, the file or the end of its name
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     ids: Vec<String>,
-    /// Columns of FILE that have labels, each 0 or 1
+    /// Columns of FILE that have labels, each 0 or 1, or one column of text, which has classes
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     labels: Vec<String>,
 }
@@ -119,9 +121,10 @@ impl Source {
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let images = ImageTable::open(root, &table, &ids, transforms)?;
-        Ok(Images::Rows(match labels.is_empty() {
-            true => images,
-            false => images.with_labels(&table, &labels)?,
+        Ok(Images::Rows(match labels[..] {
+            [] => images,
+            [column] if is_text(&table, column)? => images.with_classes(&table, column)?,
+            _ => images.with_labels(&table, &labels)?,
         }))
     }
 }
@@ -146,6 +149,9 @@ impl Images {
         match self {
             Images::Classes(images) => images.classes()[images.label(index) as usize].clone(),
             Images::Rows(images) => {
+                if let Some(class) = images.class(index) {
+                    return images.class_names()[class as usize].clone();
+                }
                 let digit = |label: &f32| if *label > 0.0 { '1' } else { '0' };
                 images.labels(index).iter().map(digit).collect()
             }
@@ -155,11 +161,19 @@ impl Images {
     /// Name and number of samples of each label.
     fn frequencies(&self) -> Vec<(String, usize)> {
         let len = self.dataset().len();
+        let of_classes = |names: &[String], class: &dyn Fn(usize) -> Option<u32>| {
+            let mut counts = vec![0; names.len()];
+            (0..len)
+                .filter_map(class)
+                .for_each(|class| counts[class as usize] += 1);
+            names.iter().cloned().zip(counts).collect()
+        };
         match self {
             Images::Classes(images) => {
-                let mut counts = vec![0; images.classes().len()];
-                (0..len).for_each(|index| counts[images.label(index) as usize] += 1);
-                images.classes().iter().cloned().zip(counts).collect()
+                of_classes(images.classes(), &|index| Some(images.label(index)))
+            }
+            Images::Rows(images) if !images.class_names().is_empty() => {
+                of_classes(images.class_names(), &|index| images.class(index))
             }
             Images::Rows(images) => {
                 let count = |place: usize| {

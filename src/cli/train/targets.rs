@@ -5,6 +5,8 @@ use halite::{
     data::{Dataset, Table, images::ImageTable},
 };
 
+use crate::cli::image_args::is_text;
+
 /// The columns of a table that a model predicts.
 pub(super) enum Targets {
     /// Labels that do not exclude each other.
@@ -102,10 +104,4 @@ impl Targets {
         let more = if names.len() > NAMED { ", .." } else { "" };
         format!("{} classes{column}: {}{more}", names.len(), each.join(", "))
     }
-}
-
-/// Whether no cell of a column is a number.
-fn is_text(table: &Table, column: &str) -> Result<bool> {
-    let cells = table.strings(column)?;
-    Ok(!cells.iter().any(|cell| cell.trim().parse::<f64>().is_ok()))
 }
