@@ -6,7 +6,7 @@ use halite_core::{
     Array, Error, ErrorKind, HostArray, Pending, Result, TensorType,
     tree::{Empty, Family, Leaf, Of, Tree},
 };
-use halite_data::{Dataset, DeviceBatch, Loader, Position};
+use halite_data::{BadSample, Dataset, DeviceBatch, Loader, LoaderOptions, Position};
 use halite_nn::{Jit, Tensor};
 
 use super::Trainer;
@@ -24,7 +24,8 @@ impl Trainer {
     /// output, with the samples along its first dimension.
     ///
     /// # Errors
-    /// Those of [`fit`](Self::fit).
+    /// Those of [`fit`](Self::fit); a sample that cannot be read, whatever the option `bad_samples`
+    /// says, because each sample has its row.
     #[track_caller]
     pub fn predict<K: Predict>(
         &self,
@@ -47,7 +48,7 @@ impl Trainer {
     /// few batches are in memory at a time.
     ///
     /// # Errors
-    /// Those of [`fit`](Self::fit), and of `each`, which ends it.
+    /// Those of [`predict`](Self::predict), and of `each`, which ends it.
     #[track_caller]
     pub fn predict_each<K: Predict>(
         &self,
@@ -102,7 +103,7 @@ impl Trainer {
     /// with the samples along the first dimension.
     ///
     /// # Errors
-    /// Those of [`fit`](Self::fit).
+    /// Those of [`predict`](Self::predict).
     #[track_caller]
     pub fn predict_with<M: Tree<Leaf = Array>>(
         &self,
@@ -170,7 +171,12 @@ impl Trainer {
                            mesh is of this process, and the model resharded to it";
             return Err(Error::new(ErrorKind::Unsupported, "predict", message));
         }
-        let loader = Loader::shared(dataset, self.padded())?;
+        // There is a row for each sample, in order.
+        let options = LoaderOptions {
+            bad_samples: BadSample::Fail,
+            ..self.padded()
+        };
+        let loader = Loader::shared(dataset, options)?;
         let batch_size = self.options.eval_batch_size();
         let mut pass_on = |(count, outputs): (usize, Of<T, Pending<HostArray>>)| {
             let first_rows = |pending: Pending<HostArray>| {
