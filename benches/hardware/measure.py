@@ -208,11 +208,11 @@ def measure(report, options):
         report.run("uploads", "halite", [options.binaries / "release" / "uploads", options.accelerator], 60, read=lines_of_json)
         if cuda:
             report.run("uploads", "PyTorch", [sys.executable, HERE / "uploads_torch.py"], 60, read=lines_of_json)
-        for name, flags in (("pageable", []), ("pinned", ["--pinned-memory"])):
-            run = runs / f"resnet50-{name}"
-            command = [halite, "train", "imagenet", "--fake-data", "--benchmark", "--model", "resnet50", "--batch-size", "128", "--max-steps", options.steps,
-                       "--accelerator", options.accelerator, "--precision", "bf16-mixed", "--workers", "4", "--quiet", "--out", run, *flags]
-            report.run("uploads", f"train resnet50, {name} memory", command, 120, read=training(run))
+            for name, flags in (("pageable", []), ("pinned", ["--pinned-memory"])):
+                run = runs / f"resnet50-{name}"
+                command = [halite, "train", "imagenet", "--fake-data", "--benchmark", "--model", "resnet50", "--batch-size", "128", "--max-steps", options.steps,
+                           "--accelerator", options.accelerator, "--precision", "bf16-mixed", "--workers", "4", "--quiet", "--out", run, *flags]
+                report.run("uploads", f"train resnet50, {name} memory", command, 120, read=training(run))
     if wanted("models"):
         models(report, options, halite, runs)
     if wanted("inference"):
