@@ -205,9 +205,9 @@ def measure(report, options):
                        "--accelerator", options.accelerator, "--quiet", "--out", run, *data]
             report.run("plan", "gpt2-124m as it is", command, 180, read=training(run))
     if wanted("uploads"):
-        report.run("uploads", "halite", [options.binaries / "release" / "uploads", options.accelerator], 60, read=lines_of_json)
+        report.run("uploads", "halite, GB/s", [options.binaries / "release" / "uploads", options.accelerator], 60, read=lines_of_json)
         if cuda:
-            report.run("uploads", "PyTorch", [sys.executable, HERE / "uploads_torch.py"], 60, read=lines_of_json)
+            report.run("uploads", "PyTorch, GB/s", [sys.executable, HERE / "uploads_torch.py"], 60, read=lines_of_json)
             for name, flags in (("pageable", []), ("pinned", ["--pinned-memory"])):
                 run = runs / f"resnet50-{name}"
                 command = [halite, "train", "imagenet", "--fake-data", "--benchmark", "--model", "resnet50", "--batch-size", "128", "--max-steps", options.steps,
@@ -224,6 +224,33 @@ def measure(report, options):
         report.run("peers", "halite beside JAX and PyTorch", command, 540, environment, lambda output: dict(table=output))
 
 
+# What of a run's report a reader needs, with its unit.
+RUN = [("steps", "{:,.0f} steps"), ("samples_per_second", "{:,.0f} samples/s"), ("seconds_to_first_step", "{:.2f} s to the first step"),
+       ("device_memory_peak", "{0:,.0f} bytes of the device"), ("mfu", "MFU {:.1%}"), ("loss_scale", "loss scale {:,.0f}")]
+
+
+def readable(step):
+    """The facts of a step, as text."""
+    if "run" not in step:
+        skipped = ("section", "name", "state", "seconds", "table", "reason", "plan", "error", "rows")
+        return [f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in step.items() if name not in skipped]
+    run = step["run"]
+    facts = [f"{name} {value:.4g}" for name, value in run.get("metrics", {}).items()]
+    facts += [form.format(run[name]) for name, form in RUN if run.get(name) is not None]
+    if run.get("training_seconds"):
+        shares = (("device busy", "device_busy_seconds"), ("input wait", "input_wait_seconds"))
+        facts += [f"{name} {run[key] / run['training_seconds']:.0%}" for name, key in shares if run.get(key) is not None]
+    return facts + run.get("findings", [])
+
+
+def table(rows):
+    """Rows with the same names, as a table."""
+    names = list(rows[0])
+    cells = lambda values: "| " + " | ".join(values) + " |"
+    lines = [cells(names), cells(["---"] * len(names))]
+    return ["", *lines, *(cells(["" if row[name] is None else f"{row[name]:,}" for name in names]) for row in rows), ""]
+
+
 def markdown(report, about):
     lines = ["# halite on hardware", "", ", ".join(f"{name} {value}" for name, value in about.items()), ""]
     section = None
@@ -231,10 +258,12 @@ def markdown(report, about):
         if step["section"] != section:
             section = step["section"]
             lines += ["", f"## {section}", ""]
-        facts = {name: value for name, value in step.items() if name not in ("section", "name", "state", "table", "reason", "plan", "error")}
-        lines.append(f"- **{step['name']}**: {step['state']}; " + ", ".join(f"{name} {json.dumps(value)}" for name, value in facts.items()))
+        seconds = [f"{step['seconds']} s"] if "seconds" in step else []
+        lines.append(f"- **{step['name']}**: {step['state']}; " + ", ".join(seconds + readable(step)))
+        if step.get("rows"):
+            lines += table(step["rows"])
         for text in (step.get("reason"), step.get("error"), step.get("table")):
-            if text:
+            if text and step["state"] != "left out":
                 lines += ["", "```", text, "```", ""]
     return "\n".join(lines) + "\n"
 

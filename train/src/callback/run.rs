@@ -143,8 +143,8 @@ impl Run {
         self.facts.flops_per_step
     }
 
-    /// Peak rate of all devices of the run together, in FLOP/s of the type that its
-    /// [precision](crate::TrainerOptions::precision) multiplies in, from the vendor's
+    /// Peak rate of all devices of the run together, in FLOP/s of the type that the
+    /// precision of the trainer multiplies in, from the vendor's
     /// [specification](halite_core::DeviceSpec). `None` if it is not known of one of them, as of CPUs.
     pub fn peak_flops(&self) -> Option<f64> {
         self.facts.peak_flops
