@@ -104,14 +104,11 @@ fn check_fsdp(name: &str, plan: &Plan, parameters: u64, batch: u64) {
     }
 }
 
-/// Residual blocks of the four stages of ResNet-50.
-const RESNET50: [usize; 4] = [3, 4, 6, 3];
-
-/// Under `dp` each device has the whole model, and all gradients are summed, in bf16. Images have
-/// `side` by `side` pixels.
-fn resnet(name: &str, blocks: [usize; 4], side: usize, [parameters, statistics]: [u64; 2]) {
+/// Under `dp` each device has the whole model, and all gradients are summed, in bf16.
+fn resnet50(name: &str) {
+    let (parameters, statistics, side) = (25_557_032, 53_120, 224);
     let net = ResNet::new(&ResNetConfig {
-        blocks,
+        blocks: [3, 4, 6, 3],
         bottleneck: true,
         width: 64,
         classes: 1000,
@@ -172,20 +169,14 @@ fn llama3_1b(name: &str) {
 
 #[test]
 fn resnet50_is_planned_for_h100() {
-    resnet(GPU, RESNET50, 224, [25_557_032, 53_120]);
+    resnet50(GPU);
 }
 
-/// One block of each stage, of images of 64x64: libtpu takes about three CPU-seconds for each
-/// convolution and its gradients, and more for larger images. The next test has the whole network.
+/// The longest of these tests: libtpu takes 220 CPU-seconds, about three for each convolution with its
+/// gradients.
 #[test]
-fn resnet_of_four_blocks_is_planned_for_v5e() {
-    resnet(TPU, [1; 4], 64, [10_064_936, 19_328]);
-}
-
-#[test]
-#[ignore = "libtpu compiles it for 220 CPU-seconds"]
 fn resnet50_is_planned_for_v5e() {
-    resnet(TPU, RESNET50, 224, [25_557_032, 53_120]);
+    resnet50(TPU);
 }
 
 #[test]
