@@ -6,7 +6,7 @@ use halite_core::{Error, Result};
 
 use crate::Table;
 
-/// What is to be predicted of the images.
+/// Labels or classes of the images, by rows of a table.
 #[derive(Clone, Debug)]
 pub(super) enum Targets {
     Nothing,
