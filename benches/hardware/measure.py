@@ -38,7 +38,7 @@ class Report:
         started = time.monotonic()
         try:
             done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                                  timeout=min(seconds, left), env=dict(os.environ, **(environment or {})), stdin=subprocess.DEVNULL)
+                                  timeout=min(seconds, left), env=dict(os.environ, PYTHONUNBUFFERED="1", **(environment or {})), stdin=subprocess.DEVNULL)
             state, output, errors = ("ok" if done.returncode == 0 else f"exit code {done.returncode}"), done.stdout, done.stderr
         except FileNotFoundError:
             state, output, errors = "not there", "", ""
@@ -57,6 +57,8 @@ class Report:
                 step |= read(output) or {}
             except (OSError, ValueError, KeyError, IndexError) as error:
                 step |= dict(state="unreadable", reason=repr(error))
+        elif state.startswith("timed out") and output and read is table:
+            step |= table(output)
         elif state != "ok":
             step["reason"] = "\n".join((errors or output).strip().splitlines()[-6:])
         self.steps.append(step)
@@ -97,6 +99,11 @@ def training(run):
     return read
 
 
+def table(output):
+    """A comparison, as it was printed; part of it, if it ran out of time."""
+    return dict(table=output)
+
+
 def lines_of_json(output):
     return dict(rows=[json.loads(line) for line in output.splitlines() if line.startswith("{")])
 
@@ -114,10 +121,11 @@ LlamaForCausalLM(config).save_pretrained(sys.argv[1])
 
 def models(report, options, halite, runs):
     """Training of networks of `halite-models` on generated images, and the CT pipeline from JPEG."""
-    for model, batch in (("resnet50", "128"), ("vit-s16", "128")):
-        for precision in ("tf32", "bf16-mixed"):
+    batch, steps, precisions = ("8", "10", ("f32",)) if options.accelerator == "cpu" else ("128", options.steps, ("tf32", "bf16-mixed"))
+    for model in ("resnet50", "vit-s16"):
+        for precision in precisions:
             run = runs / f"{model}-{precision}"
-            command = [halite, "train", "imagenet", "--fake-data", "--benchmark", "--model", model, "--batch-size", batch, "--max-steps", options.steps,
+            command = [halite, "train", "imagenet", "--fake-data", "--benchmark", "--model", model, "--batch-size", batch, "--max-steps", steps,
                        "--accelerator", options.accelerator, "--precision", precision, "--quiet", "--out", run]
             report.run("models", f"train {model}, batch {batch}, {precision}", command, 120, read=training(run))
     data = runs / "ct-data"
@@ -129,16 +137,15 @@ def models(report, options, halite, runs):
 def inference(report, options, runs):
     """Inference and generation by networks of `halite-models`, beside PyTorch."""
     environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
-    table = lambda output: dict(table=output)
     peers, beside = HERE.parent / "peers", ["--no-build", "--accelerator", options.accelerator, "--rounds", options.rounds]
     decoder = runs / "decoder"
     report.run("inference", "a decoder of random weights", [sys.executable, "-c", DECODER, decoder], 60)
     if (decoder / "model.safetensors").exists():
         command = [sys.executable, peers / "generation" / "compare.py", decoder, *beside, "--peers", "halite,torch" if options.quick else "halite,torch,torch-compiled"]
-        report.run("inference", "generation", command, 180, environment, table)
+        report.run("inference", "generation", command, 180 if options.quick else 300, environment, table)
     rows = ["--rows", "halite;torch;torch, channels_last"] if options.quick else []
     command = [sys.executable, peers / "inference.py", *beside, "--seconds", "0.3", *rows]
-    report.run("inference", "resnet50 and vit-s16", command, 240, environment, table)
+    report.run("inference", "resnet50 and vit-s16", command, 240 if options.quick else 300, environment, table)
 
 
 
@@ -185,7 +192,7 @@ def measure(report, options):
         report.run("check", "conformance", [halite, "plugins", "check", options.accelerator], 240, read=counts)
     if wanted("train"):
         for task, epochs in EPOCHS.items():
-            for precision in QUICK_PRECISIONS if options.quick else PRECISIONS:
+            for precision in QUICK_PRECISIONS if options.quick or not cuda else PRECISIONS:
                 run = runs / f"{task}-{precision}"
                 command = [halite, "train", task, "--accelerator", options.accelerator, "--precision", precision, "--quiet", "--out", run, *epochs, *data]
                 report.run("train", f"{task}, {precision}", command, 180, read=training(run))
@@ -221,7 +228,7 @@ def measure(report, options):
         environment = dict(CARGO_TARGET_DIR=str(options.binaries), PEERS_PYTHON=sys.executable)
         command = [sys.executable, HERE.parent / "peers" / "compare.py", "--no-build", "--accelerator", options.accelerator, "--json", report.out / "peers.json",
                    "--rounds", options.rounds, "--seconds", "0.3", "--peers", options.peers, "--workloads", options.workloads or (QUICK_WORKLOADS if options.quick else WORKLOADS)]
-        report.run("peers", "halite beside JAX and PyTorch", command, 540, environment, lambda output: dict(table=output))
+        report.run("peers", "halite beside JAX and PyTorch", command, 540, environment, table)
 
 
 # What of a run's report a reader needs, with its unit.
@@ -229,13 +236,27 @@ RUN = [("steps", "{:,.0f} steps"), ("samples_per_second", "{:,.0f} samples/s"), 
        ("device_memory_peak", "{0:,.0f} bytes of the device"), ("mfu", "MFU {:.1%}"), ("loss_scale", "loss scale {:,.0f}")]
 
 
+TIMES = {"step_seconds": "with full overlap", "step_seconds_without_overlap": "without"}
+
+
+def planned(plan):
+    """What a plan says of memory and time, as text."""
+    estimate = plan["estimate"] or {}
+    times = [f"{estimate[key] * 1e3:.1f} ms a step {words}" for key, words in TIMES.items() if key in estimate]
+    return [f"{plan['memory']['peak'] / 1e9:.3f} GB at most", *times, f"{plan['compile_seconds']:.1f} s to compile"]
+
+
 def readable(step):
     """The facts of a step, as text."""
+    if "plan" in step:
+        return planned(step["plan"])
+    if "devices" in step:
+        return [", ".join(f"{name} {value}" for name, value in device.items() if name != "published") for device in step["devices"]]
     if "run" not in step:
-        skipped = ("section", "name", "state", "seconds", "table", "reason", "plan", "error", "rows")
+        skipped = ("section", "name", "state", "seconds", "table", "reason", "error", "rows")
         return [f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in step.items() if name not in skipped]
     run = step["run"]
-    facts = [f"{name} {value:.4g}" for name, value in run.get("metrics", {}).items()]
+    facts = [f"{name} {float(value):.4g}" for name, value in run.get("metrics", {}).items()]
     facts += [form.format(run[name]) for name, form in RUN if run.get(name) is not None]
     if run.get("training_seconds"):
         shares = (("device busy", "device_busy_seconds"), ("input wait", "input_wait_seconds"))
@@ -243,7 +264,7 @@ def readable(step):
     return facts + run.get("findings", [])
 
 
-def table(rows):
+def columns(rows):
     """Rows with the same names, as a table."""
     names = list(rows[0])
     cells = lambda values: "| " + " | ".join(values) + " |"
@@ -261,7 +282,7 @@ def markdown(report, about):
         seconds = [f"{step['seconds']} s"] if "seconds" in step else []
         lines.append(f"- **{step['name']}**: {step['state']}; " + ", ".join(seconds + readable(step)))
         if step.get("rows"):
-            lines += table(step["rows"])
+            lines += columns(step["rows"])
         for text in (step.get("reason"), step.get("error"), step.get("table")):
             if text and step["state"] != "left out":
                 lines += ["", "```", text, "```", ""]
@@ -278,10 +299,11 @@ def main():
     parser.add_argument("--peers", default="halite,jax,torch")
     parser.add_argument("--workloads", help="workloads of `peers`")
     parser.add_argument("--steps", default="60", help="training steps of the networks of `models`")
-    parser.add_argument("--rounds", default="5")
+    parser.add_argument("--rounds", help="rounds of comparisons [default: 5, or 3 on the CPU]")
     parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parent.parent / "target", help="folder with release/halite and the other programs")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hardware-report"))
     options = parser.parse_args()
+    options.rounds = options.rounds or ("3" if options.accelerator == "cpu" else "5")
     report, about = Report(options.out, options.minutes or (10 if options.quick else 30)), machine()
     measure(report, options)
     (options.out / "report.json").write_text(json.dumps(dict(machine=about, steps=report.steps), indent=1) + "\n")
