@@ -4,7 +4,9 @@ use halite_core::{Error, ErrorKind, Result};
 use plotters::prelude::*;
 
 use super::{
-    Drawn, GRID, OP, PANEL, RUNS, TEXT, font, span,
+    OP, PANEL,
+    draw::{Drawn, GRID, RUNS, TEXT, font},
+    span,
     ticks::{log_ticks, plain, short},
 };
 
