@@ -4,26 +4,31 @@
 
 mod amount;
 mod check;
+mod checkpoint_mode;
 mod choice;
 mod model_checkpoint;
+mod numerics;
+mod resolved;
 #[cfg(all(test, feature = "clap"))]
 mod tests;
 
 use std::{path::PathBuf, time::Duration};
 
-use halite_core::DTypePolicy;
 use halite_data::{BadSample, LastBatch};
 
 #[cfg(feature = "clap")]
 use self::amount::time;
+use self::numerics::NUMERICS;
 pub use self::{
     amount::{Interval, Limit},
+    checkpoint_mode::CheckpointMode,
     choice::{GradientClip, GradientClipAlgorithm, OnNotFinite},
     model_checkpoint::{CheckpointName, ModelCheckpoint},
+    numerics::NumericsOptions,
 };
 use crate::ObservingOptions;
 #[cfg(feature = "clap")]
-use crate::flags::{clip_norm, positive, seconds};
+use crate::flags::{positive, seconds};
 
 /// Options of a [`Trainer`](crate::Trainer). Each has a default that works.
 ///
@@ -272,70 +277,6 @@ pub struct TrainerOptions {
     pub label: Option<String>,
 }
 
-/// Options that change what a training step computes: precision, gradient clipping and
-/// accumulation. A plan of a step shares them with the trainer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
-pub struct NumericsOptions {
-    /// Compute and parameter dtypes: `f32`, `tf32` (f32, multiplied as fast as the device can),
-    /// `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`, `downcast-bf16` [default: bf16-mixed on TPUs
-    /// and recent GPUs, else f32]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY"))]
-    pub precision: Option<DTypePolicy>,
-    /// Clip gradients to this global norm; 0 turns clipping off
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, visible_alias = "clip-norm", value_name = "LIMIT", value_parser = clip_norm,
-            allow_negative_numbers = true)
-    )]
-    pub gradient_clip_val: Option<f64>,
-    /// What --gradient-clip-val limits: the global `norm` of the gradients, or the `value` of each
-    /// element
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "norm|value", default_value_t = NUMERICS.gradient_clip_algorithm)
-    )]
-    pub gradient_clip_algorithm: GradientClipAlgorithm,
-    /// Batches whose gradients are added before each optimizer step. It is the step of a batch of
-    /// all their samples, with the memory of one
-    // Schedules, limits and logs count optimizer steps; batch norm sees single batches.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", default_value_t = NUMERICS.accumulate_grad_batches,
-            value_parser = positive::<usize>, allow_negative_numbers = true)
-    )]
-    pub accumulate_grad_batches: usize,
-}
-
-/// How a checkpoint is written while the run trains.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-pub enum CheckpointMode {
-    /// `copy` if the host has the memory, else `stream`; the choice is printed
-    #[default]
-    Auto,
-    /// Copy the state to host memory and write it while training goes on: takes memory for one more
-    /// state, and the next step waits for the copy alone
-    Copy,
-    /// Write one array after another: takes memory for the largest array, and the next step waits
-    /// until the last was copied
-    Stream,
-}
-
-impl CheckpointMode {
-    /// True to copy a state of `bytes`, with this many bytes of free memory, if that is known.
-    pub(crate) fn copies(self, bytes: u64, available: Option<u64>) -> bool {
-        match self {
-            CheckpointMode::Copy => true,
-            CheckpointMode::Stream => false,
-            // A part is left for other uses.
-            CheckpointMode::Auto => {
-                available.is_none_or(|available| bytes <= available - available / 4)
-            }
-        }
-    }
-}
-
 /// A named property of a run, which changes its result.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Property {
@@ -386,119 +327,8 @@ const DEFAULT: TrainerOptions = TrainerOptions {
     label: None,
 };
 
-const NUMERICS: NumericsOptions = NumericsOptions {
-    precision: None,
-    gradient_clip_val: None,
-    gradient_clip_algorithm: GradientClipAlgorithm::Norm,
-    accumulate_grad_batches: 1,
-};
-
 impl Default for TrainerOptions {
     fn default() -> Self {
         DEFAULT
-    }
-}
-
-impl Default for NumericsOptions {
-    fn default() -> Self {
-        NUMERICS
-    }
-}
-
-impl TrainerOptions {
-    /// Optimizer steps of an epoch of this many training samples.
-    ///
-    /// Batches that do not fill a step of `accumulate_grad_batches` make one more. A task whose batch
-    /// has no leaf for the weights leaves them out: it makes one step less.
-    pub fn steps_per_epoch(&self, samples: usize) -> u64 {
-        let options = self.clone().resolved();
-        let all = match options.last_batch {
-            LastBatch::Drop => samples / options.batch_size.max(1),
-            LastBatch::Pad => samples.div_ceil(options.batch_size.max(1)),
-        };
-        let limit = options.limit_train_batches;
-        let batches = limit.map_or(all, |limit| limit.of("", all).unwrap_or(0));
-        options.numerics.steps_of(batches) as u64
-    }
-
-    /// Optimizer steps of a run on this many training samples, as the length of a schedule:
-    /// `max_epochs` or `max_steps`, whichever ends first. It is `u64::MAX` if only `max_time` limits
-    /// the run. Epochs have the steps of [`steps_per_epoch`](Self::steps_per_epoch): those of a task
-    /// whose batch has no leaf for the weights can be one shorter.
-    pub fn total_steps(&self, samples: usize) -> u64 {
-        let options = self.clone().resolved();
-        let epochs = options
-            .epochs()
-            .saturating_mul(options.steps_per_epoch(samples));
-        epochs.min(options.max_steps.unwrap_or(u64::MAX))
-    }
-
-    /// Passes over the training data; `u64::MAX` if only steps or time limit them.
-    pub(crate) fn epochs(&self) -> u64 {
-        let is_limited = self.max_steps.is_some() || self.max_time.is_some();
-        self.max_epochs
-            .unwrap_or(if is_limited { u64::MAX } else { 1 })
-    }
-
-    /// The options with what `fast_dev_run` and `overfit_batches` mean for others.
-    pub(crate) fn resolved(self) -> Self {
-        let overfit = self.overfit_batches;
-        let options = TrainerOptions {
-            limit_train_batches: overfit.or(self.limit_train_batches),
-            // 0 turns validation off.
-            limit_val_batches: (self.limit_val_batches)
-                .filter(|limit| limit.is_none())
-                .or(overfit)
-                .or(self.limit_val_batches),
-            ..self
-        };
-        let Some(steps) = options.fast_dev_run else {
-            return options;
-        };
-        let batches = steps.saturating_mul(options.numerics.accumulate_grad_batches as u64);
-        TrainerOptions {
-            max_epochs: Some(1),
-            max_steps: Some(steps),
-            limit_train_batches: Some(Limit::Batches(batches)),
-            limit_val_batches: options
-                .limit_val_batches
-                .filter(|limit| limit.is_none())
-                .or(Some(Limit::Batches(steps))),
-            val_check_interval: None,
-            check_val_every_n_epoch: 1,
-            num_sanity_val_steps: 0,
-            out: None,
-            // Nothing is saved, but names of metrics are checked.
-            checkpoint: ModelCheckpoint {
-                monitor: options.checkpoint.monitor,
-                filename: options.checkpoint.filename,
-                ..ModelCheckpoint::DEFAULT
-            },
-            ..options
-        }
-    }
-
-    /// Samples of a batch in validation, test and prediction.
-    pub(crate) fn eval_batch_size(&self) -> usize {
-        self.eval_batch_size.unwrap_or(self.batch_size)
-    }
-
-    /// Samples of an optimizer step.
-    pub fn samples_per_step(&self) -> usize {
-        let batches = self.numerics.accumulate_grad_batches;
-        self.batch_size.saturating_mul(batches)
-    }
-}
-
-impl NumericsOptions {
-    /// Clipping of the gradients; `None` does not clip them.
-    pub fn clipping(&self) -> Option<GradientClip> {
-        let limit = self.gradient_clip_val?;
-        GradientClip::new(limit, self.gradient_clip_algorithm)
-    }
-
-    /// Optimizer steps of this many batches: the last one may have fewer.
-    pub(crate) fn steps_of(&self, batches: usize) -> usize {
-        batches.div_ceil(self.accumulate_grad_batches.max(1))
     }
 }
