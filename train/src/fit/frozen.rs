@@ -8,7 +8,7 @@ use halite_ir::Graph;
 use halite_nn::{Optimizer, Param};
 use twox_hash::XxHash3_128;
 
-use super::start::placed;
+use super::begin::placed;
 use crate::{
     Property, Task,
     programs::{ModelArrays, Programs},

@@ -7,7 +7,7 @@ use halite_core::{
 use halite_data::Loader;
 use halite_nn::{ArraySpec, Optimizer};
 
-use super::{Fit, LoopState, Validated};
+use super::{Fit, LoopState, state::Validated};
 use crate::{
     Interval, Task,
     callback::Run,
