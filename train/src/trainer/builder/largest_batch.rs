@@ -2,7 +2,7 @@
 
 use halite_core::{Device, Error, ErrorKind, Result};
 
-use super::{Trainer, TrainerBuilder};
+use super::{super::Trainer, TrainerBuilder};
 use crate::{ObservingOptions, TrainerOptions};
 
 /// Steps of an attempt. The second one donates the state of the first.

@@ -1,0 +1,144 @@
+//! Metrics of a model over a data set: `validate`, `test`, and the validations of a fit.
+
+use std::{panic::Location, sync::Arc};
+
+use halite_core::{
+    Array, Result,
+    tree::{Family, Leaf, Tree},
+};
+use halite_data::{Dataset, Loader, Position};
+
+use super::Trainer;
+use crate::{
+    MetricValues, Task,
+    in_flight::InFlight,
+    metrics::{Collecting, Scores},
+    processes::over_processes,
+    programs::{Evaluate, ModelArrays, discover_evaluation, evaluate_program, means_of_pass},
+    waits::{Limits, NextBatch, next_batch, wait},
+    window::Window,
+};
+
+impl Trainer {
+    /// Computes the metrics of `model` over `dataset`, exactly: padding of the last batch does not
+    /// count. [`limit_val_batches`](TrainerOptions::limit_val_batches) limits it.
+    ///
+    /// Of a [confusion matrix](crate::metrics::Confusion) these are its accuracy, precision, recall and
+    /// F1; the matrix itself is in [`Report::confusion`](crate::Report::confusion) of a fit.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    #[track_caller]
+    pub fn validate<K: Task>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<MetricValues> {
+        let loader = self.in_order::<K>(Arc::new(dataset))?;
+        self.metrics_of(Location::caller(), task, model, self.limited(loader)?)
+    }
+
+    /// Computes the metrics of `model` over every sample of `dataset`, as
+    /// [`validate`](Self::validate), for data on which nothing was chosen.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    #[track_caller]
+    pub fn test<K: Task>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<MetricValues> {
+        let loader = self.in_order::<K>(Arc::new(dataset))?;
+        let loader = match self.options.fast_dev_run {
+            Some(_) => self.limited(loader)?,
+            None => loader,
+        };
+        self.metrics_of(Location::caller(), task, model, loader)
+    }
+
+    /// Computes the metrics of `model` over one pass of `loader`.
+    fn metrics_of<K: Task>(
+        &self,
+        line: &'static Location<'static>,
+        task: K,
+        model: &ModelArrays<K>,
+        loader: Loader,
+    ) -> Result<MetricValues> {
+        let specs = self.batch_specs::<K>(&loader)?;
+        let metrics = discover_evaluation(&task, model, &specs, &loader)?;
+        let (client, task) = (&self.client, Arc::new(task));
+        let program = evaluate_program(client, &self.mesh, &self.strategy, &task, &metrics)
+            .precision(self.precision)
+            .of_line(line);
+        let scores = self.score::<K>(
+            &program,
+            &metrics,
+            &Tree::leaf_refs(model),
+            &loader,
+            &|| false,
+        )?;
+        let scores = scores.expect("it is never asked to stop");
+        metrics.collected().warn_undefined(&scores);
+        Ok(scores.values)
+    }
+
+    /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop
+    /// first.
+    pub(crate) fn score<K: Task>(
+        &self,
+        program: &Evaluate<K>,
+        metrics: &Window,
+        model: &<K::Model as Family>::Of<&Array>,
+        loader: &Loader,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Scores>> {
+        let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
+        let limit = self.options.wait_limit;
+        let (mut in_flight, mut limits) =
+            (InFlight::new("validation step", limit), Limits::new(limit));
+        let mut collecting = Collecting::new(metrics.collected());
+        let mut prefetch = self.prefetch(loader, Position::default())?;
+        for number in 1.. {
+            let batch = match next_batch("validation", &mut prefetch, &mut limits, stop)? {
+                NextBatch::Batch(batch) => self.batch_tree::<K>(batch)?,
+                NextBatch::End => break,
+                NextBatch::Stopped => return Ok(None),
+            };
+            if stop() {
+                return Ok(None);
+            }
+            let (next, rows) = program.run_with((
+                Tree::leaf_refs(model).map_leaves(|_, array| *array),
+                (Tree::leaf_refs(&batch), Tree::leaf_refs(&window)),
+            ))?;
+            window = next;
+            in_flight.push(number, &window.0, stop)?;
+            let rows: Vec<&Array> = rows.iter().map(|Leaf(rows)| rows).collect();
+            if !collecting.push(&rows, in_flight.limits(), stop)? {
+                return Ok(None);
+            }
+        }
+        if !collecting.settle(in_flight.limits(), stop)? {
+            return Ok(None);
+        }
+        let scores = window.0.fetch()?;
+        let name = || "the validation metrics".to_string();
+        match wait(name, in_flight.limits(), stop, |slice| {
+            scores.wait_ready(slice).then_some(())
+        })? {
+            Some(()) => {
+                let read = metrics.read(&scores.wait()?)?;
+                let read = match self.exchanging() {
+                    Some(processes) => over_processes(read, processes)?,
+                    None => read,
+                };
+                let means = means_of_pass(metrics, read, loader)?;
+                collecting.finish(means, self.exchanging()).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+}
