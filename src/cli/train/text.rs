@@ -1,15 +1,16 @@
 //! `halite train text`: language modeling.
 
-use std::{fmt, fs, path::PathBuf, process::ExitCode, sync::Arc};
+mod corpus;
+
+use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use halite::{
-    Client, Error, Result,
+    Client, Result,
     data::{
-        Dataset, DatasetExt, Subset,
-        text::{TokenWindows, Tokenizer, books, read, write},
+        Dataset,
+        text::{Tokenizer, write},
     },
-    fetch,
     models::{GenerationOptions, Generator, LanguageModel, Sampling, TrainingStep},
     nn::{AdamW, Positions, TransformerConfig},
     train::{Fitted, flags::positive, signals::StopFlag},
@@ -17,6 +18,7 @@ use halite::{
 use halite_core::ProcessGroup;
 use indicatif::HumanCount;
 
+use self::corpus::{Corpus, Source, TokenizerKind, described, source};
 use super::run::{Run, epochs, finish, fitted};
 use crate::cli::{
     step::{RateArgs, TransformerArgs, default_in_help, training_options},
@@ -30,25 +32,6 @@ Examples:
   halite train text --steps 100 --sample 400     a minute: a quick check that everything works
   halite train text --data moby.txt --epochs 5   a text of your own
   halite train text --model gpt2-124m --tokenizer gpt2 --context 256 --batch-size 4   GPT-2's architecture and tokens";
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TokenizerKind {
-    /// The characters of the text
-    Chars,
-    /// The bytes of its UTF-8 encoding
-    Bytes,
-    /// GPT-2's byte-pair encoding
-    Gpt2,
-}
-
-/// Source of the text.
-#[derive(Clone, Debug)]
-enum Source {
-    /// 18 books of Project Gutenberg.
-    Books,
-    /// One text file.
-    File(PathBuf),
-}
 
 #[derive(Args, Debug)]
 #[command(
@@ -96,18 +79,6 @@ pub(super) struct Text {
     transformer: TransformerArgs,
     #[command(flatten)]
     run: Run,
-}
-
-/// The text of a run, as tokens.
-struct Corpus {
-    tokenizer: Tokenizer,
-    /// Tokens of the prompt of the sample.
-    prompt: Vec<u32>,
-    config: TransformerConfig,
-    train: Arc<Subset<Arc<TokenWindows>>>,
-    validation: TokenWindows,
-    /// Steps of an epoch.
-    per_epoch: usize,
 }
 
 impl Text {
@@ -197,46 +168,6 @@ impl Text {
         Ok(code)
     }
 
-    /// Loads the text and splits it into windows of tokens.
-    fn corpus(&self) -> Result<Corpus> {
-        let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
-        let texts = self.texts(&cache, &mut progress)?;
-        let tokenizer = match self.tokenizer {
-            TokenizerKind::Chars => Tokenizer::characters_of(&texts)?,
-            TokenizerKind::Bytes => Tokenizer::Bytes,
-            TokenizerKind::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
-        };
-        // A prompt that cannot be encoded is an error before the training, not after it.
-        let prompt = self.prompt(&tokenizer, &texts[0])?;
-        let config = self.config(tokenizer.vocabulary());
-        config.check()?;
-
-        let tokens = texts
-            .iter()
-            .map(|text| tokenizer.encode(text))
-            .collect::<Result<Vec<_>>>()?;
-        let [train, validation] =
-            TokenWindows::split(&tokens, config.context_length, self.validation)?;
-        let options = &self.run.options;
-        let (windows, of_step) = (train.len(), options.samples_per_step());
-        let per_epoch = (windows / of_step).min(self.steps);
-        // The loader rejects fewer windows than a batch.
-        let used = if per_epoch == 0 {
-            windows
-        } else {
-            per_epoch * of_step
-        };
-        let [train, _] = train.split(used, options.seed)?;
-        Ok(Corpus {
-            tokenizer,
-            prompt,
-            config,
-            train: Arc::new(train),
-            validation,
-            per_epoch,
-        })
-    }
-
     /// Generates a sample of text that continues the prompt.
     fn generated(
         &self,
@@ -251,36 +182,6 @@ impl Text {
         spinner.finish_and_clear();
         let generated = &generation?.sequences[0].tokens;
         Ok(tokenizer.decode(&[prompt, generated].concat()))
-    }
-
-    fn texts(&self, cache: &fetch::Cache, progress: &mut fetch::Bar) -> Result<Vec<String>> {
-        match &self.data {
-            Source::Books => {
-                let books = books(cache, progress)?;
-                Ok(books.into_iter().map(|book| book.text).collect())
-            }
-            Source::File(path) => {
-                let text = read(path)?;
-                if text.is_empty() {
-                    let message = format!("{} is empty; expected text", path.display());
-                    return Err(Error::invalid("train text", message));
-                }
-                Ok(vec![text])
-            }
-        }
-    }
-
-    /// Returns the tokens of `--prompt`, or of its default.
-    fn prompt(&self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
-        match &self.prompt {
-            Some(prompt) => tokenizer.encode(prompt).map_err(|error| {
-                let message = format!("--prompt {prompt:?}: {}", error.message());
-                Error::invalid("train text", message)
-            }),
-            None => tokenizer
-                .encode("The ")
-                .or_else(|_| tokenizer.encode(&text.chars().take(4).collect::<String>())),
-        }
     }
 
     fn config(&self, vocabulary: usize) -> TransformerConfig {
@@ -322,18 +223,6 @@ fn say_perplexity(fitted: &Fitted<LanguageModel>) {
             loss.exp(),
             loss / std::f64::consts::LN_2
         );
-    }
-}
-
-/// Describes the meaning of the tokens: runs with other tokens do not resume each other.
-fn described(tokenizer: &Tokenizer) -> String {
-    match tokenizer {
-        Tokenizer::Bytes => "bytes".into(),
-        Tokenizer::Subwords(_) => "gpt2".into(),
-        Tokenizer::Characters(_) => {
-            let tokens: Vec<u32> = (0..tokenizer.vocabulary() as u32).collect();
-            format!("chars {:?}", tokenizer.decode(&tokens))
-        }
     }
 }
 
@@ -407,30 +296,6 @@ fn temperature(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|number| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "expected 0 or a positive number, such as 0.8".to_string())
-}
-
-fn source(name: &str) -> Result<Source, String> {
-    match name {
-        "books" => Ok(Source::Books),
-        path if fs::metadata(path).is_ok_and(|file| file.is_dir()) => {
-            Err("is a directory; expected `books` or a text file".into())
-        }
-        // Anything else can be read, also a pipe such as a shell's <(..).
-        path if fs::metadata(path).is_ok() => Ok(Source::File(path.into())),
-        _ => Err("no such file; expected `books` or a text file".into()),
-    }
-}
-
-/// The name in the directory of the run.
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Books => f.write_str("books"),
-            Source::File(path) => {
-                f.write_str(&path.file_stem().unwrap_or_default().to_string_lossy())
-            }
-        }
-    }
 }
 
 #[cfg(test)]
