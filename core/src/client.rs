@@ -1,32 +1,23 @@
 //! The handle on a backend of any kind, and on what it makes.
 
-use std::{
-    any::Any,
-    fmt,
-    ops::Range,
-    panic::Location,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
-
-use crate::{
-    AlignedBytes, Backend, CachedProgram, Capabilities, Compilation, CompileCause, CompileOptions,
-    Compiled, Device, DeviceId, Error, ErrorKind, ExecutableSource, Faults, HostBytes, Kernels,
-    LargeBuffer, Observer, PinnedMemory, Placement, Platform, Processor, Program, ProgramCache,
-    ProgramKey, Result, Sharding, Signature, TensorType, Transfer,
-    compile_cause::{explain_out_of_memory, explain_queued_out_of_memory},
-    erased::{AnyBackend, AnyExecutable},
-    host::Pinned,
-};
-
 mod buffer;
+mod compile;
 mod loaded;
+mod session;
 
-pub use buffer::{DeviceBuffer, DeviceBuffers, DeviceEvent};
-pub use loaded::Loaded;
+use std::{any::Any, fmt, ops::Range, panic::Location, sync::Arc, time::Instant};
+
+pub(crate) use self::session::Session;
+pub use self::{
+    buffer::{DeviceBuffer, DeviceBuffers, DeviceEvent},
+    loaded::Loaded,
+    session::ClientId,
+};
+use crate::{
+    AlignedBytes, Backend, Capabilities, Device, DeviceId, Error, Faults, HostBytes, Kernels,
+    Observer, PinnedMemory, Placement, Platform, Processor, ProgramCache, Result, Sharding,
+    TensorType, Transfer, erased::AnyBackend, host::Pinned,
+};
 
 /// A handle on a backend of any kind: cheap to clone, with the same devices underneath.
 ///
@@ -61,100 +52,6 @@ pub struct Client {
     unrolled: Option<usize>,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
-}
-
-/// The identity of a [`Client`], which its clones share. Unique in the process.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct ClientId(u64);
-
-impl ClientId {
-    fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        ClientId(NEXT.fetch_add(1, Relaxed))
-    }
-}
-
-/// The part of a client that its buffers and programs hold, too.
-#[derive(Clone)]
-pub(crate) struct Session {
-    id: ClientId,
-    observers: Vec<Arc<dyn Observer>>,
-    blocking_launches: bool,
-    /// What else uses the memory of its devices.
-    other_users: Option<Arc<OtherUsers>>,
-    /// The devices of this process, if there are others.
-    local: Option<Arc<[DeviceId]>>,
-    /// The program that returned the buffers, of results.
-    producer: Option<Arc<Producer>>,
-}
-
-/// A program, as out-of-memory errors of its launches and its results name it.
-struct Producer {
-    name: Arc<str>,
-    largest: Vec<LargeBuffer>,
-}
-
-/// A function that is called once, on any thread.
-type Callback<T> = Box<dyn FnOnce(Result<T>) + Send>;
-
-/// Tells what else uses the memory of the devices, if it can.
-type OtherUsers = dyn Fn() -> Option<String> + Send + Sync;
-
-impl Session {
-    /// Adds to an out-of-memory error of `program` what is known of the memory.
-    #[cold]
-    fn explain(&self, error: Error, program: &str, largest: &[LargeBuffer]) -> Error {
-        if error.kind() != ErrorKind::OutOfMemory {
-            return error;
-        }
-        self.name_users(explain_out_of_memory(error, program, largest))
-    }
-
-    /// Adds to an out-of-memory error what else uses the memory.
-    fn name_users(&self, error: Error) -> Error {
-        match self.other_users.as_ref().and_then(|others| others()) {
-            Some(others) => error.with_note(&others),
-            None => error,
-        }
-    }
-
-    /// Adds to an out-of-memory error of queued work, which a buffer or its event reports, what is
-    /// known of the memory of the devices.
-    #[cold]
-    fn explain_queued(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::OutOfMemory || error.is_of_host() {
-            return error;
-        }
-        self.name_users(match &self.producer {
-            Some(producer) => {
-                explain_queued_out_of_memory(error, &producer.name, &producer.largest)
-            }
-            None => error,
-        })
-    }
-
-    /// Returns a callback that passes its error on with [`explain_queued`](Self::explain_queued).
-    fn explaining<T: 'static>(self: &Arc<Self>, then: Callback<T>) -> Callback<T> {
-        if self.other_users.is_none() && self.producer.is_none() {
-            return then;
-        }
-        let session = self.clone();
-        Box::new(move |result| then(result.map_err(|error| session.explain_queued(error))))
-    }
-
-    /// Calls `notify` with each observer.
-    fn observe(&self, notify: impl Fn(&dyn Observer)) {
-        self.observers
-            .iter()
-            .for_each(|observer| notify(&**observer));
-    }
-
-    /// Whether a device is one of this process; of a client with the devices of one process, each is.
-    pub(crate) fn is_local(&self, device: DeviceId) -> bool {
-        self.local
-            .as_ref()
-            .is_none_or(|local| local.contains(&device))
-    }
 }
 
 impl Client {
@@ -424,162 +321,6 @@ impl Client {
     /// Allocates page-locked memory, as the backend gives it.
     pub(crate) fn pinned_block(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
         self.backend.pinned_memory(bytes)
-    }
-
-    /// Compiles for the devices that `options` names, or loads the program from the
-    /// [cache](Self::with_program_cache). Blocks until it can be launched.
-    ///
-    /// # Errors
-    /// The compiler's error.
-    #[track_caller]
-    pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Loaded> {
-        let line = Some(Location::caller());
-        let cause = CompileCause {
-            origin: line,
-            called_at: line,
-            ..CompileCause::default()
-        };
-        self.compile_because(program, options, cause)
-    }
-
-    /// Compiles as [`compile`](Self::compile) does, for callers that know the cause: observers see
-    /// it, and out-of-memory errors list its largest tensors.
-    ///
-    /// # Errors
-    /// As [`compile`](Self::compile).
-    pub fn compile_because(
-        &self,
-        program: &Program,
-        options: &CompileOptions,
-        cause: CompileCause,
-    ) -> Result<Loaded> {
-        let _span = tracing::trace_span!("compile", program = %program.name).entered();
-        let started = Instant::now();
-        let cached = self
-            .programs
-            .as_deref()
-            .and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
-        if let Some((cache, key)) = &cached
-            && let Some((executable, found)) = self.load_cached(*cache, key, program, options)
-        {
-            let duration = started.elapsed();
-            let source = ExecutableSource::CacheHit {
-                bytes: found.serialized.len(),
-                saved: found.compile_time.saturating_sub(duration),
-            };
-            return Ok(self.loaded(executable, Some(program), cause, source, duration));
-        }
-        let started = Instant::now();
-        let executable = match self.backend.compile(program, options) {
-            Ok(executable) => executable,
-            Err(error) => {
-                let error = self.session.explain(error, &program.name, &cause.largest);
-                return Err(self.compile_failed(program, error));
-            }
-        };
-        let compile_time = started.elapsed();
-        let mut source = ExecutableSource::Compiler;
-        if let Some((cache, key)) = &cached {
-            source = ExecutableSource::CacheMiss;
-            let compiled = Compiled {
-                name: &program.name,
-                platform: &self.platform().name,
-                compile_time,
-            };
-            cache.insert(key, &compiled, &|| executable.serialize());
-        }
-        Ok(self.loaded(executable, Some(program), cause, source, compile_time))
-    }
-
-    /// Looks a program up in the cache and loads it. A program that the backend rejects is a miss.
-    fn load_cached(
-        &self,
-        cache: &dyn ProgramCache,
-        key: &ProgramKey,
-        program: &Program,
-        options: &CompileOptions,
-    ) -> Option<(Box<dyn AnyExecutable>, CachedProgram)> {
-        let found = cache.find(key)?;
-        let (name, signature) = (&program.name, &program.signature);
-        match self
-            .backend
-            .load(&found.serialized, name, signature, options)
-        {
-            Ok(executable) => {
-                cache.loaded(key);
-                Some((executable, found))
-            }
-            Err(reason) => {
-                cache.rejected(key, &reason);
-                None
-            }
-        }
-    }
-
-    #[cold]
-    fn compile_failed(&self, program: &Program, error: Error) -> Error {
-        let observers = self.session.observers.iter();
-        let notes: Vec<String> = observers
-            .filter_map(|observer| observer.compile_failed(program, &error))
-            .collect();
-        notes
-            .iter()
-            .fold(error, |error, note| error.with_note(note))
-    }
-
-    /// Makes an executable launchable and tells the observers.
-    fn loaded(
-        &self,
-        executable: Box<dyn AnyExecutable>,
-        program: Option<&Program>,
-        cause: CompileCause,
-        source: ExecutableSource,
-        duration: Duration,
-    ) -> Loaded {
-        let name = program.map_or_else(|| "loaded program".into(), |program| program.name.clone());
-        let mut loaded = Loaded::new(executable, name, self.session.clone());
-        let compilation = Compilation {
-            program,
-            loaded: &loaded,
-            cause: &cause,
-            source,
-            duration,
-        };
-        let observers = self.session.observers.iter();
-        let launch_observers = observers
-            .filter_map(|observer| observer.compiled(&compilation))
-            .collect();
-        loaded.observe(launch_observers, cause.largest);
-        loaded
-    }
-
-    /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of
-    /// this signature.
-    ///
-    /// Serialized programs hold machine code. Backends reject bytes that are damaged, that another
-    /// driver or version wrote, or that were written for another processor; none can detect a
-    /// forgery. Load only bytes that you would run.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the bytes are damaged;
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if they are not a
-    /// serialized program, or one of another platform, version or signature.
-    pub fn load(
-        &self,
-        serialized: &[u8],
-        signature: &Signature,
-        options: &CompileOptions,
-    ) -> Result<Loaded> {
-        let started = Instant::now();
-        let name = Arc::from("loaded program");
-        let executable = self.backend.load(serialized, &name, signature, options)?;
-        Ok(self.loaded(
-            executable,
-            None,
-            CompileCause::default(),
-            ExecutableSource::Serialized,
-            started.elapsed(),
-        ))
     }
 }
 

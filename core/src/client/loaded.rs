@@ -2,7 +2,7 @@
 
 use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
-use super::{Producer, Session};
+use super::session::{Producer, Session};
 use crate::{
     Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, Interpreted, LargeBuffer,
     LaunchObserver, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
