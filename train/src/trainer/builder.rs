@@ -23,7 +23,7 @@ use crate::{
     signals::StopFlag,
 };
 
-/// Builder of a [`Trainer`].
+/// Builder of a [`Trainer`](crate::Trainer).
 #[derive(Clone, Debug)]
 pub struct TrainerBuilder {
     client: Client,
@@ -288,7 +288,7 @@ impl TrainerBuilder {
     }
 
     /// Prints a line with the loss every `steps` steps, also without a terminal
-    /// ([`ObservingOptions::print_every`]).
+    /// ([`ObservingOptions::print_every`](crate::ObservingOptions)).
     pub fn print_every(mut self, steps: u64) -> Self {
         self.options.observing.print_every = Some(steps);
         self

@@ -21,7 +21,7 @@ use crate::{
 
 impl Trainer {
     /// Computes the metrics of `model` over `dataset`, exactly: padding of the last batch does not
-    /// count. [`limit_val_batches`](TrainerOptions::limit_val_batches) limits it.
+    /// count. [`limit_val_batches`](field@crate::TrainerOptions::limit_val_batches) limits it.
     ///
     /// Of a [confusion matrix](crate::metrics::Confusion) these are its accuracy, precision, recall and
     /// F1; the matrix itself is in [`Report::confusion`](crate::Report::confusion) of a fit.
