@@ -249,6 +249,7 @@ impl fmt::Debug for HostBytes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn mistakes_name_the_line_of_the_caller() {
