@@ -1,25 +1,24 @@
 //! Buffers: uploads, reads, copies, deletion.
 
+mod element_types;
+mod fetch;
 mod in_place;
 mod row_major;
 mod upload;
 
-use std::{
-    collections::HashSet,
-    ffi::c_void,
-    mem::{ManuallyDrop, MaybeUninit},
-    ptr::NonNull,
-    sync::Arc,
-};
+use std::{collections::HashSet, ffi::c_void, ptr::NonNull, sync::Arc};
 
 use halite_core::{
-    AlignedBytes, Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind,
-    OnFetched, OnFilled, Placement, Result, TensorType,
+    AlignedBytes, Buffer, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched,
+    OnFilled, Placement, Result, TensorType,
 };
 use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
 
 use self::row_major::RowMajor;
-pub(crate) use self::upload::{failed, upload};
+pub(crate) use self::{
+    element_types::{buffer_type, dtype_of},
+    upload::{failed, upload},
+};
 use crate::{PjrtEvent, client::Shared, handle::Handle};
 
 /// Bytes on a device of a plugin. Dropping frees them once queued work no longer needs them.
@@ -337,123 +336,11 @@ impl Buffer for PjrtBuffer {
     }
 
     fn fetch(&self, then: OnFetched) {
-        const OP: &str = "fetch";
-        if let Err(error) = self.check_alive(OP) {
-            return then(Err(error));
-        }
-        let length = self.kind.ty.bytes();
-        if length == 0 {
-            return match self.ready() {
-                Ok(event) => event.on_ready(Box::new(|result| then(result.map(|()| Vec::new())))),
-                Err(error) => then(Err(error)),
-            };
-        }
-        // Not a box until the copy is done: moving one would claim the bytes while the plugin
-        // writes them.
-        let Some(bytes) = uninit_bytes(length) else {
-            let message = format!(
-                "the host has no memory for the {length} bytes of {}",
-                self.kind.ty
-            );
-            let error = Error::new(ErrorKind::OutOfMemory, OP, message).of_host();
-            return then(Err(error.on(self.kind.client.platform_name())));
-        };
-        let bytes = Written(Box::into_raw(bytes));
-        // SAFETY: the bytes are given up in the callback only, which runs when the event is ready.
-        match unsafe { self.copy_to_host(OP, bytes.0.cast()) } {
-            Ok(event) => {
-                let arrived = Box::new(move |result: Result<()>| {
-                    // SAFETY: the plugin is done with them, so they are ours alone again.
-                    let bytes = unsafe { bytes.into_box() };
-                    // SAFETY: the copy succeeded, so every byte is written.
-                    then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
-                });
-                // A plugin that takes no callback is polled instead.
-                if let Err((_, arrived)) = event.when_done(arrived) {
-                    let result = event.wait();
-                    if event.is_done() {
-                        arrived(result);
-                    }
-                    // Otherwise it may still write: the bytes are kept, and the request is
-                    // cancelled.
-                }
-            }
-            Err(CopyError::Refused(error)) => {
-                // SAFETY: the plugin refused the copy, so the bytes are ours alone.
-                drop(unsafe { bytes.into_box() });
-                then(Err(error));
-            }
-            // The plugin may write the bytes at any time, so they are never freed.
-            Err(CopyError::NoEvent(error)) => then(Err(error)),
-        }
+        self.queue_fetch(then);
     }
 
-    fn fetch_into(&self, mut memory: AlignedBytes, then: OnFilled) {
-        const OP: &str = "fetch";
-        if let Err(error) = self.check_alive(OP) {
-            return then(Err(error));
-        }
-        if self.kind.ty.bytes() == 0 || memory.as_ref().len() != self.kind.ty.bytes() {
-            // Nothing is copied; the error of the computation is that of the event.
-            return match self.ready() {
-                Ok(event) => event.on_ready(Box::new(|result| then(result.map(|()| memory)))),
-                Err(error) => then(Err(error)),
-            };
-        }
-        let into = memory.as_mut().as_mut_ptr();
-        // Dropped in the callback only: whoever drops the callback leaks the memory, to which the
-        // plugin may still write.
-        let memory = ManuallyDrop::new(memory);
-        // SAFETY: the memory is of the type's bytes, nobody else uses it until the event is ready,
-        // and it is given up in the callback only, which runs then.
-        match unsafe { self.copy_to_host(OP, into) } {
-            Ok(event) => {
-                let arrived = Box::new(move |result| then(filled(result, memory)));
-                // A plugin that takes no callback is polled instead.
-                if let Err((_, arrived)) = event.when_done(arrived) {
-                    let result = event.wait();
-                    if event.is_done() {
-                        arrived(result);
-                    }
-                }
-            }
-            Err(CopyError::Refused(error)) => then(filled(Err(error), memory)),
-            Err(CopyError::NoEvent(error)) => then(Err(error)),
-        }
-    }
-}
-
-/// Frees memory that a plugin no longer writes, or passes it on.
-fn filled(result: Result<()>, memory: ManuallyDrop<AlignedBytes>) -> Result<AlignedBytes> {
-    let memory = ManuallyDrop::into_inner(memory);
-    result.map(|()| memory)
-}
-
-/// Uninitialized memory of this length; `None` if the host has none. (`Box::new_uninit_slice` would
-/// end the process.)
-fn uninit_bytes(length: usize) -> Option<Box<[MaybeUninit<u8>]>> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).ok()?;
-    // SAFETY: there is room for `length` elements, and `MaybeUninit` is valid without being
-    // written.
-    unsafe { bytes.set_len(length) };
-    Some(bytes.into_boxed_slice())
-}
-
-/// Bytes that the plugin is writing.
-struct Written(*mut [MaybeUninit<u8>]);
-
-// SAFETY: it is the only pointer to the bytes but for the plugin's, and they are read only
-// when the plugin is done.
-unsafe impl Send for Written {}
-
-impl Written {
-    /// # Safety
-    ///
-    /// * Nobody writes the bytes any more.
-    unsafe fn into_box(self) -> Box<[MaybeUninit<u8>]> {
-        // SAFETY: it came from a box, and this is the one place that makes it one again.
-        unsafe { Box::from_raw(self.0) }
+    fn fetch_into(&self, memory: AlignedBytes, then: OnFilled) {
+        self.queue_fetch_into(memory, then);
     }
 }
 
@@ -502,50 +389,4 @@ fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> R
     NonNull::new(event)
         .map(|event| PjrtEvent::new(client, op, event))
         .ok_or_else(none)
-}
-
-pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {
-    match dtype {
-        DType::Bool => PJRT_Buffer_Type::PRED,
-        DType::S8 => PJRT_Buffer_Type::S8,
-        DType::S16 => PJRT_Buffer_Type::S16,
-        DType::S32 => PJRT_Buffer_Type::S32,
-        DType::S64 => PJRT_Buffer_Type::S64,
-        DType::U8 => PJRT_Buffer_Type::U8,
-        DType::U16 => PJRT_Buffer_Type::U16,
-        DType::U32 => PJRT_Buffer_Type::U32,
-        DType::U64 => PJRT_Buffer_Type::U64,
-        DType::F16 => PJRT_Buffer_Type::F16,
-        DType::Bf16 => PJRT_Buffer_Type::BF16,
-        DType::F32 => PJRT_Buffer_Type::F32,
-        DType::F64 => PJRT_Buffer_Type::F64,
-        DType::F8E3M4 => PJRT_Buffer_Type::F8E3M4,
-        DType::F8E4M3 => PJRT_Buffer_Type::F8E4M3,
-        DType::F8E4M3Fn => PJRT_Buffer_Type::F8E4M3FN,
-        DType::F8E4M3Fnuz => PJRT_Buffer_Type::F8E4M3FNUZ,
-        DType::F8E4M3B11Fnuz => PJRT_Buffer_Type::F8E4M3B11FNUZ,
-        DType::F8E5M2 => PJRT_Buffer_Type::F8E5M2,
-        DType::F8E5M2Fnuz => PJRT_Buffer_Type::F8E5M2FNUZ,
-        DType::F8E8M0Fnu => PJRT_Buffer_Type::F8E8M0FNU,
-        DType::C64 => PJRT_Buffer_Type::C64,
-        DType::C128 => PJRT_Buffer_Type::C128,
-    }
-}
-
-/// The element type with this number, if halite has it.
-pub(crate) fn dtype_of(ty: PJRT_Buffer_Type) -> Option<DType> {
-    DType::ALL
-        .into_iter()
-        .find(|dtype| buffer_type(*dtype) == ty)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uninit_bytes_fails_without_memory() {
-        assert_eq!(uninit_bytes(3).map(|bytes| bytes.len()), Some(3));
-        assert!(uninit_bytes(1 << 60).is_none() && uninit_bytes(usize::MAX).is_none());
-    }
 }
