@@ -1,38 +1,34 @@
 //! Accelerators, parsed from text once and opened at run time.
 
+mod auto;
 mod devices;
+mod load;
 mod text;
 
-use std::{
-    fmt,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use halite_core::{
-    Client, Error, ErrorKind, Kernels, KeyValueStore, ProcessGroup, Result, warning,
-};
-use halite_fetch::{Bar, Cache, Progress};
+pub use devices::Devices;
+use halite_core::{Client, Error, ProcessGroup, Result};
+use halite_fetch::{Bar, Progress};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 use halite_telemetry::TelemetryOptions;
 
+pub(crate) use self::load::{Node, load, load_in_job, load_options};
+use self::{
+    auto::{auto, gpus},
+    load::by_path,
+};
 use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
-    cpu, cuda,
-    cuda::CudaOptions,
+    cpu,
+    cuda::{self, CudaOptions},
     embedded,
-    environment::{self, Environment, OPEN, PLATFORM},
-    kernels,
-    locate::{Failure, Located, Source},
-    needed,
+    environment::{self, Environment, OPEN},
+    locate::Located,
     plugins::PLUGINS,
-    tpu,
-    tpu::TpuOptions,
+    tpu::{self, TpuOptions},
     vendor,
 };
-
-pub use devices::Devices;
 
 /// An accelerator to run on.
 ///
@@ -338,283 +334,5 @@ fn words(error: &Error) -> String {
         error.message().into()
     } else {
         error.to_string()
-    }
-}
-
-fn auto(
-    environment: &Environment,
-    options: &OpenOptions,
-    progress: &mut dyn Progress,
-) -> Result<Opened> {
-    let every = [
-        Accelerator::Tpu {
-            chips: Devices::All,
-        },
-        Accelerator::Cuda {
-            devices: gpus(&Devices::All, environment.gpus, options),
-        },
-        Accelerator::cpu(),
-    ];
-    let platform = environment.platform.as_deref();
-    let candidates = chosen(platform, every)?;
-    let mut refused = Vec::new();
-    let mut kind = ErrorKind::Unavailable;
-    for candidate in &candidates {
-        let opened = match candidate {
-            Accelerator::Tpu { chips } => tpu::open(chips, options, progress),
-            Accelerator::Cuda { devices } => cuda::open(devices, options, progress),
-            _ => match cpu::open(1, options, progress) {
-                Err(Failure::Absent(reason)) if platform.is_none() => {
-                    return instead_of_cpu(reason, refused);
-                }
-                other => other.map_err(Error::from),
-            },
-        };
-        match opened {
-            Ok(opened) => return Ok(Opened { refused, ..opened }),
-            Err(error) => {
-                tracing::info!(accelerator = %candidate, reason = %words(&error), "not taken");
-                kind = error.kind();
-                refused.push(format!("{candidate}: {}", words(&error)));
-            }
-        }
-    }
-    let because = platform.map_or(String::new(), |name| format!("{PLATFORM}={name}; "));
-    let message = format!("{because}{}", refused.join("; "));
-    Err(Error::new(kind, OPEN, message))
-}
-
-/// Opens the embedded executor where no plugin for the CPU can be had, for this reason.
-///
-/// # Errors
-/// The reason, if this build has no embedded executor.
-fn instead_of_cpu(reason: Error, mut refused: Vec<String>) -> Result<Opened> {
-    refused.push(format!("cpu: {}", words(&reason)));
-    let opened =
-        embedded::open(1).map_err(|_| Error::new(reason.kind(), OPEN, refused.join("; ")))?;
-    warning!("{}", embedded_because(&reason));
-    Ok(Opened { refused, ..opened })
-}
-
-/// Returns a line that says why the embedded executor is taken.
-fn embedded_because(reason: &Error) -> String {
-    let reason = words(reason);
-    format!(
-        "accelerator auto is `embedded`, the executor that is part of halite, because XLA's plugin \
-         for the CPU, which is faster, cannot be had: {}",
-        reason.lines().next().unwrap_or_default()
-    )
-}
-
-/// Returns the GPUs of this process: without a number, and without other processes in its job, as many
-/// as `GPU_NUM_DEVICES` says.
-fn gpus(devices: &Devices, variable: Option<u32>, options: &OpenOptions) -> Devices {
-    let group = options.processes.as_ref();
-    let is_alone = group.is_none_or(|group| group.size() == 1);
-    match (devices, variable) {
-        (Devices::All, Some(count)) if is_alone => Devices::Count(count),
-        _ => devices.clone(),
-    }
-}
-
-/// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.
-fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerator>> {
-    let Some(name) = choice else {
-        return Ok(every.into());
-    };
-    let kept: Vec<Accelerator> = every
-        .into_iter()
-        .filter(|candidate| match candidate {
-            Accelerator::Tpu { .. } => name.eq_ignore_ascii_case("tpu"),
-            Accelerator::Cuda { .. } => ["cuda", "gpu"]
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known)),
-            _ => name.eq_ignore_ascii_case("cpu"),
-        })
-        .collect();
-    if kept.is_empty() {
-        let message = format!("{PLATFORM} is `{name}`; expected TPU, CUDA or CPU, or unset");
-        return Err(Error::invalid(OPEN, message));
-    }
-    Ok(kept)
-}
-
-fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
-    if cuda::is_plugin(&path) {
-        cuda::load_libraries(&path, &Cache::open(options.cache.as_deref())?);
-    }
-    let located = Located {
-        path,
-        source: Source::Given,
-        plugin: None,
-    };
-    load_in_job(located, options)
-}
-
-/// Loads a plugin, and creates a client of the devices of all processes where the plugin can.
-pub(crate) fn load_in_job(located: Located, options: &OpenOptions) -> Result<Opened> {
-    let deadline = options.deadline;
-    let Some(node) = options.node()? else {
-        return load(located, options.client.clone(), &[], deadline, None);
-    };
-    let client = node.options().chain(options.client.iter().cloned());
-    let opened = load(located.clone(), client.collect(), &[], deadline, Some(node));
-    match opened {
-        // A plugin without such options has the devices of its process alone, as those for CPUs.
-        Err(error) if error.kind() == ErrorKind::InvalidArgument => {
-            tracing::info!(%error, "opened without other processes");
-            load(located, options.client.clone(), &[], deadline, None)
-        }
-        opened => opened,
-    }
-}
-
-/// A process among those whose devices a client has.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) index: usize,
-    pub(crate) count: usize,
-    /// Through which they find each other's devices.
-    pub(crate) store: Arc<dyn KeyValueStore>,
-}
-
-impl Node {
-    /// Options of a plugin's client.
-    pub(crate) fn options(&self) -> impl Iterator<Item = (String, OptionValue)> + use<> {
-        let options = [("node_id", self.index), ("num_nodes", self.count)];
-        options
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), OptionValue::Int(value as i64)))
-    }
-}
-
-impl OpenOptions {
-    /// This process among several, with a store of their own; `None` for a process alone. All of
-    /// them call this at the same time.
-    pub(crate) fn node(&self) -> Result<Option<Node>> {
-        let Some(group) = self.processes.as_ref().filter(|group| group.size() > 1) else {
-            return Ok(None);
-        };
-        Ok(Some(Node {
-            index: group.rank(),
-            count: group.size(),
-            store: group.store("devices")?,
-        }))
-    }
-}
-
-/// Loads a plugin and creates its client, both within the deadline.
-pub(crate) fn load(
-    located: Located,
-    options: Vec<(String, OptionValue)>,
-    environment: &[(&str, &str)],
-    deadline: Duration,
-    node: Option<Node>,
-) -> Result<Opened> {
-    let started = Instant::now();
-    needed::provide(&located)?;
-    let plugin = Plugin::load_with(
-        &located.path,
-        &load_options(&located, environment, deadline),
-    )?;
-    let left = deadline.saturating_sub(started.elapsed());
-    let client = match node {
-        Some(node) => plugin.client_with_store(options, left, node.store)?,
-        None => plugin.client_within(options, left)?,
-    };
-    let variables = Environment::read()?;
-    let wanted = (variables.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
-    let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
-    let called = if callable { wanted } else { Kernels::Off };
-    let (one_function, faults) = (client.compiles_functions(), client.faults());
-    let client = Client::new(client)
-        .with_kernels(called)
-        .with_processor(kernels::processor())
-        .with_one_function(one_function)
-        .with_faults(faults);
-    Ok(Opened {
-        client: match variables.unrolled {
-            Some(nodes) => client.with_unrolled(nodes),
-            None => client,
-        },
-        driver: Driver::Plugin { plugin, located },
-        refused: Vec::new(),
-    })
-}
-
-/// Returns the options for loading a library: one with a known digest needs no probe.
-pub(crate) fn load_options<'a>(
-    located: &Located,
-    environment: &'a [(&'a str, &'a str)],
-    deadline: Duration,
-) -> LoadOptions<'a> {
-    LoadOptions {
-        environment,
-        deadline,
-        probe: located.plugin.is_none(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::locate::Search;
-
-    #[test]
-    fn auto_names_hosts_that_have_a_plugin() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = halite_fetch::Cache::at(directory.path());
-        let search = Search {
-            variable: "HALITE_TEST_NO_PLUGIN",
-            host: ("macos", "aarch64"),
-            ..Search::cpu(&cache)
-        };
-        let Err(Failure::Absent(reason)) = search.ensure_that(&mut halite_fetch::Quiet, Ok) else {
-            panic!("there is no package for this host");
-        };
-        let line = embedded_because(&reason);
-        let end = "there is no package of the cpu plugin for macos aarch64, only for linux x86_64; \
-                   name another plugin with plugin:PATH or HALITE_TEST_NO_PLUGIN";
-        assert!(line.ends_with(end) && line.lines().count() == 1, "{line}");
-        let opened = instead_of_cpu(reason, Vec::new()).unwrap();
-        assert!(matches!(opened.driver, Driver::Embedded), "{opened:?}");
-        assert!(
-            !directory.path().join(".partial").exists(),
-            "nothing is downloaded"
-        );
-    }
-
-    #[test]
-    fn variable_is_the_number_of_gpus_where_none_is_given() {
-        let gpus = |devices: &Devices, variable| gpus(devices, variable, &OpenOptions::default());
-        assert_eq!(gpus(&Devices::All, Some(4)), Devices::Count(4));
-        assert_eq!(gpus(&Devices::Count(2), Some(4)), Devices::Count(2));
-        let second = Devices::Indices(vec![1]);
-        assert_eq!(gpus(&second, Some(4)), second);
-        assert_eq!(gpus(&Devices::All, None), Devices::All);
-    }
-
-    #[test]
-    fn pjrt_device_chooses_the_platform() {
-        let every = || {
-            [
-                Accelerator::Tpu {
-                    chips: Devices::All,
-                },
-                Accelerator::Cuda {
-                    devices: Devices::All,
-                },
-                Accelerator::cpu(),
-            ]
-        };
-        assert_eq!(chosen(None, every()).unwrap(), every());
-        assert_eq!(chosen(Some("TPU"), every()).unwrap(), every()[..1]);
-        assert_eq!(chosen(Some("GPU"), every()).unwrap(), every()[1..2]);
-        assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..]);
-        let error = chosen(Some("NEURON"), every()).unwrap_err().to_string();
-        assert!(
-            error.contains("PJRT_DEVICE is `NEURON`; expected TPU, CUDA or CPU"),
-            "{error}"
-        );
     }
 }
