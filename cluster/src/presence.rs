@@ -2,6 +2,9 @@
 //! what it waits for, so that errors name the process that is late, and one that is gone or stuck is
 //! noticed by all.
 
+mod deadline;
+mod heart;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -14,8 +17,9 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
+pub(crate) use self::{deadline::Deadline, heart::Heart};
 use crate::{
-    mpi::{Comm, Patience, Sending},
+    mpi::{Comm, Sending},
     record::{Record, tell_launcher},
 };
 
@@ -292,182 +296,10 @@ impl Presence {
     }
 }
 
-/// Sends and receives heartbeats.
-pub(crate) struct Heart<'a> {
-    presence: &'a Presence,
-    interval: Duration,
-    lost: Duration,
-    sent: Option<Instant>,
-    sending: Vec<Sending>,
-}
-
-impl<'a> Heart<'a> {
-    /// A heartbeat each `interval`; a process of which none comes for `lost` is gone.
-    pub(crate) fn new(presence: &'a Presence, interval: Duration, lost: Duration) -> Self {
-        Heart {
-            presence,
-            interval,
-            lost,
-            sent: None,
-            sending: Vec::new(),
-        }
-    }
-
-    /// Time to the next call of [`beat`](Self::beat).
-    pub(crate) fn pause(&self) -> Duration {
-        self.interval.min(Duration::from_millis(200))
-    }
-
-    /// The error of a process that the launcher tells that another one failed.
-    pub(crate) fn warned(&self) -> Error {
-        let message = format!("this process: {}", self.presence.now().text);
-        Error::new(ErrorKind::Unavailable, "another process failed", message)
-    }
-
-    /// Sends a heartbeat if it is time, and reads those that have come.
-    ///
-    /// # Errors
-    /// If another process fails or is gone; MPI's.
-    pub(crate) fn beat(&mut self) -> Result<()> {
-        let presence = self.presence;
-        let Some(comm) = presence.comm.get() else {
-            return Ok(());
-        };
-        let others = (0..presence.size).filter(|&rank| rank != presence.rank);
-        let leaving = lock(&presence.leaving);
-        if !*leaving && self.sent.is_none_or(|sent| sent.elapsed() >= self.interval) {
-            self.sending
-                .retain_mut(|message| matches!(message.is_done(), Ok(false)));
-            // A process that does not read is not sent more and more.
-            if self.sending.len() < 4 * presence.size {
-                let beat = presence.now().write();
-                for rank in others.clone() {
-                    self.sending.push(comm.send(rank, BEAT, beat.clone())?);
-                }
-            }
-            self.sent = Some(Instant::now());
-        }
-        drop(leaving);
-        for rank in others {
-            let mut deadline = Deadline::quiet(presence, self.lost);
-            if let Some(text) = comm.receive(rank, FAILED, &mut deadline)? {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                let message = format!("{text}; this process: {}", presence.now().text);
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "another process failed",
-                    message,
-                ));
-            }
-            while let Some(bytes) = comm.receive(rank, BEAT, &mut deadline)? {
-                let heard = &mut lock(&presence.others)[rank];
-                (heard.at, heard.beat) = (Instant::now(), Beat::read(&bytes));
-            }
-            let silent = lock(&presence.others)[rank].at.elapsed();
-            if silent >= self.lost && !*lock(&presence.leaving) {
-                let message = format!(
-                    "no heartbeat for {:?}: it was killed or stopped, or its network is gone; this \
-                     process: {}",
-                    self.lost,
-                    presence.now().text
-                );
-                let op = presence.describe(rank);
-                return Err(Error::new(ErrorKind::DeadlineExceeded, op, message));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A wait with a name and a deadline, which heartbeats tell the others.
-#[derive(Debug)]
-pub(crate) struct Deadline<'a> {
-    presence: &'a Presence,
-    id: Option<u64>,
-    what: String,
-    patience: Duration,
-    /// `None` if the patience has no end.
-    end: Option<Instant>,
-    tests: u32,
-}
-
-impl<'a> Deadline<'a> {
-    /// A wait that heartbeats do not tell.
-    pub(crate) fn quiet(presence: &'a Presence, patience: Duration) -> Self {
-        Deadline {
-            presence,
-            id: None,
-            what: "heartbeats".to_owned(),
-            patience,
-            end: Instant::now().checked_add(patience),
-            tests: 0,
-        }
-    }
-
-    /// `what` is the same text on all processes: name and number of a call.
-    pub(crate) fn new(presence: &'a Presence, what: impl Into<String>, patience: Duration) -> Self {
-        let what = what.into();
-        let mut waits = lock(&presence.waits);
-        waits.last += 1;
-        let id = waits.last;
-        let wait = Wait {
-            what: what.clone(),
-            since: Instant::now(),
-        };
-        waits.now.insert(id, wait);
-        Deadline {
-            id: Some(id),
-            what,
-            ..Deadline::quiet(presence, patience)
-        }
-    }
-
-    /// An error of this wait: `waited 60 s for ..`.
-    pub(crate) fn missed(&self, whom: &str) -> Error {
-        let message = format!("waited {:?} for {whom}", self.patience);
-        Error::new(ErrorKind::DeadlineExceeded, self.what.clone(), message)
-    }
-
-    /// Whether the deadline has passed.
-    pub(crate) fn is_over(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
-
-    /// Lets other processes run, after some calls that return at once.
-    pub(crate) fn pause(&mut self) {
-        if self.tests < crate::mpi::TESTS {
-            self.tests += 1;
-        } else {
-            thread::sleep(crate::mpi::SLEEP);
-        }
-    }
-}
-
-impl Drop for Deadline<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            lock(&self.presence.waits).now.remove(&id);
-        }
-    }
-}
-
-impl Patience for Deadline<'_> {
-    fn check(&mut self) -> Result<()> {
-        if !self.is_over() {
-            return Ok(());
-        }
-        let late = self.presence.not_waiting_for(&self.what);
-        Err(self.missed(&self.presence.list(&late)))
-    }
-
-    fn abandon(&self, error: &Error) -> ! {
-        self.presence.die(error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mpi::Patience;
 
     #[test]
     fn heartbeats_are_read_as_they_were_written() {
