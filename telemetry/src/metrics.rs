@@ -4,6 +4,9 @@
 //! no lock. Rare work (a compile, a blocking read, an upload) is also recorded with the line of the
 //! user's code.
 
+mod function;
+mod sites;
+
 use std::{
     collections::VecDeque,
     fmt,
@@ -15,12 +18,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Compilation, ExecutableSource, Interpreted, Program, Stages, Transfer};
+use halite_core::{Compilation, ExecutableSource, Program, Stages};
 
+pub(crate) use self::{function::Function, sites::Sites};
 use crate::{
-    Activity, CompileRecord, Counters, FunctionActivity, InputActivity, InterpretedActivity,
-    SiteActivity, TelemetryOptions, Timer, Verbosity, console, device_clock::DeviceClock, dump,
-    metrics_file::MetricsFile, text::program_digest,
+    Activity, CompileRecord, Counters, InputActivity, TelemetryOptions, Timer, Verbosity, console,
+    device_clock::DeviceClock, dump, metrics_file::MetricsFile, text::program_digest,
 };
 
 /// Metrics that a client times.
@@ -358,87 +361,6 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Counts of a function, over all programs compiled from it.
-#[derive(Debug)]
-pub(crate) struct Function {
-    pub(crate) name: Arc<str>,
-    pub(crate) origin: Option<&'static Location<'static>>,
-    compiles: AtomicU64,
-    launches: AtomicU64,
-    /// Devices of a launch, as last compiled.
-    pub(crate) devices: AtomicU64,
-    /// Launches that were timed on the device, and the sum of their times.
-    timed: AtomicU64,
-    execute_nanos: AtomicU64,
-    /// Of all its programs.
-    interpreted: Mutex<Vec<Interpreted>>,
-}
-
-impl Function {
-    fn new(name: Arc<str>, origin: Option<&'static Location<'static>>) -> Self {
-        Function {
-            name,
-            origin,
-            compiles: AtomicU64::new(0),
-            launches: AtomicU64::new(0),
-            devices: AtomicU64::new(1),
-            timed: AtomicU64::new(0),
-            execute_nanos: AtomicU64::new(0),
-            interpreted: Mutex::default(),
-        }
-    }
-
-    /// Adds the operations of a program that an interpreter computes.
-    pub(crate) fn add_interpreted(&self, operations: Vec<Interpreted>) {
-        lock(&self.interpreted).extend(operations);
-    }
-
-    /// Counts a launch, and returns the number of launches before.
-    pub(crate) fn count_launch(&self) -> u64 {
-        self.launches.fetch_add(1, Relaxed)
-    }
-
-    /// Adds the time of a launch on the device.
-    pub(crate) fn add_execution(&self, took: Duration) {
-        self.timed.fetch_add(1, Relaxed);
-        self.execute_nanos
-            .fetch_add(took.as_nanos() as u64, Relaxed);
-    }
-
-    fn activity(&self) -> FunctionActivity {
-        FunctionActivity {
-            name: self.name.clone(),
-            origin: self.origin,
-            compiles: self.compiles.load(Relaxed),
-            launches: self.launches.load(Relaxed),
-            devices: self.devices.load(Relaxed),
-            timed: self.timed.load(Relaxed),
-            executed: Duration::from_nanos(self.execute_nanos.load(Relaxed)),
-            interpreted: self.interpreted(),
-        }
-    }
-
-    fn interpreted(&self) -> Vec<InterpretedActivity> {
-        let mut all: Vec<InterpretedActivity> = Vec::new();
-        for one in &*lock(&self.interpreted) {
-            let operation = one.to_string();
-            let took = Duration::from_nanos(one.nanoseconds.load(Relaxed));
-            match all.iter_mut().find(|known| known.operation == operation) {
-                Some(known) => {
-                    known.count += one.count;
-                    known.took += took;
-                }
-                None => all.push(InterpretedActivity {
-                    operation,
-                    count: one.count,
-                    took,
-                }),
-            }
-        }
-        all
-    }
-}
-
 /// A source of batches: a dataset and its reader threads.
 #[derive(Debug, Default)]
 pub struct InputSource {
@@ -460,40 +382,6 @@ impl InputSource {
             waited_first: Duration::from_nanos(self.waited_first_nanos.load(Relaxed)),
             of: Duration::from_nanos(self.of_nanos.load(Relaxed)),
         }
-    }
-}
-
-/// Transfers by the line of the user's code that made them.
-#[derive(Debug, Default)]
-pub(crate) struct Sites(Mutex<Vec<SiteActivity>>);
-
-impl Sites {
-    pub(crate) fn add(&self, transfer: &Transfer) {
-        let Some(location) = transfer.caller else {
-            return;
-        };
-        let mut sites = lock(&self.0);
-        // One line may have several addresses, but mostly it has one.
-        let known = |site: &SiteActivity| {
-            std::ptr::eq(site.location, location) || site.location == location
-        };
-        let index = sites.iter().position(known).unwrap_or_else(|| {
-            sites.push(SiteActivity {
-                location,
-                count: 0,
-                bytes: 0,
-                took: Duration::ZERO,
-            });
-            sites.len() - 1
-        });
-        let site = &mut sites[index];
-        site.count += 1;
-        site.bytes += transfer.bytes as u64;
-        site.took += transfer.duration();
-    }
-
-    fn activity(&self) -> Vec<SiteActivity> {
-        lock(&self.0).clone()
     }
 }
 
