@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn from_vec_takes_an_aligned_vector_without_a_copy() {
-        // Of small blocks, about every fourth is aligned; those before it are not freed meanwhile.
+        // About every fourth small block is aligned; those before it are kept, so that others are tried.
         let mut blocks: Vec<Vec<u8>> = Vec::new();
         let is_aligned = |block: &Vec<u8>| {
             let start = block.as_ptr();
