@@ -208,6 +208,8 @@ impl Runs<'_> {
 
 #[cfg(test)]
 mod tests {
+    use halite_stablehlo::GatherAttributes;
+
     use super::*;
 
     #[test]
