@@ -1,14 +1,15 @@
 //! Embeddings of 1,000 sentences by MiniLM in `f32`, beside PyTorch and ONNX Runtime.
 //!
-//! `cargo run --release -p halite-benches --bin embed -- MODEL [PYTHON] [ROUNDS]`: MODEL is the
+//! `cargo run --release -p halite-benches --bin embed -- MODEL [PYTHON] [--rounds N]`: MODEL is the
 //! directory of `all-MiniLM-L6-v2`; PYTHON has torch, transformers and onnxruntime
 //! (`peers/bin/python`). Sentences are the first 1,000 of the books. Rounds go round robin over all peers,
 //! and each is one pass over all sentences, tokenization included, after one that is not counted.
 #![forbid(unsafe_code)]
 
 use std::{
-    env, fs,
+    fs,
     io::{BufRead, BufReader, Write},
+    num::NonZero,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     time::Instant,
@@ -21,6 +22,7 @@ use halite::{
     fetch::{Cache, Quiet},
     models::SentenceEncoder,
 };
+use halite_benches::{Arguments, exit_code};
 use serde_json::Value;
 
 #[global_allocator]
@@ -30,22 +32,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const COUNT: usize = 1000;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let Some(model) = arguments.first() else {
-        eprintln!("usage: embed MODEL [PYTHON] [ROUNDS]");
-        return ExitCode::from(2);
-    };
-    let rounds = arguments
-        .get(2)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(7);
-    match run(model, arguments.get(1).map(String::as_str), rounds) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 /// Seconds of the passes of a peer, and the first numbers of the first embedding.
@@ -55,7 +42,16 @@ struct Timed {
     first: Vec<f64>,
 }
 
-fn run(model: &str, python: Option<&str>, rounds: usize) -> Result<()> {
+fn run() -> Result<()> {
+    let arguments = Arguments::read("embed", &["--rounds"])?;
+    let rounds = arguments.option("--rounds")?;
+    let rounds = rounds.map_or(7, NonZero::<usize>::get);
+    let words = arguments.words(&[]);
+    let [model, python @ ..] = &words[..] else {
+        let message = "no directory of a model; usage: embed MODEL [PYTHON] [--rounds N]";
+        return Err(Error::invalid("embed", message));
+    };
+    let python = python.first();
     let texts = sentences()?;
     let encoders = [
         ("halite cpu", Accelerator::cpu()),

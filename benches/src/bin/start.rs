@@ -2,38 +2,39 @@
 //! first step, with an empty compile cache (cold) and with a filled one (warm).
 //!
 //! `cargo build --release && cargo run --release -p halite-benches --bin start --
-//! target/release/halite 10`
+//! target/release/halite --runs 10`
 #![forbid(unsafe_code)]
 
 use std::{
-    error::Error,
+    io,
+    num::NonZero,
     path::Path,
     process::{Command, ExitCode, Stdio},
 };
 
-use halite::train::loggers::Report;
+use halite::{Error, ErrorKind, Result, train::loggers::Report};
+use halite_benches::{Arguments, exit_code};
+
+const OP: &str = "start";
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (halite, runs) = (
-        arguments.next(),
-        arguments.next().map_or(Ok(10), |runs| runs.parse()),
-    );
-    let (Some(halite), Ok(runs @ 1..)) = (halite, runs) else {
-        eprintln!("usage: start PATH-OF-HALITE [RUNS]");
-        return ExitCode::FAILURE;
-    };
-    match measure(Path::new(&halite), runs) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
-fn measure(halite: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
-    let directory = tempfile::tempdir()?;
+fn run() -> Result<()> {
+    let arguments = Arguments::read(OP, &["--runs"])?;
+    let runs = arguments
+        .option("--runs")?
+        .map_or(10, NonZero::<usize>::get);
+    let [halite] = &arguments.words(&[])[..] else {
+        let message = "expected one path, that of the command: start PATH-OF-HALITE [--runs N]";
+        return Err(Error::invalid(OP, message));
+    };
+    measure(Path::new(halite), runs)
+}
+
+fn measure(halite: &Path, runs: usize) -> Result<()> {
+    let directory = tempfile::tempdir().map_err(failed)?;
     let (programs, out) = (
         directory.path().join("programs"),
         directory.path().join("run"),
@@ -46,7 +47,7 @@ fn measure(halite: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
                 .flatten()
                 .filter(|old| old.exists())
             {
-                std::fs::remove_dir_all(old)?;
+                std::fs::remove_dir_all(old).map_err(failed)?;
             }
             let mut command = Command::new(halite);
             command
@@ -57,21 +58,25 @@ fn measure(halite: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
             let status = command
                 .env("HALITE_COMPILE_CACHE", &programs)
                 .stdout(Stdio::null())
-                .status()?;
+                .status()
+                .map_err(failed)?;
             let report = Report::read(out.join("report.json"))?;
             let expected = if is_cold { (3, 0) } else { (0, 3) };
             if !status.success() || (report.compiles, report.cache_hits) != expected {
-                return Err(format!(
-                    "{status}, {} compiles, {} cache hits",
-                    report.compiles, report.cache_hits
-                )
-                .into());
+                let message = format!(
+                    "{} {status}, {} compiles, {} cache hits; expected {} and {}",
+                    halite.display(),
+                    report.compiles,
+                    report.cache_hits,
+                    expected.0,
+                    expected.1
+                );
+                return Err(Error::new(ErrorKind::Internal, OP, message));
             }
-            seconds.push(
-                report
-                    .process_seconds_to_first_step
-                    .ok_or("this system does not say when a process began")?,
-            );
+            seconds.push(report.process_seconds_to_first_step.ok_or_else(|| {
+                let message = "this system does not report when a process began";
+                Error::new(ErrorKind::Unsupported, OP, message)
+            })?);
         }
         seconds.sort_by(f64::total_cmp);
         let (least, median, most) = (
@@ -84,4 +89,8 @@ fn measure(halite: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, OP, error.to_string())
 }

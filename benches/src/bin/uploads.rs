@@ -12,6 +12,7 @@ use std::{process::ExitCode, sync::Arc, time::Instant};
 #[cfg(doc)]
 use halite::Client;
 use halite::{DType, Result, TensorType, backends::Accelerator};
+use halite_benches::{Arguments, exit_code};
 use halite_core::{DeviceBuffers, HostBytes, MemoryKind, Placement};
 
 /// Bytes of the uploads: a batch of digits, of small images, of large images.
@@ -20,19 +21,12 @@ const SIZES: [usize; 3] = [1 << 20, 16 << 20, 128 << 20];
 const MEASURED: usize = 1 << 30;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Result<()> {
-    let name = std::env::args().nth(1);
-    let accelerator: Accelerator = name.as_deref().unwrap_or("cpu").parse()?;
-    let client = accelerator.open()?;
+    let words = Arguments::read("uploads", &[])?.words(&["cpu"]);
+    let client = words[0].parse::<Accelerator>()?.open()?;
     let device = client.local_devices()[0];
     let place = |memory| Placement { device, memory };
     for size in SIZES {
