@@ -1,6 +1,6 @@
 //! The memory of byte buffers.
 
-use std::sync::Weak;
+use std::{mem, sync::Weak};
 
 /// Page-locked memory of the host, which a [`Backend`](crate::Backend) allocated. It stays at its
 /// address, and keeps what the driver needs to release it.
@@ -16,25 +16,20 @@ pub(crate) trait Recycle: Send + Sync {
 /// Page-locked memory in use. Dropping it returns the memory to its owner, or releases it if there is
 /// none.
 pub(crate) struct Pinned {
-    /// `None` only while being dropped.
-    memory: Option<Box<dyn PinnedMemory>>,
+    memory: Box<dyn PinnedMemory>,
     owner: Option<Weak<dyn Recycle>>,
 }
 
 impl Pinned {
     pub(crate) fn new(memory: Box<dyn PinnedMemory>, owner: Option<Weak<dyn Recycle>>) -> Self {
-        Pinned {
-            memory: Some(memory),
-            owner,
-        }
+        Pinned { memory, owner }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let owner = self.owner.as_ref().and_then(Weak::upgrade);
-        if let (Some(owner), Some(memory)) = (owner, self.memory.take()) {
-            owner.recycle(memory);
+        if let Some(owner) = self.owner.as_ref().and_then(Weak::upgrade) {
+            owner.recycle(mem::replace(&mut self.memory, Box::new([0_u8; 0])));
         }
     }
 }
@@ -66,10 +61,7 @@ impl Storage {
             Storage::Heap(bytes) => bytes,
             #[cfg(target_os = "linux")]
             Storage::Pages(map) => map,
-            Storage::Pinned(pinned) => pinned
-                .memory
-                .as_ref()
-                .map_or(&[], |memory| (**memory).as_ref()),
+            Storage::Pinned(pinned) => (*pinned.memory).as_ref(),
         }
     }
 
@@ -78,10 +70,7 @@ impl Storage {
             Storage::Heap(bytes) => bytes,
             #[cfg(target_os = "linux")]
             Storage::Pages(map) => map,
-            Storage::Pinned(pinned) => pinned
-                .memory
-                .as_mut()
-                .map_or(&mut [], |memory| (**memory).as_mut()),
+            Storage::Pinned(pinned) => (*pinned.memory).as_mut(),
         }
     }
 }
