@@ -1,4 +1,4 @@
-//! A callback, a logger and a schedule of one's own. `cargo run --release --example extend`
+//! A custom callback, logger and schedule. `cargo run --release --example extend`
 use std::{fs, path::PathBuf};
 
 use halite::train::{Callback, Logger, callback::Run, loggers::Row};

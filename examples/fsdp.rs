@@ -22,7 +22,7 @@ struct Net<L> {
 
 impl<'t> Block<Tensor<'t>> {
     fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        // Of the convolution the gradient saves the input alone, and computes the rest again.
+        // The gradient saves only the input of the convolution, and computes the rest again.
         let Leaf(x) = x.trace().checkpoint(|| {
             let y = self.conv.forward(x);
             Leaf(y.max_pool([2, 2], [2, 2], Padding::Valid).relu())

@@ -49,7 +49,7 @@ impl FromStr for StepRange {
 /// The host waits for the step before the first and for the last one, which also end a launch of
 /// several steps, so that the trace has these steps alone. Where nothing is recorded, because the
 /// plugin has no profiler, as those for CPUs, the run no directory or not these steps, a warning says
-/// so, and the run goes on.
+/// so, and the run continues.
 ///
 /// ```
 /// use halite::{prelude::*, profile::ProfileSteps};
@@ -121,7 +121,7 @@ impl Callback for ProfileSteps {
     }
 
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
-        // Of a run before this one that failed.
+        // A recording of an earlier run that failed.
         RECORDING.take();
         self.waiting_from = None;
         let missing = match (self.profiler, run.out()) {

@@ -193,7 +193,7 @@ fn users(root: &Path) -> Option<String> {
     })
 }
 
-/// Adds the other processes on the GPUs to an error for want of memory.
+/// Adds the other processes on the GPUs to an out-of-memory error.
 fn explain(error: Error, root: &Path) -> Error {
     match error.kind() {
         ErrorKind::OutOfMemory => match users(root) {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn error_for_want_of_memory_names_other_processes() {
+    fn out_of_memory_error_names_other_processes() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         std::fs::create_dir_all(at("proc/4242/fd")).unwrap();

@@ -33,7 +33,7 @@ impl ProcessorClock {
 
 /// Seconds that each thread ran.
 fn times() -> HashMap<OsString, f64> {
-    // Of a thread that runs, the system says what it had run at its last tick, milliseconds ago.
+    // The time that the system reports for a running thread is that of its last tick, milliseconds ago.
     thread::sleep(PAUSE);
     let of_thread = |task: fs::DirEntry| -> Option<(OsString, f64)> {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;

@@ -189,7 +189,7 @@ impl Lane {
         format!("`{name}` (call {round} of lane `{}`)", self.name)
     }
 
-    /// Collects the calls of all processes, and tells them the outcome.
+    /// Collects the calls of all processes, and sends them the outcome.
     fn lead(&self, mine: Call, mut deadline: Deadline<'_>) -> Result<Vec<Vec<u8>>> {
         let mut calls: Vec<Option<Call>> = vec![None; self.ranks.len()];
         let mut missing: Vec<usize> = (1..self.ranks.len()).collect();
@@ -246,11 +246,11 @@ impl Lane {
                 return Outcome::read(&bytes).result(&mine.name);
             }
             if deadline.is_over() {
-                let whom = format!(
+                let awaited = format!(
                     "{}, which collects the calls of all",
                     self.presence.list(&[first])
                 );
-                return Err(deadline.missed(&whom));
+                return Err(deadline.missed(&awaited));
             }
             deadline.pause();
         }

@@ -67,10 +67,10 @@ const QUEUE: usize = 1024;
 /// Number of lines of `mpiexec` that are kept for errors.
 const KEPT: usize = 20;
 
-/// Time in which `mpiexec` tells how to start the proxies.
+/// Time in which `mpiexec` prints the commands of the proxies.
 const START: Duration = Duration::from_secs(60);
 
-/// Time in which processes end that are told to, or killed.
+/// Time in which processes end after a signal.
 pub(crate) const KILLED: Duration = Duration::from_secs(5);
 
 /// `mpiexec`, to which the proxies connect. When it is killed, they end, and their processes with them.
@@ -127,11 +127,11 @@ impl Mpiexec {
     /// The command of the next proxy.
     ///
     /// # Errors
-    /// If `mpiexec` does not tell it.
+    /// If `mpiexec` does not print it.
     pub(crate) fn proxy_command(&mut self, engine: &Engine) -> Result<Vec<String>> {
         self.commands.recv_timeout(START).map_err(|_| {
             let message = format!(
-                "{} does not tell how to start its proxies: {}; halite needs MPICH's",
+                "{} did not print the commands of its proxies: {}; halite needs the `mpiexec` of MPICH",
                 engine.mpiexec.display(),
                 self.end()
             );

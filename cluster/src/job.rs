@@ -272,7 +272,7 @@ impl Job {
     pub fn finish(mut self) -> Result<()> {
         let mpi = self.mpi.take();
         self.leave(mpi)
-            .inspect_err(|error| self.presence.tell_quietly(error))
+            .inspect_err(|error| self.presence.report_quietly(error))
     }
 
     fn leave(&self, mpi: Option<(&Mpi, MemberThread)>) -> Result<()> {
@@ -299,7 +299,7 @@ impl Job {
             Ok(value) => self.finish().map(|()| value),
             Err(error) => {
                 if self.mpi.take().is_some() {
-                    self.presence.tell_quietly(&error);
+                    self.presence.report_quietly(&error);
                 }
                 Err(error)
             }
@@ -307,7 +307,7 @@ impl Job {
     }
 }
 
-/// Time that the other processes have to tell what they do, before a job is aborted.
+/// Time that the other processes have to report what they do, before a job is aborted.
 const BEFORE_ABORT: Duration = Duration::from_secs(1);
 
 impl Drop for Job {
@@ -323,7 +323,7 @@ impl Drop for Job {
             ),
         };
         self.presence
-            .tell(&Error::new(ErrorKind::Cancelled, "job", why));
+            .report(&Error::new(ErrorKind::Cancelled, "job", why));
         thread::sleep(BEFORE_ABORT);
         mpi.abort(code);
     }

@@ -126,9 +126,9 @@ struct Status {
     finished: bool,
 }
 
-/// What a child told.
+/// What a child has reported.
 #[derive(Default)]
-struct Told {
+struct Reported {
     pid: Option<u32>,
     finished: bool,
     failed: bool,
@@ -137,7 +137,7 @@ struct Told {
     exited: Option<i32>,
 }
 
-impl Told {
+impl Reported {
     fn record(&mut self, record: &Record) {
         match record {
             Record::Joined { pid, .. } => self.pid = Some(*pid),
@@ -181,23 +181,24 @@ fn run(
     let mut proxy = Proxy::start(command, rank, engine, &[], &send)?;
     drop(send);
     let start = Instant::now();
-    let (mut told, mut asked) = (Told::default(), false);
+    let (mut reported, mut asked) = (Reported::default(), false);
     loop {
         match events.recv_timeout(TICK) {
             Ok(Event::Line(line)) => {
                 let (text, record) = Record::split(&line.text);
                 if let Some(record) = &record {
-                    told.record(record);
+                    reported.record(record);
                 }
                 let is_proxy = text.starts_with("[proxy:");
-                if is_proxy && told.pid.is_none() && complaint.is_empty() {
+                if is_proxy && reported.pid.is_none() && complaint.is_empty() {
                     // After the place in its code.
                     let why = text.split_once("): ").map_or(text, |(_, why)| why);
                     complaint.push_str(why);
                 }
                 // A proxy that does not reach `mpiexec` yet says so each time, and one that loses it
                 // after a failure.
-                let is_noise = told.pid.is_none() || told.failed || told.exited.is_some();
+                let is_noise =
+                    reported.pid.is_none() || reported.failed || reported.exited.is_some();
                 let is_noise = is_noise && is_proxy;
                 if (record.is_none() || !text.is_empty()) && !is_noise {
                     // A closed pipe, as of `head`, does not end the job.
@@ -210,14 +211,14 @@ fn run(
             Ok(Event::Closed(_)) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if told.pid.is_none() && start.elapsed() >= patience {
+        if reported.pid.is_none() && start.elapsed() >= patience {
             proxy.kill();
             return Ok(None);
         }
         let Some(number) = signals.take() else {
             continue;
         };
-        let Some(pid) = told.pid.and_then(|pid| Pid::from_raw(pid as i32)) else {
+        let Some(pid) = reported.pid.and_then(|pid| Pid::from_raw(pid as i32)) else {
             // It has not joined: there is nothing to save.
             proxy.kill();
             let (code, finished) = (128 + number, false);
@@ -228,5 +229,5 @@ fn run(
         _ = kill_process(pid, if kill { Signal::KILL } else { Signal::TERM });
         asked = true;
     }
-    Ok(told.status())
+    Ok(reported.status())
 }

@@ -2,8 +2,8 @@
 //! knows by rank.
 //!
 //! `mpiexec -launcher manual` starts nothing; it prints the command of a proxy for each process, and
-//! whoever runs it starts that process. So processes start on any host by any means, survivors of a
-//! failure live long enough to tell what they waited for, and the launcher, not MPI, decides when
+//! running it starts that process. So processes start on any host by any means, survivors of a
+//! failure live long enough to report what they waited for, and the launcher, not MPI, decides when
 //! the job is over: `mpiexec` itself returns 0 if a process exits with 0 too early.
 
 mod cores;
@@ -96,7 +96,7 @@ struct Watch {
     logs: Vec<File>,
     /// The signal that was passed on.
     stopped: Option<i32>,
-    /// Whether the processes were told of a failure.
+    /// Whether the processes were notified of a failure.
     warned: bool,
     /// Time at which they were killed.
     killed: Option<Instant>,
@@ -139,13 +139,13 @@ impl Watch {
         }
     }
 
-    /// After a failure, lets the others tell what they waited for, and kills them then.
+    /// After a failure, lets the others report what they waited for, and then kills them.
     fn failure(&mut self, grace: Duration) {
         let Some(since) = self.verdict.failed_since() else {
             return;
         };
         // A program that does not handle a signal ends by it, and others may need time to.
-        if self.stopped.is_some() && !self.verdict.told() {
+        if self.stopped.is_some() && !self.verdict.reported() {
             return;
         }
         if !self.warned {
@@ -160,7 +160,7 @@ impl Watch {
     fn end(mut self) -> Ended {
         let complaints = self.running.mpiexec.end();
         self.running.proxies.clear();
-        let asked = self.stopped.filter(|_| !self.verdict.told());
+        let asked = self.stopped.filter(|_| !self.verdict.reported());
         let failure = self.verdict.failure(&complaints);
         match (asked, failure, self.verdict.stopped()) {
             (Some(number), ..) => Ended::Stopped(number),

@@ -39,7 +39,7 @@ pub(crate) struct Presence {
     pub(crate) host: String,
     /// Communicator of the heartbeats, once there is one.
     comm: OnceLock<Comm>,
-    /// What the others told last, by rank.
+    /// Last report of each other process, by rank.
     others: Mutex<Vec<Heard>>,
     waits: Mutex<Waits>,
     /// Optimizer steps so far, and 1; 0 before the first.
@@ -143,7 +143,7 @@ impl Presence {
         self.step.store(step.saturating_add(1), Relaxed);
     }
 
-    /// Sets the newest checkpoint, which errors name. Process 0 tells the launcher.
+    /// Sets the newest checkpoint, which errors name. Process 0 reports it to the launcher.
     pub(crate) fn has_saved(&self, checkpoint: &str) {
         let before = lock(&self.checkpoint).replace(checkpoint.to_owned());
         if self.rank == 0 && before.is_none_or(|before| before != checkpoint) {
@@ -211,7 +211,7 @@ impl Presence {
         Beat { text, waits }
     }
 
-    /// Another process, with its host and what it told last.
+    /// Another process, with its host and its last report.
     pub(crate) fn describe(&self, rank: usize) -> String {
         let heard = &lock(&self.others)[rank];
         let host = if heard.host.is_empty() {
@@ -247,21 +247,21 @@ impl Presence {
         all.join(", ")
     }
 
-    /// Prints the error, tells the others and the launcher, and ends the process without destructors:
+    /// Prints the error, reports it to the others and the launcher, and ends the process without destructors:
     /// MPI owns buffers that these would free, and other threads may wait for it for ever.
     pub(crate) fn die(&self, error: &Error) -> ! {
-        self.tell(error);
+        self.report(error);
         signal_hook::low_level::exit(1)
     }
 
-    /// Prints the error, and tells it to the others and the launcher.
-    pub(crate) fn tell(&self, error: &Error) {
+    /// Prints the error, and reports it to the others and the launcher.
+    pub(crate) fn report(&self, error: &Error) {
         eprintln!("error: {}", self.described(error));
-        self.tell_quietly(error);
+        self.report_quietly(error);
     }
 
     /// Tells an error to the others and the launcher.
-    pub(crate) fn tell_quietly(&self, error: &Error) {
+    pub(crate) fn report_quietly(&self, error: &Error) {
         tell_launcher(error);
         self.warn_others(&self.described(error));
     }

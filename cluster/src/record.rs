@@ -1,4 +1,4 @@
-//! What a process tells `halite launch`: lines on stderr that the launcher takes out of the output.
+//! Reports of a process to `halite launch`: lines on stderr that the launcher takes out of the output.
 
 use std::{
     env,
@@ -42,7 +42,7 @@ pub(crate) enum Record {
     Saved(String),
     /// It fails.
     Failed(String),
-    /// Its program has ended with this status, as a shell tells it.
+    /// Its program has ended with this status, as a shell reports it.
     Exited(i32),
 }
 

@@ -60,8 +60,8 @@ pub struct Faults {
     /// A convolution in batch groups adds the groups, where its kernel is reversed or its input dilated;
     /// one whose kernel is reversed along some dimensions alone sums `f16` in `f16`.
     pub reversed_kernels: bool,
-    /// Of updates that a scatter sets in one place, any may win, and another one in another scatter
-    /// with the same indices.
+    /// If a scatter sets several updates at one index, any of them may win, and another one in another
+    /// scatter with the same indices.
     pub equal_indices: bool,
 }
 

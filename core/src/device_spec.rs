@@ -59,8 +59,8 @@ impl DeviceSpec {
     /// Peak FLOP/s of the matrix multiplications of programs under a precision policy, by the type
     /// that it multiplies in. `None` where the vendor publishes no such rate.
     ///
-    /// Of `f32`, that is the rate at full precision, and of `tf32` that of products whose operands
-    /// the device rounds.
+    /// For `f32` it is the rate at full precision, for `tf32` the rate of products whose operands the
+    /// device rounds.
     pub fn peak_flops(&self, policy: &DTypePolicy) -> Option<f64> {
         match policy.compute {
             DType::Bf16 => Some(self.bf16_flops),

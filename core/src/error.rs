@@ -17,7 +17,7 @@ struct Parts {
     platform: Option<Arc<str>>,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
-    /// Of the memory of the host, not of a device.
+    /// Whether the memory is the host's, not a device's.
     of_host: bool,
 }
 

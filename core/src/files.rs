@@ -59,7 +59,7 @@ pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(_) => fs::canonicalize(path)?,
         None => path.to_owned(),
     };
-    // Of this process alone: several may write the same file.
+    // A name for this process alone: several may write the same file.
     let temporary = beside(&path, &format!(".{}.tmp", std::process::id()));
     replace_by(&path, &temporary, bytes, known)
 }

@@ -109,7 +109,7 @@ const SENTENCE: &str = "I'll say  it's 3rd,\n\n na\u{ef}ve";
 pub fn tokenizer_seeds() -> Vec<Vec<u8>> {
     let characters = Tokenizer::characters_of(["Zeile eins\n\"\u{e9}\" \u{1f600}"])
         .expect("there are characters");
-    // Of all parts that are accepted, with a small vocabulary.
+    // Together they have all parts that are accepted, with a small vocabulary.
     let files = [
         r#"{"version": "1.0", "added_tokens": [
             {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": true, "rstrip": false, "normalized": false, "special": true},

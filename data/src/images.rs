@@ -179,7 +179,7 @@ impl Limits {
 /// The dimensions `[height, width]` of an image.
 ///
 /// # Errors
-/// If the array is no image.
+/// If the array is not an image.
 fn dims_of(image: &HostArray, what: &str) -> Result<[usize; 2]> {
     match (image.ty().dims(), image.ty().dtype()) {
         (&[height, width, 3], DType::U8) if height > 0 && width > 0 => Ok([height, width]),

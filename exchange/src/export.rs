@@ -181,7 +181,7 @@ fn refuse_custom_calls(name: &str, module: &Module) -> Result<()> {
 }
 
 /// Orders arguments and results, and adds the argument for the index of the platform. Attributes of
-/// both are dropped: whoever calls the function decides about donation and shardings.
+/// both are dropped: the caller of the function decides about donation and shardings.
 fn reorder(main: &mut Function, inputs: &[usize], outputs: &[usize]) {
     let arguments = inputs.iter().map(|&input| main.body.arguments[input]);
     main.body.arguments = arguments.collect();

@@ -249,7 +249,7 @@ impl<M: halite_core::Tree<Leaf = Param>> DescribedClassifier<M> {
     /// for those at and below the paths `replaced`; else the first of all.
     ///
     /// # Errors
-    /// If a replaced path is no parameter.
+    /// If a replaced path is not that of a parameter.
     pub fn source(
         &self,
         file: &dyn TensorSource,

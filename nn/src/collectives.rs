@@ -265,7 +265,7 @@ impl Trace {
     }
 
     /// Where this device is along mesh axes, in a [`shard_map`](Self::shard_map): an `s32` scalar.
-    /// Of several axes the last is the fastest.
+    /// The last of several axes varies fastest.
     #[track_caller]
     pub fn axis_index(&self, axes: impl Into<Over>) -> Tensor<'_> {
         const OP: &str = "axis_index";

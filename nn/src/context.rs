@@ -337,7 +337,7 @@ impl Trace {
     }
 
     /// Checks, at the end of a traced function, that its side outputs are used: an update of
-    /// a state in training that nobody took is a mistake, metrics that nobody took are a warning.
+    /// a state in training that is not taken is a mistake, metrics that are not taken are a warning.
     pub(crate) fn check_taken(&self) {
         let updates = self.context.updates.borrow();
         let is_last = |index: usize| {

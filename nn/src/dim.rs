@@ -129,7 +129,7 @@ impl<'t> Tensor<'t> {
     }
 }
 
-/// Message for a number that is no dimension of `ty`.
+/// Message for a number that is not a dimension of `ty`.
 pub(crate) fn no_dimension(number: Option<i64>, ty: &TensorType) -> String {
     let number = written(number);
     match ty.rank() {

@@ -216,7 +216,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// These indices in an element type in which `iota` counts any dimension: a small one would
-    /// begin anew at its end.
+    /// wrap around.
     #[track_caller]
     pub(crate) fn counting(self) -> Tensor<'t> {
         if self.dtype().size() < DType::S32.size() {

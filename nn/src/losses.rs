@@ -2,7 +2,7 @@
 //!
 //! A loss function returns the loss of each sample or element, as in Optax. A training task makes the
 //! [`Mean`] of them with the weights of the batch, so that the padding of a last batch does not
-//! count; a loop of one's own without padding takes [`mean_all`](Tensor::mean_all).
+//! count; a custom loop without padding takes [`mean_all`](Tensor::mean_all).
 //!
 //! ```
 //! use halite_core::{DType, TensorType};

@@ -28,7 +28,7 @@ pub fn top_k_accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> M
 /// 1 for each sample whose largest logit is the target's, else 0, as `f32[..]`: `batch.mean(correct(
 /// logits, target))` is the accuracy. `logits: [.., classes]`, `target: [..]` of integers.
 ///
-/// Of equal logits the first class counts as the largest. A target that is out of range, or whose
+/// The first class with the largest logit is the prediction. A target that is out of range, or whose
 /// logit is NaN, counts as wrong.
 #[track_caller]
 pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {

@@ -99,7 +99,7 @@ fn wrong_counts_are_explained() {
             assert_eq!(
                 results.len(),
                 1,
-                "as many as there are specs, so that code which goes on does not panic"
+                "as many as there are specs, so that later code does not panic"
             );
             let pair = (Leaf(x), Leaf(x));
             cx.shard_map_tree(

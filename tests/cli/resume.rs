@@ -36,7 +36,7 @@ fn expected() -> &'static Expected {
     })
 }
 
-/// The same run, with checkpoints to go on from.
+/// The same run, with checkpoints to continue from.
 fn command(out: &Path) -> Command {
     let mut command = halite(&format!("{RUN} --checkpoint-every 5 --out"));
     command.arg(out);

@@ -36,7 +36,7 @@ fn needing(directory: &Path, name: &str, needs: &[&str]) -> PathBuf {
 #[test]
 fn check_names_all_missing_libraries() {
     let directory = tempfile::tempdir().unwrap();
-    // The names of files of Intel's plugin, in versions that nobody has.
+    // The names of files of Intel's plugin, in versions that do not exist.
     let needs = ["libmpi.so.999", "libze_loader.so.999", "libmkl_core.so.999"];
     let plugin = needing(directory.path(), "xla_oneapi_plugin.so", &needs);
     let output = halite(&["check", plugin.to_str().unwrap()]);

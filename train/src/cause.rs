@@ -43,7 +43,7 @@ pub(crate) fn of_steps(
 }
 
 /// Mapping from the steps of a process to the batches of its data. The number of a step alone does
-/// not tell: a run may have resumed with another batch size.
+/// not suffice: a run may have resumed with another batch size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Batches {
     /// Steps before the process started.

@@ -18,7 +18,7 @@
 //! every file match; an invalid one is skipped, with the reason, and the one before it is used.
 //!
 //! In a checkpoint of a job of several processes each has written its part of the arrays to a file of
-//! its own, `process-00001-arrays.safetensors`: the manifest tells which elements are where. It is
+//! its own, `process-00001-arrays.safetensors`: the manifest says which elements are where. It is
 //! read as any other, by any number of processes.
 //!
 //! ```

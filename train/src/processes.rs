@@ -119,7 +119,7 @@ fn sampled(data: &dyn Dataset) -> String {
     format!("{} samples, digest of some {digest}", data.len())
 }
 
-/// Options that are no part of the identity, and decide when processes exchange something.
+/// Options that are not part of the identity, and decide when processes exchange something.
 fn schedule(options: &TrainerOptions) -> [(String, String); 15] {
     let observing = &options.observing;
     let facts: [(&str, &dyn fmt::Debug); 15] = [

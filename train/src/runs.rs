@@ -13,7 +13,7 @@ use crate::{
     loggers::{CsvLog, REPORT, Row, Split, TABLE},
 };
 
-/// A run, as its directory tells.
+/// A run, as described by its directory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunSummary {

@@ -235,7 +235,7 @@ impl Drop for Interrupts {
 ///
 /// A handler once installed stays for the life of the process, and without an action it would
 /// swallow the signal. The first call installs one that does what the system would, except while
-/// somebody handles the signal.
+/// an [`Interrupts`] exists.
 fn ignored() -> std::io::Result<u64> {
     static IGNORED: Mutex<Option<u64>> = Mutex::new(None);
     let mut known = IGNORED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ pub type MetricValues = Vec<(Arc<str>, f64)>;
 
 /// A model, its batches, and the loss to minimize.
 ///
-/// [`task`] makes one from a closure. A type of one's own can have settings, and
+/// [`task`] makes one from a closure. A custom type can have settings, and
 /// [predict](Predict):
 ///
 /// ```
@@ -196,7 +196,7 @@ impl<M, B, F> fmt::Debug for LossTask<M, B, F> {
 
 /// A batch with a weight for each sample, which makes means with it.
 ///
-/// Methods of [`Labeled`]; a batch of one's own has them by three lines:
+/// Methods of [`Labeled`]; a custom batch has them by three lines:
 ///
 /// ```
 /// use halite_core::tree::Tree;

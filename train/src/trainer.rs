@@ -41,7 +41,7 @@ pub struct Trainer {
     /// The mesh has the devices of all processes, which run one program.
     pub(crate) spans_processes: bool,
     pub(crate) strategy: Strategy,
-    /// Whether nobody has chosen it.
+    /// Whether it is the default, not a choice of the user.
     pub(crate) is_default_strategy: bool,
     pub(crate) options: TrainerOptions,
     /// Page-locked memory of batches.

@@ -175,7 +175,7 @@ impl Window {
 
     /// The window `saved` in a checkpoint of a run with these `extras`, and its skipped steps if
     /// this window does not count them. The metrics and the extras that both have continue, other
-    /// extras begin anew.
+    /// extras start at 0.
     pub(crate) fn continued(
         &self,
         saved: &HostArray,
@@ -337,7 +337,7 @@ mod tests {
         let (skips, watches) = (window(true, &[]), window(false, &["w"]));
         let both = window(true, &["v", "w"]);
         let none = f32::INFINITY;
-        // Of equal length, with other fields.
+        // The same length, with other fields.
         let saved = [2.0, 1.0, none, 3.0];
         let expected = (vec![2.0, 1.0, none, none], 3);
         assert_eq!(continued(&skips, &watches, &saved), expected);

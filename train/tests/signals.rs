@@ -142,7 +142,7 @@ fn interrupt_after_sigterm_does_not_end_the_process() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(
         process.child.try_wait().unwrap().is_none(),
-        "it goes on saving"
+        "it continues saving"
     );
     process.signal("-INT");
     assert_eq!(process.child.wait().unwrap().code(), Some(130));

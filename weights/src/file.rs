@@ -27,7 +27,7 @@ pub struct WeightFile {
     pub(crate) format: Format,
     pub(crate) origin: String,
     pub(crate) tensors: Vec<TensorInfo>,
-    /// Of each tensor.
+    /// Place of each tensor.
     pub(crate) places: Vec<Place>,
     pub(crate) metadata: BTreeMap<String, MetadataValue>,
     /// The last tensor that cannot be read in parts.

@@ -187,7 +187,7 @@ fn dtype(format: &str, float8: Option<DType>) -> Result<DType> {
         None => return refuse(""),
     };
     let known = match name {
-        // Of all 8-bit floats, `ml_dtypes` names this type alone.
+        // The only 8-bit float that `ml_dtypes` gives a name.
         "f1" => Some(DType::F8E5M2),
         FLOAT8 if float8.is_none() => {
             return refuse(": 8-bit values without a type; save them in a .safetensors file");

@@ -112,7 +112,7 @@ fn saved_tensors_are_aligned() {
     }
 }
 
-/// A link in the place of the temporary file, which leads to a file of somebody else.
+/// A link in the place of the temporary file, which leads to a file of another user.
 #[test]
 #[cfg(unix)]
 fn links_are_not_written_through() {

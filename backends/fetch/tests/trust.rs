@@ -239,7 +239,7 @@ fn fails_to_install(cache: &Cache, check: Check) -> Error {
     error
 }
 
-/// Reads the marker, which a check writes anew with all times of the files.
+/// Reads the marker, which a check rewrites with all times of the files.
 fn marker(cache: &Cache, directory: &Path) -> String {
     cache.state(&PACKAGE, Check::Quick).unwrap();
     fs::read_to_string(directory.join("halite.json")).unwrap()

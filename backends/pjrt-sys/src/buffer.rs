@@ -11,7 +11,7 @@ use crate::macros::{c_enum, c_structs, opaque};
 use crate::memory::PJRT_Memory;
 
 opaque! {
-    /// An array on a device, freed by whoever received it.
+    /// An array on a device, freed by the receiver.
     PJRT_Buffer
 }
 
@@ -172,7 +172,7 @@ c_structs! {
         buffer: *mut PJRT_Buffer,
     }
 
-    /// Wraps device memory that somebody else owns.
+    /// Wraps device memory that the caller owns.
     extensible PJRT_Client_CreateViewOfDeviceBuffer_Args {
         client: *mut PJRT_Client,
         device_buffer_ptr: *mut c_void,
@@ -307,7 +307,7 @@ c_structs! {
         buffer_pointer: usize,
     }
 
-    /// Keeps the memory in place while somebody else reads it.
+    /// Keeps the memory in place while it is read from outside.
     extensible PJRT_Buffer_IncreaseExternalReferenceCount_Args {
         buffer: *mut PJRT_Buffer,
     }

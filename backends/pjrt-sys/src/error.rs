@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use crate::macros::{c_enum, c_structs, opaque};
 
 opaque! {
-    /// An error, owned by whoever received it.
+    /// An error, owned by the receiver.
     PJRT_Error
 }
 

@@ -6,7 +6,7 @@ use crate::error::{PJRT_Error, PJRT_Error_Code};
 use crate::macros::{c_structs, opaque};
 
 opaque! {
-    /// An event, freed by whoever received it.
+    /// An event, freed by the receiver.
     PJRT_Event
 }
 

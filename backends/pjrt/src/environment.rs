@@ -52,7 +52,7 @@ pub(crate) fn with_override<R>(name: &str, value: &[u8], work: impl FnOnce() -> 
         let _held = ONE_AT_A_TIME.lock();
         publish(|list| change(list, entry as *mut c_char));
     };
-    // Of two entries with one name the C library takes the first, so the user's entry stays in
+    // The C library takes the first of two entries with one name, so the user's entry stays in
     // place.
     change(&|list, entry| list.insert(0, entry));
     let result = work();

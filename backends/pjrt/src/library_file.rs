@@ -31,7 +31,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
         )
         .caused_by(error)
     };
-    // Before it is opened: opening a pipe waits for somebody who writes to it.
+    // Before it is opened: opening a pipe waits for a writer.
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         let message = format!(

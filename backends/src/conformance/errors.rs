@@ -76,13 +76,13 @@ fn argument_of_wrong_type_is_rejected(subject: &Subject) -> Checked {
     let add = compile(client, &add(4, true))?;
     let good = values(client, &[1.0; 4])?;
     let types = [
-        // Of the same size: a driver would read them as floats.
+        // The same size: a driver would read them as floats.
         ty(DType::S32, &[4]),
         ty(DType::U8, &[16]),
         f32s(&[2, 2]),
         f32s(&[4, 1]),
         f32s(&[1, 4]),
-        // Of other sizes: a driver would read out of bounds.
+        // Other sizes: a driver would read out of bounds.
         f32s(&[3]),
         f32s(&[5]),
         f32s(&[0]),

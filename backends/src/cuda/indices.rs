@@ -63,7 +63,7 @@ pub(super) fn part(
     }
     if !matches!(devices, Devices::Count(_)) && each * size < count {
         return Err(format!(
-            "{}: that is no multiple; `cuda:{each}` takes {each} for each process",
+            "{}: not a multiple; `cuda:{each}` takes {each} for each process",
             of()
         ));
     }

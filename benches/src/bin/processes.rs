@@ -36,7 +36,7 @@ fn run() -> Result<()> {
     let count = |at, default| match argument(at) {
         Some(text) => text
             .parse()
-            .map_err(|_| Error::invalid("processes", format!("`{text}` is no number"))),
+            .map_err(|_| Error::invalid("processes", format!("`{text}` is not a number"))),
         None => Ok(default),
     };
     let trained = Trained {

@@ -99,8 +99,8 @@ impl Store {
                 return Ok(value);
             }
             if deadline.is_over() {
-                let whom = format!("{}, which holds the store", self.presence.list(&[0]));
-                return Err(deadline.missed(&whom));
+                let awaited = format!("{}, which holds the store", self.presence.list(&[0]));
+                return Err(deadline.missed(&awaited));
             }
             deadline.pause();
         }
@@ -231,7 +231,7 @@ struct Server {
 /// A request for a value that is not there yet.
 struct Waiting {
     rank: usize,
-    /// Of the request.
+    /// Number of the request.
     number: u64,
     key: String,
     /// `None` if it waits for ever.

@@ -130,8 +130,8 @@ fn of_job(engine: &Engine, variables: &[(String, OsString)]) -> Vec<(String, OsS
     all
 }
 
-/// Whether a variable is a credential, as far as its name tells: not for a command line, which
-/// everybody on a host can read, nor for a report.
+/// Whether the name of a variable is that of a credential, which belongs neither on a command line,
+/// which every user of a host can read, nor in a report.
 pub fn is_credential(name: &str) -> bool {
     const PARTS: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL"];
     let upper = name.to_uppercase();

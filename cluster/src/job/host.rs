@@ -26,7 +26,7 @@ pub(super) struct Processes(Vec<Process>);
 
 impl Processes {
     /// # Errors
-    /// If a process does not tell within the deadline; if one runs another executable.
+    /// If a process does not answer within the deadline; if one runs another executable.
     pub(super) fn meet(group: &dyn Collective, patience: Duration) -> Result<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let mine = [&*name(), boot.trim(), &file()].join("\n");

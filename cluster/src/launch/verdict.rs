@@ -1,4 +1,4 @@
-//! From what processes tell to how the job ended.
+//! How a job ended, from the reports of its processes.
 
 use std::{
     fmt,
@@ -21,9 +21,9 @@ pub struct Failure {
     pub pid: Option<u32>,
     /// What happened.
     pub reason: String,
-    /// The newest checkpoint that the job told of.
+    /// The newest checkpoint that the job reported.
     pub checkpoint: Option<String>,
-    /// The signal that had told the launcher to stop the job, if one had: do not start it again.
+    /// The signal by which the launcher stopped the job, if there was one: do not start it again.
     pub stopped: Option<i32>,
 }
 
@@ -54,7 +54,7 @@ struct Process {
     /// Status of a signal that stopped it.
     stopped: Option<u8>,
     /// Its own words about its failure.
-    told: Option<(String, Instant)>,
+    reported: Option<(String, Instant)>,
     /// Status of its program.
     exited: Option<(i32, Instant)>,
     /// Nothing more comes from it.
@@ -88,7 +88,7 @@ impl Verdict {
             Record::Stopped(status) => process.stopped = Some(*status),
             Record::Saved(checkpoint) => self.checkpoint = Some(checkpoint.clone()),
             Record::Failed(text) => {
-                process.told.get_or_insert_with(|| (text.clone(), now));
+                process.reported.get_or_insert_with(|| (text.clone(), now));
             }
             Record::Exited(status) => process.exited = Some((*status, now)),
         }
@@ -103,9 +103,11 @@ impl Verdict {
             .next()
     }
 
-    /// Whether a process told that it failed.
-    pub(super) fn told(&self) -> bool {
-        self.processes.iter().any(|process| process.told.is_some())
+    /// Whether a process reported that it failed.
+    pub(super) fn reported(&self) -> bool {
+        self.processes
+            .iter()
+            .any(|process| process.reported.is_some())
     }
 
     /// Whether the program of a process has ended.
@@ -185,7 +187,7 @@ impl Verdict {
         // that has reported an error may crash while it exits.
         let by_others = |status| status > 128 && status != 128 + SIGUSR1;
         let process = &self.processes[rank];
-        process.told.is_none() && process.exited.is_some_and(|(status, _)| by_others(status))
+        process.reported.is_none() && process.exited.is_some_and(|(status, _)| by_others(status))
     }
 
     /// Processes that failed, with time and reason.
@@ -205,7 +207,7 @@ impl Verdict {
 
 impl Process {
     fn failure(&self, is_job: bool) -> Option<(Instant, String)> {
-        if let Some((text, since)) = &self.told {
+        if let Some((text, since)) = &self.reported {
             return Some((*since, text.clone()));
         }
         match (self.exited, self.closed) {
@@ -233,7 +235,7 @@ fn have(ranks: &[usize]) -> String {
     }
 }
 
-/// A status as shells tell it.
+/// A status as shells report it.
 fn describe(status: i32) -> String {
     match status {
         126 => "the program cannot be executed (status 126)".to_owned(),

@@ -10,7 +10,7 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{Presence, Wait, lock};
 use crate::mpi::Patience;
 
-/// A wait with a name and a deadline, which heartbeats tell the others.
+/// A wait with a name and a deadline, which heartbeats report to the other processes.
 #[derive(Debug)]
 pub(crate) struct Deadline<'a> {
     presence: &'a Presence,
@@ -23,7 +23,7 @@ pub(crate) struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
-    /// A wait that heartbeats do not tell.
+    /// A wait that heartbeats do not report.
     pub(crate) fn quiet(presence: &'a Presence, patience: Duration) -> Self {
         Deadline {
             presence,
@@ -54,8 +54,8 @@ impl<'a> Deadline<'a> {
     }
 
     /// An error of this wait: `waited 60 s for ..`.
-    pub(crate) fn missed(&self, whom: &str) -> Error {
-        let message = format!("waited {:?} for {whom}", self.patience);
+    pub(crate) fn missed(&self, awaited: &str) -> Error {
+        let message = format!("waited {:?} for {awaited}", self.patience);
         Error::new(ErrorKind::DeadlineExceeded, self.what.clone(), message)
     }
 

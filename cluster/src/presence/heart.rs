@@ -33,7 +33,7 @@ impl<'a> Heart<'a> {
         self.interval.min(Duration::from_millis(200))
     }
 
-    /// The error of a process that the launcher tells that another one failed.
+    /// The error of a process that the launcher notifies of the failure of another one.
     pub(crate) fn warned(&self) -> Error {
         let message = format!("this process: {}", self.presence.now().text);
         Error::new(ErrorKind::Unavailable, "another process failed", message)

@@ -62,7 +62,7 @@ fn step(layers: usize) -> Graph {
     graph
 }
 
-/// Processor time of this thread, in seconds. A busy machine lets a thread wait, which is no work
+/// Processor time of this thread, in seconds. A busy machine lets a thread wait, which is not work
 /// of ours. Where the system does not say, the time of day.
 fn now() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -79,7 +79,7 @@ fn read_beyond_host_memory_is_an_error() {
     let array = Array::from_shards(ty, &device, launched.remove(0)).unwrap();
     let error = array.fetch().unwrap().wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-    // It is not the device's memory that somebody has.
+    // The memory is the host's, not the device's.
     assert!(error.is_of_host(), "{error}");
     assert!(!error.to_string().contains("4242"), "{error}");
     assert_eq!(array.read().unwrap_err().kind(), ErrorKind::OutOfMemory);

@@ -91,7 +91,7 @@ fn all_reduce_reduces_over_members() {
 fn subgroup_has_its_members_alone() {
     let ask = |process: ThreadProcess| {
         let group = process.subgroup("ends", &[0, 2])?;
-        // Of these none is made.
+        // Invalid lists of ranks.
         for ranks in [&[][..], &[2, 0], &[1, 3]] {
             assert!(process.subgroup("none", ranks).is_err(), "{ranks:?}");
         }

@@ -114,7 +114,7 @@ impl Function {
 /// use values of the regions around it that are made before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Region {
-    /// Values that whoever runs the region provides.
+    /// Values that the operation of the region provides.
     pub arguments: Vec<ValueId>,
     /// Operations, in an order of evaluation.
     pub operations: Vec<Operation>,

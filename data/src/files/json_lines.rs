@@ -177,7 +177,7 @@ impl Lines {
 /// Places of the lines of a file that are not empty.
 pub(crate) fn places(mut reader: impl BufRead) -> io::Result<Result<Vec<Line>, String>> {
     let (mut lines, mut offset, mut number) = (Vec::new(), 0_u64, 0_u64);
-    // Of the line: its first byte that is not white space, and the byte after the last such one.
+    // The line without white space around it: its first byte, and the byte after its last one.
     let mut text: Option<(u64, u64)> = None;
     let mut is_ended = true;
     loop {

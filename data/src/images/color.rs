@@ -22,7 +22,7 @@ pub(super) fn jitter(image: &mut Pixels, jitter: Jitter, random: &mut Random) {
     let factors = amounts.map(|amount| random.uniform(1.0 - amount, 1.0 + amount));
     for step in order {
         match (step, factors[step]) {
-            // Of an amount of 0.
+            // The factor of an amount of 0.
             (_, 1.0) => {}
             (0, factor) => brighten(image, factor),
             (1, factor) => contrast(image, factor),

@@ -75,7 +75,7 @@ impl ImageFolder {
         }
         if !empty.is_empty() {
             let message = format!(
-                "no .png, .jpg or .jpeg files in {} of {}; remove folders that are no classes",
+                "no .png, .jpg or .jpeg files in {} of {}; remove folders that are not classes",
                 empty.join(", "),
                 root.display()
             );

@@ -38,7 +38,7 @@ impl Filter {
 /// Resizes an image `u8[height, width, 3]` to these dimensions `[height, width]`.
 ///
 /// # Errors
-/// If the array is no image; if a size is 0 or too large.
+/// If the array is not an image; if a size is 0 or too large.
 pub fn resize(image: &HostArray, dims: [usize; 2], filter: Filter) -> Result<HostArray> {
     let view = View::of(image, RESIZE)?;
     check_size(view, dims)?;
@@ -107,7 +107,7 @@ fn resize_into(
 /// number of pixels.
 ///
 /// # Errors
-/// If the array is no image, or smaller.
+/// If the array is not an image, or smaller.
 pub fn center_crop(image: &HostArray, dims: [usize; 2]) -> Result<HostArray> {
     let [height, width] = dims;
     let view = View::of(image, "center crop")?;
@@ -190,7 +190,7 @@ impl Framing {
     /// Returns the square of an image `u8[height, width, 3]`: `u8[side, side, 3]`.
     ///
     /// # Errors
-    /// If the array is no image, or the framing is out of range.
+    /// If the array is not an image, or the framing is out of range.
     pub fn apply(&self, image: &HostArray) -> Result<HostArray> {
         self.check()?;
         let pixels = framed(self, View::of(image, "framing")?)?.into_array();

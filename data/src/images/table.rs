@@ -193,7 +193,7 @@ impl ImageTable {
                     }
                     Err(_) => {
                         let reason = format!(
-                            "the label `{cell}` is no number; expected 0 or 1, in a column for each \
+                            "the label `{cell}` is not a number; expected 0 or 1, in a column for each \
                              label"
                         );
                         return Err(table.error(row, column, reason));

@@ -92,7 +92,7 @@ mod tests {
         distances.fold(0.0, f64::max)
     }
 
-    /// Of which the distribution function is known in closed form.
+    /// Compares samples with distribution functions that are known in closed form.
     #[test]
     fn beta_has_its_distribution() {
         // Exceeded once in 10,000 times by chance.

@@ -24,7 +24,7 @@ pub enum BadSample {
     /// are named in warnings; [`Loader::skipped`](super::Loader::skipped) returns all.
     Skip {
         /// Most samples that are skipped, each counted once for all epochs; the next one is an
-        /// error. Each process counts those of its rows, and a resumed run counts anew.
+        /// error. Each process counts those of its rows, and a resumed run counts from 0.
         at_most: usize,
     },
 }

@@ -69,7 +69,7 @@ impl Loader {
                 return Err(cancelled());
             }
             let is_padding = first + row >= len;
-            // A stream that reads its first samples again would start anew.
+            // A stream that reads its first samples again would start from its beginning.
             if !(is_padding && self.dataset.is_sequential()) && reader.read(first + row, row)? {
                 *weight = if is_padding { 0.0 } else { 1.0 };
                 source.get_or_insert(row);

@@ -40,7 +40,7 @@ impl Example {
     /// Parses a payload. Of a name that is there twice, the last list holds.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if it is no such message.
+    /// [`ErrorKind::Corrupt`] if it is not such a message.
     pub fn parse(payload: &[u8]) -> Result<Self> {
         let parsed = parse(payload);
         parsed.ok_or_else(|| {

@@ -45,7 +45,7 @@ impl TokenFile {
     /// Opens a file of tokens of type `dtype`, `u16` or `u32`, as windows of `length` targets.
     ///
     /// # Errors
-    /// If the file cannot be read, is no multiple of the size of a token, or has too few tokens for
+    /// If the file cannot be read, its size is not a multiple of a token's, or has too few tokens for
     /// one window; if `dtype` is another type, or `length` is 0.
     pub fn open(path: impl AsRef<Path>, dtype: DType, length: usize) -> Result<Self> {
         let path = path.as_ref();

@@ -252,7 +252,7 @@ fn endless_run_concatenates_the_epochs() {
             .map(|batch| numbers(&batch.unwrap()))
             .collect::<Vec<_>>()
     );
-    assert_ne!(run[2..7], run[..5], "epochs are shuffled anew");
+    assert_ne!(run[2..7], run[..5], "each epoch is shuffled");
 }
 
 #[test]

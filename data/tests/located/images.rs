@@ -185,7 +185,7 @@ fn labels_out_of_range_are_refused() {
         ("nan", "the label NaN is out of range"),
         (
             "",
-            "line 3, column `sick`: the label `` is no number; expected 0 or 1",
+            "line 3, column `sick`: the label `` is not a number; expected 0 or 1",
         ),
     ] {
         let text = format!("id,sick\n1,1\n2,{cell}\n");

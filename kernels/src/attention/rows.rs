@@ -138,7 +138,7 @@ impl Slopes<'_> {
         let scores = self.scores.chunks_exact_mut(self.length);
         let rows = scores.zip(self.slopes.chunks_exact_mut(self.length));
         for (row, (scores, slopes)) in rows.enumerate() {
-            // Of a query that attends to no position, all weights are 0.
+            // All weights of a query that attends to no position are 0.
             let count = match self.log_sums[row] {
                 f32::NEG_INFINITY => 0,
                 _ => allowed(row).min(self.positions),

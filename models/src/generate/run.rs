@@ -14,7 +14,7 @@ pub(super) struct Sequence {
     pub(super) finish: Option<FinishReason>,
 }
 
-/// A generation that goes on.
+/// A generation in progress.
 pub(super) struct Run<'r> {
     pub(super) sequences: Vec<Sequence>,
     pub(super) options: &'r GenerationOptions,

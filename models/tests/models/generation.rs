@@ -142,7 +142,7 @@ fn tokens_do_not_depend_on_launches() {
     assert!(all[1] == all[3] && all[1] == all[5]);
 }
 
-/// When the context of 16 positions is full, generation goes on from the last 8 tokens.
+/// When the context of 16 positions is full, generation continues from the last 8 tokens.
 #[test]
 fn full_context_continues_from_its_half() {
     for client in clients() {

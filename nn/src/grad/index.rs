@@ -209,9 +209,9 @@ impl<'t> Step<'_, 't> {
             .iota(&TensorType::new(DType::U32, [updates.elements()]), 0)
             .reshape(number.dims())
             + 1;
-        let nobody = self.trace.full(0.0, &self.ty(0).with_dtype(DType::U32));
-        let winners = nobody.scatter(self.x(1), numbers, scatter.clone());
-        let x = self.if_wanted(0, || winners.eq(nobody).select(g, g.zeros_like()));
+        let none = self.trace.full(0.0, &self.ty(0).with_dtype(DType::U32));
+        let winners = none.scatter(self.x(1), numbers, scatter.clone());
+        let x = self.if_wanted(0, || winners.eq(none).select(g, g.zeros_like()));
         let updates = self.if_wanted(2, || {
             let read = self.read_places(g, scatter);
             self.read_places(winners, scatter)

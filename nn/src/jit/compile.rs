@@ -221,7 +221,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let named: Vec<(String, &ArraySpec)> =
             state.named().into_iter().chain(inputs.named()).collect();
         let meshes = named.iter().map(|(_, spec)| spec.sharding.mesh());
-        // Of meshes of one device, the one whose axes constraints in the function can name.
+        // If several meshes have one device: the one whose axes constraints in the function can name.
         let known = match &self.mesh {
             Some(mesh) => Some(mesh),
             None => meshes.clone().next().map(|first| {

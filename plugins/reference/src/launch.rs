@@ -3,7 +3,7 @@
 //!
 //! A job runs on the queue of its first device. It waits for the inputs of all its devices,
 //! assembles them, runs the program once, and delivers the shards of the results. Jobs wait for
-//! results of earlier launches only, so that the oldest one can always go on.
+//! results of earlier launches only, so that the oldest one can always continue.
 
 #[cfg(test)]
 mod tests;
@@ -80,7 +80,7 @@ pub(crate) struct Job {
     pub(crate) is_short: bool,
     /// What it exchanges with other processes, if it runs on devices of several.
     pub(crate) spanning: Option<Spanning>,
-    /// Of each of its devices in this process.
+    /// Inputs of each of its devices in this process.
     pub(crate) inputs: Vec<Vec<Arc<Slot>>>,
     pub(crate) outputs: Vec<Outputs>,
     /// All jobs of the client that run.

@@ -154,7 +154,7 @@ impl Spanning {
     /// The inputs on all partitions, from `mine`, those of the partitions of this process.
     ///
     /// # Errors
-    /// That of `mine`, which the other processes are told; if another process fails, launches
+    /// That of `mine`, which the other processes get; if another process fails, launches
     /// another program, or does not launch it in time.
     pub(crate) fn exchange(
         &self,

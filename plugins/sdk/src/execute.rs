@@ -235,7 +235,7 @@ enum Held {
 }
 
 impl Held {
-    /// Makes the buffer a donated one. One that somebody else holds as well is lent to the launch
+    /// Makes the buffer a donated one. One with another holder is lent to the launch
     /// instead, and freed by the last holder.
     fn own(&mut self) {
         if let Held::Shared(content) = std::mem::replace(self, Held::Owned(None)) {

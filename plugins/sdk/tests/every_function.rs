@@ -122,7 +122,7 @@ fn every_function_returns() {
             }
             call_slot(slot, first, 0);
             for &other in handles.iter().filter(|_| is_handle) {
-                // Numbers that are no addresses are not passed as pointers at structs.
+                // Numbers that are not addresses are not passed as pointers at structs.
                 if other > 1 && other != usize::MAX {
                     call_slot(slot, first, other);
                 }

@@ -113,7 +113,7 @@ impl Run {
         };
         let opened = accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
-        // Of several processes those of all, where the client has them.
+        // In a job, the devices of all processes, where the client has them.
         let mut devices = match self.is_alone() {
             true => opened.client.local_devices(),
             false => opened
@@ -393,7 +393,7 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
     }
     let mut code = reason.exit_code();
     if !run.is_alone() && code != 0 {
-        // All stop at one step, whoever got the signal: the launcher returns its code.
+        // All stop at one step, whichever got the signal: the launcher returns its code.
         tell_stopped(code);
         code = 0;
     }

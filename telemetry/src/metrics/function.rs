@@ -26,7 +26,7 @@ pub(crate) struct Function {
     /// Launches that were timed on the device, and the sum of their times.
     timed: AtomicU64,
     execute_nanos: AtomicU64,
-    /// Of all its programs.
+    /// Interpreted operations of all its programs.
     interpreted: Mutex<Vec<Interpreted>>,
 }
 

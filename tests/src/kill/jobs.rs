@@ -135,7 +135,7 @@ impl DisturbedJob<'_> {
             self.record(blow, &moment, resumes);
             last = Some(blow);
             self.deal(blow, &running, &ranks);
-            // Only such a job goes on.
+            // Only such a job continues.
             if blow != Blow::StopOne && (restarts == 0 || blow.fault() != Fault::Kill) {
                 break;
             }

@@ -30,7 +30,7 @@ fn closure_trains_as_a_task_does() {
     assert_eq!(scores[0].1, fitted.report.metrics["loss"]);
 }
 
-/// A batch of one's own, with three fields.
+/// A custom batch, with three fields.
 #[derive(Tree, Default)]
 struct Pair<L> {
     left: L,

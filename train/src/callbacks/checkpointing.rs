@@ -233,7 +233,7 @@ impl Callback for Checkpointing {
             Some(by) if before != by => {
                 halite_core::warning!(
                     "the best checkpoints so far are by {before}, and now by {by}: the ranking \
-                     begins anew"
+                     starts again"
                 );
                 new
             }

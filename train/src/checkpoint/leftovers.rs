@@ -64,7 +64,7 @@ pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
             _ => continue,
         };
         tracing::debug!("removing {}, a leftover of a killed run", path.display());
-        // It is in nobody's way. The directory may have listed a folder under both names.
+        // It does no harm. The directory may have listed a folder under both names.
         if let Err(error) = removed
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -45,7 +45,7 @@ pub(super) struct Manifest {
     pub(super) seed: u64,
     /// Also here, in addition to the pointer, because this is committed with the arrays.
     pub(super) best: Option<BestBy>,
-    /// Of version 2.
+    /// Since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     writer: Option<Writer>,
     pub(super) arrays: Vec<ArrayEntry>,

@@ -325,7 +325,7 @@ impl Saved {
             );
             return Err(Error::invalid("checkpoint", message));
         }
-        // Of two names of a path, the later one stays.
+        // The later of two names of a path stays.
         Ok(below("model.").chain(below("average.")).collect())
     }
 

@@ -261,7 +261,7 @@ impl Writer {
         let mut ranked = HashSet::new();
         for (age, Found { path, manifest }) in sound.enumerate() {
             let step = manifest?.position.step;
-            // Of several checkpoints of a step, the newest.
+            // The newest of several checkpoints of a step.
             let is_ranked = keep.steps.contains(&step) && ranked.insert(step);
             let is_best = best.as_ref().is_some_and(|best| best.path == path);
             if age < self.options.keep_last || (is_ranked || is_best) && !keep.weights_only {

@@ -83,7 +83,7 @@ where
         // No process starts a step before all have compiled it.
         self.agree(&mut now)?;
         if now.run.resumed_from_step.is_some() {
-            // Of several processes the time that they agreed on: each has a clock of its own.
+            // Several processes use the time that they agreed on: each has its own clock.
             now.validated.seconds = now.seconds();
         }
         Ok(now)

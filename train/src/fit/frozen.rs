@@ -1,4 +1,4 @@
-//! Frozen parameters that checkpoints leave out, because a run is given them anew: those of published
+//! Frozen parameters that checkpoints leave out, because each run gets them from elsewhere: those of published
 //! weights.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -78,11 +78,11 @@ fn saving(bytes: u64, copies: bool) -> String {
     let megabytes = bytes as f64 / 1e6;
     match copies {
         true => format!(
-            "checkpoints: {megabytes:.1} MB, copied to host memory and written while training goes on"
+            "checkpoints: {megabytes:.1} MB, copied to host memory and written while training continues"
         ),
         false => format!(
             "checkpoints: {megabytes:.1} MB, streamed to the disk while training waits \
-             (`--checkpoint-mode copy` takes as much host memory, and training goes on)"
+             (`--checkpoint-mode copy` takes as much host memory, and training continues)"
         ),
     }
 }
@@ -169,7 +169,7 @@ where
         error
     }
 
-    /// True if saves copy the state and steps go on; false if they stream it and steps wait.
+    /// True if saves copy the state and steps continue; false if they stream it and steps wait.
     fn saves_copies(&self) -> bool {
         // Without a choice there was no step.
         self.saves_copies.unwrap_or(false)

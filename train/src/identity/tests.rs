@@ -7,7 +7,7 @@ use halite_data::Dataset;
 use super::{comparison::shortened, pending::Digesting, *};
 use crate::{signals::StopFlag, validation_set::NamedSet, waits::Limits};
 
-/// Of data with digests.
+/// Returns the identity of a run on data with digests.
 fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
     let mut identity = without_data(properties, change);
     identity.add_data(["sha256 1", "sha256 2"].map(|digest| Some(digest.into())));

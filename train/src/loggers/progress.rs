@@ -188,8 +188,8 @@ impl Progress {
         }
     }
 
-    /// Shows the metrics of a validation within the epoch, after `step`: in a line of their own,
-    /// and the steps go on.
+    /// Shows the metrics of a validation within the epoch, after `step`: in a line of their own;
+    /// the bar of the epoch continues.
     pub fn validated(&self, step: u64, metrics: &[(&str, f64)]) {
         {
             let mut state = self.state();

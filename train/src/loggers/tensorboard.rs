@@ -1,4 +1,4 @@
-//! Event files of TensorBoard: the logger, and the writer for loops of one's own.
+//! Event files of TensorBoard: the logger, and the writer for custom loops.
 //!
 //! Nothing here waits: an event is appended to a file with one call of the system.
 
@@ -80,7 +80,7 @@ impl Logger for TensorBoard {
     }
 }
 
-/// Writes an event file of TensorBoard, for a training loop of one's own. It has the methods of
+/// Writes an event file of TensorBoard, for a custom training loop. It has the methods of
 /// PyTorch's `SummaryWriter`.
 ///
 /// ```

@@ -10,7 +10,7 @@ pub(super) const MOST_BYTES: u64 = 1 << 30;
 
 /// Method of [`Trace`] that reports a metric of a whole validation set.
 pub trait Collect {
-    /// Reports a metric that is no mean over batches, such as ROC-AUC. Its rows come back from the
+    /// Reports a metric that is not a mean over batches, such as ROC-AUC. Its rows come back from the
     /// evaluation with the results of each batch, and it is computed from those of all batches,
     /// devices and processes at the end of the validation, on the host in `f64`. In training
     /// nothing is collected.

@@ -196,7 +196,7 @@ impl<'a> Collecting<'a> {
     /// The means of a pass, and the results of what was collected, over all processes.
     ///
     /// # Errors
-    /// Of rows that no metric can have, such as NaN scores.
+    /// Rows with invalid values, such as NaN scores.
     pub(crate) fn finish(
         self,
         means: MetricValues,

@@ -24,7 +24,7 @@ pub(crate) struct DataSet<'a> {
 }
 
 enum Sums {
-    /// Of each label, score and weight of each row, negative weights for negative samples.
+    /// For each label, the score and weight of each row; negative samples have negative weights.
     Rows(Vec<Vec<[f64; 2]>>),
     Counts(Vec<ClassCounts>),
     Matrix(ConfusionMatrix),

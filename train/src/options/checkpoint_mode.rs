@@ -7,7 +7,7 @@ pub enum CheckpointMode {
     /// `copy` if the host has the memory, else `stream`; the choice is printed
     #[default]
     Auto,
-    /// Copy the state to host memory and write it while training goes on: takes memory for one more
+    /// Copy the state to host memory and write it while training continues: takes memory for one more
     /// state, and the next step waits for the copy alone
     Copy,
     /// Write one array after another: takes memory for the largest array, and the next step waits

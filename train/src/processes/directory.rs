@@ -21,7 +21,7 @@ use crate::{
 /// some seconds.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a process tells of the directory of process 0.
+/// What a process sees of the directory of process 0.
 #[derive(Deserialize, Serialize)]
 struct Sight {
     host: String,

@@ -116,7 +116,7 @@ fn state_of_a_process_is_its_part() {
         programs.init.prepare(&Empty::new(), &key).unwrap();
         let memory = programs.init.with_loaded(|loaded| loaded.memory());
         let memory = memory.unwrap().unwrap();
-        // Of each device: the parameters, and a part of two slots and the averages.
+        // On each device: the parameters, and a part of two slots and the averages.
         let whole = 4 * (512 * 1024 + 1024);
         let expected = whole + 3 * whole / (2 * processes as u64);
         let most = expected + 4096;

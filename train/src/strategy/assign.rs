@@ -150,7 +150,7 @@ impl Strategy {
         }
         let dims = (stacked..ty.rank())
             .filter(|&dim| ty.dims()[dim].is_multiple_of(spec.parts(mesh, dim) * parts));
-        // Of equal dimensions the first; one that is already split only if no other divides.
+        // The first of equal dimensions; one that is already split only if no other divides.
         let best =
             dims.max_by_key(|&dim| (spec.axes(dim).is_empty(), ty.dims()[dim], Reverse(dim)));
         let Some(best) = best else {

@@ -208,7 +208,7 @@ impl TrainerBuilder {
     /// writes the directory of the run, which callbacks of other processes do not see. `predict` does
     /// not divide its samples among processes: each process that calls it runs on all of them.
     ///
-    /// Of a client with the devices of all processes, as `Accelerator::open_in` gives for GPUs and
+    /// If the client has the devices of all processes, as `Accelerator::open_in` gives for GPUs and
     /// TPUs, the mesh is over all of them, and one program runs on it with every strategy, as on the
     /// devices of one process (tested on the embedded executor as a plugin; not yet on several GPUs
     /// or on TPUs).

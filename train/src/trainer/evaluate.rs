@@ -23,8 +23,8 @@ impl Trainer {
     /// Computes the metrics of `model` over `dataset`, exactly: padding of the last batch does not
     /// count. [`limit_val_batches`](field@crate::TrainerOptions::limit_val_batches) limits it.
     ///
-    /// Of a [confusion matrix](crate::metrics::Confusion) these are its accuracy, precision, recall and
-    /// F1; the matrix itself is in [`Report::confusion`](crate::Report::confusion) of a fit.
+    /// A [confusion matrix](crate::metrics::Confusion) gives its accuracy, precision, recall and F1; the
+    /// matrix itself is in [`Report::confusion`](crate::Report::confusion) of a fit.
     ///
     /// # Errors
     /// Those of [`fit`](Self::fit).

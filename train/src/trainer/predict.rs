@@ -70,7 +70,7 @@ impl Trainer {
     }
 
     /// Runs inference on every sample of `dataset`, in order, and writes the outputs to a safetensors
-    /// file while it goes on: an array per leaf of the output, by its path, or `output` for one
+    /// file as they are computed: an array per leaf of the output, by its path, or `output` for one
     /// tensor. An earlier file at `path` is replaced when the new one is complete and on the disk.
     ///
     /// # Errors

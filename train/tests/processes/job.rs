@@ -72,7 +72,7 @@ impl Callback for TerminateAt {
 
 #[test]
 fn signal_to_one_process_saves_the_steps_of_all() {
-    // Each process starts this test anew: the directory has one name in all of them.
+    // Each process runs this test from its start: the directory has one name in all of them.
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("signal_to_one_process");
     if std::env::var_os("HALITE_SPAWN").is_none() {
         _ = std::fs::remove_dir_all(&out);

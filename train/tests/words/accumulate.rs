@@ -148,7 +148,7 @@ fn slope<'t>(norm: &BatchNorm<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
 }
 
 /// Running statistics, and the sum of the gradients, after four batches through `BatchNorm` in a
-/// scan of one's own, or one after the other.
+/// custom scan, or one after the other.
 fn normed_batches(scans: bool) -> Vec<Vec<f32>> {
     let client = Accelerator::embedded().open().unwrap();
     let values: Vec<f32> = (0..4 * 5 * 3).map(|i| (i as f32).sin()).collect();

@@ -90,7 +90,7 @@ fn resumed_run_keeps_what_the_whole_one_keeps() {
     };
     assert_eq!(best("parts"), best("whole"));
 
-    // By another metric the ranking begins anew.
+    // By another metric the ranking starts again.
     let other = run(&of("parts"), 7, ModelCheckpoint::new("train loss"));
     fit(other, samples(8)).unwrap();
     assert_eq!(saved(&of("parts")), [42]);

@@ -1,4 +1,4 @@
-//! Inference whose outputs are written while it goes on.
+//! Inference whose outputs are written as they are computed.
 
 use std::path::Path;
 

@@ -169,7 +169,7 @@ fn several_sets_are_validated_by_name() {
     }
     let table = std::fs::read_to_string(dir.path().join("metrics.csv")).unwrap();
     assert!(table.contains("clean/loss"), "{table}");
-    // The best checkpoint is that of the first set, and a resume goes on.
+    // The best checkpoint is that of the first set, and a resume continues it.
     assert!(fitted.report.best_checkpoint.is_some());
     assert_eq!(fit(run(3), sets()).unwrap().report.steps, 18);
     // Sets of different types.

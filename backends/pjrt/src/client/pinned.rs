@@ -87,7 +87,7 @@ impl Drop for Registered {
         let (pages, client) = (self.pages.clone(), self.client.clone());
         let release = move || unregister(memory, pages, &client);
         if in_callback() {
-            // Of the end of an upload, on a thread of the plugin. Drivers forbid calls there.
+            // A callback at the end of an upload, on a thread of the plugin: drivers forbid calls there.
             in_background(release);
         } else {
             release();

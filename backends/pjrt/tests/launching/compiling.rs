@@ -93,7 +93,7 @@ fn compile_error_has_the_compilers_message() {
         )
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    // Bytes that are no text, as text and as bytecode.
+    // Bytes that are not text, as text and as bytecode.
     for bytes in [
         &[0u8, 255, 254, 3][..],
         b"ML\xefR\x06StableHLO_v1.0.0\x00",

@@ -140,7 +140,7 @@ pub struct CustomCall {
     pub results: Vec<TensorType>,
     /// Whether it must not be dropped or merged even if its results are not used.
     pub side_effect: bool,
-    /// Data of whoever recorded it, such as a gradient rule. Programs do not depend on it.
+    /// Data of the code that recorded it, such as a gradient rule. Programs do not depend on it.
     pub attachment: Option<Attachment>,
     /// What it computes, in operations. With it, the call is like StableHLO's `composite`: programs
     /// have these nodes in its place, unless [`choose_kernels`](crate::choose_kernels) drops them.

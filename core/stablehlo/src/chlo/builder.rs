@@ -193,7 +193,7 @@ impl<'b> Value<'b> {
         self.push(kind, &[other], ElementType::Bool)
     }
 
-    /// Of a predicate.
+    /// Selects by this predicate.
     pub(super) fn select(self, on_true: Value<'b>, on_false: Value<'b>) -> Value<'b> {
         let element = on_true.element();
         self.push(OpKind::Select, &[on_true, on_false], element)

@@ -32,7 +32,7 @@ pub(super) struct Parser<'a> {
     /// Values of the function.
     pub(super) scope: Scope<'a>,
     depth: usize,
-    /// Bytes that may still be read. An alias is read anew where it is used, so aliases of aliases
+    /// Bytes that may still be read. An alias is read again where it is used, so aliases of aliases
     /// make a short text long.
     budget: usize,
 }

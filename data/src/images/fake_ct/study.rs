@@ -18,7 +18,7 @@ pub(super) struct Study {
     number: usize,
     pub(super) id: String,
     pub(super) series: String,
-    /// Of the study; the first label is that of [`Study::labels`].
+    /// Labels of the study, of which the first is that of [`Study::labels`].
     labels: [bool; 10],
     /// Whether the image shows each label, which is wrong for some.
     signs: [bool; 10],
@@ -27,7 +27,7 @@ pub(super) struct Study {
     anatomy: Anatomy,
 }
 
-/// Of a patient; lengths are relative to the side of a slice.
+/// Anatomy of a patient; lengths are relative to the side of a slice.
 struct Anatomy {
     /// Half axes of the body.
     body: [f64; 2],

@@ -177,7 +177,7 @@ impl Collective {
             }
             kind => {
                 let message = format!(
-                    "`{}` is no collective; please report this",
+                    "`{}` is not a collective; please report this",
                     kind.to_attributes().0
                 );
                 Err(Error::new(ErrorKind::Internal, "run", message))

@@ -230,7 +230,7 @@ pub(super) fn convolution(
     let columns = [(outputs_of_group, outputs.stride)];
     let mut batches = [Vec::new(), Vec::new()];
     if groups > 1 {
-        // Of the input, the groups split the features, or else the batch.
+        // The groups split the features of the input, or else its batch.
         let split = match attributes.feature_groups {
             1 => input.batch,
             _ => input.feature,

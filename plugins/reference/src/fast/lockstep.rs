@@ -90,7 +90,7 @@ struct Run<'p> {
     plan: &'p Plan,
     launch: &'p Launch<'p>,
     processes: Vec<Process>,
-    /// Of each process.
+    /// Values of each process.
     values: Vec<Values<'p>>,
     arena: Arena,
 }

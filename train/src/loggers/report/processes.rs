@@ -17,7 +17,7 @@ const LINES: usize = 16;
 pub struct ProcessReport {
     /// Rank of the process.
     pub process: u64,
-    /// Its host; empty where the system does not tell.
+    /// Its host; empty where the system does not report it.
     pub host: String,
     /// Steps since the start of the process.
     pub steps: u64,
@@ -109,7 +109,7 @@ pub(crate) fn findings(all: &[ProcessReport]) -> Vec<String> {
         .filter_map(|one| one.own_seconds())
         .collect();
     own.sort_by(f64::total_cmp);
-    // Of two processes the faster one.
+    // With two processes, the faster one.
     let median = own.get(own.len().saturating_sub(1) / 2).copied();
     let waiting = measured.iter().filter_map(|one| {
         let share = one.share(one.input_wait_seconds);

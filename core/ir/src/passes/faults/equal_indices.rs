@@ -41,7 +41,7 @@ struct Updates {
     x: Value,
     indices: Value,
     updates: Value,
-    /// Dimensions of the updates that are no windows.
+    /// Dimensions of the updates that are not windows.
     batch: Vec<usize>,
     /// Two windows are in the same places or in no common one, and an index can be out of range.
     overlap_whole: bool,
@@ -84,12 +84,12 @@ impl Updates {
         let one = append.integer(1, &flat);
         let counted = append.push(Op::Binary(Binary::Add), &[counted, one]);
         let counted = append.reshape(counted, numbers.to_vec());
-        let nobody = append.integer(0, &flat.with_dims(places));
+        let none = append.integer(0, &flat.with_dims(places));
         let scatter = Scatter {
             combine: Some(Reduction::Max),
             ..self.scatter.clone()
         };
-        let last = append.push(Op::Scatter(scatter), &[nobody, self.indices, counted]);
+        let last = append.push(Op::Scatter(scatter), &[none, self.indices, counted]);
         [last, counted]
     }
 

@@ -61,7 +61,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Of dimension `i` of an input with `size` elements there. A dilated input is cut between its
+    /// Returns what is kept of dimension `i` of an input with `size` elements there. A dilated input is cut between its
     /// elements too, which leaves zeros of the dilation as padding.
     fn of(size: usize, conv: &Convolution, i: usize) -> Self {
         let (dilation, (low, high)) = (conv.input_dilation[i] as i128, conv.padding[i]);

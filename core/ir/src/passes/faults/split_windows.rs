@@ -53,9 +53,9 @@ pub(super) fn unsharded(
 /// The dimensions along which the windows of an operation move.
 #[derive(Default)]
 struct Windows {
-    /// Of each operand, the first ones.
+    /// Dimensions of each of the first operands.
     operands: Vec<Vec<usize>>,
-    /// Of the result.
+    /// Dimensions of the result.
     result: Vec<usize>,
 }
 
@@ -103,7 +103,7 @@ impl Windows {
 }
 
 impl Windows {
-    /// Of a convolution, the spatial dimensions; in groups, also all dimensions of features, and those
+    /// Windows of a convolution: the spatial dimensions; in groups, also all dimensions of features, and those
     /// that it sums over if the partitioner may add copies of their parts.
     fn of_convolution(conv: &Convolution, rank: usize, sums_copies: bool) -> Self {
         let all_but = |open: &[usize]| (0..rank).filter(|dim| !open.contains(dim)).collect();

@@ -106,7 +106,7 @@ impl Sources {
     ) -> Source {
         let result = node.results[place];
         let Some(compute) = cast.compute_dtype(graph.ty(result).dtype()) else {
-            // Of no dtype that is cast. Broadcasts of such values may become floats later.
+            // The dtype is not one that is cast. Broadcasts of such values may become floats later.
             return match cast_rule(cast, graph, node) {
                 CastRule::DataMovement if self.moves_input(node) => self.moved(graph, node),
                 _ => Source::Full,

@@ -94,7 +94,7 @@ pub(in super::super) struct Complexes {
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Of two real numbers.
+    /// A complex number of two real numbers.
     Join,
     Real,
     Imag,
@@ -199,7 +199,7 @@ fn multiply(x: Complex<f64>, y: Complex<f64>) -> Complex<f64> {
     if is_known || !is_infinite(x) && !is_infinite(y) {
         return product;
     }
-    // Of an infinity its direction, of other numbers what is not NaN.
+    // The direction of an infinity; the parts of other numbers that are not NaN.
     let direction = |x: Complex<f64>| {
         let of_part = |part: f64| match (is_infinite(x), part.is_nan()) {
             (true, _) => f64::from(u8::from(part.is_infinite())).copysign(part),

@@ -18,7 +18,7 @@ const LINES: usize = 16;
 /// Transforms the last dimensions of operand 0, of numbers with these parts.
 pub(in super::super) struct Transform<T> {
     kind: FftKind,
-    /// Of the last dimensions, outermost first.
+    /// Plans of the last dimensions, outermost first.
     plans: Vec<Arc<dyn Fft<T>>>,
 }
 

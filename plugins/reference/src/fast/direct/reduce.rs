@@ -12,7 +12,7 @@ use crate::storage::Storage;
 pub(in super::super) struct Reduce {
     pub(in super::super) lines: Lines,
     pub(in super::super) inputs: Vec<Input>,
-    /// Of accumulators and then elements.
+    /// Function of accumulators and then elements.
     pub(in super::super) function: Function,
     /// The formats of the elements in memory.
     pub(in super::super) formats: Vec<Format>,

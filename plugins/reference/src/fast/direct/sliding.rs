@@ -134,7 +134,7 @@ struct Line<'f> {
     registers: Vec<Lanes>,
     lanes: usize,
     values: Vec<u64>,
-    /// Of each position and those behind it in its block.
+    /// The reduction of each position and those behind it in its block.
     ends: Vec<u64>,
 }
 

@@ -24,7 +24,7 @@ pub(in super::super) struct Sort {
 pub(in super::super) enum Comparator {
     /// The first order that does not find two elements equal decides.
     Orders(Vec<Order>),
-    /// Of pairs of elements. With the function, also orders that are partial, if it has any.
+    /// A function of pairs of elements, and its partial orders, if it has any.
     Function(Function, Vec<Order>),
 }
 

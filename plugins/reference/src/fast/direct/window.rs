@@ -12,7 +12,7 @@ use crate::fast::scalar::{Format, Function, LANES, convert, load, store};
 #[derive(Debug)]
 pub(in super::super) struct ReduceWindow {
     pub(in super::super) windows: Windows,
-    /// Of accumulators and then elements.
+    /// Function of accumulators and then elements.
     pub(in super::super) function: Function,
     /// The formats of the elements in memory.
     pub(in super::super) formats: Vec<Format>,

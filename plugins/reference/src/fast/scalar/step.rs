@@ -39,7 +39,7 @@ macro_rules! for_float {
 pub(super) enum Op {
     Unary(UnaryOp),
     Binary(BinaryOp),
-    /// Of floats by the order of their bits, if `total`.
+    /// Compares floats by the order of their bits, if `total`.
     Compare {
         direction: ComparisonDirection,
         total: bool,
