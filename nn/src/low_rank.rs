@@ -69,13 +69,15 @@ impl<'t> LowRank<'t> {
         sum
     }
 
-    /// The product with `x` that `dot` describes, if it contracts the inputs of the weight.
+    /// The product with `x` that `dot` describes, if it contracts the inputs of the weight and keeps
+    /// its outputs.
     #[track_caller]
     pub(crate) fn product(self, x: Tensor<'t>, dot: &Dot) -> Option<Tensor<'t>> {
         let LowRank { base, a, b, spec } = self;
         let mut contracted = dot.right_contract.clone();
         contracted.sort_unstable();
-        if spec.stacked > 0 || contracted != (0..spec.inputs).collect::<Vec<_>>() {
+        let is_dense = dot.right_batch.is_empty() && spec.stacked == 0;
+        if !is_dense || contracted != (0..spec.inputs).collect::<Vec<_>>() {
             return None;
         }
         let inner = x.dot_general(a, dot.clone());

@@ -4,8 +4,9 @@ use halite_core::{
     Array, Client, DType, HostArray, Sharding, Tree,
     tree::{Empty, Leaf},
 };
+use halite_ir::Dot;
 use halite_models::{Bert, BertConfig};
-use halite_nn::{Adapted, Adapters, Jit, Lora, Param, Tensor, grad};
+use halite_nn::{Adapted, Adapters, Jit, Linear, Lora, Param, Tensor, Trace, grad};
 use halite_weights::{TensorSource, WeightFile, WeightLoader, load_adapters, open, save_adapters};
 use serde_json::json;
 
@@ -226,4 +227,40 @@ fn no_gradient_of_a_whole_weight_is_computed() {
             );
         }
     }
+}
+
+/// A product with a batch for each output of the weight, of which there are as many as the rank.
+#[test]
+fn products_in_batches_are_of_the_whole_weight() {
+    let client = clients()[1];
+    type Layer = Adapted<Linear<()>, ()>;
+    let program = Jit::<Empty<()>, (Layer, Leaf<()>), [Leaf<()>; 2]>::function(
+        client,
+        |_: &Trace, (adapted, Leaf(x)): (Adapted<Linear<Tensor<'_>>, Tensor<'_>>, _)| {
+            let weight = adapted.model().weight;
+            let dot = || Dot {
+                left_batch: vec![0],
+                right_batch: vec![1],
+                left_contract: vec![1],
+                right_contract: vec![0],
+                result: DType::F32,
+            };
+            let copy = weight * 1.0;
+            [weight, copy].map(|weight| Leaf(x.dot_general(weight, dot())))
+        },
+    );
+    let description = Lora::new(2).adapt(Linear::new(3, 2)).unwrap();
+    let values = description.leaves().into_iter().enumerate();
+    let values = values.map(|(number, param)| {
+        let values: Vec<f32> = (0..param.ty.elements())
+            .map(|at| (at + number) as f32)
+            .collect();
+        Array::from_slice(client, &values, param.ty.dims()).unwrap()
+    });
+    let adapted = description.rebuild(values.collect::<Vec<_>>());
+    let x = Leaf(Array::from_slice(client, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).unwrap());
+    let leaves = (Tree::leaf_refs(&adapted), Tree::leaf_refs(&x));
+    let [Leaf(product), Leaf(expected)] = program.run_with(leaves).unwrap();
+    let [product, expected] = [product, expected].map(|array| array.to_vec::<f32>().unwrap());
+    assert_eq!(product, expected);
 }
