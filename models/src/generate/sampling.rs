@@ -4,6 +4,9 @@ use halite_core::{DType, Error, Result, Tree};
 use halite_ir::Reduction;
 use halite_nn::{Tensor, rng};
 
+/// Temperature below which decoding is greedy: logits divided by it may be infinite.
+const COLDEST: f64 = 1e-30;
+
 /// Options of drawing tokens. They are applied in the order of the fields, as in `transformers`:
 /// repetition penalty, temperature, top-k, top-p.
 ///
@@ -20,7 +23,7 @@ pub struct Sampling {
     /// prompt too, are divided by it, and negative ones multiplied. 1 changes nothing.
     pub repetition_penalty: f64,
     /// Sampling temperature, by which logits are divided. 1 samples from the model's distribution, 0
-    /// always takes the most likely token (greedy decoding), the first of equal ones.
+    /// (or below 1e-30) always takes the most likely token (greedy decoding), the first of equal ones.
     pub temperature: f64,
     /// Draws only from this many most likely tokens, and from those that are as likely as the last
     /// one.
@@ -93,7 +96,7 @@ impl Sampling {
 
     /// The part of the options that a program depends on.
     pub(super) fn form(&self) -> Form {
-        let is_greedy = self.temperature == 0.0;
+        let is_greedy = self.temperature < COLDEST;
         Form {
             has_penalty: self.repetition_penalty != 1.0,
             is_greedy,
