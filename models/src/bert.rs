@@ -24,7 +24,7 @@ mod config;
 
 use std::{panic::Location, path::Path};
 
-use halite_core::{Error, Result, Tree};
+use halite_core::{DType, Error, Result, Tree};
 use halite_nn::{
     Attention, Dropout, Embedding, FeedForward, Init, LayerNorm, Linear, Mask, Param, Stack, Tensor,
 };
@@ -102,10 +102,15 @@ impl Pooling {
         match self {
             Pooling::Cls => features.index(1, 0),
             Pooling::Mean => {
+                // 16 bits do not count beyond 256 (`bf16`), and sums may overflow (`f16`).
+                let wide = match features.dtype() {
+                    DType::F64 => DType::F64,
+                    _ => DType::F32,
+                };
                 let mask = mask.unsqueeze(2);
                 let kept = mask.broadcast_to(features.dims());
-                let sum = kept.select(features, features.zeros_like()).sum([1]);
-                sum / mask.convert(features.dtype()).sum([1]).maximum(1.0)
+                let sum = kept.select(features.convert(wide), 0.0).sum([1]);
+                (sum / mask.convert(wide).sum([1]).maximum(1.0)).convert(features.dtype())
             }
         }
     }

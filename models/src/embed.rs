@@ -8,7 +8,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, Client, DType, HostArray, Result,
+    Array, Client, DType, Error, ErrorKind, HostArray, Result,
     tree::{Empty, Leaf, Tree},
 };
 use halite_data::text::Tokenizer;
@@ -38,26 +38,67 @@ pub struct EmbedOptions {
 
 impl EmbedOptions {
     /// Reads the options of a model directory of the Python package `sentence-transformers`:
-    /// `1_Pooling/config.json` and `sentence_bert_config.json`. Without these files: mean pooling,
-    /// length 1, all positions of the model.
+    /// `modules.json`, `1_Pooling/config.json` and `sentence_bert_config.json`. Without these files:
+    /// length 1, mean pooling, all positions of the model.
     ///
     /// # Errors
-    /// If a file cannot be read.
+    /// If a file cannot be read, or describes another module or another kind of pooling.
     pub fn of(source: &Pretrained, positions: usize) -> Result<Self> {
-        let pooling = source.json("1_Pooling/config.json")?;
-        let is_cls = pooling.is_some_and(|file| {
-            file.get("pooling_mode_cls_token").and_then(Value::as_bool) == Some(true)
-        });
         let longest = source.json("sentence_bert_config.json")?;
         let longest = longest.and_then(|file| file.get("max_seq_length")?.as_u64());
         let longest = longest.map_or(positions, |longest| longest as usize);
         Ok(EmbedOptions {
-            pooling: if is_cls { Pooling::Cls } else { Pooling::Mean },
-            normalize: true,
+            pooling: pooling(source)?,
+            normalize: normalizes(source)?,
             longest: longest.min(positions),
             batch_size: 32,
         })
     }
+}
+
+/// Whether the modules of a directory give embeddings of length 1: true without `modules.json`.
+fn normalizes(source: &Pretrained) -> Result<bool> {
+    const FILE: &str = "modules.json";
+    const KNOWN: [&str; 3] = ["Transformer", "Pooling", "Normalize"];
+    let Some(modules) = source.json_list(FILE)? else {
+        return Ok(true);
+    };
+    let types = modules
+        .iter()
+        .map(|module| module.get("type")?.as_str()?.rsplit('.').next());
+    let types: Vec<&str> = types.map(Option::unwrap_or_default).collect();
+    match types.iter().find(|ty| !KNOWN.contains(ty)) {
+        Some(other) => Err(unsupported(source, FILE, other, &KNOWN)),
+        None => Ok(types.contains(&"Normalize")),
+    }
+}
+
+/// The pooling of a directory: by default the mean.
+fn pooling(source: &Pretrained) -> Result<Pooling> {
+    const FILE: &str = "1_Pooling/config.json";
+    const PREFIX: &str = "pooling_mode_";
+    const KNOWN: [&str; 2] = ["pooling_mode_mean_tokens", "pooling_mode_cls_token"];
+    let Some(Value::Object(fields)) = source.json(FILE)? else {
+        return Ok(Pooling::Mean);
+    };
+    let chosen = (fields.iter())
+        .filter(|(name, value)| name.starts_with(PREFIX) && value.as_bool() == Some(true));
+    let chosen: Vec<&str> = chosen.map(|(name, _)| name.as_str()).collect();
+    match chosen[..] {
+        [] | ["pooling_mode_mean_tokens"] => Ok(Pooling::Mean),
+        ["pooling_mode_cls_token"] => Ok(Pooling::Cls),
+        _ => Err(unsupported(source, FILE, &chosen.join("`, `"), &KNOWN)),
+    }
+}
+
+fn unsupported(source: &Pretrained, file: &str, found: &str, known: &[&str]) -> Error {
+    let message = format!(
+        "{}: `{}` in {file}; supported: {}",
+        source.origin(),
+        found.escape_debug(),
+        known.join(", ")
+    );
+    Error::new(ErrorKind::Unsupported, "embed", message)
 }
 
 /// Program of one batch: tokens and mask, both `[batch, time]`, to embeddings.

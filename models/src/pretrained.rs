@@ -120,6 +120,18 @@ impl Pretrained {
         Ok(read_json(&self.directory.join(name))?.map(|(_, value)| value))
     }
 
+    /// The elements of a JSON file of the directory that has a list, if it is there.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not a list of JSON.
+    pub(crate) fn json_list(&self, name: &str) -> Result<Option<Vec<Value>>> {
+        match read_value(&self.directory.join(name))? {
+            None => Ok(None),
+            Some((_, Value::Array(values))) => Ok(Some(values)),
+            Some((origin, _)) => Err(corrupt(&origin, "is not a list of JSON")),
+        }
+    }
+
     /// Tokens that end a text: `eos_token_id` of `generation_config.json` or else of `config.json`;
     /// the end-of-text and end-of-turn tokens of a GGUF file. Empty if none are declared.
     ///
@@ -166,6 +178,20 @@ impl Pretrained {
 
 /// Path and contents of a file of JSON, if it exists.
 fn read_json(path: &Path) -> Result<Option<(String, Value)>> {
+    let read = read_value(path)?;
+    if let Some((origin, _)) = read.as_ref().filter(|(_, value)| !value.is_object()) {
+        return Err(corrupt(origin, "is not a JSON object"));
+    }
+    Ok(read)
+}
+
+fn corrupt(origin: &str, what: &str) -> Error {
+    let message = format!("`{origin}` {what}");
+    Error::new(ErrorKind::Corrupt, "open model", message)
+}
+
+/// Any value of JSON in a file, if it is there.
+fn read_value(path: &Path) -> Result<Option<(String, Value)>> {
     let origin = path.display().to_string();
     let bytes = match read_input(path) {
         Ok(bytes) => bytes,
@@ -175,18 +201,8 @@ fn read_json(path: &Path) -> Result<Option<(String, Value)>> {
             return Err(Error::new(ErrorKind::Io, "open model", message).caused_by(error));
         }
     };
-    let corrupt = |what: &str| {
-        Error::new(
-            ErrorKind::Corrupt,
-            "open model",
-            format!("`{origin}` {what}"),
-        )
-    };
     let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| corrupt("is not valid JSON").caused_by(error))?;
-    if !value.is_object() {
-        return Err(corrupt("is not a JSON object"));
-    }
+        .map_err(|error| corrupt(&origin, "is not valid JSON").caused_by(error))?;
     Ok(Some((origin, value)))
 }
 

@@ -41,9 +41,13 @@ pub(crate) struct Embed {
     /// or else the mean]
     #[arg(long, value_enum, value_name = "NAME")]
     pooling: Option<PoolingKind>,
-    /// Keep the lengths of the embeddings, which are 1 otherwise
+    /// Keep the lengths of the embeddings [default: they are 1, if the model's modules.json normalizes
+    /// or there is none]
     #[arg(long)]
     no_normalize: bool,
+    /// Scale the embeddings to length 1, whatever the model's modules.json says
+    #[arg(long, conflicts_with = "no_normalize")]
+    normalize: bool,
     /// Tokens of a text that are used [default: as many as the model was trained with, if
     /// sentence_bert_config.json says so, or else has positions for]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
@@ -83,7 +87,7 @@ impl Embed {
         let mut options = EmbedOptions::of(&opened.source, opened.model.config.context_length)?;
         options.batch_size = self.batch_size;
         options.longest = self.longest.unwrap_or(options.longest);
-        options.normalize = !self.no_normalize;
+        options.normalize = (options.normalize || self.normalize) && !self.no_normalize;
         if let Some(pooling) = self.pooling {
             options.pooling = match pooling {
                 PoolingKind::Mean => Pooling::Mean,

@@ -6,7 +6,7 @@ use halite_core::{
     Array, Client, DType, HostArray, Tree,
     tree::{Empty, Leaf},
 };
-use halite_models::{Bert, Pooling, SentenceEncoder};
+use halite_models::{Bert, EmbedOptions, Pooling, SentenceEncoder};
 use halite_nn::{Jit, Param, Tensor, grad};
 use halite_weights::{Below, TensorSource, WeightFile, WeightLoader, open};
 
@@ -162,4 +162,65 @@ fn pooling_leaves_out_padding() {
     let [Leaf(mean), Leaf(first)] = program.run_with(Tree::leaf_refs(&inputs)).unwrap();
     assert_eq!(mean.to_vec::<f32>().unwrap(), [3.0, 3.0]);
     assert_eq!(first.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+}
+
+#[test]
+fn other_modules_of_a_sentence_encoder_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden("bert").join(name), path(name)).unwrap();
+    }
+    std::fs::create_dir(path("1_Pooling")).unwrap();
+    let options = |modules: &[&str], pooling: &str| {
+        let modules = modules.iter().map(|name| {
+            format!(r#"{{"path": "", "type": "sentence_transformers.models.{name}"}}"#)
+        });
+        let modules = modules.collect::<Vec<_>>().join(", ");
+        std::fs::write(path("modules.json"), format!("[{modules}]")).unwrap();
+        std::fs::write(path("1_Pooling/config.json"), pooling).unwrap();
+        let source = Bert::from_pretrained(dir.path()).unwrap().source;
+        EmbedOptions::of(&source, 16).map_err(|error| error.to_string())
+    };
+    let usual = ["Transformer", "Pooling", "Normalize"];
+    let mean = r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false}"#;
+    let cls = r#"{"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true}"#;
+    let read = |modules, pooling| options(modules, pooling).unwrap();
+    assert_eq!(read(&usual, mean).pooling, Pooling::Mean);
+    assert_eq!(read(&usual, cls).pooling, Pooling::Cls);
+    assert!(read(&usual, mean).normalize && !read(&usual[..2], mean).normalize);
+    let max = mean.replace("cls_token\": false", "max_tokens\": true");
+    for (modules, pooling, part) in [
+        (
+            &usual[..],
+            &*max,
+            "`pooling_mode_max_tokens`, `pooling_mode_mean_tokens` in 1_Pooling",
+        ),
+        (
+            &["Transformer", "Pooling", "Dense"],
+            mean,
+            "`Dense` in modules.json",
+        ),
+    ] {
+        let error = options(modules, pooling).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn mean_of_f16_does_not_overflow() {
+    let client = clients()[1];
+    let program = Jit::<Empty<()>, [Leaf<()>; 2], Leaf<()>>::function(
+        client,
+        |_, [Leaf(features), Leaf(mask)]: [Leaf<Tensor<'_>>; 2]| {
+            let mean = Pooling::Mean.pool(features.convert(DType::F16), mask);
+            Leaf(mean.convert(DType::F32))
+        },
+    );
+    let features = Leaf(Array::from_slice(client, &[300.0f32; 300], [1, 300, 1]).unwrap());
+    let mask = Leaf(Array::from_slice(client, &[true; 300], [1, 300]).unwrap());
+    let Leaf(mean) = program
+        .run_with(Tree::leaf_refs(&[features, mask]))
+        .unwrap();
+    assert_eq!(mean.to_vec::<f32>().unwrap(), [300.0]);
 }
