@@ -18,16 +18,19 @@ pub struct Scaling<L> {
     pub factor: L,
     /// Steps since it changed, all with finite gradients: a `u32` scalar.
     pub good_steps: L,
+    /// Steps that changed nothing but the scale: a `u32` scalar.
+    pub skipped: L,
     /// How the factor changes.
     pub rule: LossScale,
 }
 
 impl Scaling<TensorType> {
-    /// The types of both.
+    /// The types of all.
     pub(crate) fn types(rule: LossScale) -> Self {
         Scaling {
             factor: TensorType::scalar(DType::F32),
             good_steps: TensorType::scalar(DType::U32),
+            skipped: TensorType::scalar(DType::U32),
             rule,
         }
     }
@@ -40,6 +43,7 @@ impl<'t> Scaling<Tensor<'t>> {
         Scaling {
             factor,
             good_steps: cx.scalar(0.0, DType::U32),
+            skipped: cx.scalar(0.0, DType::U32),
             rule,
         }
     }
@@ -61,8 +65,8 @@ impl<'t> Scaling<Tensor<'t>> {
         finite.or(self.factor.le(1.0))
     }
 
-    /// The scale after a step.
-    pub(crate) fn next(&self, finite: Tensor<'t>) -> Self {
+    /// The scale after a step; `is_done` if the step updated the state.
+    pub(crate) fn next(&self, finite: Tensor<'t>, is_done: Tensor<'t>) -> Self {
         let good_steps = self.good_steps + 1;
         let grows = good_steps.ge(f64::from(self.rule.growth_interval));
         let larger = grows.select((self.factor * 2.0).minimum(MOST), self.factor);
@@ -71,6 +75,7 @@ impl<'t> Scaling<Tensor<'t>> {
         Scaling {
             factor: finite.select(larger, smaller),
             good_steps: finite.and(!grows).select(good_steps, zero),
+            skipped: is_done.select(self.skipped, self.skipped + 1),
             rule: self.rule,
         }
     }

@@ -33,6 +33,9 @@ pub struct StepOf<'t> {
     /// Number of steps made before, at which schedules are evaluated: a scalar. It is more than
     /// `count` for parameters that some steps do not update.
     pub step: Tensor<'t>,
+    /// Number of those updates that changed nothing, a scalar, if there may be some: their gradients
+    /// were not finite under a loss scale. Bias corrections do not count them.
+    pub skipped: Option<Tensor<'t>>,
     /// Factor of all learning rates, a scalar, if they have one: that of a
     /// [`Plateau`](crate::schedule::Plateau).
     pub rate_factor: Option<Tensor<'t>>,
@@ -44,6 +47,7 @@ impl<'t> From<Tensor<'t>> for StepOf<'t> {
         StepOf {
             count,
             step: count,
+            skipped: None,
             rate_factor: None,
         }
     }
@@ -54,6 +58,7 @@ impl<'t> StepOf<'t> {
         StepOf {
             count: self.count.convert(dtype),
             step: self.step.convert(dtype),
+            skipped: self.skipped.map(|skipped| skipped.convert(dtype)),
             rate_factor: self.rate_factor.map(|factor| factor.convert(dtype)),
         }
     }
@@ -78,10 +83,16 @@ impl<'t> Gradient<'t, '_> {
         self.cx().hyperparameter(name, value, self.grad.dtype())
     }
 
-    /// Number of this update of the parameter, counted from 1: a scalar.
+    /// Number of this update of the parameter, counted from 1 without those that changed nothing: a
+    /// scalar.
     pub fn count(&self) -> Tensor<'t> {
         let count = self.at.count + 1.0;
-        self.first.map_or(count, |first| count - first)
+        match (self.first, self.at.skipped) {
+            // It is not known which updates were skipped: most are before the first of such a parameter.
+            (Some(first), _) => count - first,
+            (None, Some(skipped)) => count - skipped,
+            (None, None) => count,
+        }
     }
 
     /// Dimensions of one layer: the last ones, without those that count the layers of a

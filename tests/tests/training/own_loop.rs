@@ -120,4 +120,9 @@ fn overflowing_step_of_an_own_loop_changes_nothing() {
         last.1 < 29.0 && last.0 != seen[0].0 && last.0.is_finite(),
         "{seen:?}"
     );
+    // The first step that Adam does moves a parameter by the rate: bias corrections do not count the
+    // steps before it.
+    let moves = seen.windows(2).map(|pair| (pair[1].0 - pair[0].0).abs());
+    let first = moves.into_iter().find(|&moved| moved > 0.0).unwrap();
+    assert!((first - 0.1).abs() < 1e-4, "{first} in {seen:?}");
 }

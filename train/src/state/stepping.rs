@@ -46,7 +46,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Number of these updates in `step` steps.
+    /// Number of these updates in `step` steps, from the first on.
     pub(super) fn count<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
         match self.every {
             1 => step,
@@ -102,6 +102,7 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         let at = StepOf {
             count: turn.count(state.step),
             step: state.step,
+            skipped: (state.scale.as_ref()).map(|scale| turn.count(scale.skipped)),
             rate_factor: state.rate_factor,
         };
         let part = Part {
@@ -161,16 +162,17 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         let _site = cx.called_from(Location::caller());
         let step = state.step;
         let scaled = finite.zip(state.scale.as_ref());
-        let (scaled, scale) = scaled
-            .map(|(finite, scale)| (scale.accepts(finite), scale.next(finite)))
-            .unzip();
+        let accepts = scaled.map(|(finite, scale)| scale.accepts(finite));
+        let conditions = [accepted, accepts].into_iter().flatten();
+        let accepted = conditions.reduce(|one, other| one.and(other));
+        let scale = scaled.zip(accepted);
+        let scale = scale.map(|((finite, scale), is_done)| scale.next(finite, is_done));
         let next = State {
             step: step + 1,
             scale,
             ..state
         };
-        let conditions = [accepted, scaled].into_iter().flatten();
-        let next = match conditions.reduce(|one, other| one.and(other)) {
+        let next = match accepted {
             Some(accepted) => next.or_before(accepted, before),
             None => next,
         };
