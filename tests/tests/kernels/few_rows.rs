@@ -29,10 +29,17 @@ impl Case {
         let random = &mut Random::new(3, index);
         let stored = *random.pick(&[DType::F32, DType::Bf16]);
         let is_wide = stored == DType::F32 || random.percent(50);
+        let (mut terms, mut columns) = (1 + random.below(70), 2 + random.below(70));
+        // More than a block of terms, or a tile of columns.
+        match random.below(8) {
+            0 => terms += 500 * random.below(4),
+            1 => columns += 1000,
+            _ => {}
+        }
         Case {
             rows: 1 + random.below(6),
-            terms: 1 + random.below(70),
-            columns: 2 + random.below(70),
+            terms,
+            columns,
             is_transposed: random.percent(50),
             result: *random.pick(&[DType::F32, if is_wide { DType::F32 } else { DType::Bf16 }]),
             stored,
