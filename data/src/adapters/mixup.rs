@@ -1,6 +1,6 @@
 //! Mixup and CutMix: samples mixed with other samples, labels too.
 
-use halite_core::{DType, Error, Result};
+use halite_core::{DType, Error, ErrorKind, Result};
 
 #[cfg(doc)]
 use super::DatasetExt;
@@ -8,7 +8,7 @@ use super::map::Scratch;
 use crate::{Dataset, Field, Key, Random, Sample, SampleMut};
 
 /// Samples mixed with other samples of the same dataset. See [`DatasetExt::mixup`] and
-/// [`DatasetExt::cutmix`].
+/// [`DatasetExt::cutmix`]. A sample whose partner cannot be read is mixed with another one.
 #[derive(Debug)]
 pub struct Mixup<D> {
     inner: D,
@@ -19,6 +19,9 @@ pub struct Mixup<D> {
     probability: f64,
     scratch: Scratch,
 }
+
+/// Partners that are tried where samples cannot be read.
+const ATTEMPTS: usize = 8;
 
 /// How a sample is mixed.
 #[derive(Clone, Copy, Debug)]
@@ -222,27 +225,40 @@ impl<D: Dataset> Dataset for Mixup<D> {
         if !random.chance(self.probability) {
             return Ok(());
         }
-        let partner = random.below(self.inner.len());
-        // As it is read at its own place of the epoch.
-        let of_partner = Key {
-            index: partner,
-            ..key
-        };
-        let read = (self.scratch).read(&self.inner, partner, of_partner, |other| {
-            self.mix(into, other, &mut random)
-        });
-        read.map_err(|error| {
-            let message = format!("partner of sample {index}, sample {partner}");
-            Error::new(error.kind(), "mixup", message).caused_by(error)
-        })
+        for attempt in 1.. {
+            let partner = random.below(self.inner.len());
+            // As it is read at its own place of the epoch.
+            let of_partner = Key {
+                index: partner,
+                ..key
+            };
+            let mut is_read = false;
+            let read = (self.scratch).read(&self.inner, partner, of_partner, |other| {
+                is_read = true;
+                self.mix(into, other, &mut random)
+            });
+            let Err(error) = read else { break };
+            let is_interrupted = matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Internal);
+            // A sample that cannot be read is reported at its own place, once, and the others are
+            // mixed with those that can be.
+            if is_read || is_interrupted || attempt == ATTEMPTS {
+                let message = format!("partner of sample {index}, sample {partner}");
+                return Err(Error::new(error.kind(), "mixup", message).caused_by(error));
+            }
+        }
+        Ok(())
     }
 
     fn digest(&self) -> Option<String> {
         let inner = self.inner.digest()?;
-        let (mixup, cutmix, probability) = (self.mixup, self.cutmix, self.probability);
-        let fields = [self.image, self.label];
+        let alpha = |name: &str, alpha: Option<f64>| match alpha {
+            Some(alpha) => format!(", {name} {alpha}"),
+            None => String::new(),
+        };
+        let methods = alpha("mixup", self.mixup) + &alpha("cutmix", self.cutmix);
+        let (fields, probability) = ([self.image, self.label], self.probability);
         Some(format!(
-            "{inner}, mixup {mixup:?} cutmix {cutmix:?} of {fields:?} at {probability}"
+            "{inner}{methods} of the fields {fields:?} at {probability}"
         ))
     }
 

@@ -1,8 +1,9 @@
 //! Mixup and CutMix, against the formulas of their papers.
 
-use halite_core::HostArray;
+use halite_core::{Error, ErrorKind, HostArray, Result};
 use halite_data::{
-    Dataset, DatasetExt, InMemory, Key, Loader, LoaderOptions, Position, Rows, Sample,
+    Dataset, DatasetExt, Field, InMemory, Key, Loader, LoaderOptions, Position, Rows, Sample,
+    SampleMut,
 };
 
 const SAMPLES: usize = 10;
@@ -250,4 +251,44 @@ fn fields_that_do_not_mix_are_errors() {
     let digests = [mixed().digest(), mixed().or_cutmix(1.0).unwrap().digest()];
     assert_ne!(digests[0], digests[1]);
     assert_ne!(digests[0], one_hot().digest());
+}
+
+/// Images of which one cannot be read.
+struct Damaged(InMemory, usize);
+
+impl Dataset for Damaged {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        match index == self.1 {
+            true => Err(Error::new(ErrorKind::Corrupt, "read", "damaged")),
+            false => self.0.read(index, into),
+        }
+    }
+}
+
+#[test]
+fn damaged_sample_is_no_partner() {
+    let data = Damaged(images(), 3).one_hot("label", SAMPLES).unwrap();
+    let data = data.mixup("image", "label", 1.0).unwrap();
+    let mut rows = Rows::zeros(data.fields(), 1).unwrap();
+    for epoch in 0..20 {
+        for index in 0..SAMPLES {
+            let key = Key {
+                seed: 1,
+                epoch,
+                index,
+            };
+            let read = data.read(index, &mut rows.sample_mut(0).with_key(key));
+            assert_eq!(read.is_err(), index == 3, "{index}");
+            let label = rows.sample(0).values::<f32>(1).unwrap();
+            assert!(index == 3 || partner(index, label).is_none_or(|(other, _)| other != 3));
+        }
+    }
 }
