@@ -1,5 +1,5 @@
-//! The devices of a job of two processes, and a sum over all of them. On the CPU each process has its
-//! own; GPUs and TPUs are those of one client, with NVIDIA's or Google's collectives.
+//! The devices of a job of two processes, and a sum over all of them. On the CPU each process has
+//! its own; GPUs and TPUs are those of one client, with NVIDIA's or Google's collectives.
 //!
 //! `cargo run -p halite-backends --example processes -- cuda`, or `'cuda:[0]'` to open one GPU in
 //! both processes, which NVIDIA's collectives refuse.

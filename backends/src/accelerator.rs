@@ -75,8 +75,8 @@ pub enum Accelerator {
         devices: Option<u32>,
     },
     /// All devices of another vendor whose plugin is in [`PLUGINS`](crate::PLUGINS), by the name of
-    /// its platform: `rocm` (AMD), `oneapi` (Intel) or `tt` (Tenstorrent). Never run on such devices
-    /// by halite's developers.
+    /// its platform: `rocm` (AMD), `oneapi` (Intel) or `tt` (Tenstorrent). Never run on such
+    /// devices by halite's developers.
     Vendor(&'static str),
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
@@ -226,7 +226,8 @@ impl Accelerator {
     ///
     /// # Errors
     /// If `count` is 0, or more than a CPU can be divided into; for `auto`, a vendor and a plugin,
-    /// which have the devices that they find: `Trainer::builder(&client).devices(..)` takes some of them.
+    /// which have the devices that they find: `Trainer::builder(&client).devices(..)` takes some of
+    /// them.
     pub fn devices(self, count: u32) -> Result<Self> {
         match self {
             Self::Auto | Self::Vendor(_) | Self::Plugin(_) => Err(Error::invalid(

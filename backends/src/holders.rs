@@ -16,8 +16,8 @@ pub(crate) struct Holder {
     pub(crate) file: PathBuf,
 }
 
-/// Other processes that have one of these files open, by process id, as far as this process can see.
-/// `root` is the directory in which `proc` is.
+/// Other processes that have one of these files open, by process id, as far as this process can
+/// see. `root` is the directory in which `proc` is.
 pub(crate) fn holders(root: &Path, files: &[PathBuf]) -> Vec<Holder> {
     let processes = fs::read_dir(root.join("proc"));
     let mut holders: Vec<Holder> = processes

@@ -1,8 +1,8 @@
 //! Finds the library of a plugin, and installs it if it is missing.
 //!
 //! The search order is: the path that the caller gives, the environment variable, the cache, the
-//! Python environment. The first two are explicit choices of the user and are not checked; a library
-//! that is found elsewhere must have a digest of [`PLUGINS`].
+//! Python environment. The first two are explicit choices of the user and are not checked; a
+//! library that is found elsewhere must have a digest of [`PLUGINS`].
 
 mod python;
 
@@ -179,8 +179,8 @@ impl<'a> Search<'a> {
     /// Finds the library. Downloads nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is none, with the reason for each place that was searched.
-    /// An error too if the user's path is not a file: other places are not searched then.
+    /// [`ErrorKind::Unavailable`] if there is none, with the reason for each place that was
+    /// searched. An error too if the user's path is not a file: other places are not searched then.
     pub fn find(&self) -> Result<Located> {
         Ok(self.find_that(Ok)?)
     }
@@ -203,8 +203,8 @@ impl<'a> Search<'a> {
             .map_err(|missed| self.nothing(missed))
     }
 
-    /// Returns the result of the first library that `take` accepts, as [`ensure`](Self::ensure). The
-    /// default is not installed if it was found and not accepted.
+    /// Returns the result of the first library that `take` accepts, as [`ensure`](Self::ensure).
+    /// The default is not installed if it was found and not accepted.
     pub(crate) fn ensure_that<T>(
         &self,
         progress: &mut dyn Progress,
@@ -233,8 +233,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Offers every library to `take` until it accepts one. A library that the user names is the only
-    /// one.
+    /// Offers every library to `take` until it accepts one. A library that the user names is the
+    /// only one.
     fn in_order<T>(
         &self,
         take: &mut impl FnMut(Located) -> Result<T>,
@@ -256,8 +256,8 @@ impl<'a> Search<'a> {
                     .extend(located.plugin.map(|plugin| plugin.name));
                 match take(located) {
                     Ok(taken) => return Ok(Ok(taken)),
-                    // Another copy would wait for the same device or server. A CPU's plugin waits for
-                    // neither.
+                    // Another copy would wait for the same device or server. A CPU's plugin waits
+                    // for neither.
                     Err(error)
                         if error.kind() == ErrorKind::DeadlineExceeded
                             && self.platform != Self::CPU =>

@@ -35,7 +35,8 @@ const DEEPEST: usize = 200;
 /// Loads the libraries that the plugin needs and the system's loader would not find.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] with all libraries that are missing, and the commands that bring them.
+/// [`ErrorKind::Unavailable`] with all libraries that are missing, and the commands that bring
+/// them.
 pub(crate) fn provide(located: &Located) -> Result<()> {
     if !cfg!(target_os = "linux") {
         return Ok(());

@@ -1,8 +1,8 @@
 //! Table of the plugins that halite can install.
 //!
 //! A plugin is loaded only from a path that the user gave, or from a file whose SHA-256 is in this
-//! table. The digest is computed at installation, and again whenever the file's times or inode changed,
-//! or users other than this process's and root could have replaced the file.
+//! table. The digest is computed at installation, and again whenever the file's times or inode
+//! changed, or users other than this process's and root could have replaced the file.
 
 mod vendors;
 

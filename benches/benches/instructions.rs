@@ -1,9 +1,9 @@
-//! Instructions of tiles. Each is a loop with the vector instructions of the processor: one that takes
-//! many times as long as one like it calls a function that is not inlined, which the compiler makes
-//! for the oldest processor, or gathers.
+//! Instructions of tiles. Each is a loop with the vector instructions of the processor: one that
+//! takes many times as long as one like it calls a function that is not inlined, which the compiler
+//! makes for the oldest processor, or gathers.
 //!
-//! `cargo bench -p halite-benches --bench instructions -- [FILTER]`; criterion's `elem/s` are elements
-//! per second.
+//! `cargo bench -p halite-benches --bench instructions -- [FILTER]`; criterion's `elem/s` are
+//! elements per second.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use halite_kernels::{

@@ -3,9 +3,9 @@
 //!
 //! `cargo bench -p halite-benches --bench kernels -- [FILTER]`. First the rate of multiply-adds on
 //! registers and the rate of reading memory are measured, on all threads. Before each kernel there
-//! is a line with the most that these allow: its operations, or each byte of its operands and result
-//! moved once, at those rates. Criterion's `elem/s` are floating-point operations per second. A kernel whose operands fit the caches may do
-//! more than memory allows.
+//! is a line with the most that these allow: its operations, or each byte of its operands and
+//! result moved once, at those rates. Criterion's `elem/s` are floating-point operations per
+//! second. A kernel whose operands fit the caches may do more than memory allows.
 
 use std::{
     hint::black_box,

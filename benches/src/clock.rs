@@ -12,8 +12,9 @@ use std::{
 /// How long a clock waits for the other threads to sleep, before it reads their times.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Measures the processor time of all threads of this process together, which a busy machine changes
-/// less than the time that passes. Where the system does not say it as Linux does, it is that time.
+/// Measures the processor time of all threads of this process together, which a busy machine
+/// changes less than the time that passes. Where the system does not say it as Linux does, it is
+/// that time.
 #[derive(Debug)]
 pub struct ProcessorClock(HashMap<OsString, f64>);
 
@@ -33,7 +34,8 @@ impl ProcessorClock {
 
 /// Seconds that each thread ran.
 fn times() -> HashMap<OsString, f64> {
-    // The time that the system reports for a running thread is that of its last tick, milliseconds ago.
+    // The time that the system reports for a running thread is that of its last tick, milliseconds
+    // ago.
     thread::sleep(PAUSE);
     let of_thread = |task: fs::DirEntry| -> Option<(OsString, f64)> {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;

@@ -50,8 +50,8 @@ macro_rules! licence {
     };
 }
 
-/// MPICH, with the modules of UCX and libfabric that it loads, and its launcher Hydra. The folders are
-/// those of the package, because the libraries find each other by them.
+/// MPICH, with the modules of UCX and libfabric that it loads, and its launcher Hydra. The folders
+/// are those of the package, because the libraries find each other by them.
 #[rustfmt::skip]
 pub const MPICH: Package = Package {
     client: Client::Pip,

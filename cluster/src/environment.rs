@@ -1,5 +1,5 @@
-//! Recognition of a job from environment variables: what started this process, its rank, and where the
-//! processes meet. Reads variables, and nothing else.
+//! Recognition of a job from environment variables: what started this process, its rank, and where
+//! the processes meet. Reads variables, and nothing else.
 
 mod sources;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Collectives of processes: of bytes through process 0, which knows who is missing, and of buffers by
-//! MPI's collectives.
+//! Collectives of processes: of bytes through process 0, which knows who is missing, and of buffers
+//! by MPI's collectives.
 
 mod calls;
 mod reduce;
@@ -29,7 +29,8 @@ const CALL: i32 = 1;
 /// Tag of its answers.
 const OUTCOME: i32 = 2;
 
-/// Time beyond its own deadline that a process waits for the answer of process 0, which waits as long.
+/// Time beyond its own deadline that a process waits for the answer of process 0, which waits as
+/// long.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// All processes of a job.

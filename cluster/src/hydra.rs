@@ -1,5 +1,5 @@
-//! The processes of MPICH's launcher Hydra: `mpiexec`, and a proxy for each process of a job, which are
-//! all ended if this process is killed.
+//! The processes of MPICH's launcher Hydra: `mpiexec`, and a proxy for each process of a job, which
+//! are all ended if this process is killed.
 
 mod proxy;
 
@@ -50,9 +50,9 @@ pub(crate) enum Event {
     Closed(usize),
 }
 
-/// Starts a program on these streams, and prints how it ended. Signals to the group reach the program,
-/// and the shell waits for it. After a failure it stays for a second: `mpiexec` forwards no signal once a
-/// proxy has ended, so the other processes would not learn of the failure.
+/// Starts a program on these streams, and prints how it ended. Signals to the group reach the
+/// program, and the shell waits for it. After a failure it stays for a second: `mpiexec` forwards
+/// no signal once a proxy has ended, so the other processes would not learn of the failure.
 const PROGRAM: &str = "trap : HUP INT TERM USR1 USR2; \
                        \"$@\" >&3 2>&4 3>&- 4>&-; status=$?; \
                        printf '\\036halite exited %s\\n' $status >&4; \
@@ -73,7 +73,8 @@ const START: Duration = Duration::from_secs(60);
 /// Time in which processes end after a signal.
 pub(crate) const KILLED: Duration = Duration::from_secs(5);
 
-/// `mpiexec`, to which the proxies connect. When it is killed, they end, and their processes with them.
+/// `mpiexec`, to which the proxies connect. When it is killed, they end, and their processes with
+/// them.
 pub(crate) struct Mpiexec {
     child: Child,
     watcher: Watcher,
@@ -82,8 +83,8 @@ pub(crate) struct Mpiexec {
 }
 
 impl Mpiexec {
-    /// Starts `mpiexec` for a job of `processes` processes of `program`. It listens on `port`, or on a
-    /// free one.
+    /// Starts `mpiexec` for a job of `processes` processes of `program`. It listens on `port`, or
+    /// on a free one.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -97,10 +98,10 @@ impl Mpiexec {
         let hosts: Vec<String> = (0..processes).map(|rank| format!("rank{rank}")).collect();
         let mut command = Command::new(&engine.mpiexec);
         command
-            // Each process has its proxy's variables. Automatic cleanup stays on: it kills the processes
-            // of the same proxy alone, because the shell exits with a status also where a signal killed
-            // the program. Without it MPICH 5.0.2 takes each end after `MPI_Finalize` for a failure, and
-            // signals to proxies that have ended kill `mpiexec` by SIGPIPE.
+            // Each process has its proxy's variables. Automatic cleanup stays on: it kills the
+            // processes of the same proxy alone, because the shell exits with a status also where a
+            // signal killed the program. Without it MPICH 5.0.2 takes each end after `MPI_Finalize`
+            // for a failure, and signals to proxies that have ended kill `mpiexec` by SIGPIPE.
             .args(["-launcher", "manual", "-genvnone", "-hosts"])
             .arg(hosts.join(","))
             .args(["-n", &processes.to_string(), "/bin/sh", "-c", PROGRAM, "sh"])
@@ -244,8 +245,8 @@ fn keep(
     Ok(commands)
 }
 
-/// The words of a proxy's command as `mpiexec` prints it: the path of the program, which may have spaces,
-/// is not quoted.
+/// The words of a proxy's command as `mpiexec` prints it: the path of the program, which may have
+/// spaces, is not quoted.
 fn words(command: &str) -> Vec<String> {
     const FIRST: &str = "--control-port";
     let (program, options) = match command.find(FIRST) {

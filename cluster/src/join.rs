@@ -1,6 +1,6 @@
-//! Joining of processes that a scheduler started without PMI. Process 0 starts `mpiexec` at the address
-//! where the processes meet; each process starts a proxy, which connects to it and runs the executable
-//! again as a child, with the variables of PMI. The process itself waits for that child.
+//! Joining of processes that a scheduler started without PMI. Process 0 starts `mpiexec` at the
+//! address where the processes meet; each process starts a proxy, which connects to it and runs the
+//! executable again as a child, with the variables of PMI. The process itself waits for that child.
 
 use std::{
     env,
@@ -167,8 +167,8 @@ impl Reported {
     }
 }
 
-/// Passes on the output of the child, and returns its status; `None` if the proxy ended before it ran, or
-/// it did not run within `patience`. `complaint` is why the proxy did not reach `mpiexec`.
+/// Passes on the output of the child, and returns its status; `None` if the proxy ended before it
+/// ran, or it did not run within `patience`. `complaint` is why the proxy did not reach `mpiexec`.
 fn run(
     command: &[String],
     rank: usize,
@@ -195,8 +195,8 @@ fn run(
                     let why = text.split_once("): ").map_or(text, |(_, why)| why);
                     complaint.push_str(why);
                 }
-                // A proxy that does not reach `mpiexec` yet says so each time, and one that loses it
-                // after a failure.
+                // A proxy that does not reach `mpiexec` yet says so each time, and one that loses
+                // it after a failure.
                 let is_noise =
                     reported.pid.is_none() || reported.failed || reported.exited.is_some();
                 let is_noise = is_noise && is_proxy;

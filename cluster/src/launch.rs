@@ -1,8 +1,8 @@
 //! Launching of jobs: one MPI proxy for each process, whose output, end and failures the launcher
 //! knows by rank.
 //!
-//! `mpiexec -launcher manual` starts nothing; it prints the command of a proxy for each process, and
-//! running it starts that process. So processes start on any host by any means, survivors of a
+//! `mpiexec -launcher manual` starts nothing; it prints the command of a proxy for each process,
+//! and running it starts that process. So processes start on any host by any means, survivors of a
 //! failure live long enough to report what they waited for, and the launcher, not MPI, decides when
 //! the job is over: `mpiexec` itself returns 0 if a process exits with 0 too early.
 

@@ -1,4 +1,5 @@
-//! Jobs of many processes: which process this is, how all of them agree, and how they exchange data.
+//! Jobs of many processes: which process this is, how all of them agree, and how they exchange
+//! data.
 //!
 //! A [`Job`] is recognised from the environment. Its processes communicate by MPI, through the
 //! standard binary interface of MPI 5.0, which is loaded at run time: the pinned package [`MPICH`],

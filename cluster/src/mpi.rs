@@ -2,10 +2,10 @@
 //! here is non-blocking but for initialization and finalization; a wait that exceeds its deadline
 //! never returns, because MPI owns the buffers.
 //!
-//! `unsafe` is needed to load a library, which runs its initializers, and to call its C functions with
-//! pointers to buffers. It stands here and in [`comm`], and not in a crate of bindings, because these
-//! few functions have one user: the rest of the crate sees safe methods that return only when MPI has
-//! given the buffers back.
+//! `unsafe` is needed to load a library, which runs its initializers, and to call its C functions
+//! with pointers to buffers. It stands here and in [`comm`], and not in a crate of bindings,
+//! because these few functions have one user: the rest of the crate sees safe methods that return
+//! only when MPI has given the buffers back.
 #![allow(unsafe_code)]
 
 mod comm;
@@ -149,15 +149,15 @@ impl Mpi {
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Joins the job. Blocks until all processes have called it; call [`finalize`](Self::finalize) on
-    /// the same thread.
+    /// Joins the job. Blocks until all processes have called it; call [`finalize`](Self::finalize)
+    /// on the same thread.
     ///
     /// # Errors
     /// MPI's; if the library does not support calls from several threads.
     pub(crate) fn init(&'static self) -> Result<Comm> {
         let mut provided = 0;
-        // SAFETY: null arguments are allowed (MPI 5.0, 11.2.1); `provided` is writable. Called once,
-        // by the one thread that `Job` starts.
+        // SAFETY: null arguments are allowed (MPI 5.0, 11.2.1); `provided` is writable. Called
+        // once, by the one thread that `Job` starts.
         let code = unsafe {
             (self.functions.init)(
                 ptr::null_mut(),

@@ -1,6 +1,6 @@
-//! What the processes of a job know of each other: each sends the others heartbeats with its step and
-//! what it waits for, so that errors name the process that is late, and one that is gone or stuck is
-//! noticed by all.
+//! What the processes of a job know of each other: each sends the others heartbeats with its step
+//! and what it waits for, so that errors name the process that is late, and one that is gone or
+//! stuck is noticed by all.
 
 mod deadline;
 mod heart;
@@ -176,7 +176,8 @@ impl Presence {
     pub(crate) fn close(&self, patience: Duration) -> Result<()> {
         let start = Instant::now();
         loop {
-            // Never waits for the lock: readers would wait behind it, those that read twice for ever.
+            // Never waits for the lock: readers would wait behind it, those that read twice for
+            // ever.
             if let Ok(mut finalized) = self.finalized.try_write() {
                 *finalized = true;
                 return Ok(());
@@ -247,8 +248,9 @@ impl Presence {
         all.join(", ")
     }
 
-    /// Prints the error, reports it to the others and the launcher, and ends the process without destructors:
-    /// MPI owns buffers that these would free, and other threads may wait for it for ever.
+    /// Prints the error, reports it to the others and the launcher, and ends the process without
+    /// destructors: MPI owns buffers that these would free, and other threads may wait for it for
+    /// ever.
     pub(crate) fn die(&self, error: &Error) -> ! {
         self.report(error);
         signal_hook::low_level::exit(1)

@@ -1,4 +1,5 @@
-//! Reports of a process to `halite launch`: lines on stderr that the launcher takes out of the output.
+//! Reports of a process to `halite launch`: lines on stderr that the launcher takes out of the
+//! output.
 
 use std::{
     env,

@@ -18,8 +18,8 @@ use signal_hook::{
 
 const NUMBERS: [i32; 3] = [SIGHUP, SIGINT, SIGTERM];
 
-/// While it lives, SIGHUP, SIGINT and SIGTERM are kept here instead of ending the process, but for those
-/// that it ignores.
+/// While it lives, SIGHUP, SIGINT and SIGTERM are kept here instead of ending the process, but for
+/// those that it ignores.
 pub(crate) struct Signals {
     number: Arc<AtomicUsize>,
     actions: Vec<SigId>,
@@ -73,8 +73,8 @@ impl Drop for Signals {
     }
 }
 
-/// A handler once installed stays. These do what the system would while nobody handles the signals, but
-/// for what the program handled or ignored before.
+/// A handler once installed stays. These do what the system would while nobody handles the signals,
+/// but for what the program handled or ignored before.
 fn install_defaults() -> Result<()> {
     static INSTALLED: Mutex<bool> = Mutex::new(false);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! A job from inside of a program, a test or an example: the running executable is started again for
-//! each process.
+//! A job from inside of a program, a test or an example: the running executable is started again
+//! for each process.
 
 use std::{env, ffi::OsString, panic::Location, process, thread};
 
@@ -14,8 +14,8 @@ use crate::{
 /// Set in started processes, to the place of the call that started them.
 const VARIABLE: &str = "HALITE_SPAWN";
 
-/// Runs `task` in `processes` processes of a job, and waits for all of them. Their output is printed
-/// with the number of the process in front.
+/// Runs `task` in `processes` processes of a job, and waits for all of them. Their output is
+/// printed with the number of the process in front.
 ///
 /// Each process runs this executable with the same arguments from its start, up to this call, where
 /// it runs `task` and exits. So put the call at the beginning of `main`; calls before this one do

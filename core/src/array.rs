@@ -14,9 +14,9 @@ use crate::{
 
 /// A global tensor sharded over a mesh: one buffer per device.
 ///
-/// The mesh may span several processes. Each process then has an array of the same type and sharding
-/// that holds the buffers of its own devices: uploads copy to these only, and a read fails unless they
-/// cover the whole tensor, as of a replicated array.
+/// The mesh may span several processes. Each process then has an array of the same type and
+/// sharding that holds the buffers of its own devices: uploads copy to these only, and a read fails
+/// unless they cover the whole tensor, as of a replicated array.
 ///
 /// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not
 /// compile. [`copy`](Self::copy) makes an explicit copy.
@@ -231,8 +231,8 @@ impl Array {
         }
     }
 
-    /// Blocks until the global array is on the host, and copies its elements, row-major, to a `Vec`.
-    /// Counted as a blocking read.
+    /// Blocks until the global array is on the host, and copies its elements, row-major, to a
+    /// `Vec`. Counted as a blocking read.
     ///
     /// # Errors
     /// As [`read`](Self::read); if `T` is not the element type.

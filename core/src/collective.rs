@@ -1,5 +1,5 @@
-//! Collectives between threads of a process, or between processes, on host data, outside of programs.
-//! Within a program, devices communicate by shardings.
+//! Collectives between threads of a process, or between processes, on host data, outside of
+//! programs. Within a program, devices communicate by shardings.
 
 mod exchange;
 mod reduce;
@@ -19,8 +19,9 @@ use crate::{Error, ErrorKind, HostArray, KeyValueStore, LocalStore, Result};
 /// Every member must call the same operations with the same names in the same order. Every wait has
 /// a name and a timeout, and its error lists the members that are late.
 ///
-/// Implementations here are [`SingleProcess`], a group of one, [`ThreadMember`], threads of one process,
-/// and [`ThreadProcess`], threads in the place of processes. `halite-cluster` connects processes.
+/// Implementations here are [`SingleProcess`], a group of one, [`ThreadMember`], threads of one
+/// process, and [`ThreadProcess`], threads in the place of processes. `halite-cluster` connects
+/// processes.
 ///
 /// ```
 /// use halite_core::{Collective, SingleProcess};
@@ -40,13 +41,15 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
     /// Gathers the bytes of every member, by rank, on every member.
     ///
     /// # Errors
-    /// [`ErrorKind::DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) with the members that are late.
+    /// [`ErrorKind::DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) with the members that
+    /// are late.
     fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>>;
 
     /// Waits until every member has called it.
     ///
     /// # Errors
-    /// [`ErrorKind::DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) with the members that are late.
+    /// [`ErrorKind::DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) with the members that
+    /// are late.
     fn barrier(&self, name: &str, patience: Duration) -> Result<()> {
         self.all_gather(name, &[], patience).map(drop)
     }
@@ -124,8 +127,8 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
     /// dimension of the result.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce); if the first dimension is not a multiple of the number of
-    /// members.
+    /// As [`all_reduce`](Self::all_reduce); if the first dimension is not a multiple of the number
+    /// of members.
     fn reduce_scatter(
         &self,
         name: &str,
@@ -223,9 +226,9 @@ pub trait ProcessGroup: Collective {
     /// If the group can have no more lanes.
     fn lane(&self, name: &str) -> Result<Arc<dyn Collective>>;
 
-    /// A group of the members of these ranks, which increase, with messages of its own; `None` for the
-    /// others. The ranks in it count from 0. Every member, also one of the others, must ask for the
-    /// same groups and lanes in the same order.
+    /// A group of the members of these ranks, which increase, with messages of its own; `None` for
+    /// the others. The ranks in it count from 0. Every member, also one of the others, must ask for
+    /// the same groups and lanes in the same order.
     ///
     /// # Errors
     /// If `ranks` are none, do not increase, or are not of members; as [`lane`](Self::lane);
@@ -265,8 +268,8 @@ pub trait ProcessGroup: Collective {
         _ = checkpoint;
     }
 
-    /// Tells the other members that this one fails, and why, before its process ends: they fail too,
-    /// and do not wait for it.
+    /// Tells the other members that this one fails, and why, before its process ends: they fail
+    /// too, and do not wait for it.
     fn warn_others(&self, error: &Error) {
         _ = error;
     }
@@ -314,8 +317,8 @@ pub trait CollectiveExt: Collective {
     }
 
     /// Gathers the arrays of all members, by rank, in one array on every member, as JAX's
-    /// `multihost_utils.process_allgather`: stacked along a new first dimension, or if they are `tiled`
-    /// concatenated along their first one.
+    /// `multihost_utils.process_allgather`: stacked along a new first dimension, or if they are
+    /// `tiled` concatenated along their first one.
     ///
     /// ```
     /// use halite_core::{CollectiveExt, HostArray, SingleProcess};

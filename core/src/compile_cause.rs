@@ -164,8 +164,8 @@ pub(crate) fn explain_out_of_memory(error: Error, program: &str, largest: &[Larg
     ))
 }
 
-/// The same for the error of a result, which comes when it is read: the program that failed returned
-/// it, or returned what it was computed from.
+/// The same for the error of a result, which comes when it is read: the program that failed
+/// returned it, or returned what it was computed from.
 #[cold]
 pub(crate) fn explain_queued_out_of_memory(
     error: Error,

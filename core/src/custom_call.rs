@@ -2,8 +2,8 @@
 //!
 //! [`register`] adds a function to the process, as `jax.ffi.register_ffi_target` does in JAX.
 //! Programs call it with `stablehlo.custom_call @target`, API version 4. Backends run it on the
-//! thread of the device, on the device's buffers, once per device: XLA's CPU plugin, by the XLA FFI,
-//! and the reference executor. The memory of accelerators is out of reach of a Rust function.
+//! thread of the device, on the device's buffers, once per device: XLA's CPU plugin, by the XLA
+//! FFI, and the reference executor. The memory of accelerators is out of reach of a Rust function.
 //!
 //! ```
 //! use halite_core::custom_call;
@@ -53,9 +53,9 @@ pub struct Target {
 /// Registers `function` as the target `name` for the rest of the process.
 ///
 /// It computes the outputs from the inputs and attributes of one call, and nothing else: programs
-/// may drop, merge and repeat calls, unless these have side effects. Calls of several devices may run
-/// at the same time, or one after the other. An error or a panic is the error of the launch, with the
-/// name of the target. `function` must not wait for other work of the program.
+/// may drop, merge and repeat calls, unless these have side effects. Calls of several devices may
+/// run at the same time, or one after the other. An error or a panic is the error of the launch,
+/// with the name of the target. `function` must not wait for other work of the program.
 ///
 /// # Errors
 /// If the name is empty or already registered, or [`MAX_TARGETS`] are.

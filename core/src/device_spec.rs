@@ -6,11 +6,11 @@ mod tpus;
 
 use crate::{DType, DTypePolicy};
 
-/// The vendor's specification of one device, as the driver counts devices: half a chip where each of
-/// two cores is a device.
+/// The vendor's specification of one device, as the driver counts devices: half a chip where each
+/// of two cores is a device.
 ///
-/// The numbers are peaks that programs approach, of dense operands: data sheets that list a rate with
-/// sparsity list twice the rate here.
+/// The numbers are peaks that programs approach, of dense operands: data sheets that list a rate
+/// with sparsity list twice the rate here.
 ///
 /// ```
 /// use halite_core::{DTypePolicy, DeviceSpec};
@@ -25,11 +25,11 @@ pub struct DeviceSpec {
     /// Peak FLOP/s of bf16 matrix multiplications with f32 accumulation, as published. GPUs without
     /// units for bf16 compute in f32; the rate is that of f32.
     pub bf16_flops: f64,
-    /// Peak FLOP/s of f16 matrix multiplications with f32 accumulation, as published; `None` for TPUs,
-    /// for which no rate is published.
+    /// Peak FLOP/s of f16 matrix multiplications with f32 accumulation, as published; `None` for
+    /// TPUs, for which no rate is published.
     pub f16_flops: Option<f64>,
-    /// Peak FLOP/s in f32 at the compiler's default precision. GPUs with units for it round to TF32,
-    /// as published. TPUs round to bf16; not published, equal to bf16.
+    /// Peak FLOP/s in f32 at the compiler's default precision. GPUs with units for it round to
+    /// TF32, as published. TPUs round to bf16; not published, equal to bf16.
     pub f32_flops: f64,
     /// Peak FLOP/s in f32 at full precision (`HIGHEST`). CUDA cores of GPUs, as published. Not
     /// published for TPUs; estimated as a sixth of bf16, because XLA uses six bf16 products for
@@ -50,8 +50,8 @@ pub struct DeviceSpec {
 
 impl DeviceSpec {
     /// The specification of a device by its kind as the driver spells it: `NVIDIA H100 80GB HBM3`,
-    /// `TPU v5 lite`. `None` for devices whose numbers are not known: CPUs, boards that are not in the
-    /// table, and parts of a GPU (MIG).
+    /// `TPU v5 lite`. `None` for devices whose numbers are not known: CPUs, boards that are not in
+    /// the table, and parts of a GPU (MIG).
     pub fn of_kind(kind: &str) -> Option<Self> {
         gpus::of_kind(kind).or_else(|| tpus::of_kind(kind))
     }
@@ -59,8 +59,8 @@ impl DeviceSpec {
     /// Peak FLOP/s of the matrix multiplications of programs under a precision policy, by the type
     /// that it multiplies in. `None` where the vendor publishes no such rate.
     ///
-    /// For `f32` it is the rate at full precision, for `tf32` the rate of products whose operands the
-    /// device rounds.
+    /// For `f32` it is the rate at full precision, for `tf32` the rate of products whose operands
+    /// the device rounds.
     pub fn peak_flops(&self, policy: &DTypePolicy) -> Option<f64> {
         match policy.compute {
             DType::Bf16 => Some(self.bf16_flops),
@@ -71,8 +71,8 @@ impl DeviceSpec {
         }
     }
 
-    /// The specification of one of `parts` equal parts of the device, such as the cores of a chip that
-    /// are devices of their own.
+    /// The specification of one of `parts` equal parts of the device, such as the cores of a chip
+    /// that are devices of their own.
     pub fn part_of(self, parts: u32) -> Self {
         let share = 1.0 / f64::from(parts.max(1));
         DeviceSpec {

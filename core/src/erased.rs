@@ -1,5 +1,5 @@
-//! Type erasure of backends: object-safe twins of the contract's traits, and the checked downcast of
-//! launch arguments. Nothing else in the crate converts between the two.
+//! Type erasure of backends: object-safe twins of the contract's traits, and the checked downcast
+//! of launch arguments. Nothing else in the crate converts between the two.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 

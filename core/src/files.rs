@@ -112,8 +112,8 @@ fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes renames and new names in `dir` survive a power cut, where the system can: some file systems
-/// cannot sync a directory, and one that may not be read cannot be opened for it.
+/// Makes renames and new names in `dir` survive a power cut, where the system can: some file
+/// systems cannot sync a directory, and one that may not be read cannot be opened for it.
 ///
 /// # Errors
 /// Those of the system, such as a failing disk.

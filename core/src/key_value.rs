@@ -12,8 +12,8 @@ use crate::{Error, ErrorKind, Result};
 /// Values by key that all processes of a job share. Drivers exchange the topology of their devices
 /// and the addresses of their networks through it, from any thread.
 ///
-/// [`LocalStore`] is one within a process; [`ProcessGroup::store`](crate::ProcessGroup::store) makes
-/// one between processes.
+/// [`LocalStore`] is one within a process; [`ProcessGroup::store`](crate::ProcessGroup::store)
+/// makes one between processes.
 pub trait KeyValueStore: fmt::Debug + Send + Sync {
     /// Sets the value of a key, replacing an earlier one.
     ///

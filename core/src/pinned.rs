@@ -14,8 +14,8 @@ use crate::{
 /// them to the devices without a copy to memory of its own first. Cheap to clone.
 ///
 /// Dropped arrays, uploaded ones when they have arrived, return their memory to the pool, which
-/// releases it when it is dropped itself. Beyond the limit, arrays are in pageable memory. The values
-/// are the same in both.
+/// releases it when it is dropped itself. Beyond the limit, arrays are in pageable memory. The
+/// values are the same in both.
 ///
 /// ```
 /// use halite_core::{Client, DType, Null, PinnedPool, TensorType};
@@ -154,8 +154,8 @@ impl Blocks {
         Some(self.free.swap_remove(index))
     }
 
-    /// Takes as many free blocks as must be released before `len` bytes are within the limit. `None`,
-    /// with all of them kept, if that is not enough.
+    /// Takes as many free blocks as must be released before `len` bytes are within the limit.
+    /// `None`, with all of them kept, if that is not enough.
     fn make_room(&mut self, len: usize, limit: usize) -> Option<Vec<Box<dyn PinnedMemory>>> {
         let free: usize = self.free.iter().map(|memory| length(&**memory)).sum();
         if (self.bytes - free).saturating_add(len) > limit {

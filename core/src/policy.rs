@@ -17,9 +17,10 @@ use crate::{DType, Error, Result};
 /// | `use-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `bf16` |
 /// | `downcast-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `f32` |
 ///
-/// Under `tf32`, the device may round the operands of a contraction of `f32`: to TF32 (11 significant
-/// bits) on an NVIDIA GPU, to `bf16` on a TPU. This is what JAX does by default, and PyTorch after
-/// `torch.set_float32_matmul_precision("high")`. All other policies ask for full precision.
+/// Under `tf32`, the device may round the operands of a contraction of `f32`: to TF32 (11
+/// significant bits) on an NVIDIA GPU, to `bf16` on a TPU. This is what JAX does by default, and
+/// PyTorch after `torch.set_float32_matmul_precision("high")`. All other policies ask for full
+/// precision.
 ///
 /// Under every policy, arrays report their declared type and host data has it: arrays that devices
 /// store in another dtype are converted on the way in and out. Running means, optimizer slots,

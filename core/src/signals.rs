@@ -1,7 +1,7 @@
 //! Whether a part of the program handles SIGINT, SIGTERM and SIGHUP at the moment. A handler stays
-//! installed for the life of the process; when nobody handles the signals any more, it has to do what
-//! the system would. A training and a launch of processes in one program share this state, so that
-//! neither ends the program while the other one handles a signal.
+//! installed for the life of the process; when nobody handles the signals any more, it has to do
+//! what the system would. A training and a launch of processes in one program share this state, so
+//! that neither ends the program while the other one handles a signal.
 
 use std::{
     fs,
@@ -43,8 +43,8 @@ pub fn unhandled() -> Arc<AtomicBool> {
     UNHANDLED.clone()
 }
 
-/// Signals of this process of one kind, `SigIgn:` or `SigCgt:`: bit 0 is signal 1. Known on Linux only;
-/// 0 elsewhere.
+/// Signals of this process of one kind, `SigIgn:` or `SigCgt:`: bit 0 is signal 1. Known on Linux
+/// only; 0 elsewhere.
 pub fn mask(kind: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(kind));

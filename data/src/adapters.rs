@@ -200,7 +200,8 @@ pub trait DatasetExt: Dataset + Sized {
     /// [`one_hot`](Self::one_hot) or several 0 and 1. Other fields stay as they are.
     ///
     /// Both samples are read as at their own places of the epoch, with the augmentation below; the
-    /// partner and `lambda` are a pure function of the [key](crate::Key), so a run resumes to the bit.
+    /// partner and `lambda` are a pure function of the [key](crate::Key), so a run resumes to the
+    /// bit.
     ///
     /// ```
     /// use halite_core::HostArray;
@@ -219,14 +220,14 @@ pub trait DatasetExt: Dataset + Sized {
     /// ```
     ///
     /// # Errors
-    /// If there are no such fields, or of other types; if `alpha` is not between 1e-3 and 1e6, or the
-    /// dataset is empty or a stream.
+    /// If there are no such fields, or of other types; if `alpha` is not between 1e-3 and 1e6, or
+    /// the dataset is empty or a stream.
     fn mixup(self, image: &str, label: &str, alpha: f64) -> Result<Mixup<Self>> {
         Mixup::new(self, image, label)?.or_mixup(alpha)
     }
 
-    /// Replaces a rectangle of each image, `[height, width, ..]`, by that of a random other one, and
-    /// the labels by their share of the pixels (CutMix; Yun et al. 2019), else as
+    /// Replaces a rectangle of each image, `[height, width, ..]`, by that of a random other one,
+    /// and the labels by their share of the pixels (CutMix; Yun et al. 2019), else as
     /// [`mixup`](Self::mixup). `data.mixup("image", "label", 0.2)?.or_cutmix(1.0)?` does either.
     ///
     /// # Errors

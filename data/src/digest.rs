@@ -19,8 +19,8 @@ pub(crate) fn digest_of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> St
     format!("sha256 {}", hex(&hasher.finalize()))
 }
 
-/// Short digest of the fields of `dataset` and of a few samples from the first to the last, which is
-/// cheap for any dataset, unlike [`Dataset::digest`]; `None` if one cannot be read.
+/// Short digest of the fields of `dataset` and of a few samples from the first to the last, which
+/// is cheap for any dataset, unlike [`Dataset::digest`]; `None` if one cannot be read.
 pub fn digest_of_some(dataset: &dyn Dataset) -> Option<String> {
     let (fields, len) = (dataset.fields(), dataset.len());
     let mut hasher = Sha256::new();

@@ -5,8 +5,9 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use halite_core::{Error, Result};
 
 /// Splits samples into `k` folds such that all samples of a group are in one fold, with about equal
-/// numbers of samples, and returns the fold of each sample, from 0. `groups` has the group of each sample: the patient or the study, so that a
-/// model is not validated with images of a patient that it was trained with.
+/// numbers of samples, and returns the fold of each sample, from 0. `groups` has the group of each
+/// sample: the patient or the study, so that a model is not validated with images of a patient that
+/// it was trained with.
 ///
 /// The largest group goes to the smallest fold, one after the other: the folds of scikit-learn's
 /// `GroupKFold`. Of equally large groups, the last in ascending order is first.

@@ -3,7 +3,8 @@
 //! A [`Dataset`] reads samples by index into buffers of the caller. A [`Loader`] assembles batches
 //! of a constant number of rows in worker threads; rows that pad the last batch have weight 0.
 //! [`Prefetch`] uploads batches ahead of time. The order is a pure function of (seed, epoch,
-//! position): see [`Permutation`]; so are random choices of a read: see [`Key`]. Nothing here knows a model.
+//! position): see [`Permutation`]; so are random choices of a read: see [`Key`]. Nothing here knows
+//! a model.
 //!
 //! ```
 //! use halite_core::HostArray;

@@ -56,8 +56,8 @@ impl Loader {
     /// Creates a loader.
     ///
     /// # Errors
-    /// If the dataset is empty or too small for one batch without padding, if it is a stream and the
-    /// order is shuffled, or if the batch size is not a multiple of the number of processes.
+    /// If the dataset is empty or too small for one batch without padding, if it is a stream and
+    /// the order is shuffled, or if the batch size is not a multiple of the number of processes.
     pub fn new(dataset: impl Dataset + 'static, options: LoaderOptions) -> Result<Self> {
         Self::shared(Arc::new(dataset), options)
     }
@@ -155,8 +155,8 @@ impl Loader {
         })
     }
 
-    /// This loader with batches in the page-locked memory of a pool, which is that of the client that
-    /// they are uploaded to. The batches have the same values.
+    /// This loader with batches in the page-locked memory of a pool, which is that of the client
+    /// that they are uploaded to. The batches have the same values.
     ///
     /// A batch that is dropped, or uploaded by a [`Prefetch`](crate::Prefetch) and arrived, returns
     /// its memory.
@@ -247,7 +247,8 @@ impl Loader {
             .admitted(&self.skipped, self.options.bad_samples)
     }
 
-    /// The samples that were [skipped](BadSample::Skip) so far by this loader and its clones, by index.
+    /// The samples that were [skipped](BadSample::Skip) so far by this loader and its clones, by
+    /// index.
     pub fn skipped(&self) -> Vec<SkippedSample> {
         self.skipped.all()
     }

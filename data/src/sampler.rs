@@ -69,8 +69,8 @@ impl Permutation {
     }
 }
 
-/// Index below `len` of the draw `place` in `epoch`, of `per_epoch` draws an epoch: each index comes
-/// once before any comes again, over the bounds of epochs.
+/// Index below `len` of the draw `place` in `epoch`, of `per_epoch` draws an epoch: each index
+/// comes once before any comes again, over the bounds of epochs.
 pub(crate) fn without_repetition(
     len: usize,
     per_epoch: usize,

@@ -19,8 +19,8 @@ pub trait Sampler: Send + Sync {
     /// Index of the sample at `position` of an epoch: a pure function of the arguments.
     fn at(&self, seed: u64, epoch: u64, position: usize) -> usize;
 
-    /// Description that differs if [`at`](Self::at) does, so that a run does not resume with another
-    /// sampler.
+    /// Description that differs if [`at`](Self::at) does, so that a run does not resume with
+    /// another sampler.
     fn digest(&self) -> String;
 }
 
@@ -90,8 +90,8 @@ impl Sampler for WeightedSampler {
     }
 }
 
-/// Draws each class equally often: successive positions have the classes in turn, and the samples of
-/// a class come without repetition until all of them were drawn, over the bounds of epochs.
+/// Draws each class equally often: successive positions have the classes in turn, and the samples
+/// of a class come without repetition until all of them were drawn, over the bounds of epochs.
 #[derive(Clone, Debug)]
 pub struct BalancedSampler {
     /// Indices of the samples of each class.

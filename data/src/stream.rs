@@ -18,13 +18,13 @@ const READERS: usize = 2;
 /// memory.
 ///
 /// `open(start)` returns an iterator over the items from sample `start` on, and `write` makes a
-/// sample of an item. Items are taken from the iterator by one thread at a time; `write` runs in the
-/// threads of all workers at once, so decoding belongs there.
+/// sample of an item. Items are taken from the iterator by one thread at a time; `write` runs in
+/// the threads of all workers at once, so decoding belongs there.
 ///
-/// Workers ask for samples of different batches. Items that are not asked for yet wait in memory, at
-/// most [`window`](Self::window) of them; a sample that lies farther ahead, or before those that
-/// wait, opens the source again at its index. So the samples do not depend on the number of workers,
-/// and a resumed run opens the source at the index where it continues.
+/// Workers ask for samples of different batches. Items that are not asked for yet wait in memory,
+/// at most [`window`](Self::window) of them; a sample that lies farther ahead, or before those that
+/// wait, opens the source again at its index. So the samples do not depend on the number of
+/// workers, and a resumed run opens the source at the index where it continues.
 ///
 /// A loader cannot shuffle a stream: its order is that of the source. A
 /// [trainer](https://docs.rs/halite-train) trains in this order.
@@ -112,8 +112,8 @@ where
         }
     }
 
-    /// Sets the [digest](Dataset::digest): another version, such as the digest of a file, is another
-    /// run for a resume.
+    /// Sets the [digest](Dataset::digest): another version, such as the digest of a file, is
+    /// another run for a resume.
     pub fn version(self, version: impl Into<String>) -> Self {
         Self {
             version: Some(version.into()),

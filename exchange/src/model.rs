@@ -50,7 +50,8 @@ pub enum Parameters {
 /// All mistakes of the traced code at once; if the program has operations that portable artifacts
 /// do not have; if a parameter cannot be read.
 ///
-/// [`Fitted::model`]: https://docs.rs/halite-train/latest/halite_train/struct.Fitted.html#structfield.model
+/// [`Fitted::model`]:
+/// https://docs.rs/halite-train/latest/halite_train/struct.Fitted.html#structfield.model
 pub fn export_model<M: Tree<Leaf: HostValues>, const N: usize, const K: usize>(
     model: &M,
     inputs: [TensorType; N],

@@ -6,8 +6,8 @@
 
 pub(crate) mod double;
 
-/// A polynomial for `(exp(r) - 1) / r`, highest power first. For `|r| <= ln(2) / 2` its relative error
-/// is at most 2.4e-10.
+/// A polynomial for `(exp(r) - 1) / r`, highest power first. For `|r| <= ln(2) / 2` its relative
+/// error is at most 2.4e-10.
 const EXP: [f64; 7] = [
     1.984_125_123_598_623e-4,
     1.394_102_789_051_470_4e-3,
@@ -110,8 +110,8 @@ pub(crate) fn tanh(x: f32) -> f32 {
     tanh_wide(x.into()) as f32
 }
 
-/// A polynomial in `|x| / 2 - 1` for `-ln(1 - erf(x)) / |x|`, highest power first. Up to 4 the relative
-/// error of `erf` by it is at most 1e-10.
+/// A polynomial in `|x| / 2 - 1` for `-ln(1 - erf(x)) / |x|`, highest power first. Up to 4 the
+/// relative error of `erf` by it is at most 1e-10.
 const ERF: [f64; 12] = [
     -2.166_539_853_096_862_7e-4,
     -8.367_604_106_952_865e-4,

@@ -5,8 +5,8 @@ use std::{fs, panic::resume_unwind, sync::OnceLock};
 /// The host has too little memory.
 ///
 /// The payload of the unwinding that ends a kernel then: a kernel runs on several threads, and what
-/// they do returns nothing. The panic hook is not called: it is not a mistake of the program. Callers
-/// catch it with [`std::panic::catch_unwind`].
+/// they do returns nothing. The panic hook is not called: it is not a mistake of the program.
+/// Callers catch it with [`std::panic::catch_unwind`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CannotAllocate {
     /// Size of the allocation that failed.

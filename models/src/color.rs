@@ -100,9 +100,9 @@ impl FromStr for Normalization {
 /// Classification of color images: cross-entropy loss, with the accuracies of the most likely class
 /// and, from six classes on, of the five most likely as metrics.
 ///
-/// A batch has images `u8[batch, height, width, 3]` and labels: integers `[batch]`, or probabilities
-/// of the classes `[batch, classes]`, as of mixed images, whose accuracies are those of the most
-/// probable class. Images are normalized on the device.
+/// A batch has images `u8[batch, height, width, 3]` and labels: integers `[batch]`, or
+/// probabilities of the classes `[batch, classes]`, as of mixed images, whose accuracies are those
+/// of the most probable class. Images are normalized on the device.
 pub struct ClassifyColor<M> {
     /// Normalization of the pixels.
     pub normalization: Normalization,
@@ -143,8 +143,8 @@ impl<M> ClassifyColor<M> {
     }
 
     /// Reports, in validation, the area under the ROC curve of each of these classes against the
-    /// others by its probability, `roc_auc/CLASS`, and their mean, `roc_auc`. The names are as many as
-    /// the outputs of the model.
+    /// others by its probability, `roc_auc/CLASS`, and their mean, `roc_auc`. The names are as many
+    /// as the outputs of the model.
     pub fn roc_auc(mut self, classes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.classes = classes.into_iter().map(Into::into).collect();
         self

@@ -6,8 +6,8 @@ use halite_weights::TensorSource;
 
 use crate::Pretrained;
 
-/// Describes a decoder of this configuration, which the weights bound: a plan of loading has an entry
-/// for each layer.
+/// Describes a decoder of this configuration, which the weights bound: a plan of loading has an
+/// entry for each layer.
 ///
 /// # Errors
 /// If the configuration is invalid, or has more layers than there are tensors.

@@ -1,5 +1,5 @@
-//! EfficientNet-Lite (R. Liu, [Higher accuracy on vision models with
-//! EfficientNet-Lite](https://blog.tensorflow.org/2020/03/higher-accuracy-on-vision-models-with-efficientnet-lite.html),
+//! EfficientNet-Lite (R. Liu,
+//! [Higher accuracy on vision models with EfficientNet-Lite](https://blog.tensorflow.org/2020/03/higher-accuracy-on-vision-models-with-efficientnet-lite.html),
 //! 2020; M. Tan, Q. Le, [EfficientNet](https://arxiv.org/abs/1905.11946), 2019): EfficientNet
 //! without squeeze-and-excitation, with ReLU6, and with a stem and a head of constant width.
 //!
@@ -12,16 +12,16 @@
 //! | [`EfficientNet::lite4`] | 300x300 | 13,006,568 | `tf_efficientnet_lite4` |
 //!
 //! The input is `[batch, height, width, 3]`, normalized as
-//! [`Normalization::EFFICIENTNET_LITE`](crate::Normalization::EFFICIENTNET_LITE): `(x - 127) / 128`.
-//! The originals were tested on images resized to 32 pixels more and cropped, bicubic:
-//! [`Classifier::framing`](crate::Classifier::framing).
-//! As in TensorFlow, convolutions pad as [`Padding::Same`](halite_nn::Padding::Same), and batch norm
-//! has an epsilon of 1e-3 and a momentum of 0.01. In training, residual branches are dropped with the
-//! rates of the originals: block `i` of `n` with `0.2 * i / n`, as with torchvision's
-//! `stochastic_depth_prob=0.2` and timm's `drop_path_rate=0.2` (timm's default is 0).
+//! [`Normalization::EFFICIENTNET_LITE`](crate::Normalization::EFFICIENTNET_LITE):
+//! `(x - 127) / 128`. The originals were tested on images resized to 32 pixels more and cropped,
+//! bicubic: [`Classifier::framing`](crate::Classifier::framing). As in TensorFlow, convolutions pad
+//! as [`Padding::Same`](halite_nn::Padding::Same), and batch norm has an epsilon of 1e-3 and a
+//! momentum of 0.01. In training, residual branches are dropped with the rates of the originals:
+//! block `i` of `n` with `0.2 * i / n`, as with torchvision's `stochastic_depth_prob=0.2` and
+//! timm's `drop_path_rate=0.2` (timm's default is 0).
 //!
-//! Published weights: the Python package [`LITE0_WEIGHTS`](crate::LITE0_WEIGHTS) has those of Lite0,
-//! with [`names`](EfficientNet::names); timm has all five, with
+//! Published weights: the Python package [`LITE0_WEIGHTS`](crate::LITE0_WEIGHTS) has those of
+//! Lite0, with [`names`](EfficientNet::names); timm has all five, with
 //! [`timm_names`](EfficientNet::timm_names).
 //!
 //! ```no_run

@@ -145,9 +145,9 @@ impl<'m> Generator<'m> {
     }
 
     /// Sets the number of tokens that one launch generates, at least 1 and at most
-    /// [`max_tokens`](GenerationOptions::max_tokens); 8 by default. Stop tokens are looked for between
-    /// launches, so that up to one less is computed in vain. More tokens make launches rarer, fewer
-    /// let a stream flow evenly.
+    /// [`max_tokens`](GenerationOptions::max_tokens); 8 by default. Stop tokens are looked for
+    /// between launches, so that up to one less is computed in vain. More tokens make launches
+    /// rarer, fewer let a stream flow evenly.
     pub fn tokens_per_launch(mut self, tokens: usize) -> Self {
         self.tokens_per_launch = tokens.max(1);
         self
@@ -165,13 +165,13 @@ impl<'m> Generator<'m> {
         self.stream(prompts, options, |_| ControlFlow::Continue(()))
     }
 
-    /// Generates a continuation of each prompt, and calls `on_token` for each token as soon as it is
-    /// known, until it returns [`ControlFlow::Break`].
+    /// Generates a continuation of each prompt, and calls `on_token` for each token as soon as it
+    /// is known, until it returns [`ControlFlow::Break`].
     ///
     /// # Errors
-    /// If there are no prompts, or one is empty or has tokens outside of the vocabulary; if an option
-    /// is invalid; if logits are NaN or infinite; if the compiler fails, or a device has too little
-    /// memory.
+    /// If there are no prompts, or one is empty or has tokens outside of the vocabulary; if an
+    /// option is invalid; if logits are NaN or infinite; if the compiler fails, or a device has too
+    /// little memory.
     pub fn stream<P: AsRef<[u32]>>(
         &mut self,
         prompts: &[P],

@@ -8,8 +8,8 @@
 //! | Qwen2, Qwen2.5 | Yang et al. 2024, [2407.10671](https://arxiv.org/abs/2407.10671) | `qwen2` |
 //!
 //! All are [`Transformer`]s, whose documentation lists the parameters; a configuration is a
-//! [`TransformerConfig`]. Attention within a sliding window (Mistral 7B v0.1) is full attention up to
-//! the length of the window: the context length is that of the window.
+//! [`TransformerConfig`]. Attention within a sliding window (Mistral 7B v0.1) is full attention up
+//! to the length of the window: the context length is that of the window.
 
 use std::path::Path;
 
@@ -136,9 +136,9 @@ impl Llama {
         }
     }
 
-    /// The names of llama.cpp's GGUF files, `blk.0.attn_q.weight`, for their `general.architecture`:
-    /// `llama`, whose queries and keys have the pairs that rotary embeddings rotate side by side, or
-    /// `qwen2`.
+    /// The names of llama.cpp's GGUF files, `blk.0.attn_q.weight`, for their
+    /// `general.architecture`: `llama`, whose queries and keys have the pairs that rotary
+    /// embeddings rotate side by side, or `qwen2`.
     pub fn gguf_names(architecture: &str, tied: bool) -> NameMap {
         let map = NameMap::torch()
             .rename("tokens", "token_embd")

@@ -10,9 +10,9 @@ use halite_train::{Collect, Predict, Task, Weighted, metrics::RocAuc};
 use crate::{ColorImageModel, Normalization, TrainingOptions, TrainingStep};
 
 /// Classification of color images by several binary labels: binary cross entropy with logits, mean
-/// over labels and samples, as `BCEWithLogitsLoss` in PyTorch. The metric `accuracy` is the fraction
-/// of labels on whose side of 0 the logit is; in validation, `roc_auc` is the area under the ROC curve,
-/// the mean over labels, and `roc_auc/LABEL` that of each.
+/// over labels and samples, as `BCEWithLogitsLoss` in PyTorch. The metric `accuracy` is the
+/// fraction of labels on whose side of 0 the logit is; in validation, `roc_auc` is the area under
+/// the ROC curve, the mean over labels, and `roc_auc/LABEL` that of each.
 ///
 /// A batch has images `u8[batch, height, width, 3]` and labels `f32[batch, labels]` of 0 and 1.
 /// Images are normalized on the device.

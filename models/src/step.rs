@@ -22,8 +22,8 @@ impl TrainingOptions {
     /// Default peak learning rate of the built-in models.
     pub const LEARNING_RATE: f64 = 2e-3;
 
-    /// The default schedule of a run of `steps` optimizer steps: 10 % linear warmup to the peak, then cosine
-    /// decay to 0.
+    /// The default schedule of a run of `steps` optimizer steps: 10 % linear warmup to the peak,
+    /// then cosine decay to 0.
     pub fn warmup_and_cosine(peak: f64, steps: u64) -> Schedule {
         let warmup = steps / 10;
         Schedule::warmup(peak, warmup).then(Schedule::cosine(peak, steps - warmup))

@@ -1,5 +1,6 @@
 //! Rates at which weights are loaded from the disk's cache, beside a plain read of the file and
-//! beside Python: `cargo bench -p halite-weights --bench load -- [--megabytes N] [--python PYTHON]`.
+//! beside Python:
+//! `cargo bench -p halite-weights --bench load -- [--megabytes N] [--python PYTHON]`.
 //!
 //! | row | what is done |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | `bf16` | the same, narrowed |
 //! | `python` | `safetensors.torch.load_file`, and a copy of each tensor, without an upload |
 //!
-//! `peak` is the largest memory of the process during the row (Linux), less what it had before: with
-//! `straight`, the parameters and the pages of the mapped file.
+//! `peak` is the largest memory of the process during the row (Linux), less what it had before:
+//! with `straight`, the parameters and the pages of the mapped file.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Instant};
 

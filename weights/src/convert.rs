@@ -69,8 +69,8 @@ fn by_f64<T: Copy>(from: &[T], wide: impl Fn(T) -> f64, to: DType, into: &mut [u
     Ok(())
 }
 
-/// Rounds to the neighbor in `f32` whose last bit is 1, unless `value` is exact, so that rounding the
-/// result to fewer bits is as if `value` itself had been rounded.
+/// Rounds to the neighbor in `f32` whose last bit is 1, unless `value` is exact, so that rounding
+/// the result to fewer bits is as if `value` itself had been rounded.
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let wide = f64::from(nearest);

@@ -1,9 +1,9 @@
 //! Published weights: files of tensors, and how their names and layouts become those of a model.
 //!
 //! [`open`] reads safetensors (one file, or several with an index), files of `torch.save` in both
-//! forms, `.npz`, `.npy` and GGUF. A [`NameMap`] declares, in one place, which tensor of the file is
-//! which parameter of a model; [`WeightLoader`] uploads them to one device or the shards of several, and
-//! [`WeightSaver`] writes them back under the original names.
+//! forms, `.npz`, `.npy` and GGUF. A [`NameMap`] declares, in one place, which tensor of the file
+//! is which parameter of a model; [`WeightLoader`] uploads them to one device or the shards of
+//! several, and [`WeightSaver`] writes them back under the original names.
 //!
 //! ```
 //! use halite_core::{Client, HostArray, Tree};
@@ -39,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! Without the feature `models`, which is on by default, there are the readers and writers of files, and
-//! neither models nor devices: `halite-nn` is not a dependency.
+//! Without the feature `models`, which is on by default, there are the readers and writers of
+//! files, and neither models nor devices: `halite-nn` is not a dependency.
 //!
 //! Files are untrusted: readers do not panic, execute nothing of a pickle, and bound memory by the
 //! size of the file plus a few hundred megabytes of headers.

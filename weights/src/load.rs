@@ -67,10 +67,10 @@ impl<'a> WeightLoader<'a> {
         self
     }
 
-    /// Initializes each parameter that the file does not have, or has in other dimensions or another
-    /// element type, and skips tensors that no parameter uses; of a [`Stack`](halite_nn::Stack), only
-    /// the layers that are missing are initialized. The [`Report`] lists them. The counterpart of
-    /// PyTorch's `strict=False`.
+    /// Initializes each parameter that the file does not have, or has in other dimensions or
+    /// another element type, and skips tensors that no parameter uses; of a
+    /// [`Stack`](halite_nn::Stack), only the layers that are missing are initialized. The
+    /// [`Report`] lists them. The counterpart of PyTorch's `strict=False`.
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
         self
@@ -256,7 +256,8 @@ impl std::fmt::Debug for WeightLoader<'_> {
     }
 }
 
-/// Initial values of the parameters at these positions, as those of a new model, on the first device.
+/// Initial values of the parameters at these positions, as those of a new model, on the first
+/// device.
 #[track_caller]
 fn initialize<M: Model>(
     client: &Client,

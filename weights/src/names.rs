@@ -14,10 +14,10 @@ const LAYER: &str = "layer";
 /// Declares which tensor of a file is which parameter of a model. The map is used in both
 /// directions: for loading, and for saving under the original names.
 ///
-/// A rule replaces leading segments of a parameter's path; the first matching rule applies. `{name}`
-/// matches one or more characters within a segment; `{name+1}` in the result is the matched number
-/// plus one. `{layer}` in the result, if the pattern does not bind it, is the layer index of a
-/// [`Stack`](halite_nn::Stack): the file has one tensor per layer.
+/// A rule replaces leading segments of a parameter's path; the first matching rule applies.
+/// `{name}` matches one or more characters within a segment; `{name+1}` in the result is the
+/// matched number plus one. `{layer}` in the result, if the pattern does not bind it, is the layer
+/// index of a [`Stack`](halite_nn::Stack): the file has one tensor per layer.
 ///
 /// ```
 /// use halite_nn::{Transformer, TransformerConfig};
@@ -104,7 +104,8 @@ impl Named<'_> {
 }
 
 impl NameMap {
-    /// The identity map, for files that halite wrote: names are parameter paths, shapes are unchanged.
+    /// The identity map, for files that halite wrote: names are parameter paths, shapes are
+    /// unchanged.
     pub fn paths() -> Self {
         NameMap {
             rules: Vec::new(),

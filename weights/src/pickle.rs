@@ -1,6 +1,6 @@
-//! Python's pickle format, as far as files of tensors need it: a closed set of opcodes and globals, a
-//! subset of those that `torch.load(weights_only=True)` allows. Nothing is executed: what a pickle
-//! asks for beyond the set is an error that names it.
+//! Python's pickle format, as far as files of tensors need it: a closed set of opcodes and globals,
+//! a subset of those that `torch.load(weights_only=True)` allows. Nothing is executed: what a
+//! pickle asks for beyond the set is an error that names it.
 
 mod machine;
 mod reduce;

@@ -23,7 +23,8 @@ pub struct Report {
     pub shape_mismatches: Vec<Mismatch>,
     /// Tensors whose element type does not convert: only floats do.
     pub dtype_mismatches: Vec<Mismatch>,
-    /// Parameters that are initialized on request: see [`WeightLoader::replace`](crate::WeightLoader::replace).
+    /// Parameters that are initialized on request: see
+    /// [`WeightLoader::replace`](crate::WeightLoader::replace).
     pub replaced: Vec<Mismatch>,
     /// Rules and layouts of the map that no parameter matches.
     pub unused_rules: Vec<String>,

@@ -162,8 +162,8 @@ pub(crate) fn gather(
     })
 }
 
-/// The axis that is cut into rows: those behind it are within a piece, and each position along those
-/// before it is read by itself.
+/// The axis that is cut into rows: those behind it are within a piece, and each position along
+/// those before it is read by itself.
 fn rows_at(axes: &[Axis], size: usize) -> usize {
     let mut at = (0..axes.len())
         .find(|&at| span(&axes[at + 1..]) * size <= PIECE)
@@ -180,8 +180,8 @@ fn rows_at(axes: &[Axis], size: usize) -> usize {
     at
 }
 
-/// Copies elements of `size` bytes along `axes`, from element `base` of `from` to element `start` of
-/// `into` on.
+/// Copies elements of `size` bytes along `axes`, from element `base` of `from` to element `start`
+/// of `into` on.
 pub(crate) fn scatter(
     size: usize,
     from: &[u8],

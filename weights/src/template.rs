@@ -2,8 +2,8 @@
 
 use halite_core::{Error, Result};
 
-/// A name with placeholders. In a pattern `{s}` stands for one or more characters of a segment; in a
-/// result for what it stood for, and `{s+1}` for the number after it.
+/// A name with placeholders. In a pattern `{s}` stands for one or more characters of a segment; in
+/// a result for what it stood for, and `{s+1}` for the number after it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Template {
     text: String,

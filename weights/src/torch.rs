@@ -183,7 +183,8 @@ fn is_little_endian(system: &Pickle) -> bool {
     })
 }
 
-/// All tensors in the dicts and lists of a pickle, named by keys and indices with dots between them.
+/// All tensors in the dicts and lists of a pickle, named by keys and indices with dots between
+/// them.
 fn named_tensors(pickle: &Pickle) -> Result<Vec<(String, &Tensor)>> {
     let mut search = Search {
         pickle,

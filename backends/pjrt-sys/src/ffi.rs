@@ -2,9 +2,9 @@
 //! (`xla/ffi/api/c_api.h` of OpenXLA, API 0.3).
 //!
 //! Handlers are registered with the extension
-//! [`PJRT_FFI_Extension`](crate::extension::PJRT_FFI_Extension). The structs only grow at their end,
-//! so a field exists if `struct_size` covers it. The offsets were compared with the header of API
-//! 0.3, and verified by calls of plugins with API 0.2 and 0.3.
+//! [`PJRT_FFI_Extension`](crate::extension::PJRT_FFI_Extension). The structs only grow at their
+//! end, so a field exists if `struct_size` covers it. The offsets were compared with the header of
+//! API 0.3, and verified by calls of plugins with API 0.2 and 0.3.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -43,8 +43,8 @@ use crate::{
 
 /// A client of a plugin: the backend that programs use.
 ///
-/// All of its handles keep it alive, so that it is destroyed last, in whatever order and on whatever
-/// thread they are dropped.
+/// All of its handles keep it alive, so that it is destroyed last, in whatever order and on
+/// whatever thread they are dropped.
 #[derive(Clone)]
 pub struct Pjrt {
     shared: Arc<Shared>,
@@ -128,7 +128,8 @@ impl Pjrt {
     /// Sets the longest time that a wait of this client takes:
     /// [`Event::wait`](halite_core::Event::wait), a read, or a launch over several devices that
     /// waits for earlier ones. The default is [`default_limit`] when the client is created: a day,
-    /// or the seconds in `HALITE_WAIT_LIMIT` in a process that opened an accelerator. A wait of more than a minute logs what it waits for, as a warning.
+    /// or the seconds in `HALITE_WAIT_LIMIT` in a process that opened an accelerator. A wait of
+    /// more than a minute logs what it waits for, as a warning.
     pub fn set_wait_limit(&self, limit: Duration) {
         self.shared.wait_limit.set(limit);
     }

@@ -1,9 +1,9 @@
 //! Environment variables that plugins read, set while other threads may run.
 //!
 //! Plugins take much of their configuration from the environment alone, when they are loaded. The
-//! standard library's way to set a variable is unsafe while other threads run, because the C library
-//! moves or frees memory that they may be reading. Here nothing is moved or freed: a new list is
-//! built and then published by storing one pointer.
+//! standard library's way to set a variable is unsafe while other threads run, because the C
+//! library moves or frees memory that they may be reading. Here nothing is moved or freed: a new
+//! list is built and then published by storing one pointer.
 
 use std::{
     ffi::{CString, c_char},
@@ -86,8 +86,8 @@ fn publish(change: impl FnOnce(&mut Vec<*mut c_char>)) {
     let mut list: Vec<*mut c_char> = known.collect();
     change(&mut list);
     list.push(std::ptr::null_mut());
-    // Neither list is ever freed: another thread may be reading the old one, and the new one is used
-    // until the process ends. The C library frees only its own lists.
+    // Neither list is ever freed: another thread may be reading the old one, and the new one is
+    // used until the process ends. The C library frees only its own lists.
     place.store(
         Box::leak(list.into_boxed_slice()).as_mut_ptr(),
         Ordering::Release,

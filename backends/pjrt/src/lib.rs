@@ -20,10 +20,9 @@
 //!
 //! # What this crate promises
 //!
-//! * Arguments are never misread. Plugins trust their callers, so every
-//!   argument's type, shape, device and state is checked here first, and the declared
-//!   signature of a program is compared with the compiled program. Programs and flags that are known
-//!   to end the process are refused.
+//! * Arguments are never misread. Plugins trust their callers, so every argument's type, shape,
+//!   device and state is checked here first, and the declared signature of a program is compared
+//!   with the compiled program. Programs and flags that are known to end the process are refused.
 //! * A plugin that does not return costs its deadline once, while it is loaded, makes or destroys a
 //!   client, or compiles; it blocks no other plugin, and no drop of another plugin's client. Sizes
 //!   that it claims are bounded.

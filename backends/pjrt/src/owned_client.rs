@@ -147,8 +147,8 @@ pub(crate) fn in_background(work: impl FnOnce() + Send + 'static) {
     // Each time: the last registered function is called first, and plugins register their own
     // destructors when they are loaded and when they first use a subsystem. Those that this work
     // needs were registered before it. A second call has nothing to wait for. If the function
-    // cannot be registered, the process may end while the thread runs, as if it were killed. SAFETY: `atexit` is C's own, and
-    // the function lives as long as the program.
+    // cannot be registered, the process may end while the thread runs, as if it were killed.
+    // SAFETY: `atexit` is C's own, and the function lives as long as the program.
     _ = unsafe { atexit(wait) };
     let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     working.retain(|thread| !thread.is_finished());

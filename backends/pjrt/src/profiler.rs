@@ -1,8 +1,8 @@
 //! A plugin's own profiler: what the device did, kernel by kernel, as the vendor's tools read it.
 //!
 //! The functions are those of XLA's `profiler_c_api.h`, reached through PJRT's extension of type 1.
-//! The header does not mention threads, so one thread creates, starts, stops, collects and destroys,
-//! as in XLA's own use.
+//! The header does not mention threads, so one thread creates, starts, stops, collects and
+//! destroys, as in XLA's own use.
 
 use std::{
     fmt,

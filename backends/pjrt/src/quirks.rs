@@ -34,9 +34,9 @@ pub(crate) struct Quirks {
     pub(crate) compiles_together: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
-    /// Faults of the compiler. Those of the CPU plugin were all seen in 0.115, the last version so far,
-    /// and some in 0.106: tests of the suite `plugin_faults` fail in a version without one of them,
-    /// which is then a row here.
+    /// Faults of the compiler. Those of the CPU plugin were all seen in 0.115, the last version so
+    /// far, and some in 0.106: tests of the suite `plugin_faults` fail in a version without one of
+    /// them, which is then a row here.
     pub(crate) faults: Faults,
 }
 
@@ -47,8 +47,8 @@ const COMPILES_FUNCTIONS: (i32, i32) = (0, 115);
 /// The oldest API version seen to read results in the requested order. 0.81 was seen not to.
 const READS_ROW_MAJOR: (i32, i32) = (0, 106);
 
-/// An estimate of the bytes that take longer to clear, some milliseconds, than it takes to wait for a
-/// launch and queue the next one.
+/// An estimate of the bytes that take longer to clear, some milliseconds, than it takes to wait for
+/// a launch and queue the next one.
 const LARGE_TEMPORARY: u64 = 32 << 20;
 
 /// A platform without quirks whose programs run on a device.

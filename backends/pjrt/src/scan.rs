@@ -1,7 +1,8 @@
 //! Scans of the code of programs from elsewhere for what the options of their compilation depend
 //! on. Programs of `halite-ir` bring these facts along.
 //!
-//! Scans skip the names that users choose: a file `sdy.rs` has nothing to do with the dialect `sdy`.
+//! Scans skip the names that users choose: a file `sdy.rs` has nothing to do with the dialect
+//! `sdy`.
 
 use std::borrow::Cow;
 

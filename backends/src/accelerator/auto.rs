@@ -76,8 +76,8 @@ fn embedded_because(reason: &Error) -> String {
     )
 }
 
-/// Returns the GPUs of this process: without a number, and without other processes in its job, as many
-/// as `GPU_NUM_DEVICES` says.
+/// Returns the GPUs of this process: without a number, and without other processes in its job, as
+/// many as `GPU_NUM_DEVICES` says.
 pub(super) fn gpus(devices: &Devices, variable: Option<u32>, options: &OpenOptions) -> Devices {
     let group = options.processes.as_ref();
     let is_alone = group.is_none_or(|group| group.size() == 1);

@@ -1,14 +1,15 @@
 //! The libraries of NVIDIA's that XLA's plugin opens by name while it runs.
 //!
 //! They are loaded before the plugin, by their paths, so that its searches by name find these
-//! copies: first those beside the plugin, then those of the Python environment and of conda, then those
-//! that `halite plugins install cuda-libraries` installed, then what the system's loader finds. Files,
-//! folders and oldest versions are those of JAX, in the requirements of its package `jax-cuda13-plugin`.
+//! copies: first those beside the plugin, then those of the Python environment and of conda, then
+//! those that `halite plugins install cuda-libraries` installed, then what the system's loader
+//! finds. Files, folders and oldest versions are those of JAX, in the requirements of its package
+//! `jax-cuda13-plugin`.
 //!
 //! `unsafe` is needed to load a library, which runs its initialisers, and to call the function that
-//! returns its version. It stands here and not in `halite-pjrt`, which knows one plugin's C interface
-//! and no vendor: which libraries there are, and where they are searched, is known in this crate
-//! alone.
+//! returns its version. It stands here and not in `halite-pjrt`, which knows one plugin's C
+//! interface and no vendor: which libraries there are, and where they are searched, is known in
+//! this crate alone.
 #![allow(unsafe_code)]
 
 use std::{

@@ -1,7 +1,8 @@
-//! Packages of NVIDIA's libraries for machines that have none, in versions of CUDA 13.0 and 13.1. cuBLAS
-//! and cuDNN are of the versions that ran on an H100 and an H200 (`benches/hardware`).
+//! Packages of NVIDIA's libraries for machines that have none, in versions of CUDA 13.0 and 13.1.
+//! cuBLAS and cuDNN are of the versions that ran on an H100 and an H200 (`benches/hardware`).
 //!
-//! The user's own pip downloads them from its registry; their licence files are installed beside them.
+//! The user's own pip downloads them from its registry; their licence files are installed beside
+//! them.
 
 use std::path::PathBuf;
 
@@ -13,14 +14,15 @@ pub const LIBRARIES: &str = "cuda-libraries";
 
 const LICENCE: &str = "NVIDIA's licences, which are installed beside the libraries, in `licences`";
 
-/// The libraries of NVIDIA's that XLA's plugin opens while it runs, as one package: the runtime, with
-/// the others as its parts.
+/// The libraries of NVIDIA's that XLA's plugin opens while it runs, as one package: the runtime,
+/// with the others as its parts.
 pub const PACKAGE: Package = Package {
     parts: PARTS.split_at(1).1,
     ..PARTS[0]
 };
 
-/// Installs the libraries in the cache, if they are not there yet, and returns their folder `nvidia`.
+/// Installs the libraries in the cache, if they are not there yet, and returns their folder
+/// `nvidia`.
 ///
 /// # Errors
 /// As [`Cache::ensure_checked`](halite_fetch::Cache::ensure_checked).

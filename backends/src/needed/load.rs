@@ -1,8 +1,8 @@
 //! Loads libraries that a plugin then finds by their names.
 //!
 //! `unsafe` is needed to load a library, which runs its initialisers. It stands here and not in
-//! `halite-pjrt`, which loads one plugin: which libraries a vendor's plugin needs, and where they are, is
-//! known in this crate alone.
+//! `halite-pjrt`, which loads one plugin: which libraries a vendor's plugin needs, and where they
+//! are, is known in this crate alone.
 #![allow(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -60,8 +60,8 @@ enum Binding {
     Local,
     /// As `Local`, but visible to all libraries that are loaded later.
     Visible,
-    /// As `Visible`, but functions are bound when they are called: an undefined one ends the process
-    /// then.
+    /// As `Visible`, but functions are bound when they are called: an undefined one ends the
+    /// process then.
     VisibleLater,
 }
 

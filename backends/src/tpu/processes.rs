@@ -1,8 +1,8 @@
-//! Several processes on a host of TPUs: the variables by which libtpu gives each one chip. Processes
-//! that have a host each need none; libtpu reads the cloud's.
+//! Several processes on a host of TPUs: the variables by which libtpu gives each one chip.
+//! Processes that have a host each need none; libtpu reads the cloud's.
 //!
-//! They are derived as PyTorch/XLA does (`configure_topology`, torch_xla/_internal/tpu.py), and never
-//! replace what is set: clouds set some of them for one process a host, which is an error.
+//! They are derived as PyTorch/XLA does (`configure_topology`, torch_xla/_internal/tpu.py), and
+//! never replace what is set: clouds set some of them for one process a host, which is an error.
 
 use halite_core::{Error, Result};
 
@@ -12,8 +12,8 @@ const FIRST_PORT: usize = 8476;
 /// A host, or its share of a slice, as sizes along three axes.
 type Bounds = [usize; 3];
 
-/// The variables of process `rank` of `size` processes on a host with `chips` chips, from those that
-/// are set.
+/// The variables of process `rank` of `size` processes on a host with `chips` chips, from those
+/// that are set.
 ///
 /// # Errors
 /// If the host has another number of chips than processes; if what is set is malformed, contradicts
@@ -162,8 +162,8 @@ mod tests {
     }
 
     /// Hosts and chips of slices: Cloud TPU's documentation ("TPU v4", "TPU v5e", "TPU v5p",
-    /// "Configurations"), PyTorch/XLA's tests (test_tpu.py: v4-16 has process bounds 2,2,2 and v4-32
-    /// 2,2,4 with a process for each chip).
+    /// "Configurations"), PyTorch/XLA's tests (test_tpu.py: v4-16 has process bounds 2,2,2 and
+    /// v4-32 2,2,4 with a process for each chip).
     #[rustfmt::skip]
     const SLICES: [Slice; 9] = [
         Slice { name: "v4-8", bounds: ["1,1,1", "2,2,1"], chips: 4, hosts: 1 },

@@ -1,8 +1,9 @@
 //! Cost of accumulated gradients beside that of as many gradient passes.
 //!
-//! `cargo run --release -p halite-benches --bin accumulation -- [PAIRS] [ACCELERATOR]`, by default 7
-//! pairs on `cpu`. A pair is timed in turns: the gradients of four batches in one program, and the
-//! program of the gradients of one batch, launched four times. The ratio should be at most 1.02.
+//! `cargo run --release -p halite-benches --bin accumulation -- [PAIRS] [ACCELERATOR]`, by default
+//! 7 pairs on `cpu`. A pair is timed in turns: the gradients of four batches in one program, and
+//! the program of the gradients of one batch, launched four times. The ratio should be at most
+//! 1.02.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,12 +1,14 @@
 //! Convolutions on the CPU: halite as chosen, XLA's code, halite's kernels, and PyTorch.
 //!
-//! `convolutions [--count 100] [--seed 1] [--dtype f32|bf16] [--filter TEXT] [--python PYTHON]` draws
-//! shapes from published networks and measures the result and both gradients of each, in turns in one
-//! run. It prints a line a shape, where the choice was wrong by more than 10 %, where halite is behind
-//! PyTorch, and the quantiles. Without `--python`, an interpreter with PyTorch, there is no PyTorch.
+//! `convolutions [--count 100] [--seed 1] [--dtype f32|bf16] [--filter TEXT] [--python PYTHON]`
+//! draws shapes from published networks and measures the result and both gradients of each, in
+//! turns in one run. It prints a line a shape, where the choice was wrong by more than 10 %, where
+//! halite is behind PyTorch, and the quantiles. Without `--python`, an interpreter with PyTorch,
+//! there is no PyTorch.
 //!
-//! `convolutions --table FILE [--dtype ..] [--filter ..]` measures other shapes, and writes `core/ir/src/passes/kernels/measured.txt`,
-//! from which programs choose. Lines of other processors and types are kept.
+//! `convolutions --table FILE [--dtype ..] [--filter ..]` measures other shapes, and writes
+//! `core/ir/src/passes/kernels/measured.txt`, from which programs choose. Lines of other processors
+//! and types are kept.
 //!
 //! Times are those of the processor, of all threads together, the least of several rounds: a busy
 //! machine changes them less than the time that passes, whose ratios to PyTorch's stand beside.

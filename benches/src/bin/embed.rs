@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p halite-benches --bin embed -- MODEL [PYTHON] [--rounds N]`: MODEL is the
 //! directory of `all-MiniLM-L6-v2`; PYTHON has torch, transformers and onnxruntime
-//! (`peers/bin/python`). Sentences are the first 1,000 of the books. Rounds go round robin over all peers,
-//! and each is one pass over all sentences, tokenization included, after one that is not counted.
+//! (`peers/bin/python`). Sentences are the first 1,000 of the books. Rounds go round robin over all
+//! peers, and each is one pass over all sentences, tokenization included, after one that is not
+//! counted.
 #![forbid(unsafe_code)]
 
 use std::{

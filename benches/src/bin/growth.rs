@@ -1,8 +1,8 @@
 //! How time grows with a size, as exponents: the least-squares slope of log(time) over log(size).
 //!
-//! `growth [ROW..] [--accelerator cpu] [--most N] [--python PYTHON]`: all rows by default, with sizes
-//! of at most N. With a Python that has the package `jax`, each row has JAX's times and exponent of
-//! the same work (`growth.py`). The rows:
+//! `growth [ROW..] [--accelerator cpu] [--most N] [--python PYTHON]`: all rows by default, with
+//! sizes of at most N. With a Python that has the package `jax`, each row has JAX's times and
+//! exponent of the same work (`growth.py`). The rows:
 //!
 //! | row | size | work |
 //! |---|---|---|

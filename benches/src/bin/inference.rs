@@ -1,5 +1,5 @@
-//! Inference of image classifiers, as a peer of `peers/inference.py`: `inference resnet50 32` (model
-//! and batch size), with an accelerator as third argument (default `cpu`).
+//! Inference of image classifiers, as a peer of `peers/inference.py`: `inference resnet50 32`
+//! (model and batch size), with an accelerator as third argument (default `cpu`).
 //!
 //! A run of `n` steps is `n` forward passes, one after the other, over one batch on the device.
 #![forbid(unsafe_code)]

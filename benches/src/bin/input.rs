@@ -2,8 +2,8 @@
 //! beside plain reads, and records beside single files.
 //!
 //! `input [ROW..] [--dir DIR] [--rounds N] [--seconds S] [--python PYTHON]`: all rows by default, 5
-//! rounds of 2 seconds, data in a folder below the temporary directory, which is kept. In each round
-//! the measured parts take turns; printed are medians, with the least and the most. The rows:
+//! rounds of 2 seconds, data in a folder below the temporary directory, which is kept. In each
+//! round the measured parts take turns; printed are medians, with the least and the most. The rows:
 //!
 //! | row | measures |
 //! |---|---|

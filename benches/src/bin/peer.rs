@@ -5,9 +5,9 @@
 //! Adam), `peer w5` (ResNet-50, batch 8), `peer w6` (MLP 32-32-32, batch 8, SGD), `peer w7`
 //! (ConvNeXt, batch 16, AdamW), `peer w8` (VAE, batch 32, Adam); and for comparing precisions
 //! `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width 384, 6 heads, 8 x 128,
-//! Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a
-//! third the accelerator: `peer w1 f32 embedded`, whose devices share the batch. `peer w6x16` has 16
-//! steps a launch, `peer w6x128` 128.
+//! Adam). A second argument is the precision: `peer w1 bf16-mixed`, and a third the accelerator:
+//! `peer w1 f32 embedded`, whose devices share the batch. `peer w6x16` has 16 steps a launch,
+//! `peer w6x128` 128.
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, sync::Arc, time::Instant};

@@ -2,8 +2,8 @@
 //!
 //! `processes WORKLOAD [ACCELERATOR] [STRATEGY] [EPOCHS] [STEPS]`: the trainer on a workload of
 //! `peers/README.md`, without validation; by default on `cpu`, 6 epochs of 50 steps. Each process
-//! prints its processor time and the time of a step, in milliseconds, as medians over the epochs after
-//! the first. `processes/compare.py` puts it beside PyTorch.
+//! prints its processor time and the time of a step, in milliseconds, as medians over the epochs
+//! after the first. `processes/compare.py` puts it beside PyTorch.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -1,11 +1,11 @@
 //! Processor time of the trainer beside a loop by hand, on the same work.
 //!
-//! `cargo run --release -p halite-benches --bin trainer -- [PAIRS] [ACCELERATOR]`, by default 5 pairs
-//! on `cpu`. The work is that of `w1` of the comparison with other frameworks: an MLP of 784, 512,
-//! 512 and 10 units with Adam, on 38,400 random images in batches of 128. Both read and upload each
-//! batch, shuffled for each epoch, validate on 5,120 images after each epoch, and then save a
-//! checkpoint. A measurement is a run of five epochs less a run of one epoch, so that compilation and
-//! initialization do not count; the two take turns. The ratio should be at most 1.03.
+//! `cargo run --release -p halite-benches --bin trainer -- [PAIRS] [ACCELERATOR]`, by default 5
+//! pairs on `cpu`. The work is that of `w1` of the comparison with other frameworks: an MLP of 784,
+//! 512, 512 and 10 units with Adam, on 38,400 random images in batches of 128. Both read and upload
+//! each batch, shuffled for each epoch, validate on 5,120 images after each epoch, and then save a
+//! checkpoint. A measurement is a run of five epochs less a run of one epoch, so that compilation
+//! and initialization do not count; the two take turns. The ratio should be at most 1.03.
 #![forbid(unsafe_code)]
 
 use std::{fs, path::Path, process::ExitCode};

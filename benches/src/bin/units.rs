@@ -1,8 +1,8 @@
 //! Where the time of a training step of the embedded executor goes: for each unit of its plan (a
 //! group of elementwise operations, a product, a convolution) the times of a step, in microseconds.
 //!
-//! `units WORKLOAD [PRECISION] [STEPS]`; the workloads are those of `peer`. The executor has as many
-//! threads as processors are available: `taskset -c 0 units w7` has one.
+//! `units WORKLOAD [PRECISION] [STEPS]`; the workloads are those of `peer`. The executor has as
+//! many threads as processors are available: `taskset -c 0 units w7` has one.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -1,10 +1,11 @@
-//! Rates of uploads, in GB/s: `uploads [ACCELERATOR]` (default `cpu`) prints one line of JSON for each size.
+//! Rates of uploads, in GB/s: `uploads [ACCELERATOR]` (default `cpu`) prints one line of JSON for
+//! each size.
 //!
-//! `borrowed` copies the host's memory before the call returns, `shared` lends it to the device until
-//! it has arrived, `pinned` lends page-locked memory ([`Client::pinned_memory`]), and `staged` uploads
-//! into a buffer in page-locked memory and copies from there; the last two are null where the backend
-//! has no such memory. `pin` is the rate of page-locking itself, which a pool does once.
-//! `benches/hardware/uploads_torch.py` measures PyTorch's beside it.
+//! `borrowed` copies the host's memory before the call returns, `shared` lends it to the device
+//! until it has arrived, `pinned` lends page-locked memory ([`Client::pinned_memory`]), and
+//! `staged` uploads into a buffer in page-locked memory and copies from there; the last two are
+//! null where the backend has no such memory. `pin` is the rate of page-locking itself, which a
+//! pool does once. `benches/hardware/uploads_torch.py` measures PyTorch's beside it.
 #![forbid(unsafe_code)]
 
 use std::{process::ExitCode, sync::Arc, time::Instant};

@@ -12,7 +12,8 @@ const PORT: u16 = 29500;
 /// Most processes of a job, far more than `mpiexec` starts.
 pub(crate) const MOST: usize = 1 << 20;
 
-/// Jobs that the variables describe, in the order in which they count: the explicit one, or all others.
+/// Jobs that the variables describe, in the order in which they count: the explicit one, or all
+/// others.
 pub(super) fn all(variable: Variable<'_>) -> Result<Vec<Recognized>> {
     // Whatever is wrong with the variables of others.
     if let Some(job) = explicit(variable)? {
@@ -136,8 +137,8 @@ fn explicit(variable: Variable<'_>) -> Result<Option<Recognized>> {
     reader.job(Source::Explicit, rank, size, coordinator.map(with_port))
 }
 
-/// PMI 1 and 2 (MPICH's Hydra, SLURM's `--mpi=pmi2`): rank, size, and a file descriptor or port of the
-/// process manager.
+/// PMI 1 and 2 (MPICH's Hydra, SLURM's `--mpi=pmi2`): rank, size, and a file descriptor or port of
+/// the process manager.
 fn mpi(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let mut reader = Reader::new(variable);
     if variable("PMI_FD").is_none() && variable("PMI_PORT").is_none() {
@@ -150,8 +151,8 @@ fn mpi(variable: Variable<'_>) -> Result<Option<Recognized>> {
     reader.job(Source::Mpi, rank, size, None)
 }
 
-/// A step of SLURM (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). A batch script has SLURM_PROCID too, but
-/// no step.
+/// A step of SLURM (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). A batch script has SLURM_PROCID too,
+/// but no step.
 fn slurm(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let mut reader = Reader::new(variable);
     if variable("SLURM_STEP_ID").is_none() {
@@ -175,8 +176,8 @@ fn slurm(variable: Variable<'_>) -> Result<Option<Recognized>> {
     reader.job(Source::Slurm, rank, size, coordinator)
 }
 
-/// `torchrun` (PyTorch, "Environment Variables" of torchrun). Its own store listens on MASTER_PORT, so
-/// that this job takes the next one.
+/// `torchrun` (PyTorch, "Environment Variables" of torchrun). Its own store listens on MASTER_PORT,
+/// so that this job takes the next one.
 fn torchrun(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let mut reader = Reader::new(variable);
     if variable("WORLD_SIZE").is_none() {
@@ -200,8 +201,8 @@ fn torchrun(variable: Variable<'_>) -> Result<Option<Recognized>> {
     reader.job(Source::Torchrun, rank, size, coordinator)
 }
 
-/// An indexed job (Kubernetes, "Job", "Completion mode"): the index alone is given, and the manifest has
-/// to set the other two.
+/// An indexed job (Kubernetes, "Job", "Completion mode"): the index alone is given, and the
+/// manifest has to set the other two.
 fn kubernetes(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let mut reader = Reader::new(variable);
     let Some(rank) = reader.number("JOB_COMPLETION_INDEX")? else {

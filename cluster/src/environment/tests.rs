@@ -125,7 +125,8 @@ fn explicit_configuration_counts_first() {
 }
 
 /// cloud.google.com/tpu, "Cloud TPU VM environment variables", and the variables that JAX reads
-/// (`jax/_src/clusters/cloud_tpu_cluster.py`): hosts, id of the worker, process and size of the job.
+/// (`jax/_src/clusters/cloud_tpu_cluster.py`): hosts, id of the worker, process and size of the
+/// job.
 #[test]
 fn tpu_hosts_are_recognized() {
     // v4-8 and v5e-8 have one host.

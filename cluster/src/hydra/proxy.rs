@@ -21,7 +21,8 @@ use crate::{
     record,
 };
 
-/// Starts a proxy. Its process finds the streams of the job at 3 and 4, because Hydra gives it others.
+/// Starts a proxy. Its process finds the streams of the job at 3 and 4, because Hydra gives it
+/// others.
 const PROXY: &str = "exec 3>&1 4>&2; exec \"$@\" </dev/null >/dev/null";
 
 /// The proxy of one process, whose output is sent to `events`.
@@ -30,8 +31,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy and threads that read the output of its process. These variables, and those of
-    /// the job, are added to those of this process.
+    /// Starts a proxy and threads that read the output of its process. These variables, and those
+    /// of the job, are added to those of this process.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -50,9 +51,9 @@ impl Proxy {
         Proxy::run(command, rank, events)
     }
 
-    /// As [`start`](Self::start), by `ssh` (a command and its options) on another host, where the files
-    /// of MPI have the same paths. The proxy gets the variables of the job, and those of this process
-    /// that find programs and configure halite, but no credentials.
+    /// As [`start`](Self::start), by `ssh` (a command and its options) on another host, where the
+    /// files of MPI have the same paths. The proxy gets the variables of the job, and those of this
+    /// process that find programs and configure halite, but no credentials.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -155,8 +156,8 @@ pub(crate) fn on_this_host(words: &[String]) -> Vec<String> {
     with_address(words, "127.0.0.1")
 }
 
-/// The words of a proxy's command on another host, which connects to the address of this machine that
-/// faces it.
+/// The words of a proxy's command on another host, which connects to the address of this machine
+/// that faces it.
 fn reaching(host: &str, words: &[String]) -> Vec<String> {
     let name = host.rsplit('@').next().unwrap_or(host);
     let address = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {

@@ -1,5 +1,5 @@
-//! The thread that initializes and finalizes MPI, which must be the same one, so that other threads can
-//! wait for it with a deadline. In between it sends heartbeats.
+//! The thread that initializes and finalizes MPI, which must be the same one, so that other threads
+//! can wait for it with a deadline. In between it sends heartbeats.
 
 use std::{
     sync::{

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The cores of process `rank` of `size`, as indices of the usable ones: a part of them, or one that
-/// several share, or as many as `threads` says.
+/// The cores of process `rank` of `size`, as indices of the usable ones: a part of them, or one
+/// that several share, or as many as `threads` says.
 pub(super) fn part(cores: usize, rank: usize, size: usize, threads: Option<usize>) -> Vec<usize> {
     let cores = cores.max(1);
     let own: Range<usize> = match threads {

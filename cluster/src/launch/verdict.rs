@@ -67,8 +67,8 @@ pub(super) struct Verdict {
     checkpoint: Option<String>,
 }
 
-/// Time by which the words of a process may come before the signal that killed another one, which is
-/// the reason then.
+/// Time by which the words of a process may come before the signal that killed another one, which
+/// is the reason then.
 const SAME_TIME: Duration = Duration::from_secs(1);
 
 impl Verdict {
@@ -183,8 +183,8 @@ impl Verdict {
     }
 
     fn was_killed(&self, rank: usize) -> bool {
-        // By others than the launcher, whose warning of a failure ends programs without a job; a process
-        // that has reported an error may crash while it exits.
+        // By others than the launcher, whose warning of a failure ends programs without a job; a
+        // process that has reported an error may crash while it exits.
         let by_others = |status| status > 128 && status != 128 + SIGUSR1;
         let process = &self.processes[rank];
         process.reported.is_none() && process.exited.is_some_and(|(status, _)| by_others(status))

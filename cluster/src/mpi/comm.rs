@@ -1,7 +1,7 @@
 //! Communicators: non-blocking calls, each of which returns when MPI has given its buffers back.
 //!
-//! `unsafe` is needed to call MPI's C functions with pointers to the buffers that are exchanged; why
-//! they stay valid while MPI uses them is written at each call.
+//! `unsafe` is needed to call MPI's C functions with pointers to the buffers that are exchanged;
+//! why they stay valid while MPI uses them is written at each call.
 
 use std::{
     ffi::{c_int, c_void},
@@ -27,9 +27,9 @@ type ReduceFunction = unsafe extern "C" fn(
     *mut Handle,
 ) -> c_int;
 
-/// A communicator. Its handle is an opaque address, which any thread may pass to MPI. It is valid until
-/// MPI is finalized, which waits for the calls of other threads (`Presence::close`) and refuses later
-/// ones (`Presence::enter`).
+/// A communicator. Its handle is an opaque address, which any thread may pass to MPI. It is valid
+/// until MPI is finalized, which waits for the calls of other threads (`Presence::close`) and
+/// refuses later ones (`Presence::enter`).
 #[derive(Clone, Copy)]
 pub(crate) struct Comm {
     pub(super) mpi: &'static Mpi,
@@ -216,8 +216,8 @@ impl Comm {
         patience: &mut dyn Patience,
     ) -> Result<()> {
         let mut request = REQUEST_NULL as Handle;
-        // SAFETY: the caller promises the lengths; the buffers do not overlap, and are borrowed until
-        // `complete` returns.
+        // SAFETY: the caller promises the lengths; the buffers do not overlap, and are borrowed
+        // until `complete` returns.
         let code = unsafe {
             function(
                 from.as_ptr().cast(),
@@ -246,8 +246,8 @@ impl Comm {
         lengths("all_gather", into.len(), from.len(), self.size()?)?;
         let mut request = REQUEST_NULL as Handle;
         let count = from.len() as i64;
-        // SAFETY: `into` has room for `count` bytes of each process; the buffers do not overlap, and
-        // are borrowed until `complete` returns.
+        // SAFETY: `into` has room for `count` bytes of each process; the buffers do not overlap,
+        // and are borrowed until `complete` returns.
         let code = unsafe {
             (self.functions().all_gather)(
                 from.as_ptr().cast(),

@@ -64,19 +64,20 @@ use syn::{DeriveInput, parse_macro_input};
 /// ```
 ///
 /// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds:
-/// leaves can have any type. Const parameters are allowed, lifetimes are not. `Option`,
-/// `Vec`, `Box`, arrays, tuples and `PhantomData` are recognized by name and may be nested; every other
+/// leaves can have any type. Const parameters are allowed, lifetimes are not. `Option`, `Vec`,
+/// `Box`, arrays, tuples and `PhantomData` are recognized by name and may be nested; every other
 /// type that mentions the leaf must be a `Tree` itself, with that leaf. A type that does not
 /// mention the leaf needs `Clone`. An enum's variants are not part of the paths.
 ///
 /// # Attributes
 /// - `#[tree(static)]` on a field states that it is not a leaf, for readers.
 /// - `#[tree(subtrees(M))]` on the type: the type parameter `M` stands for a tree, not for a leaf.
-///   A wrapper of any layer is `#[derive(Tree)] #[tree(subtrees(M))] struct Residual<M> { layer: M }`.
-///   The other type parameter, if there is one, is the leaf of all of them.
-/// - `#[tree(crate = "path")]` on the type sets the path of the crate with the module `tree`. Without it, the
-///   package's `Cargo.toml` decides: `halite-core` if it is a dependency, else `halite`, under the
-///   names given there.
+///   A wrapper of any layer is
+///   `#[derive(Tree)] #[tree(subtrees(M))] struct Residual<M> { layer: M }`. The other type
+///   parameter, if there is one, is the leaf of all of them.
+/// - `#[tree(crate = "path")]` on the type sets the path of the crate with the module `tree`.
+///   Without it, the package's `Cargo.toml` decides: `halite-core` if it is a dependency, else
+///   `halite`, under the names given there.
 #[proc_macro_derive(Tree, attributes(tree))]
 pub fn derive_tree(tokens: TokenStream) -> TokenStream {
     let input = parse_macro_input!(tokens as DeriveInput);

@@ -1,6 +1,6 @@
-//! Passes over graphs. Each returns a graph with the same inputs and outputs, which computes the same
-//! bits; the precision pass changes element types, and [`matrix_products()`] and calls of kernels
-//! leave the order of summation to others.
+//! Passes over graphs. Each returns a graph with the same inputs and outputs, which computes the
+//! same bits; the precision pass changes element types, and [`matrix_products()`] and calls of
+//! kernels leave the order of summation to others.
 //!
 //! Compilers simplify too; here it reduces the text that is printed, hashed and compiled.
 

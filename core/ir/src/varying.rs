@@ -1,4 +1,5 @@
-//! Dataflow analysis of device variance: the mesh axes along which devices compute different values.
+//! Dataflow analysis of device variance: the mesh axes along which devices compute different
+//! values.
 
 use std::{collections::BTreeSet, panic::Location, sync::Arc};
 

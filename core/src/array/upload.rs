@@ -75,8 +75,8 @@ impl Array {
         Self::upload(client, host, &Sharding::single(device))
     }
 
-    /// Like [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it
-    /// alive while it does.
+    /// Like [`upload`](Self::upload), but the device may use the host's memory in place, and keeps
+    /// it alive while it does.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).

@@ -1,5 +1,5 @@
-//! Programs for a backend: their text and signature, options of the compiler, and the memory that they
-//! take.
+//! Programs for a backend: their text and signature, options of the compiler, and the memory that
+//! they take.
 
 use std::{
     fmt,

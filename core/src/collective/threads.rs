@@ -12,9 +12,9 @@ use crate::{Error, ErrorKind, Result};
 /// Member of a group of threads in one process. If it is dropped, for instance because its thread
 /// fails, waits for it return an error at once instead of at their timeout.
 ///
-/// An operation that fails leaves the group as if this member had not called it, so it can be called
-/// again: a retry after [`DeadlineExceeded`](ErrorKind::DeadlineExceeded) meets members that are
-/// late.
+/// An operation that fails leaves the group as if this member had not called it, so it can be
+/// called again: a retry after [`DeadlineExceeded`](ErrorKind::DeadlineExceeded) meets members that
+/// are late.
 #[derive(Debug)]
 pub struct ThreadMember {
     rank: usize,

@@ -13,8 +13,8 @@ pub(crate) trait Recycle: Send + Sync {
     fn recycle(&self, memory: Box<dyn PinnedMemory>);
 }
 
-/// Page-locked memory in use. Dropping it returns the memory to its owner, or releases it if there is
-/// none.
+/// Page-locked memory in use. Dropping it returns the memory to its owner, or releases it if there
+/// is none.
 pub(crate) struct Pinned {
     memory: Box<dyn PinnedMemory>,
     owner: Option<Weak<dyn Recycle>>,

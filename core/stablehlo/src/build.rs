@@ -5,10 +5,11 @@
 //!
 //! - dimension numbers of `gather`, `scatter`, `dot_general` and `convolution` are one attribute
 //!   for each field: `offset_dims`, `lhs_batching_dimensions`, `input_batch_dimension`, ..;
-//! - the algorithm of `dot_general` is `lhs_precision_type`, .., whose types are [`Attribute::Str`](crate::Attribute::Str)
-//!   (`"tf32"` is not an element type of tensors);
+//! - the algorithm of `dot_general` is `lhs_precision_type`, .., whose types are
+//!   [`Attribute::Str`](crate::Attribute::Str) (`"tf32"` is not an element type of tensors);
 //! - `channel_handle` is `channel_id`, an integer;
-//! - `result_accuracy` is an [`Attribute::Dict`](crate::Attribute::Dict) of `atol`, `rtol`, `ulps` and `mode`;
+//! - `result_accuracy` is an [`Attribute::Dict`](crate::Attribute::Dict) of `atol`, `rtol`, `ulps`
+//!   and `mode`;
 //! - enumerations are strings too.
 
 mod fields;

@@ -5,8 +5,8 @@
 //! [`Module::read`] reads text and portable artifacts, [`Module::verify`] checks what an executor
 //! relies on, [`Module::to_bytecode`] writes artifacts, and `Display` prints generic text.
 //!
-//! Text and portable artifacts (VHLO) name the attributes of an operation alike once nested ones are
-//! flattened. [`OpKind::from_attributes`] and [`OpKind::to_attributes`] convert between these
+//! Text and portable artifacts (VHLO) name the attributes of an operation alike once nested ones
+//! are flattened. [`OpKind::from_attributes`] and [`OpKind::to_attributes`] convert between these
 //! and the fields of [`OpKind`].
 #![forbid(unsafe_code)]
 

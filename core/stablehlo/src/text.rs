@@ -1,10 +1,10 @@
 //! Reader of MLIR text: StableHLO with `func`, Shardy and the test dialect `check`.
 //!
 //! A recursive-descent parser with one token of lookahead. Operations have two forms. The generic
-//! one is the same for all: `"stablehlo.add"(%0, %1) <{..}> ({..}) {..} : (..) -> ..`. In the pretty
-//! one, most operations are operands and `key = value` pairs, then types (`pretty.rs` has the keys);
-//! loops, reductions and the like have a syntax of their own (`regions.rs`). Both become an
-//! [`OpKind`](crate::OpKind) through its attributes by name.
+//! one is the same for all: `"stablehlo.add"(%0, %1) <{..}> ({..}) {..} : (..) -> ..`. In the
+//! pretty one, most operations are operands and `key = value` pairs, then types (`pretty.rs` has
+//! the keys); loops, reductions and the like have a syntax of their own (`regions.rs`). Both become
+//! an [`OpKind`](crate::OpKind) through its attributes by name.
 //!
 //! Memory and time are bounded by the length of the text: constants with one element for all stay
 //! one element, and nesting and the expansion of aliases have limits.

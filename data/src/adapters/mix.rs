@@ -9,9 +9,9 @@ use crate::{
     Dataset, Field, Key, Permutation, SampleMut, digest::digest_of, sampler::without_repetition,
 };
 
-/// Mix of datasets in proportions. Each epoch has the same number of samples of a dataset, its share
-/// of the weights rounded, at random positions. Samples of a dataset come in a random order, without
-/// repetition until all of them were read; epochs continue where the one before ended.
+/// Mix of datasets in proportions. Each epoch has the same number of samples of a dataset, its
+/// share of the weights rounded, at random positions. Samples of a dataset come in a random order,
+/// without repetition until all of them were read; epochs continue where the one before ended.
 ///
 /// The sample at a position is a pure function of seed, epoch and position.
 ///

@@ -10,9 +10,10 @@ use crate::{Dataset, Field, SampleMut, digest::digest_of_some};
 /// Arrays of a file as a dataset: sample `i` is row `i` of each, `[samples, ..]`.
 ///
 /// Files are `.npy` and `.npz` of NumPy, safetensors, what `torch.save` wrote, and whatever else
-/// [`halite_weights::open`] reads. Rows are read where they are, so a file may be larger than memory;
-/// arrays that are compressed (`numpy.savez_compressed`) or in column-major order are read into memory
-/// when the file is opened. The field of a `.npy` file is named as the file without its ending.
+/// [`halite_weights::open`] reads. Rows are read where they are, so a file may be larger than
+/// memory; arrays that are compressed (`numpy.savez_compressed`) or in column-major order are read
+/// into memory when the file is opened. The field of a `.npy` file is named as the file without its
+/// ending.
 ///
 /// ```
 /// use halite_core::HostArray;

@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{Dataset, Field, SampleMut, digest::digest_of, positioned::PositionedFile};
 
-/// Files of one JSON value a line (JSON lines, `.jsonl`), read by number where they are: nothing but
-/// the places of the lines is in memory, 16 bytes each. Empty lines do not count, and a byte-order
-/// mark of UTF-8 is skipped.
+/// Files of one JSON value a line (JSON lines, `.jsonl`), read by number where they are: nothing
+/// but the places of the lines is in memory, 16 bytes each. Empty lines do not count, and a
+/// byte-order mark of UTF-8 is skipped.
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -74,8 +74,8 @@ impl Line {
 const CONTEXT: &str = "JSON lines";
 
 impl JsonLines {
-    /// Opens files, whose values follow each other in this order, and reads them once for the places
-    /// of their lines. Values are parsed when they are read.
+    /// Opens files, whose values follow each other in this order, and reads them once for the
+    /// places of their lines. Values are parsed when they are read.
     ///
     /// # Errors
     /// If there is no file, one cannot be read or is empty, or has a line of 4 GiB or 2^32 lines.

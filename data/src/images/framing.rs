@@ -8,8 +8,8 @@ use halite_core::{DType, Error, HostArray, Result, TensorType};
 
 use super::{MAX_PIXELS, MAX_SIDE, Pixels, View, pixels::cropped};
 
-/// Interpolation of [`resize`]. Images that become smaller are filtered over all the pixels that a new
-/// pixel covers (antialiasing), as in Pillow.
+/// Interpolation of [`resize`]. Images that become smaller are filtered over all the pixels that a
+/// new pixel covers (antialiasing), as in Pillow.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Filter {
@@ -103,8 +103,8 @@ fn resize_into(
 }
 
 /// Cuts the central part of these dimensions `[height, width]` out of an image
-/// `u8[height, width, 3]`, as torchvision's `CenterCrop`: half of an odd rest is rounded to the even
-/// number of pixels.
+/// `u8[height, width, 3]`, as torchvision's `CenterCrop`: half of an odd rest is rounded to the
+/// even number of pixels.
 ///
 /// # Errors
 /// If the array is not an image, or smaller.
@@ -151,10 +151,10 @@ fn margin(side: usize, part: usize) -> usize {
 
 /// Preparation of images for a classifier: the central square of an image, resized.
 ///
-/// The shorter side is resized to `side / crop`, rounded down, and the central square of `side` is cut
-/// out, as by torchvision's and timm's transforms of inference: `Resize(256)` and `CenterCrop(224)` are
-/// `Framing::new(224)`; `Resize(232)` and `CenterCrop(224)` are `Framing::new(224).crop(224.0 / 232.0)`.
-/// The pixels are those of Pillow, up to rounding.
+/// The shorter side is resized to `side / crop`, rounded down, and the central square of `side` is
+/// cut out, as by torchvision's and timm's transforms of inference: `Resize(256)` and
+/// `CenterCrop(224)` are `Framing::new(224)`; `Resize(232)` and `CenterCrop(224)` are
+/// `Framing::new(224).crop(224.0 / 232.0)`. The pixels are those of Pillow, up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Framing {
     /// Height and width of the result, in pixels.

@@ -21,9 +21,10 @@ use crate::{
 
 /// Images that the rows of a [`Table`] name, with labels from its columns or without.
 ///
-/// The fields are `image: u8[side, side, 3]` and, with labels, `label: f32[labels]`, each 0 or 1; with
-/// classes, `label: u32[]`, the number of the class. Sample `i` is row `i`. Files are decoded and [transformed](Transforms) at each read, in the
-/// thread that reads. Clones share the list of files.
+/// The fields are `image: u8[side, side, 3]` and, with labels, `label: f32[labels]`, each 0 or 1;
+/// with classes, `label: u32[]`, the number of the class. Sample `i` is row `i`. Files are decoded
+/// and [transformed](Transforms) at each read, in the thread that reads. Clones share the list of
+/// files.
 ///
 /// ```no_run
 /// // Needs a set of images; `halite data fake ct --out ct` writes one.
@@ -150,9 +151,9 @@ impl ImageTable {
         })
     }
 
-    /// Lists the images of a folder and of the folders below it, sorted by their paths. They have no
-    /// labels. Files whose names do not end in `.png`, `.jpg` or `.jpeg`, and names that start with a
-    /// dot, are ignored.
+    /// Lists the images of a folder and of the folders below it, sorted by their paths. They have
+    /// no labels. Files whose names do not end in `.png`, `.jpg` or `.jpeg`, and names that start
+    /// with a dot, are ignored.
     ///
     /// # Errors
     /// If a folder cannot be read, or there are no images; if the transforms are out of range. No
@@ -210,9 +211,9 @@ impl ImageTable {
         Ok(self)
     }
 
-    /// Adds the field `label: u32[]`, the class of each image: the cells of one column, of which each
-    /// distinct text, without white space around it, is a class. Classes are numbered from 0 in the
-    /// order of their names, or of their numbers if all names are whole numbers.
+    /// Adds the field `label: u32[]`, the class of each image: the cells of one column, of which
+    /// each distinct text, without white space around it, is a class. Classes are numbered from 0
+    /// in the order of their names, or of their numbers if all names are whole numbers.
     ///
     /// ```
     /// # use halite_core::HostArray;

@@ -15,8 +15,8 @@ use crate::{Dataset, Field, SampleMut, digest::digest_of, positioned::Positioned
 /// memory.
 ///
 /// The places come from `FILE.idx` beside a file, if there is one: a line `OFFSET SIZE` for each
-/// record, in bytes, as the script `tfrecord2idx` of NVIDIA DALI writes. Otherwise the lengths of the
-/// records are read once; [`write_index`](Self::write_index) writes them for the next time.
+/// record, in bytes, as the script `tfrecord2idx` of NVIDIA DALI writes. Otherwise the lengths of
+/// the records are read once; [`write_index`](Self::write_index) writes them for the next time.
 ///
 /// ```
 /// use halite_data::records::{IndexedRecords, write_record};
@@ -53,8 +53,8 @@ impl IndexedRecords {
     /// Opens files, whose records follow each other in this order.
     ///
     /// # Errors
-    /// If there is no file, one cannot be read, or is cut off or damaged where its lengths are; if an
-    /// index is not that of its file.
+    /// If there is no file, one cannot be read, or is cut off or damaged where its lengths are; if
+    /// an index is not that of its file.
     pub fn open(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Self> {
         let files: Vec<_> = (paths.into_iter())
             .map(|path| IndexedFile::open(path.as_ref()))

@@ -1,10 +1,10 @@
 //! Convolutions in groups of few features, vectorized over the features of all groups.
 //!
-//! A group of few outputs fills no vector. So a vector has outputs of several groups, and copy `k` of
-//! the source has, for each of them, feature `k` of its group. A convolution is then a sum over taps
-//! and copies of elementwise products; a depthwise one has one copy, which is the source. Copies are
-//! made for one vector of outputs at a time, with the padding, so that they stay in the nearest
-//! caches.
+//! A group of few outputs fills no vector. So a vector has outputs of several groups, and copy `k`
+//! of the source has, for each of them, feature `k` of its group. A convolution is then a sum over
+//! taps and copies of elementwise products; a depthwise one has one copy, which is the source.
+//! Copies are made for one vector of outputs at a time, with the padding, so that they stay in the
+//! nearest caches.
 
 mod gradient;
 
@@ -19,8 +19,8 @@ use crate::{Element, Threads};
 
 /// Most outputs of a group: more fill vectors of their own.
 const MOST_OUTPUTS: usize = 15;
-/// Most copies, so that those of an item fit the second-level cache; and most where the outputs of a
-/// group are more than these, so that a product of matrices is faster (measured).
+/// Most copies, so that those of an item fit the second-level cache; and most where the outputs of
+/// a group are more than these, so that a product of matrices is faster (measured).
 const MOST_COPIES: usize = 32;
 const FEW: usize = 4;
 /// Most windows of the innermost kernel.

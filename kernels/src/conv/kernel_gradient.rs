@@ -25,9 +25,9 @@ pub(super) struct Part<'s> {
     pub(super) out: &'s mut [f32],
 }
 
-/// Calls `work` with parts of the sums over the items of a pass, and adds these. A part has at most a
-/// number of rows of as many elements as the target has features; each can be computed in `blocks` of
-/// rows.
+/// Calls `work` with parts of the sums over the items of a pass, and adds these. A part has at most
+/// a number of rows of as many elements as the target has features; each can be computed in
+/// `blocks` of rows.
 pub(super) fn in_parts(
     pass: &Pass,
     threads: &Threads,

@@ -1,8 +1,8 @@
 //! Products with right matrices of few columns, vectorized over the terms.
 //!
-//! A convolution to one to four features fills a small part of the vectors of a panel. Here lanes are
-//! features of the source. Sums are those of [`LANES`] lanes, which are added in one order at the end,
-//! so that they do not depend on the width of the processor's vectors.
+//! A convolution to one to four features fills a small part of the vectors of a panel. Here lanes
+//! are features of the source. Sums are those of [`LANES`] lanes, which are added in one order at
+//! the end, so that they do not depend on the width of the processor's vectors.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::{Simd, WithSimd};

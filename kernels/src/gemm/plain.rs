@@ -8,12 +8,12 @@ use pulp::{Arch, Simd, WithSimd};
 use super::{Operand, nanoseconds, sizes};
 use crate::Threads;
 
-/// Terms and columns of a block of the right matrix, which the first-level cache has: each element of
-/// a result is loaded and stored once for all terms of a block.
+/// Terms and columns of a block of the right matrix, which the first-level cache has: each element
+/// of a result is loaded and stored once for all terms of a block.
 const TERMS: usize = 8;
 const COLUMNS: usize = 256;
-/// Rows of a result, of which the second-level cache has those columns, and for which the right matrix
-/// is packed.
+/// Rows of a result, of which the second-level cache has those columns, and for which the right
+/// matrix is packed.
 const ROWS: usize = 64;
 
 /// A type of elements of [`multiply_plain`]: `f64`, or integers, which wrap.

@@ -112,8 +112,8 @@ pub(super) fn decode(client: &Client, form: Form, steps: usize) -> Decode {
     .named("decode")
 }
 
-/// Draws the next token of each sequence from features `[batch, 1, hidden size]`: the state with it,
-/// the token, `s32[batch]`, and whether its logits are finite, `bool[batch]`.
+/// Draws the next token of each sequence from features `[batch, 1, hidden size]`: the state with
+/// it, the token, `s32[batch]`, and whether its logits are finite, `bool[batch]`.
 fn next<'t>(
     cx: &'t Trace,
     form: Form,

@@ -2,8 +2,8 @@
 //!
 //! It has two modes. [`Mode::Fast`] runs a plan of fused kernels; [`Mode::Oracle`] runs every
 //! operation in plain loops, rounds once, and adds floats in `f64`: results to compare other
-//! executors with. Both need no accelerator, and have as many virtual devices as requested, so that programs over
-//! several devices run anywhere.
+//! executors with. Both need no accelerator, and have as many virtual devices as requested, so that
+//! programs over several devices run anywhere.
 //!
 //! ```
 //! use halite_core::{Client, DType, HostBytes, TensorType};

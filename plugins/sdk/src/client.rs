@@ -230,8 +230,8 @@ fn check_devices(devices: &[&dyn halite_core::Device]) -> Outcome {
     Ok(())
 }
 
-/// Creates a client of a plugin. The callbacks of a key-value store are read only if the plugin asks
-/// for it: they are not initialized in jobs of one process.
+/// Creates a client of a plugin. The callbacks of a key-value store are read only if the plugin
+/// asks for it: they are not initialized in jobs of one process.
 pub(crate) fn create<P: Plugin>(
     args: &Given<PJRT_Client_Create_Args>,
     out: &mut PJRT_Client_Create_Args,

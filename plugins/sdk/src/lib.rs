@@ -39,7 +39,8 @@
 //!   and run. Devices, buffers, executables, events and queues are its own.
 //! * [`parse`] reads and verifies a program, and [`check`] has the checks that the contract asks of
 //!   every backend.
-//! * A caller may register host memory for direct transfers, where the backend has a [`HostMemory`].
+//! * A caller may register host memory for direct transfers, where the backend has a
+//!   [`HostMemory`].
 //! * It has the extension Shardings, from which JAX takes the sharding of results that a program
 //!   leaves open.
 //! * Donation, deletion, chunked transfers, events, contexts and serialized executables are its

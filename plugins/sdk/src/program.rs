@@ -14,7 +14,8 @@ pub(crate) const OLDEST_STABLEHLO: Version = Version::OLDEST;
 /// Reads the interface of a program, as text or as a portable artifact, for this many devices.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if it is not a valid program; UNIMPLEMENTED for types that halite does not have.
+/// INVALID_ARGUMENT if it is not a valid program; UNIMPLEMENTED for types that halite does not
+/// have.
 pub(crate) fn read(code: &[u8], replicas: usize, partitions: usize) -> Outcome<Interface> {
     let mut module = Module::read(code)?;
     module.set_devices(replicas, partitions);

@@ -1,8 +1,8 @@
 //! Page-locked host memory: memory of this process that is registered with a plugin by
 //! `PJRT_Client_DmaMap`, from which it uploads without a copy to memory of its own.
 //!
-//! A block is registered when it is allocated and unregistered when it is dropped. An upload from it
-//! holds it until the plugin reports that it is done with the bytes, as with any
+//! A block is registered when it is allocated and unregistered when it is dropped. An upload from
+//! it holds it until the plugin reports that it is done with the bytes, as with any
 //! [`HostBytes::Shared`](halite_core::HostBytes::Shared), so no block is unregistered while a
 //! transfer reads it.
 
@@ -21,8 +21,8 @@ use crate::{
 /// 64-bit Arm has. Drivers lock whole pages, and a page of two blocks could not be locked twice.
 const PAGE: usize = 64 << 10;
 
-/// Allocates and registers zero bytes, `bytes` rounded up to whole pages. `None` if the plugin has no
-/// such function.
+/// Allocates and registers zero bytes, `bytes` rounded up to whole pages. `None` if the plugin has
+/// no such function.
 ///
 /// # Errors
 /// If the host has too little memory, or the plugin refuses it.
@@ -87,7 +87,8 @@ impl Drop for Registered {
         let (pages, client) = (self.pages.clone(), self.client.clone());
         let release = move || unregister(memory, pages, &client);
         if in_callback() {
-            // A callback at the end of an upload, on a thread of the plugin: drivers forbid calls there.
+            // A callback at the end of an upload, on a thread of the plugin: drivers forbid calls
+            // there.
             in_background(release);
         } else {
             release();
@@ -102,8 +103,8 @@ fn unregister(mut memory: AlignedBytes, pages: Range<usize>, client: &Owned) {
         data: memory.as_mut()[pages].as_mut_ptr().cast(),
         ..PJRT_Client_DmaUnmap_Args::new()
     };
-    // SAFETY: the client is alive, and the address is that of a registration of it. No transfer uses
-    // the memory: each held it to its end.
+    // SAFETY: the client is alive, and the address is that of a registration of it. No transfer
+    // uses the memory: each held it to its end.
     if let Err(error) = unsafe { client.plugin.table().call("unpin memory", &mut args) } {
         halite_core::warning!("{error}; the memory stays allocated until the process ends");
         // A driver may still use registered memory.

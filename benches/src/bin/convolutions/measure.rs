@@ -156,8 +156,8 @@ fn array(client: &Client, dims: &[usize], dtype: DType) -> Result<Array> {
     Array::upload(client, &host.to_float(dtype)?, &device)
 }
 
-/// The program of a pass. Its inputs are the input and the kernel, the kernel and the gradient of the
-/// result, or the input and the gradient of the result.
+/// The program of a pass. Its inputs are the input and the kernel, the kernel and the gradient of
+/// the result, or the input and the gradient of the result.
 fn program(client: &Client, shape: &ConvShape, dtype: DType, pass: usize) -> Program {
     let options = shape.options();
     let [x, kernel, _] = shape.tensors().map(|dims| TensorType::new(dtype, dims));

@@ -19,8 +19,8 @@ const HEAD: &str = "\
 # result, the input gradient and the kernel gradient.
 ";
 
-/// Measures the shapes whose names contain the filter, and writes their lines to the file. Without a
-/// filter, lines of this processor and type that are there go.
+/// Measures the shapes whose names contain the filter, and writes their lines to the file. Without
+/// a filter, lines of this processor and type that are there go.
 pub(crate) fn write(clients: &Clients, dtype: DType, filter: &str, path: &str) -> Result<()> {
     let processor = clients.chosen.capabilities().processor;
     let own = format!("{} {} {dtype} ", processor.vector_bits, processor.threads);

@@ -13,7 +13,8 @@ pub(super) enum Borrow {
     Mutable,
 }
 
-/// Code that turns `value`, a reference to data of `shape`, into data with references at its leaves.
+/// Code that turns `value`, a reference to data of `shape`, into data with references at its
+/// leaves.
 pub(super) fn borrowed(
     shape: &Shape,
     value: TokenStream,

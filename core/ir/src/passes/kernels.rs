@@ -18,8 +18,8 @@ use self::product::{Kind, Product, Types};
 use super::{Rewriter, dead_code, map_regions};
 use crate::{Convolution, Graph, Node, Op, Value};
 
-/// Replaces convolutions of `f32` and `bf16`, and products of a few rows with a large matrix, by calls
-/// of halite's kernels.
+/// Replaces convolutions of `f32` and `bf16`, and products of a few rows with a large matrix, by
+/// calls of halite's kernels.
 ///
 /// | target | operands | result |
 /// |---|---|---|
@@ -28,11 +28,12 @@ use crate::{Convolution, Graph, Node, Op, Value};
 /// | `halite_convolution_kernel_gradient` | input, gradient of the result | gradient of the kernel |
 /// | `halite_few_rows` | rows, matrix or stack of matrices, index in the stack | product |
 ///
-/// `halite_few_rows` has the attributes `rows`, `terms` and `columns`, and `transposed` if the matrix
-/// is `[columns, terms]`. Attributes of the others are integers that describe the convolution whose result or gradient is computed:
-/// `batch`, `features`, `outputs` and `groups`, and for each spatial dimension `i` its sizes
-/// `input{i}` and `kernel{i}`, the steps `stride{i}` and `dilation{i}`, the padding `low{i}` and
-/// `high{i}`, and, if it is not 1, the distance `input_dilation{i}` of elements of the input.
+/// `halite_few_rows` has the attributes `rows`, `terms` and `columns`, and `transposed` if the
+/// matrix is `[columns, terms]`. Attributes of the others are integers that describe the
+/// convolution whose result or gradient is computed: `batch`, `features`, `outputs` and `groups`,
+/// and for each spatial dimension `i` its sizes `input{i}` and `kernel{i}`, the steps `stride{i}`
+/// and `dilation{i}`, the padding `low{i}` and `high{i}`, and, if it is not 1, the distance
+/// `input_dilation{i}` of elements of the input.
 ///
 /// Which ones is a function of the convolution and of
 /// [`Capabilities::processor`]: those that were measured faster, decision 0046.
@@ -54,8 +55,8 @@ pub fn with_kernels(graph: Graph, capabilities: &Capabilities, devices: usize) -
     dead_code(replaced(graph, capabilities, one_device))
 }
 
-/// Converts matrices that are stored in `bf16` where products of a few rows and gathers read them, in
-/// the bodies of scans too, in place of the beginning of the program.
+/// Converts matrices that are stored in `bf16` where products of a few rows and gathers read them,
+/// in the bodies of scans too, in place of the beginning of the program.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
@@ -98,8 +99,8 @@ fn replaced(graph: Graph, capabilities: &Capabilities, one_device: bool) -> Grap
     rewriter.finish(outputs)
 }
 
-/// Returns whether the values of its regions are those of one device: a [`ShardMap`](crate::ShardMap)
-/// over all axes of the mesh.
+/// Returns whether the values of its regions are those of one device: a
+/// [`ShardMap`](crate::ShardMap) over all axes of the mesh.
 pub(super) fn is_manual(op: &Op) -> bool {
     matches!(op, Op::ShardMap(map) if map.manual.len() == map.mesh.len())
 }

@@ -1,5 +1,5 @@
-//! Long chains of elementwise operations, cut for XLA's CPU compiler. It fuses a whole chain into one
-//! function, and the time to compile that grows with the square of its length.
+//! Long chains of elementwise operations, cut for XLA's CPU compiler. It fuses a whole chain into
+//! one function, and the time to compile that grows with the square of its length.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use crate::{Graph, Op, Value};
 /// and few enough that a chain of 6,000 compiles in a tenth of the time.
 const LONGEST: usize = 500;
 
-/// The graph with an optimization barrier after each `LONGEST` elementwise operations that follow each
-/// other.
+/// The graph with an optimization barrier after each `LONGEST` elementwise operations that follow
+/// each other.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.

@@ -8,8 +8,8 @@ use crate::{Graph, Op};
 /// Gives each convolution of two `bf16` or `f16` operands with a result in `f32` a result of their
 /// type, which is then converted. The library still sums in `f32`, and rounds each sum once.
 ///
-/// For XLA's CUDA plugin: cuDNN has no such convolution with a result in `f32`, and XLA converts the
-/// operands to `f32` instead.
+/// For XLA's CUDA plugin: cuDNN has no such convolution with a result in `f32`, and XLA converts
+/// the operands to `f32` instead.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.

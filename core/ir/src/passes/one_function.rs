@@ -34,8 +34,8 @@ pub fn one_function(graph: &Graph, without_loop: bool) -> Option<Graph> {
     pays.then(|| canonical_dots(graph.clone()))
 }
 
-/// Most nodes of a program, loops included, an estimate: the time to compile a function grows faster
-/// than its length.
+/// Most nodes of a program, loops included, an estimate: the time to compile a function grows
+/// faster than its length.
 const MOST_NODES: usize = 1000;
 
 /// Most elements of a value that an operation reads or writes, an estimate: larger ones are worth
@@ -56,7 +56,8 @@ fn has_loop(graph: &Graph) -> bool {
     })
 }
 
-/// Returns whether all operations can be in one function and are small; adds their number to `nodes`.
+/// Returns whether all operations can be in one function and are small; adds their number to
+/// `nodes`.
 ///
 /// XLA's compiler aborts the process on some operations in a function, so only those are taken that
 /// the tests compile: no branches, nothing that calls a library.

@@ -13,8 +13,8 @@ use crate::{Graph, Node, Op, Value};
 /// XLA's CUDA plugin launches the operations of a loop one by one, with the copies that slice and
 /// stack on other streams, and those of a straight program as one CUDA graph.
 ///
-/// Not for programs with a [checkpoint](has_checkpoint): without loops, the compiler merges what the
-/// gradients recompute with the values of the forward pass, and keeps all of them.
+/// Not for programs with a [checkpoint](has_checkpoint): without loops, the compiler merges what
+/// the gradients recompute with the values of the forward pass, and keeps all of them.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.

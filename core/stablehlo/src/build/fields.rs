@@ -389,7 +389,8 @@ pub(super) fn erf_call() -> CustomCallAttributes {
     }
 }
 
-/// Returns true for an attribute with the fields of `#stablehlo.output_operand_alias`, and no other.
+/// Returns true for an attribute with the fields of `#stablehlo.output_operand_alias`, and no
+/// other.
 fn is_alias(attribute: &Attribute) -> bool {
     let is_int = |value: &Attribute| matches!(value, Attribute::Int(..));
     let is_list = |value: Option<&Attribute>| match value {

@@ -77,8 +77,8 @@ pub(super) fn atanh(x: Value<'_>) -> Value<'_> {
     (x.ln_1p() - (-x).ln_1p()) * 0.5
 }
 
-/// An odd function by its values at numbers that are not negative. The derivative of an absolute value
-/// is 0 at 0, which is not that of the function: both signs are selected.
+/// An odd function by its values at numbers that are not negative. The derivative of an absolute
+/// value is 0 at 0, which is not that of the function: both signs are selected.
 pub(super) fn odd<'b>(x: Value<'b>, of: impl FnOnce(Value<'b>) -> Value<'b>) -> Value<'b> {
     let negative = x.lt(0.0);
     let value = of(negative.select(-x, x));

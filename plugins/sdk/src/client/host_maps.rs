@@ -1,5 +1,5 @@
-//! Host memory of a caller that is registered for direct transfers, by `PJRT_Client_DmaMap`. Nothing
-//! here reads or writes it.
+//! Host memory of a caller that is registered for direct transfers, by `PJRT_Client_DmaMap`.
+//! Nothing here reads or writes it.
 
 use std::{
     collections::BTreeMap,

@@ -4,8 +4,8 @@ use halite_core::{DType, TensorType};
 
 use crate::{Binary, Comparison, Graph, Literal, Node, Op, Value, passes::faults::rewritten};
 
-/// Hides the second operand of each arc tangent from the compiler, which replaces `atan2(x, 1)` by a
-/// function that mixes elements.
+/// Hides the second operand of each arc tangent from the compiler, which replaces `atan2(x, 1)` by
+/// a function that mixes elements.
 pub(super) fn without_arc_tangent(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
         if node.op == Op::Binary(Binary::Atan2) {

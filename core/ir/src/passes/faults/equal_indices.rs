@@ -1,5 +1,5 @@
-//! Scatters that set. XLA writes the updates in parallel, so that of those with equal indices any may
-//! win, and another one in each run.
+//! Scatters that set. XLA writes the updates in parallel, so that of those with equal indices any
+//! may win, and another one in each run.
 
 use halite_core::{DType, TensorType};
 
@@ -67,8 +67,8 @@ impl Updates {
         }
     }
 
-    /// For each place, 1 + the number of its last update; 0 if it has none. `places` and `numbers` are
-    /// the dimensions of the result and of the updates.
+    /// For each place, 1 + the number of its last update; 0 if it has none. `places` and `numbers`
+    /// are the dimensions of the result and of the updates.
     fn numbered(&self, append: &mut Append<'_>, places: &[usize], numbers: &[usize]) -> [Value; 2] {
         let count = numbers.iter().product::<usize>();
         let dtype = match u32::try_from(count) {
@@ -138,7 +138,8 @@ impl Updates {
         append.push(Op::Select, &[is_last, indices, nowhere])
     }
 
-    /// The result of the scatter, where windows overlap in parts: each element reads its last update.
+    /// The result of the scatter, where windows overlap in parts: each element reads its last
+    /// update.
     fn last(&self, append: &mut Append<'_>) -> Value {
         let (x, updates) = (append.ty(self.x), append.ty(self.updates));
         let [last, _] = self.numbered(append, x.dims(), updates.dims());

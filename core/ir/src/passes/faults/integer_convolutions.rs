@@ -1,5 +1,5 @@
-//! Convolutions of integers. XLA's GPU compiler has those of cuDNN only: of `s8`, with results that are
-//! kept in range instead of wrapping.
+//! Convolutions of integers. XLA's GPU compiler has those of cuDNN only: of `s8`, with results that
+//! are kept in range instead of wrapping.
 
 use halite_core::{DType, TensorType};
 
@@ -11,12 +11,12 @@ use crate::{
     Binary, Convolution, Dot, Gather, Graph, Literal, Op, Value, infer, passes::faults::rewritten,
 };
 
-/// Most places of a kernel that have a product each. Along other dimensions, one product sums over all
-/// places, of a copy of the input for each.
+/// Most places of a kernel that have a product each. Along other dimensions, one product sums over
+/// all places, of a copy of the input for each.
 const MOST_PRODUCTS: usize = 64;
 
-/// Replaces each convolution of integers by a sum of products of matrices, one for each place of the
-/// kernel.
+/// Replaces each convolution of integers by a sum of products of matrices, one for each place of
+/// the kernel.
 pub(super) fn without(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
         let Op::Convolution(conv) = &node.op else {
@@ -166,8 +166,8 @@ impl Places {
         single.map(|along| along.kernel).product()
     }
 
-    /// The input with one more dimension, the last, for each dimension whose places share a product:
-    /// what each place is multiplied with.
+    /// The input with one more dimension, the last, for each dimension whose places share a
+    /// product: what each place is multiplied with.
     fn copies(&self, append: &mut Append<'_>, input: Value) -> Value {
         let shared = (self.each.iter().enumerate()).filter(|(_, along)| !along.is_single);
         shared.fold(input, |input, (i, along)| {

@@ -55,14 +55,14 @@ struct Kept {
     limit: usize,
     /// Padding of that part, not negative.
     padding: (i64, i64),
-    /// Nothing is left of the input: the part is one of zeros, and of the size that the padded input
-    /// has.
+    /// Nothing is left of the input: the part is one of zeros, and of the size that the padded
+    /// input has.
     is_padding: bool,
 }
 
 impl Kept {
-    /// Returns what is kept of dimension `i` of an input with `size` elements there. A dilated input is cut between its
-    /// elements too, which leaves zeros of the dilation as padding.
+    /// Returns what is kept of dimension `i` of an input with `size` elements there. A dilated
+    /// input is cut between its elements too, which leaves zeros of the dilation as padding.
     fn of(size: usize, conv: &Convolution, i: usize) -> Self {
         let (dilation, (low, high)) = (conv.input_dilation[i] as i128, conv.padding[i]);
         let cut = |padding: i64| {

@@ -1,15 +1,16 @@
-//! Convolutions with reversed kernels, in batch groups or not. XLA's GPU compiler takes a batch group
-//! for another dimension to sum over where cuDNN has no such convolution (a kernel that is reversed
-//! along some dimensions alone, or more than three spatial dimensions), and forgets the groups where it
-//! makes the gradient of an input of one (a kernel that a `reverse` gives, or a dilated input).
+//! Convolutions with reversed kernels, in batch groups or not. XLA's GPU compiler takes a batch
+//! group for another dimension to sum over where cuDNN has no such convolution (a kernel that is
+//! reversed along some dimensions alone, or more than three spatial dimensions), and forgets the
+//! groups where it makes the gradient of an input of one (a kernel that a `reverse` gives, or a
+//! dilated input).
 
 use std::mem;
 
 use super::Append;
 use crate::{Convolution, Graph, Node, Op, Value, passes::faults::rewritten};
 
-/// Reverses kernels before the convolution, and moves batch groups into the features, but those of an
-/// ordinary gradient of a kernel.
+/// Reverses kernels before the convolution, and moves batch groups into the features, but those of
+/// an ordinary gradient of a kernel.
 pub(super) fn without(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
         let origin = node.origin;
@@ -27,8 +28,8 @@ pub(super) fn without(graph: Graph) -> Graph {
     })
 }
 
-/// Whether a convolution with this kernel is the ordinary gradient of a kernel, which cuDNN has, or is
-/// left in batch groups that XLA moves itself.
+/// Whether a convolution with this kernel is the ordinary gradient of a kernel, which cuDNN has, or
+/// is left in batch groups that XLA moves itself.
 fn is_kernel_gradient(graph: &Graph, conv: &Convolution, kernel: Value) -> bool {
     conv.strides.len() <= 3
         && conv.input_dilation.iter().all(|&dilation| dilation == 1)

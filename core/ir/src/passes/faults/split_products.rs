@@ -1,7 +1,8 @@
 //! Products whose results are sharded as their operands are. XLA's partitioner sums the parts of a
-//! product over the devices that hold parts of a summed dimension, and leaves a slice of the sum on each
-//! where the result is sharded over the same axes. It slices the part of the device, as if it were the
-//! whole: the elements of a dimension that an operand has sharded over other axes are reordered.
+//! product over the devices that hold parts of a summed dimension, and leaves a slice of the sum on
+//! each where the result is sharded over the same axes. It slices the part of the device, as if it
+//! were the whole: the elements of a dimension that an operand has sharded over other axes are
+//! reordered.
 
 use halite_core::MeshShape;
 
@@ -10,8 +11,8 @@ use crate::{
     passes::{Rewriter, faults::split_windows::unsharded, kernels::is_manual, map_regions},
 };
 
-/// Keeps the shardings of what uses a product from its result, so that these are of its operands, and
-/// the operands of a product of batches from summing over different axes.
+/// Keeps the shardings of what uses a product from its result, so that these are of its operands,
+/// and the operands of a product of batches from summing over different axes.
 pub(super) fn without(graph: Graph, mesh: &MeshShape) -> Graph {
     let axes = mesh.axes().filter(|&(_, size)| size > 1).count();
     // An axis that is summed over, and one of another dimension.
@@ -46,8 +47,8 @@ fn rewritten(graph: Graph, axes: usize) -> Graph {
     rewriter.finish(outputs)
 }
 
-/// The partitioner may choose the summed axes of the left operand and the shardings of batches of the
-/// right one, which have the same effect.
+/// The partitioner may choose the summed axes of the left operand and the shardings of batches of
+/// the right one, which have the same effect.
 fn sum_over_axes_of_left(graph: &mut Graph, node: &mut Node) {
     if let Op::Dot(dot) = &node.op
         && !dot.left_batch.is_empty()

@@ -10,10 +10,10 @@ use crate::{
     passes::{Rewriter, kernels::is_manual, map_regions},
 };
 
-/// Constrains operands and results of operations with windows, and the updates of scatters that parts
-/// are filled up for, so that no dimension along which a
-/// window moves is sharded. Other dimensions, such as a batch, are sharded as before, but for
-/// those of the features of a convolution in groups.
+/// Constrains operands and results of operations with windows, and the updates of scatters that
+/// parts are filled up for, so that no dimension along which a window moves is sharded. Other
+/// dimensions, such as a batch, are sharded as before, but for those of the features of a
+/// convolution in groups.
 pub(super) fn without(graph: Graph, mesh: &MeshShape) -> Graph {
     let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
     for mut node in nodes {
@@ -103,8 +103,8 @@ impl Windows {
 }
 
 impl Windows {
-    /// Windows of a convolution: the spatial dimensions; in groups, also all dimensions of features, and those
-    /// that it sums over if the partitioner may add copies of their parts.
+    /// Windows of a convolution: the spatial dimensions; in groups, also all dimensions of
+    /// features, and those that it sums over if the partitioner may add copies of their parts.
     fn of_convolution(conv: &Convolution, rank: usize, sums_copies: bool) -> Self {
         let all_but = |open: &[usize]| (0..rank).filter(|dim| !open.contains(dim)).collect();
         let (input, kernel, output) = (&conv.input, &conv.kernel, &conv.output);
@@ -132,8 +132,8 @@ impl Windows {
     }
 }
 
-/// Whether the partitioner may add copies of a part of a kernel gradient in groups: no copies are left
-/// where its batch is sharded over the only axis.
+/// Whether the partitioner may add copies of a part of a kernel gradient in groups: no copies are
+/// left where its batch is sharded over the only axis.
 fn sums_copies(conv: &Convolution, input: &TensorType, mesh: &MeshShape) -> bool {
     let is_one_axis = mesh.axes().filter(|&(_, size)| size > 1).count() == 1;
     !is_one_axis || !input.dims()[conv.input.feature].is_multiple_of(mesh.size())

@@ -1,8 +1,8 @@
 //! The choice between halite's kernel and the compiler's code, by measurements.
 //!
-//! [`TABLE`] has measured convolutions, and how many times halite's kernel is as fast as the compiler's
-//! code for each. Those that are most similar to a convolution decide about it: a function of the
-//! program, the processor and the table, which measures nothing.
+//! [`TABLE`] has measured convolutions, and how many times halite's kernel is as fast as the
+//! compiler's code for each. Those that are most similar to a convolution decide about it: a
+//! function of the program, the processor and the table, which measures nothing.
 
 use std::{cmp::Ordering, sync::LazyLock};
 

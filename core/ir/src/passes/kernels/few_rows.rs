@@ -11,10 +11,11 @@ use crate::{Attribute, CustomCall, Graph, Node, Op, Value};
 const TARGET: &str = "halite_few_rows";
 /// Most rows.
 const MOST_ROWS: usize = 4;
-/// Least number of elements of the matrix, an estimate: for fewer, calling takes longer than it saves.
+/// Least number of elements of the matrix, an estimate: for fewer, calling takes longer than it
+/// saves.
 const LEAST_ELEMENTS: usize = 1 << 15;
-/// The same for a matrix of `f32`, which the compiler reads without a conversion. Programs that become
-/// one function have smaller ones.
+/// The same for a matrix of `f32`, which the compiler reads without a conversion. Programs that
+/// become one function have smaller ones.
 const LEAST_WIDE_ELEMENTS: usize = 1 << 16;
 
 /// A product of a few rows with a large matrix.
@@ -27,7 +28,8 @@ struct Product {
 }
 
 impl Product {
-    /// The product that a node is; `None` if no kernel computes it. `types` are those of its operands.
+    /// The product that a node is; `None` if no kernel computes it. `types` are those of its
+    /// operands.
     fn of(op: &Op, [left, right]: [&TensorType; 2], kernels: Kernels) -> Option<Self> {
         let Op::Dot(dot) = op else {
             return None;
@@ -60,8 +62,8 @@ impl Product {
 }
 
 /// Moves the conversion of matrices from `bf16` to `f32` into the scans whose products of few rows
-/// read them, and behind gathers. Weights that are stored in `bf16` are converted at the beginning of a
-/// program, which writes all of them in `f32` for each launch.
+/// read them, and behind gathers. Weights that are stored in `bf16` are converted at the beginning
+/// of a program, which writes all of them in `f32` for each launch.
 pub(super) fn narrow_matrices(mut graph: Graph, kernels: Kernels) -> Graph {
     let mut narrow: HashMap<Value, Value> = HashMap::new();
     let mut nodes = Vec::with_capacity(graph.nodes.len());
@@ -185,8 +187,8 @@ pub(super) fn call(graph: &Graph, node: &mut Node, kernels: Kernels) {
     });
 }
 
-/// The value that has the elements of a matrix in its order, and whether it is the transposed matrix.
-/// It is what conversions from `bf16`, reshapes and transpositions are made from.
+/// The value that has the elements of a matrix in its order, and whether it is the transposed
+/// matrix. It is what conversions from `bf16`, reshapes and transpositions are made from.
 fn source(graph: &Graph, matrix: Value) -> (Value, bool) {
     let (mut value, mut is_transposed, mut is_reshaped) = (matrix, false, false);
     while graph.ty(value).dtype() != DType::Bf16 {
@@ -207,8 +209,8 @@ fn source(graph: &Graph, matrix: Value) -> (Value, bool) {
     (value, is_transposed)
 }
 
-/// Passes to the calls in a scan the whole stack of matrices and an index, if the scan slices it for
-/// them alone: the compiler would copy each slice.
+/// Passes to the calls in a scan the whole stack of matrices and an index, if the scan slices it
+/// for them alone: the compiler would copy each slice.
 pub(super) fn pass_stacks(graph: &mut Graph, node: &mut Node) {
     let Op::Scan {
         scanned,

@@ -1,9 +1,9 @@
 //! Reductions of large windows by one operation, which take the same time for windows of any size.
 //!
 //! Dimensions are reduced one after the other. Along one, positions are cut into blocks of as many
-//! as a window has: a window is the end of one block and the start of the next, and both are running
-//! reductions (van Herk, 1992). Nothing is subtracted, so that infinities and roundings stay what
-//! they are.
+//! as a window has: a window is the end of one block and the start of the next, and both are
+//! running reductions (van Herk, 1992). Nothing is subtracted, so that infinities and roundings
+//! stay what they are.
 
 use halite_core::Result;
 

@@ -17,8 +17,8 @@ use super::{
     Group,
 };
 
-/// Most sources whose memory is considered for a target: the ones that are loaded last. An optimizer
-/// with hundreds of parameters of one size has thousands.
+/// Most sources whose memory is considered for a target: the ones that are loaded last. An
+/// optimizer with hundreds of parameters of one size has thousands.
 const CANDIDATES: usize = 16;
 
 /// Writes a program with an unlimited number of registers, each written once.
