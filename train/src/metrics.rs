@@ -18,7 +18,7 @@ mod tests;
 pub(crate) use self::collected::{CollectedMetrics, Collecting, Scores};
 pub use self::{
     collect::{AveragePrecision, Collect, Confusion, PrecisionRecall, RocAuc, SetMetric},
-    collected::ConfusionTable,
+    collected::{ConfusionTable, MetricReport},
     confusion::{ClassCounts, ConfusionMatrix, confusion, macro_average, micro_average},
     ranking::{average_precision, roc_auc, weighted_average_precision, weighted_roc_auc},
 };

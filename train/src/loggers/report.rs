@@ -261,7 +261,7 @@ impl fmt::Display for Report {
             .iter()
             .filter(|table| table.counts.len() <= SHOWN_CLASSES)
         {
-            write!(f, "\n{}", confusion::text(table))?;
+            write!(f, "\n{table}")?;
         }
         Ok(())
     }

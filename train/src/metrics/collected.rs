@@ -224,7 +224,17 @@ impl<'a> Collecting<'a> {
     }
 }
 
-/// A confusion matrix in a report.
+/// Metrics of a model over a data set: result of [`Trainer::evaluate`](crate::Trainer::evaluate).
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct MetricReport {
+    /// The values of [`Trainer::validate`](crate::Trainer::validate), by name.
+    pub metrics: MetricValues,
+    /// Confusion matrices of up to 100 classes, in the order in which the task collects them.
+    pub confusion: Vec<ConfusionTable>,
+}
+
+/// A confusion matrix in a report. Its text has true classes in rows, predicted classes in columns.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ConfusionTable {
     /// Name of the metric.

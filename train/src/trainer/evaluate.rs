@@ -12,7 +12,7 @@ use super::Trainer;
 use crate::{
     MetricValues, Task,
     in_flight::InFlight,
-    metrics::{Collecting, Scores},
+    metrics::{Collecting, MetricReport, Scores},
     processes::over_processes,
     programs::{Evaluate, ModelArrays, discover_evaluation, evaluate_program, means_of_pass},
     waits::{Limits, NextBatch, next_batch, wait},
@@ -23,8 +23,8 @@ impl Trainer {
     /// Computes the metrics of `model` over `dataset`, exactly: padding of the last batch does not
     /// count. [`limit_val_batches`](field@crate::TrainerOptions::limit_val_batches) limits it.
     ///
-    /// A [confusion matrix](crate::metrics::Confusion) gives its accuracy, precision, recall and F1; the
-    /// matrix itself is in [`Report::confusion`](crate::Report::confusion) of a fit.
+    /// A [confusion matrix](crate::metrics::Confusion) gives its accuracy, precision, recall and F1;
+    /// [`evaluate`](Self::evaluate) returns the matrix, too.
     ///
     /// # Errors
     /// Those of [`fit`](Self::fit).
@@ -36,7 +36,61 @@ impl Trainer {
         dataset: impl Dataset + 'static,
     ) -> Result<MetricValues> {
         let loader = self.in_order::<K>(Arc::new(dataset))?;
-        self.metrics_of(Location::caller(), task, model, self.limited(loader)?)
+        let scores = self.scores_of(Location::caller(), task, model, self.limited(loader)?)?;
+        Ok(scores.values)
+    }
+
+    /// Computes the metrics of `model` over `dataset` as [`validate`](Self::validate), and returns
+    /// them with the confusion matrices that the task collects.
+    ///
+    /// ```
+    /// use halite_backends::Accelerator;
+    /// use halite_core::HostArray;
+    /// use halite_data::InMemory;
+    /// use halite_nn::{Adam, Linear, cross_entropy};
+    /// use halite_train::{Collect, Trainer, Weighted, metrics::Confusion, task};
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// # let client = Accelerator::cpu().open()?;
+    /// # let trainer = Trainer::builder(&client).max_epochs(30).batch_size(4).quiet(true).build()?;
+    /// # let x = HostArray::from_slice(&[-3.0f32, -2.0, -1.0, 1.0, 2.0, 3.0, -0.5, 0.5], [8, 1])?;
+    /// # let y = HostArray::from_slice(&[0u8, 0, 0, 1, 1, 1, 0, 1], [8])?;
+    /// # let train = InMemory::new([("x", x), ("y", y)])?;
+    /// # let test = train.clone();
+    /// let model = Linear::new(1, 2);
+    /// let task = task(&model, |cx, model, batch| {
+    ///     let logits = model.forward(batch.input);
+    ///     let classes = Confusion::of_classes(&["negative", "positive"]);
+    ///     cx.collect("sign", classes, logits, batch.target, batch.weight);
+    ///     batch.mean(cross_entropy(logits, batch.target))
+    /// });
+    /// let task = std::sync::Arc::new(task);
+    /// let fitted = trainer.fit(task.clone(), model, Adam::new(0.1), train, ())?;
+    /// let report = trainer.evaluate(task, &fitted.model, test)?;
+    /// let table = &report.confusion[0];
+    /// assert_eq!(table.classes, ["negative", "positive"]);
+    /// assert_eq!(table.counts, [[4.0, 0.0], [0.0, 4.0]]); // true classes in rows
+    /// assert_eq!(table.matrix()?.class(1).recall(), 1.0);
+    /// println!("{table}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    #[track_caller]
+    pub fn evaluate<K: Task>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<MetricReport> {
+        let loader = self.in_order::<K>(Arc::new(dataset))?;
+        let scores = self.scores_of(Location::caller(), task, model, self.limited(loader)?)?;
+        Ok(MetricReport {
+            metrics: scores.values,
+            confusion: scores.confusion,
+        })
     }
 
     /// Computes the metrics of `model` over every sample of `dataset`, as
@@ -56,17 +110,18 @@ impl Trainer {
             Some(_) => self.limited(loader)?,
             None => loader,
         };
-        self.metrics_of(Location::caller(), task, model, loader)
+        let scores = self.scores_of(Location::caller(), task, model, loader)?;
+        Ok(scores.values)
     }
 
     /// Computes the metrics of `model` over one pass of `loader`.
-    fn metrics_of<K: Task>(
+    fn scores_of<K: Task>(
         &self,
         line: &'static Location<'static>,
         task: K,
         model: &ModelArrays<K>,
         loader: Loader,
-    ) -> Result<MetricValues> {
+    ) -> Result<Scores> {
         let specs = self.batch_specs::<K>(&loader)?;
         let metrics = discover_evaluation(&task, model, &specs, &loader)?;
         let (client, task) = (&self.client, Arc::new(task));
@@ -82,7 +137,7 @@ impl Trainer {
         )?;
         let scores = scores.expect("it is never asked to stop");
         metrics.collected().warn_undefined(&scores);
-        Ok(scores.values)
+        Ok(scores)
     }
 
     /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop

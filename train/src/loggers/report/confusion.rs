@@ -1,6 +1,6 @@
 //! Confusion matrices in a report.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use crate::{
     format::format_metric,
@@ -15,8 +15,14 @@ fn count(value: f64) -> String {
     }
 }
 
-/// The matrix as lines of text.
-pub(super) fn text(table: &ConfusionTable) -> String {
+/// Lines without a line end after the last.
+impl fmt::Display for ConfusionTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self))
+    }
+}
+
+fn text(table: &ConfusionTable) -> String {
     let ConfusionTable {
         name,
         classes,
