@@ -16,7 +16,7 @@ pub(super) struct StepTimes {
 
 #[derive(Debug, Default)]
 struct Measured {
-    /// Step and time of training in seconds at the end of the last group.
+    /// Samples and time of training in seconds at the end of the last group.
     last: Option<(u64, f64)>,
     /// Seconds in validations.
     validating: f64,
@@ -44,11 +44,13 @@ impl Callback for StepTimes {
         }
         let mut measured = self.lock();
         let now = run.seconds() - measured.validating;
+        let samples = run.samples_of(step);
         if let Some((before, time)) = measured.last.filter(|(_, time)| *time < now) {
-            let samples = (step - before) as f64 * run.batch_size() as f64;
-            measured.rates.push(samples / (now - time));
+            measured
+                .rates
+                .push((samples - before) as f64 / (now - time));
         }
-        measured.last = Some((step, now));
+        measured.last = Some((samples, now));
         Ok(())
     }
 

@@ -22,6 +22,8 @@ pub struct Run {
     pub(crate) epochs: u64,
     pub(crate) batches_per_epoch: usize,
     pub(crate) batch_size: usize,
+    /// Training samples of an epoch.
+    pub(crate) samples_per_epoch: usize,
     pub(crate) out: Option<PathBuf>,
     pub(crate) resumed_from_step: Option<u64>,
     pub(crate) train_metrics: MetricValues,
@@ -88,9 +90,20 @@ impl Run {
         self.batches_per_epoch
     }
 
-    /// Samples of a step, over all devices.
+    /// Samples of a step, over all devices. The last step of an epoch may have fewer, where batches
+    /// are accumulated or the last one is padded.
     pub fn batch_size(&self) -> usize {
         self.batch_size
+    }
+
+    /// Training samples of the first `steps` steps of the run, without the padding of batches and
+    /// steps. Speeds are of these.
+    pub fn samples_of(&self, steps: u64) -> u64 {
+        let per_epoch = self.batches_per_epoch.max(1) as u64;
+        let (epochs, rest) = (steps / per_epoch, steps % per_epoch);
+        let of_epoch = self.samples_per_epoch as u64;
+        let of_rest = rest.saturating_mul(self.batch_size as u64).min(of_epoch);
+        epochs.saturating_mul(of_epoch).saturating_add(of_rest)
     }
 
     /// The directory of the run, if it has one.
@@ -250,6 +263,7 @@ impl Run {
             epochs: 1,
             batches_per_epoch: 1,
             batch_size: 1,
+            samples_per_epoch: 1,
             out: None,
             resumed_from_step: None,
             train_metrics: MetricValues::new(),
@@ -281,5 +295,22 @@ impl Run {
             epoch: self.epoch,
             batch: self.batch as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_step_of_an_epoch_has_fewer_samples() {
+        let run = Run {
+            batches_per_epoch: 3,
+            batch_size: 40,
+            samples_per_epoch: 95,
+            ..Run::for_tests()
+        };
+        let samples = [0, 1, 2, 3, 4, 6].map(|steps| run.samples_of(steps));
+        assert_eq!(samples, [0, 40, 80, 95, 135, 190]);
     }
 }

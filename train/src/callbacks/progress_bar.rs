@@ -32,7 +32,8 @@ impl Callback for ProgressBar {
     }
 
     fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
-        self.progress.step(run.batch_size as u64);
+        let before = run.samples_of(run.step.saturating_sub(1));
+        self.progress.step(run.samples_of(run.step) - before);
         Ok(())
     }
 

@@ -25,8 +25,8 @@ const STEPS: u64 = 100;
 pub struct ThroughputMonitor {
     tokens_per_sample: Option<f64>,
     peak_flops: Option<f64>,
-    /// Steps of the last rows, and their seconds of training.
-    rows: VecDeque<(u64, f64)>,
+    /// Steps of the last rows, the samples before them, and their seconds of training.
+    rows: VecDeque<(u64, u64, f64)>,
     /// Seconds in validations.
     validating: f64,
     /// When the validation began.
@@ -90,14 +90,14 @@ impl Callback for ThroughputMonitor {
             return Ok(Vec::new());
         }
         let mut metrics = Vec::new();
-        if let Some(steps) = self.steps_per_second(row) {
-            let samples = steps * run.batch_size() as f64;
+        if let Some(samples) = self.samples_per_second(row, run.samples_of(row.step)) {
             metrics.push(("samples_per_second".to_string(), samples));
             if let Some(tokens) = self.tokens_per_sample {
                 metrics.push(("tokens_per_second".to_string(), samples * tokens));
             }
             let given = self.peak_flops.map(|flops| flops * run.devices() as f64);
             if let Some(peak) = given.or_else(|| run.peak_flops()) {
+                let steps = samples / run.batch_size() as f64;
                 let mfu = steps * run.flops_per_step() / peak;
                 metrics.push(("mfu".to_string(), mfu));
             }
@@ -110,20 +110,20 @@ impl Callback for ThroughputMonitor {
 }
 
 impl ThroughputMonitor {
-    /// The speed up to a row, which is one of the next.
-    fn steps_per_second(&mut self, row: &Row) -> Option<f64> {
-        let now = (row.step, row.seconds - self.validating);
-        self.rows.push_back(now);
+    /// The speed up to a row, which is one of the next, with the `samples` before it.
+    fn samples_per_second(&mut self, row: &Row, samples: u64) -> Option<f64> {
+        let seconds = row.seconds - self.validating;
+        self.rows.push_back((row.step, samples, seconds));
         while self
             .rows
             .get(1)
-            .is_some_and(|(step, _)| step + STEPS <= row.step)
+            .is_some_and(|(step, ..)| step + STEPS <= row.step)
         {
             self.rows.pop_front();
         }
-        let (step, seconds) = *self.rows.front()?;
-        let steps = row.step.saturating_sub(step) as f64;
-        (steps > 0.0 && now.1 > seconds).then(|| steps / (now.1 - seconds))
+        let (_, before, began) = *self.rows.front()?;
+        let samples = samples.saturating_sub(before) as f64;
+        (samples > 0.0 && seconds > began).then(|| samples / (seconds - began))
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
                 split: Split::Train,
                 metrics: Vec::new(),
             };
-            monitor.steps_per_second(&row)
+            monitor.samples_per_second(&row, step)
         };
         let speeds: Vec<Option<f64>> = (1..=8).map(|row| speed(50 * row)).collect();
         let (ten, twenty) = (Some(10.0), Some(20.0));

@@ -120,6 +120,7 @@ where
     ) -> LoopState<K, O> {
         let options = &self.trainer.options;
         let batches = self.train.batches_per_epoch();
+        let samples = batches.saturating_mul(options.batch_size);
         LoopState {
             live: Some((state, window)),
             run: Run {
@@ -129,6 +130,7 @@ where
                 epochs: options.epochs(),
                 batches_per_epoch: options.numerics.steps_of(batches),
                 batch_size: options.samples_per_step(),
+                samples_per_epoch: samples.min(self.train.dataset().len()),
                 out: options.out.clone(),
                 resumed_from_step: None,
                 train_metrics: MetricValues::new(),

@@ -39,7 +39,6 @@ where
             };
         }
         let activity = self.trainer.client.metrics().activity().since(&self.before);
-        let queued = (now.run.step - now.first) as f64;
         let device_time = |name: &str, origin| {
             let program = activity.function(name, Some(origin))?;
             Some(program.execute_mean()?.as_secs_f64() * program.launches as f64)
@@ -52,7 +51,8 @@ where
         ];
         let busy = busy.into_iter().flatten().reduce(|one, other| one + other);
         let training = now.training.as_secs_f64();
-        let samples = queued * self.trainer.options.samples_per_step() as f64;
+        let samples = now.run.samples_of(now.run.step) - now.run.samples_of(now.first);
+        let samples = samples as f64;
         let (first_step, of_process) = now.time_to_first_step.get().copied().unwrap_or_default();
         Measured {
             train_metrics,
