@@ -153,8 +153,9 @@ where
     /// returns.
     pub(super) fn save_before(&mut self, now: &mut LoopState<K, O>, error: Error) -> Error {
         now.has_failed = true;
-        if self.trainer.processes.is_some() {
-            // The others are in a step that waits for this process, and cannot save.
+        // Of several processes the others are in a step that waits for this one, and cannot save. A
+        // checkpoint without training would only keep a corrected run out of its directory.
+        if self.trainer.processes.is_some() || now.run.step == 0 {
             return error;
         }
         let saved = self.save_settled(now).and_then(|()| {
