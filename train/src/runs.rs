@@ -21,11 +21,11 @@ pub struct RunSummary {
     pub dir: PathBuf,
     /// Whether it is done.
     pub state: RunProgress,
-    /// Optimizer steps, as far as their metrics are logged.
+    /// Optimizer steps: those of the report; while there is none, as far as their metrics are logged.
     pub steps: u64,
-    /// The last epoch of which metrics are logged, from 1.
+    /// Epochs that are done, by the report; else the last one of which metrics are logged, from 1.
     pub epochs: u64,
-    /// Seconds until the last row of metrics.
+    /// Seconds of the run, by the report; else until the last row of metrics.
     pub seconds: f64,
     /// The best value of each metric of the task, in the validation, or in the training if nothing
     /// was validated.
@@ -97,12 +97,20 @@ impl RunSummary {
             None => RunProgress::Unfinished,
         };
         let last = rows.last();
+        let (steps, epochs, seconds) = match &report {
+            Some(report) => (report.steps, report.epochs, report.seconds),
+            None => (
+                logged,
+                last.map_or(0, |row| row.epoch + 1),
+                last.map_or(0.0, |row| row.seconds),
+            ),
+        };
         Ok(Some(RunSummary {
             dir: dir.to_path_buf(),
             state,
-            steps: logged,
-            epochs: last.map_or(0, |row| row.epoch + 1),
-            seconds: last.map_or(0.0, |row| row.seconds),
+            steps,
+            epochs,
+            seconds,
             best: best(&rows),
             rows,
             report,
@@ -210,6 +218,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let report = |interrupted| Report {
             steps: 3,
+            epochs: 1,
             interrupted,
             stopped_by: interrupted.then(|| "EarlyStopping".to_string()),
             ..Report::default()
@@ -234,6 +243,7 @@ mod tests {
             ("d".to_string(), RunProgress::Unfinished),
         ];
         assert_eq!(states, expected);
+        assert_eq!((runs[0].steps, runs[0].epochs), (3, 1));
         let best: Vec<_> = runs[0]
             .best
             .iter()

@@ -215,11 +215,16 @@ impl Text {
     }
 }
 
-/// Prints the perplexity of the validation data.
+/// Prints the perplexity of the validation data, or of the training where nothing was validated.
 fn say_perplexity(fitted: &Fitted<LanguageModel>) {
-    if let Some(loss) = fitted.report.metrics.get("loss") {
+    let report = &fitted.report;
+    let of = match report.metrics == report.train_metrics {
+        true => " in training",
+        false => "",
+    };
+    if let Some(loss) = report.metrics.get("loss") {
         say!(
-            "perplexity {:.2}, {:.3} bits per token",
+            "perplexity{of} {:.2}, {:.3} bits per token",
             loss.exp(),
             loss / std::f64::consts::LN_2
         );

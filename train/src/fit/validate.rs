@@ -52,6 +52,8 @@ where
     /// Validates the model, and returns what the callbacks return; `None` if the run is asked to
     /// stop first.
     pub(super) fn validation(&mut self, now: &mut LoopState<K, O>) -> Result<Option<Result<()>>> {
+        // The metrics of the steps before come first: rows are in the order of their steps.
+        self.collect_all(now)?;
         let seconds = now.seconds();
         self.notify(now, |callback, run| callback.on_validation_start(run))?;
         let scores = match self.validate(now) {

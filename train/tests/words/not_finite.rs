@@ -102,7 +102,7 @@ fn skipped_steps_change_nothing() {
         fitted
             .report
             .to_string()
-            .contains("4 in 1 epochs, 2 skipped")
+            .contains("4 in 1 epoch, 2 skipped")
     );
     // Their metrics do not count: the loss of steps 1 and 4, at the values before them.
     let expected = (0.0 + (-8.0 + 2.0 * -2.0)) / 2.0;

@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_data::{Dataset, Field, SampleMut};
-use halite_train::{Callback, EarlyStopping, Interval, callback::Run, loggers::Row};
+use halite_train::{
+    Callback, EarlyStopping, Interval,
+    callback::Run,
+    loggers::{CsvLog, Row},
+};
 
 use super::{
     Validations, error_of, fit,
@@ -54,6 +58,15 @@ fn validations_do_not_change_the_weights() {
     let never = fit(trainer().max_epochs(2), ()).unwrap();
     assert_eq!(weights(&often), weights(&never));
     assert_eq!(often.report.train_metrics, never.report.train_metrics);
+}
+
+#[test]
+fn rows_are_in_the_order_of_their_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = trainer().out(dir.path()).max_epochs(3).log_every_n_steps(2);
+    fit(run.val_check_interval(3), samples(8)).unwrap();
+    let rows = CsvLog::read(dir.path().join("metrics.csv")).unwrap();
+    assert!(rows.is_sorted_by_key(|row| row.step), "{rows:?}");
 }
 
 #[test]

@@ -41,13 +41,14 @@ impl Report {
             }
             return;
         }
-        for (name, value) in &self.metrics {
-            lines.add(name, format_metric(name, *value));
-        }
+        // Without a validation both are the same.
         if self.train_metrics != self.metrics {
-            for (name, value) in &self.train_metrics {
-                lines.add(&format!("{name} in training"), format_metric(name, *value));
+            for (name, value) in &self.metrics {
+                lines.add(name, format_metric(name, *value));
             }
+        }
+        for (name, value) in &self.train_metrics {
+            lines.add(&format!("{name} in training"), format_metric(name, *value));
         }
     }
 
@@ -64,7 +65,11 @@ impl Report {
     }
 
     fn add_length(&self, lines: &mut Lines) {
-        let mut length = format!("{} in {} epochs", format_count(self.steps), self.epochs);
+        let epochs = match self.epochs {
+            1 => "1 epoch".to_string(),
+            epochs => format!("{epochs} epochs"),
+        };
+        let mut length = format!("{} in {epochs}", format_count(self.steps));
         if self.skipped_steps > 0 {
             length += &format!(", {} skipped", format_count(self.skipped_steps));
         }
