@@ -276,6 +276,13 @@ fn prints_to_terminal() -> bool {
         .map_or_else(|| io::stdout().is_terminal(), File::is_terminal)
 }
 
+/// Whether terminals get colors: not if `NO_COLOR` is set (<https://no-color.org>), and not those that
+/// have none.
+fn is_colored() -> bool {
+    let is_set = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !is_set && env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Implements `say!`.
 fn say_line(line: Arguments<'_>) {
     say_part(format_args!("{line}\n"));
@@ -332,10 +339,9 @@ fn give_up(error: &Error, code: u8) -> ! {
 }
 
 fn say_error(error: &impl Display) -> ExitCode {
-    let (red, plain) = if std::io::stderr().is_terminal() {
-        ("\x1b[1;31m", "\x1b[0m")
-    } else {
-        ("", "")
+    let (red, plain) = match io::stderr().is_terminal() && is_colored() {
+        true => ("\x1b[1;31m", "\x1b[0m"),
+        false => ("", ""),
     };
     remark!("{red}error{plain}: {error}");
     halite::cluster::tell_launcher(error);

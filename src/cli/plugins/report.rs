@@ -8,7 +8,7 @@ use halite::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::{prints_to_terminal, say_part};
+use crate::cli::{is_colored, prints_to_terminal, say_part};
 
 /// Results so far, which are printed as they arrive, or as JSON at the end.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Report {
             .as_f64()
             .unwrap_or_else(|| began.elapsed().as_secs_f64());
         self.seconds += seconds;
-        let color = |code: &str, word: &str| match prints_to_terminal() {
+        let color = |code: &str, word: &str| match prints_to_terminal() && is_colored() {
             true => format!("\x1b[{code}m{word}\x1b[0m"),
             false => word.to_owned(),
         };

@@ -4,7 +4,7 @@ mod step_lines;
 
 use std::{
     fmt,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -77,7 +77,8 @@ impl Progress {
     pub fn new(epochs: u64, steps_per_epoch: u64, quiet: bool) -> Self {
         let output = match quiet {
             true => Output::Quiet,
-            false if io::stderr().is_terminal() => {
+            // A terminal that cannot move the cursor (`TERM=dumb`) has no bars, but lines.
+            false if !ProgressDrawTarget::stderr().is_hidden() => {
                 Output::Bar(Box::new(ProgressDrawTarget::stderr))
             }
             false => Output::Lines(Mutex::new(Box::new(io::stderr()))),
