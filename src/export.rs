@@ -22,7 +22,8 @@ use crate::{
 };
 
 /// Exports the forward pass of the best checkpoint of a run of `halite train`, or of the newest if
-/// none is marked as best.
+/// none is marked as best. Of a run with averages of the parameters these are exported, as they are
+/// what it validated.
 ///
 /// A classifier of digits maps `u8[batch, side, side]` to logits `f32[batch, 10]`, one of color images
 /// (`halite train imagenet`) `u8[batch, side, side, 3]` to `f32[batch, classes]`, a language model tokens `s32[batch, context]` to logits `f32[batch, context, vocabulary]`.
@@ -178,7 +179,7 @@ fn images<M: ImageModel>(
     dims: [usize; 3],
     parameters: Parameters,
 ) -> Result<Exported> {
-    let model = saved.take_model(net)?;
+    let model = saved.take_validated(net)?;
     let images = TensorType::new(DType::U8, dims);
     export_model(&model, [images], parameters, |_cx, model, [images]| {
         [M::logits(&M::from_bare(model), normalized(images))]
@@ -212,7 +213,7 @@ impl ClassifierVisitor for ExportedClassifier {
         mut self,
         classifier: DescribedClassifier<M::Of<Param>>,
     ) -> Result<Exported> {
-        let model = self.saved.take_model(&classifier.net)?;
+        let model = self.saved.take_validated(&classifier.net)?;
         let normalization = self.normalization;
         export_model(
             &model,
@@ -235,7 +236,7 @@ fn text(
     batch_size: usize,
     parameters: Parameters,
 ) -> Result<Exported> {
-    let model: Transformer<HostArray> = saved.take_model(&Transformer::new(config)?)?;
+    let model: Transformer<HostArray> = saved.take_validated(&Transformer::new(config)?)?;
     let tokens = TensorType::new(DType::S32, [batch_size, config.context_length]);
     export_model(&model, [tokens], parameters, |_cx, model, [tokens]| {
         [model.forward(tokens)]

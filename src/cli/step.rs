@@ -146,8 +146,8 @@ pub(super) struct RateArgs {
     /// cosine decay]
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<ScheduleSpec>,
-    /// Average the weights with this decay, such as 0.999; validation is of the average, which is
-    /// saved beside the weights
+    /// Average the weights with this decay, such as 0.999; validation, predictions and exports are of
+    /// the average, which is saved beside the weights
     #[arg(long, value_name = "DECAY", value_parser = decay, allow_negative_numbers = true)]
     ema: Option<f64>,
 }

@@ -31,7 +31,8 @@ pub(super) const LABEL_SEPARATOR: &str = ",";
 /// Folders above a checkpoint that may be the directory of its run.
 const ABOVE: usize = 3;
 
-/// The best checkpoint of a run, or the newest if none is marked as best.
+/// The best checkpoint of a run, or the newest if none is marked as best. Of averages of the
+/// parameters, where the run has some: they are what it validated.
 pub(super) struct Trained {
     run: PathBuf,
     /// Folder of the checkpoint.
@@ -215,7 +216,7 @@ impl<D: Dataset + 'static> ClassifierVisitor for Prediction<'_, D> {
         let trainer = Trainer::builder(client)
             .batch_size(each * devices)
             .build()?;
-        let model = trainer.load(&classifier.net, &trained.run)?;
+        let model = trainer.load_validated(&classifier.net, &trained.run)?;
         let normalization = trained.normalization;
         match &trained.outputs {
             Outputs::Labels(labels) => {

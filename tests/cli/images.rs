@@ -111,6 +111,110 @@ fn folders_train_a_classifier_that_classifies() {
 }
 
 #[test]
+fn predictions_are_of_averaged_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..4u8 {
+        write(
+            dir.path(),
+            &format!("pictures/green/{number}.png"),
+            [10, 200, number],
+        );
+        write(
+            dir.path(),
+            &format!("pictures/red/{number}.png"),
+            [200, 10, number],
+        );
+    }
+    let arguments = "train imagenet --data pictures --model resnet18 --side 16 --batch-size 4 --quiet \
+                     --max-steps 3 --learning-rate 0.01 --ema 0.5 --out run --accelerator embedded:1";
+    succeeds(halite(arguments).current_dir(dir.path()));
+    let predict = "predict run --images pictures/green --out classes.csv --accelerator embedded:1";
+    succeeds(halite(predict).current_dir(dir.path()));
+    let table = Table::read(dir.path().join("classes.csv")).unwrap();
+    let client = Accelerator::embedded().open().unwrap();
+    let trainer = Trainer::builder(&client).build().unwrap();
+    let net = ResNet::resnet18(2);
+    let run = dir.path().join("run");
+    let task = ClassifyColor::<ResNet<()>>::new(Normalization::IMAGENET);
+    let image = HostArray::from_slice(&[10, 200, 0u8].repeat(256), [1, 16, 16, 3]).unwrap();
+    let green = |model| {
+        let found = task.probabilities(&client, &model, &image).unwrap();
+        found.as_slice::<f32>().unwrap()[0]
+    };
+    let last = green(trainer.load(&net, &run).unwrap());
+    let average = green(trainer.load_average(&net, &run).unwrap());
+    let predicted = table.column::<f32>("green").unwrap()[0];
+    assert!((predicted - average).abs() < 1e-5, "{predicted} {average}");
+    assert!((predicted - last).abs() > 1e-4, "{predicted} {last}");
+}
+
+#[test]
+fn statistics_count_damaged_images() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "set/a/1.png", [200, 0, 0]);
+    write(dir.path(), "set/b/2.png", [0, 200, 0]);
+    fs::write(dir.path().join("set/b/empty.png"), "").unwrap();
+    let ended = succeeds(halite("data stats set").current_dir(dir.path()));
+    assert_contains(
+        &ended.stdout,
+        &[
+            "images     3, 2 of them decoded, 1 damaged",
+            "8x8 (2)",
+            "labels     of all 3 images",
+        ],
+    );
+    // The table and the images of `halite train ct --data flat`.
+    write(dir.path(), "flat/1.png", [200, 0, 0]);
+    write(dir.path(), "flat/2.png", [0, 200, 0]);
+    write(dir.path(), "flat/3.png", [0, 0, 0]);
+    let table = "file,kind\n1.png,7\n2.png,8\n3.png,8\n";
+    fs::write(dir.path().join("flat/train.csv"), table).unwrap();
+    let stats = "data stats flat --ids file --class kind --count 2";
+    let ended = succeeds(halite(stats).current_dir(dir.path()));
+    assert_contains(
+        &ended.stdout,
+        &["3, 2 of them decoded, 1 not read", "8         2   66.7 %"],
+    );
+}
+
+#[test]
+fn run_that_trained_nothing_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    for class in ["a", "b"] {
+        write(dir.path(), &format!("set/{class}/1.png"), [200, 0, 0]);
+    }
+    let broken = dir.path().join("set/a/0.png");
+    fs::write(&broken, "").unwrap();
+    let arguments = "train imagenet --data set --model resnet18 --side 16 --batch-size 3 --quiet \
+                     --max-steps 1 --out run --accelerator embedded:1";
+    let error = fails(halite(arguments).current_dir(dir.path()));
+    assert_contains(&error, &["0.png: it is empty"]);
+    write(dir.path(), "set/a/0.png", [0, 200, 0]);
+    succeeds(halite(arguments).current_dir(dir.path()));
+}
+
+#[test]
+fn class_without_training_image_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut table = "file,patient,kind\n".to_string();
+    // Patients 4, 2 and 0 are in the fold of the validation.
+    for (patient, kind) in ["rare", "a", "a", "b", "b"].into_iter().enumerate() {
+        for file in [2 * patient, 2 * patient + 1] {
+            write(dir.path(), &format!("pets/{file}.png"), [200, 0, 0]);
+            table += &format!("{file}.png,{patient},{kind}\n");
+        }
+    }
+    fs::write(dir.path().join("pets/train.csv"), table).unwrap();
+    let arguments = "train ct --data pets --ids file --group patient --labels kind --folds 2 --model \
+                     resnet18 --side 16 --batch-size 2 --fast-dev-run --accelerator embedded:1";
+    let ended = succeeds(halite(arguments).current_dir(dir.path()));
+    assert_contains(
+        &ended.stderr,
+        &["no training image has `rare`, which the model cannot learn"],
+    );
+}
+
+#[test]
 fn generated_images_need_no_data() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = "train imagenet --fake-data --model resnet18 --side 16 --batch-size 2 --max-steps 3 \

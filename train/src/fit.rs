@@ -57,6 +57,18 @@ pub struct Fitted<K: Task> {
     pub stopped_by: Option<StopReason>,
 }
 
+impl<K: Task> Fitted<K> {
+    /// The model that the metrics of the validation are of: that of the averages, if there are some.
+    pub fn validated(&self) -> &ModelArrays<K> {
+        self.average.as_ref().unwrap_or(&self.model)
+    }
+
+    /// Takes the model that the metrics of the validation are of.
+    pub fn into_validated(self) -> ModelArrays<K> {
+        self.average.unwrap_or(self.model)
+    }
+}
+
 impl<K: Task> fmt::Display for Fitted<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.report.fmt(f)

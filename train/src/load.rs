@@ -59,6 +59,19 @@ impl Trainer {
         self.upload_model(net, Saved::of_run(dir)?.take_average(net)?)
     }
 
+    /// As [`load`](Self::load), with the parameters that the run validated, by which its best
+    /// checkpoint was chosen: the averages, if it has some.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_validated<M: Tree<Leaf = Param>>(
+        &self,
+        net: &M,
+        dir: impl AsRef<Path>,
+    ) -> Result<Of<M, Array>> {
+        self.upload_model(net, Saved::of_run(dir)?.take_validated(net)?)
+    }
+
     fn upload_model<M: Tree<Leaf = Param>>(
         &self,
         net: &M,
@@ -185,3 +198,16 @@ impl Saved {
         Ok(net.rebuild(hosts))
     }
 }
+    /// Takes the parameters of `net` out that the run validated, by which its best checkpoint was
+    /// chosen: the averages of the trained ones, if it has some.
+    ///
+    /// # Errors
+    /// As [`take_model`](Self::take_model).
+    pub fn take_validated<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
+        let has_averages = self.arrays().any(|(name, _)| name.starts_with("average."));
+        match has_averages {
+            true => self.take_average(net),
+            false => self.take_model(net),
+        }
+    }
+

@@ -103,6 +103,9 @@ fn saved_average_is_loaded() {
     ];
     assert_eq!(weights(&last), weights(&fitted.model));
     assert_eq!(weights(&average), weights(fitted.average.as_ref().unwrap()));
+    let validated = trainer.load_validated(&Model::new(), out.path()).unwrap();
+    assert_eq!(weights(&validated), weights(fitted.validated()));
+    assert_eq!(weights(&validated), weights(&average));
     // Without an average it is another run.
     let other = options().resume(true).epochs(3).build().unwrap();
     let other = other.fit(Plane, Model::new(), Sgd::new(0.1), samples(20), samples(8));

@@ -190,7 +190,8 @@ impl Classifier {
         )?;
         if let (Some(out), None, true) = (&trainer.options().out, fitted.stopped_by, run.is_alone())
         {
-            let classes = trainer.predict(Classify::<M>::new(), &fitted.model, shown.clone())?;
+            let classes =
+                trainer.predict(Classify::<M>::new(), fitted.validated(), shown.clone())?;
             fitted.report.set_predictions(&shown, &classes)?;
             fitted.report.write_to(out)?;
         }

@@ -177,7 +177,7 @@ impl Text {
         prompt: &[u32],
     ) -> Result<String> {
         let spinner = waiting("generating a sample".into());
-        let mut generator = Generator::new(client, &fitted.model);
+        let mut generator = Generator::new(client, fitted.validated());
         let generation = generator.generate(&[prompt], &self.generation());
         spinner.finish_and_clear();
         let generated = &generation?.sequences[0].tokens;
