@@ -175,3 +175,22 @@ fn all_weights_are_trained_on_embedded() {
     let ended = succeeds(halite(generate).current_dir(dir));
     assert_contains(&ended.stdout, &["row"]);
 }
+
+#[test]
+fn range_test_of_adapters_trains_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    song(dir);
+    let ended = finetune(
+        dir,
+        "--lora 2 --range-test --out run --accelerator embedded:1",
+    );
+    assert_contains(&ended.stdout, &["steps with learning rates from 1.00e-8"]);
+    assert!(dir.join("run/range-test.svg").exists());
+    assert!(!dir.join("run/adapter").exists());
+    finetune(
+        dir,
+        "--lora 2 --merge --fast-dev-run --out none --accelerator embedded:1",
+    );
+    assert!(!dir.join("none").exists());
+}

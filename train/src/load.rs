@@ -121,6 +121,17 @@ impl Trainer {
     where
         ModelParams<K>: Send + Sync,
     {
+        let start = Start::from(model, values)?;
+        let line = Location::caller();
+        let fit = self.run(line, task, start, optimizer, train, validation)?;
+        fit.fit()
+    }
+}
+
+impl<K: Task> Start<K> {
+    /// # Errors
+    /// If `values` do not have the structure and types of `model`.
+    pub(crate) fn from(model: ModelParams<K>, values: ModelArrays<K>) -> Result<Self> {
         same_structure(&model, &values).map_err(|error| {
             Error::invalid("fit", "the values do not fit the model").caused_by(error)
         })?;
@@ -129,13 +140,8 @@ impl Trainer {
             .filter(|((_, param), array)| param.ty != *array.ty())
             .map(|((path, param), array)| format!("`{path}` is {}, given {}", param.ty, array.ty()))
             .collect();
-        if !wrong.is_empty() {
-            return Err(Error::invalid("fit", wrong.join("; ")));
-        }
-        self.run(
-            Location::caller(),
-            task,
-            Start {
+        match wrong[..] {
+            [] => Ok(Start {
                 model,
                 values: Some(values),
             },

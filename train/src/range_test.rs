@@ -18,7 +18,7 @@ use crate::{
     files,
     fit::Start,
     loggers::render_range,
-    programs::ModelParams,
+    programs::{ModelArrays, ModelParams},
     signals::StopReason,
 };
 
@@ -232,6 +232,47 @@ impl Trainer {
     where
         ModelParams<K>: Send + Sync,
     {
+        let start = Start {
+            model,
+            values: None,
+        };
+        self.range_test(Location::caller(), task, start, optimizer, train, finder)
+    }
+
+    /// As [`lr_find`](Self::lr_find), from the parameters `values` instead of initialized ones, as of a
+    /// published model that is trained further: rates that suit a new model are often too large.
+    ///
+    /// # Errors
+    /// As [`lr_find`](Self::lr_find); if `values` do not have the structure and types of `model`.
+    #[track_caller]
+    pub fn lr_find_from<K: Task, O: Optimizer>(
+        &self,
+        task: K,
+        model: ModelParams<K>,
+        values: ModelArrays<K>,
+        optimizer: O,
+        train: impl Dataset + 'static,
+        finder: LearningRateFinder,
+    ) -> Result<RangeTest>
+    where
+        ModelParams<K>: Send + Sync,
+    {
+        let start = Start::from(model, values)?;
+        self.range_test(Location::caller(), task, start, optimizer, train, finder)
+    }
+
+    fn range_test<K: Task, O: Optimizer>(
+        &self,
+        line: &'static Location<'static>,
+        task: K,
+        start: Start<K>,
+        optimizer: O,
+        train: impl Dataset + 'static,
+        finder: LearningRateFinder,
+    ) -> Result<RangeTest>
+    where
+        ModelParams<K>: Send + Sync,
+    {
         finder.check()?;
         let points = Arc::new(Mutex::new(Vec::new()));
         let sweep = Sweep {
@@ -248,11 +289,6 @@ impl Trainer {
             callbacks: vec![Shared(Arc::new(Mutex::new(sweep)))],
             loggers: Vec::new(),
             ..self.clone()
-        };
-        let line = Location::caller();
-        let start = Start {
-            model,
-            values: None,
         };
         let fit = trainer.run(line, task, start, optimizer, train, ())?;
         let stopped_by = match fit.expecting_growth().fit() {

@@ -368,7 +368,7 @@ impl Training<'_> {
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
         if run.range_test {
-            let found = run.find_rate(&trainer, step, train, &out);
+            let found = run.find_rate(&trainer, step, train, about.loaded, &out);
             return fitted(run, found, &stop);
         }
         let TrainingStep {

@@ -13,7 +13,7 @@ use halite::{
     },
     models::{LanguageModel, Llama, Pretrained, PretrainedModel, TrainingStep, open_decoder},
     nn::{AdamW, Adapted, Lora, Model, Transformer, TransformerConfig},
-    train::{AdaptedTask, Fitted, Task, Trainer, flags::positive, signals::StopFlag},
+    train::{AdaptedTask, Task, Trainer, flags::positive, signals::StopFlag},
     tree::Family,
     weights::{NameMap, save_adapters},
 };
@@ -178,22 +178,15 @@ impl Text {
         };
         let step = self.step(AdaptedTask(LanguageModel), adapted, &setting)?;
         let (client, out) = (setting.client.clone(), setting.out.clone());
-        let (fitted, code) = self.fit(setting, step, values)?;
-        if self.run.is_coordinator() {
+        self.fit(setting, step, values, |model| {
             let names = names(published);
             let base = self.model.display().to_string();
             let directory = out.join("adapter");
-            save_adapters(
-                &names,
-                &adapters,
-                &fitted.model.adapters,
-                Some(&base),
-                &directory,
-            )?;
+            save_adapters(&names, &adapters, &model.adapters, Some(&base), &directory)?;
             say!("adapters: {}", directory.display());
             if self.merge {
                 let directory = out.join("model");
-                let merged = fitted.model.merged(&client)?;
+                let merged = model.merged(&client)?;
                 published.save(&names, &merged, tokenizer, &directory)?;
                 say!("merged model: {}", directory.display());
             }
@@ -211,10 +204,9 @@ impl Text {
     ) -> Result<ExitCode> {
         let step = self.step(LanguageModel, model, &setting)?;
         let out = setting.out.clone();
-        let (fitted, code) = self.fit(setting, step, values)?;
-        if self.run.is_coordinator() {
+        self.fit(setting, step, values, |model| {
             let directory = out.join("model");
-            published.save(&names(published), &fitted.model, tokenizer, &directory)?;
+            published.save(&names(published), &model, tokenizer, &directory)?;
             say!("model: {}", directory.display());
         }
         Ok(code)
@@ -240,13 +232,15 @@ impl Text {
         })
     }
 
-    /// Trains from these values.
+    /// Trains from these values, and saves what the last validation was of; with `--range-test` finds
+    /// a learning rate.
     fn fit<K: Task + Clone>(
         &self,
         setting: Setting,
         step: TrainingStep<K, AdamW>,
         values: <K::Model as Family>::Of<Array>,
-    ) -> Result<(Fitted<K>, ExitCode)>
+        save: impl FnOnce(<K::Model as Family>::Of<Array>) -> Result<()>,
+    ) -> Result<ExitCode>
     where
         <K::Model as Family>::Of<Param>: Send + Sync,
     {
@@ -267,6 +261,11 @@ impl Text {
             .property("--lora", format!("{:?}", self.lora))
             .property("--lora-alpha", format!("{:?}", self.lora_alpha))
             .property("--lora-targets", self.lora_targets.join(","));
+        // As before it was one: runs of those versions resume.
+        let trainer = match self.transformer.dropout() {
+            Some(dropout) => trainer.property("--dropout", dropout),
+            None => trainer,
+        };
         let trainer = match self.lora {
             Some(_) => trainer.frozen_from(self.model.display().to_string()),
             None => trainer,
@@ -282,6 +281,10 @@ impl Text {
                 validation.len()
             );
         }
+        if self.run.range_test {
+            let found = (self.run).find_rate(&trainer, step, train, Some(values), &out);
+            return fitted(&self.run, found, &stop);
+        }
         let TrainingStep {
             task,
             model,
@@ -291,7 +294,11 @@ impl Text {
         let result = trainer.fit_from(task, model, values, optimizer, train, validation);
         let fitted = fitted(&self.run, result, &stop)?;
         let code = finish(&self.run, &fitted, &trainer);
-        Ok((fitted, code))
+        // Process 0 writes for all, and a development run nothing.
+        if trainer.options().out.is_some() {
+            save(fitted.into_validated())?;
+        }
+        Ok(code)
     }
 
     /// The model's configuration with the options that are given. `--context` is of the windows.

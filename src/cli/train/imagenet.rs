@@ -274,7 +274,7 @@ impl Training<'_> {
         };
         let trainer = trainer.build()?;
         if run.range_test {
-            let found = run.find_rate(&trainer, step, train, &out);
+            let found = run.find_rate(&trainer, step, train, loaded, &out);
             return fitted(run, found, &stop);
         }
         let TrainingStep {

@@ -178,7 +178,7 @@ impl Classifier {
         let trainer = run.sharded(self.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
         if run.range_test {
-            let found = run.find_rate(&trainer, step, train, &out);
+            let found = run.find_rate(&trainer, step, train, None, &out);
             return fitted(run, found, &stop);
         }
         let shown = (0..SHOWN.min(test.len())).collect::<Vec<_>>();

@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Arg, Args, builder::ArgPredicate};
 use halite::{
-    Error, ErrorKind, MeshShape, Param, Result, Tree,
+    Array, Error, ErrorKind, MeshShape, Param, Result, Tree,
     backends::{Accelerator, Driver, OpenOptions, Opened},
     cluster::tell_stopped,
     data::Dataset,
@@ -289,19 +289,29 @@ impl Run {
         }
     }
 
-    /// Runs the range test of a step, and says what it found.
+    /// Runs the range test of a step, from these values if there are some, and says what it found.
     pub(super) fn find_rate<K: Task, O: Optimizer>(
         &self,
         trainer: &Trainer,
         step: TrainingStep<K, O>,
         train: impl Dataset + 'static,
+        values: Option<<K::Model as Family>::Of<Array>>,
         out: &Path,
     ) -> Result<ExitCode>
     where
         <K::Model as Family>::Of<Param>: Send + Sync,
     {
         let finder = LearningRateFinder::default();
-        let found = trainer.lr_find(step.task, step.model, step.optimizer, train, finder)?;
+        let TrainingStep {
+            task,
+            model,
+            optimizer,
+            ..
+        } = step;
+        let found = match values {
+            Some(values) => trainer.lr_find_from(task, model, values, optimizer, train, finder)?,
+            None => trainer.lr_find(task, model, optimizer, train, finder)?,
+        };
         if !self.is_coordinator() {
             return Ok(ExitCode::SUCCESS);
         }

@@ -130,7 +130,7 @@ impl Text {
             );
         }
         if self.run.range_test {
-            let found = self.run.find_rate(&trainer, step, train, &out);
+            let found = self.run.find_rate(&trainer, step, train, None, &out);
             return fitted(&self.run, found, &stop);
         }
         let mut fitted = fitted(
