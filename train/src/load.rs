@@ -11,7 +11,7 @@ use halite_nn::{ArraySpec, Optimizer, Param};
 
 use crate::{
     Fitted, Task, Trainer,
-    checkpoint::{CheckpointInfo, Saved},
+    checkpoint::{CheckpointInfo, CheckpointStore, Saved},
     fit::Start,
     programs::{ModelArrays, ModelParams},
     resume::Metadata,
@@ -144,12 +144,9 @@ impl<K: Task> Start<K> {
             [] => Ok(Start {
                 model,
                 values: Some(values),
-            },
-            optimizer,
-            train,
-            validation,
-        )?
-        .fit()
+            }),
+            _ => Err(Error::invalid("fit", wrong.join("; "))),
+        }
     }
 }
 
@@ -167,11 +164,27 @@ impl CheckpointInfo {
 
 impl Saved {
     /// The properties of the run, by name: [`TrainerBuilder::property`](crate::TrainerBuilder::property).
+    /// A file of weights alone has them from the newest checkpoint beside it.
     ///
     /// # Errors
     /// If a trainer did not write the checkpoint.
     pub fn properties(&self) -> Result<BTreeMap<String, String>> {
-        Ok(Metadata::of(self)?.identity.into_properties())
+        let path = self.path();
+        let beside = match path.parent().filter(|_| path.is_file()) {
+            Some(folder) => CheckpointStore::open_read_only(folder)?
+                .list()?
+                .into_iter()
+                .next(),
+            None => None,
+        };
+        let metadata = match beside {
+            Some((newest, _)) => {
+                let info = CheckpointInfo::read(&newest)?;
+                Metadata::parse(&newest, info.metadata())?
+            }
+            None => Metadata::of(self)?,
+        };
+        Ok(metadata.identity.into_properties())
     }
 
     /// Takes the parameters of `net` out.
@@ -183,6 +196,19 @@ impl Saved {
         let types = types.map(|(path, param)| (format!("model.{path}"), param.ty.clone()));
         let hosts = self.take_some(&types.collect::<Vec<_>>())?;
         Ok(net.rebuild(hosts))
+    }
+
+    /// Takes the parameters of `net` out that the run validated, by which its best checkpoint was
+    /// chosen: the averages of the trained ones, if it has some.
+    ///
+    /// # Errors
+    /// As [`take_model`](Self::take_model).
+    pub fn take_validated<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
+        let has_averages = self.arrays().any(|(name, _)| name.starts_with("average."));
+        match has_averages {
+            true => self.take_average(net),
+            false => self.take_model(net),
+        }
     }
 
     /// Takes the averages of the trained parameters of `net` out, and its other leaves.
@@ -204,16 +230,3 @@ impl Saved {
         Ok(net.rebuild(hosts))
     }
 }
-    /// Takes the parameters of `net` out that the run validated, by which its best checkpoint was
-    /// chosen: the averages of the trained ones, if it has some.
-    ///
-    /// # Errors
-    /// As [`take_model`](Self::take_model).
-    pub fn take_validated<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
-        let has_averages = self.arrays().any(|(name, _)| name.starts_with("average."));
-        match has_averages {
-            true => self.take_average(net),
-            false => self.take_model(net),
-        }
-    }
-
