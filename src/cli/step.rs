@@ -257,6 +257,11 @@ impl TransformerArgs {
         self.context
     }
 
+    /// The dropout probability that is given.
+    pub(super) fn dropout(&self) -> Option<f64> {
+        self.dropout
+    }
+
     /// Returns the flags that are given: they apply to transformers only.
     pub(super) fn given(&self) -> Vec<&'static str> {
         let flags = [

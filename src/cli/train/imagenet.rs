@@ -269,6 +269,11 @@ impl Training<'_> {
             None => trainer,
         };
         let trainer = match images.names.filter(|_| run.is_coordinator()) {
+        // As before it was one: runs of those versions resume.
+        let trainer = match command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
+            true => trainer,
+            false => trainer.property("--label-smoothing", command.label_smoothing),
+        };
             Some(names) => trainer.callback(SaveClasses(names)),
             None => trainer,
         };
