@@ -12,7 +12,7 @@ use std::{
 use halite::{
     Client, DType, Error, ErrorKind, HostArray, Param, Result, TensorType,
     data::{
-        BadSample, Dataset, Field, SampleMut,
+        BadSample, Dataset, Field, SampleMut, Table,
         images::{Framing, Transforms},
     },
     models::{
@@ -25,8 +25,20 @@ use halite::{
 /// Names of the classes of a run, one a line, in its directory.
 pub(super) const CLASSES: &str = "classes.txt";
 
-/// Separates the labels in the property `labels` of a run.
-pub(super) const LABEL_SEPARATOR: &str = ",";
+/// Names of labels as the property `labels` of a run: the header of a CSV file.
+pub(super) fn labels_in_line(labels: &[String]) -> String {
+    let is_plain = |label: &str| !label.contains([',', ';', '\t', '"', '\n', '\r']);
+    let cell = |label: &String| match is_plain(label) {
+        true => label.clone(),
+        false => format!("\"{}\"", label.replace('"', "\"\"")),
+    };
+    labels.iter().map(cell).collect::<Vec<_>>().join(",")
+}
+
+/// The names of labels in the property `labels` of a run.
+fn labels_of_line(line: &str) -> Result<Vec<String>> {
+    Ok(Table::parse("labels", line.as_bytes())?.columns().to_vec())
+}
 
 /// Folders above a checkpoint that may be the directory of its run.
 const ABOVE: usize = 3;
@@ -81,10 +93,7 @@ impl Trained {
             }),
         };
         let outputs = match properties.values.get("labels") {
-            Some(labels) => {
-                let labels = labels.split(LABEL_SEPARATOR);
-                Outputs::Labels(labels.map(str::to_owned).collect())
-            }
+            Some(labels) => Outputs::Labels(labels_of_line(labels)?),
             None => Outputs::Classes(class_names(context, &saved)?),
         };
         Ok(Trained {

@@ -33,7 +33,7 @@ use super::{
 use crate::cli::{
     image_args::{ImageArgs, check_ids},
     step::{RateArgs, default_in_help, training_options},
-    trained::LABEL_SEPARATOR,
+    trained::labels_in_line,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -359,7 +359,7 @@ impl Training<'_> {
             .property("transforms", command.transforms())
             .property("normalization", about.normalization);
         let trainer = match slices.targets {
-            Targets::Labels(labels) => trainer.property("labels", labels.join(LABEL_SEPARATOR)),
+            Targets::Labels(labels) => trainer.property("labels", labels_in_line(&labels)),
             Targets::Classes { column, names } => {
                 let trainer = trainer.property("class", column);
                 trainer.callback(SaveClasses(names))
