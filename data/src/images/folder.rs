@@ -39,8 +39,8 @@ impl ImageFolder {
     /// squares by a [`Framing`](super::Framing) or by [`Transforms`].
     ///
     /// # Errors
-    /// If a folder cannot be read, there is no class, or a class has no images; if the transforms are
-    /// out of range. No image is read.
+    /// If a folder cannot be read, there is no class, a class has no images, or its name has a line
+    /// break; if the transforms are out of range. No image is read.
     pub fn open(root: impl AsRef<Path>, transforms: impl Into<Transforms>) -> Result<Self> {
         Self::open_path(root.as_ref(), transforms.into())
     }
@@ -52,6 +52,14 @@ impl ImageFolder {
             if path.is_dir() {
                 classes.push((name, path));
             }
+        }
+        if let Some((name, _)) = classes.iter().find(|(name, _)| name.contains(['\n', '\r'])) {
+            let message = format!(
+                "{}: the name of the folder {name:?} has a line break, which the name of a class cannot \
+                 have; rename it",
+                root.display()
+            );
+            return Err(Error::invalid(CONTEXT, message));
         }
         if classes.is_empty() {
             let message = format!(

@@ -8,6 +8,33 @@ use halite::{
 
 use crate::cli::trained::CLASSES;
 
+/// Classes that a message names.
+const NAMED: usize = 5;
+
+/// Says which classes or labels no image of the training has; `trained` are the numbers of those that
+/// one has.
+pub(super) fn say_untrained(names: &[String], trained: impl Iterator<Item = usize>) {
+    let mut is_trained = vec![false; names.len()];
+    trained.for_each(|name| is_trained[name] = true);
+    let untrained = names
+        .iter()
+        .zip(&is_trained)
+        .filter(|(_, is_trained)| !**is_trained);
+    let untrained: Vec<String> = untrained.map(|(name, _)| format!("`{name}`")).collect();
+    if untrained.is_empty() {
+        return;
+    }
+    let more = match untrained.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    remark!(
+        "warning: no training image has {}{more}, which the model cannot learn; add images with it, or leave \
+         it out",
+        untrained[..untrained.len().min(NAMED)].join(", ")
+    );
+}
+
 /// Writes the names of the classes, one a line, when the training starts: for `halite predict`, and
 /// for `halite classify --labels`.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use halite::{
 use halite_core::ProcessGroup;
 
 use super::{
-    classes::SaveClasses,
+    classes::{SaveClasses, say_untrained},
     mixing::{MixingArgs, Sets},
     published::published,
     run::{Run, epochs, finish, fitted},
@@ -164,6 +164,13 @@ impl ImageNet {
             let all = ImageFolder::open(root, framing)?;
             let validation = all.len() / VALIDATE_ONE_IN;
             let [validation, train] = halite::data::DatasetExt::split(all.clone(), validation, 0)?;
+            if self.run.is_coordinator() {
+                let trained = train.indices().iter();
+                say_untrained(
+                    all.classes(),
+                    trained.map(|&image| all.label(image) as usize),
+                );
+            }
             (all, Arc::new(train), Arc::new(validation))
         };
         let names = folder.classes().to_vec();
@@ -262,6 +269,11 @@ impl Training<'_> {
             .property("--data", images.name)
             .property("--side", command.framing().side)
             .property("normalization", step.task.normalization);
+        // As before it was one: runs of those versions resume.
+        let trainer = match command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
+            true => trainer,
+            false => trainer.property("--label-smoothing", command.label_smoothing),
+        };
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let times = command.benchmark.then(StepTimes::default);
         let trainer = match &times {
@@ -269,11 +281,6 @@ impl Training<'_> {
             None => trainer,
         };
         let trainer = match images.names.filter(|_| run.is_coordinator()) {
-        // As before it was one: runs of those versions resume.
-        let trainer = match command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
-            true => trainer,
-            false => trainer.property("--label-smoothing", command.label_smoothing),
-        };
             Some(names) => trainer.callback(SaveClasses(names)),
             None => trainer,
         };
