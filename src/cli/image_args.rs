@@ -23,15 +23,18 @@ pub(super) struct ImageArgs {
 }
 
 impl ImageArgs {
-    /// The folder of the images: `--images`; else `part` in `data`, or `data` if there is no such
-    /// folder.
+    /// The folder of the images: `--images`; else as [`root_of`].
     pub(super) fn root(&self, data: &Path, part: &str) -> PathBuf {
-        let folder = data.join(part);
-        match &self.images {
-            Some(root) => root.clone(),
-            None if folder.is_dir() => folder,
-            None => data.to_owned(),
-        }
+        (self.images.clone()).unwrap_or_else(|| root_of(data, part))
+    }
+}
+
+/// The folder of the images of a table in `data`: `part` in it, or `data` if there is no such folder.
+pub(super) fn root_of(data: &Path, part: &str) -> PathBuf {
+    let folder = data.join(part);
+    match folder.is_dir() {
+        true => folder,
+        false => data.to_owned(),
     }
 }
 

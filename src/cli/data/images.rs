@@ -15,7 +15,7 @@ use halite::{
     },
 };
 
-use crate::cli::image_args::is_text;
+use crate::cli::image_args::{is_text, root_of};
 
 /// Write a generated data set
 #[derive(Args, Debug)]
@@ -68,8 +68,8 @@ impl Fake {
 /// Where images are
 #[derive(Args, Debug)]
 struct Source {
-    /// Folder with a folder of images for each class, or with `train.csv` and `train/`; with `--csv`,
-    /// the folder of the images
+    /// Folder with a folder of images for each class, or with `train.csv` and the images, in `train/`
+    /// or beside it; with `--csv`, the folder of the images
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Table whose rows name the images
@@ -81,6 +81,9 @@ struct Source {
     /// Columns of FILE that have labels, each 0 or 1, or one column of text, which has classes
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     labels: Vec<String>,
+    /// Column of FILE that has the class of an image: as --labels, also of numbers
+    #[arg(long, value_name = "COLUMN", conflicts_with = "labels")]
+    class: Option<String>,
 }
 
 /// Images that were found.
@@ -94,9 +97,10 @@ impl Source {
         let found = self.dir.join("train.csv");
         let (csv, root) = match &self.csv {
             Some(csv) => (csv.clone(), self.dir.clone()),
-            None if found.is_file() => (found, self.dir.join("train")),
-            None if !self.ids.is_empty() || !self.labels.is_empty() => {
-                let message = "--ids and --labels are columns of a table; give it as --csv FILE";
+            None if found.is_file() => (found, root_of(&self.dir, "train")),
+            None if !self.ids.is_empty() || !self.labels.is_empty() || self.class.is_some() => {
+                let message =
+                    "--ids, --labels and --class are columns of a table; give it as --csv FILE";
                 return Err(Error::invalid("data", message));
             }
             None => return Ok(Images::Classes(ImageFolder::open(&self.dir, transforms)?)),
@@ -109,7 +113,11 @@ impl Source {
                 false => columns.to_vec(),
             }
         };
-        let (ids, labels) = (chosen(&self.ids, &CT_IDS), chosen(&self.labels, &CT_LABELS));
+        let ids = chosen(&self.ids, &CT_IDS);
+        let labels = match self.class {
+            Some(_) => Vec::new(),
+            None => chosen(&self.labels, &CT_LABELS),
+        };
         if ids.is_empty() {
             let message = format!(
                 "{}: name the columns that locate an image with --ids; it has {}",
@@ -121,6 +129,9 @@ impl Source {
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let images = ImageTable::open(root, &table, &ids, transforms)?;
+        if let Some(column) = &self.class {
+            return Ok(Images::Rows(images.with_classes(&table, column)?));
+        }
         Ok(Images::Rows(match labels[..] {
             [] => images,
             [column] if is_text(&table, column)? => images.with_classes(&table, column)?,
@@ -283,7 +294,15 @@ impl Stats {
         for place in 0..count {
             statistics.add(images.path((place as u128 * len as u128 / count as u128) as usize));
         }
-        say!("images     {len}, {count} of them decoded");
+        let (decoded, damaged) = (statistics.count(), statistics.damaged.len());
+        let mut counts = format!("{len}, {decoded} of them decoded");
+        if damaged > 0 {
+            counts += &format!(", {damaged} damaged");
+        }
+        if count < len {
+            counts += &format!(", {} not read", len - count);
+        }
+        say!("images     {counts}");
         let mut sizes: Vec<_> = statistics.sizes.iter().collect();
         sizes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let rest = sizes.len().saturating_sub(PRINTED);
@@ -294,24 +313,26 @@ impl Stats {
         if rest > 0 {
             shown.push(format!("and {rest} more"));
         }
-        say!("sizes      {}", shown.join(", "));
-        let [red, green, blue] = statistics.mean();
-        say!("mean       {red:.4} {green:.4} {blue:.4}");
-        let [red, green, blue] = statistics.std();
-        say!("deviation  {red:.4} {green:.4} {blue:.4}");
-        let damaged = &statistics.damaged;
-        if !damaged.is_empty() {
-            say!("damaged    {}", damaged.len());
-            damaged
-                .iter()
-                .take(PRINTED)
-                .for_each(|error| say!("           {error}"));
+        if decoded > 0 {
+            say!("sizes      {}", shown.join(", "));
+            let [red, green, blue] = statistics.mean();
+            say!("mean       {red:.4} {green:.4} {blue:.4}");
+            let [red, green, blue] = statistics.std();
+            say!("deviation  {red:.4} {green:.4} {blue:.4}");
+        }
+        if damaged > 0 {
+            say!("damaged    {damaged}");
+            let shown = statistics.damaged.iter().take(PRINTED);
+            shown.for_each(|error| say!("           {error}"));
+            if damaged > PRINTED {
+                say!("           and {} more", damaged - PRINTED);
+            }
         }
         let frequencies = images.frequencies();
         if !frequencies.is_empty() {
             let width = frequencies.iter().map(|(name, _)| name.chars().count());
             let width = width.max().unwrap_or(0);
-            say!("labels");
+            say!("labels     of all {len} images");
             for (name, count) in frequencies {
                 let part = 100.0 * count as f64 / len as f64;
                 say!("  {name:<width$}  {count:>8}  {part:>5.1} %");
