@@ -271,7 +271,7 @@ impl Properties {
     fn side(&self) -> Result<usize> {
         match self.get("--data")? {
             "digits" => Ok(8),
-            "mnist" | "fashion" => Ok(28),
+            "mnist" | "fashion" | "fake" => Ok(28),
             other => {
                 let message = format!(
                     "unknown data set `{other}` of images; expected mnist, fashion or digits"

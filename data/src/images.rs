@@ -48,7 +48,7 @@ use self::pixels::{Pixels, View};
 pub use self::{
     color::{ColorFactors, adjust_color, gaussian_blur},
     fake::FakeImages,
-    fake_ct::{CT_IDS, CT_LABELS, FakeCt},
+    fake_ct::{CT_IDS, CT_LABELS, FakeCt, FakeCtImages},
     folder::ImageFolder,
     framing::{Filter, Framing, center_crop, resize},
     labels::imagenet_classes,

@@ -9,6 +9,7 @@ use halite_core::{
 
 mod books;
 mod byte_pairs;
+mod fake;
 mod stream;
 mod subwords;
 mod token_file;
@@ -18,6 +19,7 @@ mod windows;
 pub use self::{
     books::{BOOKS, Book, books},
     byte_pairs::{BytePairs, GPT2_VOCABULARY, WordSplit},
+    fake::fake_text,
     stream::TextStream,
     subwords::Subwords,
     token_file::TokenFile,

@@ -11,7 +11,7 @@ use halite::{
     train::Trainer,
 };
 
-use crate::support::{assert_contains, fails, halite, report, run, succeeds};
+use crate::support::{assert_contains, fails, halite, halite_alone, report, run, succeeds};
 
 /// A PNG of one color, 8x8, in a folder of a class.
 pub(crate) fn write(dir: &Path, name: &str, color: [u8; 3]) {
@@ -223,6 +223,19 @@ fn generated_images_need_no_data() {
     let report = report(&dir.path().join("run"));
     assert_eq!(report["steps"].as_u64(), Some(3), "{report}");
     assert!(!dir.path().join("run/classes.txt").exists());
+    let common = "--fake-data --batch-size 2 --max-steps 2 --quiet --accelerator embedded:1";
+    let validated = "--limit-val-batches 1";
+    for (data, options) in [
+        ("mnist", "--model mlp --limit 8"),
+        ("ct", "--model resnet18 --side 16"),
+        ("text", "--model tiny --context 16 --sample 4"),
+    ] {
+        let arguments = format!("train {data} {options} {common} {validated} --out {data}");
+        succeeds(halite_alone(&arguments).current_dir(dir.path()));
+        let report = self::report(&dir.path().join(data));
+        assert_eq!(report["steps"].as_u64(), Some(2), "{report}");
+        assert!(report["metrics"]["loss"].as_f64().unwrap() > 0.0);
+    }
 }
 
 #[test]
@@ -245,6 +258,7 @@ fn bad_images_are_errors() {
     write(dir.path(), "pictures/one/red.png", [200, 0, 0]);
     write(dir.path(), "pictures/two/blue.png", [0, 0, 200]);
     fs::write(dir.path().join("pictures/two/broken.png"), "hello").unwrap();
+    write(dir.path(), "lines/a\nb/1.png", [200, 0, 0]);
     for (arguments, parts) in [
         (
             "classify text.png",
@@ -259,6 +273,10 @@ fn bad_images_are_errors() {
             &["one has no folders; expected one for each class"],
         ),
         ("train imagenet --data none", &["none"]),
+        (
+            "train imagenet --data lines",
+            &["lines: ", "\"a\\nb\"", "line break"],
+        ),
         ("classify one", &["one: Is a directory"]),
         ("classify empty.jpg", &["empty.jpg", "it is empty"]),
         ("classify one/red.png --side 100000", &["side 100000"]),
@@ -276,6 +294,12 @@ fn bad_images_are_errors() {
     }
     for (arguments, part) in [
         ("train imagenet", "--data <DIR>"),
+        ("train ct", "--data <DIR>"),
+        (
+            "train mnist --fake-data --data fashion",
+            "cannot be used with",
+        ),
+        ("train ct --fake-data --csv x", "cannot be used with"),
         (
             "train imagenet --fake-data --data one",
             "cannot be used with",

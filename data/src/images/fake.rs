@@ -8,12 +8,15 @@ use crate::{Dataset, Field, SampleMut};
 /// Generated images: noise around the color of a class. The same arguments give the same samples.
 ///
 /// The fields are those of [`ImageFolder`](super::ImageFolder): `image: u8[side, side, 3]` and
-/// `label: u32[]`.
+/// `label: u32[]`; of [gray](Self::gray) images those of [`Mnist`](crate::Mnist): `image: u8[side, side]`
+/// and `label: u8[]`.
 #[derive(Clone, Debug)]
 pub struct FakeImages {
     count: usize,
     classes: u32,
     seed: u64,
+    /// Channels of a pixel: 3 or 1.
+    channels: usize,
     fields: [Field; 2],
 }
 
@@ -23,26 +26,55 @@ impl FakeImages {
     /// # Errors
     /// If there are no samples or classes, or the side is 0 or too large.
     pub fn new(count: usize, side: usize, classes: usize, seed: u64) -> Result<Self> {
+        let image = TensorType::new(DType::U8, [side, side, 3]);
+        Self::of(
+            count,
+            classes,
+            seed,
+            [image, TensorType::scalar(DType::U32)],
+        )
+    }
+
+    /// Creates `count` samples of gray images in `classes` classes, in turn.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); if there are more than 256 classes.
+    pub fn gray(count: usize, side: usize, classes: usize, seed: u64) -> Result<Self> {
+        if classes > 256 {
+            let message = format!("{classes} classes; labels of gray images are u8: at most 256");
+            return Err(Error::invalid(CONTEXT, message));
+        }
+        let image = TensorType::new(DType::U8, [side, side]);
+        Self::of(count, classes, seed, [image, TensorType::scalar(DType::U8)])
+    }
+
+    fn of(
+        count: usize,
+        classes: usize,
+        seed: u64,
+        [image, label]: [TensorType; 2],
+    ) -> Result<Self> {
+        let side = image.dims()[0];
         let fits = (1..=MAX_SIDE).contains(&side) && count > 0;
         match u32::try_from(classes) {
             Ok(classes @ 1..) if fits => Ok(FakeImages {
                 count,
                 classes,
                 seed,
-                fields: [
-                    Field::new("image", TensorType::new(DType::U8, [side, side, 3])),
-                    Field::new("label", TensorType::scalar(DType::U32)),
-                ],
+                channels: image.dims().get(2).copied().unwrap_or(1),
+                fields: [Field::new("image", image), Field::new("label", label)],
             }),
             _ => {
                 let message = format!(
                     "{count} images of {side}x{side} in {classes} classes; expected at least one of each, and sides of 1 to {MAX_SIDE}"
                 );
-                Err(Error::invalid("fake images", message))
+                Err(Error::invalid(CONTEXT, message))
             }
         }
     }
 }
+
+const CONTEXT: &str = "fake images";
 
 impl Dataset for FakeImages {
     fn len(&self) -> usize {
@@ -65,10 +97,13 @@ impl Dataset for FakeImages {
             }
             // The mean of noise and color.
             for (place, byte) in row.iter_mut().enumerate() {
-                *byte = *byte / 2 + color[place % 3] / 2;
+                *byte = *byte / 2 + color[place % self.channels] / 2;
             }
         }
-        into.write(1, &[label])
+        match self.channels {
+            1 => into.write(1, &[label as u8]),
+            _ => into.write(1, &[label]),
+        }
     }
 
     fn digest(&self) -> Option<String> {

@@ -5,11 +5,11 @@ mod study;
 
 use std::{fmt::Write as _, fs, io, path::Path};
 
-use halite_core::{Error, ErrorKind, Result, files};
+use halite_core::{DType, Error, ErrorKind, Result, TensorType, files};
 
 use self::study::Study;
-use super::MAX_SIDE;
-use crate::Random;
+use super::{MAX_PIXELS, MAX_SIDE, Transforms, decode_pixels};
+use crate::{Dataset, Field, Random, SampleMut};
 
 /// Columns that locate an image: folder of the study, folder of the series, end of the file name.
 pub const CT_IDS: [&str; 3] = ["StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID"];
@@ -50,6 +50,18 @@ pub struct FakeCt {
     pub seed: u64,
 }
 
+/// The images with labels of a generated set, as [`FakeCt::write`] writes them, but without files:
+/// each read generates, encodes and decodes an image.
+///
+/// The fields are those of [`ImageTable`](super::ImageTable) with labels: `image: u8[side, side, 3]`
+/// and `label: f32[10]`, those of [`CT_LABELS`].
+#[derive(Clone, Debug)]
+pub struct FakeCtImages {
+    set: FakeCt,
+    transforms: Transforms,
+    fields: [Field; 2],
+}
+
 const CONTEXT: &str = "fake CT";
 
 impl FakeCt {
@@ -64,7 +76,26 @@ impl FakeCt {
         self.write_to(dir.as_ref())
     }
 
-    fn write_to(&self, dir: &Path) -> Result<[usize; 2]> {
+    /// The images with labels as a dataset, without files.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); if the transforms are out of range.
+    pub fn images(&self, transforms: Transforms) -> Result<FakeCtImages> {
+        self.check()?;
+        transforms.check()?;
+        let side = transforms.side();
+        Ok(FakeCtImages {
+            set: *self,
+            transforms,
+            fields: [
+                Field::new("image", TensorType::new(DType::U8, [side, side, 3])),
+                Field::new("label", TensorType::new(DType::F32, [CT_LABELS.len()])),
+            ],
+        })
+    }
+
+    /// The number of images with labels.
+    fn check(&self) -> Result<usize> {
         let fits = (16..=MAX_SIDE).contains(&self.side);
         let count = self.studies.checked_mul(self.slices).unwrap_or(0);
         // Names of slices have four digits.
@@ -77,6 +108,11 @@ impl FakeCt {
             );
             return Err(Error::invalid(CONTEXT, message));
         }
+        Ok(count)
+    }
+
+    fn write_to(&self, dir: &Path) -> Result<[usize; 2]> {
+        let count = self.check()?;
         for table in ["train.csv", "test.csv"] {
             let path = dir.join(table);
             if path.exists() {
@@ -126,6 +162,52 @@ impl FakeCt {
             }
         }
         Ok(table)
+    }
+}
+
+impl FakeCtImages {
+    /// Number of the study of a sample, from 0.
+    pub fn study(&self, index: usize) -> usize {
+        index / self.set.slices
+    }
+
+    /// Returns the same images [without random steps](Transforms::for_validation).
+    pub fn for_validation(&self) -> Self {
+        FakeCtImages {
+            transforms: self.transforms.for_validation(),
+            ..self.clone()
+        }
+    }
+}
+
+impl Dataset for FakeCtImages {
+    fn len(&self) -> usize {
+        self.set.studies * self.set.slices
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        let study = Study::new(&self.set, self.study(index));
+        let slice = index % self.set.slices;
+        let pixels = decode_pixels(&study.jpeg(slice)?, MAX_PIXELS)
+            .map_err(|reason| Error::new(ErrorKind::Internal, CONTEXT, reason))?;
+        let image = self.transforms.transformed(pixels.view(), into.key())?;
+        into.bytes_mut(0).copy_from_slice(&image.bytes);
+        into.write(
+            1,
+            &study.labels(slice).map(|label| f32::from(u8::from(label))),
+        )
+    }
+
+    fn digest(&self) -> Option<String> {
+        Some(format!("{:?}, {}", self.set, self.transforms))
+    }
+
+    fn name(&self) -> String {
+        "fake CT".to_owned()
     }
 }
 

@@ -1,7 +1,8 @@
 //! `halite train ct`: labels or classes of images, from files and a table, such as CT slices.
 
+mod slices;
+
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -11,8 +12,8 @@ use clap::{Args, ValueEnum};
 use halite::{
     Array, Client, DeviceId, Error, Param, Result,
     data::{
-        Dataset, DatasetExt, Permutation, Table, group_k_fold,
-        images::{CT_IDS, ImageTable, Transforms},
+        Dataset,
+        images::{CT_IDS, Transforms},
     },
     models::{
         Classifier, ClassifierVisitor, ClassifyColor, ColorImageModel, DescribedClassifier,
@@ -23,15 +24,16 @@ use halite::{
 };
 use halite_core::ProcessGroup;
 
+use self::slices::Slices;
 use super::{
     classes::SaveClasses,
-    mixing::{MixingArgs, Sets},
+    mixing::MixingArgs,
     published::published,
     run::{Run, epochs, finish, fitted},
     targets::Targets,
 };
 use crate::cli::{
-    image_args::{ImageArgs, check_ids},
+    image_args::ImageArgs,
     step::{RateArgs, default_in_help, training_options},
     trained::labels_in_line,
 };
@@ -40,6 +42,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   halite data fake ct --out ct                  generate a data set of the same form as the real one
   halite train ct --data ct                     ct/train.csv, ct/train/STUDY/SERIES/*ID.jpg
+  halite train ct --fake-data                   such a set, generated while it is read
   halite train ct --data ct --weights resnet34.pth   start from torchvision's weights
   halite train ct --data ct --fold 1            validate on another fifth of the studies
   halite train ct --data mine --ids file --group patient   images of your own: mine/train.csv, mine/*.jpg
@@ -62,7 +65,9 @@ Examples:
         .help("Learning-rate schedule and its settings; the default halves the rate each epoch")
         .default_value("step:every=1ep,factor=0.5")),
     mut_arg("print_every", |arg| arg.default_value("100")),
-    mut_arg("data", |arg| arg.help("Folder with `train.csv` and the images").required(true)),
+    mut_arg("data", |arg| arg
+        .help("Folder with `train.csv` and the images")
+        .required_unless_present("fake_data")),
     mut_arg("csv", |arg| arg.help(
         "Table of the images, a CSV file with a header: columns of identifiers, and of labels or \
          classes [default: train.csv in --data]"
@@ -76,6 +81,12 @@ Examples:
 pub(super) struct Ct {
     #[command(flatten)]
     images: ImageArgs,
+    /// Train on 2,000 generated slices of 100 studies, as `halite data fake ct` writes them
+    #[arg(
+        long,
+        conflicts_with_all = ["data", "csv", "images", "ids", "group", "labels", "class"]
+    )]
+    fake_data: bool,
     /// Column of the group of an image, such as its patient: a fold has all images of a group [default:
     /// the first column of --ids, if there are several]
     #[arg(long, value_name = "COLUMN", conflicts_with = "split")]
@@ -140,12 +151,6 @@ enum Split {
     Image,
 }
 
-/// The data of a run.
-struct Slices {
-    targets: Targets,
-    sets: Sets,
-}
-
 impl Ct {
     pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
         self.run.processes = Some(processes);
@@ -177,102 +182,15 @@ impl Ct {
         self.model.visit(outputs, side, visitor)
     }
 
-    /// The folder of the data, which the command line requires.
+    /// The folder of the data, which the command line requires, or the name of generated data.
     fn data(&self) -> &Path {
-        self.images.data.as_deref().unwrap_or(Path::new("."))
+        let generated = Path::new("fake");
+        self.images.data.as_deref().unwrap_or(generated)
     }
 
     fn transforms(&self) -> Transforms {
         let default = || Transforms::new(self.side);
         self.transforms.clone().unwrap_or_else(default)
-    }
-
-    /// Finds the images of the table, and splits them.
-    fn slices(&self) -> Result<Slices> {
-        let invalid = |message| Err(Error::invalid("train ct", message));
-        let data = self.data();
-        let csv = (self.images.csv.clone()).unwrap_or_else(|| data.join("train.csv"));
-        let table = Table::read(&csv)?;
-        let ids = &self.images.ids;
-        check_ids("train ct", ids, &table)?;
-        let other =
-            |column: &&String| !ids.contains(column) && self.group.as_ref() != Some(*column);
-        if self.folds < 2 || self.fold >= self.folds {
-            return invalid(format!(
-                "--fold {} of --folds {}; folds count from 0, and there are at least 2",
-                self.fold, self.folds
-            ));
-        }
-        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let root = self.images.root(data, "train");
-        let images = ImageTable::open(&root, &table, &ids, self.transforms())?;
-        let (images, targets) = match (&self.class, &self.labels[..]) {
-            (Some(column), _) => Targets::of_class(images, &table, column)?,
-            (None, []) => {
-                let columns: Vec<&String> = table.columns().iter().filter(other).collect();
-                Targets::of_columns(images, &table, &columns)?
-            }
-            (None, given) => {
-                Targets::of_columns(images, &table, &given.iter().collect::<Vec<_>>())?
-            }
-        };
-        if let (Targets::Classes { .. }, true) = (&targets, self.run.is_coordinator()) {
-            remark!("{}", targets.described(&images));
-        }
-        let folds = match self.split {
-            Split::Study => {
-                let group = self.group.as_deref().unwrap_or(ids[0]);
-                let groups = table.strings(group)?;
-                self.say_groups(group, &groups);
-                group_k_fold(&groups, self.folds)?
-            }
-            Split::Image => {
-                // Each image is a group: in random order, so that folds have images of all studies.
-                let order = Permutation::new(table.len(), 0, 0);
-                (0..table.len())
-                    .map(|row| order.at(row) % self.folds)
-                    .collect()
-            }
-        };
-        let rows = |is_validation: bool| -> Vec<usize> {
-            let rows = folds.iter().enumerate();
-            rows.filter(|(_, fold)| (**fold == self.fold) == is_validation)
-                .map(|(row, _)| row)
-                .collect()
-        };
-        let validation = images.clone().for_validation().subset(rows(true))?;
-        let train = images.subset(rows(false))?;
-        let sets = Sets {
-            train: Arc::new(train),
-            validation: Some(Arc::new(validation)),
-        };
-        let classes = match &targets {
-            Targets::Classes { names, .. } => Some(names.len()),
-            Targets::Labels(_) => None,
-        };
-        let sets = self.mixing.apply(sets, classes)?;
-        Ok(Slices { targets, sets })
-    }
-}
-
-impl Ct {
-    /// Says what the folds keep together, once in a job.
-    fn say_groups(&self, column: &str, groups: &[&str]) {
-        if !self.run.is_coordinator() {
-            return;
-        }
-        if self.group.is_none() && self.images.ids.len() == 1 {
-            remark!(
-                "each image is in a fold by itself, because --ids has one column; if several images \
-                 are of one patient, --group COLUMN keeps them together"
-            );
-        } else {
-            let count = groups.iter().collect::<BTreeSet<_>>().len();
-            remark!(
-                "{count} groups by `{column}`, each in one of {} folds",
-                self.folds
-            );
-        }
     }
 }
 

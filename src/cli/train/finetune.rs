@@ -190,8 +190,8 @@ impl Text {
                 published.save(&names, &merged, tokenizer, &directory)?;
                 say!("merged model: {}", directory.display());
             }
-        }
-        Ok(code)
+            Ok(())
+        })
     }
 
     /// Trains all weights.
@@ -208,8 +208,8 @@ impl Text {
             let directory = out.join("model");
             published.save(&names(published), &model, tokenizer, &directory)?;
             say!("model: {}", directory.display());
-        }
-        Ok(code)
+            Ok(())
+        })
     }
 
     /// The training step of a task.

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use clap::{Args, ValueEnum};
 use halite::{
     Client, DeviceId, Param, Result,
-    data::{self, Dataset, DatasetExt, InMemory, Subset},
+    data::{self, Dataset, DatasetExt, InMemory, Subset, images::FakeImages},
     models::{Classify, Cnn, ImageModel, Mlp},
     train::{flags::positive, signals::StopFlag},
 };
@@ -19,6 +19,7 @@ pub(super) const MNIST_EXAMPLES: &str = "\
 Examples:
   halite train mnist                            two epochs, a few minutes on two cores
   halite train mnist --model mlp --limit 2000   seconds: a quick check that everything works
+  halite train mnist --fake-data --limit 2000   generated images: downloads no data
   halite train mnist --resume                   continue an interrupted run; the result is bit-identical
   halite train mnist --accelerator cpu:8        data parallel over eight virtual CPU devices
   halite train mnist --accelerator cpu:8 --mesh data=2,model=4 --strategy dp+tp
@@ -62,6 +63,9 @@ pub(super) struct Mnist {
     /// Data set: `mnist` or `fashion`
     #[arg(long, default_value_t = data::Mnist::Digits)]
     data: data::Mnist,
+    /// Train on generated images, as many as MNIST has, in ten classes
+    #[arg(long, conflicts_with = "data")]
+    fake_data: bool,
     /// Train on the first N of the 60,000 images and validate on at most N of the 10,000
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     limit: Option<usize>,
@@ -73,19 +77,47 @@ impl Mnist {
     pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
         self.run.processes = Some(processes);
         let (data, limit) = (self.data, self.limit);
+        if self.fake_data {
+            let (client, devices) = self.run.open()?;
+            return self
+                .classifier
+                .train(&self.run, client, devices, self.generated()?);
+        }
         let (client, devices, (train, test)) = self.run.open_and_load(move |cache, bar| {
             let (train, test) = (data.train(cache, bar)?, data.test(cache, bar)?);
             Ok((first(train, limit)?, first(test, limit)?))
         })?;
         let images = Images {
             name: self.data.to_string(),
-            side: 28,
-            train,
-            test,
+            side: SIDE,
+            train: Arc::new(train),
+            test: Arc::new(test),
         };
         self.classifier.train(&self.run, client, devices, images)
     }
+
+    /// Generated images in place of those of MNIST.
+    fn generated(&self) -> Result<Images> {
+        let seed = self.run.options.seed;
+        let images = |count: usize, seed| -> Result<Arc<dyn Dataset>> {
+            let count = count.min(self.limit.unwrap_or(usize::MAX));
+            Ok(Arc::new(FakeImages::gray(count, SIDE, CLASSES, seed)?))
+        };
+        let [train, test] = MNIST;
+        Ok(Images {
+            name: "fake".to_owned(),
+            side: SIDE,
+            train: images(train, seed)?,
+            // Other noise around the same classes.
+            test: images(test, seed.wrapping_add(1))?,
+        })
+    }
 }
+
+/// Images of MNIST to train on and to test on, their height and width, and their classes.
+const MNIST: [usize; 2] = [60_000, 10_000];
+const SIDE: usize = 28;
+const CLASSES: usize = 10;
 
 /// Images of the test data that the report shows with their predictions.
 const SHOWN: usize = 24;
@@ -110,8 +142,8 @@ impl Digits {
         let images = Images {
             name: "digits".to_owned(),
             side: 8,
-            train: data::digits::train()?,
-            test: data::digits::test()?,
+            train: Arc::new(data::digits::train()?),
+            test: Arc::new(data::digits::test()?),
         };
         self.classifier.train(&self.run, client, devices, images)
     }
@@ -122,8 +154,8 @@ struct Images {
     name: String,
     /// Pixels of a row and of a column.
     side: usize,
-    train: Subset<InMemory>,
-    test: Subset<InMemory>,
+    train: Arc<dyn Dataset>,
+    test: Arc<dyn Dataset>,
 }
 
 impl Classifier {
@@ -137,10 +169,11 @@ impl Classifier {
         let side = images.side;
         match self.model {
             Model::Cnn => {
-                self.train_model::<Cnn<()>>(run, client, devices, images, Cnn::new(side, 10))
+                let model = Cnn::new(side, CLASSES);
+                self.train_model::<Cnn<()>>(run, client, devices, images, model)
             }
             Model::Mlp => {
-                let sizes = [side * side, 512, 512, 10];
+                let sizes = [side * side, 512, 512, CLASSES];
                 self.train_model::<Mlp<()>>(run, client, devices, images, Mlp::new(&sizes))
             }
         }

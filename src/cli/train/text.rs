@@ -31,6 +31,7 @@ Examples:
   halite train text --steps 3000                 the whole of the books
   halite train text --steps 100 --sample 400     a minute: a quick check that everything works
   halite train text --data moby.txt --epochs 5   a text of your own
+  halite train text --fake-data --steps 100      generated text: downloads no data
   halite train text --model gpt2-124m --tokenizer gpt2 --context 256 --batch-size 4   GPT-2's architecture and tokens";
 
 #[derive(Args, Debug)]
@@ -48,6 +49,10 @@ pub(super) struct Text {
     /// Data set: `books` (18 of Project Gutenberg), or the path of a text file
     #[arg(long, default_value = "books", value_name = "NAME", value_parser = source)]
     data: Source,
+    /// Train on generated text, of 4 MB; with the characters or bytes of it as tokens, nothing is
+    /// downloaded
+    #[arg(long, conflicts_with = "data")]
+    fake_data: bool,
     /// Tokenizer
     #[arg(long, value_enum, default_value_t = TokenizerKind::Chars)]
     tokenizer: TokenizerKind,
@@ -84,6 +89,9 @@ pub(super) struct Text {
 impl Text {
     pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
         self.run.processes = Some(processes);
+        if self.fake_data {
+            self.data = Source::Fake;
+        }
         let corpus = self.corpus()?;
         let (client, devices) = self.run.open()?;
         let count = devices.len();

@@ -7,7 +7,7 @@ use halite::{
     Error, Result,
     data::{
         Dataset, DatasetExt, Subset,
-        text::{TokenWindows, Tokenizer, books, read},
+        text::{TokenWindows, Tokenizer, books, fake_text, read},
     },
     fetch,
     nn::TransformerConfig,
@@ -32,7 +32,12 @@ pub(super) enum Source {
     Books,
     /// One text file.
     File(PathBuf),
+    /// Generated text.
+    Fake,
 }
+
+/// Bytes of generated text.
+const FAKE_BYTES: usize = 4_000_000;
 
 pub(super) fn source(name: &str) -> Result<Source, String> {
     match name {
@@ -51,6 +56,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Books => f.write_str("books"),
+            Source::Fake => f.write_str("fake"),
             Source::File(path) => {
                 f.write_str(&path.file_stem().unwrap_or_default().to_string_lossy())
             }
@@ -125,6 +131,7 @@ impl Text {
                 }
                 Ok(vec![text])
             }
+            Source::Fake => Ok(vec![fake_text(FAKE_BYTES, self.run.options.seed)]),
         }
     }
 
