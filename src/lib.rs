@@ -1,8 +1,8 @@
 //! Hardware abstraction for machine learning, with a training stack on top of it.
 //!
-//! A model is written once, for every accelerator that has a PJRT plugin. So far halite has trained
-//! on CPUs; programs for TPUs and NVIDIA GPUs are compiled ahead of time. [`Accelerator`] opens an
-//! accelerator as a [`Client`]; no other code depends on it.
+//! A model is written once, for every accelerator that has a PJRT plugin. halite has trained on CPUs
+//! and on one NVIDIA GPU (an H100, an H200), and not yet on TPUs; programs for all of them are compiled
+//! ahead of time, too. [`Accelerator`] opens an accelerator as a [`Client`]; no other code depends on it.
 //!
 //! ```
 //! use halite::prelude::*;
