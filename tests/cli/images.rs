@@ -126,7 +126,7 @@ fn predictions_are_of_averaged_weights() {
         );
     }
     let arguments = "train imagenet --data pictures --model resnet18 --side 16 --batch-size 4 --quiet \
-                     --max-steps 3 --learning-rate 0.01 --ema 0.5 --out run --accelerator embedded:1";
+                     --max-steps 3 --learning-rate 0.001 --ema 0.5 --out run --accelerator embedded:1";
     succeeds(halite(arguments).current_dir(dir.path()));
     let predict = "predict run --images pictures/green --out classes.csv --accelerator embedded:1";
     succeeds(halite(predict).current_dir(dir.path()));
