@@ -60,6 +60,9 @@ pub struct Faults {
     /// A convolution in batch groups adds the groups, where its kernel is reversed or its input dilated;
     /// one whose kernel is reversed along some dimensions alone sums `f16` in `f16`.
     pub reversed_kernels: bool,
+    /// The starts of a slice of a dynamic slice are added to those of the latter before either is moved
+    /// into range, also where the outer one is a gather of one index.
+    pub nested_slices: bool,
     /// If a scatter sets several updates at one index, any of them may win, and another one in another
     /// scatter with the same indices.
     pub equal_indices: bool,
@@ -76,6 +79,7 @@ impl Faults {
         integer_power: false,
         integer_convolutions: false,
         reversed_kernels: false,
+        nested_slices: false,
         equal_indices: false,
     };
     /// Those of every version of XLA's CPU plugin so far.
@@ -86,11 +90,13 @@ impl Faults {
         arc_tangent: true,
         swapped_operands: true,
         integer_power: true,
+        nested_slices: true,
         ..Self::NONE
     };
     /// Those of XLA's plugins for GPUs.
     pub const GPU: Self = Faults {
         integer_power: true,
+        nested_slices: true,
         integer_convolutions: true,
         reversed_kernels: true,
         equal_indices: true,

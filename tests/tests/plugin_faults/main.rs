@@ -7,6 +7,7 @@ mod convolutions;
 mod elementwise;
 mod equal_indices;
 mod negative_padding;
+mod nested_slices;
 mod split_products;
 mod split_windows;
 mod strategies;

@@ -45,6 +45,9 @@ pub fn around_faults(mut graph: Graph, faults: &Faults, mesh: &MeshShape) -> Gra
     if faults.integer_power {
         graph = elementwise::without_integer_power(graph);
     }
+    if faults.nested_slices {
+        graph = clamped_starts::without_nested(graph);
+    }
     if faults.split_windows && mesh.size() > 1 {
         graph = clamped_starts::without(split_windows::without(graph, mesh));
     }

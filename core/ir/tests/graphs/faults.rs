@@ -9,7 +9,7 @@ use halite_ir::{
 use crate::{f32, push};
 
 /// Checks the operations of a program for a mesh of this shape, without what is around them.
-fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {
+pub(crate) fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {
     let mesh = MeshShape::new(axes.iter().copied()).unwrap();
     let after = around_faults(graph.clone(), &Faults::ALL, &mesh);
     verify(&after).unwrap();

@@ -3,6 +3,7 @@
 mod dead_code;
 mod faults;
 mod matrix_products;
+mod nested_slices;
 mod one_function;
 mod simplify;
 
