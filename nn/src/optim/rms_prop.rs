@@ -105,7 +105,8 @@ impl Optimizer for RmsProp {
         };
         let square = average(slot.square, of.grad.square());
         let mean = slot.mean.map(|mean| average(mean, of.grad));
-        let variance = mean.map_or(square, |mean| square - mean.square());
+        // Rounding makes the difference negative where all gradients are equal.
+        let variance = mean.map_or(square, |mean| (square - mean.square()).maximum(0.0));
         let step = of.grad / (variance.sqrt() + of.number("eps", self.eps));
         let momentum =
             (slot.momentum).map(|momentum| momentum * of.number("momentum", self.momentum) + step);

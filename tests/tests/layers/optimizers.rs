@@ -1,8 +1,11 @@
 //! Optimizers, clipping and schedules.
 
-use halite_core::{DType, HostArray, tree::Leaf};
+use halite_core::{
+    DType, HostArray, Tree,
+    tree::{Empty, Leaf},
+};
 use halite_nn::{
-    Adam, AdamW, Init, Optimizer, Param, Schedule, Sgd, Tensor, grad, init,
+    Adam, AdamW, Init, Optimizer, Param, RmsProp, Schedule, Sgd, Tensor, grad, init,
     optim::{self, Decay, clip_global_norm},
     rng,
 };
@@ -119,6 +122,31 @@ fn optimizers_skip_parameters_without_gradient() {
     );
     check_optimizer_without(Some(1), "adamw.unused", AdamW::new(0.01), None);
     check_optimizer_without(Some(0), "adamw.unused_clipped", AdamW::new(0.01), Some(1.5));
+}
+
+#[test]
+fn centered_rms_prop_of_equal_gradients_is_finite() {
+    let gradients = HostArray::from_slice(&[0.01f32, 0.1, 0.3, 0.7, 1.0, 1.7, 3.3, 5.1], [8]);
+    let results = eval(
+        |cx, given| {
+            let model = vec![Leaf(Param::new([8], Init::Zeros))];
+            let optimizer = RmsProp::new(1e-3).centered();
+            let slots = optim::slots(&optimizer, &model);
+            let slots = slots.map_leaves(|_, param| cx.full(0.0, &param.ty));
+            let params = vec![Leaf(given[0].zeros_like())];
+            let steps = Leaf(cx.arange(4000, DType::U32));
+            let body = |(params, slots), Leaf(step)| {
+                let grads = vec![Leaf(given[0])];
+                let next = optim::update(&optimizer, cx, step, &model, params, grads, slots);
+                (next, Empty::new())
+            };
+            let ((params, _), _) = cx.scan((params, slots), steps, body);
+            vec![params[0].0]
+        },
+        &[gradients.unwrap()],
+    );
+    let params = results[0].as_slice::<f32>().unwrap();
+    assert!(params.iter().all(|param| param.is_finite()), "{params:?}");
 }
 
 #[test]
