@@ -56,6 +56,21 @@ fn generated_set_is_read() {
 }
 
 #[test]
+fn generated_images_are_those_of_the_files() {
+    let (_dir, _, files) = small();
+    let generated = SMALL.images(Transforms::new(32)).unwrap();
+    assert_eq!((generated.len(), generated.study(7)), (files.len(), 1));
+    let read = |loader: Loader| loader.epoch(0).next().unwrap().unwrap().arrays;
+    let [files, generated] = [
+        read(Loader::new(files, LoaderOptions::new(12)).unwrap()),
+        read(Loader::new(generated, LoaderOptions::new(12)).unwrap()),
+    ];
+    for (file, generated) in files.iter().zip(&generated) {
+        assert_eq!(file.bytes(), generated.bytes());
+    }
+}
+
+#[test]
 fn generated_set_is_a_function_of_its_seed() {
     let content = |seed: u64| {
         let dir = tempfile::tempdir().unwrap();

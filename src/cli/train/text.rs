@@ -49,7 +49,7 @@ pub(super) struct Text {
     /// Data set: `books` (18 of Project Gutenberg), or the path of a text file
     #[arg(long, default_value = "books", value_name = "NAME", value_parser = source)]
     data: Source,
-    /// Train on generated text, of 4 MB; with the characters or bytes of it as tokens, nothing is
+    /// Train on generated text, of 2 MB; with the characters or bytes of it as tokens, nothing is
     /// downloaded
     #[arg(long, conflicts_with = "data")]
     fake_data: bool,

@@ -37,7 +37,7 @@ pub(super) enum Source {
 }
 
 /// Bytes of generated text.
-const FAKE_BYTES: usize = 4_000_000;
+const FAKE_BYTES: usize = 2_000_000;
 
 pub(super) fn source(name: &str) -> Result<Source, String> {
     match name {
