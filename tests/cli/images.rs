@@ -227,7 +227,10 @@ fn generated_images_need_no_data() {
     let validated = "--limit-val-batches 1";
     for (data, options) in [
         ("mnist", "--model mlp --limit 8"),
-        ("text", "--model tiny --context 16 --sample 4 --tokenizer bytes"),
+        (
+            "text",
+            "--model tiny --context 16 --sample 4 --tokenizer bytes",
+        ),
     ] {
         let arguments = format!("train {data} {options} {common} {validated} --out {data}");
         succeeds(halite_alone(&arguments).current_dir(dir.path()));
