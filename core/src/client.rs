@@ -196,7 +196,8 @@ impl Client {
             .find_map(|observer| (&**observer as &dyn Any).downcast_ref())
     }
 
-    /// Returns whether an observer wants the graph in [`CompileCause::graph`].
+    /// Returns whether an observer wants the graph in
+    /// [`CompileCause::graph`](crate::CompileCause::graph).
     pub fn wants_graph(&self) -> bool {
         self.session
             .observers
@@ -308,7 +309,8 @@ impl Client {
     /// `None` where the backend has no such memory.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if the host has too little memory; if the driver cannot lock it.
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the host has too little
+    /// memory; if the driver cannot lock it.
     pub fn pinned_memory(&self, bytes: usize) -> Result<Option<AlignedBytes>> {
         let memory = self.backend.pinned_memory(bytes)?;
         let of_pinned = |memory| AlignedBytes::of_pinned(Pinned::new(memory, None), bytes);

@@ -80,7 +80,7 @@ impl HostArray {
     /// Creates an array of zero bits: 0, or `false`.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if the host has too little memory.
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the host has too little memory.
     pub fn try_zeros(ty: TensorType) -> Result<Self> {
         let bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
         Ok(HostArray { ty, bytes })

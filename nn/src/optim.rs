@@ -5,8 +5,8 @@
 //! step count on the device.
 //!
 //! Learning rates, the numbers of schedules, decays, momenta, betas and limits are
-//! [hyperparameters](Trace::hyperparameter): arguments of the program, which is not compiled again
-//! for other values. A weight decay or momentum of 0 removes its term from the program. A custom
+//! [hyperparameters](crate::Trace::hyperparameter): arguments of the program, which is not compiled
+//! again for other values. A weight decay or momentum of 0 removes its term from the program. A custom
 //! optimizer calls [`Gradient::number`].
 //!
 //! | optimizer | rule and defaults of | slots of a parameter |

@@ -11,7 +11,7 @@ use crate::{
     compile_cause::{explain_out_of_memory, explain_queued_out_of_memory},
 };
 
-/// The identity of a [`Client`], which its clones share. Unique in the process.
+/// The identity of a [`Client`](super::Client), which its clones share. Unique in the process.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ClientId(u64);
 
