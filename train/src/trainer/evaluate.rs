@@ -35,9 +35,7 @@ impl Trainer {
         model: &ModelArrays<K>,
         dataset: impl Dataset + 'static,
     ) -> Result<MetricValues> {
-        let loader = self.in_order::<K>(Arc::new(dataset))?;
-        let scores = self.scores_of(Location::caller(), task, model, self.limited(loader)?)?;
-        Ok(scores.values)
+        Ok(self.evaluate(task, model, dataset)?.metrics)
     }
 
     /// Computes the metrics of `model` over `dataset` as [`validate`](Self::validate), and returns
