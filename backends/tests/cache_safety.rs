@@ -162,9 +162,11 @@ fn child() {
 fn run(what: &str, directory: &Path, shell: &str) -> std::process::ExitStatus {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{shell} exec \"$0\" \"$@\"")]);
-    command
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture"]);
+    command.arg(std::env::current_exe().unwrap()).args([
+        "--exact",
+        "cache_safety::child",
+        "--nocapture",
+    ]);
     command.env(CHILD, what).env(PLACE, directory);
     command
         .stdout(Stdio::null())

@@ -386,7 +386,7 @@ fn partial_file_of_a_killed_process_is_ignored() {
     let mut partial = 0;
     for round in 0..12 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "writer"])
+            .args(["--exact", "compile_cache::writer"])
             .env(WRITER, directory.path())
             .stdout(Stdio::null())
             .spawn()

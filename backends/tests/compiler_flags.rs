@@ -130,7 +130,7 @@ fn run(what: &str, programs: &Path, flags: Option<&str>) -> (f32, u64, u64) {
 fn said(what: &str, programs: &Path, flags: Option<&str>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", "compiler_flags::child", "--nocapture"])
         .env(CHILD, what)
         .env(PROGRAMS, programs);
     command

@@ -22,7 +22,7 @@ fn child_opens_the_cpu() {
 /// Runs [`child_opens_the_cpu`] with these variables, and returns its stderr.
 fn run(variables: &[(&str, &str)]) -> String {
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "child_opens_the_cpu", "--nocapture"])
+        .args(["--exact", "environment::child_opens_the_cpu", "--nocapture"])
         .env_remove("HALITE_LOG")
         .env_remove("HALITE_WAIT_LIMIT")
         .env(CHILD, "1")

@@ -132,7 +132,7 @@ fn killed_mpiexec_ends_the_job() {
             let find = "for p in /proc/[0-9]*; do \
                         tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q \"^[^ ]*mpiexec .*$0\" && \
                         kill -9 ${p#/proc/}; done; true";
-            let test = "killed_mpiexec_ends_the_job";
+            let test = "failures::killed_mpiexec_ends_the_job";
             Command::new("sh")
                 .args(["-c", find, test])
                 .status()
@@ -145,7 +145,7 @@ fn killed_mpiexec_ends_the_job() {
 
 #[test]
 fn survivors_tell_what_they_waited_for() {
-    let script = "exec \"$0\" --exact survivors_tell_what_they_waited_for --nocapture";
+    let script = "exec \"$0\" --exact failures::survivors_tell_what_they_waited_for --nocapture";
     if std::env::var_os("PMI_RANK").is_some() {
         let job = Job::from_env().unwrap();
         job.group().at_step(5);
@@ -295,7 +295,12 @@ fn finished_job_refuses_calls() {
         return;
     }
     let this = std::env::current_exe().unwrap().into_os_string();
-    let test = ["--exact", "finished_job_refuses_calls", "--nocapture"].map(Into::into);
+    let test = [
+        "--exact",
+        "failures::finished_job_refuses_calls",
+        "--nocapture",
+    ]
+    .map(Into::into);
     let launch = Launch::new(2, std::iter::once(this).chain(test));
     let mut lines = String::new();
     let ended = launch.run(&mut Bar::default(), &mut |line| {

@@ -3,9 +3,6 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "shared/child.rs"]
-mod child;
-
 use std::{
     env, fs, iter,
     net::Ipv4Addr,
@@ -20,7 +17,7 @@ use halite_cluster::{Job, JobOptions, launch::Launch};
 use halite_fetch::Bar;
 use tempfile::TempDir;
 
-use self::child::{MINUTE, check, child_by, is_child, sum_ranks, wait_until};
+use crate::shared::child::{MINUTE, check, child_by, is_child, sum_ranks, wait_until};
 
 /// Address of the first host; the second has the next one.
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -154,7 +151,7 @@ fn processes_of_two_hosts_are_a_job() {
         return sum_ranks();
     }
     let Some(hosts) = Hosts::new() else { return };
-    let children = hosts.explicit_job("processes_of_two_hosts_are_a_job", &[]);
+    let children = hosts.explicit_job("hosts::processes_of_two_hosts_are_a_job", &[]);
     check(children, "of 2 by HALITE_PROCESS_ID: 1");
 }
 
@@ -173,7 +170,7 @@ fn torchrun_variables_of_two_hosts_are_a_job() {
         ("MASTER_ADDR", &*address),
         ("MASTER_PORT", "29500"),
     ];
-    let name = "torchrun_variables_of_two_hosts_are_a_job";
+    let name = "hosts::torchrun_variables_of_two_hosts_are_a_job";
     check(hosts.job(name, &variables, "RANK"), "of 2 by torchrun: 1");
 }
 
@@ -186,7 +183,7 @@ fn tpu_variables_of_two_hosts_are_a_job() {
     let Some(hosts) = Hosts::new() else { return };
     let names = [0, 1].map(|host| address(host).to_string()).join(",");
     let variables = [("TPU_WORKER_HOSTNAMES", &*names)];
-    let name = "tpu_variables_of_two_hosts_are_a_job";
+    let name = "hosts::tpu_variables_of_two_hosts_are_a_job";
     check(
         hosts.job(name, &variables, "TPU_WORKER_ID"),
         "of 2 by Cloud TPU: 1",
@@ -237,7 +234,7 @@ fn pulled_cable_is_an_error_in_time() {
     let Some(hosts) = Hosts::new() else { return };
     let ready = tempfile::tempdir().unwrap();
     let variable = (READY, ready.path().to_str().unwrap());
-    let children = hosts.explicit_job("pulled_cable_is_an_error_in_time", &[variable]);
+    let children = hosts.explicit_job("hosts::pulled_cable_is_an_error_in_time", &[variable]);
     ids(ready.path());
     hosts.pull_cable();
     let pulled = Instant::now();
@@ -340,7 +337,7 @@ fn is_launched() -> bool {
 
 #[test]
 fn ssh_starts_processes_on_hosts() {
-    let name = "ssh_starts_processes_on_hosts";
+    let name = "hosts::ssh_starts_processes_on_hosts";
     if is_launched() {
         return sum_ranks();
     }
@@ -367,7 +364,7 @@ fn ssh_starts_processes_on_hosts() {
 
 #[test]
 fn pulled_cable_ends_a_launch() {
-    let name = "pulled_cable_ends_a_launch";
+    let name = "hosts::pulled_cable_ends_a_launch";
     if is_launched() {
         exchange_until_it_fails();
     }

@@ -1,8 +1,5 @@
 //! Jobs that other launchers start, and what is left over when launchers are killed.
 
-#[path = "shared/child.rs"]
-mod child;
-
 use std::{
     env,
     net::TcpListener,
@@ -19,7 +16,7 @@ use halite_cluster::{
 };
 use halite_fetch::{Bar, Cache};
 
-use self::child::{CHILD, MINUTE, check, child, is_child, port, sum_ranks, wait_until};
+use crate::shared::child::{CHILD, MINUTE, check, child, is_child, port, sum_ranks, wait_until};
 
 #[test]
 fn torchrun_variables_start_a_job() {
@@ -28,7 +25,7 @@ fn torchrun_variables_start_a_job() {
     }
     let before = (port() - 1).to_string();
     let children = (0..3).map(|rank| {
-        let mut command = child("torchrun_variables_start_a_job");
+        let mut command = child("launchers::torchrun_variables_start_a_job");
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", "3");
         command
             .env("MASTER_ADDR", "localhost")
@@ -45,7 +42,7 @@ fn slurm_variables_start_a_job() {
     }
     let job = std::process::id().to_string();
     let children = (0..2).map(|rank| {
-        let mut command = child("slurm_variables_start_a_job");
+        let mut command = child("launchers::slurm_variables_start_a_job");
         command
             .env("SLURM_PROCID", rank.to_string())
             .env("SLURM_NTASKS", "2");
@@ -65,7 +62,7 @@ fn mpiexec_starts_a_job() {
         .unwrap()
         .ensure(&MPICH, &mut Bar::default())
         .unwrap();
-    let this = child("mpiexec_starts_a_job");
+    let this = child("launchers::mpiexec_starts_a_job");
     let mut command = Command::new(installed.path("bin/mpiexec"));
     command
         .args(["-n", "2"])
@@ -95,7 +92,12 @@ fn process_that_fails_to_meet_is_an_error() {
         );
         return println!("as expected");
     }
-    let mut command = explicit("process_that_fails_to_meet_is_an_error", 1, 2, port());
+    let mut command = explicit(
+        "launchers::process_that_fails_to_meet_is_an_error",
+        1,
+        2,
+        port(),
+    );
     let output = command.output().unwrap();
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as expected"),
@@ -113,7 +115,12 @@ fn unknown_host_of_process_0_is_named() {
         assert!(error.contains(expected), "{error}");
         return println!("as expected");
     }
-    let mut command = explicit("unknown_host_of_process_0_is_named", 1, 2, port());
+    let mut command = explicit(
+        "launchers::unknown_host_of_process_0_is_named",
+        1,
+        2,
+        port(),
+    );
     command.env("HALITE_COORDINATOR_ADDRESS", "no-such-host.invalid:29500");
     let output = command.output().unwrap();
     assert!(
@@ -133,7 +140,7 @@ fn stopped_job_tells_its_scheduler() {
     let before = (port() - 1).to_string();
     let children: Vec<Child> = (0..2)
         .map(|rank| {
-            let mut command = child("stopped_job_tells_its_scheduler");
+            let mut command = child("launchers::stopped_job_tells_its_scheduler");
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
             command
                 .env("MASTER_ADDR", "localhost")
@@ -159,7 +166,7 @@ fn explicit(name: &str, rank: usize, size: usize, port: u16) -> Command {
 
 #[test]
 fn job_ends_that_a_process_never_joins() {
-    let name = "job_ends_that_a_process_never_joins";
+    let name = "launchers::job_ends_that_a_process_never_joins";
     if is_child() {
         let mut options = halite_cluster::JobOptions::default();
         options.start = Duration::from_secs(6);
@@ -182,7 +189,7 @@ fn job_ends_that_a_process_never_joins() {
 
 #[test]
 fn signal_ends_a_process_that_waits_for_its_peers() {
-    let name = "signal_ends_a_process_that_waits_for_its_peers";
+    let name = "launchers::signal_ends_a_process_that_waits_for_its_peers";
     if is_child() {
         Job::from_env().unwrap();
         return;
@@ -214,7 +221,7 @@ fn port_of_another_job_is_refused() {
     }
     let other = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = other.local_addr().unwrap().port();
-    let mut command = explicit("port_of_another_job_is_refused", 0, 2, port);
+    let mut command = explicit("launchers::port_of_another_job_is_refused", 0, 2, port);
     let output = command.output().unwrap();
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as expected"),
@@ -247,7 +254,7 @@ fn another_executable_is_refused() {
         copy.clone().into_os_string(),
     ];
     let mut launch = Launch::new(2, words);
-    let test = "--exact another_executable_is_refused --nocapture";
+    let test = "--exact launchers::another_executable_is_refused --nocapture";
     launch.variables.push(("TEST".to_owned(), test.into()));
     launch.variables.push((CHILD.to_owned(), "1".into()));
     let mut output = String::new();
@@ -284,7 +291,7 @@ fn killed_launcher_leaves_no_process() {
         return;
     }
     std::fs::create_dir_all(&folder).unwrap();
-    let mut launcher = child("killed_launcher_leaves_no_process");
+    let mut launcher = child("launchers::killed_launcher_leaves_no_process");
     let mut launcher = launcher.env("FOLDER", &folder).spawn().unwrap();
     let id = |rank: usize| std::fs::read_to_string(folder.join(rank.to_string())).ok();
     let alive = |rank| {
@@ -301,7 +308,7 @@ fn killed_launcher_leaves_no_process() {
 /// The first process of a job without PMI has `mpiexec` as a child, which the others are connected to.
 #[test]
 fn killed_first_process_leaves_no_process() {
-    let name = "killed_first_process_leaves_no_process";
+    let name = "launchers::killed_first_process_leaves_no_process";
     let folder = env::temp_dir().join(format!("halite-first-{}", std::process::id()));
     if is_child() {
         let job = Job::from_env().unwrap();
@@ -361,7 +368,9 @@ fn failure_after_a_signal_says_so() {
         terminate();
         return thread::sleep(MINUTE);
     }
-    let child = child("failure_after_a_signal_says_so").spawn().unwrap();
+    let child = child("launchers::failure_after_a_signal_says_so")
+        .spawn()
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as expected"),

@@ -88,7 +88,7 @@ mod facade {
 }
 
 #[derive(Tree)]
-#[tree(crate = "crate::facade")]
+#[tree(crate = "crate::tree::facade")]
 struct Elsewhere<L>(L);
 
 fn linear(weight: i64, bias: Option<i64>) -> Linear<i64> {

@@ -1,7 +1,5 @@
 //! Messages of mistakes in `shard_map`, and accepted programs.
 
-mod shared;
-
 use expect_test::expect;
 use halite_core::{DType, DeviceId, Mesh, PartitionSpec, tree::Leaf};
 use halite_ir::Reduction;

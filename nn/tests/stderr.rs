@@ -41,7 +41,7 @@ fn child_compiles_twice() {
 fn run(filter: Option<&str>, stderr: Stdio) -> (ExitStatus, String) {
     let mut command = Command::new(env::current_exe().unwrap());
     command
-        .args(["--exact", "child_compiles_twice"])
+        .args(["--exact", "stderr::child_compiles_twice"])
         .env(CHILD, "1");
     if let Some(filter) = filter {
         command.env(FILTER, filter);

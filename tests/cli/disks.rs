@@ -6,6 +6,7 @@ mod small_disk;
 use std::fs;
 
 use self::small_disk::SmallDisk;
+
 use crate::support::{
     assert_contains, checkpoints, fails, halite, halite_alone, name, newest_step, run,
 };

@@ -5,6 +5,7 @@ mod caches;
 mod checkpoint;
 mod compile_cache;
 mod config;
+mod corruption;
 mod ct;
 #[cfg(target_os = "linux")]
 mod disks;
@@ -12,17 +13,20 @@ mod embed;
 mod embedded;
 mod environment;
 mod export;
+mod faults;
 mod finetune;
 mod generate;
 mod hardware;
 mod help;
 mod images;
+mod kill;
 mod new;
 mod numbers;
 mod observing;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugin;
+mod plugins_command;
 mod predict;
 #[cfg(target_os = "linux")]
 mod processes;

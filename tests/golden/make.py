@@ -3,7 +3,7 @@
 
     python3 -m venv V && V/bin/pip install -r requirements.txt && V/bin/python make.py
 
-A case is one computation on one set of inputs. Its line in `cases.json` says which function of `tests/tests/golden` it
+A case is one computation on one set of inputs. Its line in `cases.json` says which function of `tests/tests/values/golden` it
 is and with which attributes; its tensors are in `GROUP.safetensors` as `NAME/in/X`, `NAME/out/0`, `NAME/grad/X`. A group
 is compiled as one program on the Rust side.
 

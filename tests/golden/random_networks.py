@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes what JAX computes for random networks: losses, and norms and projections of all gradients, in float64.
 
-    HALITE_NETWORKS_WRITE=1 cargo test -p halite-tests --test networks -- stored
+    HALITE_NETWORKS_WRITE=1 cargo test -p halite-tests --test values stored
     V/bin/python random_networks.py
 
 The first command draws the networks and writes their descriptions to `tests/golden/random_networks.json`; this script adds
 to each what JAX says. The values of inputs and parameters, and the directions of projections, come from the generator in
-`tests/tests/networks`, which is repeated here. Requirements as for `make.py`.
+`tests/tests/values/networks`, which is repeated here. Requirements as for `make.py`.
 """
 import json, pathlib
 

@@ -16,7 +16,7 @@ mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
 
 
 def waves(dims, seed):
-    """The same in Rust: `waves` in tests/tests/shard_map/golden.rs."""
+    """The same in Rust: `waves` in tests/tests/values/shard_map/golden.rs."""
     return jnp.sin(jnp.arange(np.prod(dims), dtype=jnp.float64) * 0.7 + seed).reshape(dims)
 
 

@@ -15,13 +15,14 @@ use std::{
     time::Duration,
 };
 
+use judge::{Contents, judge};
+
 use crate::{
     parallel,
     process::{self, Ended, Running},
     random::Random,
     runs::{self, Outcome},
 };
-use judge::{Contents, judge};
 
 /// Options of the harness.
 #[derive(Debug)]

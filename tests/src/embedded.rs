@@ -1,4 +1,4 @@
-//! Suites on the embedded executor, for which a test executable runs its own tests a second time;
+//! Suites on the embedded executor, for which a test executable runs tests of its own a second time;
 //! and the executor as a plugin.
 
 use std::{env, path::PathBuf, process::Command, time::Duration};
@@ -11,25 +11,23 @@ use crate::{eval::ACCELERATOR, process::Running};
 /// Limit of one suite, for executors that hang.
 const DEADLINE: Duration = Duration::from_secs(1200);
 
-/// Name of the test that calls [`rerun`].
-pub const TEST: &str = "suite_passes_on_embedded";
-
-/// Runs the other tests of this executable again in a child process, with eight virtual devices of
-/// the embedded executor in place of XLA's CPU plugin. Tests whose names contain a string of
-/// `skipped` are left out. The calling test is named [`TEST`].
+/// Runs the tests of this executable whose names contain a string of `suites` again in a child
+/// process, with eight virtual devices of the embedded executor instead of XLA's CPU plugin. Tests
+/// whose names contain a string of `skipped` are left out.
 ///
 /// Does nothing if the variable that names the accelerator is set: in the child, or by the user.
 ///
 /// # Panics
 /// If a test fails, with the child's output.
 #[track_caller]
-pub fn rerun(skipped: &[&str]) {
+pub fn rerun(suites: &[&str], skipped: &[&str]) {
     if env::var_os(ACCELERATOR).is_some() {
         return;
     }
     let mut command = Command::new(env::current_exe().expect("a test has a path"));
     command.env(ACCELERATOR, "embedded:8");
-    for name in [TEST].iter().chain(skipped) {
+    command.args(suites);
+    for name in skipped {
         command.args(["--skip", name]);
     }
     let child = Running::start(&mut command).expect("a test executable starts");

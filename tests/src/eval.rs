@@ -11,6 +11,8 @@ use halite_core::{
 use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
 
+use crate::targets;
+
 /// A function of tensors to tensors.
 pub trait Function:
     for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static
@@ -41,11 +43,14 @@ pub fn named() -> Option<Accelerator> {
 }
 
 /// Opens the [`named`] accelerator; by default the CPU plugin with eight virtual devices, which is
-/// installed if it is missing.
+/// installed if it is missing. With [`targets::VARIABLE`], its programs are compiled for targets too.
 ///
 /// # Panics
 /// If it does not open.
 pub fn open() -> Client {
+    if std::env::var_os(targets::VARIABLE).is_some() {
+        return targets::open().unwrap_or_else(|error| panic!("{error}"));
+    }
     let accelerator = named().unwrap_or(Accelerator::Cpu { devices: Some(8) });
     accelerator
         .open()

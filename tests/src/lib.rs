@@ -19,6 +19,7 @@ pub mod random;
 pub mod runs;
 #[cfg(target_os = "linux")]
 pub mod soak;
+pub mod targets;
 
 /// The programs in the crates' READMEs compile.
 #[cfg(doctest)]

@@ -1,8 +1,5 @@
 //! Callbacks and loggers of the user: their calls, and the effect of their errors.
 
-#[path = "shared/plane.rs"]
-mod plane;
-
 use std::{
     collections::HashSet,
     path::Path,
@@ -26,7 +23,7 @@ use halite_train::{
     signals::StopReason,
 };
 
-use self::plane::{Model, Plane, samples};
+use crate::shared::plane::{Model, Plane, samples};
 
 fn client() -> Client {
     Accelerator::cpu().open().unwrap()
@@ -49,7 +46,7 @@ fn fit(trainer: TrainerBuilder) -> Result<Fitted<Plane>> {
 
 /// Steps of the checkpoints, newest first.
 fn saved(out: &Path) -> Vec<u64> {
-    plane::saved(&out.join("run"))
+    crate::shared::plane::saved(&out.join("run"))
 }
 
 fn failure() -> Error {

@@ -1,9 +1,6 @@
 //! Real file systems that are full or read-only.
 #![cfg(target_os = "linux")]
 
-#[path = "shared/small_disk.rs"]
-mod small_disk;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -15,7 +12,7 @@ use halite_train::{
     loggers::{CsvLog, Report, Row, Split},
 };
 
-use self::small_disk::SmallDisk;
+use crate::shared::small_disk::SmallDisk;
 
 fn snapshot(step: u64, kilobytes: usize) -> Snapshot {
     Snapshot {
@@ -83,7 +80,8 @@ fn assert_disk_full(store: &CheckpointStore, good: &PathBuf, error: Error) {
 
 #[test]
 fn full_disk_keeps_the_last_checkpoint() {
-    let Some(disk) = SmallDisk::for_test(512, "full_disk_keeps_the_last_checkpoint") else {
+    let Some(disk) = SmallDisk::for_test(512, "full_disk::full_disk_keeps_the_last_checkpoint")
+    else {
         return;
     };
     let store = CheckpointStore::open(disk.path().join("run/checkpoints"), 2).unwrap();
@@ -98,8 +96,10 @@ fn full_disk_keeps_the_last_checkpoint() {
 
 #[test]
 fn disk_full_at_any_byte_leaves_a_valid_checkpoint() {
-    let Some(disk) = SmallDisk::for_test(256, "disk_full_at_any_byte_leaves_a_valid_checkpoint")
-    else {
+    let Some(disk) = SmallDisk::for_test(
+        256,
+        "full_disk::disk_full_at_any_byte_leaves_a_valid_checkpoint",
+    ) else {
         return;
     };
     let store = CheckpointStore::open(disk.path(), 1).unwrap();
@@ -125,7 +125,8 @@ fn disk_full_at_any_byte_leaves_a_valid_checkpoint() {
 
 #[test]
 fn full_disk_keeps_the_table_as_it_was() {
-    let Some(disk) = SmallDisk::for_test(64, "full_disk_keeps_the_table_as_it_was") else {
+    let Some(disk) = SmallDisk::for_test(64, "full_disk::full_disk_keeps_the_table_as_it_was")
+    else {
         return;
     };
     let row = |step| Row {
@@ -179,7 +180,8 @@ fn full_disk_keeps_the_table_as_it_was() {
 
 #[test]
 fn table_catches_up_once_there_is_room() {
-    let Some(disk) = SmallDisk::for_test(64, "table_catches_up_once_there_is_room") else {
+    let Some(disk) = SmallDisk::for_test(64, "full_disk::table_catches_up_once_there_is_room")
+    else {
         return;
     };
     let row = |step: u64| {
@@ -213,7 +215,8 @@ fn table_catches_up_once_there_is_room() {
 
 #[test]
 fn read_only_disk_is_an_error_with_advice() {
-    let Some(disk) = SmallDisk::for_test(512, "read_only_disk_is_an_error_with_advice") else {
+    let Some(disk) = SmallDisk::for_test(512, "full_disk::read_only_disk_is_an_error_with_advice")
+    else {
         return;
     };
     let dir = disk.path().join("checkpoints");

@@ -111,7 +111,7 @@ fn run_and_kill(directory: &Path, in_background: bool, patience: Duration) -> Op
         .args([
             "--ignored",
             "--exact",
-            "helper_that_saves_until_killed",
+            "kill::helper_that_saves_until_killed",
             "--nocapture",
         ])
         .env(DIRECTORY, directory);

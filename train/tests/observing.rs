@@ -1,10 +1,5 @@
 //! Loggers, early stopping and measurements of a run.
 
-#[path = "shared/plane.rs"]
-mod plane;
-#[path = "shared/specified.rs"]
-mod specified;
-
 use std::{fs, path::Path};
 
 use halite_backends::Accelerator;
@@ -21,7 +16,7 @@ use halite_train::{
 };
 use serde_json::Value;
 
-use self::plane::{Model, Plane, samples};
+use crate::shared::plane::{Model, Plane, samples};
 
 fn client() -> Client {
     Accelerator::cpu().open().unwrap()
@@ -81,7 +76,7 @@ fn resumed_run_stops_where_the_whole_one_does() {
         let parts = run("parts", 10);
         assert_eq!(parts.report.steps, 12);
         assert_eq!(weights(&parts), weights(&whole));
-        assert_eq!(plane::saved(&out.join("parts"))[0], 12);
+        assert_eq!(crate::shared::plane::saved(&out.join("parts"))[0], 12);
         // A run that was stopped stays so, with more patience it continues.
         assert_eq!(run("parts", 10).report.steps, 12);
         let patient = stopping(monitor).patience(5);
@@ -291,7 +286,10 @@ fn utilization_refers_to_the_peak_of_the_devices() {
         (1, DTypePolicy::TF32, 4e9),
         (2, DTypePolicy::F32, 2e9),
     ] {
-        let (client, dir) = (specified::client(devices), tempfile::tempdir().unwrap());
+        let (client, dir) = (
+            crate::shared::specified::client(devices),
+            tempfile::tempdir().unwrap(),
+        );
         let trainer = on(&client, dir.path()).epochs(3).precision(precision);
         let fitted = fit(trainer.callback(ThroughputMonitor::new())).unwrap();
         let flops = |mfu: f64, speed: f64| mfu * peak / speed;

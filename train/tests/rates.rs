@@ -1,9 +1,6 @@
 //! Averages of the parameters and factors of learning rates: validated, saved, and exact after a
 //! resume.
 
-#[path = "shared/plane.rs"]
-mod plane;
-
 use std::{
     path::Path,
     sync::{Arc, LazyLock, Mutex},
@@ -19,7 +16,7 @@ use halite_train::{
     loggers::Row,
 };
 
-use self::plane::{Model, Plane, samples, saved};
+use crate::shared::plane::{Model, Plane, samples, saved};
 
 /// Steps of an epoch of 20 samples in batches of 4.
 const STEPS: u64 = 5;
@@ -45,7 +42,7 @@ fn fit(builder: TrainerBuilder, rate: impl Into<Schedule>) -> Fitted<Plane> {
     fitted.unwrap()
 }
 
-fn weights(model: &plane::Model<halite_core::Array>) -> Vec<f32> {
+fn weights(model: &crate::shared::plane::Model<halite_core::Array>) -> Vec<f32> {
     model.out.weight.to_vec::<f32>().unwrap()
 }
 

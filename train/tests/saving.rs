@@ -1,8 +1,5 @@
 //! The two modes of saving a state while a run trains, and how many checkpoints are kept.
 
-#[path = "shared/plane.rs"]
-mod plane;
-
 use std::{
     fs,
     path::Path,
@@ -17,7 +14,7 @@ use halite_train::{
     callback::{PendingCheckpoint, Run},
 };
 
-use self::plane::{Model, Plane, samples, saved};
+use crate::shared::plane::{Model, Plane, samples, saved};
 
 const MODES: [CheckpointMode; 2] = [CheckpointMode::Copy, CheckpointMode::Stream];
 

@@ -83,7 +83,7 @@ impl Process {
             .args([
                 "--ignored",
                 "--exact",
-                "helper_that_gets_signals",
+                "signals::helper_that_gets_signals",
                 "--nocapture",
             ])
             .env(SCRIPT, script);

@@ -1,8 +1,6 @@
 //! Collectives whose devices arrive far apart: XLA's limit of 40 seconds, which ends the process,
 //! is lifted.
 
-mod common;
-
 use std::{
     fs,
     process::{Command, Output},
@@ -10,9 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::*;
 use halite_core::{Arg, Buffer, DType, ErrorKind, Event, Executable, Launch, Program};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
+
+use crate::common::*;
 
 /// Two replicas that repeat a product of matrices as often as their input says, then add up the
 /// results, if they are to meet.
@@ -146,7 +145,7 @@ fn ieee(client: &halite_pjrt::Pjrt) -> bool {
 fn run_child(skew: &str, flags: Option<&str>) -> Output {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", "collective_timeouts::child", "--nocapture"])
         .env("SKEW", skew)
         .env_remove("XLA_FLAGS");
     child

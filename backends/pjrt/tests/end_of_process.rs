@@ -1,7 +1,5 @@
 //! The end of a process while another thread compiles.
 
-mod common;
-
 use std::{
     path::Path,
     process::{Command, Output},
@@ -9,9 +7,10 @@ use std::{
     time::Duration,
 };
 
-use common::*;
 use halite_core::{Backend, CompileOptions};
 use halite_pjrt::Plugin;
+
+use crate::common::*;
 
 /// The CPU plugin with a compiler that takes the given milliseconds, and ends the process if what
 /// it needs is destroyed before.
@@ -57,7 +56,7 @@ fn end_while_compiling(milliseconds: u32) -> Output {
     let plugin = slow_compiler(directory.path(), milliseconds);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", "end_of_process::child", "--nocapture"])
         .env("SLOW_COMPILER", plugin.path())
         .output()
         .unwrap()

@@ -1,19 +1,18 @@
 //! Waiting, callbacks, and handles that are dropped while work is in progress. The conformance suite
 //! has the requirements of every backend; these tests are specific to PJRT.
 
-mod common;
-
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc},
     time::Duration,
 };
 
-use common::*;
 use halite_core::{Arg, Backend, Buffer, DeviceId, Event, Executable, Launch, Program};
 use halite_pjrt::{
     CompiledProgram, Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin, Topology,
 };
+
+use crate::common::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

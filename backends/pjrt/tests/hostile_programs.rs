@@ -1,10 +1,9 @@
 //! Programs that end the process of XLA's compiler are refused before it sees them. On a version
 //! that does not, this test's process is ended by a signal.
 
-mod common;
-
-use common::*;
 use halite_core::{Backend, CompileOptions, DType, ErrorKind, FlagValue, Program};
+
+use crate::common::*;
 
 /// Checks that compiling is refused as the caller's mistake, with a message that contains `words`.
 fn refused(program: &Program, flags: &[(&str, FlagValue)], words: &str) {

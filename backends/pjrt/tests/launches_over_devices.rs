@@ -1,7 +1,5 @@
 //! Launches over several devices: from many callbacks at once, and from several threads.
 
-mod common;
-
 use std::{
     sync::{
         Arc, Barrier,
@@ -11,9 +9,10 @@ use std::{
     time::Duration,
 };
 
-use common::*;
 use halite_core::{Arg, Backend, Buffer, Event, Executable, Launch, Program};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
+
+use crate::common::*;
 
 /// Longer than all of this takes on a machine that is very busy.
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -1,7 +1,5 @@
 //! Files that cannot be loaded are refused with the path and the reason; others are loaded once.
 
-mod common;
-
 use std::{
     fs,
     os::unix::fs::symlink,
@@ -10,10 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::*;
 use halite_core::{Arg, Backend, CompileOptions, Error, ErrorKind, Executable};
 use halite_pjrt::{LoadOptions, Pjrt, Plugin};
 use tempfile::TempDir;
+
+use crate::common::*;
 
 #[test]
 fn missing_file_is_refused_with_its_path() {

@@ -1,15 +1,14 @@
 //! Events of plugins that violate the API: each wait ends, and no callback runs twice.
 
-mod common;
-
 use std::{
     sync::{Arc, mpsc},
     time::Duration,
 };
 
-use common::*;
 use halite_core::{Arg, Backend, Buffer, DeviceId, ErrorKind, Event, HostArray, HostBytes};
 use halite_pjrt::Pjrt;
+
+use crate::common::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,12 +1,11 @@
 //! A plugin's own profiler. XLA's CPU plugin has none, so one in C is put before it, which follows
 //! the header.
 
-mod common;
-
-use common::*;
 use halite_core::ErrorKind;
 use halite_pjrt::Plugin;
 use tempfile::TempDir;
+
+use crate::common::*;
 
 /// The CPU plugin with a profiler before its extensions. `size` is the size that the profiler's
 /// table reports. `own` is true if the first call of `collect_data` returns bytes of its own, as

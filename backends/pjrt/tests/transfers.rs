@@ -1,8 +1,6 @@
 //! Host memory used in place, orders of dimensions, memories, deletion. The conformance suite has
 //! the requirements of every backend; these tests are specific to PJRT.
 
-mod common;
-
 use std::{
     path::Path,
     sync::{
@@ -13,12 +11,13 @@ use std::{
     time::Duration,
 };
 
-use common::*;
 use halite_core::{
     AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, ErrorKind, Event,
     HostBytes, MemoryKind, Placement, TensorType,
 };
 use halite_pjrt::{Pjrt, PjrtBuffer};
+
+use crate::common::*;
 
 #[test]
 fn shapes_of_any_rank_come_back_by_both_ways() {

@@ -1,7 +1,5 @@
 //! The running test, started again as a process of a job.
 
-#![allow(dead_code, reason = "a file of tests uses a part")]
-
 use std::{
     env,
     net::TcpListener,

@@ -1,8 +1,9 @@
 //! Resizing and cropping.
 
 use fast_image_resize::{
-    FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer,
-    images::{Image, ImageRef},
+    FilterType, ResizeAlg, ResizeOptions, Resizer,
+    images::{TypedImage, TypedImageRef},
+    pixels::U8x3,
 };
 use halite_core::{DType, Error, HostArray, Result, TensorType};
 
@@ -85,20 +86,17 @@ fn resize_into(
         Error::invalid(RESIZE, message)
     };
     let size = |side: usize| u32::try_from(side).map_err(|error| failed(error.to_string()));
-    let source = ImageRef::new(
-        size(image.width)?,
-        size(image.height)?,
-        image.bytes,
-        PixelType::U8x3,
-    )
-    .map_err(|error| failed(error.to_string()))?;
-    let mut target = Image::from_slice_u8(size(width)?, size(height)?, into, PixelType::U8x3)
+    // Typed, because images of any type compile the code of all thirteen.
+    let (from_width, from_height) = (size(image.width)?, size(image.height)?);
+    let source = TypedImageRef::<U8x3>::from_buffer(from_width, from_height, image.bytes)
+        .map_err(|error| failed(error.to_string()))?;
+    let mut target = TypedImage::<U8x3>::from_buffer(size(width)?, size(height)?, into)
         .map_err(|error| failed(error.to_string()))?;
     // Never with `crop`: version 6.1 reads beyond its buffers if the weight of the outermost pixel
     // of a part is exactly 0, as in bicubic interpolation at a distance of one pixel.
     let options = ResizeOptions::new().resize_alg(filter.algorithm());
     Resizer::new()
-        .resize(&source, &mut target, &options)
+        .resize_typed(&source, &mut target, &options)
         .map_err(|error| failed(error.to_string()))
 }
 

@@ -13,16 +13,3 @@ mod soft_labels;
 mod stochastic_depth;
 mod tokenizers;
 mod vision;
-
-/// The modules whose tests open one accelerator; the others open both.
-#[test]
-fn suite_passes_on_embedded() {
-    halite_tests::embedded::rerun(&[
-        "bert::",
-        "decoders::",
-        "generation::",
-        "lora::",
-        "smollm2::",
-        "tokenizers::",
-    ]);
-}

@@ -1,12 +1,11 @@
 //! Programs whose compilation, cost or memory would be unbounded by their length.
 
-mod common;
-
 use std::fmt::Write;
 
-use common::{floats, open, program, run};
 use halite_core::CompileOptions;
 use halite_reference::Mode;
+
+use crate::common::{floats, open, program, run};
 
 #[test]
 fn nested_loops_compile_within_a_budget() {

@@ -1,9 +1,8 @@
 //! Attributes at the limits of 64 bits: both modes compute what the specification defines.
 
-mod common;
-
-use common::{floats, open, program, run};
 use halite_reference::Mode;
+
+use crate::common::{floats, open, program, run};
 
 /// Checks the result of a program of `f32` whose inputs count from 1.
 #[track_caller]

@@ -1,10 +1,9 @@
 //! Reductions, slices and constants that the fast mode fuses or folds, against the oracle.
 
-mod common;
-
-use common::{floats, open, program, run};
 use halite_core::ErrorKind;
 use halite_reference::Mode;
+
+use crate::common::{floats, open, program, run};
 
 /// A softmax of the last dimension, a layer norm, and sums of columns.
 const ROWS: &str = "

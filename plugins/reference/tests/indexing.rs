@@ -1,9 +1,8 @@
 //! Loops and slices at computed starts in the fast mode, against the oracle.
 
-mod common;
-
-use common::{open, program, run};
 use halite_reference::Mode;
+
+use crate::common::{open, program, run};
 
 /// Doubles rows of `x` from the first on, `n` times, with starts beyond the end moved back.
 const ROWS: &str = "
@@ -51,7 +50,8 @@ fn borrowed_inputs_are_not_written() {
     let program = program(ROWS);
     let x: Vec<u8> = (0..12).flat_map(|at| (at as f32).to_le_bytes()).collect();
     let buffers = [(&x[..], 0), (&[4, 0, 0, 0][..], 1)].map(|(bytes, number)| {
-        common::upload(&client, &program.signature.inputs[number], bytes).expect("it uploads")
+        crate::common::upload(&client, &program.signature.inputs[number], bytes)
+            .expect("it uploads")
     });
     let loaded = client
         .compile(&program, &Default::default())
@@ -62,7 +62,7 @@ fn borrowed_inputs_are_not_written() {
         .ready()
         .and_then(|event| event.wait())
         .expect("it runs");
-    assert_eq!(common::read(&buffers[0]).expect("it reads"), x);
+    assert_eq!(crate::common::read(&buffers[0]).expect("it reads"), x);
 }
 
 /// Rows of `x` at indices, and `x` with these rows added at the same indices.

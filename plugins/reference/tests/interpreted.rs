@@ -1,10 +1,9 @@
 //! Reports of what a program leaves to the oracle.
 
-mod common;
-
-use common::{open, program, run};
 use halite_core::{CompileOptions, Result};
 use halite_reference::Mode;
+
+use crate::common::{open, program, run};
 
 /// What the interpreter computes of a program, as `name of type x count`.
 fn interpreted(mode: Mode, text: &str) -> Result<Vec<String>> {
@@ -45,7 +44,8 @@ fn time_of_the_interpreter_is_counted() {
     let loaded = client
         .compile(&program(CHECKS), &CompileOptions::default())
         .unwrap();
-    let x = common::upload(&client, &program(CHECKS).signature.inputs[0], &[9, 0, 0, 0]).unwrap();
+    let x = crate::common::upload(&client, &program(CHECKS).signature.inputs[0], &[9, 0, 0, 0])
+        .unwrap();
     let outputs = loaded.launch(vec![halite_core::Arg::Borrow(&x)]).unwrap();
     outputs[0].first().ready().unwrap().wait().unwrap();
     let [checks] = &loaded.interpreted()[..] else {

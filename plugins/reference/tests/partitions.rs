@@ -1,9 +1,8 @@
 //! Programs over several partitions: manual computations and their collectives.
 
-mod common;
-
-use common::devices::{SUM, client, launch, program, read};
 use halite_core::{HostArray, Program, Result};
+
+use crate::common::devices::{SUM, client, launch, program, read};
 
 #[test]
 fn manual_computation_runs_on_each_shard() {

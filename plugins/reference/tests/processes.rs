@@ -1,8 +1,6 @@
 //! Programs over several devices in the fast mode against the oracle, bit for bit: collectives of
 //! every type in manual computations, inside of loops and of each other, and what falls back.
 
-mod common;
-
 use std::sync::Arc;
 
 use halite_core::{Arg, Client, CompileOptions, HostBytes, Placement, Program, Result, Signature};

@@ -1,11 +1,10 @@
 //! Small programs whose results the specification or XLA defines, and programs that must fail.
 
-mod common;
-
-use common::interpreted::{check_binary, check_convert, failure, run};
 use halite_core::ErrorKind;
 use halite_reference::interpret;
 use halite_stablehlo::Module;
+
+use crate::common::interpreted::{check_binary, check_convert, failure, run};
 
 #[test]
 fn integer_division_is_defined_for_all_values() {

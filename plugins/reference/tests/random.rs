@@ -3,15 +3,14 @@
 //! Operations that round once (`add`, `sqrt`, ..) have the oracle's bits. Results of others (sums,
 //! `exponential`, ..) are compared with a tolerance, and only moves of elements follow them.
 
-mod common;
-
 use std::{cell::RefCell, collections::BTreeMap, fmt::Write};
 
-use common::{floats, open, program, run};
 use halite_core::DType;
 use halite_reference::Mode;
 use halite_stablehlo::Module;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
+
+use crate::common::{floats, open, program, run};
 
 const SIZES: [usize; 9] = [0, 1, 1, 2, 3, 5, 8, 17, 40];
 

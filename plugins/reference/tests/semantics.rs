@@ -1,11 +1,10 @@
 //! Values at the edges of the specification: rounding, padding, random numbers, types of custom calls.
 
-mod common;
-
-use common::interpreted::{check_convert, failure, run};
 use halite_core::ErrorKind;
 use halite_reference::interpret;
 use halite_stablehlo::Module;
+
+use crate::common::interpreted::{check_convert, failure, run};
 
 /// Two numbers of an element type.
 fn literal(element: &str) -> &str {

@@ -1,10 +1,9 @@
 //! Training steps of `halite train mnist` in the fast mode, against the oracle.
 
-mod common;
-
-use common::{Step, floats, open, read};
 use halite_core::DType;
 use halite_reference::Mode;
+
+use crate::common::{Step, floats, open, read};
 
 const MLP: &str = include_str!("programs/mlp_step.mlir");
 const CNN: &str = include_str!("programs/cnn_step.mlir");

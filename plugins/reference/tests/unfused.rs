@@ -1,11 +1,10 @@
 //! Operations with kernels of their own, on sizes beyond those of `operations`, against the oracle:
 //! bit for bit, but for sums of floats.
 
-mod common;
-
-use common::{floats, open, program, run};
 use halite_core::DType;
 use halite_reference::Mode;
+
+use crate::common::{floats, open, program, run};
 
 /// Pseudorandom numbers.
 struct Random(u64);

@@ -1,13 +1,12 @@
 //! Mistakes of a caller: each is an error, and nothing of it remains.
 #![allow(unsafe_code)]
 
-mod common;
-
-use common::*;
 use halite_pjrt_sys::{
     SLOTS, buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*,
     executable::*, topology::*, transfer::*,
 };
+
+use crate::common::*;
 
 #[test]
 fn every_slot_is_filled() {

@@ -2,12 +2,11 @@
 //! its first two arguments; and with random arguments. It returns, with or without an error.
 #![allow(unsafe_code)]
 
-mod common;
-
-use common::*;
 use halite_pjrt_sys::{
     LAYOUTS, Layout, SLOTS, Slot, client::*, device::*, error::PJRT_Error, executable::*,
 };
+
+use crate::common::*;
 
 /// Handles of all types as numbers: alive, destroyed, null, and none at all.
 fn handles() -> Vec<usize> {

@@ -1,12 +1,11 @@
 //! Mistakes of a backend: panics and broken rules are INTERNAL errors that name the method.
 #![allow(unsafe_code)]
 
-mod common;
-
-use common::*;
 use halite_pjrt_sys::{
     buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*, executable::*,
 };
+
+use crate::common::*;
 
 /// A session with every kind of call: returns the first error.
 fn session(fault: &'static str) -> Result<(), Failure> {

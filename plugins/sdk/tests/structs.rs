@@ -1,13 +1,12 @@
 //! Structs of callers of older and newer versions, and what a call writes to them.
 #![allow(unsafe_code)]
 
-mod common;
-
-use common::*;
 use halite_pjrt_sys::{
     CStruct, buffer::*, client::*, device::*, error::PJRT_Error_Code as Code, event::*,
     executable::*,
 };
+
+use crate::common::*;
 
 #[test]
 fn null_struct_is_an_error() {

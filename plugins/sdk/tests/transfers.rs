@@ -1,13 +1,12 @@
 //! Transfers: chunked uploads, aliases, layouts, and memory that is used after a call.
 #![allow(unsafe_code)]
 
-mod common;
-
-use common::*;
 use halite_pjrt_sys::{
     base::PJRT_Extension_Base, buffer::*, client::*, error::PJRT_Error_Code as Code, event::*,
     transfer::*,
 };
+
+use crate::common::*;
 
 const VALUES: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -144,7 +143,7 @@ fn alias_has_the_contents_of_its_source() {
 #[test]
 fn wrong_source_fails_the_alias() {
     let client = client("").unwrap();
-    let other = common::client("").unwrap();
+    let other = crate::common::client("").unwrap();
     let deleted = upload(client, &VALUES).unwrap();
     call(&mut PJRT_Buffer_Delete_Args {
         buffer: deleted,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{Place, Right, damage::Damaged};
+
 use crate::{
     process::Ended,
     runs::{self, Outcome},

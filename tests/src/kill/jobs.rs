@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::faults::{Fault, Record, Wrong, half_written, unacceptable};
+
 use crate::{
     process::{Ended, Running, signal},
     random::Random,

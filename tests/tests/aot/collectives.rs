@@ -10,7 +10,7 @@ use halite_ir::{Interface, Port, Reduction, program};
 use halite_nn::{Tensor, Trace, grad};
 use halite_pjrt::CollectiveKind::{self, *};
 
-use crate::also::target;
+use halite_tests::targets::target;
 
 /// One for TPUs and one for GPUs, each of eight devices.
 const TARGETS: [&str; 2] = ["tpu:v5e:2x4", "cuda:h100:1x8"];

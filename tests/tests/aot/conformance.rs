@@ -4,7 +4,7 @@ use halite_backends::conformance::{Case, Outcome, Subject, cases};
 
 #[test]
 fn conformance_programs_compile_for_every_target() {
-    let subject = Subject::opened_by(crate::also::open).unwrap();
+    let subject = Subject::opened_by(halite_tests::targets::open).unwrap();
     let mut outcome = Outcome::default();
     // Functions of this process run on the host only.
     let compiled = |case: &Case| !case.name.starts_with("custom_calls::");

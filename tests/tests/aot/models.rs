@@ -15,7 +15,7 @@ use halite_core::DTypePolicy;
 use halite_ir::Remat;
 use halite_nn::Param;
 
-use crate::also::target;
+use halite_tests::targets::target;
 
 const TPU: &str = "tpu:v5e:2x2";
 const GPU: &str = "cuda:h100:1x4";

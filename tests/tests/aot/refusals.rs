@@ -6,7 +6,7 @@ use halite_backends::{OpenOptions, Target};
 use halite_core::{CompileOptions, DType, ErrorKind, Program, Signature, TensorType};
 use halite_fetch::Quiet;
 
-use crate::also::target;
+use halite_tests::targets::target;
 
 /// `a @ b` of square matrices with this many rows.
 fn product(rows: usize) -> Program {

@@ -10,7 +10,7 @@ use halite_backends::{OpenTarget, Target, TpuGeneration};
 use halite_core::{CompileOptions, DType, DeviceSpec, ProgramMemory, TensorType};
 use halite_pjrt::{CollectiveKind, CompiledProgram};
 
-use crate::also::target;
+use halite_tests::targets::target;
 
 /// Samples per device.
 const BATCH: usize = 32;

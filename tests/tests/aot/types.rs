@@ -8,7 +8,7 @@ use halite_core::{
 use halite_ir::{ConvDims, Convolution, Dot, Reduction, Scatter, Window};
 use halite_nn::{Function, ShardedType, Tensor, grad, lower};
 
-use crate::also::target;
+use halite_tests::targets::target;
 
 /// An operation on a tensor of three dimensions.
 type Rule = for<'t> fn(Tensor<'t>) -> Vec<Tensor<'t>>;

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use halite_core::{ErrorKind, HostArray};
 use halite_train::checkpoint::{CheckpointStore, Keep, Snapshot};
 
-use crate::{forge, names_in, new_store, snapshot, step_of, steps_in};
+use crate::checkpoints::{forge, names_in, new_store, snapshot, step_of, steps_in};
 
 #[test]
 fn newest_checkpoints_are_kept_with_the_best() {

@@ -10,7 +10,7 @@ use halite_train::{
     checkpoint::{CheckpointStore, Snapshot},
 };
 
-use crate::{array, names_in, snapshot};
+use crate::checkpoints::{array, names_in, snapshot};
 
 #[derive(Tree, Debug)]
 struct Net<L> {

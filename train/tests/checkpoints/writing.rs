@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use halite_core::{DType, ErrorKind, HostArray, Pending, Result};
 use halite_train::checkpoint::{CheckpointStore, Saved, Snapshot};
 
-use crate::{array, names_in, new_store, snapshot, step_of, steps_in};
+use crate::checkpoints::{array, names_in, new_store, snapshot, step_of, steps_in};
 
 #[test]
 fn best_is_known_without_the_pointer() {

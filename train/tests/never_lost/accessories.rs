@@ -4,7 +4,7 @@ use std::fs::{self, File};
 
 use halite_backends::Accelerator;
 
-use crate::{SAMPLES, fit, on, out_in, rows, saved, watched};
+use crate::never_lost::{SAMPLES, fit, on, out_in, rows, saved, watched};
 
 #[test]
 fn plot_failure_does_not_end_the_run() {
@@ -58,7 +58,7 @@ fn table_over_two_gibibytes_does_not_end_the_run() {
     // The same directory can be resumed, with a table of its own.
     let fitted = fit(
         on(&client).epochs(3).out(&out).resume(true),
-        crate::points(),
+        crate::never_lost::points(),
     )
     .unwrap();
     assert_eq!(fitted.report.steps, 15);
@@ -73,7 +73,7 @@ fn table_is_on_the_disk_before_its_checkpoint_counts() {
     if let Some(out) = std::env::var_os(INSIDE) {
         let client = Accelerator::cpu().open().unwrap();
         let out = std::path::PathBuf::from(out);
-        fit(on(&client).out(out), crate::points()).unwrap();
+        fit(on(&client).out(out), crate::never_lost::points()).unwrap();
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn table_is_on_the_disk_before_its_checkpoint_counts() {
         .args(["-f", "-y", "-e", "trace=openat,write,fdatasync,fsync", "-o"])
         .arg(&calls);
     strace.arg(std::env::current_exe().unwrap());
-    let test = "accessories::table_is_on_the_disk_before_its_checkpoint_counts";
+    let test = "never_lost::accessories::table_is_on_the_disk_before_its_checkpoint_counts";
     let output = strace
         .args(["--exact", test])
         .env(INSIDE, out_in(&dir))

@@ -20,7 +20,7 @@ use halite_core::{
     TensorType,
 };
 
-use crate::hanging::Gate;
+use crate::never_lost::hanging::Gate;
 
 /// The CPU plugin with faults.
 pub(crate) struct Faulty {

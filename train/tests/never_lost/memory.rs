@@ -7,7 +7,7 @@ use halite_train::{
     loggers::{CsvLog, Split},
 };
 
-use crate::{Model, Plane, faulty::Faulty, fit, on, out_in, points, saved};
+use crate::never_lost::{Model, Plane, faulty::Faulty, fit, on, out_in, points, saved};
 
 #[test]
 fn save_without_memory_is_tried_again_at_the_next() {

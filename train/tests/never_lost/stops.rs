@@ -11,7 +11,7 @@ use halite_train::{
     signals::{StopFlag, StopReason},
 };
 
-use crate::{
+use crate::never_lost::{
     BATCH, SAMPLES, altered,
     faulty::Faulty,
     fit,
@@ -82,11 +82,19 @@ fn stop_is_seen_while_validation_data_hangs() {
         .stop_flag(&stop)
         .build()
         .unwrap();
-    let model = crate::Model {
+    let model = crate::never_lost::Model {
         out: halite_nn::Linear::new(2, 1),
     };
     let optimizer = halite_nn::Adam::new(0.1);
-    let work = move || trainer.fit(crate::Plane, model, optimizer, points(), validation);
+    let work = move || {
+        trainer.fit(
+            crate::never_lost::Plane,
+            model,
+            optimizer,
+            points(),
+            validation,
+        )
+    };
     let fitted = in_time(work).unwrap();
     assert!(fitted.report.interrupted);
     assert_eq!((fitted.report.steps, saved(&out)), (5, vec![5]));
@@ -265,23 +273,23 @@ fn stream_from_a_device_that_hangs_is_given_up_at_the_limit() {
     assert!(error.to_string().contains("step 4"), "{error}");
 }
 
-/// [`crate::Plane`] with a loop in the loss that never ends when an input is as large as
+/// [`crate::never_lost::Plane`] with a loop in the loss that never ends when an input is as large as
 /// [`ENDLESS`].
 struct Endless;
 
 const ENDLESS: f32 = 1e9;
 
 impl Task for Endless {
-    type Model = crate::Model<()>;
+    type Model = crate::never_lost::Model<()>;
     type Batch = Labeled<()>;
 
     fn loss<'t>(
         &self,
         cx: &'t Trace,
-        model: &crate::Model<Tensor<'t>>,
+        model: &crate::never_lost::Model<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
-        let loss = crate::Plane.loss(cx, model, batch);
+        let loss = crate::never_lost::Plane.loss(cx, model, batch);
         let start = (
             Leaf(cx.scalar(0.0, DType::F32)),
             Leaf(batch.input.max([0, 1])),
@@ -321,7 +329,7 @@ fn endless_step_of_the_plugin_does_not_hold_the_process() {
         .out(&out)
         .stop_flag(&stop);
     let trainer = trainer.wait_limit(Duration::from_secs(3)).build().unwrap();
-    let model = crate::Model {
+    let model = crate::never_lost::Model {
         out: halite_nn::Linear::new(2, 1),
     };
     let work = move || trainer.fit(Endless, model, halite_nn::Adam::new(0.1), data, points());

@@ -5,8 +5,8 @@ use halite_data::Labeled;
 use halite_nn::{Mean, Sgd, Tensor, Trace};
 use halite_train::{Fitted, Task, TrainerBuilder, metrics::average_precision};
 
-use super::{
-    EXECUTORS, Trained, alike, in_processes,
+use super::{EXECUTORS, Trained, alike, in_processes};
+use crate::shared::{
     regression::{Net, Regression, data, inputs, net, targets_of},
     scored::{self, Rows, Scored, label, scale},
 };

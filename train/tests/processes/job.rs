@@ -7,7 +7,8 @@ use halite_core::{Array, Error, Result, SingleProcess};
 use halite_train::{Callback, TrainerBuilder, callback::Run, signals::StopReason};
 use signal_hook::{consts::SIGTERM, low_level::raise};
 
-use super::{EXECUTORS, Trained, in_process, mlp, regression::Regression};
+use super::{EXECUTORS, Trained, in_process, mlp};
+use crate::shared::regression::Regression;
 
 const SOON: Duration = Duration::from_secs(60);
 

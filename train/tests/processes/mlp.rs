@@ -11,10 +11,8 @@ use halite_data::{Dataset, Field, InMemory, LastBatch, SampleMut};
 use halite_nn::{Adam, Param, Schedule};
 use halite_train::{EarlyStopping, Fitted, OnNotFinite, TrainerBuilder};
 
-use super::{
-    EXECUTORS, Trained, alike, in_processes, most,
-    regression::{Net, Regression, data, net, of_inputs},
-};
+use super::{EXECUTORS, Trained, alike, in_processes, most};
+use crate::shared::regression::{Net, Regression, data, net, of_inputs};
 
 /// As [`data`], with a NaN in sample 9.
 fn with_nan(count: usize) -> InMemory {

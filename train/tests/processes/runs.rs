@@ -20,7 +20,8 @@ use halite_train::{
     signals::{StopFlag, StopReason},
 };
 
-use super::{EXECUTORS, Trained, alike, in_process, in_processes, mlp, regression::Regression};
+use super::{EXECUTORS, Trained, alike, in_process, in_processes, mlp};
+use crate::shared::regression::Regression;
 
 /// Sets a stop flag after a step.
 struct StopAt {

@@ -3,7 +3,8 @@
 use halite_core::{DType, Result, tree::Tree};
 use halite_train::{Fitted, Task, TrainerBuilder};
 
-use super::{EXECUTORS, Trained, alike, gpt, layers, mlp, regression::net};
+use super::{EXECUTORS, Trained, alike, gpt, layers, mlp};
+use crate::shared::regression::net;
 
 /// Largest difference of weights that is rounding, relative to the largest weight.
 const ROUNDING: f64 = 1e-6;

@@ -13,7 +13,8 @@ use halite_core::{
 use halite_reference::{Node, Options, Reference};
 use halite_train::{CheckpointMode, Fitted, Strategy, Task, TrainerBuilder};
 
-use super::{Trained, evaluation::fit_scored, mlp, regression::wide_net, scored, trained};
+use super::{Trained, evaluation::fit_scored, mlp, trained};
+use crate::shared::{regression::wide_net, scored};
 
 /// Width of a network whose parameters are most of the memory.
 const WIDTH: usize = 4000;

@@ -9,10 +9,8 @@ use halite_nn::{
 };
 use halite_train::{Fitted, Measure, OnNotFinite, Strategy, Task, TrainerBuilder};
 
-use super::{
-    EXECUTORS, Open, Trained, alike, in_processes, most,
-    regression::{Net, Regression, data, net, of_inputs},
-};
+use super::{EXECUTORS, Open, Trained, alike, in_processes, most};
+use crate::shared::regression::{Net, Regression, data, net, of_inputs};
 
 /// Five epochs of 59 samples in batches of 16, validated on 21.
 fn fit<O: Optimizer>(builder: TrainerBuilder, optimizer: O) -> Result<Fitted<Regression>> {

@@ -11,11 +11,8 @@ use halite_nn::{
 };
 use halite_train::{Fitted, Task, Trainer, TrainerBuilder};
 
-use super::{
-    error_of,
-    regression::{Regression, data, net},
-    trainer, weights,
-};
+use super::{error_of, trainer, weights};
+use crate::shared::regression::{Regression, data, net};
 
 fn fit_net(trainer: TrainerBuilder, samples: usize) -> Fitted<Regression> {
     let trainer = trainer

@@ -10,11 +10,8 @@ use halite_train::{
     metrics::{Confusion, PrecisionRecall, RocAuc, SetMetric, confusion, roc_auc},
 };
 
-use super::{
-    error_of,
-    scored::{LABELS, Scale, Scored, data, label, rows, scale},
-    trainer,
-};
+use super::{error_of, trainer};
+use crate::shared::scored::{LABELS, Scale, Scored, data, label, rows, scale};
 
 fn fit<K: Task<Model = Scale<()>>>(
     trainer: TrainerBuilder,

@@ -10,11 +10,8 @@ use halite_data::{Dataset, Field, LastBatch, SampleMut};
 use halite_nn::Adam;
 use halite_train::{Callback, Limit, callback::Run};
 
-use super::{
-    Validations, error_of, fit,
-    plane::{Model, Plane, samples, saved},
-    trainer, weights,
-};
+use super::{Validations, error_of, fit, trainer, weights};
+use crate::shared::plane::{Model, Plane, samples, saved};
 
 #[test]
 fn run_of_max_steps_resumes_within_the_epoch() {

@@ -14,11 +14,8 @@ use halite_train::{
     checkpoint::CheckpointStore, loggers::Row,
 };
 
-use super::{
-    error_of, fit,
-    plane::{Model, samples, saved},
-    trainer,
-};
+use super::{error_of, fit, trainer};
+use crate::shared::plane::{Model, samples, saved};
 
 /// A run of six steps an epoch.
 fn run(out: &Path, epochs: u64, checkpoint: ModelCheckpoint) -> TrainerBuilder {

@@ -7,11 +7,8 @@ use halite_data::{Dataset, DatasetExt, Field, InMemory, Labeled, SampleMut};
 use halite_nn::{Tensor, Trace};
 use halite_train::Predict;
 
-use super::{
-    error_of, fit,
-    plane::{Model, Plane, samples},
-    trainer,
-};
+use super::{error_of, fit, trainer};
+use crate::shared::plane::{Model, Plane, samples};
 
 /// Two outputs of a sample.
 #[derive(Tree, Debug)]

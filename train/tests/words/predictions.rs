@@ -10,11 +10,8 @@ use halite_train::{
     loggers::{CsvLog, Shown},
 };
 
-use super::{
-    error_of,
-    plane::{Model, Plane, samples},
-    trainer,
-};
+use super::{error_of, trainer};
+use crate::shared::plane::{Model, Plane, samples};
 
 fn predict<'t>(model: &Model<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
     model.out.forward(x)

@@ -14,11 +14,8 @@ use tracing::{
     span,
 };
 
-use super::{
-    error_of,
-    plane::{Model, Plane, samples},
-    trainer,
-};
+use super::{error_of, trainer};
+use crate::shared::plane::{Model, Plane, samples};
 
 #[derive(Clone, Default)]
 struct Losses(Arc<Mutex<Vec<f64>>>);

@@ -10,11 +10,8 @@ use halite_nn::{
 };
 use halite_train::{Fitted, State, TrainerBuilder};
 
-use super::{
-    error_of,
-    plane::{Model, Plane, samples},
-    trainer,
-};
+use super::{error_of, trainer};
+use crate::shared::plane::{Model, Plane, samples};
 
 /// Gradients of the weight and of the bias at a step.
 fn gradients(step: u32) -> ([f32; 2], [f32; 1]) {

@@ -10,11 +10,8 @@ use halite_train::{
     loggers::{CsvLog, Row},
 };
 
-use super::{
-    Validations, error_of, fit,
-    plane::{Plane, samples, saved},
-    trainer, weights,
-};
+use super::{Validations, error_of, fit, trainer, weights};
+use crate::shared::plane::{Plane, samples, saved};
 
 /// Steps after which three epochs of six steps are validated.
 fn validated(

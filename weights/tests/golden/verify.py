@@ -1,6 +1,6 @@
 """Loads in PyTorch what halite saved, strictly, and compares it with the original.
 
-    HALITE_SAVED=DIR cargo test -p halite-weights --test golden saved
+    HALITE_SAVED=DIR cargo test -p halite-weights --test weights saved
     python verify.py DIR
 """
 

@@ -2,7 +2,7 @@
 
 use halite_core::ErrorKind;
 
-use crate::{check, error_of};
+use crate::hostile::{check, error_of};
 
 /// A header with these tensors: name, dimensions in the order of the file, type, offset; then `data`
 /// bytes.

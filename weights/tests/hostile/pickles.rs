@@ -4,7 +4,7 @@ use halite_core::ErrorKind;
 use halite_weights::open_bytes;
 use zip::CompressionMethod;
 
-use crate::{archive, check, error_of};
+use crate::hostile::{archive, check, error_of};
 
 /// An archive of `torch.save` with this pickle and a storage of 8 bytes.
 fn torch(pickle: &[u8]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use halite_nn::{
 };
 use halite_weights::{HostTensors, NameMap, WeightLoader};
 
-use crate::{at, check, check_saved, client, tensors};
+use crate::names::{at, check, check_saved, client, tensors};
 
 /// Layers whose fields have the names of other layers' parameters, and parameters without a layer.
 #[derive(Tree, Clone, Debug)]

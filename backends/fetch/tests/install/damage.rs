@@ -8,7 +8,7 @@ use std::{
 
 use halite_fetch::{Check, Quiet, State};
 
-use crate::support::{Recorder, SIX, assert_nothing_partial, cache};
+use crate::install::support::{Recorder, SIX, assert_nothing_partial, cache};
 
 #[test]
 fn damaged_file_is_replaced() {

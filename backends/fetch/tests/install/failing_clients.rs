@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{assert_nothing_partial, cache, child, reply_of};
+use crate::install::support::{assert_nothing_partial, cache, child, reply_of};
 
 #[test]
 fn error_without_a_client_tells_what_to_install() {

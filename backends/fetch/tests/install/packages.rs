@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use halite_fetch::{Cache, Check, Quiet, State};
 
-use crate::support::{
+use crate::install::support::{
     COWSAY, IS_NUMBER, Recorder, SIX, assert_nothing_partial, cache, child, reply_of,
 };
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use halite_fetch::{Check, Client, Error, FileSpec, Package, Quiet, State, Transform};
 
-use crate::support::{IS_NUMBER, SIX, ZEROS, assert_nothing_partial, cache};
+use crate::install::support::{IS_NUMBER, SIX, ZEROS, assert_nothing_partial, cache};
 
 /// One wheel of several, with a file of a second archive.
 const BOTH: Package = Package {

@@ -9,7 +9,7 @@ use std::{
 
 use halite_fetch::{Check, Error, Limits, Quiet, State};
 
-use crate::support::{Recorder, SIX, assert_nothing_partial, cache, child, reply_of};
+use crate::install::support::{Recorder, SIX, assert_nothing_partial, cache, child, reply_of};
 
 #[test]
 fn four_concurrent_processes_install_once() {
@@ -93,7 +93,7 @@ fn leftovers_of_a_killed_process_are_removed() {
     kill_group(child);
     assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
     // Killed right before the rename: all files and the marker are there, under the wrong name.
-    let (_other_guard, other) = crate::support::cache();
+    let (_other_guard, other) = crate::install::support::cache();
     let complete = other.ensure(&SIX, &mut Quiet).unwrap().directory;
     let leftover = fs::read_dir(&partial)
         .unwrap()

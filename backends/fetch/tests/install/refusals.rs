@@ -4,7 +4,7 @@ use std::fs;
 
 use halite_fetch::{Cache, Check, Error, FileSpec, Package, Quiet, State};
 
-use crate::support::{IS_NUMBER, SIX, SIX_FILE, ZEROS, assert_nothing_partial, cache};
+use crate::install::support::{IS_NUMBER, SIX, SIX_FILE, ZEROS, assert_nothing_partial, cache};
 
 #[test]
 fn wrong_archive_digest_is_refused_with_both_digests() {

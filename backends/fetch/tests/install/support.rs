@@ -76,7 +76,7 @@ pub(crate) fn child(cache: &Path, what: &str) -> Command {
     command
         .args([
             "--exact",
-            "child_installs_a_package",
+            "install::child_installs_a_package",
             "--nocapture",
             "--test-threads=1",
         ])

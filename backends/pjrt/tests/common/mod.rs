@@ -1,5 +1,4 @@
 //! The real CPU plugin, and small programs.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::{
     fs,

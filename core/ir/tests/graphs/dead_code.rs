@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_ir::{Binary, Graph, Literal, Op, Remat, Unary, Value, dead_code, optimize, verify};
 
-use crate::{call, check, f32, graph, push};
+use crate::graphs::{call, check, f32, graph, push};
 
 #[test]
 fn dead_code_keeps_side_effects() {
@@ -14,7 +14,7 @@ fn dead_code_keeps_side_effects() {
         graph.push(call(true), &[logged], None).unwrap();
         graph.push(call(false), &[x], None).unwrap();
         let y = push(graph, Op::Unary(Unary::Exponential), &[x]);
-        let inner = crate::graph(|graph, x| {
+        let inner = crate::graphs::graph(|graph, x| {
             push(graph, Op::Unary(Unary::Sqrt), &[x]);
             graph.push(call(true), &[x], None).unwrap();
             vec![x]

@@ -6,7 +6,7 @@ use halite_ir::{
     ConvDims, Convolution, Dot, Graph, Interface, Op, Scatter, Value, around_faults, text, verify,
 };
 
-use crate::{f32, push};
+use crate::graphs::{f32, push};
 
 /// Checks the operations of a program for a mesh of this shape, without what is around them.
 pub(crate) fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {

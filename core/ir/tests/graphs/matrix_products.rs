@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use halite_core::DType;
 use halite_ir::{Dot, Graph, Op, matrix_products, optimize, verify};
 
-use crate::{f32, push};
+use crate::graphs::{f32, push};
 
 /// A graph of a dot with these contracted dimensions.
 fn dot(left: &[usize], right: &[usize], batch: usize, pairs: &[(usize, usize)]) -> Graph {

@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::{DType, TensorType};
 use halite_ir::{Gather, Graph, Op};
 
-use crate::{f32, faults::check, push};
+use crate::graphs::{f32, faults::check, push};
 
 /// Of slices of slices: an element of a part of a vector, and a vector that is no part.
 #[test]

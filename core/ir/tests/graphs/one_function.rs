@@ -3,7 +3,7 @@
 use halite_core::DType;
 use halite_ir::{Dot, Graph, Op, one_function, scanned, verify};
 
-use crate::{f32, push};
+use crate::graphs::{f32, push};
 
 /// A graph of a product of `f32` with these contracted dimensions.
 fn product(left: &[usize], right: &[usize], contract: [usize; 2]) -> Graph {

@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::DType;
 use halite_ir::{Binary, Graph, Literal, Op, Value, common_subexpressions, identities, optimize};
 
-use crate::{call, check, graph, push};
+use crate::graphs::{call, check, graph, push};
 
 fn splat(graph: &mut Graph, value: f32) -> Value {
     push(graph, Op::Constant(Literal::splat(value, [2, 3])), &[])

@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::PartitionSpec;
 use halite_ir::{Groups, Op, Reduction};
 
-use crate::check;
+use crate::infer::check;
 
 /// All operands are of this type.
 const X: &str = "f32[4,3]";

@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::DType::*;
 use halite_ir::{ConvDims, Convolution, Dot, Op};
 
-use crate::check;
+use crate::infer::check;
 
 /// A product of matrices, with changes.
 fn dot(change: fn(&mut Dot)) -> Op {

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_ir::{CustomCall, Graph, Op, Remat, infer};
 
-use crate::{check, types};
+use crate::infer::{check, types};
 
 /// A graph of inputs of these types that returns some of them.
 fn region(inputs: &str, outputs: &[usize]) -> Graph {

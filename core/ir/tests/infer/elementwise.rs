@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::DType::*;
 use halite_ir::{Binary, Comparison, Op, Unary};
 
-use crate::check;
+use crate::infer::check;
 
 #[test]
 fn binary_operand_types() {

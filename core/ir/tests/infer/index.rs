@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_ir::{Gather, Op, Reduction, Scatter};
 
-use crate::check;
+use crate::infer::check;
 
 /// Gathers rows of `[6, 4]` by indices `[3, 1]`, with changes.
 fn gather(change: fn(&mut Gather)) -> Op {

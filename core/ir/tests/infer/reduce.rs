@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_ir::{Extreme, Op, Reduction, Window};
 
-use crate::check;
+use crate::infer::check;
 
 /// Windows of 2 by 2 that do not overlap, with changes.
 fn window(change: fn(&mut Window)) -> Window {

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_ir::{Literal, Op};
 
-use crate::{check, ty};
+use crate::infer::{check, ty};
 
 const HUGE: usize = usize::MAX;
 

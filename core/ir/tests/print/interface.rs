@@ -6,7 +6,7 @@ use expect_test::expect;
 use halite_core::{DType, MeshShape, PartitionSpec, TensorType};
 use halite_ir::{Binary, Graph, Interface, Op, Port, Unary, program, text};
 
-use crate::{check, graph, plain, push};
+use crate::print::{check, graph, plain, push};
 
 /// A sum computed at `origin`, with names, shardings and an alias.
 fn train_step(origin: &'static Location<'static>) -> (Graph, Interface) {

@@ -4,7 +4,7 @@ use expect_test::expect;
 use halite_core::{DType, TensorType};
 use halite_ir::{Binary, Comparison, Graph, Op, Remat};
 
-use crate::{check, f32, graph, plain, push};
+use crate::print::{check, f32, graph, plain, push};
 
 #[test]
 fn loops_and_branches_are_indented() {

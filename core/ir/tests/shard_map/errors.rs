@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use halite_core::TensorType;
 use halite_ir::{Groups, Op, ShardMap, infer};
 
-use crate::{all_reduce, axes, f32, map, push, spec};
+use crate::shard_map::{all_reduce, axes, f32, map, push, spec};
 
 fn check<const N: usize>(cases: [(ShardMap, TensorType); N], expected: Expect) {
     let error = |(map, ty)| infer(&Op::ShardMap(map), &[&ty]).unwrap_err();

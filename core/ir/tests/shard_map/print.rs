@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use halite_core::DType;
 use halite_ir::{Binary, Graph, Groups, Interface, Op, Reduction, ShardMap, text, verify};
 
-use crate::{all_reduce, around, axes, f32, interface, map, over_model, push, spec};
+use crate::shard_map::{all_reduce, around, axes, f32, interface, map, over_model, push, spec};
 
 /// Collectives of all kinds, and the device's index.
 fn everything() -> Graph {

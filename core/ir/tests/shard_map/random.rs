@@ -4,7 +4,7 @@ use halite_core::{MeshShape, PartitionSpec};
 use halite_ir::{Graph, Groups, Op, Reduction, ShardMap, infer};
 use proptest::prelude::*;
 
-use crate::{axes, f32};
+use crate::shard_map::{axes, f32};
 
 /// A spec that puts each of three axes into one of the dimensions, or none.
 fn scattered(places: &[usize], rank: usize) -> PartitionSpec {

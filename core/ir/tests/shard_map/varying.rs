@@ -2,7 +2,7 @@
 
 use halite_ir::{Graph, Groups, Op, Value, varying};
 
-use crate::{all_reduce, axes, f32, map, over_model, push};
+use crate::shard_map::{all_reduce, axes, f32, map, over_model, push};
 
 /// The axes along which the result of a body varies, whose operand varies along `model`.
 fn varies(body: impl FnOnce(&mut Graph, Value) -> Value) -> Vec<String> {

@@ -7,7 +7,7 @@ use halite_stablehlo::Module;
 /// Prints how many programs verify, and the errors of the others. Files that the reader refuses are
 /// left out.
 ///
-/// `HALITE_PROGRAMS=DIR cargo test -p halite-stablehlo --test programs -- --ignored --nocapture`
+/// `HALITE_PROGRAMS=DIR cargo test -p halite-stablehlo --test stablehlo programs_of_a_directory -- --ignored --nocapture`
 #[test]
 #[ignore = "reads the files `*.mlir` in HALITE_PROGRAMS"]
 fn programs_of_a_directory() {

@@ -9,7 +9,7 @@ use expect_test::{Expect, expect};
 use halite_core::{DType, ErrorKind, HloSharding, TensorType};
 use halite_stablehlo::{Attribute, BinaryOp, ElementType, Module, OpKind, ShardyMesh};
 
-use crate::{
+use crate::programs::{
     program::{Edit, on, program, wrapped},
     valid,
 };

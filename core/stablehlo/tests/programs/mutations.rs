@@ -7,7 +7,7 @@ use halite_stablehlo::{
 };
 use proptest::{prelude::*, sample::Index};
 
-use crate::{program::Edit, valid};
+use crate::programs::{program::Edit, valid};
 
 /// Sizes that overflow, or that are close to those of the programs.
 const SIZES: [i64; 10] = [-1, 0, 1, 2, 3, 5, 1 << 31, 1 << 62, i64::MAX, i64::MIN];

@@ -273,7 +273,7 @@ pub(crate) fn wrapped(text: &str) -> String {
 /// `attribute!(module, OpKind::Slice { strides, .. } => strides[0] = 2)`
 macro_rules! attribute {
     ($module:expr, $kind:pat => $edit:expr) => {
-        $crate::program::Edit::edit($module, |op| match &mut op.kind {
+        $crate::programs::program::Edit::edit($module, |op| match &mut op.kind {
             $kind => $edit,
             other => panic!("{other:?} is another operation"),
         })

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_stablehlo::{FftKind, OpKind};
 
-use crate::{
+use crate::programs::{
     program::{Edit, attribute, refused},
     valid,
 };

@@ -6,7 +6,7 @@ mod parallel;
 
 use halite_stablehlo::{BinaryOp, Dense, FftKind, Module, OpKind, UnaryOp};
 
-use crate::program::program;
+use crate::programs::program::program;
 
 pub(crate) use self::{control::*, data::*, parallel::*};
 

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_stablehlo::{BinaryOp, Module, OpKind, Position, ValueId};
 
-use crate::{
+use crate::programs::{
     program::{Builder, Edit, module, on, program, refused, ty},
     valid,
 };

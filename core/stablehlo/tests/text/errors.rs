@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use halite_stablehlo::Module;
 
-use crate::function;
+use crate::text::function;
 
 fn check(text: &str, expected: Expect) {
     expected.assert_eq(&Module::parse(text).unwrap_err().to_string());

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::Module;
 
-use crate::{function, jax_programs};
+use crate::text::{function, jax_programs};
 
 fn error(text: &str) -> String {
     Module::parse(text).unwrap_err().to_string()

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_stablehlo::{Module, OpKind, Region};
 
-use crate::{jax_programs, without_positions};
+use crate::text::{jax_programs, without_positions};
 
 fn operations(region: &Region) -> usize {
     let inner = region

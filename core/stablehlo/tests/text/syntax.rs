@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use halite_stablehlo::Module;
 
-use crate::{function, without_positions};
+use crate::text::{function, without_positions};
 
 /// Reads a body, prints it, and reads that again.
 fn check(body: &str, printed: Expect) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads with other packages what halite wrote.
 
-    HALITE_SAVED=DIR cargo test -p halite-data --test pipeline written_files
+    HALITE_SAVED=DIR cargo test -p halite-data --test data written_files
     python3 -m venv V && V/bin/pip install numpy tfrecord==1.14.6
     V/bin/python verify.py DIR
 """

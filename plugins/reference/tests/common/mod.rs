@@ -1,5 +1,5 @@
 //! Programs of text, and their runs.
-#![allow(dead_code, reason = "not every user of this file needs all of it")]
+#![allow(dead_code, reason = "the examples use a part")]
 
 pub(crate) mod devices;
 pub(crate) mod interpreted;

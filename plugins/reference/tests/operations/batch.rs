@@ -6,7 +6,7 @@ use halite_core::{
     Arg, Client, CompileOptions, DeviceBuffers, HostBytes, Program, Result, Signature,
 };
 
-use crate::draft::{Case, join, tensor_type};
+use crate::operations::draft::{Case, join, tensor_type};
 
 /// The results of a case, as bytes.
 pub(crate) type Results = Vec<Vec<u8>>;

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{ElementClass, ElementType, RankedType};
 
-use crate::numbers::{distance, epsilon, float, is_flushed};
+use crate::operations::numbers::{distance, epsilon, float, is_flushed};
 
 /// The difference that results may have.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{ElementType, RankedType};
 
-use crate::{compare::Tolerance, draft::Draft, family::Family, numbers::Range};
+use crate::operations::{compare::Tolerance, draft::Draft, family::Family, numbers::Range};
 
 pub(crate) fn families() -> Vec<Family> {
     vec![

@@ -1,6 +1,6 @@
 //! Cases that are not compared with XLA's plugin, with the reasons.
 
-use crate::draft::Case;
+use crate::operations::draft::Case;
 
 /// Cases in which XLA's results are not the measure.
 struct Deviation {

@@ -5,11 +5,11 @@ use std::{
     fmt::{Display, Write},
 };
 
-use crate::random::Random;
 use halite_core::TensorType;
 use halite_stablehlo::{ElementClass, ElementType, RankedType};
 
-use crate::{
+use crate::operations::random::Random;
+use crate::operations::{
     compare::{Tolerance, shown},
     numbers::{self, Range, carrier},
 };

@@ -4,7 +4,7 @@ use halite_stablehlo::{
     BinaryOp, ComparisonDirection, ComparisonOrder, ElementClass, ElementType, RankedType, UnaryOp,
 };
 
-use crate::{
+use crate::operations::{
     compare::Tolerance,
     draft::{Draft, Value},
     family::{Family, variants},

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::random::Random;
 use halite_stablehlo::ElementType;
 
-use crate::{
+use crate::operations::random::Random;
+use crate::operations::{
     compare::Tolerance,
     draft::{Case, Draft},
     reduce::{COMBINERS, combines},

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{ElementClass, ElementType, RankedType, RngAlgorithm};
 
-use crate::{compare::Tolerance, draft::Draft, family::Family, numbers::Range};
+use crate::operations::{compare::Tolerance, draft::Draft, family::Family, numbers::Range};
 
 pub(crate) fn families() -> Vec<Family> {
     let family = |&algorithm: &RngAlgorithm| {

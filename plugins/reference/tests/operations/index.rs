@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{ElementClass, ElementType, RankedType};
 
-use crate::{
+use crate::operations::{
     compare::Tolerance,
     draft::{Draft, Value, join},
     family::{Family, accumulations},
@@ -199,7 +199,7 @@ fn gather(draft: &mut Draft<'_>, element: ElementType) -> Option<Tolerance> {
     let text = format!(
         "gather {{dimension_numbers = {}, indices_are_sorted = false, slice_sizes = {}}}",
         slices.numbers("gather"),
-        crate::moves::array(&slices.sizes)
+        crate::operations::moves::array(&slices.sizes)
     );
     let y = draft.op(
         text,

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{ElementType, RankedType};
 
-use crate::{
+use crate::operations::{
     compare::Tolerance,
     draft::{Draft, Value, join},
     family::Family,

@@ -1,7 +1,8 @@
 //! Elements as bits: random ones, their values, and distances between them.
 
-use crate::random::Random;
 use halite_stablehlo::{ElementClass, ElementType};
+
+use crate::operations::random::Random;
 
 /// Values that inputs have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{ElementClass, ElementType, RankedType};
 
-use crate::{
+use crate::operations::{
     compare::Tolerance,
     draft::{Draft, Value},
     family::{Family, accumulations},

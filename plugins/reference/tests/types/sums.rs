@@ -1,6 +1,6 @@
 //! Reductions and contractions: within the rounding of the type.
 
-use crate::numbers::{Kind, Random, TYPES, Type, by_name, check};
+use crate::types::numbers::{Kind, Random, TYPES, Type, by_name, check};
 
 /// Small numbers, whose sums are far from the limits of the type.
 fn small(ty: Type, count: usize, random: &mut Random) -> Vec<u8> {

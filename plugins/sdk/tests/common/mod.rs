@@ -1,5 +1,5 @@
 //! A caller of the C table, and a backend with a fault in one of its methods.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(unsafe_code)]
 
 pub(crate) mod faulty;
 

@@ -5,7 +5,7 @@ use halite_stablehlo::{
     RngDistribution, Transposition,
 };
 
-use crate::program::{Builder, less_than, module, program, program_with, zeros};
+use crate::programs::program::{Builder, less_than, module, program, program_with, zeros};
 
 pub(crate) fn while_loop() -> Module {
     program_with(OpKind::While, "i32 f32 i32", "i32 f32 i32", |b| {

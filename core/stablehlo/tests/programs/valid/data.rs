@@ -5,7 +5,7 @@ use halite_stablehlo::{
     GatherAttributes, Module, OpKind, ScatterAttributes, UnaryOp, WindowAttributes,
 };
 
-use crate::program::{less_than, program, program_with, zeros};
+use crate::programs::program::{less_than, program, program_with, zeros};
 
 pub(crate) fn add() -> Module {
     program(OpKind::Binary(BinaryOp::Add), "2x3xf32 2x3xf32", "2x3xf32")
@@ -17,7 +17,9 @@ pub(crate) fn unary(op: UnaryOp, operand: &str, result: &str) -> Module {
 
 pub(crate) fn compare() -> Module {
     let mut compare = program(less_than(), "2x3xf32 2x3xf32", "2x3xi1");
-    if let OpKind::Compare { order, .. } = &mut crate::program::Edit::op(&mut compare).kind {
+    if let OpKind::Compare { order, .. } =
+        &mut crate::programs::program::Edit::op(&mut compare).kind
+    {
         *order = Some(ComparisonOrder::TotalOrder);
     }
     compare

@@ -5,7 +5,7 @@ use halite_stablehlo::{
     ShardyDim, ShardyMesh, ShardySharding,
 };
 
-use crate::program::{on, program, program_with};
+use crate::programs::program::{on, program, program_with};
 
 pub(crate) fn groups(groups: &[&[usize]], channel: Option<i64>) -> CollectiveAttributes {
     CollectiveAttributes {

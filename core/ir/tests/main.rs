@@ -1,0 +1,10 @@
+//! Integration tests of `halite-ir`, in one executable: each links all of its dependencies.
+
+mod cost;
+mod graphs;
+mod infer;
+mod precision;
+mod print;
+mod shapes;
+mod shard_map;
+mod speed;

@@ -1,0 +1,12 @@
+//! Integration tests of `halite-data`, in one executable: each links all of its dependencies.
+
+mod digests;
+mod hanging_reads;
+mod images;
+mod loader;
+mod located;
+mod mnist;
+mod order;
+mod pipeline;
+mod prefetch;
+mod text;

@@ -1,0 +1,125 @@
+//! The scripts of `.ci`, and that they run every test.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Where `PATH` has a program.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+fn text(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn missing_tools_are_named_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["bash", "env", "dirname", "rustup", "cargo", "timeout"] {
+        if let Some(path) = program(name) {
+            symlink(path, folder.path().join(name)).unwrap();
+        }
+    }
+    for script in ["run", "full"] {
+        let mut command = Command::new(root().join(".ci").join(script));
+        let output = command.env("PATH", folder.path()).output().unwrap();
+        let (stdout, stderr) = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+        assert!(!stdout.contains("== "), "{stdout}");
+        for remedy in ["gcc", "python3-pip", "npm"] {
+            let remedy = format!("to install it: apt-get install {remedy}");
+            assert!(stderr.contains(&remedy), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn step_that_hangs_ends_with_its_name() {
+    let script = ". .ci/lib; step quick 1 true; step slow 0.01 sleep 600; step never 1 true";
+    let mut command = Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", script]);
+    let output = command.current_dir(root()).output().unwrap();
+    let (stdout, stderr) = text(&output);
+    assert_eq!(output.status.code(), Some(124), "{stdout}{stderr}");
+    assert!(
+        stderr.contains("slow: stopped after 0.01 minutes"),
+        "{stderr}"
+    );
+    assert!(
+        stdout.contains("== quick") && !stdout.contains("== never"),
+        "{stdout}"
+    );
+}
+
+/// All files of Rust below a folder, except programs that must not compile.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("ui") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The file that declares the module of a file.
+fn parent(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    let outer = folder.parent()?;
+    [
+        folder.join("main.rs"),
+        folder.join("mod.rs"),
+        folder.with_extension("rs"),
+        outer.join("main.rs"),
+    ]
+    .into_iter()
+    .find(|file| file != path && file.is_file())
+}
+
+#[test]
+fn every_file_of_tests_is_compiled() {
+    let mut left_out = Vec::new();
+    for package in super::packaging::members() {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let targets = package["targets"].as_array().unwrap();
+        let own: Vec<&Path> = (targets.iter())
+            .map(|target| Path::new(target["src_path"].as_str().unwrap()))
+            .collect();
+        let mut folder = manifest.parent().unwrap().join("tests");
+        // The folder is a crate of its own, but for the tests of the command.
+        if folder.join("Cargo.toml").exists() {
+            folder.push("cli");
+        }
+        let mut files = Vec::new();
+        if folder.is_dir() {
+            sources(&folder, &mut files);
+        }
+        for file in files.into_iter().filter(|file| !own.contains(&&**file)) {
+            let stem = match file.ends_with("mod.rs") {
+                true => file.parent().unwrap().file_name(),
+                false => file.file_stem(),
+            };
+            let declared = format!("mod {};", stem.unwrap().to_str().unwrap());
+            let is_declared = parent(&file)
+                .and_then(|parent| fs::read_to_string(parent).ok())
+                .is_some_and(|text| text.contains(&declared));
+            if !is_declared {
+                left_out.push(file);
+            }
+        }
+    }
+    assert!(left_out.is_empty(), "no executable has {left_out:#?}");
+}

@@ -1,0 +1,174 @@
+//! Edge values: every public operation of `Tensor`, loss, metric and optimizer step, of every
+//! element type that it accepts, on NaN of both signs, zeros, infinities, subnormal numbers, the
+//! largest and smallest, and integers at their limits, in sizes of 0, 1, 2, a prime and one beyond
+//! a power of 2; forward and gradient.
+//!
+//! What is expected is in `reference/golden.safetensors`, which `reference/make.py` computes with
+//! NumPy in 80 bits; where it has nothing, the oracle of the embedded executor counts.
+
+mod compare;
+mod coverage;
+mod differences;
+mod document;
+mod draw;
+mod job;
+mod judge;
+mod rows;
+mod split;
+mod table;
+
+use std::sync::Mutex;
+
+use halite_core::DType;
+
+use crate::edge_values::{
+    draw::Random,
+    job::{Executor, Job},
+    judge::Report,
+    table::{Form, Row, SIZES, all},
+};
+
+/// Environment variable with the number of rounds of the long form.
+const ROUNDS: &str = "HALITE_EDGE_VALUES";
+
+/// Environment variable with the seed of the long form.
+const SEED: &str = "HALITE_EDGE_VALUES_SEED";
+
+/// Environment variable with the name of the one row to run.
+const ONLY: &str = "HALITE_EDGE_VALUES_ONLY";
+
+/// What runs the programs of a size. XLA takes seconds to compile one, so in the short form it has
+/// one size of each element type.
+fn executors(form: Form, dtype: DType, size: usize, every: bool) -> Vec<Executor> {
+    let number = DType::computed().position(|other| other == dtype);
+    let turn = SIZES[2 + number.unwrap_or(0) % 3];
+    let mut executors = vec![Executor::Embedded, Executor::Oracle];
+    if every || form != Form::Rows || size == turn {
+        executors.push(Executor::Cpu);
+    }
+    executors
+}
+
+/// Programs of all rows of one form and one element type each.
+fn jobs(every: bool) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for (form, dtype, rows) in groups() {
+        let sizes = if form == Form::Rows { &SIZES[..] } else { &[0] };
+        jobs.extend(sizes.iter().map(|&size| Job {
+            rows: rows.clone(),
+            form,
+            dtype,
+            size,
+            on: executors(form, dtype, size, every),
+            drawn: None,
+        }));
+    }
+    jobs
+}
+
+/// The rows of each form and element type.
+fn groups() -> Vec<(Form, DType, Vec<&'static Row>)> {
+    let only = std::env::var(ONLY).ok();
+    let mut groups = Vec::new();
+    for form in Form::ALL {
+        for dtype in DType::computed() {
+            let accepts = |row: &&Row| row.form == form && row.dtypes.contains(&dtype);
+            let named = |row: &&Row| only.as_deref().is_none_or(|only| only == row.name);
+            let rows: Vec<_> = all().filter(accepts).filter(named).collect();
+            if !rows.is_empty() {
+                groups.push((form, dtype, rows));
+            }
+        }
+    }
+    groups
+}
+
+/// Each row as a program of its own, of every size; then as many rounds of drawn inputs.
+fn long_jobs(rounds: u64, seed: u64) -> Vec<Job> {
+    let alone = |job: Job| {
+        job.rows.clone().into_iter().map(move |row| Job {
+            rows: vec![row],
+            ..job.clone()
+        })
+    };
+    let mut jobs: Vec<Job> = jobs(true).into_iter().flat_map(alone).collect();
+    let mut random = Random(seed);
+    for _ in 0..rounds {
+        for (form, dtype, rows) in groups() {
+            let (inputs, size) = random.inputs(form, dtype);
+            jobs.push(Job {
+                rows,
+                form,
+                dtype,
+                size,
+                on: vec![Executor::Cpu, Executor::Embedded],
+                drawn: Some(inputs),
+            });
+        }
+    }
+    // The last is run first.
+    jobs.reverse();
+    jobs
+}
+
+/// Runs all jobs on two threads.
+fn run_all(jobs: Vec<Job>) -> Report {
+    let report = Report::default();
+    let queue = Mutex::new(jobs);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(job) = queue.lock().unwrap().pop() else {
+                        break;
+                    };
+                    job.run(&report);
+                }
+            });
+        }
+    });
+    report
+}
+
+#[test]
+fn edge_values_are_right() {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(
+            text.parse()
+                .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        )
+    };
+    let seed = number(SEED).unwrap_or(1);
+    let report = run_all(match number(ROUNDS) {
+        None => jobs(false),
+        Some(rounds) => {
+            println!("{rounds} rounds of drawn inputs from seed {seed}");
+            long_jobs(rounds, seed)
+        }
+    });
+    report.print();
+    let mut wrong = report.wrong.into_inner().unwrap();
+    wrong.sort();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    if std::env::var_os(ONLY).is_some() {
+        return;
+    }
+    let used = report.used.into_inner().unwrap();
+    let unused: Vec<String> = differences::STAY
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| !used.contains(number))
+        .map(|(_, difference)| format!("{difference:?}"))
+        .collect();
+    assert!(
+        unused.is_empty(),
+        "nothing needs these any more; remove them:\n{}",
+        unused.join("\n")
+    );
+}
