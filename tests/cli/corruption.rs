@@ -11,7 +11,7 @@ use halite_tests::corrupt::{Options, run};
 fn damaged_files_never_give_another_result() {
     let summary = run(&Options {
         halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
-        cases: 80,
+        cases: 30, // `.ci/full` has more
         first: 0,
         seed: 20_260_922,
         deadline: Duration::from_secs(120),
@@ -28,7 +28,7 @@ fn damaged_files_never_give_another_result() {
     );
     // Else the damage is not in files that the command reads.
     assert!(
-        summary.outcomes().iter().all(|count| *count > 4),
+        summary.outcomes().iter().all(|count| *count > 1),
         "{summary}"
     );
 }

@@ -169,6 +169,7 @@ const EACH: &[(&str, Body, CollectiveKind, usize, u64)] = &[
 ];
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn compiled_program_has_each_shard_map_collective() {
     for name in TARGETS {
         let target = target(name).unwrap();
@@ -185,6 +186,7 @@ fn compiled_program_has_each_shard_map_collective() {
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn program_of_all_collectives_keeps_all() {
     let mut expected = Found::new();
     for &(_, _, kind, group, kib) in EACH {

@@ -168,6 +168,7 @@ fn llama3_1b(name: &str) {
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn resnet50_is_planned_for_h100() {
     resnet50(GPU);
 }
@@ -175,26 +176,31 @@ fn resnet50_is_planned_for_h100() {
 /// The longest of these tests: libtpu takes 220 CPU-seconds, about three for each convolution with its
 /// gradients.
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn resnet50_is_planned_for_v5e() {
     resnet50(TPU);
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn vit_is_planned_for_h100() {
     vit_s16(GPU);
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn vit_is_planned_for_v5e() {
     vit_s16(TPU);
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn llama3_is_planned_for_h100() {
     llama3_1b(GPU);
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn llama3_is_planned_for_v5e() {
     llama3_1b(TPU);
 }

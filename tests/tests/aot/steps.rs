@@ -213,8 +213,9 @@ fn sums(compiled: &CompiledProgram) -> u64 {
 }
 
 macro_rules! steps {
-    ($($test:ident: $name:literal, $devices:literal;)*) => {
+    ($($(#[$ignored:meta])? $test:ident: $name:literal, $devices:literal;)*) => {
         $(#[test]
+        $(#[$ignored])?
         fn $test() {
             data_parallel($name, $devices);
         })*
@@ -222,18 +223,29 @@ macro_rules! steps {
 }
 
 steps! {
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_a_v3_of_eight_cores: "tpu:v3:2x2", 8;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_a_v4_of_eight_cores: "tpu:v4:2x2x1", 8;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_a_v4_of_four_chips: "tpu:v4:2x2x1,megacore", 4;
     the_step_compiles_for_a_v5e_of_sixteen_chips: "tpu:v5e:4x4", 16;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_a_v5p_of_four_chips: "tpu:v5p:2x2x1", 4;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_a_v6e_of_sixteen_chips: "tpu:v6e:4x4", 16;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_a_tpu7x_of_eight_cores: "tpu:tpu7x:2x2x1", 8;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_an_a100: "cuda:a100", 1;
     the_step_compiles_for_eight_h100: "cuda:h100:1x8", 8;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_two_hosts_of_four_h100: "cuda:h100:2x4", 8;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_an_h200: "cuda:h200:1x1", 1;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_two_hosts_of_eight_h200: "cuda:h200:2x8", 16;
+    #[ignore = "takes minutes: `.ci/full`"]
     the_step_compiles_for_eight_b200: "cuda:b200:1x8", 8;
     the_step_compiles_for_eight_virtual_cpus: "cpu:8", 8;
 }
@@ -261,6 +273,7 @@ fn fsdp_devices_hold_their_part_of_the_state() {
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn two_axis_mesh_splits_batch_by_layers() {
     let strategy = || Strategy::data_parallel().and(Strategy::tensor_parallel());
     for name in ["tpu:v5e:4x4", "cuda:h200:2x8"] {
@@ -292,6 +305,7 @@ fn gradients_are_reduced_between_slices() {
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn scanned_transformer_compiles_under_fsdp() {
     for (name, devices) in [("tpu:v5e:2x2", 4), ("cuda:h100:1x4", 4)] {
         let target = target(name).unwrap();
@@ -314,6 +328,7 @@ fn scanned_transformer_compiles_under_fsdp() {
 }
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn tensor_parallel_reduces_activations_per_layer() {
     // After attention and after the dense layers, forwards and backwards.
     let sums_of_layers = 4 * TransformerConfig::tiny().layers as u64;

@@ -296,6 +296,7 @@ const ALL: &str = "HALITE_AOT_TYPES";
 const BY_DEFAULT: [DType; 3] = [DType::F32, DType::Bf16, DType::U64];
 
 #[test]
+#[ignore = "takes minutes: `.ci/full`"]
 fn cuda_compiles_every_type() {
     let target = target("cuda:h100:1x1").unwrap();
     let only = std::env::var(ONLY).ok();

@@ -84,6 +84,7 @@ fn parent(path: &Path) -> Option<PathBuf> {
         folder.join("mod.rs"),
         folder.with_extension("rs"),
         outer.join("main.rs"),
+        outer.with_extension("rs"),
     ]
     .into_iter()
     .find(|file| file != path && file.is_file())
