@@ -12,5 +12,5 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     panics::init();
-    cli::run()
+    cli::main()
 }
