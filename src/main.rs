@@ -14,3 +14,7 @@ fn main() -> std::process::ExitCode {
     panics::init();
     cli::main()
 }
+
+#[cfg(test)]
+#[path = "../tests/cli/in_process.rs"]
+mod tests;

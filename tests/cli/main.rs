@@ -1,10 +1,11 @@
-//! The `halite` command, run as a user runs it: in child processes, each with a deadline.
+//! The `halite` command, run as a user runs it: in child processes, each with a deadline. Tests that
+//! need no process are in `in_process.rs`.
 
-mod arguments;
 mod caches;
 mod checkpoint;
+#[path = "child.rs"]
+mod command;
 mod compile_cache;
-mod config;
 mod ct;
 #[cfg(target_os = "linux")]
 mod disks;
@@ -13,13 +14,9 @@ mod embedded;
 mod environment;
 mod export;
 mod finetune;
-mod generate;
 mod hardware;
-mod help;
 mod images;
 mod new;
-mod numbers;
-mod observing;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugin;
@@ -27,14 +24,9 @@ mod predict;
 #[cfg(target_os = "linux")]
 mod processes;
 mod programs;
-mod recovery;
 mod reports;
 mod resume;
-mod run_identity;
-#[cfg(unix)]
-mod sharding;
 mod signals;
 mod streams;
 mod support;
-mod text;
 mod training;
