@@ -3,13 +3,22 @@
 //! codes, are in `main.rs`.
 
 mod arguments;
+mod checkpoint;
 #[path = "call.rs"]
 mod command;
 mod config;
+mod ct;
+mod embed;
+mod export;
+mod finetune;
 mod generate;
 mod help;
+mod images;
+mod new;
 mod numbers;
 mod observing;
+mod predict;
+mod programs;
 mod recovery;
 mod results;
 mod run_identity;

@@ -36,7 +36,7 @@ fn mesh_auto_trains_on_the_fastest() {
 #[test]
 fn mesh_auto_of_one_device_compiles_nothing() {
     let ended = succeeds(&mut halite_alone(
-        "train digits --model mlp --accelerator embedded --mesh auto --fast-dev-run",
+        "train digits --model mlp --accelerator embedded --mesh auto --fast-dev-run --quiet",
     ));
     assert!(!ended.stderr.contains("--mesh auto: "), "{}", ended.stderr);
 }

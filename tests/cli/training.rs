@@ -207,3 +207,45 @@ fn first_step_counts_from_the_start_of_the_program() {
         .unwrap();
     assert!(first > 0.0 && first < took, "{first} s of {took} s");
 }
+
+/// A run of two epochs with random transforms, on 20 images of five studies.
+const CT: &str = "train ct --data ct --model resnet18 --max-epochs 2 --print-every 1 --log-every 1 \
+                  --transforms 32,random-resized-crop=0.6..1,rotate=10,brightness=0.2";
+
+#[test]
+fn ct_resumes_in_mid_epoch_to_the_bit() {
+    // 16 images of training: eight steps an epoch, and two.
+    for (accelerator, batch, stop) in [("embedded:1", 2, 11), ("cpu:8", 1, 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let fake = "data fake ct --out ct --studies 5 --slices 4 --side 40";
+        succeeds(halite(fake).current_dir(dir.path()));
+        let command = |rest: &str| {
+            let flags = format!("{CT} --accelerator {accelerator} --batch-size {batch} {rest}");
+            let mut command = halite(&flags);
+            command.current_dir(dir.path());
+            command
+        };
+        let whole = succeeds(&mut command("--out whole"));
+        succeeds(&mut command(&format!("--out parts --max-steps {stop}")));
+        succeeds(&mut command("--out parts --resume"));
+        let [whole_run, parts] = ["whole", "parts"].map(|out| dir.path().join(out));
+        assert!(arrays(&whole_run) == arrays(&parts), "the arrays differ");
+        assert_eq!(table(&whole_run).last(), table(&parts).last());
+        let devices = if accelerator == "cpu:8" { 8 } else { 1 };
+        assert_contains(
+            &whole.stderr,
+            &[
+                "16 images of training, 4 of validation",
+                &format!("batches of {}, learning rate", devices * batch),
+                &format!("(1e-4 times {devices})"),
+                "steps  loss ",
+                "of validation)",
+            ],
+        );
+        let metrics = &report(&whole_run)["metrics"];
+        assert!(
+            metrics.to_string().contains("roc_auc/pe_present_on_image"),
+            "{metrics}"
+        );
+    }
+}
