@@ -12,5 +12,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     panics::init();
-    cli::run()
+    cli::main()
 }
+
+#[cfg(test)]
+#[path = "../tests/cli/in_process.rs"]
+mod tests;

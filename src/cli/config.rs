@@ -4,7 +4,7 @@
 //! A file becomes flags before the command line is parsed, so both have the same names, values and
 //! checks.
 
-use std::{env, ffi::OsString, fs, path::Path, sync::OnceLock};
+use std::{env, ffi::OsString, fs, path::Path};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use halite::{
@@ -14,7 +14,7 @@ use halite::{
 use halite_core::{edit_distance, files};
 use toml::{Table, Value};
 
-use crate::cli::launch;
+use crate::cli::{Session, launch};
 
 /// Name of the file in the directory of a run.
 pub(super) const FILE: &str = "config.toml";
@@ -41,9 +41,6 @@ const CONFIG: &str = "config";
 
 /// Largest file that is read, in bytes.
 const MOST: u64 = 1 << 20;
-
-/// Configuration of this process, if it trains.
-static RESOLVED: OnceLock<String> = OnceLock::new();
 
 /// The flag `--config`, for the help: [`expanded`] takes it out of the arguments.
 pub(super) fn flag_of_config() -> Arg {
@@ -248,7 +245,7 @@ fn unknown(command: &Command, key: &str) -> String {
     format!("unknown key `{key}`{nearest} `halite train {command} --help` lists all")
 }
 
-/// Remembers the configuration of a process that trains, defaults included, but for
+/// Remembers the configuration of a command that trains, defaults included, but for
 /// [`SAVED_IF_GIVEN`].
 pub(super) fn remember(cli: &Command, matches: &ArgMatches) {
     let Some(train) = cli.find_subcommand(TRAIN) else {
@@ -277,10 +274,10 @@ pub(super) fn remember(cli: &Command, matches: &ArgMatches) {
             text += &format!("{long} = {value}\n");
         }
     }
-    _ = RESOLVED.set(text);
+    _ = Session::current().config.set(text);
 }
 
-/// The value of an option in this process, if it has one.
+/// The value of an option in this invocation, if it has one.
 fn resolved(arg: &Arg, matches: &ArgMatches) -> Option<Value> {
     let id = arg.get_id().as_str();
     let is_conditional = arg
@@ -331,7 +328,7 @@ pub(super) fn is_of_this_launch(out: &Path) -> bool {
     })
 }
 
-/// Writes the configuration of this process into the directory of the run.
+/// Writes the configuration of this invocation into the directory of the run.
 #[derive(Debug)]
 pub(super) struct SaveConfig;
 
@@ -341,7 +338,7 @@ impl Callback for SaveConfig {
     }
 
     fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
-        if let (Some(out), Some(text)) = (run.out(), RESOLVED.get()) {
+        if let (Some(out), Some(text)) = (run.out(), Session::current().config.get()) {
             let text = text.clone() + &line_of_launch().unwrap_or_default();
             // The run is worth more than its description.
             if let Err(error) = files::replace(&out.join(FILE), text.as_bytes()) {

@@ -1,4 +1,5 @@
-//! The command line. It is parsed here; each command has a module.
+//! The command line. It is parsed here; each command has a module. [`run`] has what one invocation
+//! does, [`main`] what belongs to the process.
 
 /// Prints a line. A closed pipe, as of `head`, is ignored, where `println!` would panic. Other
 /// errors are reported at the end of the command.
@@ -33,19 +34,20 @@ mod process;
 mod profile;
 mod run;
 mod runs;
+mod session;
 mod step;
 mod train;
 mod trained;
 
 use std::{
     env,
+    ffi::OsString,
     fmt::{Arguments, Display},
-    fs::File,
-    io::{self, IsTerminal, Write},
+    io,
     path::PathBuf,
     process::ExitCode,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -57,6 +59,9 @@ use halite::{
     backends::{OpenOptions, pjrt::Plugin},
 };
 use indicatif::{ProgressBar, ProgressStyle};
+
+use self::session::Session;
+pub(crate) use self::session::Terminal;
 
 /// Train models on CPUs, and on accelerators that have a PJRT plugin.
 #[derive(Parser, Debug)]
@@ -90,7 +95,7 @@ Environment:
   HALITE_DEBUG          1: log why each program is compiled, and report findings
   PJRT_DEVICE           `TPU`, `CUDA` or `CPU`: restricts `--accelerator auto`
 The README lists all of them.")]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     /// Write a trace of the process to FILE, for <https://ui.perfetto.dev>, while it runs: of a
@@ -103,15 +108,13 @@ struct Cli {
     trust_python: bool,
 }
 
-/// True if `--trust-python` is given.
-static TRUST_PYTHON: AtomicBool = AtomicBool::new(false);
-
 /// Returns options of accelerators with this cache directory and what holds for every command.
 fn open_options(cache: Option<PathBuf>) -> OpenOptions {
     let default = OpenOptions::default();
     OpenOptions {
         cache,
-        trust_python: default.trust_python || TRUST_PYTHON.load(Ordering::Relaxed),
+        trust_python: default.trust_python
+            || Session::current().trust_python.load(Ordering::Relaxed),
         ..default
     }
 }
@@ -142,18 +145,27 @@ enum Command {
     Cache(cache::Cache),
 }
 
-/// Runs the command line of this process.
-pub(crate) fn run() -> ExitCode {
+/// Runs the command line of this process, and returns its exit code or exits with it.
+pub(crate) fn main() -> ExitCode {
     halite::train::main_starts();
-    let command = Cli::command();
-    let arguments = match config::expanded(&command, env::args_os().collect()) {
-        Ok(arguments) => arguments,
-        Err(error) => return say_error(&error),
-    };
-    let matches = command.clone().get_matches_from(arguments);
-    config::remember(&command, &matches);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    TRUST_PYTHON.store(cli.trust_python, Ordering::Relaxed);
+    let code = run(
+        env::args_os().collect(),
+        Terminal::of_process(),
+        execute_in_own_process,
+    );
+    match Session::current().stopped.get() {
+        // An abandoned compiler thread may still run, and would crash in destructors. The code
+        // differs if an error came after the stop.
+        Some(stopped) if code == ExitCode::from(*stopped) => {
+            signal_hook::low_level::exit((*stopped).into())
+        }
+        _ => code,
+    }
+}
+
+/// Executes a command in a process that has no other one: logs are written, the process is traced
+/// if a profile is requested, and what else prints to stdout is sent to stderr.
+fn execute_in_own_process(cli: Cli) -> halite::Result<ExitCode> {
     // A write beyond the limit on file sizes then returns an error, instead of ending the process.
     #[cfg(unix)]
     if let Err(error) =
@@ -168,18 +180,13 @@ pub(crate) fn run() -> ExitCode {
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
     };
-    let profile = cli.profile.or_else(from_environment);
+    let profile = cli.profile.clone().or_else(from_environment);
     let profiled = profile.is_some();
-    if let Err(error) = profile::init(profile) {
-        return say_error(&error);
+    profile::init(profile)?;
+    if cli.command.is_some() {
+        keep_output();
     }
-    let result = match cli.command {
-        None => print_help(),
-        Some(command) => {
-            keep_output();
-            command.run(profiled)
-        }
-    };
+    let result = cli.execute(profiled);
     if Plugin::stuck_in_loader().is_some() {
         // A constructor that hangs holds the lock of the dynamic loader. A normal exit waits for it,
         // and so does a thread's first use of a thread-local with a destructor.
@@ -190,18 +197,47 @@ pub(crate) fn run() -> ExitCode {
         signal_hook::low_level::exit(i32::from(failed));
     }
     let traced = profile::finish();
-    match result
-        .and_then(|code| traced.map(|()| code))
-        .and_then(|code| all_printed().map(|()| code))
-    {
-        Ok(code) => {
-            if let Some(code) = STOPPED.get() {
-                // An abandoned compiler thread may still run, and would crash in destructors.
-                signal_hook::low_level::exit((*code).into());
-            }
-            code
-        }
+    result.and_then(|code| traced.map(|()| code))
+}
+
+/// Runs a command line, and returns its exit code. The command prints to `terminal`, and so do help
+/// and errors. `execute` executes the parsed command.
+///
+/// One process can run several command lines, each on its own thread.
+pub(crate) fn run(
+    arguments: Vec<OsString>,
+    terminal: Terminal,
+    execute: impl FnOnce(Cli) -> halite::Result<ExitCode>,
+) -> ExitCode {
+    let session = Session::new(arguments, terminal);
+    session.enter();
+    let command = Cli::command();
+    let arguments = match config::expanded(&command, session.arguments.clone()) {
+        Ok(arguments) => arguments,
+        Err(error) => return say_error(&error),
+    };
+    let parsed = (command.clone().try_get_matches_from(arguments)).and_then(|matches| {
+        config::remember(&command, &matches);
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(message) => return say_usage(&message),
+    };
+    (session.trust_python).store(cli.trust_python, Ordering::Relaxed);
+    match execute(cli).and_then(|code| all_printed().map(|()| code)) {
+        Ok(code) => code,
         Err(error) => say_error(&error),
+    }
+}
+
+impl Cli {
+    /// Executes the command. With `profiled`, the process is traced.
+    pub(crate) fn execute(self, profiled: bool) -> halite::Result<ExitCode> {
+        match self.command {
+            Some(command) => command.run(profiled),
+            None => print_help(),
+        }
     }
 }
 
@@ -232,7 +268,12 @@ impl Command {
 }
 
 fn print_help() -> halite::Result<ExitCode> {
-    match Cli::command().print_help() {
+    let (session, mut command) = (Session::current(), Cli::command());
+    let printed = match session.terminal.is_of_process {
+        true => command.print_help(),
+        false => (session.terminal.stdout).print(&command.render_help().to_string()),
+    };
+    match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::new(ErrorKind::Io, "help", "cannot print").caused_by(error))
         }
@@ -240,14 +281,22 @@ fn print_help() -> halite::Result<ExitCode> {
     }
 }
 
-/// Exit code of a run that was stopped by a signal.
-static STOPPED: OnceLock<u8> = OnceLock::new();
-
-/// First error of printing a line.
-static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
-
-/// Stdout as it was at the start of the process.
-static OUTPUT: OnceLock<File> = OnceLock::new();
+/// Prints a message of clap, which is help, the version, or an error in the arguments.
+fn say_usage(message: &clap::Error) -> ExitCode {
+    let session = Session::current();
+    let Terminal {
+        stdout,
+        stderr,
+        is_of_process,
+    } = &session.terminal;
+    // As in `clap::Error::exit`, a message that cannot be printed is ignored.
+    _ = match (is_of_process, message.use_stderr()) {
+        (true, _) => message.print(),
+        (false, true) => stderr.print(&message.render().to_string()),
+        (false, false) => stdout.print(&message.render().to_string()),
+    };
+    ExitCode::from(message.exit_code() as u8)
+}
 
 /// Keeps stdout for this command, and gives stderr to whatever else writes to it: plugins print
 /// when they are loaded, or at exit, when C's buffers are written, and stdout may be a program or
@@ -257,23 +306,13 @@ fn keep_output() {
     if let Ok(own) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)
         && rustix::stdio::dup2_stdout(rustix::stdio::stderr()).is_ok()
     {
-        _ = OUTPUT.set(own.into());
-    }
-}
-
-/// The output of this command.
-fn output() -> Box<dyn Write> {
-    match OUTPUT.get() {
-        Some(file) => Box::new(file),
-        None => Box::new(io::stdout()),
+        (Session::current().terminal.stdout).redirect(std::fs::File::from(own));
     }
 }
 
 /// Returns true if the output is a terminal.
 fn prints_to_terminal() -> bool {
-    OUTPUT
-        .get()
-        .map_or_else(|| io::stdout().is_terminal(), File::is_terminal)
+    Session::current().terminal.stdout.is_terminal
 }
 
 /// Whether terminals get colors: not if `NO_COLOR` is set (<https://no-color.org>), and not those that
@@ -290,25 +329,22 @@ fn say_line(line: Arguments<'_>) {
 
 /// Prints a part of a line.
 fn say_part(text: Arguments<'_>) {
-    let mut output = output();
-    if let Err(error) = output
-        .write_all(text.to_string().as_bytes())
-        .and_then(|()| output.flush())
+    let session = Session::current();
+    if let Err(error) = session.terminal.stdout.print(&text.to_string())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        _ = PRINT_ERROR.set(error);
+        _ = session.print_error.set(error);
     }
 }
 
 /// Implements `remark!`.
 fn remark_line(line: Arguments<'_>) {
-    // One write, so that lines of several threads do not mix.
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    _ = (Session::current().terminal.stderr).print(&format!("{line}\n"));
 }
 
 /// Returns an error if the output was not written completely, as on a full disk.
 fn all_printed() -> halite::Result<()> {
-    match PRINT_ERROR.get() {
+    match Session::current().print_error.get() {
         None => Ok(()),
         Some(error) => Err(Error::new(
             ErrorKind::Io,
@@ -322,9 +358,11 @@ fn all_printed() -> halite::Result<()> {
 fn waiting(message: String) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
-    let spinner = ProgressBar::new_spinner()
-        .with_style(style)
-        .with_message(message);
+    let spinner = match Session::current().terminal.stderr.is_terminal {
+        true => ProgressBar::new_spinner(),
+        false => ProgressBar::hidden(),
+    };
+    let spinner = spinner.with_style(style).with_message(message);
     // The thread of the ticks is useless without a terminal.
     if !spinner.is_hidden() {
         spinner.enable_steady_tick(Duration::from_millis(200));
@@ -339,7 +377,8 @@ fn give_up(error: &Error, code: u8) -> ! {
 }
 
 fn say_error(error: &impl Display) -> ExitCode {
-    let (red, plain) = match io::stderr().is_terminal() && is_colored() {
+    let is_terminal = Session::current().terminal.stderr.is_terminal;
+    let (red, plain) = match is_terminal && is_colored() {
         true => ("\x1b[1;31m", "\x1b[0m"),
         false => ("", ""),
     };

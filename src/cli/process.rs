@@ -17,7 +17,7 @@ use std::{
 
 use halite::{Error, ErrorKind, Result, backends::pjrt::printable};
 
-use crate::panics;
+use crate::{cli::Session, panics};
 
 /// Number of the last lines of the child's stderr that are kept for errors.
 const KEPT_LINES: usize = 60;
@@ -76,8 +76,10 @@ impl Child {
         let named = |name: &str| thread::Builder::new().name(name.into());
         let read = move || _ = stdout.map(|line| send.send(line)).all(|sent| sent.is_ok());
         named("plugin-stdout").spawn(read).map_err(no_thread)?;
+        let session = Session::current();
         let read = move || {
             let _reading = reading;
+            session.enter();
             for line in stderr {
                 let line = printable(&line);
                 if echo {

@@ -1,6 +1,6 @@
 //! `--profile`: a trace of this process, and the plugin's own profile next to it.
 
-use std::{cell::RefCell, path::PathBuf, sync::OnceLock};
+use std::{cell::RefCell, path::PathBuf};
 
 use halite::{
     Error, ErrorKind, Result,
@@ -9,6 +9,8 @@ use halite::{
     profile::{ProfileSteps, StepRange},
 };
 use tracing_subscriber::{EnvFilter, prelude::*};
+
+use crate::cli::Session;
 
 /// Recordings of this process.
 #[derive(Default)]
@@ -55,12 +57,9 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The profiler of the plugin that this process opened, if it has one.
-static PROFILER: OnceLock<pjrt::Profiler> = OnceLock::new();
-
 /// The callback of `--profile-steps`.
 pub(crate) fn of_steps(steps: StepRange) -> ProfileSteps {
-    ProfileSteps::new(PROFILER.get().copied(), steps)
+    ProfileSteps::new(Session::current().profiler.get().copied(), steps)
 }
 
 /// Starts the profiler of the plugin, if there is a trace and the plugin has one. A profiler that
@@ -68,7 +67,7 @@ pub(crate) fn of_steps(steps: StepRange) -> ProfileSteps {
 pub(crate) fn opened(driver: &Driver) {
     let profiler = driver.plugin().and_then(pjrt::Plugin::profiler);
     if let Some(profiler) = profiler {
-        _ = PROFILER.set(profiler);
+        _ = Session::current().profiler.set(profiler);
     }
     RECORDING.with_borrow_mut(|recording| {
         if let (Some(_), Some(profiler)) = (&recording.trace, profiler) {

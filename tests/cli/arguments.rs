@@ -1,6 +1,10 @@
 //! Arguments that are invalid, or do not fit each other, the data or the devices.
 
-use crate::support::{assert_contains, fails, halite, halite_alone, run};
+use std::fs;
+
+use super::support::{assert_contains, fails, halite, halite_alone, run};
+
+const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1";
 
 /// Checks that each of these arguments is an error of one line with these parts, before anything is
 /// written.
@@ -123,4 +127,72 @@ fn invalid_values_of_flags_name_valid_ones() {
         assert_eq!(ended.status.code(), Some(2), "{ended:?}");
         assert_contains(&ended.error(), &["expected a positive number"]);
     }
+}
+
+#[test]
+fn unavailable_accelerators_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    fs::write(&text, "not a library").unwrap();
+    let text = format!("plugin:{}", text.display());
+    let out = dir.path().join("run");
+    for (accelerator, parts) in [
+        (
+            "tpu",
+            vec!["accelerator tpu: no TPU devices were found", "/dev/accel"],
+        ),
+        (
+            "cuda",
+            vec!["accelerator cuda: no NVIDIA driver", "install driver"],
+        ),
+        (
+            "plugin:/nonexistent",
+            vec![
+                "/nonexistent",
+                "No such file",
+                "give the path of a PJRT plugin",
+            ],
+        ),
+        (
+            &text,
+            vec!["is not a shared library (13 bytes, no ELF header)"],
+        ),
+    ] {
+        let error =
+            fails(halite_alone(&format!("{RUN} --accelerator {accelerator} --out")).arg(&out));
+        assert_contains(&error, &parts);
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    for (accelerator, parts) in [
+        ("abacus", vec!["expected one of auto, cpu, ", "plugin:PATH"]),
+        ("cpu:0", vec!["from 1 to 1024"]),
+        ("cuda:1,1", vec!["device 1 is named twice"]),
+        ("plugin:", vec!["expected plugin:/path/to/plugin.so"]),
+    ] {
+        // An invalid value is a mistake in the command line, with exit code 2.
+        let ended =
+            run(halite_alone(&format!("{RUN} --accelerator {accelerator} --out")).arg(&out));
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert_contains(&ended.error(), &parts);
+    }
+    assert!(!out.exists());
+}
+
+#[test]
+fn output_directory_below_a_file_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    for out in [&file, &file.join("run")] {
+        let error = fails(halite(&format!("{RUN} --out")).arg(out));
+        assert_contains(
+            &error,
+            &[
+                "cannot create the directory",
+                "there is a file where a directory is needed",
+                "another output directory",
+            ],
+        );
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }

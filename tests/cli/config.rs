@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use halite::{Tree, models::Mlp, train::Checkpoint};
 use safetensors::SafeTensors;
 
-use crate::support::{
+use super::support::{
     arrays, assert_contains, fails, halite_alone, newest_step, report, run, succeeds, table,
 };
 

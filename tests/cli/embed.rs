@@ -7,7 +7,7 @@ use halite::{
     weights::{TensorSource, open},
 };
 
-use crate::support::{assert_contains, fails, halite, succeeds};
+use super::support::{assert_contains, fails, halite, succeeds};
 
 #[path = "../../models/tests/models/packages.rs"]
 #[allow(dead_code, reason = "one of its packages is used here")]
@@ -35,7 +35,7 @@ fn embeddings_are_those_of_transformers() {
     fs::write(dir.path().join("texts.txt"), texts.join("\n") + "\n").unwrap();
     let embed = |accelerator: &str, options: &str| {
         let mut command = halite(&format!(
-            "embed texts.txt --accelerator {accelerator} {options}"
+            "embed ./texts.txt --accelerator {accelerator} {options}"
         ));
         succeeds(
             command
@@ -44,7 +44,7 @@ fn embeddings_are_those_of_transformers() {
                 .current_dir(&dir),
         )
     };
-    embed("cpu", "--output embeddings.npy");
+    embed("cpu", "--output ./embeddings.npy");
     let read = |path: &Path| npy::read(&fs::read(path).unwrap()).unwrap();
     let embeddings = read(&dir.path().join("embeddings.npy"));
     assert_eq!(
@@ -74,7 +74,7 @@ fn other_models_are_refused() {
     fs::write(dir.path().join("texts.txt"), "one\n").unwrap();
     let llama = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden/llama3");
     let error = fails(
-        halite("embed texts.txt --model")
+        halite("embed ./texts.txt --model")
             .arg(llama)
             .current_dir(&dir),
     );

@@ -13,61 +13,9 @@ use halite::{
     fetch::Package,
 };
 
-use crate::support::{
-    assert_contains, cache, checkpoints, fails, halite, halite_alone, name, newest_step, report,
-    run, succeeds,
-};
+use crate::support::{assert_contains, cache, fails, halite, halite_alone, name, run};
 
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1";
-
-#[test]
-fn unavailable_accelerators_are_errors() {
-    let dir = tempfile::tempdir().unwrap();
-    let text = dir.path().join("text");
-    fs::write(&text, "not a library").unwrap();
-    let text = format!("plugin:{}", text.display());
-    let out = dir.path().join("run");
-    for (accelerator, parts) in [
-        (
-            "tpu",
-            vec!["accelerator tpu: no TPU devices were found", "/dev/accel"],
-        ),
-        (
-            "cuda",
-            vec!["accelerator cuda: no NVIDIA driver", "install driver"],
-        ),
-        (
-            "plugin:/nonexistent",
-            vec![
-                "/nonexistent",
-                "No such file",
-                "give the path of a PJRT plugin",
-            ],
-        ),
-        (
-            &text,
-            vec!["is not a shared library (13 bytes, no ELF header)"],
-        ),
-    ] {
-        let error =
-            fails(halite_alone(&format!("{RUN} --accelerator {accelerator} --out")).arg(&out));
-        assert_contains(&error, &parts);
-        assert_eq!(error.lines().count(), 1, "{error}");
-    }
-    for (accelerator, parts) in [
-        ("abacus", vec!["expected one of auto, cpu, ", "plugin:PATH"]),
-        ("cpu:0", vec!["from 1 to 1024"]),
-        ("cuda:1,1", vec!["device 1 is named twice"]),
-        ("plugin:", vec!["expected plugin:/path/to/plugin.so"]),
-    ] {
-        // An invalid value is a mistake in the command line, with exit code 2.
-        let ended =
-            run(halite_alone(&format!("{RUN} --accelerator {accelerator} --out")).arg(&out));
-        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        assert_contains(&ended.error(), &parts);
-    }
-    assert!(!out.exists());
-}
 
 #[test]
 fn unusable_plugins_are_errors() {
@@ -252,25 +200,6 @@ fn data_file_of_the_wrong_size_is_not_used() {
 }
 
 #[test]
-fn output_directory_below_a_file_is_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("file");
-    fs::write(&file, "precious").unwrap();
-    for out in [&file, &file.join("run")] {
-        let error = fails(halite(&format!("{RUN} --out")).arg(out));
-        assert_contains(
-            &error,
-            &[
-                "cannot create the directory",
-                "there is a file where a directory is needed",
-                "another output directory",
-            ],
-        );
-    }
-    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
-}
-
-#[test]
 fn devices_do_not_override_pjrt_device() {
     let command = "train mnist --model mlp --limit 64 --devices 8";
     let ended = run(halite(command).env("PJRT_DEVICE", "CUDA"));
@@ -278,43 +207,6 @@ fn devices_do_not_override_pjrt_device() {
         &ended.error(),
         &["accelerator auto: PJRT_DEVICE=CUDA; cuda: "],
     );
-}
-
-#[test]
-fn all_devices_are_the_default() {
-    let dir = tempfile::tempdir().unwrap();
-    for devices in ["", "--devices all", "--devices 2"] {
-        let out = dir.path().join(devices.replace(' ', ""));
-        let command = format!(
-            "train mnist --model mlp --limit 64 --epochs 1 --quiet --accelerator cpu:4 {devices}"
-        );
-        succeeds(halite(&command).arg("--out").arg(&out));
-        let count = if devices == "--devices 2" { 2 } else { 4 };
-        assert_eq!(report(&out)["devices"], count, "{devices}");
-    }
-}
-
-#[test]
-fn divergence_names_the_step() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path();
-    let error = fails(
-        halite(&format!(
-            "{RUN} --learning-rate 1e30 --checkpoint-every 1 --out"
-        ))
-        .arg(out),
-    );
-    // The weights after the first step are still finite; their loss is not.
-    assert_contains(
-        &error,
-        &[
-            "fit: `loss` is not finite at step 2; ",
-            "the checkpoints are from before",
-            "A smaller learning rate",
-        ],
-    );
-    assert_eq!((checkpoints(out).len(), newest_step(out)), (1, 1));
-    assert!(!out.join("report.json").exists());
 }
 
 /// The default CPU plugin's library.

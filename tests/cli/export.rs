@@ -13,7 +13,7 @@ use halite::{
 };
 use halite_tests::python::python;
 
-use crate::{
+use super::{
     finetune::{self, GOLDEN, song},
     support::{assert_contains, fails, halite_alone, succeeds},
 };
@@ -23,7 +23,7 @@ const EMBEDDED: &str = "--accelerator embedded";
 /// Trains a CNN on digits for an epoch, into `run`, and writes `inputs.npy`, a batch of four.
 fn trained() -> (tempfile::TempDir, HostArray) {
     let dir = tempfile::tempdir().unwrap();
-    let train = format!("train digits --epochs 1 --out run {EMBEDDED}");
+    let train = format!("train digits --epochs 1 --quiet --out ./run {EMBEDDED}");
     succeeds(halite_alone(&train).current_dir(&dir));
     let pixels: Vec<u8> = (0..4 * 64).map(|i| (i * 37 % 17) as u8).collect();
     let images = HostArray::from_slice(&pixels, [4, 8, 8]).unwrap();
@@ -87,16 +87,16 @@ fn exported_model_has_the_same_logits_in_jax() {
     let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
     let expected = logits(dir, &images).unwrap();
 
-    halite("export run --output model.jax --batch-size 4");
+    halite("export ./run --output ./model.jax --batch-size 4");
     halite(&format!(
-        "run model.jax -i inputs.npy --output results {EMBEDDED}"
+        "run ./model.jax -i ./inputs.npy --output ./results {EMBEDDED}"
     ));
     assert_close("halite run", &read(&dir.join("results/0.npy")), &expected);
     let found = in_jax(dir, "model.jax", "logits, = model.call(inputs)");
     assert_close("JAX", &found, &expected);
 
-    halite("export run -o open.jax --batch-size 4 --parameters arguments --platforms cpu");
-    let described = halite("run open.jax --describe");
+    halite("export ./run -o ./open.jax --batch-size 4 --parameters arguments --platforms cpu");
+    let described = halite("run ./open.jax --describe");
     let lines = [
         "platforms  cpu\n",
         "argument   0.conv1.bias: f32[32]",
@@ -119,7 +119,7 @@ fn exporting_what_is_not_a_run_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("empty")).unwrap();
     let export = |run: &str| {
-        let command = format!("export {run} --output model.jax");
+        let command = format!("export ./{run} --output ./model.jax");
         fails(halite_alone(&command).current_dir(&dir))
     };
     assert_contains(&export("empty"), &["no checkpoint in empty"]);
@@ -137,17 +137,18 @@ fn language_model_is_exported() {
     )
     .unwrap();
     let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
-    let train = "train text --model tiny --data song.txt --tokenizer bytes --context 8 --steps 2";
+    let train =
+        "train text --model tiny --quiet --data ./song.txt --tokenizer bytes --context 8 --steps 2";
     halite(&format!(
-        "{train} --epochs 1 --sample 0 --out run {EMBEDDED}"
+        "{train} --epochs 1 --sample 0 --out ./run {EMBEDDED}"
     ));
 
-    halite("export run --output text.jax --batch-size 2");
-    let described = halite("run text.jax --describe");
+    halite("export ./run --output ./text.jax --batch-size 2");
+    let described = halite("run ./text.jax --describe");
     let lines = ["argument   0: s32[2, 8]", "result     0: f32[2, 8, 256]"];
     assert_contains(&described.stdout, &lines);
     halite(&format!(
-        "run text.jax -i zeros --output results {EMBEDDED}"
+        "run ./text.jax -i zeros --output ./results {EMBEDDED}"
     ));
     let tokens = HostArray::zeros(halite::TensorType::new(DType::S32, [2, 8]));
     fs::write(dir.join("inputs.npy"), npy::write(&tokens)).unwrap();
@@ -167,10 +168,10 @@ fn tie(dir: &Path) {
 fn exported_logits(dir: &Path, export: &str) -> [HostArray; 2] {
     let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
     halite(&format!(
-        "export {export} --context 32 --batch-size 2 -o model.jax"
+        "export {export} --context 32 --batch-size 2 -o ./model.jax"
     ));
     halite(&format!(
-        "run model.jax -i inputs.npy --output results {EMBEDDED}"
+        "run ./model.jax -i ./inputs.npy --output ./results {EMBEDDED}"
     ));
     let found = in_jax(dir, "model.jax", "logits, = model.call(inputs)");
     [found, read(&dir.join("results/0.npy"))]
@@ -192,7 +193,7 @@ fn decoder_has_the_logits_of_transformers_in_jax() {
     song(dir.path());
     let golden = open(Path::new(GOLDEN).join("llama3.safetensors")).unwrap();
     write_tokens(dir.path(), &golden);
-    let found = exported_logits(dir.path(), "--model model");
+    let found = exported_logits(dir.path(), "--model ./model");
     for (name, found) in ["JAX", "halite run"].iter().zip(&found) {
         assert_close(name, found, &golden.read("logits").unwrap());
     }
@@ -210,11 +211,11 @@ fn trained_tied_decoder_has_the_same_logits_in_jax() {
         let command = format!("{} --max-steps 5 {EMBEDDED} {options}", finetune::RUN);
         succeeds(halite_alone(&command).current_dir(dir));
     };
-    train("--out whole");
-    train("--lora 2 --out lora");
+    train("--out ./whole");
+    train("--lora 2 --out ./lora");
     for (export, trained) in [
-        ("--model whole/model", "whole/model"),
-        ("--model model --adapter lora/adapter", "lora"),
+        ("--model ./whole/model", "whole/model"),
+        ("--model ./model --adapter ./lora/adapter", "lora"),
     ] {
         let expected = decoder_logits(dir, trained, &tokens).unwrap();
         let [jax, run] = exported_logits(dir, export);
@@ -256,8 +257,8 @@ fn published_model_is_exported() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tests/golden/bert");
     let halite = |command: &str| succeeds(halite_alone(command).current_dir(dir));
     let export = format!("export --program --model {} --context 7", model.display());
-    halite(&format!("{export} --batch-size 3 --output bert.jax"));
-    let described = halite("run bert.jax --describe");
+    halite(&format!("{export} --batch-size 3 --output ./bert.jax"));
+    let described = halite("run ./bert.jax --describe");
     let lines = [
         "argument   0: s32[3, 7]",
         "argument   1: bool[3, 7]",
@@ -271,7 +272,7 @@ fn published_model_is_exported() {
     fs::write(dir.join("inputs.npy"), npy::write(&tokens)).unwrap();
     fs::write(dir.join("mask.npy"), npy::write(&mask)).unwrap();
     halite(&format!(
-        "run bert.jax -i inputs.npy -i mask.npy --output results {EMBEDDED}"
+        "run ./bert.jax -i ./inputs.npy -i ./mask.npy --output ./results {EMBEDDED}"
     ));
     let call = "logits, = model.call(inputs, numpy.load('mask.npy'))";
     let found = in_jax(dir, "bert.jax", call);

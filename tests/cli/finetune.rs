@@ -9,7 +9,7 @@ use halite::{
 };
 use serde_json::Value;
 
-use crate::support::{Ended, arrays, assert_contains, fails, halite, succeeds, table};
+use super::support::{Ended, arrays, assert_contains, fails, halite, succeeds, table};
 
 /// Small models.
 pub(crate) const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden");
@@ -45,7 +45,7 @@ pub(crate) fn song(dir: &Path) {
 }
 
 /// Options of all runs.
-pub(crate) const RUN: &str = "finetune text --model model --data song.txt --context 8 --batch-size 8 \
+pub(crate) const RUN: &str = "finetune text --model ./model --data ./song.txt --context 8 --batch-size 8 \
                    --learning-rate 0.01 --quiet";
 
 /// Runs it in the directory of [`song`].
@@ -73,11 +73,11 @@ fn adapters_train_alike_on_four_devices() {
     song(dir);
     finetune(
         dir,
-        "--lora 2 --max-epochs 2 --out one --accelerator embedded:1",
+        "--lora 2 --max-epochs 2 --out ./one --accelerator embedded:1",
     );
     finetune(
         dir,
-        "--lora 2 --max-epochs 2 --out four --accelerator cpu --devices 4",
+        "--lora 2 --max-epochs 2 --out ./four --accelerator cpu --devices 4",
     );
     let [one, four] = ["one", "four"].map(|run| losses(&dir.join(run)));
     assert!(one.len() == 4 && one[2] < one[0], "{one:?}");
@@ -91,7 +91,7 @@ fn adapters_are_loaded_again() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     song(dir);
-    let train = "--lora 2 --lora-targets blocks.attention.q|v --max-steps 5 --merge --out run";
+    let train = "--lora 2 --lora-targets blocks.attention.q|v --max-steps 5 --merge --out ./run";
     let ended = finetune(dir, &format!("{train} --accelerator embedded"));
     let lines = ["adapters: run/adapter\n", "merged model: run/model\n"];
     assert_contains(&ended.stdout, &lines);
@@ -106,12 +106,12 @@ fn adapters_are_loaded_again() {
     }
     // Its logits are those of the base with the loaded adapters.
     for (model, out) in [
-        ("run/model", "merged"),
-        ("model --adapter run/adapter", "loaded"),
+        ("./run/model", "merged"),
+        ("./model --adapter ./run/adapter", "loaded"),
     ] {
-        let export = format!("export --model {model} --context 4 --output {out}.jax");
+        let export = format!("export --model {model} --context 4 --output ./{out}.jax");
         succeeds(halite(&export).current_dir(dir));
-        let run = format!("run {out}.jax -i zeros --output {out} --accelerator embedded");
+        let run = format!("run ./{out}.jax -i zeros --output ./{out} --accelerator embedded");
         succeeds(halite(&run).current_dir(dir));
     }
     let [merged, loaded] = ["merged", "loaded"].map(|out| {
@@ -129,11 +129,11 @@ fn checkpoints_of_adapters_leave_out_the_base() {
     let dir = dir.path();
     song(dir);
     let run = "--lora 2 --max-epochs 2 --accelerator embedded:1 --out";
-    finetune(dir, &format!("{run} whole"));
-    finetune(dir, &format!("{run} parts --checkpoint-every 3"));
+    finetune(dir, &format!("{run} ./whole"));
+    finetune(dir, &format!("{run} ./parts --checkpoint-every 3"));
     // Back to step 9.
     fs::remove_dir_all(dir.join("parts/checkpoints/step-00000010")).unwrap();
-    finetune(dir, &format!("{run} parts --resume"));
+    finetune(dir, &format!("{run} ./parts --resume"));
     assert!(arrays(&dir.join("parts")) == arrays(&dir.join("whole")));
     let saved = Saved::of_run(dir.join("parts")).unwrap();
     let names: Vec<&str> = saved.arrays().map(|(name, _)| name).collect();
@@ -149,7 +149,7 @@ fn checkpoints_of_adapters_leave_out_the_base() {
     let mut weights = fs::read(&path).unwrap();
     *weights.last_mut().unwrap() ^= 1;
     fs::write(&path, weights).unwrap();
-    let error = fails(halite(&format!("{RUN} {run} parts --resume")).current_dir(dir));
+    let error = fails(halite(&format!("{RUN} {run} ./parts --resume")).current_dir(dir));
     assert_contains(
         &error,
         &["frozen parameters: saved", "arrays of model, xxh3"],
@@ -161,7 +161,7 @@ fn all_weights_are_trained_on_embedded() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     song(dir);
-    finetune(dir, "--max-epochs 2 --accelerator embedded --out run");
+    finetune(dir, "--max-epochs 2 --accelerator embedded --out ./run");
     let losses = losses(&dir.join("run"));
     assert!(losses[2] < losses[0], "{losses:?}");
     let [tuned, base] = opened(dir, ["run/model", "model"]);
@@ -171,7 +171,8 @@ fn all_weights_are_trained_on_embedded() {
             .collect()
     };
     assert_eq!(names(&tuned), names(&base));
-    let generate = "generate --model run/model --prompt row --max-tokens 3 --accelerator embedded";
+    let generate =
+        "generate --model ./run/model --prompt row --max-tokens 3 --accelerator embedded";
     let ended = succeeds(halite(generate).current_dir(dir));
     assert_contains(&ended.stdout, &["row"]);
 }
@@ -183,14 +184,14 @@ fn range_test_of_adapters_trains_nothing() {
     song(dir);
     let ended = finetune(
         dir,
-        "--lora 2 --range-test --out run --accelerator embedded:1",
+        "--lora 2 --range-test --out ./run --accelerator embedded:1",
     );
     assert_contains(&ended.stdout, &["steps with learning rates from 1.00e-8"]);
     assert!(dir.join("run/range-test.svg").exists());
     assert!(!dir.join("run/adapter").exists());
     finetune(
         dir,
-        "--lora 2 --merge --fast-dev-run --out none --accelerator embedded:1",
+        "--lora 2 --merge --fast-dev-run --out ./none --accelerator embedded:1",
     );
     assert!(!dir.join("none").exists());
 }

@@ -1,6 +1,6 @@
 //! `halite generate`: tokens of a small model, and what is refused.
 
-use crate::support::{fails, halite, succeeds};
+use super::support::{fails, halite, succeeds};
 
 /// A random Qwen2 without a tokenizer.
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden/qwen2");
@@ -89,9 +89,9 @@ fn paths_without_a_decoder_are_refused() {
     let bert = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tests/golden/bert");
     let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/weights/tests/golden");
     for (model, part) in [
-        ("none", "cannot read `none`"),
-        ("nothing", "`nothing` holds no .safetensors"),
-        ("empty.safetensors", "the file is empty"),
+        ("./none", "cannot read `none`"),
+        ("./nothing", "`nothing` holds no .safetensors"),
+        ("./empty.safetensors", "the file is empty"),
         (
             bert,
             "`model_type` is `bert`; supported: `llama`, `mistral`, `qwen2`, `gpt2`",

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use expect_test::expect;
 
-use crate::support::{assert_contains, halite_alone, run, succeeds};
+use super::support::{assert_contains, halite_alone, run, succeeds};
 
 #[test]
 fn no_arguments_prints_help() {

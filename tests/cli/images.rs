@@ -11,7 +11,7 @@ use halite::{
     train::Trainer,
 };
 
-use crate::support::{assert_contains, fails, halite, halite_alone, report, run, succeeds};
+use super::support::{assert_contains, fails, halite, halite_alone, report, run, succeeds};
 
 /// A PNG of one color, 8x8, in a folder of a class.
 pub(crate) fn write(dir: &Path, name: &str, color: [u8; 3]) {
@@ -34,8 +34,8 @@ fn folders_train_a_classifier_that_classifies() {
         write(dir.path(), &file("green"), [10, 200 + number, 30]);
         write(dir.path(), &file("red"), [200 + number, 10, 30]);
     }
-    let arguments = "train imagenet --data pictures --model resnet18 --side 16 --batch-size 4 --quiet \
-                     --max-steps 20 --benchmark --learning-rate 0.01 --out run --accelerator cpu:1";
+    let arguments = "train imagenet --data ./pictures --model resnet18 --side 16 --batch-size 4 --quiet \
+                     --max-steps 20 --benchmark --learning-rate 0.01 --out ./run --accelerator cpu:1";
     let ended = succeeds(halite(arguments).current_dir(dir.path()));
     let summary = "benchmark: samples a second over 3 groups of 5 steps: mean ";
     assert_contains(
@@ -48,12 +48,12 @@ fn folders_train_a_classifier_that_classifies() {
     assert_eq!(report["steps"].as_u64(), Some(20), "{report}");
 
     // Exported, it gives the probabilities of the library.
-    let export = "export run --output run.jax --batch-size 2";
+    let export = "export ./run --output ./run.jax --batch-size 2";
     succeeds(halite(export).current_dir(dir.path()));
     let pixels: Vec<u8> = (0..2 * 16 * 16 * 3).map(|i| (i * 37 % 251) as u8).collect();
     let images = HostArray::from_slice(&pixels, [2, 16, 16, 3]).unwrap();
     fs::write(dir.path().join("images.npy"), npy::write(&images)).unwrap();
-    let run = "run run.jax -i images.npy --output results --accelerator embedded:1";
+    let run = "run ./run.jax -i ./images.npy --output ./results --accelerator embedded:1";
     succeeds(halite(run).current_dir(dir.path()));
     let logits = npy::read(&fs::read(dir.path().join("results/0.npy")).unwrap()).unwrap();
     let client = Accelerator::embedded().open().unwrap();
@@ -77,14 +77,13 @@ fn folders_train_a_classifier_that_classifies() {
     let images = HostArray::from_slice(&pixels.concat(), [2, 16, 16, 3]).unwrap();
     let expected = task.probabilities(&client, &model, &images).unwrap();
     let expected = expected.as_slice::<f32>().unwrap();
-    let predict =
-        "predict run --images pictures --out classes.csv --batch-size 7 --accelerator embedded:2";
+    let predict = "predict ./run --images ./pictures --out ./classes.csv --batch-size 7 --accelerator embedded:2";
     let ended = succeeds(halite(predict).current_dir(dir.path()));
     assert_eq!(ended.stdout, "classes.csv: 40 images, 2 classes\n");
     let table = Table::read(dir.path().join("classes.csv")).unwrap();
     assert_eq!(table.columns(), ["file", "class", "green", "red"]);
     let files = table.strings("file").unwrap();
-    let classify = "classify --run run pictures/green/3.png pictures/red/7.png --top 1 --accelerator \
+    let classify = "classify --run ./run ./pictures/green/3.png ./pictures/red/7.png --top 1 --accelerator \
                     embedded:1";
     let printed = succeeds(halite(classify).current_dir(dir.path())).stdout;
     let printed: Vec<&str> = printed.lines().collect();
@@ -106,7 +105,8 @@ fn folders_train_a_classifier_that_classifies() {
         );
         assert_eq!(printed[2 * image + 1], line);
     }
-    let error = fails(halite("classify --weights run pictures/red/7.png").current_dir(dir.path()));
+    let error =
+        fails(halite("classify --weights ./run ./pictures/red/7.png").current_dir(dir.path()));
     assert_contains(&error, &["a run of `halite train` is given by --run"]);
 }
 
@@ -125,10 +125,11 @@ fn predictions_are_of_averaged_weights() {
             [200, 10, number],
         );
     }
-    let arguments = "train imagenet --data pictures --model resnet18 --side 16 --batch-size 4 --quiet \
-                     --max-steps 3 --learning-rate 0.001 --ema 0.5 --out run --accelerator embedded:1";
+    let arguments = "train imagenet --data ./pictures --model resnet18 --side 16 --batch-size 4 --quiet \
+                     --max-steps 3 --learning-rate 0.001 --ema 0.5 --out ./run --accelerator embedded:1";
     succeeds(halite(arguments).current_dir(dir.path()));
-    let predict = "predict run --images pictures/green --out classes.csv --accelerator embedded:1";
+    let predict =
+        "predict ./run --images ./pictures/green --out ./classes.csv --accelerator embedded:1";
     succeeds(halite(predict).current_dir(dir.path()));
     let table = Table::read(dir.path().join("classes.csv")).unwrap();
     let client = Accelerator::embedded().open().unwrap();
@@ -154,7 +155,7 @@ fn statistics_count_damaged_images() {
     write(dir.path(), "set/a/1.png", [200, 0, 0]);
     write(dir.path(), "set/b/2.png", [0, 200, 0]);
     fs::write(dir.path().join("set/b/empty.png"), "").unwrap();
-    let ended = succeeds(halite("data stats set").current_dir(dir.path()));
+    let ended = succeeds(halite("data stats ./set").current_dir(dir.path()));
     assert_contains(
         &ended.stdout,
         &[
@@ -169,7 +170,7 @@ fn statistics_count_damaged_images() {
     write(dir.path(), "flat/3.png", [0, 0, 0]);
     let table = "file,kind\n1.png,7\n2.png,8\n3.png,8\n";
     fs::write(dir.path().join("flat/train.csv"), table).unwrap();
-    let stats = "data stats flat --ids file --class kind --count 2";
+    let stats = "data stats ./flat --ids file --class kind --count 2";
     let ended = succeeds(halite(stats).current_dir(dir.path()));
     assert_contains(
         &ended.stdout,
@@ -185,8 +186,8 @@ fn run_that_trained_nothing_is_replaced() {
     }
     let broken = dir.path().join("set/a/0.png");
     fs::write(&broken, "").unwrap();
-    let arguments = "train imagenet --data set --model resnet18 --side 16 --batch-size 3 --quiet \
-                     --max-steps 1 --out run --accelerator embedded:1";
+    let arguments = "train imagenet --data ./set --model resnet18 --side 16 --batch-size 3 --quiet \
+                     --max-steps 1 --out ./run --accelerator embedded:1";
     let error = fails(halite(arguments).current_dir(dir.path()));
     assert_contains(&error, &["0.png", "it is empty"]);
     write(dir.path(), "set/a/0.png", [0, 200, 0]);
@@ -205,8 +206,8 @@ fn class_without_training_image_is_named() {
         }
     }
     fs::write(dir.path().join("pets/train.csv"), table).unwrap();
-    let arguments = "train ct --data pets --ids file --group patient --labels kind --folds 2 --model \
-                     resnet18 --side 16 --batch-size 2 --fast-dev-run --accelerator embedded:1";
+    let arguments = "train ct --data ./pets --ids file --group patient --labels kind --folds 2 --model \
+                     resnet18 --side 16 --batch-size 2 --fast-dev-run --quiet --accelerator embedded:1";
     let ended = succeeds(halite(arguments).current_dir(dir.path()));
     assert_contains(
         &ended.stderr,
@@ -218,7 +219,7 @@ fn class_without_training_image_is_named() {
 fn generated_images_need_no_data() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = "train imagenet --fake-data --model resnet18 --side 16 --batch-size 2 --max-steps 3 \
-                     --quiet --out run --accelerator embedded:1";
+                     --quiet --out ./run --accelerator embedded:1";
     succeeds(halite(arguments).current_dir(dir.path()));
     let report = report(&dir.path().join("run"));
     assert_eq!(report["steps"].as_u64(), Some(3), "{report}");
@@ -232,7 +233,7 @@ fn generated_images_need_no_data() {
             "--model tiny --context 16 --sample 4 --tokenizer bytes",
         ),
     ] {
-        let arguments = format!("train {data} {options} {common} {validated} --out {data}");
+        let arguments = format!("train {data} {options} {common} {validated} --out ./{data}");
         succeeds(halite_alone(&arguments).current_dir(dir.path()));
         let report = self::report(&dir.path().join(data));
         assert_eq!(report["steps"].as_u64(), Some(2), "{report}");
@@ -244,7 +245,7 @@ fn generated_images_need_no_data() {
 fn photograph_is_named_by_published_weights() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "blue.png", [20, 30, 220]);
-    let arguments = "classify blue.png --top 2 --accelerator cpu:1";
+    let arguments = "classify ./blue.png --top 2 --accelerator cpu:1";
     let ended = succeeds(halite(arguments).current_dir(dir.path()));
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert_eq!((lines.len(), lines[0]), (3, "blue.png"), "{ended:?}");
@@ -263,31 +264,31 @@ fn bad_images_are_errors() {
     write(dir.path(), "lines/a\nb/1.png", [200, 0, 0]);
     for (arguments, parts) in [
         (
-            "classify text.png",
+            "classify ./text.png",
             &["text.png", "neither PNG nor JPEG"][..],
         ),
         (
-            "classify one/red.png --model resnet50",
+            "classify ./one/red.png --model resnet50",
             &["resnet50 needs --weights FILE"],
         ),
         (
-            "train imagenet --data one",
+            "train imagenet --data ./one",
             &["one has no folders; expected one for each class"],
         ),
-        ("train imagenet --data none", &["none"]),
+        ("train imagenet --data ./none", &["none"]),
         (
-            "train imagenet --data lines",
+            "train imagenet --data ./lines",
             &["lines: ", "\"a\\nb\"", "line break"],
         ),
-        ("classify one", &["one: Is a directory"]),
-        ("classify empty.jpg", &["empty.jpg", "it is empty"]),
-        ("classify one/red.png --side 100000", &["side 100000"]),
+        ("classify ./one", &["one: Is a directory"]),
+        ("classify ./empty.jpg", &["empty.jpg", "it is empty"]),
+        ("classify ./one/red.png --side 100000", &["side 100000"]),
         (
-            "classify one/red.png --weights text.png",
+            "classify ./one/red.png --weights ./text.png",
             &["text.png", "expected safetensors"],
         ),
         (
-            "train imagenet --data pictures --model resnet18 --side 16 --batch-size 1 --accelerator embedded",
+            "train imagenet --data ./pictures --model resnet18 --side 16 --batch-size 1 --quiet --out ./run --accelerator embedded",
             &["pictures/two/broken.png", "neither PNG nor JPEG"],
         ),
     ] {
@@ -321,11 +322,11 @@ fn bad_images_are_errors() {
 #[test]
 fn generated_ct_set_is_drawn() {
     let dir = tempfile::tempdir().unwrap();
-    let command = |arguments: &str| halite(arguments).current_dir(dir.path()).output().unwrap();
-    let fake = command("data fake ct --out ct --studies 2 --slices 3 --side 32");
+    let command = |arguments: &str| run(halite(arguments).current_dir(dir.path()));
+    let fake = command("data fake ct --out ./ct --studies 2 --slices 3 --side 32");
     assert!(fake.status.success(), "{fake:?}");
-    let stats = command("data stats ct");
-    let text = String::from_utf8_lossy(&stats.stdout);
+    let stats = command("data stats ./ct");
+    let text = &stats.stdout;
     for part in [
         "images     6, 6 of them decoded",
         "32x32 (6)",
@@ -333,12 +334,12 @@ fn generated_ct_set_is_drawn() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    let view = command("data view ct --transforms 24,rotate=10 --columns 3 --out sheet.png");
+    let view = command("data view ./ct --transforms 24,rotate=10 --columns 3 --out ./sheet.png");
     assert!(view.status.success(), "{view:?}");
     let sheet = halite::data::read_image(dir.path().join("sheet.png")).unwrap();
     // Two rows of three, with captions of nine pixels and gaps of four.
     assert_eq!(sheet.ty().to_string(), "u8[78, 88, 3]");
-    let unknown = command("data view ct --transforms 24,flop=1");
-    let text = String::from_utf8_lossy(&unknown.stderr);
+    let unknown = command("data view ./ct --transforms 24,flop=1");
+    let text = &unknown.stderr;
     assert!(text.contains("unknown step `flop`"), "{text}");
 }

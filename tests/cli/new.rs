@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{assert_contains, fails, halite_alone, succeeds};
+use super::support::{assert_contains, fails, halite_alone, succeeds};
 
 /// Runs cargo in the new project, offline, with the lock file and the build directory of the
 /// workspace, so that nothing is fetched and dependencies are compiled once.
@@ -24,7 +24,7 @@ fn cargo(project: &Path, arguments: &[&str]) -> String {
 #[test]
 fn new_project_has_the_program_of_the_readme() {
     let dir = tempfile::tempdir().unwrap();
-    let said = succeeds(halite_alone("new my-model").current_dir(&dir)).stdout;
+    let said = succeeds(halite_alone("new ./my-model").current_dir(&dir)).stdout;
     assert_contains(&said, &["cd my-model && cargo run --release"]);
     let project = dir.path().join("my-model");
     let program = fs::read_to_string(project.join("src/main.rs")).unwrap();
@@ -52,7 +52,7 @@ fn new_project_has_the_program_of_the_readme() {
 #[ignore = "compiles halite once more: a minute or two on two cores"]
 fn new_project_compiles() {
     let dir = tempfile::tempdir().unwrap();
-    succeeds(halite_alone("new my-model").current_dir(&dir));
+    succeeds(halite_alone("new ./my-model").current_dir(&dir));
     cargo(&dir.path().join("my-model"), &["check"]);
 }
 
@@ -65,9 +65,9 @@ fn impossible_project_is_refused() {
             "`3d` cannot be the name of a package; use letters",
         ),
         ("new halite", "`halite` cannot be the name of a package"),
-        ("new there", "there exists already"),
+        ("new ./there", "there exists already"),
         (
-            "new fresh --path .",
+            "new ./fresh --path .",
             ". is not a clone of halite's repository",
         ),
     ] {

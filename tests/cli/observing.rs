@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{assert_contains, fails, halite, run, succeeds};
+use super::support::{assert_contains, fails, halite, run, succeeds};
 
 #[test]
 fn run_is_logged_stopped_early_then_listed() {

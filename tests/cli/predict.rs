@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use halite::data::{Table, group_k_fold};
 
-use crate::{
+use super::{
     images::write,
     support::{assert_contains, fails, halite, report, succeeds},
 };
@@ -24,8 +24,8 @@ fn pets(dir: &Path) {
     fs::write(dir.join("pets/train.csv"), table).unwrap();
 }
 
-const RUN: &str = "train ct --data pets --ids file --group owner --model resnet18 --side 16 \
-                   --batch-size 4 --accelerator embedded:1 --quiet --out run";
+const RUN: &str = "train ct --data ./pets --ids file --group owner --model resnet18 --side 16 \
+                   --batch-size 4 --accelerator embedded:1 --quiet --out ./run";
 
 #[test]
 fn text_column_is_classes_by_softmax() {
@@ -44,7 +44,7 @@ fn text_column_is_classes_by_softmax() {
     }
 
     // Folder, table and columns are those of the training, except for the name of the table.
-    let predict = "predict run --csv pets/train.csv --out pets.csv --accelerator embedded:2";
+    let predict = "predict ./run --csv ./pets/train.csv --out ./pets.csv --accelerator embedded:2";
     let ended = succeeds(halite(predict).current_dir(dir.path()));
     assert_eq!(ended.stdout, "pets.csv: 15 images, 3 classes\n");
     let found = Table::read(path("pets.csv")).unwrap();
@@ -74,30 +74,31 @@ fn text_column_is_classes_by_softmax() {
     assert_eq!(reported, Some(best));
 
     // A file is replaced on demand; images that cannot be read have no prediction.
-    let error = |rest: &str| fails(halite(&format!("predict run {rest}")).current_dir(dir.path()));
-    let exists = error("--images pets --out pets.csv");
+    let error =
+        |rest: &str| fails(halite(&format!("predict ./run {rest}")).current_dir(dir.path()));
+    let exists = error("--images ./pets --out ./pets.csv");
     assert_contains(
         &exists,
         &["cannot write pets.csv: it exists; --force replaces it"],
     );
     assert_contains(
-        &error("--out x.csv"),
+        &error("--out ./x.csv"),
         &["the run has no pets/test.csv; --csv FILE is"],
     );
-    let folder = error("--csv pets/train.csv --ids pets --out x.csv");
+    let folder = error("--csv ./pets/train.csv --ids ./pets --out ./x.csv");
     assert_contains(
         &folder,
         &["--ids pets is a folder; expected columns of pets/train.csv"],
     );
     fs::write(path("pets/03.png"), "hello").unwrap();
     let accelerator = "--accelerator embedded:1";
-    let refused = error(&format!("--images pets --out x.csv {accelerator}"));
+    let refused = error(&format!("--images ./pets --out ./x.csv {accelerator}"));
     assert_contains(&refused, &["pets/03.png", "--bad-samples skip:N"]);
     let few = error(&format!(
-        "--images pets --out x.csv --bad-samples skip:0 {accelerator}"
+        "--images ./pets --out ./x.csv --bad-samples skip:0 {accelerator}"
     ));
     assert_contains(&few, &["more than 0 images cannot be read"]);
-    let predict = "predict run --images pets --out pets.csv --force --bad-samples skip:1";
+    let predict = "predict ./run --images ./pets --out ./pets.csv --force --bad-samples skip:1";
     let ended = succeeds(halite(&format!("{predict} {accelerator}")).current_dir(dir.path()));
     assert_eq!(
         ended.stdout,
@@ -120,7 +121,7 @@ fn text_column_is_classes_by_softmax() {
 fn columns_of_classes_are_chosen_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     pets(dir.path());
-    let stats = "data stats pets --csv pets/train.csv --ids file --labels kind";
+    let stats = "data stats ./pets --csv ./pets/train.csv --ids file --labels kind";
     let stats = succeeds(halite(stats).current_dir(dir.path())).stdout;
     assert_contains(&stats, &["  dog, small         5   33.3 %"]);
     let mut table = "file;sick;kind;note;age\n".to_owned();
@@ -134,7 +135,7 @@ fn columns_of_classes_are_chosen_or_refused() {
         );
     }
     fs::write(dir.path().join("pets/train.csv"), table).unwrap();
-    let run = "train ct --data pets --ids file --model resnet18 --side 16 --batch-size 4 --accelerator \
+    let run = "train ct --data ./pets --ids file --model resnet18 --side 16 --batch-size 4 --accelerator \
                embedded:1 --quiet --fast-dev-run";
     let command = |rest: &str| {
         let mut command = halite(&format!("{run} {rest}"));
@@ -169,7 +170,7 @@ fn columns_of_classes_are_chosen_or_refused() {
     let numbers = succeeds(&mut command("--class age --mixup 0.4")).stderr;
     assert_contains(&numbers, &["3 classes by `age`: 0 5, 1 5, 2 5"]);
     succeeds(&mut command("--labels sick --mixup 0.4"));
-    let mixed = "train imagenet --data classes --model resnet18 --side 16 --batch-size 4 --accelerator \
+    let mixed = "train imagenet --data ./classes --model resnet18 --side 16 --batch-size 4 --accelerator \
                  embedded:1 --quiet --fast-dev-run --mixup 0.4";
     for number in 0..10 {
         for (kind, color) in [("a", [0, 0, 90]), ("b", [90, 0, 0])] {

@@ -6,7 +6,7 @@ use expect_test::expect;
 use halite::{DType, HostArray, exchange::npy};
 use halite_tests::process::Ended;
 
-use crate::support::{assert_contains, fails, halite_alone, succeeds};
+use super::support::{assert_contains, fails, halite_alone, succeeds};
 
 const LAYER: &str = "\
 func.func @main(%w: tensor<2x3xf32>, %x: tensor<2xf32>, %i: tensor<i32>) -> (tensor<3xf32>, tensor<i32>) {
@@ -45,8 +45,8 @@ const EMBEDDED: &str = "--accelerator embedded";
 #[test]
 fn program_runs_on_arrays_of_files() {
     let dir = files();
-    let inputs = "-i w.npy -i x.npy -i i.npy --output out";
-    let ended = run(dir.path(), &format!("run layer.mlir {inputs} {EMBEDDED}"));
+    let inputs = "-i ./w.npy -i ./x.npy -i ./i.npy --output ./out";
+    let ended = run(dir.path(), &format!("run ./layer.mlir {inputs} {EMBEDDED}"));
     let (first, results) = ended.stdout.split_once('\n').unwrap();
     assert_contains(first, &["main on ", ": compiled in ", ", ran in "]);
     expect![[r#"
@@ -61,7 +61,7 @@ fn program_runs_on_arrays_of_files() {
 #[test]
 fn last_generator_gives_all_arguments() {
     let dir = files();
-    let zeros = run(dir.path(), &format!("run layer.mlir -i zeros {EMBEDDED}"));
+    let zeros = run(dir.path(), &format!("run ./layer.mlir -i zeros {EMBEDDED}"));
     assert_contains(
         &zeros.stdout,
         &["0: f32[3] = [0.0000, 0.0000, 0.0000]", "1: s32[] = 0"],
@@ -69,7 +69,7 @@ fn last_generator_gives_all_arguments() {
     let random = |seed| {
         let ended = run(
             dir.path(),
-            &format!("run layer.mlir -i random:{seed} {EMBEDDED}"),
+            &format!("run ./layer.mlir -i random:{seed} {EMBEDDED}"),
         );
         ended.stdout.lines().nth(1).unwrap().to_owned()
     };
@@ -88,7 +88,7 @@ fn description_lists_arguments() {
         result     0: f32[3]
         result     1: s32[]
     "#]]
-    .assert_eq(&run(dir.path(), "run layer.mlir --describe").stdout);
+    .assert_eq(&run(dir.path(), "run ./layer.mlir --describe").stdout);
 }
 
 #[test]
@@ -100,22 +100,22 @@ fn wrong_inputs_are_errors() {
             &["no --input for 3 of 3 arguments: 0: f32[2, 3], 1: f32[2]"][..],
         ),
         (
-            "-i w.npy",
+            "-i ./w.npy",
             &["no --input for 2 of 3 arguments: 1: f32[2], 2: s32[]"],
         ),
         (
-            "-i x.npy -i zeros",
+            "-i ./x.npy -i zeros",
             &["argument `0` is f32[2, 3]", "x.npy", "is f32[2]"],
         ),
         (
             "-i zeros -i zeros -i zeros -i zeros",
             &["given 4 times", "3 arguments"],
         ),
-        ("-i missing.npy", &["cannot read missing.npy"]),
-        ("-i layer.mlir", &["FILE.npy"]),
+        ("-i ./missing.npy", &["cannot read missing.npy"]),
+        ("-i ./layer.mlir", &["FILE.npy"]),
     ] {
-        let command = format!("run layer.mlir {arguments} {EMBEDDED}");
-        let ended = crate::support::run(halite_alone(&command).current_dir(dir.path()));
+        let command = format!("run ./layer.mlir {arguments} {EMBEDDED}");
+        let ended = super::support::run(halite_alone(&command).current_dir(dir.path()));
         assert!(!ended.succeeded(), "{arguments}");
         assert_contains(&ended.stderr, parts);
     }
@@ -125,21 +125,21 @@ fn wrong_inputs_are_errors() {
 fn files_that_are_no_programs_are_errors() {
     let dir = files();
     assert_contains(
-        &error(dir.path(), "run missing.mlir"),
+        &error(dir.path(), "run ./missing.mlir"),
         &["cannot read missing.mlir"],
     );
     assert_contains(
-        &error(dir.path(), "run w.npy"),
+        &error(dir.path(), "run ./w.npy"),
         &["neither MLIR bytecode nor text", "w.npy"],
     );
     fs::write(dir.path().join("empty.mlir"), "\n").unwrap();
     assert_contains(
-        &error(dir.path(), "run empty.mlir"),
+        &error(dir.path(), "run ./empty.mlir"),
         &["the program is empty (1 bytes)", "empty.mlir"],
     );
     fs::write(dir.path().join("zeros.jax"), [0; 100]).unwrap();
     assert_contains(
-        &error(dir.path(), "run zeros.jax"),
+        &error(dir.path(), "run ./zeros.jax"),
         &["jax.export", "zeros.jax"],
     );
 }
@@ -147,13 +147,13 @@ fn files_that_are_no_programs_are_errors() {
 #[test]
 fn bytecode_converts_back_to_the_same_text() {
     let dir = files();
-    run(dir.path(), "convert layer.mlir first.mlir");
-    run(dir.path(), "convert layer.mlir layer.mlirbc");
-    run(dir.path(), "convert layer.mlirbc second.mlir");
+    run(dir.path(), "convert ./layer.mlir ./first.mlir");
+    run(dir.path(), "convert ./layer.mlir ./layer.mlirbc");
+    run(dir.path(), "convert ./layer.mlirbc ./second.mlir");
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     assert_eq!(read("first.mlir"), read("second.mlir"));
     assert_eq!(
-        run(dir.path(), "convert layer.mlirbc -").stdout,
+        run(dir.path(), "convert ./layer.mlirbc -").stdout,
         read("second.mlir")
     );
 }
@@ -163,7 +163,7 @@ fn target_version_is_that_of_the_bytecode() {
     let dir = files();
     run(
         dir.path(),
-        "convert layer.mlir a.mlirbc --target-version 1.12.0",
+        "convert ./layer.mlir ./a.mlirbc --target-version 1.12.0",
     );
     let bytes = fs::read(dir.path().join("a.mlirbc")).unwrap();
     assert_contains(
@@ -171,14 +171,14 @@ fn target_version_is_that_of_the_bytecode() {
         &["StableHLO_v1.12.0"],
     );
     for (arguments, parts) in [
-        ("a.mlirbc --target-version 9.0.0", &["9.0.0"][..]),
+        ("./a.mlirbc --target-version 9.0.0", &["9.0.0"][..]),
         (
-            "a.mlir --target-version 1.0.0",
+            "./a.mlir --target-version 1.0.0",
             &["--target-version 1.0.0", "a.mlir"],
         ),
-        ("a.txt", &["a.txt", "`.mlirbc`"]),
+        ("./a.txt", &["a.txt", "`.mlirbc`"]),
     ] {
-        let error = error(dir.path(), &format!("convert layer.mlir {arguments}"));
+        let error = error(dir.path(), &format!("convert ./layer.mlir {arguments}"));
         assert_contains(&error, parts);
     }
 }
@@ -211,13 +211,13 @@ fn results_of_all_types_are_read_again() {
         };
         run(
             dir.path(),
-            &format!("run same.mlir -i random:1 -o first {EMBEDDED}"),
+            &format!("run ./same.mlir -i random:1 -o ./first {EMBEDDED}"),
         );
         let first = read("first/0.npy");
         assert_eq!(first.ty().dtype(), dtype);
         run(
             dir.path(),
-            &format!("run same.mlir -i first/0.npy -o second {EMBEDDED}"),
+            &format!("run ./same.mlir -i ./first/0.npy -o ./second {EMBEDDED}"),
         );
         assert!(read("second/0.npy") == first, "{element}");
     }
@@ -233,7 +233,7 @@ fn complex_result_of_a_transform_is_written() {
     fs::write(dir.path().join("fft.mlir"), text).unwrap();
     run(
         dir.path(),
-        &format!("run fft.mlir -i zeros -o out {EMBEDDED}"),
+        &format!("run ./fft.mlir -i zeros -o ./out {EMBEDDED}"),
     );
     let bytes = fs::read(dir.path().join("out/0.npy")).unwrap();
     assert_contains(&bytes[..64].escape_ascii().to_string(), &["<c8"]);
@@ -261,7 +261,7 @@ fn calls_that_double_are_an_error_at_once() {
     }";
     fs::write(dir.path().join("calls.mlir"), text).unwrap();
     assert_contains(
-        &error(dir.path(), &format!("run calls.mlir -i zeros {EMBEDDED}")),
+        &error(dir.path(), &format!("run ./calls.mlir -i zeros {EMBEDDED}")),
         &[
             "those of the functions that it calls included",
             "at most 1048576 are supported",

@@ -1,10 +1,9 @@
-//! `--resume` and plain starts in a run directory that was damaged, left unfinished, or is in use.
+//! `--resume` and plain starts in a run directory that was damaged or left unfinished.
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{
-    Running, arrays, assert_contains, checkpoints, fails, halite, name, newest_step, report,
-    succeeds, table,
+use super::support::{
+    arrays, assert_contains, checkpoints, fails, halite, name, report, succeeds, table,
 };
 
 /// 20 steps of an epoch.
@@ -374,24 +373,6 @@ fn an_output_directory_may_be_any_bytes() {
     for file in ["tokenizer.json", "sample.txt", "report.json"] {
         assert!(text.join(file).exists(), "{file}");
     }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_directory_in_use_names_its_holder() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path();
-    let mut running = Running::start(&mut train(out, "--epochs 10000 --checkpoint-every 5"));
-    running.until("its first checkpoint", || newest_step(out) > 0);
-    let error = fails(&mut train(out, "--epochs 10000 --resume"));
-    running.signal("TERM");
-    running.end();
-    assert_contains(
-        &error,
-        &["is in use by another run", "process ", " on ", "since "],
-    );
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    assert_contains(&error, &[host.trim()]);
 }
 
 #[cfg(unix)]

@@ -14,7 +14,8 @@ use std::{
 };
 
 use crate::support::{
-    Running, arrays, checkpoints, fails, halite, name, newest_step, report, run, succeeds, table,
+    Running, arrays, assert_contains, checkpoints, fails, halite, name, newest_step, report, run,
+    succeeds, table,
 };
 
 /// 80 steps in 2 epochs.
@@ -256,43 +257,6 @@ fn resuming_a_finished_run_changes_nothing() {
 }
 
 #[test]
-fn resume_of_another_run_lists_every_difference() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path();
-    let begin = "train mnist --model mlp --limit 640 --batch-size 32 --epochs 1";
-    succeeds(halite(&format!("{begin} --out")).arg(out));
-    let saved = arrays(out);
-    let refused = |arguments: &str| fails(halite(&format!("{arguments} --resume --out")).arg(out));
-
-    let error = refused("train mnist --model mlp --limit 320 --batch-size 64 --epochs 2 --seed 9");
-    for part in [
-        "resume: ",
-        "belongs to another run, ",
-        "seed (--seed): saved 0, given 9",
-        "batch_size (--batch-size): saved 32, given 64",
-        "samples (--limit, --steps): saved 640, given 320",
-        "another directory (`out`, --out)",
-    ] {
-        assert!(error.contains(part), "`{part}` is not in: {error}");
-    }
-    let error = refused("train mnist --model cnn --limit 640 --batch-size 32 --epochs 2");
-    for part in [
-        "--model: saved mlp, given cnn",
-        "`model.conv1.weight` is not in the checkpoint",
-        "another directory",
-    ] {
-        assert!(error.contains(part), "`{part}` is not in: {error}");
-    }
-
-    // Without --resume, nothing is overwritten.
-    let error = fails(halite(&format!("{begin} --out")).arg(out));
-    for part in ["already contains a run, at step 20", "--resume", "--out"] {
-        assert!(error.contains(part), "`{part}` is not in: {error}");
-    }
-    assert!(arrays(out) == saved && checkpoints(out).len() == 1);
-}
-
-#[test]
 fn damaged_checkpoints_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
@@ -378,4 +342,29 @@ fn two_runs_do_not_write_into_one_directory() {
     }
     assert!(first.end().status.success());
     assert_is_as_expected(out);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_in_use_names_its_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let endless = |more: &[&str]| {
+        let mut command = halite(
+            "train mnist --model mlp --limit 640 --batch-size 32 --quiet --epochs 10000 --out",
+        );
+        command.arg(out).args(more);
+        command
+    };
+    let mut running = Running::start(&mut endless(&["--checkpoint-every", "5"]));
+    running.until("its first checkpoint", || newest_step(out) > 0);
+    let error = fails(&mut endless(&["--resume"]));
+    running.signal("TERM");
+    running.end();
+    assert_contains(
+        &error,
+        &["is in use by another run", "process ", " on ", "since "],
+    );
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_contains(&error, &[host.trim()]);
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{
+use super::support::{
     Ended, arrays, assert_contains, checkpoints, fails, halite, report, run, succeeds,
 };
 
@@ -251,4 +251,41 @@ fn other_devices_warn_that_bits_differ() {
         "--epochs 1 --accelerator cpu:2 --resume",
     ));
     assert!(again.status.success() && !warned(&again), "{again:?}");
+}
+
+#[test]
+fn resume_of_another_run_lists_every_difference() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let begin = "train mnist --model mlp --limit 640 --batch-size 32 --epochs 1 --quiet";
+    succeeds(halite(&format!("{begin} --out")).arg(out));
+    let saved = arrays(out);
+    let refused = |arguments: &str| fails(halite(&format!("{arguments} --resume --out")).arg(out));
+
+    let error = refused("train mnist --model mlp --limit 320 --batch-size 64 --epochs 2 --seed 9");
+    for part in [
+        "resume: ",
+        "belongs to another run, ",
+        "seed (--seed): saved 0, given 9",
+        "batch_size (--batch-size): saved 32, given 64",
+        "samples (--limit, --steps): saved 640, given 320",
+        "another directory (`out`, --out)",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+    let error = refused("train mnist --model cnn --limit 640 --batch-size 32 --epochs 2");
+    for part in [
+        "--model: saved mlp, given cnn",
+        "`model.conv1.weight` is not in the checkpoint",
+        "another directory",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+
+    // Without --resume, nothing is overwritten.
+    let error = fails(halite(&format!("{begin} --out")).arg(out));
+    for part in ["already contains a run, at step 20", "--resume", "--out"] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+    assert!(arrays(out) == saved && checkpoints(out).len() == 1);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{assert_contains, fails, halite, halite_alone, report, run, succeeds};
+use super::support::{assert_contains, fails, halite, halite_alone, report, run, succeeds};
 
 #[test]
 fn mesh_auto_trains_on_the_fastest() {
@@ -36,7 +36,7 @@ fn mesh_auto_trains_on_the_fastest() {
 #[test]
 fn mesh_auto_of_one_device_compiles_nothing() {
     let ended = succeeds(&mut halite_alone(
-        "train digits --model mlp --accelerator embedded --mesh auto --fast-dev-run",
+        "train digits --model mlp --accelerator embedded --mesh auto --fast-dev-run --quiet",
     ));
     assert!(!ended.stderr.contains("--mesh auto: "), "{}", ended.stderr);
 }
@@ -91,36 +91,6 @@ fn parameters_are_split_by_rule() {
 }
 
 #[test]
-fn largest_batch_fits_the_memory() {
-    const LIMIT: u64 = 40 << 20;
-    let plan = "plan mnist-mlp --target cpu:2 --json --offline --memory-limit 40M";
-    let ended = succeeds(&mut halite(&format!("{plan} --largest-batch")));
-    let best: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    let samples = best["batch_size"].as_u64().unwrap();
-    assert!((samples / 2).is_power_of_two(), "{samples}");
-    assert!(best["memory"]["peak"].as_u64().unwrap() <= LIMIT, "{best}");
-    let ended = run(&mut halite(&format!("{plan} --batch-size {}", 2 * samples)));
-    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
-    let twice: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert!(
-        twice["fit"]["required"].as_u64().unwrap() > LIMIT,
-        "{twice}"
-    );
-
-    let ended = run(&mut halite(
-        &format!("{plan} --largest-batch").replace("40M", "1M"),
-    ));
-    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
-    let error = fails(&mut halite(
-        "plan mnist-mlp --target cpu:2 --offline --largest-batch",
-    ));
-    assert_contains(
-        &error,
-        &["cpu:2 reports no limit of its memory", "--memory-limit 16G"],
-    );
-}
-
-#[test]
 fn refused_choices_have_reasons() {
     for (command, expected) in [
         (
@@ -140,7 +110,7 @@ fn refused_choices_have_reasons() {
 fn strategy_of_a_cluster_trains_on_one_device() {
     let train = "train digits --model mlp --accelerator embedded --max-steps 2 --quiet";
     let dir = tempfile::tempdir().unwrap();
-    let mut command = halite_alone(&format!("{train} --mesh auto --strategy fsdp --out run"));
+    let mut command = halite_alone(&format!("{train} --mesh auto --strategy fsdp --out ./run"));
     succeeds(command.current_dir(&dir));
 }
 
@@ -155,4 +125,18 @@ fn device_traces_need_a_profiler() {
     let ended = run(&mut halite_alone(&format!("{train} --profile-steps 4..4")));
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
     assert_contains(&ended.stderr, &["`4..4`; expected the first step, from 1"]);
+}
+
+#[test]
+fn all_devices_are_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    for devices in ["", "--devices all", "--devices 2"] {
+        let out = dir.path().join(devices.replace(' ', ""));
+        let command = format!(
+            "train mnist --model mlp --limit 64 --epochs 1 --quiet --accelerator cpu:4 {devices}"
+        );
+        succeeds(halite(&command).arg("--out").arg(&out));
+        let count = if devices == "--devices 2" { 2 } else { 4 };
+        assert_eq!(report(&out)["devices"], count, "{devices}");
+    }
 }

@@ -68,3 +68,18 @@ fn limit_on_file_sizes_is_an_error_with_advice() {
     );
     assert!(checkpoints(&out).is_empty());
 }
+
+#[test]
+fn the_largest_number_of_epochs_trains() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = format!(
+        "train mnist --model mlp --limit 64 --batch-size 32 --epochs {} --out",
+        u64::MAX
+    );
+    let mut running = Running::start(halite(&arguments).arg(dir.path()));
+    running.until("its first checkpoint", || newest_step(dir.path()) > 0);
+    running.signal("TERM");
+    let ended = running.end();
+    assert_eq!(ended.status.code(), Some(143), "{ended:?}");
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+}

@@ -1,6 +1,6 @@
 //! Closed output streams do not end a run, and cause no panic.
 
-use std::{fs, io, process::Command};
+use std::{fs, io, path::Path, process::Command};
 
 use crate::support::{Ended, cache, fails, halite, newest_step, run};
 
@@ -126,6 +126,24 @@ fn million_of_threads_is_refused() {
     let error = fails(halite("devices --accelerator cpu:2").env("NPROC", "1000000"));
     assert!(
         error.contains("NPROC=1000000 sets the number of XLA's threads; expected at most 4096"),
+        "{error}"
+    );
+}
+
+#[test]
+fn unwritable_output_is_an_error_at_the_end() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let ended = halite("cache list").stdout(full).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(
+        error.contains("print: the output is incomplete: No space left on device"),
         "{error}"
     );
 }

@@ -16,6 +16,8 @@ use halite::{
 };
 use serde_json::{Value, json};
 
+use crate::cli::Session;
+
 /// Beginnings of the names of variables that determine what runs.
 const VARIABLES: [&str; 17] = [
     "HALITE_",
@@ -47,13 +49,18 @@ pub(super) fn write(
     opened: Result<&Opened, &Error>,
     cache: Option<&Path>,
 ) -> Result<()> {
+    let session = Session::current();
+    let words = session.arguments.iter();
+    let command: Vec<String> = words
+        .map(|word| without_users(&word.to_string_lossy()))
+        .collect();
     let report = json!({
         "halite": {
             "version": env!("CARGO_PKG_VERSION"),
             "optimized": !cfg!(debug_assertions),
             "target": format!("{}-{}", env::consts::ARCH, env::consts::OS),
         },
-        "command": env::args_os().map(|word| without_users(&word.to_string_lossy())).collect::<Vec<_>>(),
+        "command": command,
         "system": system(),
         "environment": environment(env::vars_os().map(|(name, value)| {
             (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())

@@ -2,7 +2,6 @@
 //! hangs fails only that sharding.
 
 use std::{
-    env,
     process::ExitCode,
     sync::mpsc::RecvTimeoutError,
     time::{Duration, Instant},
@@ -17,7 +16,10 @@ use halite::{
 use serde::{Deserialize, Serialize};
 
 use super::PlanCommand;
-use crate::{cli::process, panics};
+use crate::{
+    cli::{Session, process},
+    panics,
+};
 
 /// Result of the child process, as a line of JSON.
 #[derive(Serialize, Deserialize)]
@@ -60,7 +62,9 @@ impl PlanCommand {
         let first = ["plan".into(), "--as-child".into(), index.to_string().into()];
         let batch = self.batch_size.filter(|_| self.largest_batch);
         let batch = batch.map(|size| format!("--child-batch-size={size}").into());
-        let arguments = (first.into_iter().chain(batch)).chain(env::args_os().skip(2));
+        let own = Session::current();
+        let own = own.arguments.iter().skip(2).cloned();
+        let arguments = (first.into_iter().chain(batch)).chain(own);
         let mut child = process::Child::start("plan", arguments, self.echoes())?;
         Ok(match self.receive(&child) {
             Ok(Answer::Plan(plan)) => Ok(*plan),

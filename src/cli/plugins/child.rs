@@ -4,7 +4,6 @@
 //! the case that ended the process.
 
 use std::{
-    io::Write,
     path::Path,
     time::{Duration, Instant},
 };
@@ -21,7 +20,7 @@ use halite::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::{open_options, output};
+use crate::cli::{Session, open_options};
 
 /// Name of the executor that is part of halite.
 pub(super) const EMBEDDED: &str = "embedded";
@@ -53,7 +52,8 @@ pub(super) fn run(
         Accelerator::Embedded { .. } => None,
         _ => devices,
     };
-    let cache = cache.to_path_buf();
+    // Cases open clients on threads of their own, which are in no session.
+    let common = open_options(Some(cache.to_path_buf()));
     let open = move || {
         let virtual_devices = virtual_devices
             .map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
@@ -72,7 +72,7 @@ pub(super) fn run(
                 ..CudaOptions::default()
             },
             compile_cache,
-            ..open_options(Some(cache.clone()))
+            ..common.clone()
         };
         accelerator.open_with(&options, &mut fetch::Quiet)
     };
@@ -109,8 +109,7 @@ pub(super) fn run(
 }
 
 fn say(line: &Value) -> Result<()> {
-    let line = format!("{line}\n");
-    let written = output().write_all(line.as_bytes());
+    let written = (Session::current().terminal.stdout).print(&format!("{line}\n"));
     written.map_err(|error| {
         Error::new(ErrorKind::Io, "plugins check", "cannot write").caused_by(error)
     })

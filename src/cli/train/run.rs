@@ -31,7 +31,7 @@ use halite::{
 use halite_core::{Client, DeviceId, ProcessGroup};
 
 use crate::cli::{
-    STOPPED,
+    Session,
     config::{SaveConfig, flag_of_config, is_of_this_launch},
     give_up, launch, open_options, profile,
     step::{RateArgs, ShardingArgs},
@@ -407,7 +407,7 @@ pub(super) fn finish<K: Task>(run: &Run, fitted: &Fitted<K>, trainer: &Trainer) 
         tell_stopped(code);
         code = 0;
     }
-    _ = STOPPED.set(code);
+    _ = Session::current().stopped.set(code);
     ExitCode::from(code)
 }
 

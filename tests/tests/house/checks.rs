@@ -75,19 +75,21 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The file that declares the module of a file.
-fn parent(path: &Path) -> Option<PathBuf> {
-    let folder = path.parent()?;
-    let outer = folder.parent()?;
-    [
-        folder.join("main.rs"),
-        folder.join("mod.rs"),
+/// The text of all files that may declare the module of a file.
+fn parents(path: &Path) -> String {
+    let folder = path.parent().unwrap();
+    let outer = folder.parent().unwrap();
+    let beside = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    let above = [
         folder.with_extension("rs"),
-        outer.join("main.rs"),
         outer.with_extension("rs"),
-    ]
-    .into_iter()
-    .find(|file| file != path && file.is_file())
+        outer.join("main.rs"),
+    ];
+    beside
+        .chain(above)
+        .filter(|file| file != path && file.extension().is_some_and(|end| end == "rs"))
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .collect()
 }
 
 #[test]
@@ -113,11 +115,10 @@ fn every_file_of_tests_is_compiled() {
                 true => file.parent().unwrap().file_name(),
                 false => file.file_stem(),
             };
-            let declared = format!("mod {};", stem.unwrap().to_str().unwrap());
-            let is_declared = parent(&file)
-                .and_then(|parent| fs::read_to_string(parent).ok())
-                .is_some_and(|text| text.contains(&declared));
-            if !is_declared {
+            let stem = stem.unwrap().to_str().unwrap();
+            let (by_name, by_path) = (format!("mod {stem};"), format!("#[path = \"{stem}.rs\"]"));
+            let parents = parents(&file);
+            if !parents.contains(&by_name) && !parents.contains(&by_path) {
                 left_out.push(file);
             }
         }
