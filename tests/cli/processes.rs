@@ -107,10 +107,13 @@ fn restart_continues_to_the_same_bits() {
     assert!(killed.success());
     let ended = running.end();
     assert!(ended.succeeded(), "{ended:?}");
-    assert_contains(
-        &ended.stderr,
-        &["killed by SIGKILL", "starting again (1 of 2)"],
+    // MPI aborts process 0 if it is reading the memory of the killed one; either may end first.
+    let causes = ["killed by SIGKILL", "ended by SIGABRT"];
+    assert!(
+        causes.iter().any(|cause| ended.stderr.contains(cause)),
+        "{ended:?}"
     );
+    assert_contains(&ended.stderr, &["starting again (1 of 2)"]);
     let whole = tempfile::tempdir().unwrap();
     succeeds(&mut launch(whole.path(), "", train));
     assert_eq!(arrays(&out), arrays(&whole.path().join("run")));
