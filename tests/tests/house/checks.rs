@@ -84,6 +84,8 @@ fn parents(path: &Path) -> String {
         folder.with_extension("rs"),
         outer.with_extension("rs"),
         outer.join("main.rs"),
+        // The command has tests as unit tests.
+        outer.join("../src/main.rs"),
     ];
     beside
         .chain(above)
@@ -116,7 +118,7 @@ fn every_file_of_tests_is_compiled() {
                 false => file.file_stem(),
             };
             let stem = stem.unwrap().to_str().unwrap();
-            let (by_name, by_path) = (format!("mod {stem};"), format!("#[path = \"{stem}.rs\"]"));
+            let (by_name, by_path) = (format!("mod {stem};"), format!("{stem}.rs\"]"));
             let parents = parents(&file);
             if !parents.contains(&by_name) && !parents.contains(&by_path) {
                 left_out.push(file);
