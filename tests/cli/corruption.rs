@@ -5,13 +5,16 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use halite_tests::corrupt::{Options, run};
+use halite_tests::{
+    corrupt::{Options, run},
+    long::count,
+};
 
 #[test]
 fn damaged_files_never_give_another_result() {
     let summary = run(&Options {
         halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
-        cases: 30, // `.ci/full` has more
+        cases: count(20, 200),
         first: 0,
         seed: 20_260_922,
         deadline: Duration::from_secs(120),

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_tests::long::part;
+
 use crate::support::{
     Ended, arrays, assert_contains, checkpoints, halite, name, newest_step, report, run, succeeds,
     table, wrapped,
@@ -215,7 +217,7 @@ const CT: &str = "train ct --data ct --model resnet18 --max-epochs 2 --print-eve
 #[test]
 fn ct_resumes_in_mid_epoch_to_the_bit() {
     // 16 images of training: eight steps an epoch, and two.
-    for (accelerator, batch, stop) in [("embedded:1", 2, 11), ("cpu:8", 1, 3)] {
+    for &(accelerator, batch, stop) in part(&[("embedded:1", 2, 11), ("cpu:8", 1, 3)], &[0]) {
         let dir = tempfile::tempdir().unwrap();
         let fake = "data fake ct --out ct --studies 5 --slices 4 --side 40";
         succeeds(halite(fake).current_dir(dir.path()));

@@ -11,6 +11,7 @@ pub mod golden;
 pub mod hanging;
 #[cfg(unix)]
 pub mod kill;
+pub mod long;
 pub mod parallel;
 pub mod parity;
 pub mod process;

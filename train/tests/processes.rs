@@ -22,6 +22,7 @@ use halite_core::{
     Array, Client, HostArray, PartitionSpec, ProcessGroup, Result, ThreadProcess, tree::Tree,
 };
 use halite_nn::ArrayCollectives;
+use halite_tests::long::part;
 use halite_train::{
     Callback, Fitted, Task, Trainer, TrainerBuilder,
     callback::{MetricsWindow, Run},
@@ -175,16 +176,14 @@ fn alike<K: Task>(
 }
 
 /// Checks that 100 steps on eight devices, whatever the number of processes, give the weights of one
-/// process with one device. XLA's plugin compiles in each process, for seconds: there two of the four
-/// numbers of processes are tried, and all with `HALITE_PROCESSES=all`.
+/// process with one device. XLA's plugin compiles in each process, for seconds: it is given one of
+/// the numbers of processes, and all in a long test.
 fn hundred_steps_agree<K: Task>(fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>> + Copy + Sync) {
     let every = [[1, 8], [4, 2], [2, 4], [8, 1]];
-    let all = std::env::var("HALITE_PROCESSES").is_ok_and(|value| value == "all");
-    let compiled = if all { &every[..] } else { &every[..2] };
-    for (open, shapes) in EXECUTORS.into_iter().zip([&every[..], compiled]) {
+    for (open, few) in EXECUTORS.into_iter().zip([&[0, 1, 2, 3][..], &[1]]) {
         let one = alike(open, [1, 1], fit);
         assert_eq!(one.steps, 100);
-        for &shape in shapes {
+        for &shape in part(&every, few) {
             let distance = one.distance(&alike(open, shape, fit));
             assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
         }

@@ -15,7 +15,7 @@ mod run;
 
 use std::time::Instant;
 
-use halite_tests::parallel;
+use halite_tests::{long, parallel};
 
 use crate::networks::{
     description::{Block, Network, mix},
@@ -33,7 +33,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn random_networks_have_right_gradients() {
-    let count = setting("HALITE_NETWORKS", 30);
+    let count = setting("HALITE_NETWORKS", long::count(16, 200));
     let first = setting("HALITE_NETWORKS_SEED", 1);
     let one_in = setting("HALITE_NETWORKS_VARIANTS", 15).max(1);
     let variants = |seed: u64| Variants {

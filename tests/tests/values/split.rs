@@ -15,7 +15,7 @@ mod program;
 
 use std::time::Instant;
 
-use halite_tests::{eval, parallel};
+use halite_tests::{eval, long, parallel};
 
 use crate::split::program::{Outcome, Program};
 
@@ -30,7 +30,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn split_programs_compute_the_same() {
-    let count = setting("HALITE_SPLIT", 24);
+    let count = setting("HALITE_SPLIT", long::count(10, 100));
     let first = setting("HALITE_SPLIT_SEED", 1);
     let started = Instant::now();
     let client = eval::client();

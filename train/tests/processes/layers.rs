@@ -3,6 +3,7 @@
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled, LastBatch};
 use halite_nn::{BatchNorm, Conv2d, Dropout, Init, Mean, Param, Sgd, Tensor, Trace};
+use halite_tests::long::part;
 use halite_train::{Fitted, Task, TrainerBuilder};
 
 use super::{EXECUTORS, alike, hundred_steps_agree};
@@ -82,7 +83,7 @@ fn batch_norm_has_the_statistics_of_the_whole_batch() {
     for open in EXECUTORS {
         // The last batch of 25 has a sample.
         let one = alike(open, [1, 1], |builder| fit(builder, 25, 0.0));
-        for shape in [[2, 1], [4, 1], [2, 2]] {
+        for &shape in part(&[[2, 1], [4, 1], [2, 2]], &[2]) {
             let distance = one.distance(&alike(open, shape, |builder| fit(builder, 25, 0.0)));
             assert!(distance.weights < 1e-12, "{shape:?}: {distance:?}");
         }

@@ -7,6 +7,7 @@ use halite_nn::{
     Adafactor, Adagrad, Adam, AdamW, Decay, Lamb, Lars, Linear, Lion, Mean, Muon, Optimizer, Param,
     RmsProp, Schedule, Sgd, Tensor, Trace, optim::WeightAveraging,
 };
+use halite_tests::long::part;
 use halite_train::{Fitted, Measure, OnNotFinite, Strategy, Task, TrainerBuilder};
 
 use super::{EXECUTORS, Open, Trained, alike, in_processes, most};
@@ -98,7 +99,7 @@ fn hundred_steps_of_adam_with_everything_agree() {
     for open in EXECUTORS {
         let one = alike(open, [1, 1], run);
         assert_eq!(one.steps, 100);
-        for shape in [[1, 8], [2, 4], [4, 2], [8, 1]] {
+        for &shape in part(&[[1, 8], [2, 4], [4, 2], [8, 1]], &[1, 2]) {
             let zero = alike(open, shape, |builder| {
                 run(builder.strategy(strategy("zero2")))
             });

@@ -5,7 +5,7 @@ use halite_core::{
     tree::{Empty, Leaf, Tree},
 };
 use halite_nn::{Dropout, Function, Mask, ShardedType, Tensor, attention, grad, lower};
-use halite_tests::random::Random;
+use halite_tests::{long::count, random::Random};
 
 use super::{compare, f32_noise, mesh, run, traced};
 
@@ -53,7 +53,7 @@ fn mask<'t>(is_causal: bool) -> Mask<'t> {
 
 #[test]
 fn random_attention_agrees() {
-    for index in 0..30 {
+    for index in 0..count(10, 30) {
         let case = Case::draw(index);
         let is_causal = case.is_causal;
         let results = [Kernels::All, Kernels::Off].map(|kernels| {

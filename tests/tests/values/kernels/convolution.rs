@@ -3,7 +3,7 @@
 use halite_core::{DType, HostArray, Kernels, PartitionSpec, tree::Leaf};
 use halite_ir::Reduction;
 use halite_nn::{ConvOptions, CustomOp, Padding, Tensor, grad};
-use halite_tests::{eval::try_eval, random::Random};
+use halite_tests::{eval::try_eval, long::count, random::Random};
 
 use super::{compare, f32_noise, mesh, run, traced};
 
@@ -55,7 +55,7 @@ impl Case {
 
 #[test]
 fn random_convolutions_agree() {
-    for index in 0..30 {
+    for index in 0..count(12, 30) {
         let Case { x, kernel, options } = Case::draw(index);
         let inputs = [(1, &x), (2, &kernel)]
             .map(|(seed, dims)| (f32_noise(seed, dims), PartitionSpec::replicated()));

@@ -6,7 +6,7 @@ use halite_core::{
     tree::{Empty, Leaf, Tree},
 };
 use halite_nn::{Function, ShardedType, Tensor, Trace, grad, lower};
-use halite_tests::{eval::client, random::Random};
+use halite_tests::{eval::client, long::count, random::Random};
 
 use super::{compare, f32_noise, mesh, run, traced};
 
@@ -73,7 +73,7 @@ impl Case {
 
 #[test]
 fn random_recurrent_networks_agree() {
-    for index in 0..24 {
+    for index in 0..count(8, 24) {
         let case = Case::draw(index);
         let results = [Kernels::On, Kernels::Off].map(|kernels| {
             let network = traced(move |cx, inputs| case.network(cx, inputs));
