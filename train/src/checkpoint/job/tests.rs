@@ -43,14 +43,19 @@ fn local((_, ty, held): &(String, TensorType, Held), processes: usize) -> HostAr
     }
 }
 
-const LONG: Duration = Duration::from_secs(30);
+/// How long processes wait for one another to come, and to write.
+const LONG: [Duration; 2] = [Duration::from_secs(30); 2];
 
-fn store(dir: &Path, member: impl Collective + 'static, to_come: Duration) -> CheckpointStore {
+fn store(
+    dir: &Path,
+    member: impl Collective + 'static,
+    [to_come, to_write]: [Duration; 2],
+) -> CheckpointStore {
     let store = match member.rank() {
         0 => CheckpointStore::open(dir, 2),
         _ => CheckpointStore::open_read_only(dir),
     };
-    let savers = Savers::new(Arc::new(member), to_come, LONG);
+    let savers = Savers::new(Arc::new(member), to_come, to_write);
     store.unwrap().together(savers)
 }
 
@@ -83,7 +88,7 @@ fn save(
 fn in_processes<T: Send>(
     dir: &Path,
     processes: usize,
-    to_come: Duration,
+    limits: [Duration; 2],
     run: impl Fn(CheckpointStore) -> T + Sync,
 ) -> Vec<T> {
     // Process 0 creates the directory before others open it, as at the start of a run.
@@ -92,7 +97,7 @@ fn in_processes<T: Send>(
         let members = ThreadMember::group(processes).into_iter();
         let run = &run;
         let all: Vec<_> = members
-            .map(|member| scope.spawn(move || run(store(dir, member, to_come))))
+            .map(|member| scope.spawn(move || run(store(dir, member, limits))))
             .collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     })
@@ -197,7 +202,7 @@ fn failed_writer_is_named_everywhere() {
 fn absent_process_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let (short, ended) = (Duration::from_millis(300), Barrier::new(3));
-    let errors = in_processes(dir.path(), 3, short, |store| {
+    let errors = in_processes(dir.path(), 3, [short; 2], |store| {
         if store.all_savers().lane.rank() == 2 {
             // Alive, but it does not save.
             ended.wait();
