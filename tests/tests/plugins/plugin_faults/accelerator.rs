@@ -260,9 +260,8 @@ fn convolutions_of_volumes_are_right() {
 fn convolutions_of_integers_are_right() {
     let integers = DType::computed().filter(|dtype| dtype.is_integer());
     let integers: Vec<_> = integers.collect();
-    // Signed and unsigned, narrow and wide.
-    let few: Vec<_> = part(&integers, &[1, integers.len() - 1]).copied().collect();
-    check(1, &few);
+    let tried: Vec<_> = part(&integers, &[1, integers.len() - 1]).copied().collect();
+    check(1, &tried);
     check(2, &[DType::S8]);
     check(3, &[DType::S32]);
 }
