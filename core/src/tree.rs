@@ -54,8 +54,6 @@ mod single;
 #[doc(hidden)]
 pub mod support;
 
-use std::convert::Infallible;
-
 pub use halite_derive::Tree;
 
 pub use self::{
@@ -115,19 +113,14 @@ pub trait Tree: Sized {
     fn leaf_refs_mut(&mut self) -> Of<Self, &mut Self::Leaf>;
 
     /// Replaces every leaf by the result of `f`, below the path `at`, which is unchanged when this
-    /// returns. For implementors; users call [`try_map_leaves`](Tree::try_map_leaves).
-    ///
-    /// # Errors
-    /// The first error of `f`; no later leaf is visited.
-    #[expect(
-        clippy::type_complexity,
-        reason = "a name for it would hide the parameters and the result of `f`"
-    )]
-    fn try_map_at<L, E>(
+    /// returns. At the first `None` of `f` this returns `None`; no later leaf is visited. For
+    /// implementors; users call [`try_map_leaves`](Tree::try_map_leaves), which has errors.
+    /// (Without a type of errors here, this is compiled once for each type of leaves.)
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E>;
+        f: &mut dyn FnMut(&Path, Self::Leaf) -> Option<L>,
+    ) -> Option<Of<Self, L>>;
 
     /// Converts the family's struct with this tree's leaves to this tree. The two are one type,
     /// except for single leaves: `Leaf<Array>` and `Array`.
@@ -136,23 +129,16 @@ pub trait Tree: Sized {
     /// Visits every leaf below the path `at`, which is unchanged when this returns. For
     /// implementors; users call [`for_each`](Tree::for_each).
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a Self::Leaf)) {
-        let visited = self.leaf_refs().try_map_at(at, &mut |at, leaf| {
+        self.leaf_refs().try_map_at(at, &mut |at, leaf| {
             f(at, leaf);
-            Ok::<(), Infallible>(())
+            Some(())
         });
-        match visited {
-            Ok(_) => {}
-            Err(never) => match never {},
-        }
     }
 
     /// Replaces every leaf by the result of `f` for its path and itself.
     fn map_leaves<L>(self, mut f: impl FnMut(&Path, Self::Leaf) -> L) -> Of<Self, L> {
-        let mapped = self.try_map_leaves(|at, leaf| Ok::<L, Infallible>(f(at, leaf)));
-        match mapped {
-            Ok(tree) => tree,
-            Err(never) => match never {},
-        }
+        self.try_map_at(&mut Path::new(), &mut |at, leaf| Some(f(at, leaf)))
+            .expect("a map ends early only at a `None`")
     }
 
     /// Replaces every leaf by the result of `f` for its path and itself.
@@ -163,7 +149,14 @@ pub trait Tree: Sized {
         self,
         mut f: impl FnMut(&Path, Self::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
-        self.try_map_at(&mut Path::new(), &mut f)
+        let mut error = None;
+        let mapped = self.try_map_at(&mut Path::new(), &mut |at, leaf| {
+            f(at, leaf).map_err(|failed| error = Some(failed)).ok()
+        });
+        match error {
+            Some(error) => Err(error),
+            None => Ok(mapped.expect("a map ends early only at an error")),
+        }
     }
 
     /// Calls `f` with the path of every leaf and the leaf.

@@ -109,11 +109,14 @@ proptest! {
         let failing = at.index(paths.len());
         let mut seen = 0;
         let mut path = Path::new();
+        let mut last = String::new();
         let failed = tree.try_map_at(&mut path, &mut |at, leaf| {
             seen += 1;
-            if seen == failing + 1 { Err(at.to_string()) } else { Ok(leaf) }
+            last = at.to_string();
+            (seen != failing + 1).then_some(leaf)
         });
-        prop_assert_eq!(failed.unwrap_err(), paths[failing].clone());
+        prop_assert!(failed.is_none());
+        prop_assert_eq!(&last, &paths[failing]);
         prop_assert_eq!(seen, failing + 1);
         prop_assert!(path.is_empty());
     }

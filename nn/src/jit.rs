@@ -19,13 +19,13 @@ pub use halite_core::Stages;
 use halite_core::{
     Arg, Array, Client, CompileOptions, DType, DTypePolicy, Loaded, Mesh, PartitionSpec, Result,
     TensorType,
-    tree::{Empty, Family, Path, Tree},
+    tree::{Empty, Family, Tree},
 };
 
 pub use self::spec::ArraySpec;
 use self::{
     background::Background,
-    cache::{Cache, Compiled},
+    cache::{Cache, Compiled, CompiledProgram},
 };
 use crate::{AxisRoles, Function, Trace, Traced};
 
@@ -64,18 +64,23 @@ use crate::{AxisRoles, Function, Trace, Traced};
 /// # }
 /// ```
 pub struct Jit<S: Family, I: Family, O: Family> {
-    client: Client,
     function: Function<S, I, O>,
-    mesh: Option<Arc<Mesh>>,
-    options: CompileOptions,
-    origin: &'static Location<'static>,
-    /// True if a library made the function: the lines that call it mean nothing to a user.
-    made_by_library: bool,
+    setup: Setup,
     cache: Cache<O>,
     background: Background<O>,
     /// Held while compiling, so that a program that several threads need is compiled once. Threads
     /// that need another program of this function wait, too.
     compiling: Mutex<()>,
+}
+
+/// What a function is compiled with and for.
+struct Setup {
+    client: Client,
+    mesh: Option<Arc<Mesh>>,
+    options: CompileOptions,
+    origin: &'static Location<'static>,
+    /// True if a library made the function: the lines that call it mean nothing to a user.
+    made_by_library: bool,
     /// Warnings of the traced code that have been logged.
     warned: Mutex<HashSet<String>>,
 }
@@ -104,16 +109,18 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         origin: &'static Location<'static>,
     ) -> Self {
         Jit {
-            client: client.clone(),
             function,
-            mesh: None,
-            options: CompileOptions::default(),
-            origin,
-            made_by_library: false,
+            setup: Setup {
+                client: client.clone(),
+                mesh: None,
+                options: CompileOptions::default(),
+                origin,
+                made_by_library: false,
+                warned: Mutex::default(),
+            },
             cache: Cache::default(),
             background: Background::default(),
             compiling: Mutex::default(),
-            warned: Mutex::default(),
         }
     }
 
@@ -121,24 +128,24 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// then leave out the lines that call it. The default is the line that called
     /// [`new`](Self::new).
     pub fn of_line(mut self, origin: &'static Location<'static>) -> Self {
-        self.origin = origin;
-        self.made_by_library = true;
+        self.setup.origin = origin;
+        self.setup.made_by_library = true;
         self
     }
 
     /// The client that compiles it.
     pub fn client(&self) -> &Client {
-        &self.client
+        &self.setup.client
     }
 
     /// The function's name. With [`origin`](Self::origin) it identifies the function in telemetry.
     pub fn name(&self) -> &str {
-        &self.function.name
+        &self.function.settings.name
     }
 
     /// The line that created this function.
     pub fn origin(&self) -> &'static Location<'static> {
-        self.origin
+        self.setup.origin
     }
 
     /// Sets the name for dumps, reports and messages.
@@ -150,7 +157,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// Sets the devices to run on. Without this, they are those of the inputs; a function without
     /// inputs runs on the first local device.
     pub fn on(mut self, mesh: &Arc<Mesh>) -> Self {
-        self.mesh = Some(mesh.clone());
+        self.setup.mesh = Some(mesh.clone());
         self
     }
 
@@ -164,7 +171,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
     /// Sets options of the plugin's compiler.
     pub fn options(mut self, options: CompileOptions) -> Self {
-        self.options = options;
+        self.setup.options = options;
         self
     }
 
@@ -231,39 +238,40 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             Some(compiled) => compiled,
             None => self.compile_for(&state, &inputs)?,
         };
-        let Compiled {
+        let Compiled { shape, program } = &*compiled;
+        let CompiledProgram {
             signature,
             loaded,
             hyperparameters,
             ..
-        } = &*compiled;
+        } = program;
         if let Some(shared) = &signature.shared {
             let called_at = Location::caller();
             shared.before_launch(|| self.described(called_at))?;
         }
-        let count = signature.state.len() + signature.inputs.len() + hyperparameters.len();
+        let count = signature.arguments.iter().count() + hyperparameters.len();
         let mut args = Vec::with_capacity(count);
         let state_shape = state.map_leaves(|_, array| args.push(Arg::Donate(array.into_shards())));
         let borrowed = inputs.leaves().into_iter().copied().chain(hyperparameters);
         args.extend(borrowed.map(|array| Arg::Borrow(array.shards())));
-        let specs = signature.state.iter().map(|(_, spec)| spec);
+        let specs = signature.arguments.state.iter().map(|(_, spec)| spec);
         let specs = specs.chain(&signature.outputs);
         let mut results = specs.zip(loaded.launch(args)?);
-        let mut next = |_: &Path, ()| {
+        let mut next = || {
             let (spec, shards) = results
                 .next()
                 .expect("a launch returns the outputs of its signature");
             Array::from_shards_as(spec.ty.clone(), &spec.sharding, shards, spec.stored)
         };
-        let state = state_shape.try_map_at(&mut Path::new(), &mut next)?;
-        let outputs = Tree::leaf_refs(&signature.shape).try_map_leaves(|path, _| next(path, ()))?;
+        let state = state_shape.try_map_leaves(|_, ()| next())?;
+        let outputs = Tree::leaf_refs(shape).try_map_leaves(|_, _| next())?;
         Ok((state, outputs))
     }
 
     /// Name and lines for messages: `step` of src/main.rs:7:3, called at src/main.rs:20:9.
     fn described(&self, called_at: &Location<'_>) -> String {
-        let (name, origin) = (self.name(), self.origin);
-        match self.made_by_library {
+        let (name, origin) = (self.name(), self.setup.origin);
+        match self.setup.made_by_library {
             true => format!("`{name}` of {origin}"),
             false => format!("`{name}` of {origin}, called at {called_at},"),
         }
@@ -275,7 +283,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// As [`call`](Self::call).
     #[track_caller]
     pub fn prepare(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Stages> {
-        Ok(self.compile(state, inputs)?.stages)
+        Ok(self.compile(state, inputs)?.program.stages)
     }
 
     /// Number of times this function was compiled, or taken out of the client's program cache.
@@ -297,7 +305,9 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// Calls `look` with the most recently used or prepared program, for its sizes and estimates;
     /// returns `None` if there is none.
     pub fn with_loaded<R>(&self, look: impl FnOnce(&Loaded) -> R) -> Option<R> {
-        self.cache.last().map(|compiled| look(&compiled.loaded))
+        self.cache
+            .last()
+            .map(|compiled| look(&compiled.program.loaded))
     }
 }
 
@@ -326,8 +336,8 @@ impl<S: Family, I: Family, O: Family> fmt::Debug for Jit<S, I, O> {
         write!(
             f,
             "Jit(`{}` of {}, compiled {} times)",
-            self.function.name,
-            self.origin,
+            self.name(),
+            self.origin(),
             self.compiles()
         )
     }

@@ -15,13 +15,14 @@ use std::{
 
 use halite_core::{
     Capabilities, Error, HostArray, Kernels, MeshShape, Program, Result, Stages,
-    tree::{Family, Path, Tree},
+    tree::{Family, Path, Tree, TreeError},
 };
 use halite_ir::{
     Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, narrow_convolutions,
     narrow_matrices, one_function, unrolled, with_kernels, without_long_chains,
 };
 
+pub(crate) use self::function::Settings;
 pub use self::{
     function::{Function, Traced},
     sharded_type::ShardedType,
@@ -53,6 +54,21 @@ pub struct Lowered<O> {
 }
 
 impl<O> Lowered<O> {
+    /// This with another shape; the shape.
+    pub(crate) fn with_shape<P>(self, shape: P) -> (Lowered<P>, O) {
+        let lowered = Lowered {
+            graph: self.graph,
+            program: self.program,
+            hyperparameters: self.hyperparameters,
+            outputs: self.outputs,
+            shape,
+            processes: self.processes,
+            warnings: self.warnings,
+            stages: self.stages,
+        };
+        (lowered, self.shape)
+    }
+
     /// The text of the program as it is compared between processes, and with that of a resumed run:
     /// without the number of the job, which depends on what else a process did before.
     pub fn comparable_code(&self) -> Cow<'_, [u8]> {
@@ -98,85 +114,23 @@ pub fn lower<S: Family, I: Family, O: Family>(
     mesh: &MeshShape,
     capabilities: &Capabilities,
 ) -> Result<Lowered<O::Of<()>>> {
+    let Settings {
+        name, iterations, ..
+    } = &function.settings;
     let started = Instant::now();
-    let mut traced = {
-        let _span = tracing::trace_span!("trace", program = function.name).entered();
-        match function.iterations {
+    let (traced, shape) = {
+        let _span = tracing::trace_span!("trace", program = name).entered();
+        match *iterations {
             None => trace(function, state, inputs, mesh)?,
             Some(length) => {
-                check_stacked(&function.name, length, inputs)?;
+                check_stacked(name, length, &inputs.named())?;
                 let slices = Tree::leaf_refs(inputs).map_leaves(|_, ty| ty.slice());
                 trace(function, state, &slices, mesh)?
             }
         }
     };
-    let trace = started.elapsed();
-
-    let started = Instant::now();
-    let _span = tracing::trace_span!("print", program = function.name).entered();
-    let stored = |ports: &[(Option<String>, ShardedType)]| -> Vec<_> {
-        ports.iter().map(|(_, ty)| ty.stored).collect()
-    };
-    let capabilities = Capabilities {
-        unrolled: match function.runs_once || has_checkpoint(&traced.graph) {
-            true => 0,
-            false => capabilities.unrolled,
-        },
-        ..*capabilities
-    };
-    let graph = choose_kernels(traced.graph, capabilities.kernels, mesh.size());
-    let graph = halite_ir::with_signature(graph, &stored(&traced.inputs), &stored(&traced.outputs));
-    let graph = halite_ir::with_precision(graph, &function.precision, &capabilities.narrowing);
-    let graph = match mesh.size() {
-        1 => halite_ir::matrix_products(graph),
-        _ => graph,
-    };
-    let mut graph = halite_ir::optimize(graph);
-    note_missing_axes(&function.name, &graph, mesh);
-    let states = state.leaves().len();
-    if let Some(length) = function.iterations {
-        let scanned = inputs.leaves().len();
-        graph = halite_ir::scanned(graph, states, scanned, length)?;
-        let inputs = &mut traced.inputs[states..states + scanned];
-        for (_, ty) in inputs.iter_mut().chain(&mut traced.outputs[states..]) {
-            *ty = ty.stacked(length);
-        }
-    }
-    let outputs = traced.outputs[states..]
-        .iter()
-        .map(|(_, ty)| ty.clone())
-        .collect();
-    let mut interface = Interface {
-        name: function.name.clone(),
-        mesh: Some(mesh.clone()),
-        inputs: ports(traced.inputs),
-        outputs: ports(traced.outputs),
-        aliases: (0..states).map(|index| (index, index)).collect(),
-        full_products: capabilities.rounds_products && !function.precision.fast_products,
-        ..Interface::default()
-    };
-    let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);
-    let program = match small(&for_compiler, function.beside_scanned, mesh, &capabilities) {
-        None => halite_ir::program(&for_compiler, &interface)?,
-        Some(small) => {
-            interface.one_function = true;
-            halite_ir::program(&small, &interface)?
-        }
-    };
-    Ok(Lowered {
-        graph,
-        program,
-        hyperparameters: traced.hyperparameters,
-        outputs,
-        shape: traced.shape,
-        processes: traced.processes,
-        warnings: traced.warnings,
-        stages: Stages {
-            trace,
-            print: started.elapsed(),
-            compile: Duration::ZERO,
-        },
-    })
+    let lowered = traced.lowered(&function.settings, mesh, capabilities, started.elapsed())?;
+    Ok(lowered.with_shape(shape).0)
 }
 
 /// The optimized graph with calls of kernels, in the form that the compiler needs.
@@ -213,73 +167,210 @@ fn small(
         .flatten()
 }
 
-/// A traced function, before its graph is optimized.
-struct TracedFunction<O> {
+/// A traced function, before its graph is optimized. Compiled once, not for each family.
+struct TracedFunction {
     graph: Graph,
     /// State, inputs and hyperparameters, by name.
-    inputs: Vec<(Option<String>, ShardedType)>,
+    inputs: Vec<NamedType>,
+    /// Number of leaves of the state, and of the inputs.
+    states: usize,
+    scanned: usize,
     /// Next state and outputs.
-    outputs: Vec<(Option<String>, ShardedType)>,
+    outputs: Vec<NamedType>,
     hyperparameters: Vec<(ShardedType, HostArray)>,
-    shape: O,
     processes: Option<Processes>,
     warnings: Vec<Mistake>,
 }
 
+type NamedType = (Option<String>, ShardedType);
+
+impl TracedFunction {
+    /// The program, without the tree of its outputs.
+    fn lowered(
+        mut self,
+        settings: &Settings,
+        mesh: &MeshShape,
+        capabilities: &Capabilities,
+        trace: Duration,
+    ) -> Result<Lowered<()>> {
+        let started = Instant::now();
+        let Settings {
+            name, precision, ..
+        } = settings;
+        let _span = tracing::trace_span!("print", program = name).entered();
+        let stored =
+            |ports: &[NamedType]| -> Vec<_> { ports.iter().map(|(_, ty)| ty.stored).collect() };
+        let capabilities = Capabilities {
+            unrolled: match settings.runs_once || has_checkpoint(&self.graph) {
+                true => 0,
+                false => capabilities.unrolled,
+            },
+            ..*capabilities
+        };
+        let graph = choose_kernels(self.graph, capabilities.kernels, mesh.size());
+        let graph = halite_ir::with_signature(graph, &stored(&self.inputs), &stored(&self.outputs));
+        let graph = halite_ir::with_precision(graph, precision, &capabilities.narrowing);
+        let graph = match mesh.size() {
+            1 => halite_ir::matrix_products(graph),
+            _ => graph,
+        };
+        let mut graph = halite_ir::optimize(graph);
+        note_missing_axes(name, &graph, mesh);
+        let (states, scanned) = (self.states, self.scanned);
+        if let Some(length) = settings.iterations {
+            graph = halite_ir::scanned(graph, states, scanned, length)?;
+            let inputs = &mut self.inputs[states..states + scanned];
+            for (_, ty) in inputs.iter_mut().chain(&mut self.outputs[states..]) {
+                *ty = ty.stacked(length);
+            }
+        }
+        let outputs = self.outputs[states..].iter().map(|(_, ty)| ty.clone());
+        let outputs = outputs.collect();
+        let mut interface = Interface {
+            name: name.clone(),
+            mesh: Some(mesh.clone()),
+            inputs: ports(self.inputs),
+            outputs: ports(self.outputs),
+            aliases: (0..states).map(|index| (index, index)).collect(),
+            full_products: capabilities.rounds_products && !precision.fast_products,
+            ..Interface::default()
+        };
+        let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);
+        let program = match small(&for_compiler, settings.beside_scanned, mesh, &capabilities) {
+            None => halite_ir::program(&for_compiler, &interface)?,
+            Some(small) => {
+                interface.one_function = true;
+                halite_ir::program(&small, &interface)?
+            }
+        };
+        Ok(Lowered {
+            graph,
+            program,
+            hyperparameters: self.hyperparameters,
+            outputs,
+            shape: (),
+            processes: self.processes,
+            warnings: self.warnings,
+            stages: Stages {
+                trace,
+                print: started.elapsed(),
+                compile: Duration::ZERO,
+            },
+        })
+    }
+}
+
+/// Traces a function. Returns the tree of its outputs, too.
 fn trace<S: Family, I: Family, O: Family>(
     function: &Function<S, I, O>,
     state: &S::Of<ShardedType>,
     inputs: &I::Of<ShardedType>,
     mesh: &MeshShape,
-) -> Result<TracedFunction<O::Of<()>>> {
+) -> Result<(TracedFunction, O::Of<()>)> {
     let cx = Trace::new();
-    if let Some(roles) = &function.axis_roles {
+    let mut arguments = Arguments::new(&cx);
+    let traced_state = Tree::leaf_refs(state).map_leaves(|path, ty| arguments.add(path, ty));
+    let states = arguments.tensors.len();
+    let traced_inputs = Tree::leaf_refs(inputs).map_leaves(|path, ty| arguments.add(path, ty));
+    if let Some(roles) = &function.settings.axis_roles {
         cx.bind_axis_roles(roles);
     }
-    let (mut ports, mut tensors) = (Vec::new(), Vec::new());
-    let mut input = |path: &Path, ty: &ShardedType| {
-        let name = path.to_string();
-        let tensor = cx.input(ty.ty.clone(), name.as_str());
-        ports.push((Some(name), ty.clone()));
-        tensors.push(tensor);
-        tensor
-    };
-    let traced_state = Tree::leaf_refs(state).map_leaves(&mut input);
-    let traced_inputs = Tree::leaf_refs(inputs).map_leaves(&mut input);
     let (next, outputs) = (function.body)(&cx, traced_state, traced_inputs);
-    check_state::<S>(&cx, state, &next);
-    cx.check_taken();
-    cx.check_scaled(&function.precision);
-
+    let structure = halite_core::tree::same_structure(state, &next);
     let shape = Tree::leaf_refs(&outputs).map_leaves(|_, _| ());
-    let mut output_types: Vec<_> = state.leaves().into_iter().cloned().collect();
-    for (path, tensor) in outputs.named() {
-        let ty = function.output_type(&path, tensor.ty());
-        ty.spec.check(mesh)?;
-        output_types.push(ty);
+    let results = Results {
+        structure,
+        next: next.into_leaves(),
+        paths: outputs.paths(),
+        outputs: outputs.into_leaves(),
+    };
+    let traced = arguments.traced(states, results, &function.settings, mesh)?;
+    Ok((traced, shape))
+}
+
+/// The arguments of a function in a trace.
+struct Arguments<'t> {
+    cx: &'t Trace,
+    tensors: Vec<Tensor<'t>>,
+    ports: Vec<NamedType>,
+}
+
+/// What a traced function returned.
+struct Results<'t> {
+    /// Whether the next state has the structure of the state.
+    structure: Result<(), TreeError>,
+    next: Vec<Tensor<'t>>,
+    paths: Vec<String>,
+    outputs: Vec<Tensor<'t>>,
+}
+
+impl<'t> Arguments<'t> {
+    fn new(cx: &'t Trace) -> Self {
+        Arguments {
+            cx,
+            tensors: Vec::new(),
+            ports: Vec::new(),
+        }
     }
-    let mut hyperparameters = Vec::new();
-    for (tensor, values) in cx.hyperparameter_inputs()? {
-        let ty = ShardedType::replicated(tensor.ty());
-        ports.push((Some("hyperparameters".to_string()), ty.clone()));
-        tensors.push(tensor);
-        hyperparameters.push((ty, values));
+
+    fn add(&mut self, path: &Path, ty: &ShardedType) -> Tensor<'t> {
+        let name = path.to_string();
+        let tensor = self.cx.input(ty.ty.clone(), name.as_str());
+        self.ports.push((Some(name), ty.clone()));
+        self.tensors.push(tensor);
+        tensor
     }
-    let results: Vec<Tensor<'_>> = next
-        .into_leaves()
-        .into_iter()
-        .chain(outputs.into_leaves())
-        .collect();
-    let graph = cx.graph(&tensors, &results)?;
-    Ok(TracedFunction {
-        graph,
-        inputs: ports,
-        outputs: output_types.into_iter().map(|ty| (None, ty)).collect(),
-        hyperparameters,
-        shape,
-        processes: cx.exchanging_processes(),
-        warnings: cx.warnings(),
-    })
+
+    /// The graph from these arguments, of which the first `states` are the state, to the results.
+    fn traced(
+        self,
+        states: usize,
+        results: Results<'t>,
+        settings: &Settings,
+        mesh: &MeshShape,
+    ) -> Result<TracedFunction> {
+        let Arguments {
+            cx,
+            mut tensors,
+            mut ports,
+        } = self;
+        let scanned = tensors.len() - states;
+        let Results {
+            structure,
+            mut next,
+            paths,
+            outputs,
+        } = results;
+        check_state(cx, &ports[..states], structure, &next);
+        cx.check_taken();
+        cx.check_scaled(&settings.precision);
+
+        let mut output_types: Vec<_> = ports[..states].iter().map(|(_, ty)| ty.clone()).collect();
+        for (path, tensor) in paths.iter().zip(&outputs) {
+            let ty = settings.output_type(path, tensor.ty());
+            ty.spec.check(mesh)?;
+            output_types.push(ty);
+        }
+        let mut hyperparameters = Vec::new();
+        for (tensor, values) in cx.hyperparameter_inputs()? {
+            let ty = ShardedType::replicated(tensor.ty());
+            ports.push((Some("hyperparameters".to_string()), ty.clone()));
+            tensors.push(tensor);
+            hyperparameters.push((ty, values));
+        }
+        next.extend(outputs);
+        let graph = cx.graph(&tensors, &next)?;
+        Ok(TracedFunction {
+            graph,
+            inputs: ports,
+            states,
+            scanned,
+            outputs: output_types.into_iter().map(|ty| (None, ty)).collect(),
+            hyperparameters,
+            processes: cx.exchanging_processes(),
+            warnings: cx.warnings(),
+        })
+    }
 }
 
 fn ports(types: Vec<(Option<String>, ShardedType)>) -> Vec<Port> {
@@ -291,8 +382,8 @@ fn ports(types: Vec<(Option<String>, ShardedType)>) -> Vec<Port> {
 }
 
 /// Checks that each input has `length` slices along a first dimension that is not sharded.
-fn check_stacked<I: Tree<Leaf = ShardedType>>(name: &str, length: usize, inputs: &I) -> Result<()> {
-    for (path, input) in inputs.named() {
+fn check_stacked(name: &str, length: usize, inputs: &[(String, &ShardedType)]) -> Result<()> {
+    for (path, input) in inputs {
         if input.ty.dims().first() != Some(&length) || !input.spec.axes(0).is_empty() {
             let message = format!(
                 "`{name}` runs {length} iterations: input `{path}` is {input}; its first dimension \
@@ -304,17 +395,23 @@ fn check_stacked<I: Tree<Leaf = ShardedType>>(name: &str, length: usize, inputs:
     Ok(())
 }
 
-/// Records a mistake if the next state differs from the state in its tree or types.
-fn check_state<S: Family>(cx: &Trace, state: &S::Of<ShardedType>, next: &Traced<'_, S>) {
-    if let Err(error) = halite_core::tree::same_structure(state, next) {
+/// Records a mistake if the next state differs from the state in its structure or types.
+fn check_state(
+    cx: &Trace,
+    state: &[NamedType],
+    structure: Result<(), TreeError>,
+    next: &[Tensor<'_>],
+) {
+    if let Err(error) = structure {
         let message = format!("the next state must have the structure of the state: {error}");
         cx.fail("state", message, None);
         return;
     }
-    for ((path, old), new) in state.named().into_iter().zip(next.leaves()) {
+    for ((path, old), new) in state.iter().zip(next) {
         if !new.is_error() && new.ty() != old.ty {
             let message = format!(
-                "`{path}` is {} before the step and {} after it; a state keeps its types",
+                "`{}` is {} before the step and {} after it; a state keeps its types",
+                path.as_deref().unwrap_or_default(),
                 old.ty,
                 new.ty()
             );

@@ -128,7 +128,7 @@ fn tree_methods(input: &Input, tree: &TokenStream, leaf: &TokenStream) -> TokenS
     });
     let try_map = arms(input, |variant| {
         let tree_with_leaves = variant.rebuilt_at_paths(|shape, value| mapped(shape, value, tree));
-        quote!(::core::result::Result::Ok(#tree_with_leaves))
+        quote!(::core::option::Option::Some(#tree_with_leaves))
     });
     let visit = arms(input, |variant| {
         variant.each_at_path(|shape, value| visited(shape, value, tree))
@@ -146,14 +146,14 @@ fn tree_methods(input: &Input, tree: &TokenStream, leaf: &TokenStream) -> TokenS
             match self { #as_mut }
         }
 
-        fn try_map_at<__Mapped, __Error>(
+        fn try_map_at<__Mapped>(
             self,
             __at: &mut #tree::Path,
             __f: &mut dyn ::core::ops::FnMut(
                 &#tree::Path,
                 #leaf,
-            ) -> ::core::result::Result<__Mapped, __Error>,
-        ) -> ::core::result::Result<#of_mapped, __Error> {
+            ) -> ::core::option::Option<__Mapped>,
+        ) -> ::core::option::Option<#of_mapped> {
             match self { #try_map }
         }
 

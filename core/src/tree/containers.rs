@@ -33,12 +33,12 @@ impl<A> Tree for Leaf<A> {
         Leaf(&mut self.0)
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
-    ) -> Result<Leaf<L>, E> {
-        Ok(Leaf(f(at, self.0)?))
+        f: &mut dyn FnMut(&Path, A) -> Option<L>,
+    ) -> Option<Leaf<L>> {
+        Some(Leaf(f(at, self.0)?))
     }
 
     fn from_tree(tree: Self) -> Self {
@@ -114,12 +114,12 @@ impl<A> Tree for Empty<A> {
         Empty::new()
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         _: &mut Path,
-        _: &mut dyn FnMut(&Path, A) -> Result<L, E>,
-    ) -> Result<Empty<L>, E> {
-        Ok(Empty::new())
+        _: &mut dyn FnMut(&Path, A) -> Option<L>,
+    ) -> Option<Empty<L>> {
+        Some(Empty::new())
     }
 
     fn from_tree(tree: Self) -> Self {
@@ -154,15 +154,16 @@ impl<T: Tree> Tree for Vec<T> {
         self.iter_mut().map(Tree::leaf_refs_mut).collect()
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E> {
-        self.into_iter()
-            .enumerate()
-            .map(|(index, tree)| tree.try_map_at(&mut at.index(index), f))
-            .collect()
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Option<L>,
+    ) -> Option<Of<Self, L>> {
+        let mut mapped = Vec::with_capacity(self.len());
+        for (index, tree) in self.into_iter().enumerate() {
+            mapped.push(tree.try_map_at(&mut at.index(index), f)?);
+        }
+        Some(mapped)
     }
 
     fn from_tree(tree: Of<Self, T::Leaf>) -> Self {
@@ -201,11 +202,11 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
         self.each_mut().map(Tree::leaf_refs_mut)
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E> {
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Option<L>,
+    ) -> Option<Of<Self, L>> {
         try_map_array(self, |index, tree| tree.try_map_at(&mut at.index(index), f))
     }
 
@@ -246,14 +247,14 @@ impl<T: Tree> Tree for Option<T> {
         Option::as_mut(self).map(Tree::leaf_refs_mut)
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E> {
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Option<L>,
+    ) -> Option<Of<Self, L>> {
         match self {
             Some(tree) => tree.try_map_at(at, f).map(Some),
-            None => Ok(None),
+            None => Some(None),
         }
     }
 
@@ -294,11 +295,11 @@ impl<T: Tree> Tree for Box<T> {
         Box::new(T::leaf_refs_mut(self))
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E> {
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Option<L>,
+    ) -> Option<Of<Self, L>> {
         (*self).try_map_at(at, f).map(Box::new)
     }
 
@@ -339,12 +340,12 @@ macro_rules! tuple_of_trees {
                 (self.0.leaf_refs_mut(), $(self.$index.leaf_refs_mut(),)*)
             }
 
-            fn try_map_at<L, E>(
+            fn try_map_at<L>(
                 self,
                 at: &mut Path,
-                f: &mut dyn FnMut(&Path, $First::Leaf) -> Result<L, E>,
-            ) -> Result<Of<Self, L>, E> {
-                Ok((
+                f: &mut dyn FnMut(&Path, $First::Leaf) -> Option<L>,
+            ) -> Option<Of<Self, L>> {
+                Some((
                     { self.0.try_map_at(&mut at.index(0), f)? },
                     $({ self.$index.try_map_at(&mut at.index($index), f)? },)*
                 ))

@@ -18,12 +18,12 @@ macro_rules! impl_single_leaf {
                 $crate::tree::Leaf(self)
             }
 
-            fn try_map_at<L, E>(
+            fn try_map_at<L>(
                 self,
                 at: &mut $crate::tree::Path,
-                f: &mut dyn FnMut(&$crate::tree::Path, Self) -> Result<L, E>,
-            ) -> Result<$crate::tree::Leaf<L>, E> {
-                Ok($crate::tree::Leaf(f(at, self)?))
+                f: &mut dyn FnMut(&$crate::tree::Path, Self) -> Option<L>,
+            ) -> Option<$crate::tree::Leaf<L>> {
+                Some($crate::tree::Leaf(f(at, self)?))
             }
 
             fn from_tree(tree: $crate::tree::Leaf<Self>) -> Self {

@@ -8,33 +8,39 @@ use std::{
 
 use halite_core::{Loaded, Result, Stages, tree::Family};
 
-use super::{ArraySpec, Jit, cache::CallSignature, compile::Uncompiled};
+use super::{
+    ArraySpec, Jit,
+    cache::{Arguments, Signature},
+    compile::Uncompiled,
+};
 
 /// Programs that background threads are compiling.
 pub(super) struct Background<O: Family>(Mutex<Vec<InProgress<O>>>);
 
 /// A program that a background thread is compiling.
-pub(super) struct InProgress<O: Family> {
-    pub(super) signature: CallSignature<O>,
+struct InProgress<O: Family> {
+    shape: O::Of<()>,
+    signature: Signature,
     /// Durations of tracing and printing.
-    pub(super) stages: Stages,
+    stages: Stages,
     thread: CompileThread,
 }
 
 /// A compiled program, and the duration of compiling it.
 pub(super) type Timed = (Loaded, Duration);
 
+/// Compiles a program, or waits for the thread that does.
+pub(super) type Compile = Box<dyn FnOnce() -> Result<Timed> + Send>;
+
 /// A compiling thread, joined when dropped: a process that exits while one of its threads is inside
 /// a compiler may crash.
 struct CompileThread(Option<JoinHandle<Result<Timed>>>);
 
-impl<O: Family> InProgress<O> {
+impl CompileThread {
     /// Waits for the compiler.
-    pub(super) fn join(self) -> (CallSignature<O>, Stages, Result<Timed>) {
-        let mut thread = self.thread;
-        let joined = thread.0.take().expect("a thread is joined once").join();
-        let timed = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (self.signature, self.stages, timed)
+    fn join(mut self) -> Result<Timed> {
+        let joined = self.0.take().expect("a thread is joined once").join();
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -51,17 +57,23 @@ impl<O: Family> Default for Background<O> {
 }
 
 impl<O: Family> Background<O> {
-    /// Removes and returns the program for arguments of these specs.
-    pub(super) fn take<S: Family, I: Family>(
-        &self,
-        state: &S::Of<ArraySpec>,
-        inputs: &I::Of<ArraySpec>,
-    ) -> Option<InProgress<O>> {
+    /// Removes and returns the program for these arguments, whose compilation its function waits
+    /// for.
+    pub(super) fn take(&self, arguments: &Arguments) -> Option<Uncompiled<O>> {
         let mut all = self.lock();
-        let index = all
-            .iter()
-            .position(|one| one.signature.accepts(state, inputs))?;
-        Some(all.swap_remove(index))
+        let index = (all.iter()).position(|one| one.signature.arguments == *arguments)?;
+        let InProgress {
+            shape,
+            signature,
+            stages,
+            thread,
+        } = all.swap_remove(index);
+        Some(Uncompiled {
+            shape,
+            signature,
+            stages,
+            compile: Box::new(move || thread.join()),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<InProgress<O>>> {
@@ -86,17 +98,17 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             .compiling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let in_progress = |one: &InProgress<O>| one.signature.accepts(state, inputs);
-        if self.cache.find(state, inputs).is_some()
-            || self.background.lock().iter().any(in_progress)
-        {
+        let arguments = Arguments::new(state, inputs);
+        let in_progress = |one: &InProgress<O>| one.signature.arguments == arguments;
+        if self.cache.find(&arguments).is_some() || self.background.lock().iter().any(in_progress) {
             return Ok(());
         }
         let Uncompiled {
+            shape,
             signature,
             stages,
             compile,
-        } = self.uncompiled(state, inputs)?;
+        } = self.uncompiled(state, inputs, arguments)?;
         // Lowered for its mistakes in any case. Beyond the limit, or if no thread can be started, it
         // is compiled at its first use.
         if self.background.lock().len() >= self.cache.limit() {
@@ -104,6 +116,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         }
         if let Ok(thread) = thread::Builder::new().name("compile".into()).spawn(compile) {
             self.background.lock().push(InProgress {
+                shape,
                 signature,
                 stages,
                 thread: CompileThread(Some(thread)),

@@ -1,11 +1,8 @@
 //! Cache of compiled programs, each with the argument types it was compiled for.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use halite_core::{
@@ -29,10 +26,8 @@ pub(super) struct Cache<O: Family> {
     total: Mutex<Stages>,
 }
 
-/// Programs by the [`TypesHash`] of their arguments. Those that differ in paths or shardings alone
-/// share one.
 struct Programs<O: Family> {
-    by_hash: HashMap<u64, Vec<Used<O>>>,
+    all: Vec<Used<O>>,
     /// The most recently used one.
     last: Option<Arc<Compiled<O>>>,
     /// Number of uses of any program but the last one.
@@ -43,62 +38,76 @@ struct Programs<O: Family> {
 struct Used<O: Family> {
     compiled: Arc<Compiled<O>>,
     at: u64,
+    /// Of its arguments.
+    hash: TypesHash,
 }
 
-/// A compiled program.
+/// A compiled program, with the tree of its outputs.
 pub(super) struct Compiled<O: Family> {
-    pub(super) signature: CallSignature<O>,
+    pub(super) shape: O::Of<()>,
+    pub(super) program: CompiledProgram,
+}
+
+/// A compiled program, whatever its trees.
+pub(super) struct CompiledProgram {
+    pub(super) signature: Signature,
     /// Arguments of every launch after state and inputs.
     pub(super) hyperparameters: Vec<Array>,
     pub(super) loaded: Loaded,
     pub(super) stages: Stages,
 }
 
-/// Arguments and results of a program: their places in their trees, types and shardings.
-pub(super) struct CallSignature<O: Family> {
-    pub(super) state: Vec<Argument>,
-    pub(super) inputs: Vec<Argument>,
+/// Arguments and results of a program: their types and shardings.
+pub(super) struct Signature {
+    pub(super) arguments: Arguments,
     /// Outputs, without the state.
     pub(super) outputs: Vec<ArraySpec>,
-    /// The tree of the outputs.
-    pub(super) shape: O::Of<()>,
     pub(super) hyperparameters: Vec<(ArraySpec, HostArray)>,
     /// The program, as processes that exchange buffers in it agree on it.
     pub(super) shared: Option<SharedProgram>,
 }
 
+/// The leaves of state and inputs.
+#[derive(Clone, PartialEq)]
+pub(super) struct Arguments {
+    pub(super) state: Vec<Argument>,
+    pub(super) inputs: Vec<Argument>,
+}
+
 /// A leaf of the state or the inputs: its place in its tree, and its spec.
 pub(super) type Argument = (Path, ArraySpec);
 
-/// The arguments in a tree of specs.
-pub(super) fn arguments(tree: &impl Tree<Leaf = ArraySpec>) -> Vec<Argument> {
-    let mut arguments = Vec::new();
-    tree.for_each(|path, spec| arguments.push((path.clone(), spec.clone())));
-    arguments
-}
-
-impl<O: Family> CallSignature<O> {
-    /// True if this is the signature of calls with arguments of these specs.
-    pub(super) fn accepts<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
-        &self,
-        state: &S,
-        inputs: &I,
-    ) -> bool {
-        leaves_match(&self.state, state, |known, spec| known == spec)
-            && leaves_match(&self.inputs, inputs, |known, spec| known == spec)
+impl Arguments {
+    /// The leaves of these trees.
+    pub(super) fn new(
+        state: &impl Tree<Leaf = ArraySpec>,
+        inputs: &impl Tree<Leaf = ArraySpec>,
+    ) -> Self {
+        let mut arguments = Arguments {
+            state: Vec::with_capacity(state.leaf_count()),
+            inputs: Vec::with_capacity(inputs.leaf_count()),
+        };
+        state.for_each(|path, spec| arguments.state.push((path.clone(), spec.clone())));
+        inputs.for_each(|path, spec| arguments.inputs.push((path.clone(), spec.clone())));
+        arguments
     }
 
-    fn hash(&self) -> u64 {
+    /// All of them, the state first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Argument> + Clone {
+        self.state.iter().chain(&self.inputs)
+    }
+
+    fn hash(&self) -> TypesHash {
         let mut hash = TypesHash::default();
-        for (_, spec) in self.state.iter().chain(&self.inputs) {
+        for (_, spec) in self.iter() {
             hash.add(&spec.ty, spec.stored);
         }
-        hash.0
+        hash
     }
 }
 
 /// Hash of the types of a call's arguments, much cheaper than a launch.
-#[derive(Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct TypesHash(u64);
 
 impl TypesHash {
@@ -134,7 +143,7 @@ impl<O: Family> Default for Cache<O> {
     fn default() -> Self {
         Cache {
             programs: Mutex::new(Programs {
-                by_hash: HashMap::new(),
+                all: Vec::new(),
                 last: None,
                 uses: 0,
             }),
@@ -165,28 +174,18 @@ impl<O: Family> Cache<O> {
             let mut hash = TypesHash::default();
             state.for_each(|_, array| hash.add(array.ty(), array.stored()));
             inputs.for_each(|_, array| hash.add(array.ty(), array.stored()));
-            hash.0
+            hash
         };
-        self.programs().find(hash, |signature| {
-            leaves_match(&signature.state, state, ArraySpec::is)
-                && leaves_match(&signature.inputs, inputs, |spec, array| spec.is(array))
+        self.programs().find(hash, &|arguments| {
+            leaves_match(&arguments.state, state, ArraySpec::is)
+                && leaves_match(&arguments.inputs, inputs, |spec, array| spec.is(array))
         })
     }
 
-    /// The program for arrays of these specs, which becomes the most recently used one.
-    pub(super) fn find<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
-        &self,
-        state: &S,
-        inputs: &I,
-    ) -> Option<Arc<Compiled<O>>> {
-        let hash = || {
-            let mut hash = TypesHash::default();
-            state.for_each(|_, spec| hash.add(&spec.ty, spec.stored));
-            inputs.for_each(|_, spec| hash.add(&spec.ty, spec.stored));
-            hash.0
-        };
-        self.programs()
-            .find(hash, |signature| signature.accepts(state, inputs))
+    /// The program for these arguments, which becomes the most recently used one.
+    pub(super) fn find(&self, arguments: &Arguments) -> Option<Arc<Compiled<O>>> {
+        let hash = || arguments.hash();
+        self.programs().find(hash, &|other| other == arguments)
     }
 
     /// The most recently used program.
@@ -197,14 +196,15 @@ impl<O: Family> Cache<O> {
     /// Adds a program, and drops the least recently used one if there are too many. Returns true at
     /// the first time that one is dropped.
     pub(super) fn add(&self, compiled: Arc<Compiled<O>>) -> bool {
+        let stages = &compiled.program.stages;
         let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
-        total.trace += compiled.stages.trace;
-        total.print += compiled.stages.print;
-        total.compile += compiled.stages.compile;
+        total.trace += stages.trace;
+        total.print += stages.print;
+        total.compile += stages.compile;
         drop(total);
         let mut programs = self.programs();
         programs.add(compiled);
-        let evicted = (programs.len() > self.limit).then(|| programs.remove_oldest());
+        let evicted = (programs.all.len() > self.limit).then(|| programs.remove_oldest());
         drop(programs);
         evicted.is_some() && self.evictions.fetch_add(1, Relaxed) == 0
     }
@@ -231,50 +231,41 @@ impl<O: Family> Cache<O> {
 }
 
 impl<O: Family> Programs<O> {
-    /// The program whose signature `accepts` the arguments of this hash. Loops call one program: the
-    /// last one is tried before anything is hashed.
+    /// The program whose arguments are those of this hash. Loops call one program: the last one is
+    /// tried before anything is hashed.
     fn find(
         &mut self,
-        hash: impl FnOnce() -> u64,
-        accepts: impl Fn(&CallSignature<O>) -> bool,
+        hash: impl FnOnce() -> TypesHash,
+        is: &dyn Fn(&Arguments) -> bool,
     ) -> Option<Arc<Compiled<O>>> {
+        let is = |compiled: &Compiled<O>| is(&compiled.program.signature.arguments);
         if let Some(last) = &self.last
-            && accepts(&last.signature)
+            && is(last)
         {
             return Some(last.clone());
         }
-        let alike = self.by_hash.get_mut(&hash())?;
-        let found = (alike.iter_mut()).find(|used| accepts(&used.compiled.signature))?;
+        let hash = hash();
+        let mut all = self.all.iter_mut();
+        let found = all.find(|used| used.hash == hash && is(&used.compiled))?;
         self.uses += 1;
         found.at = self.uses;
         self.last = Some(found.compiled.clone());
-        Some(found.compiled.clone())
+        self.last.clone()
     }
 
     fn add(&mut self, compiled: Arc<Compiled<O>>) {
         self.uses += 1;
         self.last = Some(compiled.clone());
-        let hash = compiled.signature.hash();
+        let hash = compiled.program.signature.arguments.hash();
         let at = self.uses;
-        (self.by_hash.entry(hash).or_default()).push(Used { compiled, at });
-    }
-
-    fn len(&self) -> usize {
-        self.by_hash.values().map(Vec::len).sum()
+        self.all.push(Used { compiled, at, hash });
     }
 
     /// Removes the least recently used program, to be dropped without the lock.
     fn remove_oldest(&mut self) -> Option<Used<O>> {
-        let all = self.by_hash.iter();
-        let uses = all.flat_map(|(&hash, alike)| alike.iter().map(move |used| (used.at, hash)));
-        let (oldest, hash) = uses.min()?;
-        let alike = self.by_hash.get_mut(&hash)?;
-        let index = alike.iter().position(|used| used.at == oldest)?;
-        let removed = alike.swap_remove(index);
-        if alike.is_empty() {
-            self.by_hash.remove(&hash);
-        }
-        Some(removed)
+        let uses = self.all.iter().map(|used| used.at).enumerate();
+        let (index, _) = uses.min_by_key(|&(_, at)| at)?;
+        Some(self.all.swap_remove(index))
     }
 }
 

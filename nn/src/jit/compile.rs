@@ -12,20 +12,21 @@ use halite_core::{
 };
 
 use super::{
-    ArraySpec, Jit,
+    ArraySpec, Jit, Setup,
     agreement::SharedProgram,
-    background::{InProgress, Timed},
-    cache::{CallSignature, Compiled, arguments},
+    background::Compile,
+    cache::{Argument, Arguments, Compiled, CompiledProgram, Signature},
     report::{changes, largest},
 };
 use crate::{Lowered, Mistake, ShardedType, lower};
 
 /// A lowered program, and the function that compiles it.
-pub(super) struct Uncompiled<O: Family, C> {
-    pub(super) signature: CallSignature<O>,
+pub(super) struct Uncompiled<O: Family> {
+    pub(super) shape: O::Of<()>,
+    pub(super) signature: Signature,
     /// Durations of tracing and printing.
     pub(super) stages: Stages,
-    pub(super) compile: C,
+    pub(super) compile: Compile,
 }
 
 impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
@@ -39,7 +40,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Lowered<O::Of<()>>> {
-        self.lower_for(&self.client.capabilities(), state, inputs)
+        self.lower_for(&self.client().capabilities(), state, inputs)
     }
 
     /// Lowers the function for arrays of these specs and devices of these capabilities.
@@ -52,7 +53,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Lowered<O::Of<()>>> {
-        let mesh = self.mesh_of(state, inputs)?;
+        let arguments = Arguments::new(state, inputs);
+        let mesh = self.setup.mesh_of(self.name(), &arguments)?;
         self.lower_on(&mesh, capabilities, state, inputs)
     }
 
@@ -63,22 +65,14 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Lowered<O::Of<()>>> {
-        // Another mesh has the same single device, and perhaps other axes, which split nothing.
-        let on_mesh = |spec: &ArraySpec| match **spec.sharding.mesh() == *mesh {
-            true => ShardedType::from(spec),
-            false => ShardedType {
-                spec: PartitionSpec::replicated(),
-                ..ShardedType::from(spec)
-            },
-        };
         let lowered = lower(
             &self.function,
-            &Tree::leaf_refs(state).map_leaves(|_, spec| on_mesh(spec)),
-            &Tree::leaf_refs(inputs).map_leaves(|_, spec| on_mesh(spec)),
+            &Tree::leaf_refs(state).map_leaves(|_, spec| on_mesh(spec, mesh)),
+            &Tree::leaf_refs(inputs).map_leaves(|_, spec| on_mesh(spec, mesh)),
             mesh,
             capabilities,
         )?;
-        self.log_warnings(&lowered.warnings);
+        self.setup.log_warnings(&lowered.warnings);
         Ok(lowered)
     }
 
@@ -99,41 +93,29 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<Arc<Compiled<O>>> {
+        let arguments = Arguments::new(state, inputs);
         let _compiling = self
             .compiling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(compiled) = self.cache.find(state, inputs) {
+        if let Some(compiled) = self.cache.find(&arguments) {
             return Ok(compiled);
         }
-        let (signature, mut stages, timed) = match self.background.take::<S, I>(state, inputs) {
-            Some(in_progress) => InProgress::join(in_progress),
-            None => {
-                let uncompiled = self.uncompiled(state, inputs)?;
-                let timed = (uncompiled.compile)();
-                (uncompiled.signature, uncompiled.stages, timed)
-            }
+        let Uncompiled {
+            shape,
+            signature,
+            mut stages,
+            compile,
+        } = match self.background.take(&arguments) {
+            Some(in_progress) => in_progress,
+            None => self.uncompiled(state, inputs, arguments)?,
         };
-        let (loaded, took) = timed?;
+        let (loaded, took) = compile()?;
         stages.compile = took;
         self.cache.count_compile();
-        check_outputs(&loaded, state, &signature)?;
-        tracing::debug!(
-            name = %self.function.name,
-            trace = ?stages.trace,
-            print = ?stages.print,
-            compile = ?stages.compile,
-            "compiled"
-        );
-        let hyperparameters = (signature.hyperparameters.iter())
-            .map(|(spec, values)| Array::upload(&self.client, values, &spec.sharding))
-            .collect::<Result<_>>()?;
-        let compiled = Arc::new(Compiled {
-            signature,
-            hyperparameters,
-            loaded,
-            stages,
-        });
+        let paths = || shape.paths();
+        let program = (self.setup).compiled(self.name(), signature, loaded, stages, &paths)?;
+        let compiled = Arc::new(Compiled { shape, program });
         let first_eviction = self.cache.add(compiled.clone());
         if first_eviction {
             halite_core::warning!(
@@ -141,8 +123,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
                  least recently used program is dropped whenever another one is added, and \
                  compiled again when it is called. Pad inputs to fewer shapes, or raise \
                  `Jit::max_programs`",
-                self.function.name,
-                self.origin,
+                self.name(),
+                self.origin(),
                 self.cache.limit()
             );
         }
@@ -155,29 +137,53 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         &self,
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
-    ) -> Result<Uncompiled<O, impl FnOnce() -> Result<Timed> + Send + use<S, I, O>>> {
-        let reason = match self.cache.last() {
-            None => Reason::First,
-            Some(last) => {
-                let reason = changes(&last.signature, state, inputs);
-                halite_core::warning!(
-                    "`{}` ({}) is compiled again: {reason}",
-                    self.function.name,
-                    self.origin
-                );
-                reason
-            }
+        arguments: Arguments,
+    ) -> Result<Uncompiled<O>> {
+        let last = self.cache.last();
+        let last = last.map(|last| last.program.signature.arguments.clone());
+        let reason = self.setup.reason(self.name(), last.as_ref(), &arguments);
+        let mesh = self.setup.mesh_of(self.name(), &arguments)?;
+        let lowered = self.lower_on(&mesh, &self.client().capabilities(), state, inputs)?;
+        let (lowered, shape) = lowered.with_shape(());
+        let called_at = Location::caller();
+        let stages = lowered.stages;
+        let (signature, compile) =
+            (self.setup).signature_and_compile(arguments, lowered, &mesh, reason, called_at)?;
+        Ok(Uncompiled {
+            shape,
+            signature,
+            stages,
+            compile,
+        })
+    }
+}
+
+/// The parts of compiling that do not depend on the trees: they are compiled once.
+impl Setup {
+    /// The reason for compiling a function that was last compiled for the arguments `last`; logs
+    /// it, if there are any.
+    fn reason(&self, name: &str, last: Option<&Arguments>, arguments: &Arguments) -> Reason {
+        let Some(last) = last else {
+            return Reason::First;
         };
-        let mesh = self.mesh_of(state, inputs)?;
-        let lowered = self.lower_on(&mesh, &self.client.capabilities(), state, inputs)?;
-        let paths = state.paths().into_iter().chain(inputs.paths());
+        let reason = changes(last, arguments);
+        halite_core::warning!("`{name}` ({}) is compiled again: {reason}", self.origin);
+        reason
+    }
+
+    /// The signature of a lowered function, and what compiles it.
+    fn signature_and_compile(
+        &self,
+        arguments: Arguments,
+        lowered: Lowered<()>,
+        mesh: &Arc<Mesh>,
+        reason: Reason,
+        called_at: &'static Location<'static>,
+    ) -> Result<(Signature, Compile)> {
+        let paths = arguments.iter().map(|(path, _)| path.to_string());
         let cause = CompileCause {
             origin: Some(self.origin),
-            called_at: if self.made_by_library {
-                None
-            } else {
-                Some(Location::caller())
-            },
+            called_at: (!self.made_by_library).then_some(called_at),
             reason,
             stages: lowered.stages,
             graph: self.client.wants_graph().then(|| lowered.graph.to_string()),
@@ -189,16 +195,14 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         }
         let shared = (lowered.processes.as_ref())
             .map(|processes| SharedProgram::new(processes, &lowered.comparable_code()));
-        let outputs = lowered.outputs.iter().map(|ty| ty.on(&mesh));
+        let outputs = lowered.outputs.iter().map(|ty| ty.on(mesh));
         let hyperparameters = lowered
             .hyperparameters
             .into_iter()
-            .map(|(ty, values)| Ok((ty.on(&mesh)?, values)));
-        let signature = CallSignature {
-            state: arguments(state),
-            inputs: arguments(inputs),
+            .map(|(ty, values)| Ok((ty.on(mesh)?, values)));
+        let signature = Signature {
+            arguments,
             outputs: outputs.collect::<Result<_>>()?,
-            shape: lowered.shape,
             hyperparameters: hyperparameters.collect::<Result<_>>()?,
             shared,
         };
@@ -208,19 +212,41 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             let loaded = client.compile_because(&program, &options, cause)?;
             Ok((loaded, started.elapsed()))
         };
-        Ok(Uncompiled {
+        Ok((signature, Box::new(compile)))
+    }
+
+    /// A loaded program with what its launches need. `paths` gives those of its outputs.
+    fn compiled(
+        &self,
+        name: &str,
+        signature: Signature,
+        loaded: Loaded,
+        stages: Stages,
+        paths: &dyn Fn() -> Vec<String>,
+    ) -> Result<CompiledProgram> {
+        check_outputs(&loaded, &signature, paths)?;
+        tracing::debug!(
+            name,
+            trace = ?stages.trace,
+            print = ?stages.print,
+            compile = ?stages.compile,
+            "compiled"
+        );
+        let hyperparameters = (signature.hyperparameters.iter())
+            .map(|(spec, values)| Array::upload(&self.client, values, &spec.sharding))
+            .collect::<Result<_>>()?;
+        Ok(CompiledProgram {
             signature,
-            stages: lowered.stages,
-            compile,
+            hyperparameters,
+            loaded,
+            stages,
         })
     }
 
     /// The mesh that the function was given, or else that of its arguments. Meshes of one and the
     /// same device are one mesh, whatever their axes.
-    fn mesh_of(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Mesh>> {
-        let named: Vec<(String, &ArraySpec)> =
-            state.named().into_iter().chain(inputs.named()).collect();
-        let meshes = named.iter().map(|(_, spec)| spec.sharding.mesh());
+    fn mesh_of(&self, name: &str, arguments: &Arguments) -> Result<Arc<Mesh>> {
+        let meshes = arguments.iter().map(|(_, spec)| spec.sharding.mesh());
         // If several meshes have one device: the one whose axes constraints in the function can name.
         let known = match &self.mesh {
             Some(mesh) => Some(mesh),
@@ -231,36 +257,36 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let Some(mesh) = known else {
             let device = *self.client.local_devices().first().ok_or_else(|| {
-                Error::invalid(
-                    "jit",
-                    format!(
-                        "`{}` has no inputs, and {:?} has no local device to run it on",
-                        self.function.name, self.client
-                    ),
-                )
+                let message = format!(
+                    "`{name}` has no inputs, and {:?} has no local device to run it on",
+                    self.client
+                );
+                Error::invalid("jit", message)
             })?;
             return Ok(Arc::new(Mesh::single(device)));
         };
-        let other = named.iter().enumerate().find(|(_, (_, spec))| {
+        let argument = |(index, (path, _)): (usize, &Argument)| match path.is_empty() {
+            true => format!("argument {index}"),
+            false => format!("argument {index}, `{path}`,"),
+        };
+        let mut all = arguments.iter().enumerate();
+        let first = all.clone().next();
+        let other = all.find(|(_, (_, spec))| {
             let other = spec.sharding.mesh();
             other != mesh && !is_same_device(other, mesh)
         });
-        let Some((index, (path, spec))) = other else {
+        let (Some(first), Some(other)) = (first, other) else {
             return Ok(mesh.clone());
-        };
-        let argument = |index: usize, path: &str| match path {
-            "" => format!("argument {index}"),
-            path => format!("argument {index}, `{path}`,"),
         };
         let runs = match self.mesh {
             Some(_) => "runs".to_string(),
-            None => format!("has {}", argument(0, &named[0].0)),
+            None => format!("has {}", argument(first)),
         };
+        let (_, (_, spec)) = other;
         let message = format!(
-            "`{}` {runs} on {}, but {} is on {}; a call has all arguments on one mesh",
-            self.function.name,
+            "`{name}` {runs} on {}, but {} is on {}; a call has all arguments on one mesh",
             listed(mesh),
-            argument(index, path),
+            argument(other),
             listed(spec.sharding.mesh()),
         );
         Err(Error::invalid("jit", message))
@@ -279,6 +305,18 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     }
 }
 
+/// The type of an argument on this mesh. Another one has the same single device, and perhaps other
+/// axes, which split nothing.
+fn on_mesh(spec: &ArraySpec, mesh: &Mesh) -> ShardedType {
+    match **spec.sharding.mesh() == *mesh {
+        true => ShardedType::from(spec),
+        false => ShardedType {
+            spec: PartitionSpec::replicated(),
+            ..ShardedType::from(spec)
+        },
+    }
+}
+
 /// True if both have one device, the same.
 fn is_same_device(one: &Mesh, other: &Mesh) -> bool {
     one.size() == 1 && one.devices() == other.devices()
@@ -291,17 +329,19 @@ fn listed(mesh: &Mesh) -> String {
     format!("{mesh} of {noun} {}", ids.join(", "))
 }
 
-/// Checks that the compiler gave the outputs the shardings that were requested.
-fn check_outputs<S: Tree<Leaf = ArraySpec>, O: Family>(
+/// Checks that the compiler gave the outputs, the next state first, the shardings that were
+/// requested.
+fn check_outputs(
     loaded: &Loaded,
-    state: &S,
-    signature: &CallSignature<O>,
+    signature: &Signature,
+    paths: &dyn Fn() -> Vec<String>,
 ) -> Result<()> {
     if loaded.devices().len() == 1 {
         return Ok(());
     }
-    let outputs = signature.shape.paths().into_iter().zip(&signature.outputs);
-    let results: Vec<_> = state.named().into_iter().chain(outputs).collect();
+    let state = (signature.arguments.state.iter()).map(|(path, spec)| (path.to_string(), spec));
+    let outputs = paths().into_iter().zip(&signature.outputs);
+    let results: Vec<_> = state.chain(outputs).collect();
     loaded.check_outputs(
         results
             .iter()

@@ -2,33 +2,24 @@
 
 use std::{cmp::Reverse, panic::Location};
 
-use halite_core::{
-    InputChange, LargeBuffer, Reason, TensorType,
-    tree::{Family, Tree},
-};
+use halite_core::{InputChange, LargeBuffer, Reason, TensorType};
 use halite_ir::Graph;
 
-use super::{ArraySpec, cache::CallSignature};
+use super::{ArraySpec, cache::Arguments};
 
 /// Number of tensors that a report names.
 const NAMED: usize = 6;
 
 /// The reason for compiling a function again: the arguments that changed since its last program.
-pub(super) fn changes<O: Family, S, I>(last: &CallSignature<O>, state: &S, inputs: &I) -> Reason
-where
-    S: Tree<Leaf = ArraySpec>,
-    I: Tree<Leaf = ArraySpec>,
-{
-    let old: Vec<_> = last.state.iter().chain(&last.inputs).collect();
-    let new: Vec<_> = state.named().into_iter().chain(inputs.named()).collect();
-    let (from, to) = (old.len(), new.len());
+pub(super) fn changes(old: &Arguments, new: &Arguments) -> Reason {
+    let (from, to) = (old.iter().count(), new.iter().count());
     if from != to {
         return Reason::Arranged { from, to };
     }
-    let changes: Vec<InputChange> = (old.into_iter().zip(new))
-        .filter(|((_, old), (_, new))| old != *new)
+    let changes: Vec<InputChange> = (old.iter().zip(new.iter()))
+        .filter(|((_, old), (_, new))| old != new)
         .map(|((_, old), (path, new))| InputChange {
-            path,
+            path: path.to_string(),
             from: (on_device(old), old.sharding.clone()),
             to: (on_device(new), new.sharding.clone()),
         })
@@ -96,7 +87,7 @@ mod tests {
         tree::{Empty, Leaf},
     };
 
-    use super::{super::cache::arguments, *};
+    use super::*;
 
     #[test]
     fn change_of_the_stored_dtype_is_named() {
@@ -106,15 +97,8 @@ mod tests {
             stored: DType::Bf16,
             ..full.clone()
         };
-        let last = CallSignature::<Leaf<()>> {
-            state: Vec::new(),
-            inputs: arguments(&Leaf(full)),
-            outputs: Vec::new(),
-            shape: Leaf(()),
-            hyperparameters: Vec::new(),
-            shared: None,
-        };
-        let reason = changes(&last, &Empty::new(), &Leaf(half)).to_string();
+        let arguments = |spec| Arguments::new(&Empty::new(), &Leaf(spec));
+        let reason = changes(&arguments(full), &arguments(half)).to_string();
         assert!(
             reason.contains("f32[4]") && reason.contains("bf16[4]"),
             "{reason}"

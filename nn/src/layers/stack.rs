@@ -191,12 +191,12 @@ impl<M: Tree> Tree for Stack<M> {
         }
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, M::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E> {
-        Ok(Stack {
+        f: &mut dyn FnMut(&Path, M::Leaf) -> Option<L>,
+    ) -> Option<Of<Self, L>> {
+        Some(Stack {
             stacked: self.stacked.try_map_at(at, f)?,
             layers: self.layers,
         })

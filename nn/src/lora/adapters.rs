@@ -128,11 +128,11 @@ impl<A> Tree for Adapters<A> {
         }
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
-    ) -> Result<Adapters<L>, E> {
+        f: &mut dyn FnMut(&Path, A) -> Option<L>,
+    ) -> Option<Adapters<L>> {
         let mut list = Vec::with_capacity(self.list.len());
         for Adapter {
             layer,
@@ -152,7 +152,7 @@ impl<A> Tree for Adapters<A> {
                 b,
             });
         }
-        Ok(Adapters {
+        Some(Adapters {
             list,
             scale: self.scale,
         })

@@ -26,8 +26,14 @@ type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
 ///
 /// [`lower`](crate::lower) makes a program of it; [`jit`](Self::jit) compiles and runs it.
 pub struct Function<S: Family, I: Family, O: Family> {
-    pub(crate) name: String,
     pub(super) body: Box<Body<S, I, O>>,
+    pub(crate) settings: Settings,
+}
+
+/// What a program depends on besides the body of its function, the types of its arguments and the
+/// target.
+pub(crate) struct Settings {
+    pub(crate) name: String,
     pub(super) precision: DTypePolicy,
     pub(super) axis_roles: Option<AxisRoles>,
     /// Iterations of the body in the program; `None` is one, of inputs that are not stacked.
@@ -48,33 +54,26 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
         + 'static,
     ) -> Self {
         Function {
-            name: "main".to_string(),
             body: Box::new(body),
-            precision: DTypePolicy::F32,
-            axis_roles: None,
-            iterations: None,
-            beside_scanned: false,
-            runs_once: false,
-            output_spec: Box::new(|_, _| PartitionSpec::replicated()),
-            output_stored: Box::new(|_, ty| ty.dtype()),
+            settings: Settings::default(),
         }
     }
 
     /// Sets the name for dumps, reports and messages.
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.settings.name = name.into();
         self
     }
 
     /// Sets the element types that it computes in: see [`Jit::precision`].
     pub fn precision(mut self, policy: DTypePolicy) -> Self {
-        self.precision = policy;
+        self.settings.precision = policy;
         self
     }
 
     /// Binds the axis roles that its layers name: see [`Jit::axis_roles`].
     pub fn axis_roles(mut self, roles: AxisRoles) -> Self {
-        self.axis_roles = Some(roles);
+        self.settings.axis_roles = Some(roles);
         self
     }
 
@@ -105,7 +104,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// # }
     /// ```
     pub fn scanned(mut self, length: usize) -> Self {
-        self.iterations = Some(length);
+        self.settings.iterations = Some(length);
         self
     }
 
@@ -114,7 +113,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// ([`Capabilities::one_function`](halite_core::Capabilities::one_function)), it does so with this
     /// one's, and both round alike.
     pub fn beside_scanned(mut self) -> Self {
-        self.beside_scanned = true;
+        self.settings.beside_scanned = true;
         self
     }
 
@@ -122,7 +121,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     /// running: loops stay loops on devices for which they are
     /// [unrolled](halite_core::Capabilities::unrolled) otherwise.
     pub fn runs_once(mut self) -> Self {
-        self.runs_once = true;
+        self.settings.runs_once = true;
         self
     }
 
@@ -131,7 +130,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
         mut self,
         spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static,
     ) -> Self {
-        self.output_spec = Box::new(spec);
+        self.settings.output_spec = Box::new(spec);
         self
     }
 
@@ -140,7 +139,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
         mut self,
         stored: impl Fn(&str, &TensorType) -> DType + Send + Sync + 'static,
     ) -> Self {
-        self.output_stored = Box::new(stored);
+        self.settings.output_stored = Box::new(stored);
         self
     }
 
@@ -149,7 +148,24 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
     pub fn jit(self, client: &Client) -> Jit<S, I, O> {
         Jit::of_function(client, self, Location::caller())
     }
+}
 
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            name: "main".to_string(),
+            precision: DTypePolicy::F32,
+            axis_roles: None,
+            iterations: None,
+            beside_scanned: false,
+            runs_once: false,
+            output_spec: Box::new(|_, _| PartitionSpec::replicated()),
+            output_stored: Box::new(|_, ty| ty.dtype()),
+        }
+    }
+}
+
+impl Settings {
     pub(super) fn output_type(&self, path: &str, ty: TensorType) -> ShardedType {
         let (spec, stored) = (
             (self.output_spec)(path, &ty),
@@ -161,7 +177,10 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
 
 impl<S: Family, I: Family, O: Family> fmt::Debug for Function<S, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Function(`{}`, {})", self.name, self.precision)
+        let Settings {
+            name, precision, ..
+        } = &self.settings;
+        write!(f, "Function(`{name}`, {precision})")
     }
 }
 

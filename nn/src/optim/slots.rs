@@ -65,16 +65,18 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
         )
     }
 
-    fn try_map_at<L, E>(
+    fn try_map_at<L>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E> {
+        f: &mut dyn FnMut(&Path, A) -> Option<L>,
+    ) -> Option<Of<Self, L>> {
         let mut below = Path::new();
         let slots = self.0.try_map_at(at, &mut |at, slot: Option<S::Of<A>>| {
             below.clone_from(at);
-            slot.map(|slot| slot.try_map_at(&mut below, &mut *f))
-                .transpose()
+            match slot {
+                Some(slot) => slot.try_map_at(&mut below, &mut *f).map(Some),
+                None => Some(None),
+            }
         });
         slots.map(Slots)
     }

@@ -50,11 +50,11 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         }
     }
 
-    fn try_map_at<M, E>(
+    fn try_map_at<M>(
         self,
         at: &mut Path,
-        f: &mut dyn FnMut(&Path, L) -> Result<M, E>,
-    ) -> Result<State<F, S, M>, E> {
+        f: &mut dyn FnMut(&Path, L) -> Option<M>,
+    ) -> Option<State<F, S, M>> {
         // One statement each: a path scope ends at the end of its statement.
         let model = self.model.try_map_at(&mut at.field("model"), f)?;
         let slots = self.slots.try_map_at(&mut at.field("slots"), f)?;
@@ -62,9 +62,11 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         let key = f(&at.field("key"), self.key)?;
         let scale = self.scale.try_map_at(&mut at.field("scale"), f)?;
         let average = self.average.try_map_at(&mut at.field("average"), f)?;
-        let mut factor = |leaf| f(&at.field("rate_factor"), leaf);
-        let rate_factor = self.rate_factor.map(&mut factor).transpose()?;
-        Ok(State {
+        let rate_factor = match self.rate_factor {
+            Some(factor) => Some(f(&at.field("rate_factor"), factor)?),
+            None => None,
+        };
+        Some(State {
             model,
             slots,
             step,

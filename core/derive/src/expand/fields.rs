@@ -75,11 +75,11 @@ pub(super) fn borrowed(
 }
 
 /// Code that replaces the leaves of `value`, data of `shape`, by the results of `__f`. It returns
-/// from the function on errors.
+/// from the function at a `None`.
 pub(super) fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream {
     let inner = |shape| mapped(shape, quote!(__item), tree);
     match shape {
-        Shape::Leaf => or_return(quote!(__f(__at, #value))),
+        Shape::Leaf => quote!(__f(__at, #value)?),
         Shape::Static(_) => value,
         Shape::Phantom => quote!(::core::marker::PhantomData),
         Shape::Option(shape) => {
@@ -105,13 +105,11 @@ pub(super) fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> T
         }
         Shape::Array(shape) => {
             let item = inner(shape);
-            or_return(
-                quote!(#tree::support::try_map_array(#value, |__index, __item| {
-                    let mut __scope = __at.index(__index);
-                    let __at = &mut *__scope;
-                    ::core::result::Result::Ok(#item)
-                })),
-            )
+            quote!(#tree::support::try_map_array(#value, |__index, __item| {
+                let mut __scope = __at.index(__index);
+                let __at = &mut *__scope;
+                ::core::option::Option::Some(#item)
+            })?)
         }
         Shape::Boxed(shape) => {
             let item = inner(shape);
@@ -128,7 +126,7 @@ pub(super) fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> T
             })
         }
         Shape::Tree(span) => {
-            or_return(quote_spanned!(*span=> #tree::Tree::try_map_at(#value, __at, __f)))
+            quote_spanned!(*span=> #tree::Tree::try_map_at(#value, __at, __f)?)
         }
     }
 }
@@ -169,15 +167,6 @@ pub(super) fn visited(shape: &Shape, value: TokenStream, tree: &TokenStream) -> 
         }
         Shape::Tree(span) => quote_spanned!(*span=> #tree::Tree::visit(#value, __at, __f)),
     }
-}
-
-/// Unwraps a `Result` and returns errors unchanged. (`?` would also convert them, to an unknown
-/// type.)
-fn or_return(result: TokenStream) -> TokenStream {
-    quote!(match #result {
-        ::core::result::Result::Ok(__ok) => __ok,
-        ::core::result::Result::Err(__error) => return ::core::result::Result::Err(__error),
-    })
 }
 
 /// Names for the elements of a tuple, and the code of `make` for each.
