@@ -91,11 +91,19 @@ impl Threads {
         match &self.pool {
             // Views make a few elements any number of items, so not all of them are collected.
             Some(pool) if cost >= WORTHWHILE => loop {
-                let some: Vec<T> = items.by_ref().take(MOST_ITEMS).collect();
+                let some: Vec<_> = (items.by_ref().take(MOST_ITEMS))
+                    .map(|item| Mutex::new(Some(item)))
+                    .collect();
                 if some.is_empty() {
                     return;
                 }
-                pool.install(|| some.into_par_iter().with_max_len(1).for_each(&work));
+                for_each_index(pool, some.len(), &|index| {
+                    let item = some[index]
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .take();
+                    work(item.expect("each index comes once"));
+                });
             },
             _ => items.for_each(work),
         }
@@ -117,6 +125,12 @@ impl Threads {
         lock().push(scratch);
         result
     }
+}
+
+/// Calls `work` with the numbers below `count` on the threads of the pool. One function for all
+/// kernels: compiled for each of them, rayon's code was a sixth of the reference plugin's.
+fn for_each_index(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Sync)) {
+    pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
 }
 
 impl fmt::Debug for Threads {
