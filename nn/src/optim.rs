@@ -92,7 +92,7 @@ pub use self::{
     partition::Partition,
     rms_prop::{MeanSquare, RmsProp},
     sgd::{Sgd, Velocity},
-    slots::{Slots, SlotsFamily},
+    slots::Slots,
     unfreeze::{Unfreeze, without_frozen},
     update::update,
 };
@@ -301,22 +301,18 @@ pub struct Named<'a> {
     pub param: &'a Param,
 }
 
-/// The slots of a model for an optimizer, with leaves `L`: `Slots<Mlp<()>, Moments<()>, Array>`.
-pub type SlotsOf<M, O, L> = Slots<<M as Tree>::Family, <O as Optimizer>::Slot, L>;
+/// The slots of an optimizer, with leaves `L`: `Slots<Moments<()>, Array>`.
+pub type SlotsOf<O, L> = Slots<<O as Optimizer>::Slot, L>;
 
 /// Describes the slots of all trained parameters of `model`; [`init`](crate::init()) initializes
 /// them.
-pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
-    optimizer: &O,
-    model: &M,
-) -> SlotsOf<M, O, Param> {
-    let slots = Tree::leaf_refs(model).map_leaves(|path, param| {
+pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(optimizer: &O, model: &M) -> SlotsOf<O, Param> {
+    Slots::of(model, |path, param| {
         let path = &path.to_string();
         param
             .trainable
             .then(|| optimizer.slot(Named { path, param }))
-    });
-    Slots::new(slots)
+    })
 }
 
 /// Slot of zeros for `param`, in `f32`, or in `f64` for a parameter in `f64`.

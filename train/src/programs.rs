@@ -70,7 +70,7 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     /// The evaluation, if there is validation data.
     pub(crate) evaluation: Option<Evaluation<K>>,
     /// What gathers averages of which each process has a part, if there are some.
-    pub(crate) gather: Option<GatherAverages<K>>,
+    pub(crate) gather: Option<GatherAverages>,
     /// Metrics of a training step, in the order of its window.
     pub(crate) train_metrics: Window,
     /// Types and shardings of the state.

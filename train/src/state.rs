@@ -61,7 +61,7 @@ pub struct State<F: Family, S: Family, L> {
     /// Parameters, and the model's other state (running statistics).
     pub model: F::Of<L>,
     /// Optimizer slots of each parameter.
-    pub slots: Slots<F, S, L>,
+    pub slots: Slots<S, L>,
     /// The number of updates so far: a `u32` scalar.
     pub step: L,
     /// Key of the random numbers of every step: `u32[2]`.
@@ -69,7 +69,7 @@ pub struct State<F: Family, S: Family, L> {
     /// Loss scale, if the precision policy has one ([`with_precision`](Self::with_precision)).
     pub scale: Option<Scaling<L>>,
     /// Averages of the trained parameters, if the options have a rule of them.
-    pub average: Option<Averages<F, L>>,
+    pub average: Option<Averages<L>>,
     /// Factor of all learning rates, an `f32` scalar, if the options have one. A callback may
     /// replace it between two steps.
     pub rate_factor: Option<L>,

@@ -2,6 +2,20 @@ use std::{fmt, marker::PhantomData};
 
 use super::{Family, Of, Path, Tree, support::try_map_array};
 
+/// `collect` of a map, as a loop: for each type of layers and leaves, std's code for it is ten times
+/// as long.
+fn map_vec<T, U>(
+    items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    f: impl Fn(T) -> U,
+) -> Vec<U> {
+    let items = items.into_iter();
+    let mut mapped = Vec::with_capacity(items.len());
+    for item in items {
+        mapped.push(f(item));
+    }
+    mapped
+}
+
 /// A single value of any type as a tree. Its path adds no segment.
 ///
 /// Tensors and arrays are trees without it.
@@ -134,11 +148,11 @@ impl<F: Family> Family for Vec<F> {
     type Bare<L> = Vec<F::Bare<L>>;
 
     fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
-        tree.into_iter().map(F::into_bare).collect()
+        map_vec(tree, F::into_bare)
     }
 
     fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
-        bare.into_iter().map(F::from_bare).collect()
+        map_vec(bare, F::from_bare)
     }
 }
 
@@ -147,11 +161,11 @@ impl<T: Tree> Tree for Vec<T> {
     type Family = Vec<T::Family>;
 
     fn leaf_refs(&self) -> Of<Self, &T::Leaf> {
-        self.iter().map(Tree::leaf_refs).collect()
+        map_vec(self, Tree::leaf_refs)
     }
 
     fn leaf_refs_mut(&mut self) -> Of<Self, &mut T::Leaf> {
-        self.iter_mut().map(Tree::leaf_refs_mut).collect()
+        map_vec(self, Tree::leaf_refs_mut)
     }
 
     fn try_map_at<L>(
@@ -167,7 +181,7 @@ impl<T: Tree> Tree for Vec<T> {
     }
 
     fn from_tree(tree: Of<Self, T::Leaf>) -> Self {
-        tree.into_iter().map(T::from_tree).collect()
+        map_vec(tree, T::from_tree)
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {

@@ -41,9 +41,16 @@ impl Path {
         self.enter(Segment::Index(index))
     }
 
+    /// Enters the place at `segments` until the returned scope is dropped.
+    #[must_use = "the place is left again as soon as the scope is dropped"]
+    pub fn below(&mut self, segments: &[Segment]) -> PathScope<'_> {
+        let depth = self.segments.len();
+        self.segments.extend_from_slice(segments);
+        PathScope { path: self, depth }
+    }
+
     fn enter(&mut self, segment: Segment) -> PathScope<'_> {
-        self.segments.push(segment);
-        PathScope(self)
+        self.below(&[segment])
     }
 
     /// The segments, outermost first.
@@ -106,25 +113,29 @@ impl fmt::Display for Segment {
 /// A [`Path`] inside a field or element; dropping it leaves the field again, also when an error
 /// returns early.
 #[derive(Debug)]
-pub struct PathScope<'a>(&'a mut Path);
+pub struct PathScope<'a> {
+    path: &'a mut Path,
+    /// Number of segments outside.
+    depth: usize,
+}
 
 impl Deref for PathScope<'_> {
     type Target = Path;
 
     fn deref(&self) -> &Path {
-        self.0
+        self.path
     }
 }
 
 impl DerefMut for PathScope<'_> {
     fn deref_mut(&mut self) -> &mut Path {
-        self.0
+        self.path
     }
 }
 
 impl Drop for PathScope<'_> {
     fn drop(&mut self) {
-        self.0.segments.pop();
+        self.path.segments.truncate(self.depth);
     }
 }
 

@@ -142,8 +142,9 @@ impl<A> Tree for Adapters<A> {
             b,
         } in self.list
         {
-            let a = below(at, &layer, "lora_A", |at| f(at, a))?;
-            let b = below(at, &layer, "lora_B", |at| f(at, b))?;
+            let at = &mut at.below(&layer);
+            let a = f(&at.field("lora_A").field("weight"), a)?;
+            let b = f(&at.field("lora_B").field("weight"), b)?;
             list.push(Adapter {
                 layer,
                 inputs,
@@ -160,19 +161,5 @@ impl<A> Tree for Adapters<A> {
 
     fn from_tree(tree: Adapters<A>) -> Self {
         tree
-    }
-}
-
-/// Calls `f` at the path of a leaf.
-fn below<R>(
-    at: &mut Path,
-    layer: &[Segment],
-    name: &'static str,
-    f: impl FnOnce(&mut Path) -> R,
-) -> R {
-    match layer {
-        [Segment::Field(field), rest @ ..] => below(&mut at.field(field), rest, name, f),
-        [Segment::Index(index), rest @ ..] => below(&mut at.index(*index), rest, name, f),
-        [] => f(&mut at.field(name).field("weight")),
     }
 }

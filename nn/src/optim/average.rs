@@ -11,7 +11,7 @@ use super::{Slots, zeros};
 use crate::{Param, Tensor, Trace, special::wide};
 
 /// Averages of all trained parameters, with leaves `L`.
-pub type Averages<F, L> = Slots<F, Leaf<()>, L>;
+pub type Averages<L> = Slots<Leaf<()>, L>;
 
 /// Rule of an average of the parameters, updated after each optimizer step, as in PyTorch's
 /// `AveragedModel`. Before its first step the average is the parameters.
@@ -89,10 +89,10 @@ impl WeightAveraging {
 
     /// Describes the averages of a model: those of its trained parameters, in `f32`, or in `f64` for
     /// parameters in `f64`.
-    pub fn describe<M: Tree<Leaf = Param>>(&self, model: &M) -> Averages<M::Family, Param> {
-        let averages = Tree::leaf_refs(model)
-            .map_leaves(|_, param| param.trainable.then(|| Leaf(zeros(param))));
-        Slots::new(averages)
+    pub fn describe<M: Tree<Leaf = Param>>(&self, model: &M) -> Averages<Param> {
+        Slots::of(model, |_, param| {
+            param.trainable.then(|| Leaf(zeros(param)))
+        })
     }
 
     /// The averages before the first step: the parameters.
@@ -101,7 +101,7 @@ impl WeightAveraging {
         &self,
         model: &M,
         params: &Of<M, Tensor<'t>>,
-    ) -> Averages<M::Family, Tensor<'t>> {
+    ) -> Averages<Tensor<'t>> {
         self.map(model, params, |param| param.convert(wide(param.dtype())))
     }
 
@@ -116,9 +116,9 @@ impl WeightAveraging {
         cx: &'t Trace,
         step: Tensor<'t>,
         model: &M,
-        averages: Averages<M::Family, Tensor<'t>>,
+        averages: Averages<Tensor<'t>>,
         params: &Of<M, Tensor<'t>>,
-    ) -> Averages<M::Family, Tensor<'t>> {
+    ) -> Averages<Tensor<'t>> {
         let _site = cx.called_from(Location::caller());
         if let Err(error) = self.check() {
             cx.fail("average", error.message(), None);
@@ -150,12 +150,12 @@ impl WeightAveraging {
         model: &M,
         params: &Of<M, Tensor<'t>>,
         mut average: impl FnMut(Tensor<'t>) -> Tensor<'t>,
-    ) -> Averages<M::Family, Tensor<'t>> {
+    ) -> Averages<Tensor<'t>> {
         let mut params = params.leaves().into_iter();
-        Slots::new(Tree::leaf_refs(model).map_leaves(|_, description| {
+        Slots::of(model, |_, description| {
             let param = params.next().expect("parameters are a tree of the model");
             description.trainable.then(|| Leaf(average(*param)))
-        }))
+        })
     }
 }
 
@@ -163,11 +163,8 @@ impl WeightAveraging {
 ///
 /// # Panics
 /// If they are of different models.
-pub fn averaged<'a, F: Family, L>(
-    model: &'a F::Of<L>,
-    averages: &'a Averages<F, L>,
-) -> F::Of<&'a L> {
-    let mut averages = averages.inner().leaves().into_iter();
+pub fn averaged<'a, F: Family, L>(model: &'a F::Of<L>, averages: &'a Averages<L>) -> F::Of<&'a L> {
+    let mut averages = averages.list().iter();
     Tree::leaf_refs(model).map_leaves(|_, leaf: &'a L| {
         let average = averages.next().expect("averages are a tree of the model");
         average.as_ref().map_or(leaf, |Leaf(average)| average)

@@ -1,68 +1,80 @@
 //! Optimizer slots of all parameters, as one tree.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, sync::Arc};
 
 use halite_core::{
     Family, Tree,
     tree::{Of, Path},
 };
 
-/// Tree with a slot for each trained parameter: in place of each leaf of the model's family `F` it
-/// has a tree of family `S`, or nothing. Its leaves are `L`; their paths continue those of the
-/// parameters: `out.weight.first`.
-pub struct Slots<F: Family, S: Family, L>(F::Of<Option<S::Of<L>>>);
+/// Slots of the trained parameters of a model: for each leaf of the model a tree of family `S`, or
+/// nothing. Its leaves are `L`; their paths continue those of the parameters: `out.weight.first`.
+///
+/// It is a list, and not the model with slots as its leaves, so that its code is compiled once and
+/// not for each layer.
+pub struct Slots<S: Family, L> {
+    /// Paths of the leaves of the model.
+    params: Arc<[Path]>,
+    list: Vec<Option<S::Of<L>>>,
+}
 
-/// [`Slots`] with the leaf left open.
-pub struct SlotsFamily<F, S>(PhantomData<fn() -> (F, S)>);
-
-impl<F: Family, S: Family, L> Slots<F, S, L> {
-    /// Creates slots from a model with slots as its leaves.
-    pub fn new(slots: F::Of<Option<S::Of<L>>>) -> Self {
-        Slots(slots)
+impl<S: Family, L> Slots<S, L> {
+    /// The slots that `slot` returns for each leaf of `model`.
+    pub fn of<M: Tree>(
+        model: &M,
+        mut slot: impl FnMut(&Path, &M::Leaf) -> Option<S::Of<L>>,
+    ) -> Self {
+        let (mut params, mut list) = (Vec::new(), Vec::new());
+        model.for_each(|path, leaf| {
+            params.push(path.clone());
+            list.push(slot(path, leaf));
+        });
+        Slots {
+            params: params.into(),
+            list,
+        }
     }
 
-    /// The model with slots as its leaves.
-    pub fn inner(&self) -> &F::Of<Option<S::Of<L>>> {
-        &self.0
+    /// The slot of each leaf of the model, in order.
+    pub fn list(&self) -> &[Option<S::Of<L>>] {
+        &self.list
     }
 
-    /// The model with slots as its leaves, owned.
-    pub fn into_inner(self) -> F::Of<Option<S::Of<L>>> {
-        self.0
+    /// The slot of each leaf of the model, in order, owned.
+    pub fn into_list(self) -> Vec<Option<S::Of<L>>> {
+        self.list
     }
 }
 
-impl<F: Family, S: Family> Family for SlotsFamily<F, S> {
-    type Of<L> = Slots<F, S, L>;
-    type Bare<L> = Slots<F, S, L>;
+impl<S: Family> Family for Slots<S, ()> {
+    type Of<L> = Slots<S, L>;
+    type Bare<L> = Slots<S, L>;
 
-    fn into_bare<L>(tree: Slots<F, S, L>) -> Slots<F, S, L> {
+    fn into_bare<L>(tree: Slots<S, L>) -> Slots<S, L> {
         tree
     }
 
-    fn from_bare<L>(bare: Slots<F, S, L>) -> Slots<F, S, L> {
+    fn from_bare<L>(bare: Slots<S, L>) -> Slots<S, L> {
         bare
     }
 }
 
-impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
+impl<S: Family, A> Tree for Slots<S, A> {
     type Leaf = A;
-    type Family = SlotsFamily<F, S>;
+    type Family = Slots<S, ()>;
 
-    fn leaf_refs(&self) -> Slots<F, S, &A> {
-        Slots(
-            self.0
-                .leaf_refs()
-                .map_leaves(|_, slot| slot.as_ref().map(Tree::leaf_refs)),
-        )
+    fn leaf_refs(&self) -> Slots<S, &A> {
+        Slots {
+            params: self.params.clone(),
+            list: Tree::leaf_refs(&self.list),
+        }
     }
 
-    fn leaf_refs_mut(&mut self) -> Slots<F, S, &mut A> {
-        Slots(
-            self.0
-                .leaf_refs_mut()
-                .map_leaves(|_, slot| slot.as_mut().map(Tree::leaf_refs_mut)),
-        )
+    fn leaf_refs_mut(&mut self) -> Slots<S, &mut A> {
+        Slots {
+            params: self.params.clone(),
+            list: Tree::leaf_refs_mut(&mut self.list),
+        }
     }
 
     fn try_map_at<L>(
@@ -70,15 +82,14 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
         at: &mut Path,
         f: &mut dyn FnMut(&Path, A) -> Option<L>,
     ) -> Option<Of<Self, L>> {
-        let mut below = Path::new();
-        let slots = self.0.try_map_at(at, &mut |at, slot: Option<S::Of<A>>| {
-            below.clone_from(at);
-            match slot {
-                Some(slot) => slot.try_map_at(&mut below, &mut *f).map(Some),
-                None => Some(None),
-            }
-        });
-        slots.map(Slots)
+        let mut list = Vec::with_capacity(self.list.len());
+        for (param, slot) in self.params.iter().zip(self.list) {
+            list.push(slot.try_map_at(&mut at.below(param.segments()), f)?);
+        }
+        Some(Slots {
+            params: self.params,
+            list,
+        })
     }
 
     fn from_tree(tree: Self) -> Self {
@@ -86,24 +97,14 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a A)) {
-        let mut below = Path::new();
-        self.0.visit(at, &mut |at, slot: &'a Option<S::Of<A>>| {
-            if let Some(slot) = slot {
-                below.clone_from(at);
-                slot.visit(&mut below, &mut *f);
-            }
-        });
+        for (param, slot) in self.params.iter().zip(&self.list) {
+            slot.visit(&mut at.below(param.segments()), f);
+        }
     }
 }
 
-impl<F: Family, S: Family, L: fmt::Debug> fmt::Debug for Slots<F, S, L> {
+impl<S: Family, L: fmt::Debug> fmt::Debug for Slots<S, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.named()).finish()
-    }
-}
-
-impl<F, S> fmt::Debug for SlotsFamily<F, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SlotsFamily")
     }
 }

@@ -34,8 +34,8 @@ pub fn update<'t, 'm, M: Tree<Leaf = Param> + 'm, O: Optimizer>(
     model: impl Into<Part<'m, M>>,
     params: Of<M, Tensor<'t>>,
     grads: Of<M, Tensor<'t>>,
-    slots: SlotsOf<M, O, Tensor<'t>>,
-) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
+    slots: SlotsOf<O, Tensor<'t>>,
+) -> (Of<M, Tensor<'t>>, SlotsOf<O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
     let (step, part) = (step.into(), model.into());
     let model = part.model;
@@ -44,9 +44,9 @@ pub fn update<'t, 'm, M: Tree<Leaf = Param> + 'm, O: Optimizer>(
     let trained = with_gradient(cx, &part, &grads);
     wait_for_gradients(cx, &trained, &mut params, &mut grads);
     let mut leaves = params.into_iter().zip(grads).zip(trained);
-    let mut slots = slots.into_inner().into_leaves().into_iter();
+    let mut slots = slots.into_list().into_iter();
     let mut next_params = Vec::new();
-    let next_slots = Tree::leaf_refs(model).map_leaves(|path, description| {
+    let next_slots = Slots::of(model, |path, description| {
         let matching = "parameters, gradients and slots have the leaves of the model";
         let ((param, grad), is_trained) = leaves.next().expect(matching);
         let slot = slots.next().expect(matching);
@@ -72,7 +72,7 @@ pub fn update<'t, 'm, M: Tree<Leaf = Param> + 'm, O: Optimizer>(
         next_params.push(param);
         slot
     });
-    (model.rebuild(next_params), Slots::new(next_slots))
+    (model.rebuild(next_params), next_slots)
 }
 
 /// The parameter less its step, and the new slot.

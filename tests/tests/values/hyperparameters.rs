@@ -201,13 +201,7 @@ fn optimizers_compute_what_they_do_with_constants() {
 }
 
 type Step<O> = Jit<Training<O>, (Leaf<()>, Leaf<()>), Leaf<()>>;
-type Training<O> = (
-    Linear<()>,
-    (
-        halite_nn::optim::SlotsFamily<Linear<()>, <O as Optimizer>::Slot>,
-        Leaf<()>,
-    ),
-);
+type Training<O> = (Linear<()>, (SlotsOf<O, ()>, Leaf<()>));
 
 /// A client that keeps programs in `directory`, or nowhere.
 fn client(directory: Option<&Path>) -> Client {
@@ -241,7 +235,7 @@ fn train<O: Optimizer + Clone>(client: &Client, optimizer: O) -> (Vec<f32>, [u64
         move |cx, (model, (slots, Leaf(step))), (Leaf(x), Leaf(y))| {
             let loss = mse(model.forward(x), y).mean_all();
             let gradients = grad(loss, &model);
-            let (model, slots): (_, SlotsOf<Linear<Param>, O, Tensor<'_>>) = optim::update(
+            let (model, slots): (_, SlotsOf<O, Tensor<'_>>) = optim::update(
                 &optimizer,
                 cx,
                 step,

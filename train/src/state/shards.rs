@@ -34,26 +34,24 @@ pub(crate) fn undivided<M: Tree<Leaf = Param>, O: Optimizer>(
 /// What a process has of these slots of a model.
 pub(crate) fn divided<M: Tree<Leaf = Param>, S: Family>(
     model: &M,
-    slots: Slots<M::Family, S, Param>,
+    slots: Slots<S, Param>,
     shards: Option<ProcessShards>,
-) -> Slots<M::Family, S, Param> {
+) -> Slots<S, Param> {
     let Some(shards) = shards else {
         return slots;
     };
-    let mut params = model.leaves().into_iter();
-    Slots::new(slots.into_inner().map_leaves(|_, slot| {
-        let param = params.next().expect("slots are a tree of the model");
-        slot.map(|slot| {
-            slot.map_leaves(|_, leaf| match is_divided(&leaf, param) {
-                true => Param {
-                    ty: (leaf.ty).with_dims([shards.shard_len(leaf.ty.elements())]),
-                    stacked: 0,
-                    ..leaf
-                },
-                false => leaf,
-            })
-        })
-    }))
+    let mut slots = slots.into_list().into_iter();
+    Slots::of(model, |_, param| {
+        let slot = slots.next().expect("the leaves of the model have slots")?;
+        Some(slot.map_leaves(|_, leaf| match is_divided(&leaf, param) {
+            true => Param {
+                ty: (leaf.ty).with_dims([shards.shard_len(leaf.ty.elements())]),
+                stacked: 0,
+                ..leaf
+            },
+            false => leaf,
+        }))
+    })
 }
 
 /// The arrays of a state that processes divide among them.
@@ -74,7 +72,7 @@ impl Divided {
         rank: usize,
     ) -> Option<Self> {
         let slots = optim::slots(optimizer, model);
-        let per_param = model.leaves().into_iter().zip(slots.inner().leaves());
+        let per_param = model.leaves().into_iter().zip(slots.list());
         let is_divided = per_param.flat_map(|(param, slots)| {
             let leaves = slots.iter().flat_map(Tree::leaves);
             leaves.map(move |leaf| is_divided(leaf, param))

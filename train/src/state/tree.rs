@@ -1,9 +1,6 @@
 //! The state as a tree: its parts are its fields.
 
-use halite_core::{
-    Result,
-    tree::{Family, Path, Tree},
-};
+use halite_core::tree::{Family, Path, Tree};
 
 use super::State;
 

@@ -45,8 +45,8 @@ impl<F: Family, S: Family> State<F, S, ShardedType> {
 /// The parts of a state whose types depend on its model.
 pub(crate) struct StateTypes<F: Family, S: Family> {
     pub(crate) model: F::Of<ShardedType>,
-    pub(crate) slots: Slots<F, S, ShardedType>,
+    pub(crate) slots: Slots<S, ShardedType>,
     pub(crate) scale: Option<Scaling<ShardedType>>,
-    pub(crate) average: Option<Averages<F, ShardedType>>,
+    pub(crate) average: Option<Averages<ShardedType>>,
     pub(crate) options: StateOptions,
 }

@@ -56,7 +56,7 @@ pub(crate) fn state_specs<F: Family, S: Family>(
     };
     let params_and_specs = || params.leaves().into_iter().zip(slot_specs.leaves());
     let described = optim::slots(&optimizer, params);
-    let per_param = params_and_specs().zip(described.inner().leaves());
+    let per_param = params_and_specs().zip(described.list());
     let slots = per_param.flat_map(|(param, slots)| {
         let leaves = slots.iter().flat_map(Tree::leaves);
         leaves.map(move |leaf| beside(param, leaf))

@@ -39,7 +39,13 @@ pub(super) fn borrowed(
                 Borrow::Shared => quote!(iter()),
                 Borrow::Mutable => quote!(iter_mut()),
             };
-            quote!(::core::iter::Iterator::collect(::core::iter::Iterator::map(#value.#iter, |__item| #item)))
+            quote!({
+                let mut __borrowed = ::std::vec::Vec::with_capacity(#value.len());
+                for __item in #value.#iter {
+                    __borrowed.push(#item);
+                }
+                __borrowed
+            })
         }
         Shape::Array(shape) => {
             let item = inner(shape);

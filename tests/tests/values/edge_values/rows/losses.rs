@@ -143,7 +143,7 @@ fn stepped<'t, O: Optimizer>(
 ) -> Tensor<'t> {
     let (cx, ty) = (x[0].trace(), x[0].ty());
     let model = vec![Param::new(ty.dims(), Init::Zeros).with_dtype(ty.dtype())];
-    let slots = Slots::new(vec![Leaf(Some(slot()))]);
+    let slots = Slots::of(&model, |_, _| Some(slot()));
     let step = cx.scalar(0.0, DType::S32);
     let [params, grads] = [0, 1].map(|at| vec![Leaf(x[at])]);
     let (params, _) = update(optimizer, cx, step, &model, params, grads, slots);
