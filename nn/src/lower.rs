@@ -6,6 +6,7 @@
 
 mod function;
 mod sharded_type;
+mod traced;
 
 use std::{
     borrow::Cow,
@@ -14,8 +15,8 @@ use std::{
 };
 
 use halite_core::{
-    Capabilities, Error, HostArray, Kernels, MeshShape, Program, Result, Stages,
-    tree::{Family, Path, Tree, TreeError},
+    Capabilities, HostArray, Kernels, MeshShape, Program, Result, Stages,
+    tree::{Family, Tree},
 };
 use halite_ir::{
     Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, narrow_convolutions,
@@ -23,11 +24,12 @@ use halite_ir::{
 };
 
 pub(crate) use self::function::Settings;
+use self::traced::{NamedType, TracedFunction, check_stacked, trace};
 pub use self::{
     function::{Function, Traced},
     sharded_type::ShardedType,
 };
-use crate::{Mistake, Processes, Tensor, Trace, process_group::without_job};
+use crate::{Mistake, Processes, process_group::without_job};
 
 /// A lowered [`Function`]: its program, with the types of inputs and outputs.
 #[derive(Debug)]
@@ -167,23 +169,6 @@ fn small(
         .flatten()
 }
 
-/// A traced function, before its graph is optimized. Compiled once, not for each family.
-struct TracedFunction {
-    graph: Graph,
-    /// State, inputs and hyperparameters, by name.
-    inputs: Vec<NamedType>,
-    /// Number of leaves of the state, and of the inputs.
-    states: usize,
-    scanned: usize,
-    /// Next state and outputs.
-    outputs: Vec<NamedType>,
-    hyperparameters: Vec<(ShardedType, HostArray)>,
-    processes: Option<Processes>,
-    warnings: Vec<Mistake>,
-}
-
-type NamedType = (Option<String>, ShardedType);
-
 impl TracedFunction {
     /// The program, without the tree of its outputs.
     fn lowered(
@@ -260,164 +245,12 @@ impl TracedFunction {
     }
 }
 
-/// Traces a function. Returns the tree of its outputs, too.
-fn trace<S: Family, I: Family, O: Family>(
-    function: &Function<S, I, O>,
-    state: &S::Of<ShardedType>,
-    inputs: &I::Of<ShardedType>,
-    mesh: &MeshShape,
-) -> Result<(TracedFunction, O::Of<()>)> {
-    let cx = Trace::new();
-    let mut arguments = Arguments::new(&cx);
-    let traced_state = Tree::leaf_refs(state).map_leaves(|path, ty| arguments.add(path, ty));
-    let states = arguments.tensors.len();
-    let traced_inputs = Tree::leaf_refs(inputs).map_leaves(|path, ty| arguments.add(path, ty));
-    if let Some(roles) = &function.settings.axis_roles {
-        cx.bind_axis_roles(roles);
-    }
-    let (next, outputs) = (function.body)(&cx, traced_state, traced_inputs);
-    let structure = halite_core::tree::same_structure(state, &next);
-    let shape = Tree::leaf_refs(&outputs).map_leaves(|_, _| ());
-    let results = Results {
-        structure,
-        next: next.into_leaves(),
-        paths: outputs.paths(),
-        outputs: outputs.into_leaves(),
-    };
-    let traced = arguments.traced(states, results, &function.settings, mesh)?;
-    Ok((traced, shape))
-}
-
-/// The arguments of a function in a trace.
-struct Arguments<'t> {
-    cx: &'t Trace,
-    tensors: Vec<Tensor<'t>>,
-    ports: Vec<NamedType>,
-}
-
-/// What a traced function returned.
-struct Results<'t> {
-    /// Whether the next state has the structure of the state.
-    structure: Result<(), TreeError>,
-    next: Vec<Tensor<'t>>,
-    paths: Vec<String>,
-    outputs: Vec<Tensor<'t>>,
-}
-
-impl<'t> Arguments<'t> {
-    fn new(cx: &'t Trace) -> Self {
-        Arguments {
-            cx,
-            tensors: Vec::new(),
-            ports: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, path: &Path, ty: &ShardedType) -> Tensor<'t> {
-        let name = path.to_string();
-        let tensor = self.cx.input(ty.ty.clone(), name.as_str());
-        self.ports.push((Some(name), ty.clone()));
-        self.tensors.push(tensor);
-        tensor
-    }
-
-    /// The graph from these arguments, of which the first `states` are the state, to the results.
-    fn traced(
-        self,
-        states: usize,
-        results: Results<'t>,
-        settings: &Settings,
-        mesh: &MeshShape,
-    ) -> Result<TracedFunction> {
-        let Arguments {
-            cx,
-            mut tensors,
-            mut ports,
-        } = self;
-        let scanned = tensors.len() - states;
-        let Results {
-            structure,
-            mut next,
-            paths,
-            outputs,
-        } = results;
-        check_state(cx, &ports[..states], structure, &next);
-        cx.check_taken();
-        cx.check_scaled(&settings.precision);
-
-        let mut output_types: Vec<_> = ports[..states].iter().map(|(_, ty)| ty.clone()).collect();
-        for (path, tensor) in paths.iter().zip(&outputs) {
-            let ty = settings.output_type(path, tensor.ty());
-            ty.spec.check(mesh)?;
-            output_types.push(ty);
-        }
-        let mut hyperparameters = Vec::new();
-        for (tensor, values) in cx.hyperparameter_inputs()? {
-            let ty = ShardedType::replicated(tensor.ty());
-            ports.push((Some("hyperparameters".to_string()), ty.clone()));
-            tensors.push(tensor);
-            hyperparameters.push((ty, values));
-        }
-        next.extend(outputs);
-        let graph = cx.graph(&tensors, &next)?;
-        Ok(TracedFunction {
-            graph,
-            inputs: ports,
-            states,
-            scanned,
-            outputs: output_types.into_iter().map(|ty| (None, ty)).collect(),
-            hyperparameters,
-            processes: cx.exchanging_processes(),
-            warnings: cx.warnings(),
-        })
-    }
-}
-
 fn ports(types: Vec<(Option<String>, ShardedType)>) -> Vec<Port> {
     let port = |(name, ty): (_, ShardedType)| Port {
         name,
         spec: Some(ty.spec),
     };
     types.into_iter().map(port).collect()
-}
-
-/// Checks that each input has `length` slices along a first dimension that is not sharded.
-fn check_stacked(name: &str, length: usize, inputs: &[(String, &ShardedType)]) -> Result<()> {
-    for (path, input) in inputs {
-        if input.ty.dims().first() != Some(&length) || !input.spec.axes(0).is_empty() {
-            let message = format!(
-                "`{name}` runs {length} iterations: input `{path}` is {input}; its first dimension \
-                 must be {length}, and not be sharded"
-            );
-            return Err(Error::invalid("lower", message));
-        }
-    }
-    Ok(())
-}
-
-/// Records a mistake if the next state differs from the state in its structure or types.
-fn check_state(
-    cx: &Trace,
-    state: &[NamedType],
-    structure: Result<(), TreeError>,
-    next: &[Tensor<'_>],
-) {
-    if let Err(error) = structure {
-        let message = format!("the next state must have the structure of the state: {error}");
-        cx.fail("state", message, None);
-        return;
-    }
-    for ((path, old), new) in state.iter().zip(next) {
-        if !new.is_error() && new.ty() != old.ty {
-            let message = format!(
-                "`{}` is {} before the step and {} after it; a state keeps its types",
-                path.as_deref().unwrap_or_default(),
-                old.ty,
-                new.ty()
-            );
-            cx.fail("state", message, None);
-        }
-    }
 }
 
 /// Logs the axes of sharding constraints that the mesh does not have: they may be misspelled.
