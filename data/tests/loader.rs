@@ -252,7 +252,8 @@ fn endless_run_concatenates_the_epochs() {
             .map(|batch| numbers(&batch.unwrap()))
             .collect::<Vec<_>>()
     );
-    assert_ne!(run[2..7], run[..5], "each epoch is shuffled");
+    // The first two batches of epochs 2 and 3.
+    assert_ne!(run[2..4], run[7..], "each epoch has an order of its own");
 }
 
 #[test]
