@@ -58,6 +58,40 @@ fn softmax_between_contractions_stays_f32() {
 }
 
 #[test]
+fn constants_are_rounded_to_nearest_even() {
+    let mut graph = Graph::new();
+    let (x, w1) = (graph.input(f32(&[1, 4])), graph.input(f32(&[4, 4])));
+    let w2 = graph.input(f32(&[4, 4]));
+    // The second and third are halfway between two numbers of bf16.
+    let factors = [0.1f32, 1.003_906_25, 1.011_718_75, -0.7];
+    let factors = Op::Constant(Literal::new(&factors, [1, 4]).unwrap());
+    let factors = push(&mut graph, factors, &[]);
+    let y = dot(&mut graph, x, w1);
+    let y = binary(&mut graph, Binary::Multiply, y, factors);
+    let y = dot(&mut graph, y, w2);
+    graph.set_outputs(vec![y]);
+    let policy = DTypePolicy::BF16_MIXED;
+    let after = optimize(with_precision(graph, &policy, &Narrowing::Everywhere));
+    let constants = after.nodes().iter().filter_map(|node| match &node.op {
+        Op::Constant(literal) => Some(literal.to_host()),
+        _ => None,
+    });
+    let constants: Vec<_> = constants.collect();
+    let [constant] = &*constants else {
+        panic!("{after}");
+    };
+    assert_eq!(constant.ty().dtype(), DType::Bf16, "{after}");
+    assert_eq!(
+        constant
+            .to_float(DType::F32)
+            .unwrap()
+            .as_slice::<f32>()
+            .unwrap(),
+        [0.100_097_656, 1.0, 1.015_625, -0.699_218_75]
+    );
+}
+
+#[test]
 fn norm_between_contractions_stays_f32() {
     let mut graph = Graph::new();
     let (x, w1, w2) = (
