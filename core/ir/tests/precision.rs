@@ -63,7 +63,7 @@ fn constants_are_rounded_to_nearest_even() {
     let (x, w1) = (graph.input(f32(&[1, 4])), graph.input(f32(&[4, 4])));
     let w2 = graph.input(f32(&[4, 4]));
     // The second and third are halfway between two numbers of bf16.
-    let factors = [0.1f32, 1.003_906_25, 1.011_718_75, -0.7];
+    let factors = [0.1f32, 1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, -0.7];
     let factors = Op::Constant(Literal::new(&factors, [1, 4]).unwrap());
     let factors = push(&mut graph, factors, &[]);
     let y = dot(&mut graph, x, w1);
