@@ -39,7 +39,7 @@ pub struct Lowered<O> {
     pub graph: Graph,
     /// The program: StableHLO, and the types that one device sees.
     pub program: Program,
-    /// Inputs after the state and the inputs: the [hyperparameters](Trace::hyperparameter), one
+    /// Inputs after the state and the inputs: the [hyperparameters](crate::Trace::hyperparameter), one
     /// array for each of their element types, with their values in the order in which they were
     /// first requested.
     pub hyperparameters: Vec<(ShardedType, HostArray)>,
