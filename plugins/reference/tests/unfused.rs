@@ -266,6 +266,33 @@ fn positions_of_extremes_agree_with_the_oracle() {
     }
 }
 
+/// A long line is cut into segments of equal length; every element of what is left of it counts.
+#[test]
+fn every_element_of_a_long_line_counts() {
+    for (seed, (dims, dim)) in [([1, 1000], 1), ([1500, 3], 0)].into_iter().enumerate() {
+        let [rows, columns] = dims;
+        let (x, y) = (
+            format!("tensor<{rows}x{columns}xi32>"),
+            format!("tensor<{}xi32>", dims[1 - dim]),
+        );
+        let program = format!(
+            "func.func public @main(%x: {x}) -> {y} {{
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %sum = stablehlo.reduce(%x init: %zero) across dimensions = [{dim}] : \
+         ({x}, tensor<i32>) -> {y}
+     reducer(%a: tensor<i32>, %b: tensor<i32>) {{
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %2 = stablehlo.add %a, %b : tensor<i32>
+      %3 = stablehlo.add %2, %one : tensor<i32>
+      stablehlo.return %3 : tensor<i32>
+    }}
+    return %sum : {y}
+  }}"
+        );
+        check(&program, seed as u64, None);
+    }
+}
+
 /// Branches in a loop that counts, on both sides and beyond the last.
 #[test]
 fn branches_agree_with_the_oracle() {
