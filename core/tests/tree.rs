@@ -191,7 +191,7 @@ fn leaf_references_read_or_write_the_tree() {
 }
 
 #[test]
-fn first_error_ends_a_map() {
+fn first_none_ends_a_map() {
     let mut at = Path::new();
     let mut outer = at.field("model");
     let mut seen = 0;
@@ -207,6 +207,34 @@ fn first_error_ends_a_map() {
     assert_eq!(outer.to_string(), "model");
     drop(outer);
     assert!(at.is_empty());
+}
+
+#[test]
+fn first_error_ends_a_map() {
+    let mut seen = 0;
+    let failed = everything().try_map_leaves(|at, leaf| {
+        seen += 1;
+        if leaf == 16 {
+            Err(at.to_string())
+        } else {
+            Ok(leaf)
+        }
+    });
+    assert_eq!(failed, Err("part_array.1.weight".to_owned()));
+    assert_eq!(seen, 17);
+}
+
+#[test]
+fn path_below_several_segments_is_left_at_once() {
+    let mut at = Path::new();
+    let mut outer = at.field("model");
+    let segments = [Segment::Field("blocks"), Segment::Index(3)];
+    assert_eq!(
+        outer.below(&segments).field("bias").to_string(),
+        "model.blocks.3.bias"
+    );
+    assert_eq!(outer.below(&[]).to_string(), "model");
+    assert_eq!(outer.to_string(), "model");
 }
 
 #[test]

@@ -131,7 +131,13 @@ pub fn lower<S: Family, I: Family, O: Family>(
             }
         }
     };
-    let lowered = traced.lowered(&function.settings, mesh, capabilities, started.elapsed())?;
+    let lowered = lowered(
+        traced,
+        &function.settings,
+        mesh,
+        capabilities,
+        started.elapsed(),
+    )?;
     Ok(lowered.with_shape(shape).0)
 }
 
@@ -169,80 +175,78 @@ fn small(
         .flatten()
 }
 
-impl TracedFunction {
-    /// The program, without the tree of its outputs.
-    fn lowered(
-        mut self,
-        settings: &Settings,
-        mesh: &MeshShape,
-        capabilities: &Capabilities,
-        trace: Duration,
-    ) -> Result<Lowered<()>> {
-        let started = Instant::now();
-        let Settings {
-            name, precision, ..
-        } = settings;
-        let _span = tracing::trace_span!("print", program = name).entered();
-        let stored =
-            |ports: &[NamedType]| -> Vec<_> { ports.iter().map(|(_, ty)| ty.stored).collect() };
-        let capabilities = Capabilities {
-            unrolled: match settings.runs_once || has_checkpoint(&self.graph) {
-                true => 0,
-                false => capabilities.unrolled,
-            },
-            ..*capabilities
-        };
-        let graph = choose_kernels(self.graph, capabilities.kernels, mesh.size());
-        let graph = halite_ir::with_signature(graph, &stored(&self.inputs), &stored(&self.outputs));
-        let graph = halite_ir::with_precision(graph, precision, &capabilities.narrowing);
-        let graph = match mesh.size() {
-            1 => halite_ir::matrix_products(graph),
-            _ => graph,
-        };
-        let mut graph = halite_ir::optimize(graph);
-        note_missing_axes(name, &graph, mesh);
-        let (states, scanned) = (self.states, self.scanned);
-        if let Some(length) = settings.iterations {
-            graph = halite_ir::scanned(graph, states, scanned, length)?;
-            let inputs = &mut self.inputs[states..states + scanned];
-            for (_, ty) in inputs.iter_mut().chain(&mut self.outputs[states..]) {
-                *ty = ty.stacked(length);
-            }
+/// Lowers a traced function, without the tree of its outputs: compiled once, not for each family.
+fn lowered(
+    mut traced: TracedFunction,
+    settings: &Settings,
+    mesh: &MeshShape,
+    capabilities: &Capabilities,
+    trace: Duration,
+) -> Result<Lowered<()>> {
+    let started = Instant::now();
+    let Settings {
+        name, precision, ..
+    } = settings;
+    let _span = tracing::trace_span!("print", program = name).entered();
+    let stored =
+        |ports: &[NamedType]| -> Vec<_> { ports.iter().map(|(_, ty)| ty.stored).collect() };
+    let capabilities = Capabilities {
+        unrolled: match settings.runs_once || has_checkpoint(&traced.graph) {
+            true => 0,
+            false => capabilities.unrolled,
+        },
+        ..*capabilities
+    };
+    let graph = choose_kernels(traced.graph, capabilities.kernels, mesh.size());
+    let graph = halite_ir::with_signature(graph, &stored(&traced.inputs), &stored(&traced.outputs));
+    let graph = halite_ir::with_precision(graph, precision, &capabilities.narrowing);
+    let graph = match mesh.size() {
+        1 => halite_ir::matrix_products(graph),
+        _ => graph,
+    };
+    let mut graph = halite_ir::optimize(graph);
+    note_missing_axes(name, &graph, mesh);
+    let (states, scanned) = (traced.states, traced.scanned);
+    if let Some(length) = settings.iterations {
+        graph = halite_ir::scanned(graph, states, scanned, length)?;
+        let inputs = &mut traced.inputs[states..states + scanned];
+        for (_, ty) in inputs.iter_mut().chain(&mut traced.outputs[states..]) {
+            *ty = ty.stacked(length);
         }
-        let outputs = self.outputs[states..].iter().map(|(_, ty)| ty.clone());
-        let outputs = outputs.collect();
-        let mut interface = Interface {
-            name: name.clone(),
-            mesh: Some(mesh.clone()),
-            inputs: ports(self.inputs),
-            outputs: ports(self.outputs),
-            aliases: (0..states).map(|index| (index, index)).collect(),
-            full_products: capabilities.rounds_products && !precision.fast_products,
-            ..Interface::default()
-        };
-        let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);
-        let program = match small(&for_compiler, settings.beside_scanned, mesh, &capabilities) {
-            None => halite_ir::program(&for_compiler, &interface)?,
-            Some(small) => {
-                interface.one_function = true;
-                halite_ir::program(&small, &interface)?
-            }
-        };
-        Ok(Lowered {
-            graph,
-            program,
-            hyperparameters: self.hyperparameters,
-            outputs,
-            shape: (),
-            processes: self.processes,
-            warnings: self.warnings,
-            stages: Stages {
-                trace,
-                print: started.elapsed(),
-                compile: Duration::ZERO,
-            },
-        })
     }
+    let outputs = traced.outputs[states..].iter().map(|(_, ty)| ty.clone());
+    let outputs = outputs.collect();
+    let mut interface = Interface {
+        name: name.clone(),
+        mesh: Some(mesh.clone()),
+        inputs: ports(traced.inputs),
+        outputs: ports(traced.outputs),
+        aliases: (0..states).map(|index| (index, index)).collect(),
+        full_products: capabilities.rounds_products && !precision.fast_products,
+        ..Interface::default()
+    };
+    let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);
+    let program = match small(&for_compiler, settings.beside_scanned, mesh, &capabilities) {
+        None => halite_ir::program(&for_compiler, &interface)?,
+        Some(small) => {
+            interface.one_function = true;
+            halite_ir::program(&small, &interface)?
+        }
+    };
+    Ok(Lowered {
+        graph,
+        program,
+        hyperparameters: traced.hyperparameters,
+        outputs,
+        shape: (),
+        processes: traced.processes,
+        warnings: traced.warnings,
+        stages: Stages {
+            trace,
+            print: started.elapsed(),
+            compile: Duration::ZERO,
+        },
+    })
 }
 
 fn ports(types: Vec<(Option<String>, ShardedType)>) -> Vec<Port> {

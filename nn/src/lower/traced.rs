@@ -10,13 +10,14 @@ use halite_ir::Graph;
 use super::{Function, Settings, ShardedType};
 use crate::{Mistake, Processes, Tensor, Trace};
 
-/// A traced function, before its graph is optimized. Compiled once, not for each family.
+/// A traced function, before its graph is optimized.
 pub(super) struct TracedFunction {
     pub(super) graph: Graph,
     /// State, inputs and hyperparameters, by name.
     pub(super) inputs: Vec<NamedType>,
-    /// Number of leaves of the state, and of the inputs.
+    /// Number of leaves of the state, the first of `inputs`.
     pub(super) states: usize,
+    /// Number of leaves of the function's inputs, which follow; stacked if it is scanned.
     pub(super) scanned: usize,
     /// Next state and outputs.
     pub(super) outputs: Vec<NamedType>,
@@ -25,6 +26,7 @@ pub(super) struct TracedFunction {
     pub(super) warnings: Vec<Mistake>,
 }
 
+/// Name of an input, if it has one, and its type.
 pub(super) type NamedType = (Option<String>, ShardedType);
 
 /// Traces a function. Returns the tree of its outputs, too.
@@ -35,7 +37,7 @@ pub(super) fn trace<S: Family, I: Family, O: Family>(
     mesh: &MeshShape,
 ) -> Result<(TracedFunction, O::Of<()>)> {
     let cx = Trace::new();
-    let mut arguments = Arguments::new(&cx);
+    let mut arguments = TracedArguments::new(&cx);
     let traced_state = Tree::leaf_refs(state).map_leaves(|path, ty| arguments.add(path, ty));
     let states = arguments.tensors.len();
     let traced_inputs = Tree::leaf_refs(inputs).map_leaves(|path, ty| arguments.add(path, ty));
@@ -45,7 +47,7 @@ pub(super) fn trace<S: Family, I: Family, O: Family>(
     let (next, outputs) = (function.body)(&cx, traced_state, traced_inputs);
     let structure = halite_core::tree::same_structure(state, &next);
     let shape = Tree::leaf_refs(&outputs).map_leaves(|_, _| ());
-    let results = Results {
+    let results = TracedResults {
         structure,
         next: next.into_leaves(),
         paths: outputs.paths(),
@@ -56,14 +58,14 @@ pub(super) fn trace<S: Family, I: Family, O: Family>(
 }
 
 /// The arguments of a function in a trace.
-struct Arguments<'t> {
+struct TracedArguments<'t> {
     cx: &'t Trace,
     tensors: Vec<Tensor<'t>>,
     ports: Vec<NamedType>,
 }
 
 /// What a traced function returned.
-struct Results<'t> {
+struct TracedResults<'t> {
     /// Whether the next state has the structure of the state.
     structure: Result<(), TreeError>,
     next: Vec<Tensor<'t>>,
@@ -71,9 +73,9 @@ struct Results<'t> {
     outputs: Vec<Tensor<'t>>,
 }
 
-impl<'t> Arguments<'t> {
+impl<'t> TracedArguments<'t> {
     fn new(cx: &'t Trace) -> Self {
-        Arguments {
+        TracedArguments {
             cx,
             tensors: Vec::new(),
             ports: Vec::new(),
@@ -92,17 +94,17 @@ impl<'t> Arguments<'t> {
     fn traced(
         self,
         states: usize,
-        results: Results<'t>,
+        results: TracedResults<'t>,
         settings: &Settings,
         mesh: &MeshShape,
     ) -> Result<TracedFunction> {
-        let Arguments {
+        let TracedArguments {
             cx,
             mut tensors,
             mut ports,
         } = self;
         let scanned = tensors.len() - states;
-        let Results {
+        let TracedResults {
             structure,
             mut next,
             paths,
