@@ -3,6 +3,7 @@
 
 mod collected;
 mod processes;
+mod samples;
 mod weighted;
 
 use std::{

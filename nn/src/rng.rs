@@ -9,6 +9,9 @@
 //!
 //! Use a key (`u32[2]`) once: split it, or fold a number in, for every further draw.
 //!
+//! In a job of processes, a draw with a row for each sample of the batch has the rows of this
+//! process of what one process would draw for the whole batch.
+//!
 //! ```
 //! use halite_nn::{Trace, rng};
 //!
@@ -34,7 +37,7 @@ use crate::{
     check::{Checked, check},
     special::wide,
 };
-use threefry::{block, counters};
+use threefry::{block, counters, counters_from};
 pub(crate) use unit::{normal_of, stretched, truncated_of, unit, unit_from, unit_part};
 
 /// Makes the key of a seed on the host: high word, low word.
@@ -124,7 +127,11 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
         );
     }
     check!(check_size("random bits", cx, &ty));
-    bits_at(key, counters(cx, ty.dims()), dtype)
+    let counters = match cx.first_of_samples(ty.dims()) {
+        Some(first) => counters_from(cx, ty.dims(), first),
+        None => counters(cx, ty.dims()),
+    };
+    bits_at(key, counters, dtype)
 }
 
 /// The bits of elements with these row-major indices, as two words.

@@ -217,6 +217,7 @@ impl<K: Task> Evaluation<K> {
             let pass = Pass {
                 is_training: false,
                 padding: set.padding.clone(),
+                processes: parts.options.processes.clone(),
             };
             let metrics = discover(&**parts.task, &types, &batch_types::<K>(&set.batch), &pass);
             metrics.map_err(|error| {
@@ -243,7 +244,15 @@ impl<K: Task> Evaluation<K> {
             );
             return Err(Error::invalid("fit", message));
         }
-        let program = evaluate_program(client, mesh, parts.strategy, parts.task, &metrics);
+        let processes = parts.options.processes.as_ref();
+        let program = evaluate_program(
+            client,
+            mesh,
+            parts.strategy,
+            parts.task,
+            &metrics,
+            processes,
+        );
         Ok(Evaluation {
             program: program.precision(parts.options.precision),
             metrics,
@@ -294,16 +303,25 @@ pub(crate) fn evaluate_program<K: Task>(
     strategy: &Strategy,
     task: &Arc<K>,
     metrics: &Window,
+    processes: Option<&Processes>,
 ) -> Evaluate<K> {
-    let (task, metrics) = (task.clone(), metrics.clone());
-    Jit::function(client, move |cx: &Trace, (model, (batch, Leaf(window)))| {
-        cx.set_mode(false, None);
-        let loss = task.loss(cx, &model, &batch);
-        let step = cx.scalar(0.0, DType::U32);
-        let rows = metrics.collected().outputs(cx).into_iter().map(Leaf);
-        let window = metrics.add(cx, window, loss, step, ExtraValues::default());
-        (Leaf(window), rows.collect::<Vec<_>>())
-    })
+    let (task, metrics, processes) = (task.clone(), metrics.clone(), processes.cloned());
+    type Given<'t, M, B> = (M, (B, Leaf<Tensor<'t>>));
+    Jit::function(
+        client,
+        move |cx: &Trace, (model, (batch, Leaf(window))): Given<'_, _, _>| {
+            cx.set_mode(false, None);
+            if let Some(processes) = &processes {
+                // It is there when the launch before is done.
+                cx.set_processes(processes, window.sum_all());
+            }
+            let loss = task.loss(cx, &model, &batch);
+            let step = cx.scalar(0.0, DType::U32);
+            let rows = metrics.collected().outputs(cx).into_iter().map(Leaf);
+            let window = metrics.add(cx, window, loss, step, ExtraValues::default());
+            (Leaf(window), rows.collect::<Vec<_>>())
+        },
+    )
     .named("evaluate")
     .axis_roles(strategy.axis_roles(mesh))
     .on(mesh)

@@ -5,6 +5,7 @@ mod evaluation;
 mod gpt;
 mod job;
 mod layers;
+mod meetings;
 mod mlp;
 mod operations;
 mod runs;

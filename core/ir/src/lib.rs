@@ -58,6 +58,7 @@ mod literal;
 mod op;
 mod passes;
 mod print;
+mod samples;
 mod scanned;
 mod varying;
 mod verify;
@@ -77,6 +78,7 @@ pub use passes::{
     without_long_chains,
 };
 pub use print::{Interface, Port, program, text};
+pub use samples::{Call, Meeting, Place, Samples, Shared, samples};
 pub use scanned::scanned;
 pub use varying::{Stuck, Varying, varying};
 pub use verify::verify;

@@ -5,6 +5,7 @@ mod graphs;
 mod infer;
 mod precision;
 mod print;
+mod samples;
 mod shapes;
 mod shard_map;
 mod speed;

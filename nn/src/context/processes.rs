@@ -10,6 +10,8 @@ use crate::{Mean, Tensor, Trace, process_group::Processes, trace::Id};
 #[derive(Default)]
 pub(super) struct Exchanges {
     processes: RefCell<Option<Processes>>,
+    /// Samples of the batch of this process, once they are known.
+    pub(super) samples: Cell<Option<usize>>,
     /// The token after each exchange, the newest last. Those of a region that is closed cannot be
     /// used: the exchange after it has the token from before it.
     tokens: RefCell<Vec<Id>>,

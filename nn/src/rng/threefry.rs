@@ -41,6 +41,24 @@ pub(super) fn counters<'t>(cx: &'t Trace, dims: &[usize]) -> (Tensor<'t>, Tensor
     }
 }
 
+/// As [`counters`], of the part of a larger tensor whose first element has the row-major index
+/// `start`, a `u64` scalar.
+pub(super) fn counters_from<'t>(
+    cx: &'t Trace,
+    dims: &[usize],
+    start: Tensor<'t>,
+) -> (Tensor<'t>, Tensor<'t>) {
+    let (high, low) = counters(cx, dims);
+    let word_of = |shift: f64| {
+        let shifted = start.shift_right_logical(cx.full(shift, &start.ty()));
+        shifted.convert(DType::U32).broadcast_in_dim(dims, [])
+    };
+    let (start_high, start_low) = (word_of(32.0), word_of(0.0));
+    let sum = low + start_low;
+    let carry = sum.lt(start_low).convert(DType::U32);
+    (high + start_high + carry, sum)
+}
+
 /// Threefry-2x32 with 20 rounds: two random words for each pair of counters.
 pub(super) fn block<'t>(
     key: Tensor<'t>,

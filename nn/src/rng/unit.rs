@@ -3,7 +3,7 @@
 use halite_core::{DType, TensorType};
 use halite_ir::{Literal, Op};
 
-use super::{bits, bits_at, threefry::counters};
+use super::{bits, bits_at, threefry::counters_from};
 use crate::Tensor;
 
 /// Draws a tensor of `f32` or `f64`.
@@ -41,16 +41,7 @@ pub(crate) fn unit_from<'t>(
     start: Tensor<'t>,
     dtype: DType,
 ) -> Tensor<'t> {
-    let cx = key.trace();
-    let (high, low) = counters(cx, dims);
-    let word_of = |shift: f64| {
-        let shifted = start.shift_right_logical(cx.full(shift, &start.ty()));
-        shifted.convert(DType::U32).broadcast_in_dim(dims, [])
-    };
-    let (start_high, start_low) = (word_of(32.0), word_of(0.0));
-    let sum = low + start_low;
-    let carry = sum.lt(start_low).convert(DType::U32);
-    let counters = (high + start_high + carry, sum);
+    let counters = counters_from(key.trace(), dims, start);
     unit_of(bits_at(key, counters, word(dtype)), dtype)
 }
 

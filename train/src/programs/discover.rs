@@ -7,7 +7,7 @@ use halite_core::{
     tree::{Family, Tree},
 };
 use halite_data::Loader;
-use halite_nn::{ArraySpec, ClassTarget, Padded, Tensor, Trace, Traced};
+use halite_nn::{ArraySpec, ClassTarget, Padded, Processes, Tensor, Trace, Traced};
 
 use super::{BatchTypes, LOSS, ModelArrays, batch_types};
 use crate::{
@@ -25,6 +25,8 @@ pub(crate) struct Pass {
     pub(crate) is_training: bool,
     /// Why the last batch has rows of padding, if it has some.
     pub(crate) padding: Option<String>,
+    /// The processes that exchange what they compute, if there are several.
+    pub(crate) processes: Option<Processes>,
 }
 
 /// Why the last batch of `loader` has rows of padding, if it has some: the end of a message.
@@ -56,8 +58,12 @@ pub(crate) fn discover<K: Task>(
     let cx = Trace::new();
     let key = (pass.is_training).then(|| cx.input(TensorType::new(DType::U32, [2]), "key"));
     cx.set_mode(pass.is_training, key);
-    let model: Traced<'_, K::Model> =
-        Tree::leaf_refs(model).map_leaves(|path, ty| cx.input(ty.clone(), path.to_string()));
+    let mut shared: Vec<Tensor<'_>> = key.into_iter().collect();
+    let model: Traced<'_, K::Model> = Tree::leaf_refs(model).map_leaves(|path, ty| {
+        let leaf = cx.input(ty.clone(), path.to_string());
+        shared.push(leaf);
+        leaf
+    });
     let mut batch_names = Vec::new();
     let batch = Tree::leaf_refs(batch).map_leaves(|path, spec| {
         let name = format!("batch.{path}");
@@ -65,13 +71,17 @@ pub(crate) fn discover<K: Task>(
         batch_names.push(name);
         tensor
     });
+    let leaves: Vec<Tensor<'_>> = batch.leaves().into_iter().copied().collect();
+    if let Some(processes) = &pass.processes {
+        cx.set_processes(processes, cx.scalar(0.0, DType::U32));
+        set_samples(&cx, &leaves);
+    }
     let updates = match pass.is_training {
         true => task.updates(),
         false => &[],
     };
     let loss = losses(updates, &cx, &model, &batch);
     let loss = loss.unwrap_or_else(|| task.loss(&cx, &model, &batch));
-    let leaves: Vec<Tensor<'_>> = batch.leaves().into_iter().copied().collect();
     if let (Some(reason), Some((&weight, fields))) = (&pass.padding, leaves.split_last()) {
         let batch = Padded {
             fields,
@@ -81,6 +91,8 @@ pub(crate) fn discover<K: Task>(
         cx.require_weight(loss, batch);
     }
     // Reports mistakes before anything is compiled.
+    cx.check()?;
+    cx.require_separate_samples(loss, &shared, &leaves);
     cx.check()?;
     if loss.total.rank() != 0 || loss.weight.rank() != 0 {
         let message = format!(
@@ -120,17 +132,27 @@ pub(crate) fn discover<K: Task>(
     Ok(window)
 }
 
+/// Sets the number of samples of a process, from the leaves of its batch.
+pub(super) fn set_samples<'t>(cx: &'t Trace, batch: &[Tensor<'t>]) {
+    let first = batch.first().map(|leaf| leaf.dims());
+    if let Some(&count) = first.as_ref().and_then(|dims| dims.first()) {
+        cx.set_samples(count);
+    }
+}
+
 /// The window of a task's evaluation, for a model on devices.
 pub(crate) fn discover_evaluation<K: Task>(
     task: &K,
     model: &ModelArrays<K>,
     batch: &<K::Batch as Family>::Of<ArraySpec>,
     loader: &Loader,
+    processes: Option<&Processes>,
 ) -> Result<Window> {
     let types = Tree::leaf_refs(model).map_leaves(|_, array| array.ty().clone());
     let pass = Pass {
         padding: padding("dataset", loader),
         is_training: false,
+        processes: processes.cloned(),
     };
     discover(task, &types, &batch_types::<K>(batch), &pass)
 }

@@ -12,7 +12,8 @@ use halite_nn::{
 };
 
 use super::{
-    BatchTypes, ModelParams, Pass, RunState, discover, steps::StateAndWindow, update::StepUpdate,
+    BatchTypes, ModelParams, Pass, RunState, discover, discover::set_samples,
+    steps::StateAndWindow, update::StepUpdate,
 };
 use crate::{
     GradientClip, OnNotFinite, State, StateOptions, Strategy, Task,
@@ -87,6 +88,7 @@ impl StepOptions {
             precision: self.precision,
             average: self.average,
             has_rate_factor: self.has_rate_factor,
+            counts_skipped: self.on_not_finite == OnNotFinite::Skip,
             shards: (self.processes.as_ref())
                 .filter(|_| strategy.shards_state())
                 .map(Processes::shards),
@@ -145,6 +147,7 @@ where
         let pass = Pass {
             is_training: true,
             padding: options.padding.clone(),
+            processes: options.processes.clone(),
         };
         let extras = Extras {
             counts_skipped: options.on_not_finite == OnNotFinite::Skip,
@@ -417,6 +420,8 @@ fn of_batch<'t, K: Task, S: Family>(
     update: &StepUpdate<'_, K>,
     batch: &<K::Batch as Family>::Of<Tensor<'t>>,
 ) -> (Mean<'t>, Vec<Tensor<'t>>) {
+    let leaves: Vec<Tensor<'t>> = batch.leaves().into_iter().copied().collect();
+    set_samples(cx, &leaves);
     let loss = cx.loss_of_process(update.loss(cx, &state.model, batch));
     // Mistakes of the loss are reported at the user's line.
     let _site = loss.total.origin().map(|line| cx.called_from(line));

@@ -121,11 +121,18 @@ impl Trainer {
         loader: Loader,
     ) -> Result<Scores> {
         let specs = self.batch_specs::<K>(&loader)?;
-        let metrics = discover_evaluation(&task, model, &specs, &loader)?;
+        let metrics = discover_evaluation(&task, model, &specs, &loader, self.exchanging())?;
         let (client, task) = (&self.client, Arc::new(task));
-        let program = evaluate_program(client, &self.mesh, &self.strategy, &task, &metrics)
-            .precision(self.precision)
-            .of_line(line);
+        let program = evaluate_program(
+            client,
+            &self.mesh,
+            &self.strategy,
+            &task,
+            &metrics,
+            self.exchanging(),
+        )
+        .precision(self.precision)
+        .of_line(line);
         let scores = self.score::<K>(
             &program,
             &metrics,
