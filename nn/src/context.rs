@@ -358,7 +358,8 @@ impl Trace {
                 .map_or("a state".to_string(), |name| format!("`{name}`"));
             let message = format!(
                 "{state} has a new value after this step, which the function does not return; return it in the \
-                 next state, as by `model.map_leaves(|_, leaf| cx.updated(leaf))`, or drop it by \
+                 next state, as `state.update(gradients)` of a training state or \
+                 `model.map_leaves(|_, leaf| cx.updated(leaf))` does, or drop it by \
                  `cx.discard_updates()`"
             );
             self.fail_at(update.location, "update", message, None);
@@ -397,6 +398,23 @@ impl Trace {
         let first = self.context.first_gradient.get();
         let line = first.unwrap_or(self.origin(Location::caller()));
         self.context.first_gradient.set(Some(line));
+    }
+
+    /// Checks, at the end of a function with this state, that its gradients are used: the next state
+    /// is not the state.
+    pub(crate) fn check_learns(&self, state: &[Tensor<'_>], next: &[Tensor<'_>]) {
+        let line = self.context.first_gradient.get();
+        let is_same = |(old, new): (&Tensor<'_>, &Tensor<'_>)| old.id == new.id;
+        let (Some(line), true) = (
+            line,
+            !state.is_empty() && state.iter().zip(next).all(is_same),
+        ) else {
+            return;
+        };
+        let message = "gradients are taken here, and the function returns the state that it was given: \
+                       it would stay so for ever. Return the next one, `state.update(gradients)`; a \
+                       function that only computes gradients is a `jit` of its inputs";
+        self.fail_at(line, "grad", message, None);
     }
 
     /// Checks, at the end of a function with this precision policy, that its loss is scaled if the

@@ -6,7 +6,7 @@ use halite_core::{
     Array, Client, DType, DeviceId, HostArray, Mesh, Null, PartitionSpec, Sharding, TensorType,
     tree::Empty, tree::Leaf,
 };
-use halite_nn::{ArraySpec, Jit, Tensor};
+use halite_nn::{ArraySpec, Jit, Tensor, grad, jit_step};
 
 #[test]
 fn prepared_program_is_the_most_recently_used() {
@@ -71,4 +71,24 @@ fn meshes_of_one_device_are_one_mesh() {
         ),
         "{error}"
     );
+}
+
+#[test]
+fn gradients_that_change_no_state_are_a_mistake() {
+    let client = Client::new(Null::new(1));
+    let x = || Array::scalar(&client, 2.0f32).unwrap();
+    let learn = jit_step(&client, &x(), |_cx, x, [rate]| {
+        let loss = (x - 1.0).square();
+        let _next = x - rate * grad(loss, &x);
+        (x, [loss])
+    });
+    let error = learn.call(x(), [&x()]).err().unwrap().to_string();
+    assert!(
+        error.contains("jit.rs:") && error.contains("grad: gradients are taken here"),
+        "{error}"
+    );
+    assert!(error.contains("`state.update(gradients)`"), "{error}");
+    // A function without gradients may return its state.
+    let read = jit_step(&client, &x(), |_cx, x, [y]| (x, [x * y]));
+    read.call(x(), [&x()]).unwrap();
 }

@@ -111,6 +111,7 @@ impl<'t> TracedArguments<'t> {
             outputs,
         } = results;
         check_state(cx, &ports[..states], structure, &next);
+        cx.check_learns(&tensors[..states], &next);
         cx.check_taken();
         cx.check_scaled(&settings.precision);
 
