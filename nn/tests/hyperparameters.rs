@@ -98,7 +98,7 @@ fn optimizer_hyperparameters_are_arguments() {
         let adafactor = Adafactor::new(it).beta2_decay(-it).eps(it, 2.0 * it);
         update(
             adafactor
-                .clipping_threshold(3.0 * it)
+                .clipping_threshold(1.0 + it)
                 .weight_decay(4.0 * it),
         )
     }));

@@ -171,9 +171,13 @@ impl RateArgs {
             steps: options.total_steps(samples),
             steps_per_epoch: options.steps_per_epoch(samples),
         };
-        if options.max_epochs.is_none() && options.max_steps.is_none() {
+        let needs_length = self
+            .schedule
+            .as_ref()
+            .is_none_or(ScheduleSpec::needs_length);
+        if needs_length && options.max_epochs.is_none() && options.max_steps.is_none() {
             let message = "--max-time alone does not say how long the learning-rate schedule is; \
-                           give --max-epochs or --max-steps, too";
+                           give --max-epochs or --max-steps, too, or --schedule constant";
             return Err(Error::invalid("train", message));
         }
         match &self.schedule {

@@ -26,8 +26,13 @@ use halite_core::{Error, Result};
 pub use self::plateau::ReduceLrOnPlateau;
 use self::saving::Saving;
 pub(crate) use self::{
-    accessory::LoggerCallback, checkpointing::Checkpointing, loss_growth::LossGrowth,
-    nan_check::NanCheck, progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
+    accessory::LoggerCallback,
+    checkpointing::Checkpointing,
+    loss_growth::{LossGrowth, grown},
+    nan_check::NanCheck,
+    progress_bar::ProgressBar,
+    report_file::ReportFile,
+    table::MetricsTable,
 };
 pub use self::{
     early_stopping::EarlyStopping, learning_rate::LearningRateMonitor,

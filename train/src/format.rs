@@ -5,7 +5,7 @@ use halite_nn::schedule::Mode;
 /// Returns true if a metric of this name is a fraction from 0 to 1: accuracy, precision, recall and
 /// their like.
 pub fn is_fraction(name: &str) -> bool {
-    Mode::of(name) == Mode::Max
+    Mode::is_fraction(name)
 }
 
 /// The value of the metric `name` for people: `97.61 %` for a [fraction](is_fraction), else four

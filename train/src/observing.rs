@@ -1,5 +1,7 @@
 //! Options that show how a run goes, and end it when it no longer improves. They change no step.
 
+use halite_nn::schedule::Mode;
+
 use crate::words::words;
 
 /// Loggers and callbacks by name, for command lines and files of options. Programs add them with
@@ -22,7 +24,7 @@ pub struct ObservingOptions {
     )]
     pub log: Vec<Measure>,
     /// Print a line each N steps, without a terminal too: loss, its average in the epoch, the lowest
-    /// of the run, time, samples a second. They are as new as --log-every says
+    /// of the run, time, samples a second
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", value_parser = crate::flags::positive::<u64>,
@@ -32,6 +34,10 @@ pub struct ObservingOptions {
     /// End the run when this metric no longer improves: `validation loss`, `train loss`
     #[cfg_attr(feature = "clap", arg(long, value_name = "METRIC"))]
     pub early_stopping: Option<String>,
+    /// Whether a smaller or a larger value of --early-stopping is better, where its name does not
+    /// say it
+    #[cfg_attr(feature = "clap", arg(long, value_name = "min|max"))]
+    pub early_stopping_mode: Option<Mode>,
     /// Validations in a row (epochs, for a metric of the training) without improvement after which
     /// --early-stopping ends the run [default: 3]
     #[cfg_attr(
@@ -54,6 +60,7 @@ impl ObservingOptions {
         log: Vec::new(),
         print_every: None,
         early_stopping: None,
+        early_stopping_mode: None,
         patience: None,
         min_delta: None,
     };

@@ -120,9 +120,9 @@ fn sampled(data: &dyn Dataset) -> String {
 }
 
 /// Options that are not part of the identity, and decide when processes exchange something.
-fn schedule(options: &TrainerOptions) -> [(String, String); 15] {
+fn schedule(options: &TrainerOptions) -> [(String, String); 17] {
     let observing = &options.observing;
-    let facts: [(&str, &dyn fmt::Debug); 15] = [
+    let facts: [(&str, &dyn fmt::Debug); 17] = [
         ("eval_batch_size", &options.eval_batch_size),
         ("limit_val_batches", &options.limit_val_batches),
         ("fast_dev_run", &options.fast_dev_run),
@@ -135,7 +135,9 @@ fn schedule(options: &TrainerOptions) -> [(String, String); 15] {
         ("checkpoint", &options.checkpoint),
         ("checkpoint_mode", &options.checkpoint_mode),
         ("check_replicas", &options.check_replicas),
+        ("print_every", &observing.print_every),
         ("early_stopping", &observing.early_stopping),
+        ("early_stopping_mode", &observing.early_stopping_mode),
         ("patience", &observing.patience),
         ("min_delta", &observing.min_delta),
     ];

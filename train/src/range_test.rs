@@ -15,6 +15,7 @@ use halite_nn::Optimizer;
 use crate::{
     LOSS, ModelCheckpoint, ObservingOptions, OnNotFinite, Task, Trainer, TrainerOptions,
     callback::{Callback, MetricsWindow, Run, Shared},
+    callbacks::grown,
     files,
     fit::Start,
     loggers::render_range,
@@ -39,8 +40,9 @@ pub struct LearningRateFinder {
     pub max_lr: f64,
     /// Optimizer steps. Default 100.
     pub num_training_steps: u64,
-    /// The test ends when the loss exceeds this factor times the least loss. Default 4; with infinity
-    /// it does not end early.
+    /// The test ends when the loss exceeds this factor times the least loss, or where that is not
+    /// above 0, the least loss by this factor of its distance from the first. Default 4; with
+    /// infinity it does not end early.
     pub early_stop_threshold: f64,
 }
 
@@ -200,7 +202,8 @@ impl Callback for Sweep {
         let smoothed = self.mean / (1.0 - SMOOTHING.powf(step as f64));
         let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         points.push((self.finder.rate(step - 1), smoothed));
-        if step > 1 && smoothed > self.finder.early_stop_threshold * self.least {
+        let first = points[0].1;
+        if step > 1 && smoothed > grown(self.finder.early_stop_threshold, first, self.least) {
             run.stop();
         }
         self.least = self.least.min(smoothed);

@@ -161,7 +161,8 @@ fn is_measure(name: &str) -> bool {
     MEASURES.contains(&name) || name.starts_with("learning_rate of ")
 }
 
-/// The best value of each metric, in the order of their first occurrence.
+/// The best value of each metric, in the order of their first occurrence; the last value where the
+/// direction is not known.
 fn best(rows: &[Row]) -> Vec<BestMetric> {
     let is_validated = rows.iter().any(|row| row.split == Split::Validation);
     let split = match is_validated {
@@ -179,8 +180,10 @@ fn best(rows: &[Row]) -> Vec<BestMetric> {
                 step: row.step,
             };
             match best.iter_mut().find(|known| known.name == *name) {
-                Some(known) if Mode::of(name).is_better(*value, known.value) => *known = new,
-                Some(_) => {}
+                Some(known) => match Mode::of(name) {
+                    Some(mode) if !mode.is_better(*value, known.value) => {}
+                    _ => *known = new,
+                },
                 None => best.push(new),
             }
         }

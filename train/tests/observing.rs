@@ -1,18 +1,27 @@
 //! Loggers, early stopping and measurements of a run.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use halite_backends::Accelerator;
 use halite_core::{Client, DTypePolicy, Result};
-use halite_data::records::Records;
-use halite_nn::{Adam, Optimizer, Schedule, Sgd, schedule::Plateau};
+use halite_data::{Labeled, records::Records};
+use halite_nn::{
+    Adam, Optimizer, Schedule, Sgd, Tensor,
+    schedule::{Mode, Plateau},
+};
 use halite_telemetry::ClientMetrics;
 use halite_train::{
-    EarlyStopping, Fitted, LearningRateMonitor, LoggerName, Measure, ModelCheckpoint,
+    Callback, EarlyStopping, Fitted, LearningRateMonitor, LoggerName, Measure, ModelCheckpoint,
     ObservingOptions, ReduceLrOnPlateau, ThroughputMonitor, Trainer, TrainerBuilder,
-    TrainerOptions,
+    TrainerOptions, Weighted,
+    callback::{MetricsWindow, Run},
     loggers::{CsvLog, Row, Split, SummaryWriter},
     signals::StopReason,
+    task,
 };
 use serde_json::Value;
 
@@ -78,7 +87,12 @@ fn resumed_run_stops_where_the_whole_one_does() {
         assert_eq!(weights(&parts), weights(&whole));
         assert_eq!(crate::shared::plane::saved(&out.join("parts"))[0], 12);
         // A run that was stopped stays so, with more patience it continues.
-        assert_eq!(run("parts", 10).report.steps, 12);
+        let again = run("parts", 10).report;
+        assert_eq!(again.steps, 12);
+        // Its metrics are those of the validation, as before.
+        assert_eq!(again.metrics, whole.report.metrics);
+        assert_eq!(again.metrics_of_step, Some(12));
+        assert_ne!(again.metrics, again.train_metrics);
         let patient = stopping(monitor).patience(5);
         let trainer = on(&client, &out.join("parts")).epochs(10).resume(true);
         assert_eq!(fit(trainer.callback(patient)).unwrap().report.steps, 18);
@@ -95,6 +109,99 @@ fn callback_of_another_run_counts_anew() {
         let fitted = fit(trainer.clone().out(dir.path().join(name))).unwrap();
         assert_eq!(fitted.report.steps, 12);
     }
+}
+
+#[test]
+fn report_of_a_stopped_run_names_the_step_of_its_validation() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let run = on(&client, dir.path()).epochs(10);
+    let fitted = fit(run.callback(StopAt(5))).unwrap();
+    let report = fitted.report;
+    // It stopped in the second epoch of three steps.
+    assert_eq!((report.steps, report.metrics_of_step), (5, Some(3)));
+    assert_eq!(report.train_metrics_of_steps, Some([4, 5]));
+    assert!(report.to_string().contains("(step 3)"), "{report}");
+}
+
+/// Stops the run after this step.
+struct StopAt(u64);
+
+impl Callback for StopAt {
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        if run.step() == self.0 {
+            run.stop();
+        }
+        Ok(())
+    }
+}
+
+/// Records the last steps of the windows of metrics.
+struct Windows(Arc<Mutex<Vec<u64>>>);
+
+impl Callback for Windows {
+    fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        self.0.lock().unwrap().push(window.row.step);
+        Ok(())
+    }
+}
+
+#[test]
+fn printed_lines_have_metrics_of_their_own() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let steps = Arc::<Mutex<Vec<u64>>>::default();
+    let run = on(&client, dir.path()).epochs(3).quiet(false).log_every(5);
+    fit(run.print_every(2).callback(Windows(steps.clone()))).unwrap();
+    let steps = steps.lock().unwrap();
+    for step in [2, 4, 5, 6, 8] {
+        assert!(steps.contains(&step), "{steps:?}");
+    }
+}
+
+#[test]
+fn direction_that_no_name_tells_is_asked_for() {
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    let fit = |change: &dyn Fn(TrainerBuilder) -> TrainerBuilder| {
+        let net = Model::new();
+        let loss = task(
+            &net,
+            |cx, net: &Model<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
+                let error = (net.out.forward(batch.input) - batch.target).square();
+                cx.metric("gain", batch.mean(1.0 / (error + 1.0)));
+                batch.mean(error)
+            },
+        );
+        let run = Trainer::builder(&client)
+            .batch_size(4)
+            .epochs(6)
+            .quiet(true);
+        let run = change(run.out(dir.path().join("run"))).build()?;
+        run.fit(loss, net, Adam::new(0.1), samples(12), samples(12))
+    };
+    let watch: &dyn Fn(TrainerBuilder) -> TrainerBuilder =
+        &|run| run.callback(EarlyStopping::new("gain"));
+    let rank: &dyn Fn(TrainerBuilder) -> TrainerBuilder =
+        &|run| run.checkpoint(ModelCheckpoint::new("gain"));
+    let reduce: &dyn Fn(TrainerBuilder) -> TrainerBuilder =
+        &|run| run.callback(ReduceLrOnPlateau::new(Plateau::new("gain")));
+    for (change, option) in [
+        (
+            watch,
+            "`EarlyStopping::mode` (--early-stopping-mode min or max)",
+        ),
+        (rank, "`ModelCheckpoint::mode` (--monitor-mode min or max)"),
+        (reduce, "`Plateau::mode`"),
+    ] {
+        let error = fit(change).err().unwrap().to_string();
+        assert!(
+            error.contains("`gain` does not say its direction"),
+            "{error}"
+        );
+        assert!(error.contains(option), "{error}");
+    }
+    let ranked = ModelCheckpoint::new("gain").mode(Mode::Max);
+    let fitted = fit(&|run| run.checkpoint(ranked.clone())).unwrap();
+    let rows = fitted.report;
+    assert_eq!(rows.best_step, Some(18), "{rows}");
 }
 
 #[test]

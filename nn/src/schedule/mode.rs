@@ -13,62 +13,167 @@ pub enum Mode {
     Max,
 }
 
+/// Words of metrics that are fractions from 0 to 1 of what is right.
+const FRACTIONS: [&str; 18] = [
+    "accuracy",
+    "acc",
+    "precision",
+    "recall",
+    "sensitivity",
+    "specificity",
+    "f1",
+    "fbeta",
+    "auc",
+    "auroc",
+    "auprc",
+    "roc",
+    "ap",
+    "map",
+    "iou",
+    "jaccard",
+    "dice",
+    "top",
+];
+
+/// Words of other metrics that improve upward.
+const UPWARD: [&str; 15] = [
+    "score",
+    "kappa",
+    "mcc",
+    "r2",
+    "psnr",
+    "ssim",
+    "bleu",
+    "rouge",
+    "ndcg",
+    "mrr",
+    "hits",
+    "correlation",
+    "pearson",
+    "spearman",
+    "reward",
+];
+
+/// Words of metrics that improve downward, whatever other words are beside them.
+const DOWNWARD: [&str; 26] = [
+    "loss",
+    "losses",
+    "error",
+    "errors",
+    "err",
+    "mae",
+    "mse",
+    "rmse",
+    "msle",
+    "rmsle",
+    "mape",
+    "smape",
+    "nll",
+    "bce",
+    "ce",
+    "entropy",
+    "kl",
+    "divergence",
+    "perplexity",
+    "ppl",
+    "bpc",
+    "wer",
+    "cer",
+    "fid",
+    "brier",
+    "ece",
+];
+
+/// What the words of a name say of its metric.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    /// A fraction of what is right.
+    Fraction,
+    Upward,
+    Downward,
+}
+
+impl Kind {
+    /// Downward if one of the words says so, else upward if one does.
+    fn of(text: &str) -> Option<Kind> {
+        let kinds: Vec<Kind> = words(text)
+            .filter_map(|word| Kind::of_word(&word))
+            .collect();
+        let order = [Kind::Downward, Kind::Fraction, Kind::Upward];
+        order.into_iter().find(|kind| kinds.contains(kind))
+    }
+
+    /// Of a word in lower case. `top5`, `acc1` and `recall10` have a number, `miou` is a mean.
+    fn of_word(word: &str) -> Option<Kind> {
+        let exact = |word: &str| {
+            let lists: [(&[&str], Kind); 3] = [
+                (&DOWNWARD, Kind::Downward),
+                (&FRACTIONS, Kind::Fraction),
+                (&UPWARD, Kind::Upward),
+            ];
+            let mut lists = lists.into_iter();
+            lists.find_map(|(list, kind)| list.contains(&word).then_some(kind))
+        };
+        let root = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        exact(word)
+            .or_else(|| exact(root))
+            .or_else(|| exact(root.strip_prefix('m')?))
+            // `F1Score` in lower case.
+            .or_else(|| exact(root.strip_suffix("score")?))
+    }
+}
+
+/// Words of a name, in lower case: separated by anything but letters and digits.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.map(str::to_ascii_lowercase)
+}
+
 impl Mode {
-    /// The direction of the metric with this name: upward for accuracies and other fractions of
-    /// what is right, downward for all others. It is found by words of the name: accuracy, acc,
-    /// precision, recall, f1, auc, iou, dice, top5. With loss, error or err among them it is
-    /// downward. What stands before the last `/`, such as the name of a validation set, does not
-    /// count, except for the values of a metric by label or class, such as `roc_auc/effusion`: these
-    /// improve upward if precision, recall, f1, auc or iou is a word of the name before the last `/`,
-    /// and the last part is not `loss`.
+    /// The direction of the metric with this name, if its words say it: upward for accuracies and
+    /// other fractions of what is right (`acc1`, `F1Score`, `auroc`, `mean-IoU`, `top5`) and for
+    /// scores (`bleu`, `psnr`, `r2`), downward for losses, errors and distances (`mae`,
+    /// `perplexity`), also where words of both are in it. `None` if no word is known, as of `gain`:
+    /// whoever needs the direction asks for it.
+    ///
+    /// What stands before the last `/`, such as the name of a validation set, does not count, except
+    /// for the values of a metric by label or class, such as `roc_auc/effusion`: these have the
+    /// direction of the precision, recall, f1, auc or iou before the `/`, unless the last part is
+    /// `loss`.
     ///
     /// ```
     /// use halite_nn::schedule::Mode;
     ///
-    /// assert_eq!(Mode::of("validation accuracy"), Mode::Max);
-    /// assert_eq!(Mode::of("train loss"), Mode::Min);
-    /// assert_eq!(Mode::of("dice_loss"), Mode::Min);
+    /// assert_eq!(Mode::of("validation accuracy"), Some(Mode::Max));
+    /// assert_eq!(Mode::of("train loss"), Some(Mode::Min));
+    /// assert_eq!(Mode::of("dice_loss"), Some(Mode::Min));
+    /// assert_eq!(Mode::of("gain"), None);
     /// ```
-    pub fn of(metric: &str) -> Self {
-        const WORDS: [&str; 9] = [
-            "accuracy",
-            "acc",
-            "precision",
-            "recall",
-            "f1",
-            "auc",
-            "iou",
-            "dice",
-            "top",
-        ];
-        let is_known = |word: &str| {
-            let word = word.to_ascii_lowercase();
-            // `top5` is `top` with a number.
-            let is_top = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
-            WORDS.contains(&&*word) || word.strip_prefix("top").is_some_and(is_top)
-        };
-        let is_loss = |word: &str| {
-            let words = ["loss", "error", "err"];
-            words.iter().any(|loss| word.eq_ignore_ascii_case(loss))
-        };
-        fn words(text: &str) -> impl Iterator<Item = &str> {
-            text.split(|c: char| !c.is_ascii_alphanumeric())
-        }
-        let mut parts = metric.rsplit('/');
-        let (name, before) = (parts.next().unwrap_or_default(), parts.next());
-        let by_label = before.filter(|_| !name.eq_ignore_ascii_case("loss"));
-        let is_by_label = |metric: &str| {
-            let of_labels = |word: &str| {
-                let known = ["precision", "recall", "f1", "auc", "iou"];
-                known.iter().any(|known| word.eq_ignore_ascii_case(known))
-            };
-            !words(metric).any(is_loss) && words(metric).any(of_labels)
-        };
-        let is_upward = !words(name).any(is_loss) && words(name).any(is_known);
-        match is_upward || by_label.is_some_and(is_by_label) {
-            true => Mode::Max,
-            false => Mode::Min,
-        }
+    pub fn of(metric: &str) -> Option<Self> {
+        kind_of(metric).map(|kind| match kind {
+            Kind::Fraction | Kind::Upward => Mode::Max,
+            Kind::Downward => Mode::Min,
+        })
+    }
+
+    /// Whether the words of this name say that the metric is a fraction from 0 to 1 of what is
+    /// right, such as an accuracy.
+    pub fn is_fraction(metric: &str) -> bool {
+        kind_of(metric) == Some(Kind::Fraction)
+    }
+
+    /// The direction that is given, or else that of the metric with this name.
+    ///
+    /// # Errors
+    /// If none is given and the name does not say it. `option` sets the direction.
+    pub fn given_or_of(given: Option<Mode>, metric: &str, option: &str) -> Result<Self> {
+        given.or_else(|| Mode::of(metric)).ok_or_else(|| {
+            let message = format!(
+                "the name of the metric `{metric}` does not say its direction, whether larger or \
+                 smaller values are better; give it by {option}"
+            );
+            Error::invalid("mode", message)
+        })
     }
 
     /// Whether `value` is better than `other`. A NaN is neither better nor worse.
@@ -77,6 +182,19 @@ impl Mode {
             Mode::Min => value < other,
             Mode::Max => value > other,
         }
+    }
+}
+
+fn kind_of(metric: &str) -> Option<Kind> {
+    let mut parts = metric.rsplit('/');
+    let (name, before) = (parts.next().unwrap_or_default(), parts.next());
+    let by_label = before.filter(|before| {
+        let known = |word: String| ["precision", "recall", "f1", "auc", "iou"].contains(&&*word);
+        words(before).any(known) && Kind::of(before) == Some(Kind::Fraction)
+    });
+    match by_label {
+        Some(_) if !name.eq_ignore_ascii_case("loss") => Some(Kind::Fraction),
+        _ => Kind::of(name),
     }
 }
 
@@ -109,38 +227,71 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_that_improve_upward_are_known_by_their_words() {
+    fn directions_are_known_by_words() {
         for name in [
             "accuracy",
             "val_accuracy",
             "train/acc",
+            "acc1",
             "top5",
             "top-5",
             "Top5_Accuracy",
             "f1",
+            "F1Score",
+            "auroc",
             "mean-IoU",
+            "mIoU",
+            "mAP",
+            "recall10",
             "validation clean/accuracy",
             "roc_auc/effusion",
             "clean/roc_auc/hearing_loss",
             "report/f1/4",
         ] {
-            assert_eq!(Mode::of(name), Mode::Max, "{name}");
+            assert_eq!(Mode::of(name), Some(Mode::Max), "{name}");
+            assert!(Mode::is_fraction(name), "{name}");
         }
         for name in [
+            "psnr",
+            "bleu4",
+            "r2",
+            "val_score",
+            "validation recall/reward",
+        ] {
+            assert_eq!(Mode::of(name), Some(Mode::Max), "{name}");
+        }
+        assert!(!Mode::is_fraction("psnr"));
+        for name in [
             "loss",
-            "accumulated",
-            "learning_rate",
-            "topology",
-            "norm",
+            "val_rmse",
+            "perplexity",
             "dice_loss",
             "val_IoU_Loss",
             "top5_error",
             "validation dice/loss",
-            "top/norm",
             "validation recall/loss",
+            "top/norm loss",
+            "cross entropy",
+        ] {
+            assert_eq!(Mode::of(name), Some(Mode::Min), "{name}");
+        }
+        for name in [
+            "gain",
+            "accumulated",
+            "learning_rate",
+            "topology",
+            "top/norm",
             "",
         ] {
-            assert_eq!(Mode::of(name), Mode::Min, "{name}");
+            assert_eq!(Mode::of(name), None, "{name}");
         }
+        let error = Mode::given_or_of(None, "gain", "`mode`").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("`gain` does not say its direction")
+        );
+        let given = Mode::given_or_of(Some(Mode::Min), "accuracy", "`mode`");
+        assert_eq!(given.unwrap(), Mode::Min);
     }
 }

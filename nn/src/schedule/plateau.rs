@@ -26,14 +26,14 @@ use super::Mode;
 pub struct Plateau {
     /// Name of the metric of the validation.
     pub monitor: String,
-    /// Whether a smaller or a larger value is better. Default `None`: by the name of the metric, as
-    /// [`Mode::of`] says.
+    /// Whether a smaller or a larger value is better. Default `None`: by the name of the metric, if
+    /// [`Mode::of`] knows it.
     pub mode: Option<Mode>,
     /// What the rate is multiplied by. Default 0.1.
     pub factor: f64,
     /// Number of values without improvement that are tolerated. Default 10.
     pub patience: u64,
-    /// Least improvement that counts, relative to the best value. Default 1e-4.
+    /// Least improvement that counts, relative to the size of the best value. Default 1e-4.
     pub threshold: f64,
     /// Number of values after a reduction that are not counted. Default 0.
     pub cooldown: u64,
@@ -68,18 +68,20 @@ impl Plateau {
         }
     }
 
-    /// Whether a smaller or a larger value is better.
+    /// Whether a smaller or a larger value is better; smaller if it is not known, which
+    /// [`check`](Self::check) refuses.
     pub fn mode(&self) -> Mode {
-        self.mode.unwrap_or_else(|| Mode::of(&self.monitor))
+        self.mode.or(Mode::of(&self.monitor)).unwrap_or(Mode::Min)
     }
 
-    /// Checks the numbers.
+    /// Checks the direction and the numbers.
     ///
     /// # Errors
-    /// If `factor` is not between 0 and 1, or `threshold` or `min_factor` are negative or not
+    /// If the direction is neither given nor known from the name of the metric; if `factor` is not between 0 and 1, or `threshold` or `min_factor` are negative or not
     /// finite.
     pub fn check(&self) -> Result<()> {
         let refused = |message: String| Err(Error::invalid("plateau", message));
+        Mode::given_or_of(self.mode, &self.monitor, "`Plateau::mode`")?;
         if !(0.0..1.0).contains(&self.factor) {
             return refused(format!(
                 "factor is {}; expected a number from 0 to below 1, such as 0.1",
@@ -125,9 +127,11 @@ impl Plateau {
             return !value.is_nan();
         };
         let mode = self.mode();
+        // Of the size, so that it is an improvement also of a best value below 0.
+        let change = best.abs() * self.threshold;
         let least = match mode {
-            Mode::Min => best * (1.0 - self.threshold),
-            Mode::Max => best * (1.0 + self.threshold),
+            Mode::Min => best - change,
+            Mode::Max => best + change,
         };
         mode.is_better(value, least)
     }
@@ -148,5 +152,49 @@ impl PlateauState {
 impl Default for PlateauState {
     fn default() -> Self {
         PlateauState::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_any_sign_have_a_plateau() {
+        for (mode, first) in [
+            (Mode::Min, 1.0),
+            (Mode::Min, -1.0),
+            (Mode::Max, -1.0),
+            (Mode::Min, 0.0),
+        ] {
+            let rule = Plateau {
+                mode: Some(mode),
+                patience: 2,
+                ..Plateau::new("gain")
+            };
+            let worse = match mode {
+                Mode::Min => 5e-5,
+                Mode::Max => -5e-5,
+            };
+            // Changes below the threshold in either direction, and none.
+            for change in [0.0, worse, -worse * first.abs()] {
+                let values = (0..4).map(|index| first + change * f64::from(u8::from(index > 0)));
+                let start = PlateauState::new();
+                let last = values.fold(start, |state, value| rule.next(&state, value));
+                assert_eq!(
+                    (last.factor, last.best),
+                    (0.1, Some(first)),
+                    "{mode} {first} {change}"
+                );
+            }
+            // Improvements.
+            let better = match mode {
+                Mode::Min => -1.0,
+                Mode::Max => 1.0,
+            };
+            let values = (0..6).map(|index| first + better * f64::from(index));
+            let last = values.fold(PlateauState::new(), |state, value| rule.next(&state, value));
+            assert_eq!(last.factor, 1.0, "{mode} {first}");
+        }
     }
 }

@@ -145,6 +145,13 @@ impl ScheduleSpec {
         Ok(schedule)
     }
 
+    /// Whether its rates depend on the number of steps of the run.
+    pub fn needs_length(&self) -> bool {
+        let is_part = |(_, value): &(&str, Value)| matches!(value, Value::Percent(_));
+        ["linear", "cosine", "polynomial", "one-cycle"].contains(&&*self.name)
+            || self.values.iter().any(is_part)
+    }
+
     /// The rule that reduces the rate during the run, of a `plateau`.
     pub fn plateau(&self) -> Option<Plateau> {
         (self.name == "plateau").then(|| Plateau {

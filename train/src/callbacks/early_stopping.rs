@@ -14,6 +14,9 @@ use crate::{
 
 const OP: &str = "early stopping";
 
+/// What sets the direction of the metric.
+const MODE: &str = "`EarlyStopping::mode` (--early-stopping-mode min or max)";
+
 /// Ends a run when a metric has stopped improving, like Lightning's callback of this name.
 ///
 /// The metric is one of [`Run::metric_names`]: `validation loss`, looked at after each validation,
@@ -31,7 +34,8 @@ const OP: &str = "early stopping";
 #[derive(Clone, Debug)]
 pub struct EarlyStopping {
     name: String,
-    mode: Mode,
+    /// That of the name, if none is given.
+    mode: Option<Mode>,
     patience: u64,
     min_delta: f64,
     stopping_threshold: Option<f64>,
@@ -54,8 +58,8 @@ struct Seen {
 }
 
 impl EarlyStopping {
-    /// Watches this metric, with a patience of 3. Larger values are better for accuracies and other
-    /// [fractions](crate::loggers::is_fraction), smaller ones for other metrics.
+    /// Watches this metric, with a patience of 3. Its direction is that of its name, if
+    /// [`Mode::of`] knows it; otherwise [`mode`](Self::mode) gives it.
     pub fn new(monitor: impl Into<String>) -> Self {
         let name = monitor.into();
         EarlyStopping {
@@ -73,7 +77,15 @@ impl EarlyStopping {
 
     /// Sets the direction in which the metric improves.
     pub fn mode(self, mode: Mode) -> Self {
-        EarlyStopping { mode, ..self }
+        EarlyStopping {
+            mode: Some(mode),
+            ..self
+        }
+    }
+
+    /// The direction, which [`check`](Callback::check) has found.
+    fn is_better(&self, value: f64, other: f64) -> bool {
+        self.mode.is_some_and(|mode| mode.is_better(value, other))
     }
 
     /// Sets the number of values in a row without improvement after which the run ends, at
@@ -139,11 +151,11 @@ impl EarlyStopping {
         }
         let best = self.seen.best.map(|best| best.0);
         let at_least = match self.mode {
-            Mode::Min => value + self.min_delta,
-            Mode::Max => value - self.min_delta,
+            Some(Mode::Max) => value - self.min_delta,
+            _ => value + self.min_delta,
         };
         let first = best.is_none() && !value.is_nan();
-        if first || best.is_some_and(|best| self.mode.is_better(at_least, best)) {
+        if first || best.is_some_and(|best| self.is_better(at_least, best)) {
             self.seen.best = Some(Exact(value));
             self.seen.wait = 0;
         } else {
@@ -163,8 +175,8 @@ impl EarlyStopping {
     fn reason(&self) -> Option<String> {
         let (name, last) = (&self.name, self.seen.last?.0);
         let shown = |value| format_metric(name, value);
-        let is_beyond = |threshold: &f64| self.mode.is_better(last, *threshold);
-        let is_worse = |threshold: &f64| self.mode.is_better(*threshold, last);
+        let is_beyond = |threshold: &f64| self.is_better(last, *threshold);
+        let is_worse = |threshold: &f64| self.is_better(*threshold, last);
         let value = format!("{name} is {}", shown(last));
         if self.check_finite && !last.is_finite() {
             return Some(value);
@@ -202,6 +214,7 @@ impl Callback for EarlyStopping {
     fn check(&mut self, metrics: &[String]) -> Result<()> {
         self.check_numbers()?;
         self.monitor = Some(Monitor::resolve(OP, &self.name, metrics)?);
+        Mode::given_or_of(self.mode, &self.name, MODE)?;
         Ok(())
     }
 

@@ -10,6 +10,18 @@ const GROWTH: f64 = 1e3;
 /// orders of magnitude too large, the loss diverges within the first steps.
 const LARGE: f64 = 1e6;
 
+/// A loss that is `factor` times as large as the least one. Where that is not above 0, its distance
+/// from it is `factor` times its size, or its distance from the first loss if that is larger.
+pub(crate) fn grown(factor: f64, first: f64, least: f64) -> f64 {
+    let size = (first - least).max(least.abs());
+    match () {
+        () if least > 0.0 => factor * least,
+        () if size > 0.0 => least + factor * size,
+        // 0 from the first step on: of no size.
+        () => f64::INFINITY,
+    }
+}
+
 /// The course of the training loss.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossGrowth {
@@ -49,7 +61,7 @@ impl LossGrowth {
         let (steps, first) = *self.first.get_or_insert((row.step, loss));
         let least = self.least.map_or(loss, |least| least.min(loss));
         self.least = Some(least);
-        let has_grown = least > 0.0 && loss > GROWTH * least;
+        let has_grown = loss > grown(GROWTH, first, least);
         let is_large = row.step > steps && loss >= LARGE && loss >= first;
         self.finding = (has_grown || is_large).then(|| {
             format!(
@@ -102,6 +114,8 @@ mod tests {
         );
         // Diverged in the first steps.
         assert!(finding(&[1e8, 7.5e8]).is_some());
+        // From below 0.
+        assert!(finding(&[3.0, -2.0, 5.1e3]).is_some());
     }
 
     #[test]
@@ -112,5 +126,8 @@ mod tests {
         // It has recovered.
         assert_eq!(finding(&[2.3, 9e3, 2.0]), None);
         assert_eq!(finding(&[-1.0, -500.0, f64::NAN]), None);
+        // A negative log likelihood that changes its sign.
+        assert_eq!(finding(&[3.0, -2.0, 4.0]), None);
+        assert_eq!(finding(&[0.0, 0.5]), None);
     }
 }

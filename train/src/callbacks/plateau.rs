@@ -77,8 +77,8 @@ impl Callback for ReduceLrOnPlateau {
     }
 
     fn check(&mut self, metrics: &[String]) -> Result<()> {
-        self.rule.check()?;
         let monitor = Monitor::resolve("plateau", &self.rule.monitor, metrics)?;
+        self.rule.check()?;
         if monitor.split != Split::Validation {
             let message =
                 format!("`{monitor}` is not a metric of the validation, after which it acts");

@@ -12,11 +12,15 @@ use crate::{
 
 const OP: &str = "checkpoint";
 
+/// What sets the direction of the metric.
+const MODE: &str = "`ModelCheckpoint::mode` (--monitor-mode min or max)";
+
 /// The rules of a run with metrics that it has.
 pub(crate) struct Saving {
     options: ModelCheckpoint,
     /// The metric by which checkpoints are the best, if there is one.
     monitor: Option<Monitor>,
+    mode: Mode,
     /// The metrics in the names of checkpoints, by their names in the template.
     named: Vec<(String, Monitor)>,
     /// The last validation.
@@ -34,7 +38,7 @@ impl Saving {
     /// The rules for a run with these metrics.
     ///
     /// # Errors
-    /// If a metric that they name is not one of these; if the best should be kept, and there is no
+    /// If a metric that they name is not one of these; if its direction is not known; if the best should be kept, and there is no
     /// metric.
     pub(crate) fn new(options: &ModelCheckpoint, metrics: &[String]) -> Result<Self> {
         let monitor = match &options.monitor {
@@ -53,6 +57,10 @@ impl Saving {
             );
             return Err(Error::invalid(OP, message));
         }
+        let mode = match &monitor {
+            Some(monitor) => Mode::given_or_of(options.mode, &monitor.metric, MODE)?,
+            None => Mode::Min,
+        };
         let names = options
             .filename
             .iter()
@@ -64,6 +72,7 @@ impl Saving {
         Ok(Saving {
             options: options.clone(),
             monitor,
+            mode,
             named,
             validation: None,
             epoch_end: None,
@@ -122,8 +131,7 @@ impl Saving {
 
     /// The direction in which the metric improves.
     pub(super) fn mode(&self) -> Mode {
-        let metric = self.metric().unwrap_or_default();
-        self.options.mode.unwrap_or_else(|| Mode::of(&metric))
+        self.mode
     }
 
     /// The value by which the checkpoint of this step is ranked, if it has one; called once.

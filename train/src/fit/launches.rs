@@ -16,7 +16,7 @@ pub(super) struct Launches {
     /// Steps of the epoch after which it ends, or the run.
     end: usize,
     per_epoch: usize,
-    log_every: u64,
+    metrics_every: Vec<u64>,
     checkpoint_every: Option<u64>,
     validation: Option<Interval>,
     /// Steps that are waited for, in order.
@@ -35,7 +35,7 @@ impl Launches {
             batch,
             end: batch.saturating_add(left).min(per_epoch),
             per_epoch,
-            log_every: options.log_every_n_steps,
+            metrics_every: options.metrics_every(),
             checkpoint_every: options.checkpoint.every_n_train_steps,
             validation: options.val_check_interval,
             waited_for: Vec::new(),
@@ -57,7 +57,7 @@ impl Launches {
     fn ends_after(&self, steps: usize) -> bool {
         let (step, batch) = (self.step + steps as u64, self.batch + steps);
         let validates = |interval: Interval| interval.is_reached(step, batch, self.per_epoch);
-        step.is_multiple_of(self.log_every)
+        (self.metrics_every.iter()).any(|every| step.is_multiple_of(*every))
             || (self.checkpoint_every).is_some_and(|every| step.is_multiple_of(every))
             || self.validation.is_some_and(validates)
             || self.waited_for.binary_search(&step).is_ok()
@@ -95,6 +95,12 @@ mod tests {
     fn launches_end_where_metrics_are_copied() {
         assert_eq!(launches(|_| (), 0, 15), [4, 4, 1, 1, 4, 1]);
         assert_eq!(launches(|_| (), 7, 8), [1, 1, 1, 4, 1]);
+    }
+
+    #[test]
+    fn launches_end_where_lines_are_printed() {
+        let print = |options: &mut TrainerOptions| options.observing.print_every = Some(6);
+        assert_eq!(launches(print, 0, 10), [4, 1, 1, 4]);
     }
 
     #[test]

@@ -128,8 +128,11 @@ where
             }
         }
         self.check_called(now, called)?;
-        let every = self.trainer.options.log_every_n_steps;
-        if now.run.step.is_multiple_of(every) {
+        let every = self.trainer.options.metrics_every();
+        if every
+            .iter()
+            .any(|every| now.run.step.is_multiple_of(*every))
+        {
             self.send_window(now)?;
         }
         while let Some(window) = self.arrived(now)? {

@@ -54,6 +54,7 @@ impl TrainerOptions {
             ("fast_dev_run", some(self.fast_dev_run)),
             ("check_val_every_n_epoch", self.check_val_every_n_epoch),
             ("log_every_n_steps", self.log_every_n_steps),
+            ("print_every", some(self.observing.print_every)),
             ("read_ahead", self.read_ahead as u64),
             ("prefetch", self.prefetch as u64),
             ("keep_last", self.keep_last as u64),
@@ -114,6 +115,7 @@ impl TrainerOptions {
         let ObservingOptions {
             logger,
             early_stopping,
+            early_stopping_mode,
             patience,
             min_delta,
             ..
@@ -122,6 +124,7 @@ impl TrainerOptions {
             return invalid("`logger` needs `out`: the directory to write to");
         }
         let given = [
+            ("early_stopping_mode", early_stopping_mode.is_some()),
             ("patience", patience.is_some()),
             ("min_delta", min_delta.is_some()),
         ];
@@ -224,6 +227,7 @@ impl TrainerOptions {
         };
         let intervals = [
             ("log_every_n_steps", Some(self.log_every_n_steps)),
+            ("print_every", self.observing.print_every),
             ("checkpoint_every", self.checkpoint.every_n_train_steps),
             ("val_check_interval", validation),
         ];

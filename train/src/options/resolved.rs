@@ -40,6 +40,16 @@ impl TrainerOptions {
             .unwrap_or(if is_limited { u64::MAX } else { 1 })
     }
 
+    /// Metrics are copied to the host after the steps that one of these divides: they are logged
+    /// then, or printed.
+    pub(crate) fn metrics_every(&self) -> Vec<u64> {
+        let printed = self.observing.print_every.filter(|_| !self.quiet);
+        [self.log_every_n_steps]
+            .into_iter()
+            .chain(printed)
+            .collect()
+    }
+
     /// The options with what `fast_dev_run` and `overfit_batches` mean for others.
     pub(crate) fn resolved(self) -> Self {
         let overfit = self.overfit_batches;

@@ -32,7 +32,7 @@ fn every_flag_sets_its_option() {
                  --filename {epoch}-{loss:.3} --checkpoint-mode stream --keep-last 6 --gradient-clip-val 0.5 --gradient-clip-algorithm value \
                  --accumulate-grad-batches 3 --precision bf16-mixed --on-not-finite skip \
                  --detect-anomaly --workers 2 --read-ahead 5 --prefetch 3 --pinned-memory --wait-limit 60 --process-timeout 90 --check-replicas --quiet \
-                 --logger jsonl,tensorboard --log throughput --print-every 70 --early-stopping loss --patience 5 \
+                 --logger jsonl,tensorboard --log throughput --print-every 70 --early-stopping loss --early-stopping-mode min --patience 5 \
                  --min-delta 0.25";
     let options = Command::try_parse_from(flags.split(' ').filter(|flag| !flag.is_empty()));
     let expected = TrainerOptions {
@@ -83,6 +83,7 @@ fn every_flag_sets_its_option() {
             log: vec![Measure::Throughput],
             print_every: Some(70),
             early_stopping: Some("loss".into()),
+            early_stopping_mode: Some(Mode::Min),
             patience: Some(5),
             min_delta: Some(0.25),
         },

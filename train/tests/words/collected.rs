@@ -223,7 +223,7 @@ fn mistakes_of_collecting_are_found_before_the_run() {
 
 #[test]
 fn values_by_label_improve_upward() {
-    assert_eq!(Mode::of("validation roc_auc/a"), Mode::Max);
+    assert_eq!(Mode::of("validation roc_auc/a"), Some(Mode::Max));
 }
 
 #[test]

@@ -31,6 +31,7 @@ impl TrainerBuilder {
             logger,
             log,
             early_stopping,
+            early_stopping_mode,
             patience,
             min_delta,
             print_every: _, // of the progress bar
@@ -54,6 +55,9 @@ impl TrainerBuilder {
             return self;
         };
         let mut stopping = EarlyStopping::new(monitor);
+        if let Some(mode) = early_stopping_mode {
+            stopping = stopping.mode(mode);
+        }
         if let Some(patience) = patience {
             stopping = stopping.patience(patience);
         }
