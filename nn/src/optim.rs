@@ -79,7 +79,7 @@ pub use self::{
     adafactor::{Adafactor, Factored},
     adagrad::{Adagrad, SquareSum},
     adam::{Adam, AdamW, Lamb, Moments},
-    average::{Averages, WeightAveraging, averaged},
+    average::{Averages, WeightAveraging, averaged, is_averaged},
     chain::Chain,
     clip::{GlobalNorm, clip_global_norm, clip_value, global_norm},
     decay::{Decay, DecayRule},
@@ -91,6 +91,7 @@ pub use self::{
     part::Part,
     partition::Partition,
     rms_prop::{MeanSquare, RmsProp},
+    settings::Range,
     sgd::{Sgd, Velocity},
     slots::Slots,
     unfreeze::{Unfreeze, without_frozen},
@@ -167,6 +168,12 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Its numbers, by name, and what each may be; those of parts have their own
+    /// [`check`](Self::check).
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        Vec::new()
+    }
+
     /// Checks the settings for these parameters, all that are trained. [`update`] calls it before
     /// anything is computed.
     ///
@@ -174,7 +181,7 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
     /// By default those of the [schedules](Self::schedules).
     fn check(&self, params: &[Named<'_>]) -> Result<()> {
         let _ = params;
-        check_schedules(self)
+        check_numbers(self)
     }
 
     /// Gives the parameters whose path matches the [`Pattern`](crate::Pattern) settings of their
@@ -251,13 +258,20 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Checks the schedules of an optimizer.
-fn check_schedules(optimizer: &(impl Optimizer + ?Sized)) -> Result<()> {
-    let schedules = optimizer.schedules();
-    schedules.into_iter().try_for_each(|(name, schedule)| {
-        schedule
-            .check()
-            .map_err(|error| Error::invalid("optimizer", format!("`{name}`: {}", error.message())))
-    })
+/// Checks the schedules and the numbers of an optimizer.
+fn check_numbers(optimizer: &(impl Optimizer + ?Sized)) -> Result<()> {
+    let refused = |message: String| Err(Error::invalid("optimizer", message));
+    for (name, schedule) in optimizer.schedules() {
+        if let Err(error) = schedule.check() {
+            return refused(format!("`{name}`: {}", error.message()));
+        }
+    }
+    for (name, value, range) in optimizer.numbers() {
+        if !range.contains(value) {
+            return refused(format!("`{name}` is {value}; expected {range}"));
+        }
+    }
+    Ok(())
 }
 
 impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
@@ -285,6 +299,10 @@ impl<O: Optimizer + ?Sized> Optimizer for Arc<O> {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         O::schedules(self)
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        O::numbers(self)
     }
 
     fn check(&self, params: &[Named<'_>]) -> Result<()> {

@@ -26,6 +26,8 @@ pub struct Param {
     /// True if the optimizer updates it. State that is not trained, such as running statistics, is
     /// updated by [`Trace::update`](crate::Trace::update).
     pub trainable: bool,
+    /// True for [state](Self::state), which layers update while the model is trained.
+    pub is_state: bool,
     /// Number of leading dimensions that count layers, as in a [`Stack`](crate::Stack). Each layer is
     /// initialized separately, and optimizers see its dimensions without these.
     pub stacked: usize,
@@ -42,6 +44,7 @@ impl Param {
             ty: TensorType::new(DType::F32, dims),
             init,
             trainable: true,
+            is_state: false,
             stacked: 0,
             kind: ParamKind::Other,
         }
@@ -52,6 +55,7 @@ impl Param {
     pub fn state(dims: impl AsRef<[usize]>, init: Init) -> Self {
         Param {
             trainable: false,
+            is_state: true,
             ..Param::new(dims, init)
         }
     }

@@ -1,6 +1,11 @@
 //! Parameters from checkpoints, and training from given parameters.
 
-use std::{collections::BTreeMap, panic::Location, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    panic::Location,
+    path::Path,
+    sync::Arc,
+};
 
 use halite_core::{
     Array, DType, Error, HostArray, Result, Sharding, Tree,
@@ -199,7 +204,7 @@ impl Saved {
     }
 
     /// Takes the parameters of `net` out that the run validated, by which its best checkpoint was
-    /// chosen: the averages of the trained ones, if it has some.
+    /// chosen: the averages, if it has some.
     ///
     /// # Errors
     /// As [`take_model`](Self::take_model).
@@ -211,18 +216,20 @@ impl Saved {
         }
     }
 
-    /// Takes the averages of the trained parameters of `net` out, and its other leaves.
+    /// Takes the averages of the leaves of `net` out, and the leaves that have none.
     ///
     /// # Errors
     /// As [`take_model`](Self::take_model); if the run has no averages.
     pub fn take_average<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
+        let averages: HashSet<String> = self.arrays().map(|(name, _)| name.to_string()).collect();
         let types = net.named().into_iter().map(|(path, param)| {
+            let average = format!("average.{path}");
             let wide = match param.ty.dtype() {
                 DType::F64 => DType::F64,
                 _ => DType::F32,
             };
-            match param.trainable {
-                true => (format!("average.{path}"), param.ty.with_dtype(wide)),
+            match param.trainable || averages.contains(&average) {
+                true => (average, param.ty.with_dtype(wide)),
                 false => (format!("model.{path}"), param.ty.clone()),
             }
         });

@@ -13,6 +13,7 @@ use crate::{
     identity::Identity,
     measured::Measured,
     programs::Programs,
+    state::SKIPPED,
     window::WINDOW,
 };
 
@@ -175,7 +176,7 @@ fn check_length(saved: &Saved, options: &TrainerOptions) -> Result<()> {
 /// If the run is longer than `options` say; else one error with every difference of the identity,
 /// the metrics and the arrays.
 pub(crate) fn check<K: Task, O: Optimizer>(
-    saved: &Saved,
+    saved: &mut Saved,
     identity: &Identity,
     options: &TrainerOptions,
     programs: &Programs<K, O>,
@@ -193,6 +194,7 @@ pub(crate) fn check<K: Task, O: Optimizer>(
         ));
     }
     let types = array_types(window_type(saved).as_ref(), programs, mesh);
+    saved.continue_with(&types, SKIPPED);
     others.extend(saved.differences(&types));
     identity.check_allowed(&metadata.identity, &options.allow_changes)?;
     identity

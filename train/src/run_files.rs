@@ -43,7 +43,7 @@ impl RunFiles {
 /// resume; if the checkpoint to resume from cannot be read, or `check` rejects it.
 pub(crate) fn open(
     options: &TrainerOptions,
-    check: impl FnOnce(&Saved) -> Result<()>,
+    check: impl FnOnce(&mut Saved) -> Result<()>,
 ) -> Result<Option<(RunFiles, Option<Saved>)>> {
     let Some(dir) = options.out.as_deref() else {
         return Ok(None);
@@ -51,7 +51,7 @@ pub(crate) fn open(
     let checkpoints = dir.join(CHECKPOINTS);
     let was_run = checkpoints.join(LOCK).is_file();
     let store = CheckpointStore::open(&checkpoints, options.keep_last)?;
-    let saved = match &options.resume_from {
+    let mut saved = match &options.resume_from {
         Some(name) => Some(store.load(name)?),
         None if options.resume => store.latest()?,
         None => {
@@ -59,7 +59,7 @@ pub(crate) fn open(
             None
         }
     };
-    if let Some(saved) = &saved {
+    if let Some(saved) = &mut saved {
         check(saved)?;
     }
     if let (Some(saved), None) = (&saved, &options.resume_from) {

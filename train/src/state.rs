@@ -14,7 +14,7 @@ use halite_core::{
 };
 use halite_nn::{
     Jit, Model, Optimizer, Param, Pattern, ProcessShards, Tensor, Trace, grad, init,
-    optim::{self, Averages, Slots, WeightAveraging, averaged, without_frozen},
+    optim::{self, Averages, Slots, WeightAveraging, averaged, is_averaged, without_frozen},
     rng,
 };
 
@@ -68,13 +68,18 @@ pub struct State<F: Family, S: Family, L> {
     pub key: L,
     /// Loss scale, if the precision policy has one ([`with_precision`](Self::with_precision)).
     pub scale: Option<Scaling<L>>,
-    /// Averages of the trained parameters, if the options have a rule of them.
+    /// Averages of the trained parameters and the model's state, if the options have a rule of them.
     pub average: Option<Averages<L>>,
     /// Factor of all learning rates, an `f32` scalar, if the options have one. A callback may
     /// replace it between two steps.
     pub rate_factor: Option<L>,
+    /// Steps that changed nothing, a `u32` scalar, if the options count them.
+    pub skipped: Option<L>,
     rule: Arc<Rule<S>>,
 }
+
+/// Path of the number of skipped steps.
+pub(crate) const SKIPPED: &str = "skipped";
 
 /// How a state is updated.
 struct Rule<S: Family> {
@@ -247,7 +252,7 @@ impl<F: Family, S: Family, L> State<F, S, L> {
         self.rule.shards
     }
 
-    /// The model with the averages of its trained parameters, if there are any, and its other
+    /// The model with the averages of its trained parameters and state, if there are any, and its other
     /// leaves.
     pub fn averaged_model(&self) -> Option<F::Of<&L>> {
         let average = self.average.as_ref();
@@ -256,6 +261,12 @@ impl<F: Family, S: Family, L> State<F, S, L> {
 }
 
 impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
+    /// Number of steps so far that changed nothing, if there may be some.
+    pub(crate) fn skipped_steps(&self) -> Option<Tensor<'t>> {
+        let scale = self.scale.as_ref();
+        scale.map(|scale| scale.skipped).or(self.skipped)
+    }
+
     /// Initializes the state in a traced function, as for a custom sharding of its arrays. `key` is
     /// `u32[2]`.
     pub fn initialize<M>(
@@ -274,17 +285,20 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
             average,
             has_rate_factor,
             shards,
+            ..
         } = options;
+        let has_skipped = options.has_skipped();
         let model: F::Of<Tensor<'t>> = init(cx, net, rng::fold_in(key, 0));
         let average = average.map(|rule| {
-            let is_trained: Vec<bool> = net.leaves().into_iter().map(is_trained).collect();
+            let averaged: Vec<bool> = net.leaves().into_iter().map(is_averaged).collect();
             let model = Tree::leaf_refs(&model).map_leaves(|_, leaf| *leaf);
-            rule.first(net, &shards_of::<F>(cx, shards, &is_trained, model))
+            rule.first(net, &shards_of::<F>(cx, shards, &averaged, model))
         });
         let slots = divided(net, optim::slots(&optimizer, net), shards);
         State {
             average,
             rate_factor: has_rate_factor.then(|| cx.scalar(1.0, DType::F32)),
+            skipped: has_skipped.then(|| cx.scalar(0.0, DType::U32)),
             model,
             slots: init(cx, &slots, rng::fold_in(key, 1)),
             step: cx.scalar(0.0, DType::U32),

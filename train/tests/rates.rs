@@ -7,13 +7,17 @@ use std::{
 };
 
 use halite_backends::Accelerator;
-use halite_core::{Client, DType, HostArray, Result, TensorType};
-use halite_nn::{Adam, Schedule, Sgd, optim::WeightAveraging, schedule::Plateau};
+use halite_core::{Array, Client, DType, HostArray, Result, TensorType, tree::Tree};
+use halite_data::Labeled;
+use halite_nn::{
+    Adam, BatchNorm, Linear, Schedule, Sgd, Tensor, optim::WeightAveraging, schedule::Plateau,
+};
 use halite_train::{
-    Callback, Fitted, LearningRateMonitor, ReduceLrOnPlateau, Trainer, TrainerBuilder,
+    Callback, Fitted, LearningRateMonitor, ReduceLrOnPlateau, Trainer, TrainerBuilder, Weighted,
     callback::{MetricsWindow, Run},
     checkpoint::Saved,
     loggers::Row,
+    task,
 };
 
 use crate::shared::plane::{Model, Plane, samples, saved};
@@ -66,6 +70,76 @@ fn average_is_that_of_the_weights_after_each_step() {
         }
         expected = Some(next);
     }
+}
+
+/// Inputs whose mean and variance batch norm has, as state.
+#[derive(Tree, Debug)]
+struct Normed<L> {
+    norm: BatchNorm<L>,
+    out: Linear<L>,
+}
+
+#[test]
+fn state_is_averaged_with_the_weights() {
+    let net = || Normed {
+        norm: BatchNorm::new(2),
+        out: Linear::new(2, 1),
+    };
+    let loss = task(
+        &net(),
+        |_, net: &Normed<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
+            let error = net.out.forward(net.norm.forward(batch.input)) - batch.target;
+            batch.mean(error.square().sum([1]))
+        },
+    );
+    let fit = |epochs: u64, out: Option<&Path>| {
+        let run = builder(epochs, 3)
+            .batch_size(5)
+            .average(WeightAveraging::ema(0.5));
+        let run = match out {
+            Some(out) => run.out(out).resume(true),
+            None => run,
+        };
+        let run = run.max_steps(epochs).build().unwrap();
+        run.fit(loss, net(), Sgd::new(0.1), samples(20), ())
+            .unwrap()
+    };
+    let of = |model: &Normed<Array>| {
+        let [mean, variance] = [&model.norm.mean, &model.norm.variance];
+        [mean, variance]
+            .map(|leaf| leaf.to_vec::<f32>().unwrap())
+            .concat()
+    };
+    let mut expected: Option<Vec<f32>> = None;
+    for steps in 1..=4 {
+        let fitted = fit(steps, None);
+        let now = of(&fitted.model);
+        let next = match expected {
+            None => now,
+            Some(before) => (before.iter().zip(&now))
+                .map(|(a, b)| 0.5 * a + 0.5 * b)
+                .collect(),
+        };
+        let got = of(fitted.average.as_ref().unwrap());
+        let most = got
+            .iter()
+            .zip(&next)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max);
+        assert!(most < 1e-6, "{got:?}, {next:?}");
+        expected = Some(next);
+    }
+    // Saved and continued.
+    let dir = tempfile::tempdir().unwrap();
+    fit(2, Some(dir.path()));
+    let resumed = fit(4, Some(dir.path()));
+    assert_eq!(
+        of(resumed.average.as_ref().unwrap()),
+        of(fit(4, None).average.as_ref().unwrap())
+    );
+    let trainer = builder(1, 3).build().unwrap();
+    let loaded = trainer.load_average(&net(), dir.path()).unwrap();
+    assert_eq!(of(&loaded), of(resumed.average.as_ref().unwrap()));
 }
 
 #[test]

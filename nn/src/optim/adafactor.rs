@@ -1,6 +1,10 @@
 use halite_core::{DType, Tree};
 
-use super::{Decay, Gradient, Named, Optimizer, settings::settings, zeros};
+use super::{
+    Decay, Gradient, Named, Optimizer,
+    settings::{Range, settings},
+    zeros,
+};
 use crate::{Param, Schedule, Tensor};
 
 /// Adafactor (Shazeer and Stern 2018), like `torch.optim.Adafactor`: of the squares of the gradients
@@ -136,6 +140,17 @@ impl Optimizer for Adafactor {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        let eps1 = self.eps1.unwrap_or_default();
+        vec![
+            ("eps1", eps1, Range::NotNegative),
+            ("beta2_decay", self.beta2_decay, Range::NotPositive),
+            ("eps2", self.eps2, Range::NotNegative),
+            ("clipping_threshold", self.d, Range::AtLeastOne),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
     }
 }
 

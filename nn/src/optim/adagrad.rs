@@ -1,6 +1,10 @@
 use halite_core::Tree;
 
-use super::{Decay, Gradient, Named, Optimizer, settings::settings, zeros};
+use super::{
+    Decay, Gradient, Named, Optimizer,
+    settings::{Range, settings},
+    zeros,
+};
 use crate::{Init, Param, Schedule, Tensor};
 
 /// Adagrad (Duchi et al. 2011), like `torch.optim.Adagrad`:
@@ -94,5 +98,13 @@ impl Optimizer for Adagrad {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        vec![
+            ("initial_accumulator", self.initial, Range::NotNegative),
+            ("eps", self.eps, Range::NotNegative),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use halite_core::Tree;
 
-use super::{Decay, Gradient, Named, Optimizer, zeros};
+use super::{Decay, Gradient, Named, Optimizer, Range, zeros};
 use crate::{Param, Schedule, Tensor};
 
 /// Adam (Kingma and Ba 2014), like `torch.optim.Adam`. For update `t`, counted from 1:
@@ -131,6 +131,15 @@ macro_rules! adam {
 
             fn schedules(&self) -> Vec<(String, &Schedule)> {
                 vec![("learning_rate".into(), &self.0.learning_rate)]
+            }
+
+            fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+                vec![
+                    ("b1", self.0.b1, Range::Decay),
+                    ("b2", self.0.b2, Range::Decay),
+                    ("eps", self.0.eps, Range::NotNegative),
+                    ("weight_decay", self.0.weight_decay, Range::NotNegative),
+                ]
             }
         }
 

@@ -10,11 +10,14 @@ use halite_core::{
 use super::{Slots, zeros};
 use crate::{Param, Tensor, Trace, special::wide};
 
-/// Averages of all trained parameters, with leaves `L`.
+/// Averages of all trained parameters and of the model's state, with leaves `L`.
 pub type Averages<L> = Slots<Leaf<()>, L>;
 
 /// Rule of an average of the parameters, updated after each optimizer step, as in PyTorch's
 /// `AveragedModel`. Before its first step the average is the parameters.
+///
+/// The model's state, such as the running statistics of batch norm, is averaged with them
+/// (`use_buffers` there): the last statistics are those of other weights.
 ///
 /// ```
 /// use halite_nn::optim::WeightAveraging;
@@ -87,11 +90,11 @@ impl WeightAveraging {
         Ok(())
     }
 
-    /// Describes the averages of a model: those of its trained parameters, in `f32`, or in `f64` for
-    /// parameters in `f64`.
+    /// Describes the averages of a model: those of its trained parameters and of its state, in `f32`,
+    /// or in `f64` for leaves in `f64`.
     pub fn describe<M: Tree<Leaf = Param>>(&self, model: &M) -> Averages<Param> {
         Slots::of(model, |_, param| {
-            param.trainable.then(|| Leaf(zeros(param)))
+            is_averaged(param).then(|| Leaf(zeros(param)))
         })
     }
 
@@ -154,12 +157,17 @@ impl WeightAveraging {
         let mut params = params.leaves().into_iter();
         Slots::of(model, |_, description| {
             let param = params.next().expect("parameters are a tree of the model");
-            description.trainable.then(|| Leaf(average(*param)))
+            is_averaged(description).then(|| Leaf(average(*param)))
         })
     }
 }
 
-/// The model with the averages of its trained parameters, and its other leaves.
+/// Whether a leaf of this description has an average.
+pub fn is_averaged(param: &Param) -> bool {
+    param.trainable || param.is_state && param.ty.dtype().is_float()
+}
+
+/// The model with the averages of its leaves, and the leaves that have none.
 ///
 /// # Panics
 /// If they are of different models.

@@ -154,7 +154,7 @@ impl<'t> GlobalNorm<'t> {
 
 /// A power of two near `x`, which is not negative, whose reciprocal is a normal number. Products
 /// with it are exact, so that norms without overflow do not change.
-fn power_of_two(x: Tensor<'_>) -> Tensor<'_> {
+pub(super) fn power_of_two(x: Tensor<'_>) -> Tensor<'_> {
     let (exponent, most) = match x.dtype() {
         DType::F64 => (11, 1000.0),
         _ => (8, 120.0),

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use halite_core::{DType, TensorType};
 
-use super::{Decay, Named};
+use super::{Decay, Named, clip::power_of_two};
 use crate::{Schedule, Tensor, Trace};
 
 /// The gradient of one parameter, and what an update rule needs besides.
@@ -105,7 +105,22 @@ impl<'t> Gradient<'t, '_> {
     /// Root of the sum of the squares of `x` in each layer, with the rank of `x`.
     #[track_caller]
     pub fn layer_norm(&self, x: Tensor<'t>) -> Tensor<'t> {
-        x.square().sum_keep(self.layer_dims()).sqrt()
+        let [root, scale] = self.scaled_norm(x);
+        root * scale
+    }
+
+    /// The norm of `x` in each layer as two factors, of which the second is a power of two: squares of
+    /// large elements are beyond their type.
+    #[track_caller]
+    pub(super) fn scaled_norm(&self, x: Tensor<'t>) -> [Tensor<'t>; 2] {
+        let dims = self.layer_dims();
+        if x.dims().contains(&0) {
+            let root = x.square().sum_keep(dims).sqrt();
+            return [root, root.ones_like()];
+        }
+        let scale = power_of_two(x.abs().max_keep(&dims));
+        let root = (x * (1.0 / scale)).square().sum_keep(&dims).sqrt();
+        [root, scale]
     }
 
     /// Type of the parameter of one layer.
@@ -144,8 +159,9 @@ impl<'t> Gradient<'t, '_> {
     /// `param` norm over `update` norm of each layer, times `coefficient`; 1 where a norm is 0.
     #[track_caller]
     pub(super) fn trust_ratio(&self, update: Tensor<'t>, coefficient: Tensor<'t>) -> Tensor<'t> {
-        let (param, update) = (self.layer_norm(self.param), self.layer_norm(update));
-        let ratio = param * coefficient / update;
+        let [[param, of_param], [update, of_update]] =
+            [self.param, update].map(|x| self.scaled_norm(x));
+        let ratio = param * coefficient / update * (of_param / of_update);
         // A NaN is not hidden.
         let is_zero = param.eq(0.0).or(update.eq(0.0));
         is_zero.select(ratio.ones_like(), ratio)

@@ -1,4 +1,7 @@
-use super::{Decay, Gradient, Momentum, Named, Optimizer, settings::settings};
+use super::{
+    Decay, Gradient, Momentum, Named, Optimizer,
+    settings::{Range, settings},
+};
 use crate::{Param, Schedule, Tensor};
 
 /// LARS (You et al. 2017), like `optax.lars`. The step of each layer is scaled by the norm of its
@@ -89,5 +92,17 @@ impl Optimizer for Lars {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        vec![
+            (
+                "trust_coefficient",
+                self.trust_coefficient,
+                Range::NotNegative,
+            ),
+            ("momentum", self.momentum, Range::NotNegative),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
     }
 }

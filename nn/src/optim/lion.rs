@@ -1,6 +1,10 @@
 use halite_core::Tree;
 
-use super::{Decay, Gradient, Named, Optimizer, settings::settings, zeros};
+use super::{
+    Decay, Gradient, Named, Optimizer,
+    settings::{Range, settings},
+    zeros,
+};
 use crate::{Param, Schedule, Tensor};
 
 /// Lion (Chen et al. 2023), like `optax.lion`. Every element moves by the rate, so that rates are
@@ -92,5 +96,13 @@ impl Optimizer for Lion {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        vec![
+            ("b1", self.b1, Range::Decay),
+            ("b2", self.b2, Range::Decay),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
     }
 }

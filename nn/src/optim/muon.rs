@@ -1,6 +1,9 @@
 use halite_core::{Error, Result};
 
-use super::{Decay, Gradient, Momentum, Named, Optimizer, check_schedules, settings::settings};
+use super::{
+    Decay, Gradient, Momentum, Named, Optimizer, check_numbers,
+    settings::{Range, settings},
+};
 use crate::{Param, Schedule, Tensor};
 
 /// Coefficients of the Newton-Schulz iteration, chosen for a large slope at 0.
@@ -117,8 +120,15 @@ impl Optimizer for Muon {
         vec![("learning_rate".into(), &self.learning_rate)]
     }
 
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        vec![
+            ("momentum", self.momentum, Range::Decay),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
+    }
+
     fn check(&self, params: &[Named<'_>]) -> Result<()> {
-        check_schedules(self)?;
+        check_numbers(self)?;
         let other = params.iter().find(|named| {
             let dims = named.param.layer_type();
             dims.rank() != 2 || dims.dims().contains(&0)
@@ -145,7 +155,9 @@ fn orthogonalized<'t>(of: Gradient<'t, '_>, x: Tensor<'t>) -> Tensor<'t> {
     let turned = |x: Tensor<'t>| x.swap_dims(first, second);
     // The smaller of the two products.
     let is_tall = rows > columns;
-    let mut x = x / of.layer_norm(x).maximum(1e-7);
+    let [root, scale] = of.scaled_norm(x);
+    let to_scale = 1.0 / scale;
+    let mut x = x * to_scale / root.maximum(to_scale * 1e-7);
     if is_tall {
         x = turned(x);
     }

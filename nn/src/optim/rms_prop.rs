@@ -1,6 +1,10 @@
 use halite_core::Tree;
 
-use super::{Decay, Gradient, Named, Optimizer, settings::settings, zeros};
+use super::{
+    Decay, Gradient, Named, Optimizer,
+    settings::{Range, settings},
+    zeros,
+};
 use crate::{Param, Schedule, Tensor};
 
 /// RMSprop (Hinton 2012), like `torch.optim.RMSprop`:
@@ -105,8 +109,12 @@ impl Optimizer for RmsProp {
         };
         let square = average(slot.square, of.grad.square());
         let mean = slot.mean.map(|mean| average(mean, of.grad));
-        // Rounding makes the difference negative where all gradients are equal.
-        let variance = mean.map_or(square, |mean| (square - mean.square()).maximum(0.0));
+        // Rounding makes the difference negative where all gradients are equal. Where the square is
+        // beyond its type, so is that of the mean.
+        let variance = mean.map_or(square, |mean| {
+            let variance = (square - mean.square()).maximum(0.0);
+            square.is_finite().select(variance, square)
+        });
         let step = of.grad / (variance.sqrt() + of.number("eps", self.eps));
         let momentum =
             (slot.momentum).map(|momentum| momentum * of.number("momentum", self.momentum) + step);
@@ -125,5 +133,14 @@ impl Optimizer for RmsProp {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        vec![
+            ("alpha", self.alpha, Range::Decay),
+            ("eps", self.eps, Range::NotNegative),
+            ("momentum", self.momentum, Range::NotNegative),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
     }
 }

@@ -1,6 +1,10 @@
 use halite_core::Tree;
 
-use super::{Decay, Gradient, Named, Optimizer, settings::settings, zeros};
+use super::{
+    Decay, Gradient, Named, Optimizer,
+    settings::{Range, settings},
+    zeros,
+};
 use crate::{Param, Schedule, Tensor};
 
 /// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013),
@@ -115,5 +119,13 @@ impl Optimizer for Sgd {
 
     fn schedules(&self) -> Vec<(String, &Schedule)> {
         vec![("learning_rate".into(), &self.learning_rate)]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, f64, Range)> {
+        vec![
+            ("momentum", self.momentum, Range::NotNegative),
+            ("dampening", self.dampening, Range::Any),
+            ("weight_decay", self.weight_decay, Range::NotNegative),
+        ]
     }
 }

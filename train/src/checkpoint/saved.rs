@@ -31,6 +31,7 @@ pub struct Saved {
 }
 
 /// An array on the disk.
+#[derive(Clone)]
 struct Stored {
     ty: TensorType,
     /// Where its elements are, in their order.
@@ -38,6 +39,7 @@ struct Stored {
 }
 
 /// Elements of an array in a file.
+#[derive(Clone)]
 struct StoredPiece {
     /// The first of the elements.
     start: usize,
@@ -182,6 +184,31 @@ impl Saved {
             .get(name)
             .expect("the caller has its name from here");
         Ok(arrays::read(&[(&stored.ty, self.pieces(stored))])?.remove(0))
+    }
+
+    /// Lets a run with these `wanted` arrays continue one that has fewer or more: averages that are
+    /// missing beside others begin with the model's values, and a `count` of steps that is missing
+    /// with 0; one that is not wanted is left out.
+    pub(crate) fn continue_with(&mut self, wanted: &[(String, TensorType)], count: &str) {
+        match wanted.iter().find(|(name, _)| name == count) {
+            None => _ = self.arrays.remove(count),
+            Some((name, ty)) if !self.arrays.contains_key(name) => {
+                // Without pieces it is zeros.
+                let (ty, pieces) = (ty.clone(), Vec::new());
+                self.arrays.insert(name.clone(), Stored { ty, pieces });
+            }
+            Some(_) => {}
+        }
+        if !self.arrays.keys().any(|name| name.starts_with("average.")) {
+            return;
+        }
+        for (name, ty) in wanted {
+            let value = (name.strip_prefix("average.")).map(|path| format!("model.{path}"));
+            let value = value.and_then(|value| self.arrays.get(&value)).cloned();
+            if let Some(value) = value.filter(|value| value.ty == *ty) {
+                self.arrays.entry(name.clone()).or_insert(value);
+            }
+        }
     }
 
     /// Takes one array out.

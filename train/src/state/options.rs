@@ -12,6 +12,9 @@ pub struct StateOptions {
     pub average: Option<WeightAveraging>,
     /// Whether learning rates have a [factor](super::State::rate_factor).
     pub has_rate_factor: bool,
+    /// Whether steps may be [skipped](super::State::skipped) without a loss scale, which counts
+    /// them itself.
+    pub counts_skipped: bool,
     /// How processes divide the slots and the averages, if they do: ZeRO.
     pub shards: Option<ProcessShards>,
 }
@@ -28,12 +31,18 @@ impl From<DTypePolicy> for StateOptions {
             precision,
             average: None,
             has_rate_factor: false,
+            counts_skipped: false,
             shards: None,
         }
     }
 }
 
 impl StateOptions {
+    /// Whether the state has a count of skipped steps of its own.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.counts_skipped && self.precision.loss_scale.is_none()
+    }
+
     /// Checks the policy, and the numbers of the averages.
     pub(crate) fn check(&self) -> Result<()> {
         self.precision.check()?;

@@ -102,7 +102,7 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         let at = StepOf {
             count: turn.count(state.step),
             step: state.step,
-            skipped: (state.scale.as_ref()).map(|scale| turn.count(scale.skipped)),
+            skipped: state.skipped_steps().map(|skipped| turn.count(skipped)),
             rate_factor: state.rate_factor,
         };
         let part = Part {
@@ -160,23 +160,30 @@ impl<'t, F: Family, S: Family> Stepping<'t, F, S> {
         } = self;
         let cx = state.step.trace();
         let _site = cx.called_from(Location::caller());
-        let step = state.step;
+        let (step, skipped) = (state.step, state.skipped_steps());
         let scaled = finite.zip(state.scale.as_ref());
         let accepts = scaled.map(|(finite, scale)| scale.accepts(finite));
         let conditions = [accepted, accepts].into_iter().flatten();
         let accepted = conditions.reduce(|one, other| one.and(other));
         let scale = scaled.zip(accepted);
         let scale = scale.map(|((finite, scale), is_done)| scale.next(finite, is_done));
+        let own_skipped = state.skipped.map(|skipped| match accepted {
+            Some(accepted) => accepted.select(skipped, skipped + 1),
+            None => skipped,
+        });
         let next = State {
             step: step + 1,
             scale,
+            skipped: own_skipped,
             ..state
         };
-        let next = match accepted {
-            Some(accepted) => next.or_before(accepted, before),
-            None => next,
-        };
-        next.averaged(step)
+        let count = skipped.map_or(step, |skipped| step - skipped);
+        match accepted {
+            Some(accepted) => next
+                .or_before(accepted, before)
+                .averaged(count, Some(accepted)),
+            None => next.averaged(count, None),
+        }
     }
 }
 
@@ -187,10 +194,10 @@ fn leaves<'t, F: Family, S: Family>(state: &State<F, S, Tensor<'t>>) -> Vec<Tens
 }
 
 impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
-    /// This state after update `step`, with averages that have its parameters.
+    /// This state after the update with this number, with averages that have its parameters if the
+    /// step is accepted.
     #[track_caller]
-    fn averaged(self, step: Tensor<'t>) -> Self {
-        let is_divided = self.trained(None);
+    fn averaged(self, count: Tensor<'t>, accepted: Option<Tensor<'t>>) -> Self {
         let (Some(rule), Some(average)) = (self.rule.average, self.average) else {
             return State {
                 average: None,
@@ -199,10 +206,18 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
         };
         let net = self.model.rebuild(self.rule.params.iter().cloned());
         let model = Tree::leaf_refs(&self.model).map_leaves(|_, leaf| *leaf);
-        let cx = step.trace();
-        let model = shards_of::<F>(cx, self.rule.shards, &is_divided, model);
+        let cx = count.trace();
+        let averaged: Vec<bool> = self.rule.params.iter().map(optim::is_averaged).collect();
+        let model = shards_of::<F>(cx, self.rule.shards, &averaged, model);
+        let before: Vec<Tensor<'t>> = average.leaves().into_iter().copied().collect();
+        let mut before = before.into_iter();
+        let average = rule.next(cx, count, &net, average, &model);
+        let average = average.map_leaves(|_, new| match (accepted, before.next()) {
+            (Some(accepted), Some(before)) => accepted.select(new, before),
+            _ => new,
+        });
         State {
-            average: Some(rule.next(cx, step, &net, average, &model)),
+            average: Some(average),
             ..self
         }
     }

@@ -2,7 +2,7 @@
 
 use halite_core::tree::{Family, Path, Tree};
 
-use super::State;
+use super::{SKIPPED, State};
 
 impl<F: Family, S: Family> Family for State<F, S, ()> {
     type Of<L> = State<F, S, L>;
@@ -30,6 +30,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             scale: Tree::leaf_refs(&self.scale),
             average: Tree::leaf_refs(&self.average),
             rate_factor: self.rate_factor.as_ref(),
+            skipped: self.skipped.as_ref(),
             rule: self.rule.clone(),
         }
     }
@@ -43,6 +44,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             scale: Tree::leaf_refs_mut(&mut self.scale),
             average: Tree::leaf_refs_mut(&mut self.average),
             rate_factor: self.rate_factor.as_mut(),
+            skipped: self.skipped.as_mut(),
             rule: self.rule.clone(),
         }
     }
@@ -63,6 +65,10 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             Some(factor) => Some(f(&at.field("rate_factor"), factor)?),
             None => None,
         };
+        let skipped = match self.skipped {
+            Some(skipped) => Some(f(&at.field(SKIPPED), skipped)?),
+            None => None,
+        };
         Some(State {
             model,
             slots,
@@ -71,6 +77,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             scale,
             average,
             rate_factor,
+            skipped,
             rule: self.rule,
         })
     }
@@ -88,6 +95,9 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         self.average.visit(&mut at.field("average"), f);
         if let Some(factor) = &self.rate_factor {
             f(&at.field("rate_factor"), factor);
+        }
+        if let Some(skipped) = &self.skipped {
+            f(&at.field(SKIPPED), skipped);
         }
     }
 }

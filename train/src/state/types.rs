@@ -37,6 +37,7 @@ impl<F: Family, S: Family> State<F, S, ShardedType> {
             scale,
             average,
             rate_factor: options.has_rate_factor.then(|| scalar(DType::F32)),
+            skipped: options.has_skipped().then(|| scalar(DType::U32)),
             rule: Rule::of(net, optimizer, &options),
         }
     }

@@ -67,8 +67,8 @@ pub(crate) fn state_specs<F: Family, S: Family>(
         scale.map(|rule| Scaling::types(rule).map_leaves(|_, ty| ShardedType::replicated(ty)));
     let average = options.average.map(|rule| {
         let described = rule.describe(params);
-        let trained = params_and_specs().filter(|(param, _)| param.trainable);
-        let types = described.leaves().into_iter().zip(trained);
+        let averaged = params_and_specs().filter(|(param, _)| optim::is_averaged(param));
+        let types = described.leaves().into_iter().zip(averaged);
         let types = types.map(|(average, param)| beside(param, average));
         described.rebuild(types.collect::<Vec<_>>())
     });

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::{InMemory, Labeled};
-use halite_nn::{Init, Mean, Optimizer, Param, Sgd, Tensor, Trace, optim::WeightAveraging};
+use halite_nn::{
+    Adam, AdamW, Init, Mean, Optimizer, Param, Sgd, Tensor, Trace,
+    optim::{Adafactor, Adagrad, Lamb, Lars, Lion, RmsProp, WeightAveraging},
+};
 use halite_train::{
     Callback, Fitted, GradientClipAlgorithm, OnNotFinite, Task, Trainer, TrainerBuilder,
     callback::{MetricsWindow, Run},
@@ -249,4 +252,52 @@ fn frozen_gradients_skip_no_step() {
     assert_eq!(fit(9), (-3.0, 0));
     // The control: it is not frozen from the third step on.
     assert_eq!(fit(2), (-2.0, 1));
+}
+
+/// The weights and their averages after steps with these gradients.
+fn averaged<O: Optimizer>(
+    optimizer: O,
+    rule: WeightAveraging,
+    gradients: &[[f32; 2]],
+) -> Vec<Vec<f32>> {
+    let field = |index: usize| {
+        let values: Vec<f32> = gradients.iter().map(|pair| pair[index]).collect();
+        HostArray::from_slice(&values, [values.len()]).unwrap()
+    };
+    let data = InMemory::new([("first", field(0)), ("second", field(1))]).unwrap();
+    let run = trainer().batch_size(1).overfit_batches(1.0);
+    let run = run.on_not_finite(OnNotFinite::Skip).average(rule);
+    let fitted = (run.build().unwrap()).fit(Sums, pair(DType::F32), optimizer, data, ());
+    let fitted = fitted.unwrap();
+    let average = fitted.average.as_ref().unwrap();
+    let read = |leaf: &halite_core::Array| leaf.to_vec::<f32>().unwrap()[0];
+    [&fitted.model, average]
+        .map(|model| model.leaves().into_iter().map(read).collect())
+        .to_vec()
+}
+
+#[test]
+fn skipped_steps_count_in_no_optimizer_and_no_average() {
+    let done = [STEPS[0], STEPS[3], [0.5, 3.0]];
+    let with_skipped = [STEPS[0], STEPS[1], STEPS[2], STEPS[3], [0.5, 3.0]];
+    let ema = WeightAveraging::ema(0.5);
+    fn check<O: Optimizer + Clone>(optimizer: O, rule: WeightAveraging, all: [&[[f32; 2]]; 2]) {
+        let [expected, got] = all.map(|steps| averaged(optimizer.clone(), rule, steps));
+        assert_eq!(got, expected, "{optimizer:?}, {rule}");
+    }
+    let all: [&[[f32; 2]]; 2] = [&done, &with_skipped];
+    check(Sgd::new(0.1).momentum(0.9).dampening(0.5), ema, all);
+    check(Adam::new(0.1), ema, all);
+    check(AdamW::new(0.1), WeightAveraging::swa(), all);
+    check(
+        Adam::new(0.1),
+        WeightAveraging::swa().start(1).every(2),
+        all,
+    );
+    check(Lamb::new(0.1), ema, all);
+    check(Lion::new(0.1), ema, all);
+    check(Lars::new(0.1), ema, all);
+    check(Adagrad::new(0.1), ema, all);
+    check(Adafactor::new(0.1), ema, all);
+    check(RmsProp::new(0.1).centered().momentum(0.5), ema, all);
 }
