@@ -28,8 +28,8 @@ pub fn top_k_accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> M
 /// 1 for each sample whose largest logit is the target's, else 0, as `f32[..]`: `batch.mean(correct(
 /// logits, target))` is the accuracy. `logits: [.., classes]`, `target: [..]` of integers.
 ///
-/// The first class with the largest logit is the prediction. A target that is out of range, or whose
-/// logit is NaN, counts as wrong.
+/// The first class with the largest logit is the prediction, and one with NaN before all. A target
+/// that is out of range, or whose logit is NaN, counts as wrong.
 #[track_caller]
 pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     correct_top_k(logits, target, 1)
@@ -54,8 +54,8 @@ pub fn correct_top_k<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Te
     );
     let class = cx.iota(&TensorType::new(DType::S32, &dims), last);
     // Counting the classes that rank before the target needs no sorting.
-    let before = logits
-        .gt(own_everywhere)
+    // A NaN ranks before all, as in `argmax`.
+    let before = (!logits.le(own_everywhere))
         .or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));
     let place = before.convert(DType::S32).sum([last]);
     let known = target

@@ -196,20 +196,23 @@ where
             }
         }
         let at_end = now.validated.step == Some(now.run.step);
-        let mut validation = now.validated.scores.take().filter(|_| at_end);
-        if validation.is_none() && !is_stopped && !self.validation.is_empty() && self.is_over(now) {
-            // All steps were done before the resume: validated for the report.
+        let is_known = at_end && now.validated.scores.is_some();
+        let is_trained = now.run.step > 0;
+        if !is_known && !is_stopped && is_trained && !self.validation.is_empty() {
+            // The run had ended before the resume: validated for the report.
             let progress = &self.callbacks.progress_bar.progress;
             progress.waiting_for("validating");
             let validated = self.validate(now);
             self.callbacks.progress_bar.progress.done_waiting();
-            validation = validated.map_err(|error| self.of_validation(now, error))?;
-            is_stopped = validation.is_none();
+            let scores = validated.map_err(|error| self.of_validation(now, error))?;
+            is_stopped = scores.is_none();
+            now.validated.step = Some(now.run.step);
+            now.validated.scores = scores;
         }
         self.callbacks.finish_saving()?;
         let interrupted = is_stopped || !self.is_over(now);
-        let (validation, processes) = (validation.unwrap_or_default(), self.of_processes(now)?);
-        let mut report = self.report(now, &validation, processes, interrupted);
+        let processes = self.of_processes(now)?;
+        let mut report = self.report(now, processes, interrupted);
         self.callbacks.finish(&mut now.run, &mut report)?;
         Ok(report)
     }

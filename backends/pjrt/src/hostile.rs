@@ -27,6 +27,12 @@ pub(crate) fn refusal_of_code(code: &[u8]) -> Option<String> {
             "has the type `tensor<{shown}>`, whose size in bytes does not fit 64 bits"
         ));
     }
+    let windows = text.split("reduce_window\"(").skip(1);
+    if windows.map(attributes_of).any(is_cut_window_of_one) {
+        let message = "has a `reduce_window` of one element with negative padding, on which the \
+                       compiler ends the process; cut by `slice`, and reduce no window";
+        return Some(message.to_owned());
+    }
     text.lines().any(is_untupled_topk).then(|| {
         "calls `TopK` with one tensor as its result; it returns two, values and indices, and on \
          another signature the compiler ends the process"
@@ -80,6 +86,23 @@ fn is_too_large(ty: &str) -> bool {
     elements
         .and_then(|elements| elements.checked_mul((bits / 8).max(1)))
         .is_none()
+}
+
+/// The attributes of an operation, from its text after the name.
+fn attributes_of(operation: &str) -> &str {
+    let end = operation.find("({").unwrap_or(operation.len());
+    &operation[..end]
+}
+
+/// Returns whether a window has one element and negative padding.
+fn is_cut_window_of_one(attributes: &str) -> bool {
+    let value = |name: &str| {
+        let (_, rest) = attributes.split_once(name)?;
+        rest.split_once('>').map(|(value, _)| value)
+    };
+    let sizes = value("window_dimensions = array<i64:");
+    let is_one = sizes.is_some_and(|sizes| sizes.split(',').all(|size| size.trim() == "1"));
+    is_one && value("padding = dense<").is_some_and(|padding| padding.contains('-'))
 }
 
 /// Returns whether a line calls `TopK`, which returns a tuple, with one tensor as its result.
@@ -155,6 +178,17 @@ mod tests {
         assert_eq!(
             says("stablehlo.custom_call @other(%x) : (tensor<4xf32>) -> tensor<2xf32>"),
             ""
+        );
+        let window = |padding: &str, size: &str| {
+            says(&format!(
+                "%0 = \"stablehlo.reduce_window\"(%x, %zero) <{{padding = dense<{padding}> : \
+                 tensor<1x2xi64>,\n window_dimensions = array<i64: {size}>}}> ({{\n"
+            ))
+        };
+        assert!(window("[[-1, 0]]", "1").contains("negative padding"));
+        assert_eq!(
+            [window("[[1, 0]]", "1"), window("[[-1, 0]]", "2")],
+            ["", ""]
         );
         assert!(says("tensor<9223372036854775807x2xi8>").contains("9223372036854775807x2xi8"));
         let huge = TensorType::new(DType::F32, [1 << 62, 4]);

@@ -44,9 +44,13 @@ pub enum RotaryScaling {
     },
 }
 
-/// Cosines and sines of [`Rotary`], `f32[time, width / 2]` or `f32[batch, time, width / 2]`.
+/// Cosines and sines of [`Rotary`], `f32[time, width / 2]` or `f32[batch, time, width / 2]`; of `f64`
+/// where they rotate values of `f64`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'t> {
+    rotary: Rotary,
+    /// `[time]` or `[batch, time]`
+    positions: Tensor<'t>,
     cos: Tensor<'t>,
     sin: Tensor<'t>,
 }
@@ -92,23 +96,39 @@ impl Rotary {
                 None,
             );
             return Rotation {
+                rotary: *self,
+                positions,
                 cos: error,
                 sin: error,
             };
         }
-        let half = width / 2;
-        let frequencies = self.frequencies(width);
-        let frequencies: Vec<f32> = frequencies.into_iter().map(|value| value as f32).collect();
-        let frequencies = Literal::new(&frequencies, [half]).expect("as many frequencies as pairs");
-        let frequencies = cx.push_one(Op::Constant(frequencies), &[]);
-        let rank = positions.rank();
-        let dims = [positions.dims(), vec![half]].concat();
-        let positions = positions.convert(DType::F32).unsqueeze(rank);
-        let angles = positions.broadcast_to(dims) * frequencies;
+        let angles = self.angles(positions, width, DType::F32);
         Rotation {
+            rotary: *self,
+            positions,
             cos: angles.cos(),
             sin: angles.sin(),
         }
+    }
+
+    /// The angle of each position and pair: `[.., width / 2]` of this type.
+    #[track_caller]
+    fn angles<'t>(&self, positions: Tensor<'t>, width: usize, dtype: DType) -> Tensor<'t> {
+        let (cx, half) = (positions.trace(), width / 2);
+        let frequencies = self.frequencies(width);
+        let frequencies = match dtype {
+            DType::F64 => Literal::new(&frequencies, [half]),
+            _ => {
+                let narrow: Vec<f32> = frequencies.iter().map(|value| *value as f32).collect();
+                Literal::new(&narrow, [half])
+            }
+        };
+        let frequencies = frequencies.expect("as many frequencies as pairs");
+        let frequencies = cx.push_one(Op::Constant(frequencies), &[]);
+        let rank = positions.rank();
+        let dims = [positions.dims(), vec![half]].concat();
+        let positions = positions.convert(dtype).unsqueeze(rank);
+        positions.broadcast_to(dims) * frequencies
     }
 }
 
@@ -133,7 +153,7 @@ impl RotaryScaling {
 }
 
 impl<'t> Rotation<'t> {
-    /// Rotates `x: [batch, time, heads, width]`, in `f32`.
+    /// Rotates `x: [batch, time, heads, width]`, in `f32`, or in `f64` for values in `f64`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
@@ -171,8 +191,15 @@ impl<'t> Rotation<'t> {
         } else {
             &[0, 1, 3]
         };
-        let spread = |table: Tensor<'t>| table.convert(wide).broadcast_in_dim(first.dims(), along);
-        let (cos, sin) = (spread(self.cos), spread(self.sin));
+        let (cos, sin) = match wide {
+            DType::F64 => {
+                let angles = self.rotary.angles(self.positions, dims[3], wide);
+                (angles.cos(), angles.sin())
+            }
+            _ => (self.cos, self.sin),
+        };
+        let spread = |table: Tensor<'t>| table.broadcast_in_dim(first.dims(), along);
+        let (cos, sin) = (spread(cos), spread(sin));
         cx.concat(&[first * cos - second * sin, second * cos + first * sin], 3)
             .convert(x.dtype())
     }

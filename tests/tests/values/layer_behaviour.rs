@@ -88,7 +88,7 @@ fn bf16_loss_is_summed_in_f32() {
 }
 
 #[test]
-fn accuracy_ranks_ties_by_class() {
+fn accuracy_ranks_ties_by_class_and_nan_first() {
     let logits = [
         [1.0f32, 3.0, 2.0],
         [2.0, 2.0, 1.0],
@@ -96,19 +96,20 @@ fn accuracy_ranks_ties_by_class() {
         [f32::NAN, 0.0, 1.0],
         [0.0, 1.0, 2.0],
         [5.0, 1.0, 2.0],
+        [f32::NAN, 0.0, 1.0],
     ];
-    let target = [1i32, 0, 1, 0, 3, 2];
+    let target = [1i32, 0, 1, 0, 3, 2, 2];
     let results = eval(
         |_, given| {
             (1..=3)
                 .map(|k| correct_top_k(given[0], given[1], k))
                 .collect()
         },
-        &[host(logits.as_flattened(), &[6, 3]), host(&target, &[6])],
+        &[host(logits.as_flattened(), &[7, 3]), host(&target, &[7])],
     );
-    assert_eq!(floats(&results[0]), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(floats(&results[1]), [1.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
-    assert_eq!(floats(&results[2]), [1.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
+    assert_eq!(floats(&results[0]), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(floats(&results[1]), [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+    assert_eq!(floats(&results[2]), [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Checkpoints as a callback: they are written in the background, and ranked.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     mem::{replace, take},
     path::PathBuf,
     time::Duration,
@@ -27,8 +27,9 @@ pub(crate) struct Checkpointing {
     ranking: Ranking,
     /// The ranking with the checkpoint that is being written.
     writing: Option<Ranking>,
-    /// Whether [`newly_saved`](Self::newly_saved) has returned the newest checkpoint.
+    /// Whether [`newly_saved`](Self::newly_saved) has returned the newest checkpoint, and its path.
     is_told: Cell<bool>,
+    told: RefCell<Option<PathBuf>>,
 }
 
 impl Checkpointing {
@@ -45,6 +46,7 @@ impl Checkpointing {
             saving,
             writing: None,
             is_told: Cell::new(false),
+            told: RefCell::default(),
         }
     }
 
@@ -99,8 +101,15 @@ impl Checkpointing {
 
     /// The newest checkpoint on the disk, once after each save, and at first.
     pub(crate) fn newly_saved(&self) -> Option<PathBuf> {
-        let is_told = self.store.is_busy() || self.is_told.replace(true);
-        (!is_told).then(|| self.newest_path()).flatten()
+        // While one is being written, the one before may have become the newest: with frequent saves
+        // one always is.
+        let is_busy = self.store.is_busy();
+        if self.is_told.replace(!is_busy) {
+            return None;
+        }
+        let newest = self.newest_path();
+        let before = self.told.replace(newest.clone());
+        newest.filter(|newest| before.as_ref() != Some(newest))
     }
 
     /// Adds the paths of the checkpoints to the report.
@@ -167,6 +176,11 @@ impl Callback for Checkpointing {
             Some(score) => {
                 let (mode, most) = (self.saving.mode(), self.saving.most());
                 self.ranking.with(run.step, score, mode, most)
+            }
+            // All are kept, also those without a value.
+            None if self.saving.most() == usize::MAX => {
+                let mode = self.saving.mode();
+                self.ranking.with(run.step, f64::NAN, mode, usize::MAX)
             }
             None => (self.ranking.clone(), false),
         };

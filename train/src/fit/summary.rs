@@ -13,7 +13,6 @@ use crate::{
     checkpoint::{Exact, this_host},
     loggers::{DeviceReport, ProcessReport, findings_of_processes},
     measured::Measured,
-    metrics::Scores,
     processes::patience,
     programs::{ModelParams, Programs, Steps},
 };
@@ -109,11 +108,10 @@ where
         loaders.map(|loader| loader.skipped().len() as u64).sum()
     }
 
-    /// The report of a run with these last validation metrics, if it has any.
+    /// The report of a run.
     pub(super) fn report(
         &self,
         now: &LoopState<K, O>,
-        validation: &Scores,
         processes: Vec<ProcessReport>,
         interrupted: bool,
     ) -> Report {
@@ -135,11 +133,9 @@ where
             true => self.skipped_samples(),
             false => processes.iter().map(|one| one.skipped_samples).sum(),
         };
-        let is_validated = !validation.values.is_empty();
-        let last = match is_validated {
-            true => &validation.values,
-            false => &now.run.train_metrics,
-        };
+        let validation = now.validated.scores.as_ref();
+        let last = validation.map_or(&now.run.train_metrics, |scores| &scores.values);
+        let at_end = validation.is_some() && now.validated.step == Some(now.run.step);
         let device = DeviceReport::of(client, mesh.devices(), &self.trainer.precision);
         let steps_per_second =
             measured.samples_per_second.0 / options.samples_per_step().max(1) as f64;
@@ -148,7 +144,8 @@ where
             .filter(|_| steps_per_second > 0.0);
         Report {
             metrics: named(last),
-            confusion: validation.confusion.clone(),
+            metrics_of_step: now.validated.step.filter(|_| validation.is_some()),
+            confusion: validation.map_or_else(Vec::new, |scores| scores.confusion.clone()),
             train_metrics: named(&now.run.train_metrics),
             steps: now.run.step,
             epochs: now.run.epoch,
@@ -182,7 +179,7 @@ where
             seed: options.seed,
             interrupted,
             stopped_by: self.stopped_by(now).filter(|_| interrupted),
-            train_metrics_of_steps: steps_of_epoch(&now.run).filter(|_| !is_validated),
+            train_metrics_of_steps: steps_of_epoch(&now.run).filter(|_| !at_end),
             skipped_steps: now.run.skipped + now.skipped_in_window,
             skipped_samples,
             resumed_from_step: now.run.resumed_from_step,

@@ -44,10 +44,12 @@ pub(crate) const TABLE: &str = "metrics.csv";
 /// end.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
-    /// The last metrics by name: of the validation data, or of the training data if the last step
-    /// was not validated.
+    /// Metrics of the last validation of this process, by name. Those of the training, if there was none.
     #[serde(with = "metrics")]
     pub metrics: BTreeMap<String, f64>,
+    /// The step after which that validation was; `None` if `metrics` are those of the training.
+    #[serde(default)]
+    pub metrics_of_step: Option<u64>,
     /// Confusion matrices of the last validation, of [`Confusion`](crate::metrics::Confusion).
     #[serde(default)]
     pub confusion: Vec<ConfusionTable>,
@@ -55,8 +57,8 @@ pub struct Report {
     /// stopped in it.
     #[serde(with = "metrics")]
     pub train_metrics: BTreeMap<String, f64>,
-    /// The first and the last of the steps of `train_metrics`, if the run stopped in an epoch;
-    /// `metrics` are the same then.
+    /// The first and the last of the steps of `train_metrics`, if the run stopped in an epoch, before
+    /// a validation.
     #[serde(default)]
     pub train_metrics_of_steps: Option<[u64; 2]>,
     /// Optimizer steps of the whole run, those before a resume included.

@@ -147,8 +147,20 @@ fn no_best_checkpoint_is_kept_of_none() {
         (None, vec![18])
     );
     let all = ModelCheckpoint::default().save_top_k(usize::MAX);
-    fit(run(dir.path(), 5, all), samples(8)).unwrap();
+    fit(run(dir.path(), 5, all.clone()), samples(8)).unwrap();
     assert_eq!(saved(dir.path()), [30, 24]);
+    // Also those between validations, which have no value.
+    let between = tempfile::tempdir().unwrap();
+    let all = all.every_n_train_steps(4);
+    fit(run(between.path(), 1, all.clone()), samples(8)).unwrap();
+    assert_eq!(saved(between.path()), [6, 4]);
+    let report = fit(run(between.path(), 2, all.clone()).resume(true), samples(8));
+    assert_eq!(
+        saved(between.path()),
+        [12, 8, 6, 4],
+        "{:?}",
+        report.map(|fit| fit.report)
+    );
 }
 
 #[test]

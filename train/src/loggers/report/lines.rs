@@ -33,22 +33,26 @@ impl Report {
     }
 
     fn add_metrics(&self, lines: &mut Lines) {
-        if let Some([first, last]) = self.train_metrics_of_steps {
-            for (name, value) in &self.train_metrics {
-                let value = format_metric(name, *value);
-                let steps = format!("steps {} to {}", format_count(first), format_count(last));
-                lines.add(&format!("{name} in training"), format!("{value} ({steps})"));
-            }
-            return;
-        }
         // Without a validation both are the same.
         if self.train_metrics != self.metrics {
+            let at = match self.metrics_of_step {
+                Some(step) if step != self.steps => format!(" (step {})", format_count(step)),
+                _ => String::new(),
+            };
             for (name, value) in &self.metrics {
-                lines.add(name, format_metric(name, *value));
+                lines.add(name, format!("{}{at}", format_metric(name, *value)));
             }
         }
+        let steps = match self
+            .train_metrics_of_steps
+            .map(|steps| steps.map(format_count))
+        {
+            Some([first, last]) => format!(" (steps {first} to {last})"),
+            None => String::new(),
+        };
         for (name, value) in &self.train_metrics {
-            lines.add(&format!("{name} in training"), format_metric(name, *value));
+            let value = format!("{}{steps}", format_metric(name, *value));
+            lines.add(&format!("{name} in training"), value);
         }
     }
 

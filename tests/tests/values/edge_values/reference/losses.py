@@ -53,8 +53,8 @@ row("nll_loss", "rows", FLOATS, lambda x: (-picked(x, target(x)), -picked(x, tar
 
 
 def place(x, at):
-    """How many classes rank before: larger logits, and equal ones of lower classes."""
-    return np.array([sum(1 for other, value in enumerate(logits) if value > logits[t] or (value == logits[t] and other < t)) for logits, t in zip(x, at)])
+    """How many classes rank before: larger logits, NaN, and equal ones of lower classes."""
+    return np.array([sum(1 for other, value in enumerate(logits) if not value <= logits[t] or (value == logits[t] and other < t)) for logits, t in zip(x, at)])
 
 
 def correct(x, most):
