@@ -55,8 +55,8 @@ pub fn correct_top_k<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Te
     let class = cx.iota(&TensorType::new(DType::S32, &dims), last);
     // Counting the classes that rank before the target needs no sorting.
     // A NaN ranks before all, as in `argmax`.
-    let before = (!logits.le(own_everywhere))
-        .or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));
+    let before =
+        (!logits.le(own_everywhere)).or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));
     let place = before.convert(DType::S32).sum([last]);
     let known = target
         .ge(0.0)

@@ -293,7 +293,11 @@ fn stopped_run_reports_its_steps_of_the_epoch() {
         // Without a validation so far, these are the metrics of the run.
         let validated = (first > 1).then_some(3);
         assert_eq!(report.metrics_of_step, validated);
-        assert_eq!(is_mean(report.metrics["loss"]), validated.is_none(), "{report}");
+        assert_eq!(
+            is_mean(report.metrics["loss"]),
+            validated.is_none(),
+            "{report}"
+        );
         let of = Some([first as u64, last as u64]);
         assert_eq!(report.train_metrics_of_steps, of);
         let text = report.to_string();
