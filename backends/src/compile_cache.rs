@@ -13,6 +13,7 @@
 //! Files with other names are never read, counted or removed: the directory may contain the user's
 //! own files.
 
+mod compiling;
 mod entry;
 mod file;
 mod fuzz;
@@ -40,6 +41,7 @@ pub use listing::{CacheEntry, DamagedFile, FileCount, OtherFiles, Verified};
 pub use options::{Access, CompileCacheOptions, parse_bytes};
 
 use crate::locate::Located;
+use compiling::Turn;
 use entry::{Entry, Header};
 use listing::Kind;
 use loading::{Begun, Loading};
@@ -52,6 +54,10 @@ const SUFFIX: &str = ".program";
 const PARTIAL: &str = ".partial";
 /// Suffix of markers: of a load in progress, or of one that killed its process.
 const LOADING: &str = ".loading";
+/// Suffix of locks of programs that are being compiled.
+const COMPILING: &str = ".compiling";
+/// Longest wait for another process that compiles a program.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Suffix of notes about programs whose load killed a process.
 const ASIDE: &str = ".aside";
 /// Number of processes that a program's load may kill before the program is not cached again.
@@ -98,6 +104,8 @@ pub struct CompileCache {
     unchecked_bytes: Mutex<Option<u64>>,
     /// Programs that were found and are being loaded.
     loading: Mutex<HashMap<ProgramKey, Loads>>,
+    /// Programs that this process compiles.
+    compiling: Mutex<HashMap<ProgramKey, Turn>>,
 }
 
 /// Loads of one program in progress, of several threads.
@@ -154,6 +162,7 @@ impl CompileCache {
             stored_bytes: AtomicU64::new(0),
             unchecked_bytes: Mutex::new(None),
             loading: Mutex::default(),
+            compiling: Mutex::default(),
         }))
     }
 
@@ -247,6 +256,15 @@ impl CompileCache {
                 false
             }
         }
+    }
+
+    /// The turn to compile a program, if this process has it.
+    fn end_turn(&self, key: &ProgramKey) -> Option<Turn> {
+        let mut compiling = self
+            .compiling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        compiling.remove(key)
     }
 
     /// Ends a load. Returns whether it was the last one in progress, and was marked.
@@ -367,16 +385,46 @@ impl ProgramCache for CompileCache {
         }
     }
 
+    fn begin(&self, key: &ProgramKey) -> bool {
+        if !self.writes || self.broken.load(Relaxed) {
+            return false;
+        }
+        let Ok(key) = self.key_of(key) else {
+            return false;
+        };
+        if file::create_for_owner(&self.directory).is_err() {
+            return false;
+        }
+        let (turn, has_waited) = compiling::wait(&self.named(&key, COMPILING), PATIENCE);
+        // Where another process could not store it, those that have waited compile at once.
+        if let Some(turn) = turn.filter(|_| !has_waited) {
+            let mut compiling = self
+                .compiling
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            compiling.insert(key, turn);
+        }
+        has_waited
+    }
+
+    fn failed(&self, key: &ProgramKey) {
+        if let Ok(key) = self.key_of(key) {
+            self.end_turn(&key);
+        }
+    }
+
     fn insert(
         &self,
         key: &ProgramKey,
         compiled: &Compiled<'_>,
         serialize: &dyn Fn() -> Result<Vec<u8>>,
     ) {
+        let Ok(key) = self.key_of(key) else { return };
+        // Until it is stored.
+        let _turn = self.end_turn(&key);
         if !self.writes || self.broken.load(Relaxed) {
             return;
         }
-        let Ok(key) = self.key_of(key) else { return };
         if loading::times_aside(&self.named(&key, ASIDE)) >= DEATHS {
             tracing::debug!(
                 "`{}` is not cached: loading it killed {DEATHS} processes",

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -51,6 +52,31 @@ fn names(directory: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+#[test]
+fn one_process_compiles_and_the_others_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let programs = directory.path().join("not yet/there");
+    let [first, second] = [(); 2].map(|()| open(&programs));
+    assert!(!first.begin(&key(1)));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| second.begin(&key(1)));
+        thread::sleep(Duration::from_millis(100));
+        assert!(!waits.is_finished());
+        keep(&first, 1, b"machine code");
+        assert!(waits.join().unwrap(), "it looks again");
+    });
+    assert_eq!(found(&second, 1).unwrap(), b"machine code");
+    second.loaded(&key(1));
+    // One that cannot be compiled is compiled by each, as is another program.
+    assert!(!first.begin(&key(2)));
+    assert!(!second.begin(&key(3)));
+    first.failed(&key(2));
+    assert!(!second.begin(&key(2)));
+    second.failed(&key(2));
+    second.failed(&key(3));
+    assert_eq!(names(&programs), [format!("{}.program", key(1))]);
 }
 
 #[test]

@@ -13,6 +13,15 @@ pub trait ProgramCache: fmt::Debug + Send + Sync + 'static {
     /// Looks up a program.
     fn find(&self, key: &ProgramKey) -> Option<CachedProgram>;
 
+    /// Called before a program that was not found is compiled. May wait while another process compiles
+    /// it; returns whether it is worth looking again.
+    fn begin(&self, _key: &ProgramKey) -> bool {
+        false
+    }
+
+    /// Called when a program that was [begun](Self::begin) could not be compiled.
+    fn failed(&self, _key: &ProgramKey) {}
+
     /// Stores a program that was just compiled, if that is worth it. If `serialize` returns an
     /// error, the program cannot be stored.
     fn insert(

@@ -9,7 +9,7 @@ use std::{
 use halite_core::{ProgramKey, Result};
 
 use super::{
-    ABANDONED, ASIDE, CompileCache, FORGOTTEN, LOADING, PARTIAL, SUFFIX,
+    ABANDONED, ASIDE, COMPILING, CompileCache, FORGOTTEN, LOADING, PARTIAL, SUFFIX,
     entry::{Entry, Header},
     failed, file,
 };
@@ -196,6 +196,7 @@ impl Kind {
             () if keyed(SUFFIX) => Some(Kind::Program),
             () if keyed(LOADING) => Some(Kind::Loading),
             () if keyed(ASIDE) => Some(Kind::Aside),
+            () if keyed(COMPILING) => Some(Kind::Partial),
             () if stem(file::DIGEST).is_some_and(|stem| file::is_hex(stem, 32)) => {
                 Some(Kind::Digest)
             }

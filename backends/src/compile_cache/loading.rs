@@ -95,7 +95,7 @@ pub(super) fn begin(path: &Path) -> Begun {
 }
 
 /// Returns whether a file was removed: the load that it marked has just ended.
-fn is_unlinked(file: &File) -> bool {
+pub(super) fn is_unlinked(file: &File) -> bool {
     #[cfg(unix)]
     return file
         .metadata()

@@ -46,9 +46,11 @@ impl Client {
             .programs
             .as_deref()
             .and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
-        if let Some((cache, key)) = &cached
-            && let Some((executable, found)) = self.load_cached(*cache, key, program, options)
-        {
+        let found = cached.as_ref().and_then(|(cache, key)| {
+            let load = || self.load_cached(*cache, key, program, options);
+            load().or_else(|| cache.begin(key).then(load).flatten())
+        });
+        if let Some((executable, found)) = found {
             let duration = started.elapsed();
             let source = ExecutableSource::CacheHit {
                 bytes: found.serialized.len(),
@@ -60,6 +62,9 @@ impl Client {
         let executable = match self.backend.compile(program, options) {
             Ok(executable) => executable,
             Err(error) => {
+                if let Some((cache, key)) = &cached {
+                    cache.failed(key);
+                }
                 let error = self.session.explain(error, &program.name, &cause.largest);
                 return Err(self.compile_failed(program, error));
             }
