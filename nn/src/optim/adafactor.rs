@@ -129,11 +129,9 @@ impl Optimizer for Adafactor {
         let (variance, slot) = self.variance(of, slot, of.number("eps1", eps1));
         let smallest = of.number("eps1²", eps1 * eps1);
         let step = variance.maximum(smallest).rsqrt() * of.grad;
-        let dims = of.layer_dims();
-        let rms = |x: Tensor<'t>| x.square().mean_keep(&dims).sqrt();
-        let too_large = (rms(step) / of.number("d", self.d)).maximum(1.0);
+        let too_large = (of.layer_rms(step) / of.number("d", self.d)).maximum(1.0);
         let rho = rate.minimum(of.count().rsqrt());
-        let scale = rms(of.param).maximum(of.number("eps2", self.eps2)) * rho / too_large;
+        let scale = of.layer_rms(of.param).maximum(of.number("eps2", self.eps2)) * rho / too_large;
         let direction = of.decoupled(step * scale, rate, (self.weight_decay, &self.decay));
         (direction, slot)
     }

@@ -113,14 +113,27 @@ impl<'t> Gradient<'t, '_> {
     /// large elements are beyond their type.
     #[track_caller]
     pub(super) fn scaled_norm(&self, x: Tensor<'t>) -> [Tensor<'t>; 2] {
+        let scale = self.layer_scale(x);
+        let squares = (x * (1.0 / scale)).square();
+        [squares.sum_keep(self.layer_dims()).sqrt(), scale]
+    }
+
+    /// Root of the mean of the squares of `x` in each layer, with the rank of `x`.
+    #[track_caller]
+    pub(super) fn layer_rms(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let scale = self.layer_scale(x);
+        let squares = (x * (1.0 / scale)).square();
+        squares.mean_keep(self.layer_dims()).sqrt() * scale
+    }
+
+    /// A power of two near the largest element of `x` in each layer.
+    #[track_caller]
+    fn layer_scale(&self, x: Tensor<'t>) -> Tensor<'t> {
         let dims = self.layer_dims();
-        if x.dims().contains(&0) {
-            let root = x.square().sum_keep(dims).sqrt();
-            return [root, root.ones_like()];
+        match x.dims().contains(&0) {
+            true => x.sum_keep(&dims).ones_like(),
+            false => power_of_two(x.abs().max_keep(&dims)),
         }
-        let scale = power_of_two(x.abs().max_keep(&dims));
-        let root = (x * (1.0 / scale)).square().sum_keep(&dims).sqrt();
-        [root, scale]
     }
 
     /// Type of the parameter of one layer.

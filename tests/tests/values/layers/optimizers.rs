@@ -6,7 +6,7 @@ use halite_core::{
 };
 use halite_nn::{
     Adam, AdamW, Init, Optimizer, Param, RmsProp, Schedule, Sgd, Tensor, grad, init,
-    optim::{self, Decay, clip_global_norm},
+    optim::{self, Adafactor, Decay, Lamb, Lars, Muon, clip_global_norm},
     rng,
 };
 use halite_tests::eval::eval;
@@ -147,6 +147,52 @@ fn centered_rms_prop_of_equal_gradients_is_finite() {
     );
     let params = results[0].as_slice::<f32>().unwrap();
     assert!(params.iter().all(|param| param.is_finite()), "{params:?}");
+}
+
+/// The change of a parameter by its first update.
+fn first_change<O: Optimizer>(optimizer: O, factors: [f32; 2]) -> Vec<f32> {
+    let values = |seed: f32, factor: f32| -> HostArray {
+        let values: Vec<f32> = (1..=6)
+            .map(|at| (seed * at as f32).sin() * factor)
+            .collect();
+        HostArray::from_slice(&values, [2, 3]).unwrap()
+    };
+    let inputs = [values(1.7, factors[0]), values(0.9, factors[1])];
+    let results = eval(
+        |cx, given| {
+            let model = vec![Leaf(Param::new([2, 3], Init::Zeros))];
+            let slots = optim::slots(&optimizer, &model);
+            let slots = slots.map_leaves(|_, param| cx.full(0.0, &param.ty));
+            let [params, grads] = [0, 1].map(|at| vec![Leaf(given[at])]);
+            let step = cx.scalar(0.0, DType::U32);
+            let (next, _) = optim::update(&optimizer, cx, step, &model, params, grads, slots);
+            vec![next[0].0 - given[0]]
+        },
+        &inputs,
+    );
+    results[0].as_slice::<f32>().unwrap().to_vec()
+}
+
+#[test]
+fn norms_of_large_parameters_do_not_overflow() {
+    // Squares of parameters from 2^64 on are beyond f32.
+    let large = f32::exp2(70.0);
+    fn check<O: Optimizer + Clone>(optimizer: O, factors: [f32; 2]) {
+        let changes = first_change(optimizer.clone(), [1.0, 1.0]);
+        let scaled = first_change(optimizer.clone(), factors);
+        assert!(changes.iter().all(|change| *change != 0.0), "{changes:?}");
+        for (change, scaled) in changes.iter().zip(&scaled) {
+            let expected = change * factors[0];
+            let distance = (scaled - expected).abs() / expected.abs();
+            // The difference of two numbers of the size of the parameter.
+            assert!(distance < 1e-3, "{optimizer:?}: {changes:?} {scaled:?}");
+        }
+    }
+    check(Lars::new(64.0), [large, large]);
+    check(Lars::new(64.0), [large, 1.0]);
+    check(Lamb::new(0.5).eps(0.0), [large, 1.0]);
+    check(Adafactor::new(0.5), [large, 1.0]);
+    check(Muon::new(0.5).weight_decay(0.0), [1.0, large]);
 }
 
 #[test]
