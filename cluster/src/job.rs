@@ -4,8 +4,8 @@ mod host;
 mod member_thread;
 
 use std::{
-    env, fmt,
-    path::PathBuf,
+    env, fmt, fs,
+    path::{Path, PathBuf},
     process,
     sync::{
         Arc,
@@ -27,6 +27,7 @@ use crate::{
     mpi::{Comm, Mpi},
     presence::{Deadline, Presence},
     record::Record,
+    shared_memory,
 };
 
 /// Deadlines of a job, and where its library is.
@@ -144,10 +145,12 @@ impl Job {
             let message = "this process has joined a job already; it can join one only";
             return Err(Error::invalid("job", message));
         }
+        check_socket(&recognized)?;
         let engine = Engine::find(options.cache.as_deref(), &mut Bar::default())?;
         if let Some(coordinator) = &recognized.coordinator {
             join::rerun(&recognized, coordinator, &engine, options.start)?;
         }
+        shared_memory::check(shared_memory::at_most(recognized.size))?;
         let (host, pid) = (presence.host.clone(), process::id());
         Record::Joined { host, pid }.send();
         let mpi = Mpi::load(&engine.library)?;
@@ -327,6 +330,31 @@ impl Drop for Job {
         thread::sleep(BEFORE_ABORT);
         mpi.abort(code);
     }
+}
+
+/// Checks that the socket of the launcher is open in this process, where the variables say so.
+///
+/// # Errors
+/// If it is not: the variables are those of another process, which started this one.
+fn check_socket(recognized: &Recognized) -> Result<()> {
+    let Some(number) = env::var("PMI_FD")
+        .ok()
+        .filter(|_| recognized.coordinator.is_none())
+    else {
+        return Ok(());
+    };
+    let folder = Path::new("/proc/self/fd");
+    let is_socket = fs::read_link(folder.join(&number))
+        .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
+    if is_socket || !folder.is_dir() {
+        return Ok(());
+    }
+    let message = format!(
+        "PMI_FD is {number}, which is no socket of this process: {} are variables of a job that this \
+         process was not started for; unset them, PMI_FD first",
+        recognized.variables()
+    );
+    Err(Error::invalid("job", message))
 }
 
 /// Compares what the environment says with what MPI says.

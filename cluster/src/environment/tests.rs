@@ -88,8 +88,155 @@ fn slurm_is_recognized() {
 }
 
 #[test]
+fn steps_of_a_slurm_job_meet_apart() {
+    let (mut first, mut next) = (SRUN, SRUN);
+    (first[1].1, next[0].1) = ("1", "4100");
+    let ports: Vec<_> = [SRUN, first, next]
+        .iter()
+        .map(|variables| recognize(variables).unwrap())
+        .collect();
+    for (index, one) in ports.iter().enumerate() {
+        for other in &ports[..index] {
+            assert_ne!(one.coordinator, other.coordinator);
+            assert_ne!(one.identity, other.identity);
+        }
+    }
+}
+
+#[test]
+fn processes_of_one_machine_meet_on_it() {
+    for (nodes, expected) in [
+        ("tux003", "localhost:61443"),
+        ("tux[003]", "localhost:61443"),
+        ("tux[003,7]", "tux003:61443"),
+    ] {
+        let mut variables = SRUN;
+        variables[5].1 = nodes;
+        check(&variables, Source::Slurm, (2, 4), Some(expected));
+    }
+    let mut variables = TORCHRUN;
+    variables[3].1 = "8";
+    check(
+        &variables,
+        Source::Torchrun,
+        (5, 8),
+        Some("localhost:29401"),
+    );
+}
+
+#[test]
 fn torchrun_is_recognized() {
     check(&TORCHRUN, Source::Torchrun, (5, 8), Some("node0:29401"));
+}
+
+/// As transformers and others take it.
+#[test]
+fn world_of_one_needs_nothing_else() {
+    check(&[("WORLD_SIZE", "1")], Source::Alone, (0, 1), None);
+    let one = [("WORLD_SIZE", "1"), ("RANK", "0"), ("MASTER_PORT", "65535")];
+    check(&one, Source::Alone, (0, 1), None);
+    refused(
+        &[("WORLD_SIZE", "2")],
+        "WORLD_SIZE=2 is set, and RANK is missing",
+    );
+}
+
+/// docs.open-mpi.org, "Environment variables set by mpirun".
+#[test]
+fn open_mpi_is_recognized() {
+    let variables = [
+        ("OMPI_COMM_WORLD_RANK", "1"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ("PMIX_NAMESPACE", "prterun-node-77@1"),
+        ("PMIX_RANK", "1"),
+    ];
+    let job = recognize(&variables).unwrap();
+    assert_eq!((job.source, job.rank, job.size), (Source::OpenMpi, 1, 2));
+    assert!(job.coordinator.unwrap().starts_with("localhost:"));
+    let mut hosts = variables;
+    hosts[2].1 = "1";
+    refused(&hosts, "set HALITE_COORDINATOR_ADDRESS to HOST:PORT");
+    let address = ("HALITE_COORDINATOR_ADDRESS", "node0");
+    let hosts = [&hosts[..], &[address]].concat();
+    check(&hosts, Source::OpenMpi, (1, 2), Some("node0:29500"));
+}
+
+#[test]
+fn unknown_launchers_are_refused() {
+    refused(&[("PMIX_RANK", "1")], "PMIX_RANK=1 is of PMIx");
+    refused(
+        &[("MV2_COMM_WORLD_RANK", "0"), ("MV2_COMM_WORLD_SIZE", "2")],
+        "is of MVAPICH2",
+    );
+    let one = [("MV2_COMM_WORLD_RANK", "0"), ("MV2_COMM_WORLD_SIZE", "1")];
+    check(&one, Source::Alone, (0, 1), None);
+}
+
+/// A shell in an allocation (salloc(1)), and one that is a step of it (`srun --pty`).
+#[test]
+fn shell_in_an_allocation_is_alone() {
+    let allocation = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_NTASKS", "4"),
+        ("SLURM_JOB_NODELIST", "a,b"),
+    ];
+    check(&allocation, Source::Alone, (0, 1), None);
+    let step = [
+        ("SLURM_STEP_ID", "4294967290"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_STEP_NUM_TASKS", "1"),
+        ("PMIX_RANK", "0"),
+    ];
+    check(
+        &[&allocation[..], &step].concat(),
+        Source::Alone,
+        (0, 1),
+        None,
+    );
+}
+
+#[test]
+fn addresses_of_both_families_are_read() {
+    for (address, expected) in [
+        ("node0", "node0:29500"),
+        ("node0:7000", "node0:7000"),
+        ("10.0.0.1:7000", "10.0.0.1:7000"),
+        ("::1", "[::1]:29500"),
+        ("[::1]", "[::1]:29500"),
+        ("[::1]:7000", "[::1]:7000"),
+        ("2001:db8::7", "[2001:db8::7]:29500"),
+    ] {
+        let variables = [
+            ("HALITE_PROCESS_ID", "1"),
+            ("HALITE_NUM_PROCESSES", "2"),
+            ("HALITE_COORDINATOR_ADDRESS", address),
+        ];
+        check(&variables, Source::Explicit, (1, 2), Some(expected));
+    }
+    let mut variables = TORCHRUN;
+    variables[4].1 = "::1";
+    check(&variables, Source::Torchrun, (5, 8), Some("[::1]:29401"));
+    variables[4].1 = "node0:29400";
+    refused(&variables, "MASTER_ADDR has the port 29400");
+    for address in [
+        "",
+        "node0:",
+        "node0:0",
+        "node0:70000",
+        "[::1",
+        "[node0]",
+        "a b",
+        "::1:x",
+        "-x",
+    ] {
+        let variables = [
+            ("HALITE_PROCESS_ID", "1"),
+            ("HALITE_NUM_PROCESSES", "2"),
+            ("HALITE_COORDINATOR_ADDRESS", address),
+        ];
+        refused(&variables, "HALITE_COORDINATOR_ADDRESS");
+    }
 }
 
 #[test]
