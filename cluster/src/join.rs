@@ -37,6 +37,9 @@ use crate::{
 /// Interval at which signals are looked at.
 const TICK: Duration = Duration::from_millis(20);
 
+/// Time after the end of another process in which its own report may come.
+const TOLD: Duration = Duration::from_secs(1);
+
 /// Runs this executable again as the process of the job that `job` says, and exits as it does.
 ///
 /// # Errors
@@ -47,6 +50,8 @@ pub(crate) fn rerun(
     engine: &Engine,
     patience: Duration,
 ) -> Result<()> {
+    // Before the others are waited for.
+    let variables = variables(job, coordinator)?;
     let signals = Signals::watch()?;
     let secret = env::var(gate::SECRET)
         .ok()
@@ -78,7 +83,7 @@ pub(crate) fn rerun(
         engine,
         program: &program,
         size: job.size,
-        variables: &variables(job, coordinator)?,
+        variables: &variables,
         events: &send,
     };
     let watcher = Watcher::start()?;
@@ -93,17 +98,17 @@ pub(crate) fn rerun(
         note: Some(Instant::now() + gate::NOTE),
         reported: Reported::default(),
         lost,
+        warned: false,
         killed: None,
     };
     let status = parent.run(&events, &signals)?;
-    if let Some((_gate, server)) = &served {
+    if let Some((_gate, server)) = served.as_ref().filter(|_| status.finished) {
         // The others are served until they have left the job.
-        let ended = Instant::now();
-        while !server.all_left() && signals.take().is_none() {
-            let has_failed = !status.finished || server.failed_since().is_some();
-            if has_failed && ended.elapsed() >= KILLED {
-                break;
-            }
+        let is_over = |at: Instant| at.elapsed() >= KILLED;
+        while !server.all_left()
+            && !server.failed_since().is_some_and(is_over)
+            && signals.take().is_none()
+        {
             thread::sleep(TICK);
         }
     }
@@ -202,6 +207,8 @@ struct Parent<'a> {
     reported: Reported,
     /// Time of the end of the job's server, in the other processes.
     lost: Option<Arc<OnceLock<Instant>>>,
+    /// Whether the child was told that another process failed.
+    warned: bool,
     killed: Option<Instant>,
 }
 
@@ -222,22 +229,20 @@ impl Parent<'_> {
             }
             self.failure();
             self.note();
-            let pid = self.reported.pid.and_then(|pid| Pid::from_raw(pid as i32));
-            if let (Some(pid), true) = (pid, warned.swap(false, Relaxed)) {
-                _ = kill_process(pid, Signal::USR1);
+            if warned.swap(false, Relaxed) {
+                self.send(Signal::USR1);
             }
             let Some(number) = signals.take() else {
                 continue;
             };
-            let Some(pid) = pid else {
+            // Schedulers repeat SIGTERM; a second Ctrl-C is of a person who does not want to wait.
+            let kill = asked && number == SIGINT;
+            if !self.send(if kill { Signal::KILL } else { Signal::TERM }) {
                 // It has not joined: there is nothing to save.
                 self.child.kill();
                 let (code, finished) = (128 + number, false);
                 return Ok(Status { code, finished });
-            };
-            // Schedulers repeat SIGTERM; a second Ctrl-C is of a person who does not want to wait.
-            let kill = asked && number == SIGINT;
-            _ = kill_process(pid, if kill { Signal::KILL } else { Signal::TERM });
+            }
             asked = true;
         }
         Ok(self.reported.status())
@@ -261,27 +266,42 @@ impl Parent<'_> {
         }
     }
 
-    /// Kills the child when the job is over: after an abort, and some time after another process or
-    /// the server ended too early.
+    /// Ends the child when the job is over, after an abort or the early end of another process: tells
+    /// it first, so that it reports what it waited for, and kills it some time later.
     fn failure(&mut self) {
         if self.reported.finished || self.reported.exited.is_some() || self.killed.is_some() {
             return;
         }
-        let is_over = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() >= KILLED);
         let ended = self.server.and_then(Server::failed_since);
-        let what = if self.server.is_some_and(Server::is_aborted) {
-            "a process aborted the job".to_owned()
-        } else if is_over(ended) {
-            "another process ended before it had finished the job".to_owned()
-        } else if is_over(self.lost.as_ref().and_then(|at| at.get().copied())) {
-            let at = self.coordinator;
-            format!("the server of the job at {at} ended, or its network is gone")
-        } else {
+        let lost = self.lost.as_ref().and_then(|at| at.get().copied());
+        let Some(since) = ended.or(lost).map(|at| at.elapsed()) else {
             return;
         };
-        eprintln!("error: job: {what}");
+        let is_aborted = self.server.is_some_and(Server::is_aborted);
+        if !is_aborted && since < KILLED {
+            if since >= TOLD && !self.warned {
+                self.warned = true;
+                self.send(Signal::USR1);
+            }
+            return;
+        }
+        let at = self.coordinator;
+        match self.server {
+            Some(_) if is_aborted => eprintln!("error: job: a process aborted it"),
+            Some(_) => eprintln!("error: job: another process ended before it had finished"),
+            None => eprintln!("error: job: its server at {at} ended, or the network is gone"),
+        }
         self.child.kill();
         self.killed = Some(Instant::now());
+    }
+
+    /// Sends a signal to the child; returns false if it has not joined the job.
+    fn send(&self, signal: Signal) -> bool {
+        let pid = self.reported.pid.and_then(|pid| Pid::from_raw(pid as i32));
+        if let Some(pid) = pid {
+            _ = kill_process(pid, signal);
+        }
+        pid.is_some()
     }
 
     /// Says which processes have not come, once.

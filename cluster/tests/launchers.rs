@@ -575,6 +575,41 @@ fn killed_first_process_leaves_no_process() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Nothing else than the closed connection tells the others, which wait by shared memory.
+#[test]
+fn killed_process_without_a_launcher_is_noticed() {
+    let name = "launchers::killed_process_without_a_launcher_is_noticed";
+    if is_child() {
+        let job = Job::from_env().unwrap();
+        job.group().at_step(7);
+        job.group().barrier("start", MINUTE).unwrap();
+        if env::var("KILLED").unwrap() == job.rank().to_string() {
+            let id = std::process::id().to_string();
+            Command::new("kill").args(["-KILL", &id]).status().unwrap();
+        }
+        _ = job.group().barrier("never", 10 * MINUTE);
+        return;
+    }
+    for killed in ["0", "2"] {
+        let port = port();
+        let children = (0..3).map(|rank| {
+            let mut command = explicit(name, rank, 3, port);
+            command.env("KILLED", killed).spawn().unwrap()
+        });
+        let children: Vec<Child> = children.collect();
+        let started = Instant::now();
+        for (rank, child) in children.into_iter().enumerate() {
+            let output = child.wait_with_output().unwrap();
+            assert!(!output.status.success(), "{output:?}");
+            let text = String::from_utf8_lossy(&output.stderr);
+            if rank.to_string() != killed {
+                assert!(text.contains("at step 7, waiting for `never`"), "{text}");
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+}
+
 /// Sends SIGTERM to this process.
 fn terminate() {
     let id = std::process::id().to_string();
