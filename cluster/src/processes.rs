@@ -393,9 +393,10 @@ pub(crate) fn check_host(host: &str) -> Result<()> {
 /// # Errors
 /// If the machine has too little shared memory for them.
 pub(crate) fn of_one_machine(processes: usize) -> Result<Vec<(String, OsString)>> {
-    // The library listens for network transports, too.
-    let mut all = vec![("UCX_NET_DEVICES", "lo")];
-    all.extend(shared_memory::variable(processes)?);
+    let little = shared_memory::variable(processes)?;
+    let transports = little.map_or("^tcp", |_| "^tcp,posix");
+    // Without the network it does not listen; with other transports of a user, only here.
+    let all = [("UCX_TLS", transports), ("UCX_NET_DEVICES", "lo")];
     Ok(not_set(all))
 }
 

@@ -190,18 +190,16 @@ fn listening(pid: u32) -> Vec<String> {
     own.map(|words| words[1].to_owned()).collect()
 }
 
-/// Any user of the machine may connect to what listens, and any host to what does not listen on the
-/// loopback address alone.
+/// Any user of the machine may connect to what listens.
 #[test]
-fn launch_on_one_machine_listens_on_it_alone() {
-    let name = "launchers::launch_on_one_machine_listens_on_it_alone";
+fn launch_on_one_machine_does_not_listen() {
+    let name = "launchers::launch_on_one_machine_does_not_listen";
     const LAUNCHER: &str = "HALITE_TEST_LAUNCHER";
     if let Ok(launcher) = env::var(LAUNCHER) {
         let job = Job::from_env().unwrap();
         job.group().barrier("start", MINUTE).unwrap();
-        assert_eq!(listening(launcher.parse().unwrap()), [""; 0]);
-        for address in listening(std::process::id()) {
-            assert!(address.starts_with("0100007F:"), "{address}");
+        for process in [launcher.parse().unwrap(), std::process::id()] {
+            assert_eq!(listening(process), [""; 0]);
         }
         job.group().barrier("end", MINUTE).unwrap();
         return job.finish().unwrap();
