@@ -120,8 +120,8 @@ impl Job {
     /// process, and no MPI library is loaded.
     ///
     /// Call it at the beginning of `main`: where the launcher does not speak PMI (SLURM, `torchrun`,
-    /// Kubernetes, Cloud TPU), this executable is started again as the process of the job, and this
-    /// process waits for it and exits as it does.
+    /// OpenMPI, Kubernetes, Cloud TPU, `halite launch --hosts`), this executable is started again as
+    /// the process of the job, and this process waits for it and exits as it does.
     ///
     /// # Errors
     /// If variables are malformed; if there is no MPI library; if other processes do not join within

@@ -5,8 +5,8 @@
 //! standard binary interface of MPI 5.0, which is loaded at run time: the pinned package [`MPICH`],
 //! or the library that `HALITE_MPI` names. Nothing here knows a device, a model or a program; those
 //! use [`Collective`](halite_core::Collective) and [`ProcessGroup`](halite_core::ProcessGroup) of
-//! `halite-core`. There is no transport or consensus of halite's own; processes
-//! find each other by PMI, which halite serves itself.
+//! `halite-core`. There is no transport or consensus of halite's own. Processes find each other by PMI,
+//! which halite serves.
 //!
 //! ```
 //! use halite_cluster::Job;

@@ -204,7 +204,8 @@ impl Process {
             }
             (Some((status, since)), _) => Some((since, describe(status))),
             (None, Some(since)) => {
-                let reason = "ended without a status: it was killed with its shell or its ssh";
+                let reason =
+                    "its shell or ssh ended before it told a status; its output may say why";
                 Some((since, reason.to_owned()))
             }
             (None, None) => None,
