@@ -118,15 +118,16 @@ pub(crate) fn rerun(
 
 /// Variables of the child for its MPI library.
 fn variables(job: &Recognized, coordinator: &str) -> Result<Vec<(String, OsString)>> {
-    if gate::is_of_one_machine(coordinator) {
+    // `halite launch` may have hosts besides this one.
+    if job.source != Source::Mpi && gate::is_of_one_machine(coordinator) {
         return processes::of_one_machine(job.size);
     }
     let here = shared_memory::at_most(job.size);
     Ok(processes::not_set(shared_memory::variable(here)?))
 }
 
-/// Passes on what the child and the server of the job say to each other.
-/// Returns the time of the server's end, once it comes.
+/// Passes on what the child and the server of the job say to each other. Returns the time of the
+/// server's end, once it comes.
 fn relay(server: TcpStream, child: UnixStream) -> Result<Arc<OnceLock<Instant>>> {
     let lost = Arc::<OnceLock<Instant>>::default();
     let ended = lost.clone();
