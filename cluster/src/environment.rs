@@ -111,6 +111,15 @@ impl Recognized {
                 first = Recognized { coordinator, ..job };
             }
         }
+        let has_met = variable("PMI_FD").is_some() || variable("PMI_PORT").is_some();
+        if first.size > 1 && first.coordinator.is_none() && !has_met {
+            let message = format!(
+                "this is {}, and no variable has the address where the processes meet; set \
+                 HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS",
+                first.description()
+            );
+            return Err(Error::invalid("job", message));
+        }
         Ok(first)
     }
 

@@ -310,6 +310,15 @@ fn tpu_hosts_are_recognized() {
 }
 
 #[test]
+fn job_without_an_address_is_refused() {
+    let variables = [&SRUN[..5]].concat();
+    refused(
+        &variables,
+        "no variable has the address where the processes meet",
+    );
+}
+
+#[test]
 fn torchrun_in_slurm_is_nested() {
     // One torchrun on each of two nodes, with two processes each.
     let srun = [
@@ -405,4 +414,87 @@ fn numbers_out_of_range_are_refused() {
         ("MEGASCALE_SLICE_ID", "18446744073709551614"),
     ];
     refused(&slices, "a job has at most 1048576");
+}
+
+/// What is left over in a shell, in any combination, is a job or an error.
+#[test]
+fn random_variables_are_a_job_or_an_error() {
+    const NAMES: [&str; 27] = [
+        "HALITE_PROCESS_ID",
+        "HALITE_NUM_PROCESSES",
+        "HALITE_COORDINATOR_ADDRESS",
+        "HALITE_LAUNCHER",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "PMI_FD",
+        "PMI_PORT",
+        "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "SLURM_JOB_ID",
+        "SLURM_STEP_ID",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_STEP_NODELIST",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "JOB_COMPLETION_INDEX",
+        "TPU_WORKER_HOSTNAMES",
+        "TPU_WORKER_ID",
+        "MEGASCALE_NUM_SLICES",
+    ];
+    const VALUES: [&str; 16] = [
+        "",
+        " ",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "65535",
+        "18446744073709551615",
+        "a",
+        "a,b",
+        "a[1-2]",
+        "a[",
+        "::1",
+        "[::1]:7",
+        "a:7",
+        "ü]:[",
+    ];
+    let mut state = 1u64;
+    let mut draw = |count: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % count
+    };
+    let (mut jobs, mut errors) = (0, 0);
+    for _ in 0..200_000 {
+        let variables: Vec<_> = (0..draw(16))
+            .map(|_| (NAMES[draw(NAMES.len())], VALUES[draw(VALUES.len())]))
+            .collect();
+        match recognize(&variables) {
+            Ok(job) => {
+                assert!(job.rank < job.size, "{variables:?}");
+                let has_pmi = variables.iter().any(|(name, _)| name.starts_with("PMI_"));
+                let meets = job.size == 1 || job.coordinator.is_some() || has_pmi;
+                assert!(meets, "{variables:?}");
+                jobs += usize::from(job.size > 1);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.starts_with("job: ") && !text.contains("job:  "),
+                    "{text}"
+                );
+                errors += 1;
+            }
+        }
+    }
+    assert!(jobs > 100 && errors > 1000, "{jobs} jobs, {errors} errors");
 }
