@@ -12,7 +12,6 @@
 //! goes on. Nothing is encrypted.
 
 use std::{
-    fs::File,
     io::{self, ErrorKind::AddrInUse, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     sync::{
@@ -24,12 +23,12 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, Result};
-use sha2::{Digest, Sha256};
 
-use crate::{environment::Recognized, pmi::Server};
-
-/// Environment variable with the secret of a job, the same in all of its processes.
-pub(crate) const SECRET: &str = "HALITE_JOB_SECRET";
+use crate::{
+    environment::Recognized,
+    key::{Key, SECRET, hex, is_same, random},
+    pmi::Server,
+};
 
 /// What a server says first.
 const GREETING: &str = "halite job 1 ";
@@ -51,65 +50,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)
 
 /// Time after which a process says what it waits for.
 pub(crate) const NOTE: Duration = Duration::from_millis(2500);
-
-/// What the processes of one job know, and those of another one do not.
-#[derive(Clone)]
-pub(crate) struct Key([u8; 32]);
-
-impl Key {
-    /// The key of a job with a secret.
-    pub(crate) fn secret(secret: &str) -> Self {
-        Key(digest(&[b"secret\n", secret.as_bytes()]))
-    }
-
-    /// The key of a job without one: of what its launcher calls it, which others may guess.
-    pub(crate) fn of(job: &Recognized) -> Self {
-        let identity = format!("job of {}\n{}", job.size, job.identity.join("\n"));
-        Key(digest(&[identity.as_bytes()]))
-    }
-
-    /// The proof of one side, an HMAC (RFC 2104).
-    fn proof(&self, text: &str) -> String {
-        let pad = |byte: u8| {
-            let mut block = [byte; 64];
-            for (one, key) in block.iter_mut().zip(self.0) {
-                *one ^= key;
-            }
-            block
-        };
-        let inner = digest(&[&pad(0x36), text.as_bytes()]);
-        hex(&digest(&[&pad(0x5c), &inner]))
-    }
-}
-
-fn digest(parts: &[&[u8]]) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    parts.iter().for_each(|part| digest.update(part));
-    digest.finalize().into()
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Bytes that nobody else knows.
-///
-/// # Errors
-/// If the system has none.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map(|()| bytes).map_err(|error| {
-        let message = "cannot read random numbers from /dev/urandom";
-        Error::new(ErrorKind::Unavailable, "job", message).caused_by(error)
-    })
-}
-
-/// Compares two proofs in a time that does not tell where they differ.
-fn is_same(one: &str, other: &str) -> bool {
-    let pairs = one.bytes().zip(other.bytes());
-    one.len() == other.len() && pairs.fold(0, |all, (a, b)| all | (a ^ b)) == 0
-}
 
 fn of_process(rank: usize, size: usize, nonces: [&str; 2]) -> String {
     format!("process {rank} of {size} {} {}", nonces[0], nonces[1])
@@ -523,7 +463,7 @@ mod tests {
             &key("b"),
             "it does not know the key of this job",
         );
-        let identity = Key::of(&job(1));
+        let identity = Key::of(2, &[]);
         refused(
             1,
             &address,
@@ -611,14 +551,5 @@ mod tests {
         }
         let error = listen("[2001:db8::7]:29500").unwrap_err().to_string();
         assert!(error.contains("does not have that IPv6 address"), "{error}");
-    }
-
-    /// RFC 4231, test case 2, whose key is shorter than a block.
-    #[test]
-    fn proof_is_an_hmac() {
-        let mut padded = [0; 32];
-        padded[..4].copy_from_slice(b"Jefe");
-        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        assert_eq!(Key(padded).proof("what do ya want for nothing?"), expected);
     }
 }

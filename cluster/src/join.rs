@@ -26,7 +26,8 @@ use signal_hook::consts::{SIGINT, SIGUSR1};
 use crate::{
     engine::Engine,
     environment::{Recognized, Source},
-    gate::{self, Gate, Key},
+    gate::{self, Gate},
+    key::{self, Key},
     pmi::Server,
     processes::{self, Event, KILLED, Process, Start, Stream, Watcher},
     record::{self, Record},
@@ -53,10 +54,10 @@ pub(crate) fn rerun(
     // Before the others are waited for.
     let variables = variables(job, coordinator)?;
     let signals = Signals::watch()?;
-    let secret = env::var(gate::SECRET)
-        .ok()
-        .filter(|secret| !secret.is_empty());
-    let key = secret.map_or_else(|| Key::of(job), |secret| Key::secret(&secret));
+    let key = match env::var(key::SECRET).ok().filter(|text| !text.is_empty()) {
+        Some(secret) => Key::secret(&secret),
+        None => Key::of(job.size, &job.identity),
+    };
     let (send, events) = processes::events();
     let (ours, theirs) = UnixStream::pair()?;
     let (mut served, mut lost) = (None, None);

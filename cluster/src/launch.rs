@@ -30,7 +30,8 @@ pub use crate::processes::{Line, Stream, is_credential};
 use crate::{
     engine::Engine,
     environment::MOST,
-    gate::{self, Gate, Key},
+    gate::{self, Gate},
+    key::{self, Key},
     pmi::Server,
     processes::{self, Event, KILLED, Process, Start, Watcher},
     record::Record,
@@ -255,7 +256,7 @@ impl Launch {
         let server = Server::new(self.processes)?;
         let (send, events) = processes::events();
         let watcher = Watcher::start()?;
-        let secret = gate::hex(&gate::random::<32>()?);
+        let secret = key::hex(&key::random::<32>()?);
         let mut gate = None;
         let mut variables = self.variables.clone();
         if self.hosts.is_empty() {

@@ -27,6 +27,7 @@ mod gate;
 mod group;
 mod job;
 mod join;
+mod key;
 pub mod launch;
 mod mpi;
 mod pmi;

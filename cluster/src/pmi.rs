@@ -15,7 +15,7 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
-use crate::gate;
+use crate::key;
 
 /// Longest line of a process, far above the 1,024 bytes that MPICH sends.
 const LINE: u64 = 1 << 16;
@@ -51,7 +51,7 @@ impl Server {
     /// # Errors
     /// If the system has no random numbers.
     pub(crate) fn new(size: usize) -> Result<Self> {
-        let name = format!("kvs_{}", gate::hex(&gate::random::<8>()?));
+        let name = format!("kvs_{}", key::hex(&key::random::<8>()?));
         let mapping = format!("(vector,(0,{size},1))");
         let state = State {
             // Each process is a node: MPICH's network library finds those that share memory.

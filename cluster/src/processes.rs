@@ -415,7 +415,6 @@ pub(crate) fn not_set(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate;
 
     #[test]
     fn credentials_are_not_passed_to_other_hosts() {
@@ -426,7 +425,7 @@ mod tests {
             "HOME",
             "HALITE_API_TOKEN",
             "HALITE_HUB_SECRET",
-            gate::SECRET,
+            "HALITE_JOB_SECRET",
         ] {
             assert!(!is_passed(name), "{name}");
         }
