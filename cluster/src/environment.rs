@@ -144,6 +144,28 @@ impl Recognized {
     }
 }
 
+/// What variables say of processes besides this one, which is alone: a scheduler that was asked for
+/// several, and has not started this one as one of them.
+pub(crate) fn unused(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let number = |name: &str| variable(name)?.parse::<usize>().ok();
+    if let (Some(index), None) = (
+        variable("JOB_COMPLETION_INDEX"),
+        variable("HALITE_NUM_PROCESSES"),
+    ) {
+        return Some(format!(
+            "JOB_COMPLETION_INDEX={index} without HALITE_NUM_PROCESSES: this process is alone; set it \
+             to the number of pods that are one job, or to 1"
+        ));
+    }
+    let tasks = number("SLURM_NTASKS").filter(|&tasks| tasks > 1)?;
+    let is_step = variable("SLURM_STEP_ID").is_some();
+    (!is_step).then(|| {
+        format!(
+            "SLURM_NTASKS={tasks} and no step: this process is alone; srun starts {tasks} of them"
+        )
+    })
+}
+
 fn contradiction(first: &Recognized, other: &Recognized) -> Error {
     let message = format!(
         "this is {}, but {}; unset the variables of the one that did not start it, or set \

@@ -21,7 +21,7 @@ use halite_fetch::Bar;
 use self::member_thread::MemberThread;
 use crate::{
     engine::Engine,
-    environment::{Recognized, Source},
+    environment::{self, Recognized, Source},
     group::Processes,
     join,
     mpi::{Comm, Mpi},
@@ -131,6 +131,9 @@ impl Job {
         let presence = Presence::new(recognized.rank, recognized.size, host::name());
         let presence = Arc::new(presence);
         if recognized.size == 1 && recognized.source != Source::Mpi {
+            if let Some(note) = environment::unused(|name| env::var(name).ok()) {
+                eprintln!("halite: {note}");
+            }
             return Ok(Job {
                 presence,
                 source: recognized.source,

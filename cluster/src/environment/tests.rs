@@ -197,6 +197,22 @@ fn shell_in_an_allocation_is_alone() {
 }
 
 #[test]
+fn forgotten_half_of_a_launcher_is_told() {
+    let told = |variables: &[(&str, &str)]| {
+        let find = |name: &str| variables.iter().find(|(other, _)| *other == name);
+        super::unused(|name| find(name).map(|(_, value)| (*value).to_owned())).unwrap_or_default()
+    };
+    let pod = ("JOB_COMPLETION_INDEX", "3");
+    assert!(told(&[pod]).contains("without HALITE_NUM_PROCESSES"));
+    assert_eq!(told(&[pod, ("HALITE_NUM_PROCESSES", "1")]), "");
+    let batch = ("SLURM_NTASKS", "4");
+    assert!(told(&[batch]).contains("srun starts 4 of them"));
+    assert_eq!(told(&[batch, ("SLURM_STEP_ID", "0")]), "");
+    assert_eq!(told(&[("SLURM_NTASKS", "1")]), "");
+    assert_eq!(told(&[]), "");
+}
+
+#[test]
 fn addresses_of_both_families_are_read() {
     for (address, expected) in [
         ("node0", "node0:29500"),
