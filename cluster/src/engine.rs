@@ -12,7 +12,6 @@ use halite_fetch::{Cache, Client, FileSpec, Package, Progress, Transform};
 pub(crate) const VARIABLE: &str = "HALITE_MPI";
 
 const LIBRARY: &str = "lib/libmpi_abi.so.1";
-const MPIEXEC: &str = "bin/mpiexec";
 
 macro_rules! file {
     ($folder:literal, $name:literal, $size:literal, $sha256:literal, $transform:ident) => {
@@ -86,11 +85,10 @@ pub const MPICH: Package = Package {
     parts: &[],
 };
 
-/// The files of an MPI library.
+/// An MPI library.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     pub(crate) library: PathBuf,
-    pub(crate) mpiexec: PathBuf,
 }
 
 impl Engine {
@@ -115,37 +113,16 @@ impl Engine {
         let installed = Cache::open(cache)?.ensure(&MPICH, progress)?;
         Ok(Engine {
             library: installed.path(LIBRARY),
-            mpiexec: installed.path(MPIEXEC),
         })
     }
 
-    /// The command of the proxy of process `rank`, as `mpiexec -launcher manual` prints it.
-    pub(crate) fn proxy(&self, address: &str, rank: usize) -> Vec<String> {
-        let program = self.mpiexec.with_file_name("hydra_pmi_proxy");
-        let options = format!(
-            "--control-port {address} --rmk user --launcher manual --demux poll --pgid 0 --retries \
-             10 --usize -1 --pmi-port 0 --gpus-per-proc -2 --gpu-subdevs-per-proc -2 --proxy-id \
-             {rank}"
-        );
-        let program = program.to_string_lossy().into_owned();
-        std::iter::once(program)
-            .chain(options.split_whitespace().map(str::to_owned))
-            .collect()
-    }
-
-    /// The library at `path`, with the launcher of the same installation: `../bin/mpiexec`.
+    /// The library at `path`.
     fn named(path: &Path) -> Result<Engine> {
         let path = std::path::absolute(path)?;
         if !path.is_file() {
             let message = format!("{VARIABLE}: {} is not a file", path.display());
             return Err(Error::new(ErrorKind::Unavailable, "MPI", message));
         }
-        let folders = path.ancestors().skip(1);
-        let launchers = folders.map(|folder| folder.join(MPIEXEC));
-        let mpiexec = launchers.into_iter().find(|path| path.is_file());
-        Ok(Engine {
-            library: path,
-            mpiexec: mpiexec.unwrap_or_else(|| PathBuf::from("mpiexec")),
-        })
+        Ok(Engine { library: path })
     }
 }

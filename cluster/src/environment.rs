@@ -23,6 +23,8 @@ pub enum Source {
     Mpi,
     /// SLURM without PMI.
     Slurm,
+    /// `mpirun` of OpenMPI.
+    OpenMpi,
     /// `torchrun`, or a launcher that sets its variables.
     Torchrun,
     /// An indexed job of Kubernetes, such as those of a JobSet.
@@ -38,6 +40,7 @@ impl fmt::Display for Source {
             Source::Explicit => "HALITE_PROCESS_ID",
             Source::Mpi => "MPI",
             Source::Slurm => "SLURM",
+            Source::OpenMpi => "OpenMPI",
             Source::Torchrun => "torchrun",
             Source::Kubernetes => "Kubernetes",
             Source::Tpu => "Cloud TPU",
@@ -59,6 +62,8 @@ pub struct Recognized {
     pub coordinator: Option<String>,
     /// The variables that say so, with their values.
     pub variables: Vec<(&'static str, String)>,
+    /// What the launcher calls the job, the same in all of its processes.
+    pub(crate) identity: Vec<String>,
 }
 
 impl Recognized {
@@ -88,10 +93,11 @@ impl Recognized {
                 size: 1,
                 coordinator: None,
                 variables: Vec::new(),
+                identity: Vec::new(),
             });
         };
         for job in jobs {
-            let is_inner = job.source == Source::Torchrun
+            let is_inner = matches!(job.source, Source::Torchrun | Source::OpenMpi)
                 && first.source == Source::Slurm
                 && job.size % first.size == 0
                 && job.rank / (job.size / first.size) == first.rank;
@@ -99,13 +105,33 @@ impl Recognized {
                 first = job;
             } else if (job.rank, job.size) != (first.rank, first.size) {
                 return Err(contradiction(&first, &job));
-            } else if first.source == Source::Mpi {
+            } else if first.source == Source::Mpi && first.coordinator.is_none() {
                 // What started the processes, which have met by PMI since.
                 let coordinator = None;
                 first = Recognized { coordinator, ..job };
             }
         }
+        let has_met = variable("PMI_FD").is_some() || variable("PMI_PORT").is_some();
+        if first.size > 1 && first.coordinator.is_none() && !has_met {
+            let message = format!(
+                "this is {}, and no variable has the address where the processes meet; set \
+                 HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS",
+                first.description()
+            );
+            return Err(Error::invalid("job", message));
+        }
         Ok(first)
+    }
+
+    /// `process 1 of 4 by MPI (PMI_RANK=1 PMI_SIZE=4)`.
+    pub(crate) fn description(&self) -> String {
+        let Recognized {
+            rank, size, source, ..
+        } = self;
+        format!(
+            "process {rank} of {size} by {source} ({})",
+            self.variables()
+        )
     }
 
     /// `PMI_RANK=1 PMI_SIZE=4`.
@@ -118,21 +144,34 @@ impl Recognized {
     }
 }
 
-fn contradiction(first: &Recognized, other: &Recognized) -> Error {
-    let one = |job: &Recognized| {
+/// What variables say of processes besides this one, which is alone: a scheduler that was asked for
+/// several, and has not started this one as one of them.
+pub(crate) fn unused(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let number = |name: &str| variable(name)?.parse::<usize>().ok();
+    if let (Some(index), None) = (
+        variable("JOB_COMPLETION_INDEX"),
+        variable("HALITE_NUM_PROCESSES"),
+    ) {
+        return Some(format!(
+            "JOB_COMPLETION_INDEX={index} without HALITE_NUM_PROCESSES: this process is alone; set it \
+             to the number of pods that are one job, or to 1"
+        ));
+    }
+    let tasks = number("SLURM_NTASKS").filter(|&tasks| tasks > 1)?;
+    let is_step = variable("SLURM_STEP_ID").is_some();
+    (!is_step).then(|| {
         format!(
-            "process {} of {} by {} ({})",
-            job.rank,
-            job.size,
-            job.source,
-            job.variables()
+            "SLURM_NTASKS={tasks} and no step: this process is alone; srun starts {tasks} of them"
         )
-    };
+    })
+}
+
+fn contradiction(first: &Recognized, other: &Recognized) -> Error {
     let message = format!(
         "this is {}, but {}; unset the variables of the one that did not start it, or set \
          HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS",
-        one(first),
-        one(other)
+        first.description(),
+        other.description()
     );
     Error::invalid("job", message)
 }

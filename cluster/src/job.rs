@@ -4,8 +4,8 @@ mod host;
 mod member_thread;
 
 use std::{
-    env, fmt,
-    path::PathBuf,
+    env, fmt, fs,
+    path::{Path, PathBuf},
     process,
     sync::{
         Arc,
@@ -21,12 +21,13 @@ use halite_fetch::Bar;
 use self::member_thread::MemberThread;
 use crate::{
     engine::Engine,
-    environment::{Recognized, Source},
+    environment::{self, Recognized, Source},
     group::Processes,
     join,
     mpi::{Comm, Mpi},
     presence::{Deadline, Presence},
     record::Record,
+    shared_memory,
 };
 
 /// Deadlines of a job, and where its library is.
@@ -119,8 +120,8 @@ impl Job {
     /// process, and no MPI library is loaded.
     ///
     /// Call it at the beginning of `main`: where the launcher does not speak PMI (SLURM, `torchrun`,
-    /// Kubernetes, Cloud TPU), this executable is started again as the process of the job, and this
-    /// process waits for it and exits as it does.
+    /// OpenMPI, Kubernetes, Cloud TPU, `halite launch --hosts`), this executable is started again as
+    /// the process of the job, and this process waits for it and exits as it does.
     ///
     /// # Errors
     /// If variables are malformed; if there is no MPI library; if other processes do not join within
@@ -130,6 +131,9 @@ impl Job {
         let presence = Presence::new(recognized.rank, recognized.size, host::name());
         let presence = Arc::new(presence);
         if recognized.size == 1 && recognized.source != Source::Mpi {
+            if let Some(note) = environment::unused(|name| env::var(name).ok()) {
+                eprintln!("halite: {note}");
+            }
             return Ok(Job {
                 presence,
                 source: recognized.source,
@@ -144,10 +148,12 @@ impl Job {
             let message = "this process has joined a job already; it can join one only";
             return Err(Error::invalid("job", message));
         }
+        check_socket(&recognized)?;
         let engine = Engine::find(options.cache.as_deref(), &mut Bar::default())?;
         if let Some(coordinator) = &recognized.coordinator {
             join::rerun(&recognized, coordinator, &engine, options.start)?;
         }
+        shared_memory::check(shared_memory::at_most(recognized.size))?;
         let (host, pid) = (presence.host.clone(), process::id());
         Record::Joined { host, pid }.send();
         let mpi = Mpi::load(&engine.library)?;
@@ -327,6 +333,31 @@ impl Drop for Job {
         thread::sleep(BEFORE_ABORT);
         mpi.abort(code);
     }
+}
+
+/// Checks that the socket of the launcher is open in this process, where the variables say so.
+///
+/// # Errors
+/// If it is not: the variables are those of another process, which started this one.
+fn check_socket(recognized: &Recognized) -> Result<()> {
+    let Some(number) = env::var("PMI_FD")
+        .ok()
+        .filter(|_| recognized.coordinator.is_none())
+    else {
+        return Ok(());
+    };
+    let folder = Path::new("/proc/self/fd");
+    let is_socket = fs::read_link(folder.join(&number))
+        .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
+    if is_socket || !folder.is_dir() {
+        return Ok(());
+    }
+    let message = format!(
+        "PMI_FD is {number}, which is no socket of this process: {} are variables of a job that this \
+         process was not started for; unset them, PMI_FD first",
+        recognized.variables()
+    );
+    Err(Error::invalid("job", message))
 }
 
 /// Compares what the environment says with what MPI says.

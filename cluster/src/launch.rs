@@ -1,10 +1,10 @@
-//! Launching of jobs: one MPI proxy for each process, whose output, end and failures the launcher
+//! Launching of jobs: one shell around each process, whose output, end and failures the launcher
 //! knows by rank.
 //!
-//! `mpiexec -launcher manual` starts nothing; it prints the command of a proxy for each process,
-//! and running it starts that process. So processes start on any host by any means, survivors of a
-//! failure live long enough to report what they waited for, and the launcher, not MPI, decides when
-//! the job is over: `mpiexec` itself returns 0 if a process exits with 0 too early.
+//! The launcher serves PMI, by which the processes find each other. So processes start on any host by
+//! any means, survivors of a failure live long enough to report what they waited for, and the
+//! launcher, not MPI, decides when the job is over. On one machine nothing listens: each process has
+//! a socket of the launcher. Processes of other hosts connect to it, and prove that they know a secret.
 
 mod cores;
 mod verdict;
@@ -14,6 +14,7 @@ use std::{
     fmt,
     fs::{self, File},
     io::Write,
+    os::unix::net::UnixStream,
     path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
@@ -21,14 +22,18 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::Progress;
+use rustix::process::Signal;
 
 pub use self::verdict::Failure;
 use self::verdict::Verdict;
-pub use crate::hydra::{Line, Stream, is_credential};
+pub use crate::processes::{Line, Stream, is_credential};
 use crate::{
     engine::Engine,
     environment::MOST,
-    hydra::{self, Event, KILLED, Mpiexec, Proxy},
+    gate::{self, Gate},
+    key::{self, Key},
+    pmi::Server,
+    processes::{self, Event, KILLED, Process, Start, Watcher},
     record::Record,
     signals::Signals,
 };
@@ -63,6 +68,8 @@ pub struct Launch {
 pub enum Ended {
     /// Every process finished.
     Finished,
+    /// Every one of several processes exited with 0, and none joined the job: each did all the work.
+    NotJoined,
     /// A process failed first, and the others were ended.
     Failed(Failure),
     /// Every process ended because of this signal, to the launcher or to one of them.
@@ -73,6 +80,10 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ended::Finished => f.write_str("every process finished"),
+            Ended::NotJoined => f.write_str(
+                "no process joined the job, so each of them did the whole work by itself; a program \
+                 joins by `Job::from_env()` at the beginning of `main`",
+            ),
             Ended::Failed(failure) => write!(f, "{failure}"),
             Ended::Stopped(number) => match signal_hook::low_level::signal_name(*number) {
                 Some(name) => write!(f, "stopped by {name}"),
@@ -84,9 +95,20 @@ impl fmt::Display for Ended {
 
 /// The processes of a launch.
 struct Running {
-    mpiexec: Mpiexec,
-    proxies: Vec<Proxy>,
+    // In the order in which they end.
+    processes: Vec<Process>,
+    _watcher: Watcher,
+    _gate: Option<Gate>,
+    server: Server,
     events: Receiver<Event>,
+}
+
+impl Running {
+    fn signal(&mut self, signal: Signal) {
+        for process in &mut self.processes {
+            process.signal(signal);
+        }
+    }
 }
 
 /// A launch until its end.
@@ -108,10 +130,7 @@ impl Watch {
         if let Some(record) = &record {
             self.verdict.record(line.rank, record);
         }
-        // What proxies say when they are killed, or when `mpiexec` ends before them.
-        let is_over = self.killed.is_some() || self.verdict.has_exited(line.rank);
-        let is_noise = is_over && printed.starts_with("[proxy:");
-        if is_noise || record.is_some() && printed.is_empty() {
+        if record.is_some() && printed.is_empty() {
             return;
         }
         line.text.truncate(printed.len());
@@ -126,7 +145,7 @@ impl Watch {
         match self.stopped {
             None => {
                 self.stopped = Some(number);
-                self.running.mpiexec.terminate();
+                self.running.signal(Signal::TERM);
             }
             Some(_) => self.kill(),
         }
@@ -134,13 +153,16 @@ impl Watch {
 
     fn kill(&mut self) {
         if self.killed.is_none() {
-            self.running.mpiexec.kill();
+            self.running.processes.iter_mut().for_each(Process::kill);
             self.killed = Some(Instant::now());
         }
     }
 
     /// After a failure, lets the others report what they waited for, and then kills them.
     fn failure(&mut self, grace: Duration) {
+        if self.running.server.is_aborted() {
+            self.kill();
+        }
         let Some(since) = self.verdict.failed_since() else {
             return;
         };
@@ -149,7 +171,7 @@ impl Watch {
             return;
         }
         if !self.warned {
-            self.running.mpiexec.warn();
+            self.running.signal(Signal::USR1);
             self.warned = true;
         }
         if since.elapsed() >= grace {
@@ -158,10 +180,9 @@ impl Watch {
     }
 
     fn end(mut self) -> Ended {
-        let complaints = self.running.mpiexec.end();
-        self.running.proxies.clear();
+        self.running.processes.clear();
         let asked = self.stopped.filter(|_| !self.verdict.reported());
-        let failure = self.verdict.failure(&complaints);
+        let failure = self.verdict.failure();
         match (asked, failure, self.verdict.stopped()) {
             (Some(number), ..) => Ended::Stopped(number),
             (None, Some(failure), _) => Ended::Failed(Failure {
@@ -169,6 +190,7 @@ impl Watch {
                 ..failure
             }),
             (None, None, Some(number)) => Ended::Stopped(number),
+            (None, None, None) if self.verdict.is_apart() => Ended::NotJoined,
             (None, None, None) => Ended::Finished,
         }
     }
@@ -209,6 +231,9 @@ impl Launch {
             let message = "at least one process of a program, and a command for ssh, are needed";
             return Err(Error::invalid("launch", message));
         }
+        for host in &self.hosts {
+            processes::check_host(host)?;
+        }
         let engine = Engine::find(self.cache.as_deref(), progress)?;
         let logs = self.logs()?;
         let signals = Signals::watch()?;
@@ -228,26 +253,45 @@ impl Launch {
     }
 
     fn start(&self, engine: &Engine) -> Result<Running> {
-        let mut mpiexec = Mpiexec::start(engine, self.processes, &self.program, None)?;
-        let (send, events) = hydra::events();
-        let mut proxies = Vec::new();
+        let server = Server::new(self.processes)?;
+        let (send, events) = processes::events();
+        let watcher = Watcher::start()?;
+        let secret = key::hex(&key::random::<32>()?);
+        let mut gate = None;
+        let mut variables = self.variables.clone();
+        if self.hosts.is_empty() {
+            variables.extend(processes::of_one_machine(self.processes)?);
+        } else {
+            let (listeners, key) = (gate::listen_everywhere(0)?, Key::secret(&secret));
+            gate = Some(Gate::open(listeners, &key, self.processes, &server)?);
+        }
+        let start = Start {
+            engine,
+            program: &self.program,
+            size: self.processes,
+            variables: &variables,
+            events: &send,
+        };
+        let port = gate.as_ref().map_or(0, Gate::port);
+        let mut processes = Vec::new();
         for rank in 0..self.processes {
-            let command = mpiexec.proxy_command(engine)?;
-            let variables = &self.variables;
             let started = match self.host(rank) {
-                Some(host) => {
-                    Proxy::start_on(host, &self.ssh, &command, rank, engine, variables, &send)
+                Some(host) => start.on(host, &self.ssh, rank, port, &secret),
+                None => {
+                    let (ours, theirs) = UnixStream::pair()?;
+                    server.start(rank, ours.try_clone()?, ours)?;
+                    cores::within(rank, self.processes, self.threads, || {
+                        start.here(rank, theirs, &watcher)
+                    })
                 }
-                None => cores::within(rank, self.processes, self.threads, || {
-                    let command = hydra::on_this_host(&command);
-                    Proxy::start(&command, rank, engine, variables, &send)
-                }),
             };
-            proxies.push(started?);
+            processes.push(started?);
         }
         Ok(Running {
-            mpiexec,
-            proxies,
+            processes,
+            _watcher: watcher,
+            _gate: gate,
+            server,
             events,
         })
     }

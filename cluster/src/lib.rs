@@ -5,7 +5,8 @@
 //! standard binary interface of MPI 5.0, which is loaded at run time: the pinned package [`MPICH`],
 //! or the library that `HALITE_MPI` names. Nothing here knows a device, a model or a program; those
 //! use [`Collective`](halite_core::Collective) and [`ProcessGroup`](halite_core::ProcessGroup) of
-//! `halite-core`. There is no transport, consensus or process manager of halite's own.
+//! `halite-core`. There is no transport or consensus of halite's own. Processes find each other by PMI,
+//! which halite serves.
 //!
 //! ```
 //! use halite_cluster::Job;
@@ -22,14 +23,18 @@
 
 mod engine;
 mod environment;
+mod gate;
 mod group;
-mod hydra;
 mod job;
 mod join;
+mod key;
 pub mod launch;
 mod mpi;
+mod pmi;
 mod presence;
+mod processes;
 mod record;
+mod shared_memory;
 mod signals;
 mod spawn;
 

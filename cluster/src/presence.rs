@@ -184,8 +184,8 @@ impl Presence {
             }
             if start.elapsed() >= patience {
                 let message = format!(
-                    "waited {patience:?} for another thread of this process: {}",
-                    self.now().text
+                    "waited {patience:?} for another thread of this process, which was {}",
+                    self.activity()
                 );
                 return Err(Error::new(ErrorKind::DeadlineExceeded, "job", message));
             }
@@ -210,6 +210,15 @@ impl Presence {
         };
         let waits = waits.now.values().map(|wait| wait.what.clone()).collect();
         Beat { text, waits }
+    }
+
+    /// What this process does, in a sentence: `at step 5, computing`.
+    pub(crate) fn activity(&self) -> String {
+        let text = self.now().text;
+        match text.starts_with("step ") {
+            true => format!("at {text}"),
+            false => text,
+        }
     }
 
     /// Another process, with its host and its last report.

@@ -2,7 +2,8 @@
 
 use std::{
     env,
-    net::TcpListener,
+    io::Write,
+    net::{TcpListener, TcpStream},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command},
@@ -51,6 +52,241 @@ fn slurm_variables_start_a_job() {
         command.spawn().unwrap()
     });
     check(children.collect(), "of 2 by SLURM: 1");
+}
+
+#[test]
+fn steps_of_a_slurm_job_do_not_meet() {
+    if is_child() {
+        return sum_ranks();
+    }
+    let job = (std::process::id() + 1).to_string();
+    let step = |step: usize| {
+        let children = (0..2).map(|rank| {
+            let mut command = child("launchers::steps_of_a_slurm_job_do_not_meet");
+            command
+                .env("SLURM_PROCID", rank.to_string())
+                .env("SLURM_STEP_NUM_TASKS", "2")
+                .env("SLURM_JOB_ID", &job)
+                .env("SLURM_STEP_ID", step.to_string())
+                .env("SLURM_STEP_NODELIST", "localhost");
+            command.spawn().unwrap()
+        });
+        children.collect::<Vec<_>>()
+    };
+    let steps = [step(0), step(1)];
+    for children in steps {
+        check(children, "of 2 by SLURM: 1");
+    }
+}
+
+#[test]
+fn open_mpi_variables_start_a_job() {
+    if is_child() {
+        return sum_ranks();
+    }
+    let name = format!("prterun-test-{}@1", std::process::id());
+    let children = (0..2).map(|rank| {
+        let mut command = child("launchers::open_mpi_variables_start_a_job");
+        command
+            .env("OMPI_COMM_WORLD_RANK", rank.to_string())
+            .env("OMPI_COMM_WORLD_SIZE", "2")
+            .env("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+            .env("PMIX_RANK", rank.to_string())
+            .env("PMIX_NAMESPACE", &name);
+        command.spawn().unwrap()
+    });
+    check(children.collect(), "of 2 by OpenMPI: 1");
+}
+
+#[test]
+fn processes_meet_at_an_address_of_ipv6() {
+    if is_child() {
+        return sum_ranks();
+    }
+    let Ok(free) = TcpListener::bind("[::1]:0") else {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    };
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let name = "launchers::processes_meet_at_an_address_of_ipv6";
+    let children = (0..2).map(|rank| {
+        let mut command = explicit(name, rank, 2, 1);
+        command.env("HALITE_COORDINATOR_ADDRESS", &address);
+        command.spawn().unwrap()
+    });
+    check(children.collect(), "of 2 by HALITE_PROCESS_ID: 1");
+}
+
+/// Sends what no process of a job says, and waits with a connection that says nothing.
+#[test]
+fn strangers_do_not_end_a_job() {
+    let name = "launchers::strangers_do_not_end_a_job";
+    if is_child() {
+        return sum_ranks();
+    }
+    let port = port();
+    let process = |rank, secret| {
+        let mut command = explicit(name, rank, 2, port);
+        command.env("HALITE_JOB_SECRET", secret).spawn().unwrap()
+    };
+    let first = process(0, "ours");
+    let connect = || TcpStream::connect(("localhost", port));
+    wait_until("process 0 listens", || connect().is_ok());
+    let quiet = connect().unwrap();
+    for bytes in [&b"8 bytes!"[..], &[255; 1 << 16], b"cmd=abort exitcode=1\n"] {
+        _ = connect().unwrap().write_all(bytes);
+    }
+    let output = process(1, "theirs").wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let text = format!("{text}{}", String::from_utf8_lossy(&output.stdout));
+    assert!(!output.status.success(), "{output:?}");
+    assert!(text.contains("does not know the key of this job"), "{text}");
+    check(
+        vec![first, process(1, "ours")],
+        "of 2 by HALITE_PROCESS_ID: 1",
+    );
+    drop(quiet);
+}
+
+#[test]
+fn second_process_of_a_rank_does_not_end_a_job() {
+    let name = "launchers::second_process_of_a_rank_does_not_end_a_job";
+    if is_child() {
+        let job = Job::from_env().unwrap();
+        println!("joined");
+        job.group().barrier("start", MINUTE).unwrap();
+        thread::sleep(Duration::from_secs(4));
+        job.group().barrier("end", MINUTE).unwrap();
+        println!("process {} ends", job.rank());
+        return job.finish().unwrap();
+    }
+    let port = port();
+    let start = |rank| explicit(name, rank, 2, port).spawn().unwrap();
+    let children = vec![start(0), start(1)];
+    // As `kubectl exec` of another command of halite in the pod of a running job.
+    thread::sleep(Duration::from_secs(2));
+    for rank in 0..2 {
+        let output = start(rank).wait_with_output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+    }
+    check(children, "ends");
+}
+
+/// Addresses at which a process listens by TCP, as the system has them.
+fn listening(pid: u32) -> Vec<String> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = files
+        .flatten()
+        .filter_map(|file| std::fs::read_link(file.path()).ok());
+    let sockets: Vec<String> = targets.map(|target| target.display().to_string()).collect();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+    let tables = tables.map(Result::unwrap_or_default).join("");
+    let lines = tables
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let lines = lines.filter(|words| words.get(3) == Some(&"0A"));
+    let own = lines.filter(|words| sockets.contains(&format!("socket:[{}]", words[9])));
+    own.map(|words| words[1].to_owned()).collect()
+}
+
+/// Any user of the machine may connect to what listens.
+#[test]
+fn launch_on_one_machine_does_not_listen() {
+    let name = "launchers::launch_on_one_machine_does_not_listen";
+    const LAUNCHER: &str = "HALITE_TEST_LAUNCHER";
+    if let Ok(launcher) = env::var(LAUNCHER) {
+        let job = Job::from_env().unwrap();
+        job.group().barrier("start", MINUTE).unwrap();
+        for process in [launcher.parse().unwrap(), std::process::id()] {
+            assert_eq!(listening(process), [""; 0]);
+        }
+        job.group().barrier("end", MINUTE).unwrap();
+        return job.finish().unwrap();
+    }
+    if is_child() {
+        let this = env::current_exe().unwrap().into_os_string();
+        let test = ["--exact", name, "--nocapture"].map(Into::into);
+        let mut launch = Launch::new(2, std::iter::once(this).chain(test));
+        let id = std::process::id().to_string();
+        launch.variables.push((LAUNCHER.to_owned(), id.into()));
+        let ended = launch.run(&mut Bar::default(), &mut |line| println!("{}", line.text));
+        return println!("ended: {}", ended.unwrap());
+    }
+    let output = child(name).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("ended: every process finished"), "{output:?}");
+}
+
+#[test]
+fn processes_have_an_empty_input() {
+    for processes in [1, 3] {
+        let started = Instant::now();
+        let ended = Launch::new(processes, ["cat"]).run(&mut Bar::default(), &mut |_| {});
+        match ended.unwrap() {
+            Ended::Finished => assert_eq!(processes, 1),
+            Ended::NotJoined => assert_eq!(processes, 3),
+            other => panic!("{other}"),
+        }
+        assert!(started.elapsed() < MINUTE);
+    }
+}
+
+#[test]
+fn option_is_no_host() {
+    let mut launch = Launch::new(2, ["true"]);
+    launch.hosts = vec!["node1".to_owned(), "-oProxyCommand=id".to_owned()];
+    let error = launch.run(&mut Bar::default(), &mut |_| {}).unwrap_err();
+    let expected = "`-oProxyCommand=id` is not the name of a host";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+/// A process that a program of a job starts, as Python's `subprocess` does: with the variables, and
+/// without the socket.
+#[test]
+fn closed_socket_of_a_launcher_is_named() {
+    if is_child() {
+        let error = Job::from_env().unwrap_err().to_string();
+        assert!(
+            error.contains("PMI_FD is 77, which is no socket"),
+            "{error}"
+        );
+        return println!("as expected");
+    }
+    let mut command = child("launchers::closed_socket_of_a_launcher_is_named");
+    command
+        .env("PMI_FD", "77")
+        .env("PMI_RANK", "0")
+        .env("PMI_SIZE", "2");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("as expected"), "{output:?}");
+}
+
+/// `ssh` that runs the command here, as a process group of its own.
+#[test]
+fn processes_of_hosts_join_by_a_secret() {
+    let name = "launchers::processes_of_hosts_join_by_a_secret";
+    if is_child() {
+        return sum_ranks();
+    }
+    let this = env::current_exe().unwrap().into_os_string();
+    let test = ["--exact", name, "--nocapture"].map(Into::into);
+    let mut launch = Launch::new(2, std::iter::once(this).chain(test));
+    launch.hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    launch.variables.push((CHILD.to_owned(), "1".into()));
+    // Neither the host, nor a secret in the command.
+    let script = "case \"$2\" in *HALITE_JOB_SECRET=*) exit 9;; esac; exec sh -c \"$2\"";
+    launch.ssh = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
+    let mut output = String::new();
+    let ended = launch.run(&mut Bar::default(), &mut |line| {
+        output += &format!("{}\n", line.text)
+    });
+    assert!(matches!(ended, Ok(Ended::Finished)), "{ended:?} {output}");
+    for rank in 0..2 {
+        let expected = format!("process {rank} of 2 by MPI: 1");
+        assert!(output.contains(&expected), "{output}");
+    }
 }
 
 #[test]
@@ -111,7 +347,7 @@ fn unknown_host_of_process_0_is_named() {
         let mut options = halite_cluster::JobOptions::default();
         options.start = Duration::from_secs(3);
         let error = Job::with_options(options).unwrap_err().to_string();
-        let expected = "within 3s: unable to get host address for no-such-host.invalid";
+        let expected = "within 3s: unable to get the address of no-such-host.invalid";
         assert!(error.contains(expected), "{error}");
         return println!("as expected");
     }
@@ -196,14 +432,13 @@ fn signal_ends_a_process_that_waits_for_its_peers() {
     }
     for rank in 0..2 {
         let mut child = explicit(name, rank, 2, port()).spawn().unwrap();
-        // It has installed its handlers when it starts its proxy.
-        let children = format!("/proc/{0}/task", child.id());
-        let has_child = || {
-            let tasks = std::fs::read_dir(&children).into_iter().flatten().flatten();
-            let lists = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
-            lists.flatten().any(|list| !list.is_empty())
+        let status = format!("/proc/{}/status", child.id());
+        let handles_sigterm = || {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> 14 & 1 == 1)
         };
-        wait_until("its proxy runs", has_child);
+        wait_until("it handles signals", handles_sigterm);
         let id = child.id().to_string();
         Command::new("kill").arg(id).status().unwrap();
         wait_until("it ends", || child.try_wait().unwrap().is_some());
@@ -305,7 +540,7 @@ fn killed_launcher_leaves_no_process() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The first process of a job without PMI has `mpiexec` as a child, which the others are connected to.
+/// The first process of a job without PMI serves the others, which are connected to it.
 #[test]
 fn killed_first_process_leaves_no_process() {
     let name = "launchers::killed_first_process_leaves_no_process";
@@ -336,6 +571,41 @@ fn killed_first_process_leaves_no_process() {
     }
     wait_until("no process is left", || !(0..3).any(alive));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Nothing else than the closed connection tells the others, which wait by shared memory.
+#[test]
+fn killed_process_without_a_launcher_is_noticed() {
+    let name = "launchers::killed_process_without_a_launcher_is_noticed";
+    if is_child() {
+        let job = Job::from_env().unwrap();
+        job.group().at_step(7);
+        job.group().barrier("start", MINUTE).unwrap();
+        if env::var("KILLED").unwrap() == job.rank().to_string() {
+            let id = std::process::id().to_string();
+            Command::new("kill").args(["-KILL", &id]).status().unwrap();
+        }
+        _ = job.group().barrier("never", 10 * MINUTE);
+        return;
+    }
+    for killed in ["0", "2"] {
+        let port = port();
+        let children = (0..3).map(|rank| {
+            let mut command = explicit(name, rank, 3, port);
+            command.env("KILLED", killed).spawn().unwrap()
+        });
+        let children: Vec<Child> = children.collect();
+        let started = Instant::now();
+        for (rank, child) in children.into_iter().enumerate() {
+            let output = child.wait_with_output().unwrap();
+            assert!(!output.status.success(), "{output:?}");
+            let text = String::from_utf8_lossy(&output.stderr);
+            if rank.to_string() != killed {
+                assert!(text.contains("at step 7, waiting for `never`"), "{text}");
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
 }
 
 /// Sends SIGTERM to this process.

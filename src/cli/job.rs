@@ -21,8 +21,8 @@ Examples:
   halite launch -n 2 -- halite job        two processes of this machine
   srun -n 4 halite job                    the processes of a step of SLURM
 A job is recognized from, in this order: HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and
-HALITE_COORDINATOR_ADDRESS; PMI (mpiexec, srun --mpi=pmi2); SLURM; torchrun; an indexed job of
-Kubernetes; Cloud TPU.")]
+HALITE_COORDINATOR_ADDRESS; PMI (mpiexec, srun --mpi=pmi2); OpenMPI; SLURM; torchrun; an indexed job
+of Kubernetes; Cloud TPU. Set the same HALITE_JOB_SECRET in all processes: nobody else can join then.")]
 pub(crate) struct Job {
     /// Accelerator whose devices are shown
     #[arg(long, default_value = "auto", value_name = "NAME")]

@@ -116,6 +116,10 @@ impl Launch {
                     remark!("halite launch: {ended}; the output of each process is in {logs}");
                     return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)));
                 }
+                Ended::NotJoined => {
+                    remark!("halite launch: note: {ended}");
+                    return Ok(ExitCode::SUCCESS);
+                }
                 _ => return Ok(ExitCode::SUCCESS),
             }
         }

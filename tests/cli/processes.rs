@@ -87,6 +87,16 @@ fn failing_process_is_named() {
     );
 }
 
+/// A program without a job does all the work in each process.
+#[test]
+fn processes_that_join_no_job_are_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite("launch -n 2 --log-dir");
+    command.arg(dir.path()).args(["--", "cat"]);
+    let ended = succeeds(&mut command);
+    assert_contains(&ended.stderr, &["note: no process joined the job"]);
+}
+
 #[test]
 fn restart_continues_to_the_same_bits() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,11 @@
 //! The variables of each launcher.
 
+use std::net::Ipv6Addr;
+
 use halite_core::{Error, Result};
 
 use super::{Recognized, Source};
+use crate::{processes::COORDINATOR, record};
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -19,12 +22,38 @@ pub(super) fn all(variable: Variable<'_>) -> Result<Vec<Recognized>> {
     if let Some(job) = explicit(variable)? {
         return Ok(vec![job]);
     }
-    let sources = [mpi, slurm, torchrun, kubernetes, tpu];
+    let sources = [mpi, open_mpi, slurm, torchrun, kubernetes, tpu];
     let found = sources.into_iter().map(|source| source(variable));
     let found = found.collect::<Result<Vec<_>>>()?;
     let found: Vec<_> = found.into_iter().flatten().collect();
     refuse_unused(variable, &found)?;
+    if found.is_empty() {
+        refuse_unknown(variable)?;
+    }
     Ok(found)
+}
+
+/// Refuses the variables of launchers whose jobs halite cannot join: each process would be alone.
+fn refuse_unknown(variable: Variable<'_>) -> Result<()> {
+    const LAUNCHERS: [(&str, &str, &str); 3] = [
+        ("PMIx", "PMIX_RANK", ""),
+        ("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+        ("JSM", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    ];
+    for (launcher, rank, size) in LAUNCHERS {
+        let (Some(value), size) = (variable(rank), variable(size)) else {
+            continue;
+        };
+        if size.as_deref() != Some("1") {
+            let message = format!(
+                "{rank}={value} is of {launcher}, whose jobs halite does not join; start the \
+                 processes by `halite launch`, MPICH's mpiexec or srun --mpi=pmi2, or set \
+                 HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and {COORDINATOR}"
+            );
+            return Err(Error::invalid("job", message));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a size or an address that no launcher gives an index to: each process would be alone.
@@ -53,12 +82,34 @@ fn refuse_unused(variable: Variable<'_>, found: &[Recognized]) -> Result<()> {
 struct Reader<'a> {
     variable: Variable<'a>,
     read: Vec<(&'static str, String)>,
+    identity: Vec<String>,
 }
 
 impl<'a> Reader<'a> {
     fn new(variable: Variable<'a>) -> Self {
-        let read = Vec::new();
-        Reader { variable, read }
+        Reader {
+            variable,
+            read: Vec::new(),
+            identity: Vec::new(),
+        }
+    }
+
+    /// Reads what the launcher calls the job, the same in all of its processes.
+    fn identify(&mut self, names: &[&'static str]) -> &mut Self {
+        let values = names.iter().map(|name| (self.variable)(name));
+        let named = names.iter().zip(values);
+        let named = named.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        self.identity.extend(named);
+        self
+    }
+
+    /// The address in a variable, `HOST:PORT`.
+    fn address(&mut self, name: &'static str) -> Result<Option<String>> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let (host, port) = host(name, &text)?;
+        Ok(Some(format!("{host}:{}", port.unwrap_or(PORT))))
     }
 
     fn text(&mut self, name: &'static str) -> Option<String> {
@@ -99,6 +150,7 @@ impl<'a> Reader<'a> {
             size,
             coordinator,
             variables: self.read,
+            identity: self.identity,
         };
         if rank >= size || size > MOST {
             let message = format!(
@@ -111,6 +163,7 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// A variable without which those that were read say nothing.
 fn missing(read: &[(&'static str, String)], name: &str) -> Error {
     let read: Vec<_> = read
         .iter()
@@ -127,28 +180,64 @@ fn explicit(variable: Variable<'_>) -> Result<Option<Recognized>> {
         return Ok(None);
     };
     let size = reader.needed("HALITE_NUM_PROCESSES")?;
-    let coordinator = reader.text("HALITE_COORDINATOR_ADDRESS");
+    let coordinator = reader.address(COORDINATOR)?;
     // The processes have met if PMI says the same, as after a start by this very job.
     let has_met = variable("PMI_FD").is_some() || variable("PMI_PORT").is_some();
     if coordinator.is_none() && size > 1 && !has_met {
-        return Err(missing(&reader.read, "HALITE_COORDINATOR_ADDRESS"));
+        return Err(missing(&reader.read, COORDINATOR));
     }
     let coordinator = coordinator.filter(|_| !has_met);
-    reader.job(Source::Explicit, rank, size, coordinator.map(with_port))
+    reader.job(Source::Explicit, rank, size, coordinator)
 }
 
 /// PMI 1 and 2 (MPICH's Hydra, SLURM's `--mpi=pmi2`): rank, size, and a file descriptor or port of
-/// the process manager.
+/// the process manager; the address of `halite launch` on another host.
 fn mpi(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let mut reader = Reader::new(variable);
-    if variable("PMI_FD").is_none() && variable("PMI_PORT").is_none() {
+    let has_met = variable("PMI_FD").is_some() || variable("PMI_PORT").is_some();
+    let is_remote = variable(record::VARIABLE).is_some() && variable(COORDINATOR).is_some();
+    if !has_met && !is_remote {
         return Ok(None);
     }
     let Some(rank) = reader.number("PMI_RANK")? else {
         return Ok(None);
     };
     let size = reader.needed("PMI_SIZE")?;
-    reader.job(Source::Mpi, rank, size, None)
+    let coordinator = match has_met {
+        true => None,
+        false => reader.address(COORDINATOR)?,
+    };
+    reader.job(Source::Mpi, rank, size, coordinator)
+}
+
+/// OpenMPI's `mpirun` (its manual, "Environment Variables"), whose PMIx halite does not speak.
+fn open_mpi(variable: Variable<'_>) -> Result<Option<Recognized>> {
+    let mut reader = Reader::new(variable);
+    let Some(size) = reader.number("OMPI_COMM_WORLD_SIZE")? else {
+        return Ok(None);
+    };
+    let rank = reader.needed("OMPI_COMM_WORLD_RANK")?;
+    let job = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"];
+    reader.identify(&job);
+    let coordinator = match reader.address(COORDINATOR)? {
+        None if reader.number("OMPI_COMM_WORLD_LOCAL_SIZE")? == Some(size) => {
+            let name = reader.identity.join(" ").into_bytes();
+            let sum = name.iter().fold(0, |sum: usize, byte| {
+                sum.wrapping_mul(31).wrapping_add(usize::from(*byte))
+            });
+            Some(format!("localhost:{}", port_of(sum)))
+        }
+        None if size > 1 => {
+            let message = format!(
+                "mpirun of OpenMPI started process {rank} of {size} on several hosts, and does not \
+                 tell their addresses: set {COORDINATOR} to HOST:PORT of process 0 (mpirun -x \
+                 {COORDINATOR}=..), or use `halite launch --hosts`"
+            );
+            return Err(Error::invalid("job", message));
+        }
+        coordinator => coordinator,
+    };
+    reader.job(Source::OpenMpi, rank, size, coordinator)
 }
 
 /// A step of SLURM (srun(1), "OUTPUT ENVIRONMENT VARIABLES"). A batch script has SLURM_PROCID too,
@@ -169,10 +258,15 @@ fn slurm(variable: Variable<'_>) -> Result<Option<Recognized>> {
         Some(nodes) => Some(nodes),
         None => reader.text("SLURM_JOB_NODELIST"),
     };
-    // As JAX does, so that two jobs on a host have two ports.
+    // Two jobs on a host, and two steps of a job, have two ports.
     let job = reader.number("SLURM_JOB_ID")?.unwrap_or(0);
-    let port = 65535 - (1 << 12) + 1 + job % (1 << 12);
-    let coordinator = nodes.map(|nodes| format!("{}:{port}", first_node(&nodes)));
+    let step = reader.number("SLURM_STEP_ID")?.unwrap_or(0);
+    let port = port_of(job.wrapping_add(step.wrapping_mul(STEP)));
+    reader.identify(&["SLURM_JOB_ID", "SLURM_STEP_ID"]);
+    let coordinator = nodes.map(|nodes| match is_one_node(&nodes) {
+        true => format!("localhost:{port}"),
+        false => format!("{}:{port}", first_node(&nodes)),
+    });
     reader.job(Source::Slurm, rank, size, coordinator)
 }
 
@@ -183,9 +277,26 @@ fn torchrun(variable: Variable<'_>) -> Result<Option<Recognized>> {
     if variable("WORLD_SIZE").is_none() {
         return Ok(None);
     }
+    if variable("RANK").is_none() {
+        return match reader.needed("WORLD_SIZE")? {
+            // As for one process without a launcher.
+            1 => Ok(None),
+            _ => Err(missing(&reader.read, "RANK")),
+        };
+    }
     let rank = reader.needed("RANK")?;
     let size = reader.needed("WORLD_SIZE")?;
-    let host = reader.text("MASTER_ADDR");
+    if size == 1 {
+        return reader.job(Source::Torchrun, rank, size, None);
+    }
+    let address = match reader.text("MASTER_ADDR") {
+        Some(address) => host("MASTER_ADDR", &address)?,
+        None => return Err(missing(&reader.read, "MASTER_ADDR")),
+    };
+    if let (_, Some(port)) = address {
+        let message = format!("MASTER_ADDR has the port {port}; expected a host, and MASTER_PORT");
+        return Err(Error::invalid("job", message));
+    }
     let port = reader.number("MASTER_PORT")?.unwrap_or(PORT.into());
     let Some(port) = u16::try_from(port)
         .ok()
@@ -194,11 +305,14 @@ fn torchrun(variable: Variable<'_>) -> Result<Option<Recognized>> {
         let message = format!("MASTER_PORT is `{port}`; this job needs the next port, up to 65535");
         return Err(Error::invalid("job", message));
     };
-    if host.is_none() && size > 1 {
-        return Err(missing(&reader.read, "MASTER_ADDR"));
-    }
-    let coordinator = host.map(|host| format!("{host}:{port}"));
-    reader.job(Source::Torchrun, rank, size, coordinator)
+    reader.identify(&["TORCHELASTIC_RUN_ID", "MASTER_PORT"]);
+    let is_one_host = variable("LOCAL_WORLD_SIZE") == variable("WORLD_SIZE");
+    let host = if is_one_host {
+        "localhost".to_owned()
+    } else {
+        address.0
+    };
+    reader.job(Source::Torchrun, rank, size, Some(format!("{host}:{port}")))
 }
 
 /// An indexed job (Kubernetes, "Job", "Completion mode"): the index alone is given, and the
@@ -211,11 +325,11 @@ fn kubernetes(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let Some(size) = reader.number("HALITE_NUM_PROCESSES")? else {
         return Ok(None);
     };
-    let coordinator = reader.text("HALITE_COORDINATOR_ADDRESS");
+    let coordinator = reader.address(COORDINATOR)?;
     if coordinator.is_none() && size > 1 {
-        return Err(missing(&reader.read, "HALITE_COORDINATOR_ADDRESS"));
+        return Err(missing(&reader.read, COORDINATOR));
     }
-    reader.job(Source::Kubernetes, rank, size, coordinator.map(with_port))
+    reader.job(Source::Kubernetes, rank, size, coordinator)
 }
 
 /// A slice of Cloud TPUs, and several slices (libtpu's and JAX's variables).
@@ -230,11 +344,12 @@ fn tpu(variable: Variable<'_>) -> Result<Option<Recognized>> {
         None => reader.needed("TPU_WORKER_ID")?,
     };
     let slices = reader.number("MEGASCALE_NUM_SLICES")?.unwrap_or(1);
-    let (slice, host) = match slices {
-        1 => (0, Some(hosts[0].to_owned())),
+    let (slice, name, first) = match slices {
+        1 => (0, "TPU_WORKER_HOSTNAMES", Some(hosts[0].to_owned())),
         _ => {
             let slice = reader.needed("MEGASCALE_SLICE_ID")?;
-            (slice, reader.text("MEGASCALE_COORDINATOR_ADDRESS"))
+            let name = "MEGASCALE_COORDINATOR_ADDRESS";
+            (slice, name, reader.text(name))
         }
     };
     if worker >= hosts.len() {
@@ -244,9 +359,12 @@ fn tpu(variable: Variable<'_>) -> Result<Option<Recognized>> {
         );
         return Err(Error::invalid("job", message));
     }
-    // The port of the address is that of libtpu's own network.
-    let host = host.map(|host| host.split(':').next().unwrap_or_default().to_owned());
-    let coordinator = host.map(|host| format!("{host}:{PORT}"));
+    let coordinator = match first {
+        // The port of the address is that of libtpu's own network.
+        Some(first) => Some(format!("{}:{PORT}", host(name, &first)?.0)),
+        None => None,
+    };
+    reader.identify(&["TPU_WORKER_HOSTNAMES"][..usize::from(slices == 1)]);
     // What is too large for a number is too large for a job.
     let (rank, size) = (
         slice.saturating_mul(hosts.len()),
@@ -256,11 +374,58 @@ fn tpu(variable: Variable<'_>) -> Result<Option<Recognized>> {
     reader.job(Source::Tpu, rank, size, coordinator)
 }
 
-fn with_port(address: String) -> String {
-    match address.contains(':') {
-        true => address,
-        false => format!("{address}:{PORT}"),
-    }
+/// The host in the value of a variable, with brackets around an address of IPv6, and its port.
+fn host(name: &str, text: &str) -> Result<(String, Option<u16>)> {
+    let text = text.trim();
+    let is_ipv6 = |host: &str| host.parse::<Ipv6Addr>().is_ok();
+    let parts = if is_ipv6(text) {
+        Some((format!("[{text}]"), None))
+    } else if let Some((host, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']'))
+    {
+        let port = match rest {
+            "" => Some(None),
+            _ => rest.strip_prefix(':').map(Some),
+        };
+        port.filter(|_| is_ipv6(host))
+            .map(|port| (format!("[{host}]"), port))
+    } else {
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        let is_host = !host.is_empty() && !host.starts_with('-') && host.chars().all(is_name);
+        is_host.then(|| (host.to_owned(), port))
+    };
+    let checked = parts.and_then(|(host, port)| match port {
+        Some(port) => Some((
+            host,
+            Some(port.parse().ok().filter(|&port: &u16| port > 0)?),
+        )),
+        None => Some((host, None)),
+    });
+    checked.ok_or_else(|| {
+        let message = format!(
+            "{name} is `{text}`; expected a host or an address of IPv4 or IPv6, or one of them with \
+             a port: HOST:PORT, [IPV6]:PORT"
+        );
+        Error::invalid("job", message)
+    })
+}
+
+/// A port above those that systems give out, as JAX chooses it for a job of SLURM.
+fn port_of(job: usize) -> usize {
+    const PORTS: usize = 1 << 12;
+    65535 - PORTS + 1 + job % PORTS
+}
+
+/// Distance of the ports of two steps of a job, so that they differ from those of the next jobs.
+const STEP: usize = 521;
+
+/// Whether a list of SLURM has one node.
+fn is_one_node(nodes: &str) -> bool {
+    let inside = nodes.split_once('[').map_or("", |(_, inside)| inside);
+    !nodes.contains(',') && !inside.contains('-')
 }
 
 /// First host of a list of SLURM: `tux001` of `tux[001-004,7],other`.

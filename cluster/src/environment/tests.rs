@@ -88,8 +88,171 @@ fn slurm_is_recognized() {
 }
 
 #[test]
+fn steps_of_a_slurm_job_meet_apart() {
+    let (mut first, mut next) = (SRUN, SRUN);
+    (first[1].1, next[0].1) = ("1", "4100");
+    let ports: Vec<_> = [SRUN, first, next]
+        .iter()
+        .map(|variables| recognize(variables).unwrap())
+        .collect();
+    for (index, one) in ports.iter().enumerate() {
+        for other in &ports[..index] {
+            assert_ne!(one.coordinator, other.coordinator);
+            assert_ne!(one.identity, other.identity);
+        }
+    }
+}
+
+#[test]
+fn processes_of_one_machine_meet_on_it() {
+    for (nodes, expected) in [
+        ("tux003", "localhost:61443"),
+        ("tux[003]", "localhost:61443"),
+        ("tux[003,7]", "tux003:61443"),
+    ] {
+        let mut variables = SRUN;
+        variables[5].1 = nodes;
+        check(&variables, Source::Slurm, (2, 4), Some(expected));
+    }
+    let mut variables = TORCHRUN;
+    variables[3].1 = "8";
+    check(
+        &variables,
+        Source::Torchrun,
+        (5, 8),
+        Some("localhost:29401"),
+    );
+}
+
+#[test]
 fn torchrun_is_recognized() {
     check(&TORCHRUN, Source::Torchrun, (5, 8), Some("node0:29401"));
+}
+
+/// As transformers and others take it.
+#[test]
+fn world_of_one_needs_nothing_else() {
+    check(&[("WORLD_SIZE", "1")], Source::Alone, (0, 1), None);
+    let one = [("WORLD_SIZE", "1"), ("RANK", "0"), ("MASTER_PORT", "65535")];
+    check(&one, Source::Alone, (0, 1), None);
+    refused(
+        &[("WORLD_SIZE", "2")],
+        "WORLD_SIZE=2 is set, and RANK is missing",
+    );
+}
+
+/// docs.open-mpi.org, "Environment variables set by mpirun".
+#[test]
+fn open_mpi_is_recognized() {
+    let variables = [
+        ("OMPI_COMM_WORLD_RANK", "1"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ("PMIX_NAMESPACE", "prterun-node-77@1"),
+        ("PMIX_RANK", "1"),
+    ];
+    let job = recognize(&variables).unwrap();
+    assert_eq!((job.source, job.rank, job.size), (Source::OpenMpi, 1, 2));
+    assert!(job.coordinator.unwrap().starts_with("localhost:"));
+    let mut hosts = variables;
+    hosts[2].1 = "1";
+    refused(&hosts, "set HALITE_COORDINATOR_ADDRESS to HOST:PORT");
+    let address = ("HALITE_COORDINATOR_ADDRESS", "node0");
+    let hosts = [&hosts[..], &[address]].concat();
+    check(&hosts, Source::OpenMpi, (1, 2), Some("node0:29500"));
+}
+
+#[test]
+fn unknown_launchers_are_refused() {
+    refused(&[("PMIX_RANK", "1")], "PMIX_RANK=1 is of PMIx");
+    refused(
+        &[("MV2_COMM_WORLD_RANK", "0"), ("MV2_COMM_WORLD_SIZE", "2")],
+        "is of MVAPICH2",
+    );
+    let one = [("MV2_COMM_WORLD_RANK", "0"), ("MV2_COMM_WORLD_SIZE", "1")];
+    check(&one, Source::Alone, (0, 1), None);
+}
+
+/// A shell in an allocation (salloc(1)), and one that is a step of it (`srun --pty`).
+#[test]
+fn shell_in_an_allocation_is_alone() {
+    let allocation = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_NTASKS", "4"),
+        ("SLURM_JOB_NODELIST", "a,b"),
+    ];
+    check(&allocation, Source::Alone, (0, 1), None);
+    let step = [
+        ("SLURM_STEP_ID", "4294967290"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_STEP_NUM_TASKS", "1"),
+        ("PMIX_RANK", "0"),
+    ];
+    check(
+        &[&allocation[..], &step].concat(),
+        Source::Alone,
+        (0, 1),
+        None,
+    );
+}
+
+#[test]
+fn forgotten_half_of_a_launcher_is_told() {
+    let told = |variables: &[(&str, &str)]| {
+        let find = |name: &str| variables.iter().find(|(other, _)| *other == name);
+        super::unused(|name| find(name).map(|(_, value)| (*value).to_owned())).unwrap_or_default()
+    };
+    let pod = ("JOB_COMPLETION_INDEX", "3");
+    assert!(told(&[pod]).contains("without HALITE_NUM_PROCESSES"));
+    assert_eq!(told(&[pod, ("HALITE_NUM_PROCESSES", "1")]), "");
+    let batch = ("SLURM_NTASKS", "4");
+    assert!(told(&[batch]).contains("srun starts 4 of them"));
+    assert_eq!(told(&[batch, ("SLURM_STEP_ID", "0")]), "");
+    assert_eq!(told(&[("SLURM_NTASKS", "1")]), "");
+    assert_eq!(told(&[]), "");
+}
+
+#[test]
+fn addresses_of_both_families_are_read() {
+    for (address, expected) in [
+        ("node0", "node0:29500"),
+        ("node0:7000", "node0:7000"),
+        ("10.0.0.1:7000", "10.0.0.1:7000"),
+        ("::1", "[::1]:29500"),
+        ("[::1]", "[::1]:29500"),
+        ("[::1]:7000", "[::1]:7000"),
+        ("2001:db8::7", "[2001:db8::7]:29500"),
+    ] {
+        let variables = [
+            ("HALITE_PROCESS_ID", "1"),
+            ("HALITE_NUM_PROCESSES", "2"),
+            ("HALITE_COORDINATOR_ADDRESS", address),
+        ];
+        check(&variables, Source::Explicit, (1, 2), Some(expected));
+    }
+    let mut variables = TORCHRUN;
+    variables[4].1 = "::1";
+    check(&variables, Source::Torchrun, (5, 8), Some("[::1]:29401"));
+    variables[4].1 = "node0:29400";
+    refused(&variables, "MASTER_ADDR has the port 29400");
+    for address in [
+        "",
+        "node0:",
+        "node0:0",
+        "node0:70000",
+        "[::1",
+        "[node0]",
+        "a b",
+        "::1:x",
+        "-x",
+    ] {
+        let variables = [
+            ("HALITE_PROCESS_ID", "1"),
+            ("HALITE_NUM_PROCESSES", "2"),
+            ("HALITE_COORDINATOR_ADDRESS", address),
+        ];
+        refused(&variables, "HALITE_COORDINATOR_ADDRESS");
+    }
 }
 
 #[test]
@@ -159,6 +322,15 @@ fn tpu_hosts_are_recognized() {
     refused(
         &[("TPU_WORKER_HOSTNAMES", "a,b"), ("TPU_WORKER_ID", "2")],
         "worker 2 is not one of the 2 of TPU_WORKER_HOSTNAMES",
+    );
+}
+
+#[test]
+fn job_without_an_address_is_refused() {
+    let variables = [&SRUN[..5]].concat();
+    refused(
+        &variables,
+        "no variable has the address where the processes meet",
     );
 }
 
@@ -258,4 +430,87 @@ fn numbers_out_of_range_are_refused() {
         ("MEGASCALE_SLICE_ID", "18446744073709551614"),
     ];
     refused(&slices, "a job has at most 1048576");
+}
+
+/// What is left over in a shell, in any combination, is a job or an error.
+#[test]
+fn random_variables_are_a_job_or_an_error() {
+    const NAMES: [&str; 27] = [
+        "HALITE_PROCESS_ID",
+        "HALITE_NUM_PROCESSES",
+        "HALITE_COORDINATOR_ADDRESS",
+        "HALITE_LAUNCHER",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "PMI_FD",
+        "PMI_PORT",
+        "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "SLURM_JOB_ID",
+        "SLURM_STEP_ID",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_STEP_NODELIST",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "JOB_COMPLETION_INDEX",
+        "TPU_WORKER_HOSTNAMES",
+        "TPU_WORKER_ID",
+        "MEGASCALE_NUM_SLICES",
+    ];
+    const VALUES: [&str; 16] = [
+        "",
+        " ",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "65535",
+        "18446744073709551615",
+        "a",
+        "a,b",
+        "a[1-2]",
+        "a[",
+        "::1",
+        "[::1]:7",
+        "a:7",
+        "ü]:[",
+    ];
+    let mut state = 1u64;
+    let mut draw = |count: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % count
+    };
+    let (mut jobs, mut errors) = (0, 0);
+    for _ in 0..200_000 {
+        let variables: Vec<_> = (0..draw(16))
+            .map(|_| (NAMES[draw(NAMES.len())], VALUES[draw(VALUES.len())]))
+            .collect();
+        match recognize(&variables) {
+            Ok(job) => {
+                assert!(job.rank < job.size, "{variables:?}");
+                let has_pmi = variables.iter().any(|(name, _)| name.starts_with("PMI_"));
+                let meets = job.size == 1 || job.coordinator.is_some() || has_pmi;
+                assert!(meets, "{variables:?}");
+                jobs += usize::from(job.size > 1);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.starts_with("job: ") && !text.contains("job:  "),
+                    "{text}"
+                );
+                errors += 1;
+            }
+        }
+    }
+    assert!(jobs > 100 && errors > 1000, "{jobs} jobs, {errors} errors");
 }

@@ -13,8 +13,8 @@ use crate::record::Record;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The process; `None` if the launcher of MPI failed.
-    pub rank: Option<usize>,
+    /// The process.
+    pub rank: usize,
     /// Its host, if it had joined the job.
     pub host: Option<String>,
     /// Its id there, if it had joined the job.
@@ -29,14 +29,11 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(rank) = self.rank {
-            write!(f, "process {rank}")?;
-            if let (Some(host), Some(pid)) = (&self.host, self.pid) {
-                write!(f, " on {host} (pid {pid})")?;
-            }
-            f.write_str(": ")?;
+        write!(f, "process {}", self.rank)?;
+        if let (Some(host), Some(pid)) = (&self.host, self.pid) {
+            write!(f, " on {host} (pid {pid})")?;
         }
-        f.write_str(&self.reason)?;
+        write!(f, ": {}", self.reason)?;
         match &self.checkpoint {
             Some(path) if !self.reason.contains(&**path) => {
                 write!(f, "; the last checkpoint is {path}")
@@ -110,9 +107,16 @@ impl Verdict {
             .any(|process| process.reported.is_some())
     }
 
-    /// Whether the program of a process has ended.
-    pub(super) fn has_exited(&self, rank: usize) -> bool {
-        self.processes[rank].exited.is_some()
+    /// Whether a process has joined the job.
+    fn is_job(&self) -> bool {
+        self.processes
+            .iter()
+            .any(|process| process.joined.is_some())
+    }
+
+    /// Whether several processes ran, and none joined the job.
+    pub(super) fn is_apart(&self) -> bool {
+        self.processes.len() > 1 && !self.is_job()
     }
 
     pub(super) fn closed(&mut self, rank: usize) {
@@ -130,8 +134,8 @@ impl Verdict {
         self.failures().map(|(_, since, _)| since).min()
     }
 
-    /// The failure of the job, if it has one. `complaints` is what MPI's launcher printed.
-    pub(super) fn failure(&self, complaints: &str) -> Option<Failure> {
+    /// The failure of the job, if it has one.
+    pub(super) fn failure(&self) -> Option<Failure> {
         let first = self.failed_since()?;
         let mut at_first: Vec<_> = self
             .failures()
@@ -139,32 +143,14 @@ impl Verdict {
             .collect();
         at_first.sort_by_key(|(rank, since, _)| (!self.was_killed(*rank), *since));
         let (rank, _, reason) = at_first.swap_remove(0);
-        let started = self
-            .processes
-            .iter()
-            .any(|process| process.exited.is_some());
-        let joined = self
-            .processes
-            .iter()
-            .any(|process| process.joined.is_some());
-        if !started && !joined && !complaints.is_empty() {
-            return Some(Failure {
-                rank: None,
-                host: None,
-                pid: None,
-                reason: format!("mpiexec failed: {complaints}"),
-                checkpoint: None,
-                stopped: None,
-            });
-        }
         let (host, pid) = self.processes[rank].joined.clone().unzip();
         let missing: Vec<usize> = self.missing(first).collect();
-        let reason = match joined && !missing.is_empty() {
+        let reason = match self.is_job() && !missing.is_empty() {
             true => format!("{reason}; {} not joined", have(&missing)),
             false => reason,
         };
         Some(Failure {
-            rank: Some(rank),
+            rank,
             host,
             pid,
             reason,
@@ -185,7 +171,7 @@ impl Verdict {
     fn was_killed(&self, rank: usize) -> bool {
         // By others than the launcher, whose warning of a failure ends programs without a job; a
         // process that has reported an error may crash while it exits.
-        let by_others = |status| status > 128 && status != 128 + SIGUSR1;
+        let by_others = |status| signal(status).is_some_and(|number| number != SIGUSR1);
         let process = &self.processes[rank];
         process.reported.is_none() && process.exited.is_some_and(|(status, _)| by_others(status))
     }
@@ -193,10 +179,7 @@ impl Verdict {
     /// Processes that failed, with time and reason.
     fn failures(&self) -> impl Iterator<Item = (usize, Instant, String)> + '_ {
         // A program that no process of joins a job has nothing to finish.
-        let is_job = self
-            .processes
-            .iter()
-            .any(|process| process.joined.is_some());
+        let is_job = self.is_job();
         let processes = self.processes.iter().enumerate();
         processes.filter_map(move |(rank, process)| {
             let (since, reason) = process.failure(is_job)?;
@@ -220,7 +203,11 @@ impl Process {
                 Some((since, reason.to_owned()))
             }
             (Some((status, since)), _) => Some((since, describe(status))),
-            (None, Some(since)) => Some((since, "its proxy ended before it".to_owned())),
+            (None, Some(since)) => {
+                let reason =
+                    "its shell or ssh ended before it told a status; its output may say why";
+                Some((since, reason.to_owned()))
+            }
             (None, None) => None,
         }
     }
@@ -241,12 +228,21 @@ fn describe(status: i32) -> String {
         126 => "the program cannot be executed (status 126)".to_owned(),
         127 => "the program was not found (status 127)".to_owned(),
         137 => "killed by SIGKILL, by a user or by the system because memory ran out".to_owned(),
-        129.. => match signal_hook::low_level::signal_name(status - 128) {
-            Some(name) => format!("ended by {name}"),
-            None => format!("ended by signal {}", status - 128),
+        _ => match signal(status) {
+            Some(number) => match signal_hook::low_level::signal_name(number) {
+                Some(name) => format!("ended by {name}"),
+                None => format!("ended by signal {number}"),
+            },
+            None => format!("exited with status {status}"),
         },
-        _ => format!("exited with status {status}"),
     }
+}
+
+/// The signal of a status as shells report it.
+fn signal(status: i32) -> Option<i32> {
+    /// The last one on Linux.
+    const LAST: i32 = 64;
+    Some(status - 128).filter(|number| (1..=LAST).contains(number))
 }
 
 #[cfg(test)]
@@ -269,7 +265,7 @@ mod tests {
             verdict.closed(rank);
         }
         assert!(verdict.all_ended());
-        assert_eq!(verdict.failure(""), None);
+        assert_eq!(verdict.failure(), None);
     }
 
     #[test]
@@ -277,13 +273,13 @@ mod tests {
         let mut verdict = Verdict::new(2);
         joined(&mut verdict, 0);
         verdict.record(1, &Record::Exited(0));
-        let reason = verdict.failure("").unwrap().to_string();
+        let reason = verdict.failure().unwrap().to_string();
         assert_eq!(
             reason,
             "process 1: exited with status 0 and never joined the job"
         );
         joined(&mut verdict, 1);
-        let reason = verdict.failure("").unwrap().to_string();
+        let reason = verdict.failure().unwrap().to_string();
         let expected = "process 1 on node (pid 41): exited with status 0 before it had finished";
         assert!(reason.starts_with(expected), "{reason}");
     }
@@ -295,7 +291,7 @@ mod tests {
         joined(&mut verdict, 1);
         verdict.record(0, &Record::Failed("connection lost".to_owned()));
         verdict.record(1, &Record::Exited(137));
-        assert_eq!(verdict.failure("").unwrap().rank, Some(1));
+        assert_eq!(verdict.failure().unwrap().rank, 1);
     }
 
     #[test]
@@ -306,7 +302,7 @@ mod tests {
         verdict.record(1, &Record::Exited(3));
         verdict.record(0, &Record::Failed("another process failed".to_owned()));
         verdict.record(0, &Record::Exited(139));
-        assert_eq!(verdict.failure("").unwrap().rank, Some(1));
+        assert_eq!(verdict.failure().unwrap().rank, 1);
     }
 
     #[test]
@@ -317,7 +313,7 @@ mod tests {
             verdict.record(0, &Record::Saved(format!("run/step-{step}")));
         }
         verdict.record(0, &Record::Exited(3));
-        let failure = verdict.failure("").unwrap().to_string();
+        let failure = verdict.failure().unwrap().to_string();
         let expected = "exited with status 3; the last checkpoint is run/step-20";
         assert!(failure.ends_with(expected), "{failure}");
     }
@@ -337,19 +333,33 @@ mod tests {
         let mut verdict = Verdict::new(2);
         verdict.record(0, &Record::Exited(0));
         verdict.record(1, &Record::Exited(0));
-        assert_eq!(verdict.failure(""), None);
+        assert_eq!(verdict.failure(), None);
         verdict.record(1, &Record::Exited(3));
-        assert_eq!(verdict.failure("").unwrap().reason, "exited with status 3");
+        assert_eq!(verdict.failure().unwrap().reason, "exited with status 3");
         // The launcher warns it of the failure.
         verdict.record(0, &Record::Exited(138));
-        assert_eq!(verdict.failure("").unwrap().rank, Some(1));
+        assert_eq!(verdict.failure().unwrap().rank, 1);
     }
 
     #[test]
-    fn failing_mpiexec_is_quoted() {
-        let mut verdict = Verdict::new(1);
-        verdict.closed(0);
-        let failure = verdict.failure("no such option").unwrap();
-        assert_eq!(failure.to_string(), "mpiexec failed: no such option");
+    fn status_is_a_signal_where_there_is_one() {
+        for (status, expected) in [
+            (3, "exited with status 3"),
+            (128, "exited with status 128"),
+            (129, "ended by SIGHUP"),
+            (162, "ended by signal 34"),
+            (193, "exited with status 193"),
+            (255, "exited with status 255"),
+        ] {
+            assert_eq!(describe(status), expected);
+        }
+    }
+
+    #[test]
+    fn processes_that_join_nothing_are_apart() {
+        let mut verdict = Verdict::new(2);
+        assert!(verdict.is_apart() && !Verdict::new(1).is_apart());
+        joined(&mut verdict, 1);
+        assert!(!verdict.is_apart());
     }
 }

@@ -35,8 +35,13 @@ impl<'a> Heart<'a> {
 
     /// The error of a process that the launcher notifies of the failure of another one.
     pub(crate) fn warned(&self) -> Error {
-        let message = format!("this process: {}", self.presence.now().text);
-        Error::new(ErrorKind::Unavailable, "another process failed", message)
+        self.stopped("another process failed")
+    }
+
+    /// The error of this process because of another one.
+    fn stopped(&self, why: &str) -> Error {
+        let message = format!("{why}; this process was {}", self.presence.activity());
+        Error::new(ErrorKind::Unavailable, "stopped", message)
     }
 
     /// Sends a heartbeat if it is time, and reads those that have come.
@@ -67,12 +72,7 @@ impl<'a> Heart<'a> {
             let mut deadline = Deadline::quiet(presence, self.lost);
             if let Some(text) = comm.receive(rank, FAILED, &mut deadline)? {
                 let text = String::from_utf8_lossy(&text).into_owned();
-                let message = format!("{text}; this process: {}", presence.now().text);
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "another process failed",
-                    message,
-                ));
+                return Err(self.stopped(&format!("another process failed ({text})")));
             }
             while let Some(bytes) = comm.receive(rank, BEAT, &mut deadline)? {
                 let heard = &mut lock(&presence.others)[rank];
@@ -82,9 +82,9 @@ impl<'a> Heart<'a> {
             if silent >= self.lost && !*lock(&presence.leaving) {
                 let message = format!(
                     "no heartbeat for {:?}: it was killed or stopped, or its network is gone; this \
-                     process: {}",
+                     process was {}",
                     self.lost,
-                    presence.now().text
+                    presence.activity()
                 );
                 let op = presence.describe(rank);
                 return Err(Error::new(ErrorKind::DeadlineExceeded, op, message));

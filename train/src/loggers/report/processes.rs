@@ -111,6 +111,15 @@ pub(crate) fn findings(all: &[ProcessReport]) -> Vec<String> {
     own.sort_by(f64::total_cmp);
     // With two processes, the faster one.
     let median = own.get(own.len().saturating_sub(1) / 2).copied();
+    let compared = match own.len() {
+        2 => "in the other process",
+        _ => "in the median of the processes",
+    };
+    let is_one_host = measured.windows(2).all(|pair| pair[0].host == pair[1].host);
+    let remedy = match is_one_host {
+        true => "its cores have other work, or it has fewer of them",
+        false => "look for other work on its host",
+    };
     let waiting = measured.iter().filter_map(|one| {
         let share = one.share(one.input_wait_seconds);
         (share > INPUT_SHARE).then(|| {
@@ -127,8 +136,7 @@ pub(crate) fn findings(all: &[ProcessReport]) -> Vec<String> {
         (own > SLOWER * median).then(|| {
             format!(
                 "{} is slow, and the others wait for it: a step takes {:.2} ms there without \
-                 waiting, and {:.2} ms in the median of the processes; look for other work on its \
-                 host",
+                 waiting, and {:.2} ms {compared}; {remedy}",
                 one.name(),
                 1e3 * own,
                 1e3 * median
@@ -188,6 +196,18 @@ mod tests {
         let expected =
             "process 2 on node2 is slow, and the others wait for it: a step takes 6.70 ms";
         assert!(found[0].starts_with(expected), "{found:?}");
+    }
+
+    #[test]
+    fn slow_one_of_two_is_compared_with_the_other() {
+        let mut all = [process(0, 0.0, 5.0), process(1, 0.0, 3.0)];
+        let found = findings(&all);
+        let expected = "and 5.00 ms in the other process; look for other work on its host";
+        assert!(found[0].ends_with(expected), "{found:?}");
+        all[1].host = all[0].host.clone();
+        let found = findings(&all);
+        let expected = "in the other process; its cores have other work, or it has fewer of them";
+        assert!(found[0].ends_with(expected), "{found:?}");
     }
 
     /// One program on the devices of all processes: every step takes as long as the slowest one's.
