@@ -159,7 +159,7 @@ fn first_change<O: Optimizer>(optimizer: O, factors: [f32; 2]) -> Vec<f32> {
     };
     let inputs = [values(1.7, factors[0]), values(0.9, factors[1])];
     let results = eval(
-        |cx, given| {
+        move |cx, given| {
             let model = vec![Leaf(Param::new([2, 3], Init::Zeros))];
             let slots = optim::slots(&optimizer, &model);
             let slots = slots.map_leaves(|_, param| cx.full(0.0, &param.ty));
