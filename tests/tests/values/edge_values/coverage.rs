@@ -80,9 +80,9 @@ const FILES: [&str; 13] = [
     "mean.rs",
 ];
 
-/// Files whose functions are no operations: the tree of slots, and parts of optimizers. Those that
-/// work on elements have rows; those with norms have `norms_of_large_parameters_do_not_overflow`;
-/// the suite `layers` has the values of each.
+/// Files whose functions are no operations: the tree of slots, and parts of optimizers. Rows of
+/// `Adam`, `AdamW` and `Sgd` stand for all optimizers, which are made of operations that have rows;
+/// the suite `layers` has the values of each, and large parameters of those with norms.
 const OTHER: [&str; 13] = [
     "optim/adafactor.rs",
     "optim/adagrad.rs",

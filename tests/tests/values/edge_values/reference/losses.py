@@ -156,22 +156,3 @@ def adam(decay_in_gradient, decay_in_value):
 
 row("adam", "pairs", FLOATS, lambda param, grad: (adam(0, 0)(param, grad), adam(L(0.5), 0)(param, grad)))
 row("adam_w", "pairs", FLOATS, adam(0, L("0.01")))
-
-
-def squared(x, weight):
-    """`weight * x²` as the type of sums has it: the square first."""
-    square = x * x
-    square = np.where(square < facts(wide(CURRENT[0]))["smallest_subnormal"], 0, in_range(square))
-    return in_range(square * weight)
-
-
-def rms_prop(param, grad):
-    # The first averages are a hundredth of the square and of the gradient: of the variance 0.99 are left.
-    square = squared(grad, L("0.01"))
-    variance = np.where(np.isinf(square), np.inf, square - in_range((L("0.01") * grad) ** 2))
-    return [param - RATE * grad / (np.sqrt(of) + L("1e-8")) for of in (square, variance)]
-
-
-row("rms_prop", "pairs", FLOATS, rms_prop)
-row("adagrad", "pairs", FLOATS, lambda param, grad: param - RATE * grad / (np.sqrt(squared(grad, L(1))) + L("1e-10")))
-row("lion", "pairs", FLOATS, lambda param, grad: param - RATE * (np.sign(grad) + L("0.001") * param))

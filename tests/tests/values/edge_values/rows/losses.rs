@@ -5,10 +5,7 @@ use halite_nn::{
     Adam, AdamW, CrossEntropy, Init, Mean, NllLoss, Optimizer, Param, Sgd, Tensor, accuracy,
     bce_with_logits, correct, correct_top_k, cross_entropy, huber, kl_divergence, mae, mse,
     nll_loss,
-    optim::{
-        Adagrad, Lion, MeanSquare, Moments, Momentum, RmsProp, Slots, SquareSum, Velocity,
-        clip_global_norm, clip_value, global_norm, update,
-    },
+    optim::{Moments, Slots, Velocity, clip_global_norm, clip_value, global_norm, update},
     soft_cross_entropy, top_k_accuracy,
 };
 
@@ -102,21 +99,6 @@ rows! {
     );
     "adam_w" Pairs FLOATS [] ["AdamW::new", "AdamW::weight_decay"]
         |x| stepped(&AdamW::new(0.125), x, || moments(x));
-    "rms_prop" Pairs FLOATS [] [] |x| {
-        let slot = |mean| MeanSquare {
-            square: zeros_of(x),
-            mean,
-            momentum: None,
-        };
-        (
-            stepped(&RmsProp::new(0.125), x, || slot(None)),
-            stepped(&RmsProp::new(0.125).centered(), x, || slot(Some(zeros_of(x)))),
-        )
-    };
-    "adagrad" Pairs FLOATS [] []
-        |x| stepped(&Adagrad::new(0.125), x, || SquareSum { sum: zeros_of(x) });
-    "lion" Pairs FLOATS [] []
-        |x| stepped(&Lion::new(0.125), x, || Momentum { momentum: zeros_of(x) });
 }
 
 /// 0 in the middle, equal elsewhere.
@@ -168,21 +150,18 @@ fn stepped<'t, O: Optimizer>(
     params[0].0
 }
 
-/// A slot before the first update.
-fn zeros_of<'t>(x: &[Tensor<'t>]) -> Tensor<'t> {
-    x[0].convert(in_sums(x[0].dtype())).zeros_like()
-}
-
 fn velocity<'t>(x: &[Tensor<'t>]) -> Velocity<Tensor<'t>> {
+    let zeros = x[0].convert(in_sums(x[0].dtype())).zeros_like();
     Velocity {
-        velocity: Some(zeros_of(x)),
+        velocity: Some(zeros),
     }
 }
 
 fn moments<'t>(x: &[Tensor<'t>]) -> Moments<Tensor<'t>> {
+    let zeros = x[0].convert(in_sums(x[0].dtype())).zeros_like();
     Moments {
-        first: zeros_of(x),
-        second: zeros_of(x),
+        first: zeros,
+        second: zeros,
     }
 }
 
