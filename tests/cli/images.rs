@@ -280,7 +280,7 @@ fn bad_images_are_errors() {
             "train imagenet --data ./lines",
             &["lines: ", "\"a\\nb\"", "line break"],
         ),
-        ("classify ./one", &["one: Is a directory"]),
+        ("classify ./one", &["one: it is a directory, not a plain file"]),
         ("classify ./empty.jpg", &["empty.jpg", "it is empty"]),
         ("classify ./one/red.png --side 100000", &["side 100000"]),
         (
