@@ -3,7 +3,9 @@
 use std::{fmt::Display, path::Path, str::FromStr};
 
 use csv::{Position, ReaderBuilder, StringRecord};
-use halite_core::{Error, ErrorKind, Result, files};
+use halite_core::{Error, ErrorKind, Result, guard};
+
+use crate::input;
 
 /// A CSV file with a header: rows of text, whose columns have names.
 ///
@@ -39,7 +41,7 @@ const CONTEXT: &str = "table";
 const NAMED: usize = 20;
 
 impl Table {
-    /// Reads a CSV file.
+    /// Reads a CSV file, which may be compressed with gzip.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it has no header,
@@ -47,9 +49,9 @@ impl Table {
     /// quote, or text that is not UTF-8. Errors name the file and the line.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = files::read_input(path).map_err(|error| {
-            let message = format!("{}: {error}", path.display());
-            Error::new(ErrorKind::Io, CONTEXT, message)
+        let bytes = input::read(path).map_err(|(kind, reason)| {
+            let message = format!("{}: {reason}", path.display());
+            Error::new(kind, CONTEXT, message)
         })?;
         Self::parse(path.display().to_string(), &bytes)
     }
@@ -60,6 +62,16 @@ impl Table {
     /// As [`read`](Self::read).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         let name = name.into();
+        guard::call(|| Self::parse_named(&name, bytes)).unwrap_or_else(|panic| {
+            Err(Error::new(
+                ErrorKind::Corrupt,
+                CONTEXT,
+                format!("{name}: {panic}"),
+            ))
+        })
+    }
+
+    fn parse_named(name: &str, bytes: &[u8]) -> Result<Self> {
         let failed =
             |reason: String| Error::new(ErrorKind::Corrupt, CONTEXT, format!("{name}: {reason}"));
         if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
@@ -108,7 +120,7 @@ impl Table {
             lines.push(line);
         }
         Ok(Table {
-            name,
+            name: name.to_owned(),
             columns,
             text,
             ends,
