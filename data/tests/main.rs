@@ -3,6 +3,7 @@
 mod digests;
 mod hanging_reads;
 mod images;
+mod jpeg;
 mod loader;
 mod located;
 mod mnist;
