@@ -30,6 +30,7 @@ mod jpeg;
 mod labels;
 mod listing;
 mod orientation;
+mod parts;
 mod pixels;
 mod png;
 mod sheet;
@@ -52,6 +53,7 @@ pub use self::{
     folder::ImageFolder,
     framing::{Filter, Framing, center_crop, resize},
     labels::imagenet_classes,
+    parts::{ClassFolders, Parts},
     sheet::contact_sheet,
     statistics::ImageStatistics,
     table::ImageTable,

@@ -1,6 +1,11 @@
 //! Tables: CSV files with a header, in memory.
 
-use std::{fmt::Display, path::Path, str::FromStr};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Display,
+    path::Path,
+    str::FromStr,
+};
 
 use csv::{Position, ReaderBuilder, StringRecord};
 use halite_core::{Error, ErrorKind, Result, guard};
@@ -171,6 +176,32 @@ impl Table {
         Ok((0..self.len()).map(|row| self.cell(row, place)).collect())
     }
 
+    /// The cells of a column of classes or groups, `[rows]`, without white space around them.
+    ///
+    /// # Errors
+    /// If there is no such column, or two of its texts differ only by blanks, as `cat` and `cat `:
+    /// it is uncertain whether these are one class.
+    pub fn categories(&self, column: &str) -> Result<Vec<&str>> {
+        let cells = self.strings(column)?;
+        let (mut known, mut seen) = (HashSet::new(), HashMap::new());
+        for (row, &cell) in cells
+            .iter()
+            .enumerate()
+            .filter(|(_, cell)| known.insert(**cell))
+        {
+            let &mut (other, first) = seen.entry(without_blanks(cell)).or_insert((cell, row));
+            if other != cell {
+                let reason = format!(
+                    "`{cell}` and `{other}` of line {} differ only by blanks; write one of them for \
+                     both, or another name",
+                    self.lines[first]
+                );
+                return Err(self.error(row, column, reason));
+            }
+        }
+        Ok(cells.into_iter().map(str::trim).collect())
+    }
+
     /// The values of a column, `[rows]`. White space around a value is ignored.
     ///
     /// # Errors
@@ -253,6 +284,11 @@ impl Table {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.text[start..self.ends[index]]
     }
+}
+
+/// A text without its white space: names that differ only by blanks are equal then.
+pub(crate) fn without_blanks(text: &str) -> String {
+    text.split_whitespace().collect()
 }
 
 /// Lines of positions in a file. The parser counts those of `\r\n` twice or not at all, and places

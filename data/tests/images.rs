@@ -1,12 +1,13 @@
 //! Images, compared with what Pillow reads (`golden/images/make.py`).
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, str::FromStr};
 
 use halite_core::{ErrorKind, HostArray};
 use halite_data::{
     BadSample, Dataset, Loader, LoaderOptions, Rows,
     images::{
-        FakeImages, Filter, Framing, ImageFolder, center_crop, decode_image, read_image, resize,
+        ClassFolders, FakeImages, Filter, Framing, ImageFolder, Parts, center_crop, decode_image,
+        read_image, resize,
     },
 };
 use serde::Deserialize;
@@ -329,6 +330,104 @@ fn folders_without_images_are_refused() {
     let mut rows = Rows::zeros(data.fields(), 1).unwrap();
     let error = data.read(0, &mut rows.sample_mut(0)).unwrap_err();
     assert!(error.to_string().contains("1.png"), "{error}");
+}
+
+fn refused(dir: &tempfile::TempDir, parts: &Parts) -> String {
+    let opened = ClassFolders::open(dir.path(), parts, Framing::new(6));
+    opened.unwrap_err().to_string()
+}
+
+#[test]
+fn classes_that_are_uncertain_are_refused() {
+    let one = folder(&[("cat/a/1.png", "rgb.png"), ("cat/b/2.png", "rgb.png")]);
+    let error = refused(&one, &Parts::None);
+    assert!(
+        error.contains("one class alone, `cat`; expected two or more; if the 2"),
+        "{error}"
+    );
+    let blanks = folder(&[("cat/1.png", "rgb.png"), ("cat /2.png", "rgb.png")]);
+    let error = refused(&blanks, &Parts::None);
+    assert!(
+        error.contains("the folders `cat` and `cat ` differ only by blanks"),
+        "{error}"
+    );
+}
+
+/// A data set with these parts, each with two classes.
+fn parts(names: &[&str]) -> tempfile::TempDir {
+    let files = names.iter().flat_map(|name| {
+        ["cat/1.png", "dog/2.png"].map(|file| (format!("{name}/{file}"), "rgb.png"))
+    });
+    let files: Vec<(String, &str)> = files.collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(to, from)| (&**to, *from)).collect();
+    folder(&files)
+}
+
+#[test]
+fn parts_are_found_by_usual_names() {
+    for names in [
+        &["train", "val"][..],
+        &["train", "valid"],
+        &["Train", "Val"],
+        &["training", "validation"],
+        &["train", "test"],
+        &["train", "val", "test"],
+    ] {
+        let dir = parts(names);
+        let open = |parts: &Parts| ClassFolders::open(dir.path(), parts, Framing::new(6)).unwrap();
+        let found = open(&Parts::Find);
+        assert_eq!(found.train.name(), names[0]);
+        assert_eq!(found.validation.unwrap().name(), names[1]);
+        assert_eq!(found.train.classes(), ["cat", "dog"]);
+        let all = open(&Parts::None);
+        assert_eq!(all.train.classes().len(), names.len());
+        assert!(all.validation.is_none());
+    }
+    let named = Parts::from_str("b,a").unwrap();
+    let dir = parts(&["a", "b"]);
+    let found = ClassFolders::open(dir.path(), &named, Framing::new(6)).unwrap();
+    assert_eq!(found.train.name(), "b");
+    assert_eq!(found.validation.unwrap().name(), "a");
+    let dir = folder(&[("cat/1.png", "rgb.png"), ("dog/2.png", "rgb.png")]);
+    let found = ClassFolders::open(dir.path(), &Parts::Find, Framing::new(6)).unwrap();
+    assert_eq!(found.train.classes(), ["cat", "dog"]);
+}
+
+#[test]
+fn uncertain_parts_are_asked_for() {
+    for names in [
+        &["train"][..],
+        &["train", "cat"],
+        &["val", "test"],
+        &["train", "val", "valid"],
+        &["train", "Train", "val"],
+        &["train", "test", "cat"],
+    ] {
+        let error = refused(&parts(names), &Parts::Find);
+        assert!(
+            error.contains("may be classes or parts of the data"),
+            "{error}"
+        );
+        assert!(error.contains("--parts TRAIN,VALIDATION"), "{error}");
+    }
+    // A folder of images that are to be predicted.
+    let dir = folder(&[("train/cat/1.png", "rgb.png"), ("test/2.png", "rgb.png")]);
+    let error = refused(&dir, &Parts::Find);
+    assert!(error.contains("`test`, `train`, which may be"), "{error}");
+    let dir = folder(&[
+        ("train/a/1.png", "rgb.png"),
+        ("train/b/1.png", "rgb.png"),
+        ("valid/a/1.png", "rgb.png"),
+        ("valid/c/1.png", "rgb.png"),
+    ]);
+    let error = refused(&dir, &Parts::Find);
+    assert!(
+        error.contains("`train` lacks [c], `valid` lacks [b]"),
+        "{error}"
+    );
+    for text in ["", "train", "a,", ",b"] {
+        assert!(Parts::from_str(text).is_err(), "{text}");
+    }
 }
 
 /// A chunk of a PNG file.

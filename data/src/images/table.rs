@@ -213,7 +213,7 @@ impl ImageTable {
     }
 
     /// Adds the field `label: u32[]`, the class of each image: the cells of one column, of which
-    /// each distinct text, without white space around it, is a class. Classes are numbered from 0
+    /// each distinct text, as [`Table::categories`] has it, is a class. Classes are numbered from 0
     /// in the order of their names, or of their numbers if all names are whole numbers.
     ///
     /// ```

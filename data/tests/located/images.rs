@@ -291,6 +291,11 @@ fn unusable_classes_are_refused() {
             "line 3, column `kind`: the class has a line",
         ),
         (&["a", "a"], "column `kind` has one class alone, `a`"),
+        (
+            &["a", "b", "a "],
+            "line 4, column `kind`: `a ` and `a` of line 2 differ only by blanks",
+        ),
+        (&["New York", "b", "NewYork"], "differ only by blanks"),
         (&["a", "b", "c"], "another text in each of 3 rows"),
     ] {
         let error = classes(cells).unwrap_err().to_string();

@@ -45,6 +45,15 @@ fn tables_of_gzip_are_read() {
 }
 
 #[test]
+fn categories_have_no_twins() {
+    let table = parse(b"a,b\n x,p1\n x,p 1\ny,p1\n");
+    assert_eq!(table.categories("a").unwrap(), ["x", "x", "y"]);
+    let error = table.categories("b").unwrap_err().to_string();
+    let part = "line 3, column `b`: `p 1` and `p1` of line 2 differ only by blanks";
+    assert!(error.contains(part), "{error}");
+}
+
+#[test]
 fn semicolons_or_tabs_separate_where_no_comma_does() {
     let table = parse(b"file;\"a;b\";c\n1.jpg;2,5;\"x;y\"\n");
     assert_eq!(table.columns(), ["file", "a;b", "c"]);
