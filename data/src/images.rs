@@ -52,7 +52,7 @@ pub use self::{
     fake_ct::{CT_IDS, CT_LABELS, FakeCt, FakeCtImages},
     folder::ImageFolder,
     framing::{Filter, Framing, center_crop, resize},
-    labels::imagenet_classes,
+    labels::{IMAGENET_CLASSES, imagenet_classes},
     parts::{ClassFolders, Parts},
     sheet::contact_sheet,
     statistics::ImageStatistics,

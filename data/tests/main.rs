@@ -10,4 +10,5 @@ mod mnist;
 mod order;
 mod pipeline;
 mod prefetch;
+mod sources;
 mod text;
