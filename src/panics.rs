@@ -1,10 +1,12 @@
-//! Panics of the command. Invalid input is an error, so a panic is a bug in halite and is reported
-//! as one.
+//! Panics of the command. Invalid input is an error, so a panic outside of [guarded](guard) decoders
+//! is a bug in halite and is reported as one.
 
 use std::{
     io::{self, Write},
     panic,
 };
+
+use halite::core::guard;
 
 /// Text by which a panic of halite is recognized in the output of a child process.
 pub(crate) const BUG: &str = "this is a bug in halite";
@@ -13,6 +15,10 @@ pub(crate) const BUG: &str = "this is a bug in halite";
 pub(crate) fn init() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
+        // The panic of a foreign decoder becomes an error of the file.
+        if guard::is_active() {
+            return;
+        }
         default(info);
         // `eprintln!` panics if stderr is closed, and a panic in a panic hook ends the process.
         _ = writeln!(io::stderr(), "{}", advice());

@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 use tracing::{
     Event, Metadata, Subscriber,
     span::{Attributes, Id, Record},
@@ -126,7 +126,7 @@ impl ChromeTrace {
     /// If the file cannot be written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let mut out = File::create(&path)
+        let mut out = files::create_output(&path)
             .map(BufWriter::new)
             .map_err(|error| cannot_write(&path, error))?;
         let group = |pid: u64, name: &str| {

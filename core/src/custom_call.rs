@@ -23,7 +23,6 @@
 mod arguments;
 
 use std::{
-    any::Any,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError, RwLock},
@@ -31,7 +30,7 @@ use std::{
 
 pub use arguments::{Arguments, Attribute, Attributes, InputBuffer, OutputBuffer};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, guard::panic_message};
 
 /// Largest number of targets in a process. Drivers need a C function for each.
 pub const MAX_TARGETS: usize = 256;
@@ -136,12 +135,6 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Target({})", self.name)
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("without a message")
 }
 
 #[cfg(test)]

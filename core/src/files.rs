@@ -1,5 +1,5 @@
-//! Files that users name: bounded reads, and replacement, after which a reader, or the next run,
-//! finds the old content or the new.
+//! Files that users name: reads of regular files, and replacement, after which a reader, or the
+//! next run, finds the old content or the new.
 
 use std::{
     ffi::OsString,
@@ -8,30 +8,117 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most bytes that are read of what is not a plain file: a device such as `/dev/zero` has no end.
-const LONGEST_STREAM: u64 = 1 << 30;
-
-/// Reads a file that a user named: a plain file, or a pipe or device of at most 1 GiB.
+/// Opens a file that a user named, for reading. What is not a regular file is an error at once: a
+/// pipe waits for its writer, and a device such as `/dev/zero` has no end.
 ///
 /// # Errors
-/// If it cannot be read, or is longer.
-pub fn read_input(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.is_file() {
-        return fs::read(path);
-    }
-    read_stream(File::open(path)?, LONGEST_STREAM)
+/// If it cannot be opened, or is a directory, a pipe, a device or a socket.
+pub fn open_input(path: &Path) -> io::Result<File> {
+    // Before it is opened: opening a pipe would wait.
+    check_regular(&fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
 }
 
-fn read_stream(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    stream
-        .take(most.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        let message = format!("it is not a plain file, and has more than {most} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
+/// Reads a file that a user named, as [`open_input`] opens it.
+///
+/// # Errors
+/// As [`open_input`], and if it cannot be read.
+pub fn read_input(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open_input(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Reads a text file that a user named, as [`open_input`] opens it.
+///
+/// # Errors
+/// As [`read_input`], and if it is compressed, or not UTF-8.
+pub fn read_input_text(path: &Path) -> io::Result<String> {
+    let bytes = read_input(path)?;
+    check_uncompressed(&bytes)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let message = format!("it is not UTF-8 text, at byte {at}");
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    })
+}
+
+/// Checks by the first bytes of a file of text, records or tokens that it is not compressed.
+///
+/// # Errors
+/// If it is: the error names what compressed it, and how that is undone.
+pub fn check_uncompressed(start: &[u8]) -> io::Result<()> {
+    let known: [(&[u8], &str, &str); 6] = [
+        (b"\x1f\x8b\x08", "gzip", "decompress it with `gzip -d`"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "decompress it with `zstd -d`"),
+        (b"\xfd7zXZ\0", "xz", "decompress it with `xz -d`"),
+        (b"\x04\x22\x4d\x18", "lz4", "decompress it with `lz4 -d`"),
+        (b"PK\x03\x04", "zip", "extract it with `unzip`"),
+        (b"7z\xbc\xaf\x27\x1c", "7z", "extract it with `7z x`"),
+    ];
+    // The fourth byte is the size of its blocks.
+    let is_bzip2 = start.starts_with(b"BZh") && start.get(4..10) == Some(b"1AY&SY");
+    let bzip2 = is_bzip2.then_some((&[][..], "bzip2", "decompress it with `bzip2 -d`"));
+    let found = known
+        .into_iter()
+        .find(|(magic, ..)| start.starts_with(magic));
+    found.or(bzip2).map_or(Ok(()), |(_, name, remedy)| {
+        let message = format!("it is compressed with {name}; {remedy}");
+        Err(io::Error::new(io::ErrorKind::InvalidData, message))
+    })
+}
+
+/// First bytes of a file that [`check_uncompressed`] compares.
+pub const START: usize = 10;
+
+/// Creates a file that is written during a run. A pipe is an error at once: opening it would wait
+/// for its reader.
+///
+/// # Errors
+/// If it cannot be created, or is a pipe.
+pub fn create_output(path: &Path) -> io::Result<File> {
+    match fs::metadata(path).map(|metadata| kind_of(metadata.file_type())) {
+        Ok(kind @ "a pipe") => Err(not_regular(kind)),
+        _ => File::create(path),
+    }
+}
+
+fn check_regular(metadata: &fs::Metadata) -> io::Result<()> {
+    match metadata.is_file() {
+        true => Ok(()),
+        false => Err(not_regular(kind_of(metadata.file_type()))),
+    }
+}
+
+fn not_regular(kind: &str) -> io::Error {
+    let message = format!("it is {kind}, not a plain file");
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// What something that is not a regular file is, for messages.
+fn kind_of(kind: fs::FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+    }
+    if kind.is_dir() {
+        "a directory"
+    } else {
+        "special"
+    }
 }
 
 /// Replaces the content of `path` atomically, also with respect to a power cut. A pipe, a device or
@@ -176,11 +263,50 @@ mod tests {
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 
+    /// A pipe without a writer would be waited for, and `/dev/zero` read without end.
+    #[cfg(unix)]
     #[test]
-    fn endless_streams_are_refused() {
-        assert_eq!(read_stream(&b"four"[..], 4).unwrap(), b"four");
-        let error = read_stream(io::repeat(0), 4).unwrap_err().to_string();
-        assert_eq!(error, "it is not a plain file, and has more than 4 bytes");
+    fn inputs_are_regular_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let [pipe, file] = ["pipe", "file"].map(|name| dir.path().join(name));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        fs::write(&file, b"text\xff").unwrap();
+        for (path, what) in [
+            (&*pipe, "it is a pipe, not a plain file"),
+            (dir.path(), "it is a directory, not a plain file"),
+            (Path::new("/dev/zero"), "it is a device, not a plain file"),
+        ] {
+            assert_eq!(open_input(path).unwrap_err().to_string(), what);
+            assert_eq!(read_input(path).unwrap_err().to_string(), what);
+            assert_eq!(read_input_text(path).unwrap_err().to_string(), what);
+        }
+        let error = create_output(&pipe).unwrap_err().to_string();
+        assert_eq!(error, "it is a pipe, not a plain file");
+        create_output(Path::new("/dev/null")).unwrap();
+        assert_eq!(read_input(&file).unwrap(), b"text\xff");
+        let error = read_input_text(&file).unwrap_err().to_string();
+        assert_eq!(error, "it is not UTF-8 text, at byte 4");
+    }
+
+    #[test]
+    fn compression_is_named() {
+        for (start, name) in [
+            (&b"\x1f\x8b\x08\0"[..], "gzip; decompress it with `gzip -d`"),
+            (
+                b"\x28\xb5\x2f\xfd\x24",
+                "zstd; decompress it with `zstd -d`",
+            ),
+            (b"BZh51AY&SY", "bzip2; decompress it with `bzip2 -d`"),
+            (b"\xfd7zXZ\0\0", "xz; decompress it with `xz -d`"),
+            (b"PK\x03\x04", "zip; extract it with `unzip`"),
+        ] {
+            let error = check_uncompressed(start).unwrap_err().to_string();
+            assert_eq!(error, format!("it is compressed with {name}"));
+        }
+        for text in [&b""[..], b"BZh", b"id,label\n", b"{\"a\": 1}"] {
+            check_uncompressed(text).unwrap();
+        }
     }
 
     #[cfg(unix)]

@@ -43,6 +43,7 @@ mod erased;
 mod error;
 pub mod files;
 mod format;
+pub mod guard;
 mod host;
 mod key_value;
 mod log;

@@ -40,7 +40,7 @@ pub fn idx_gzip(data: &[u8]) -> bool {
 }
 
 fn is_gzip(data: &[u8]) -> bool {
-    data.starts_with(&idx::GZIP_MAGIC)
+    data.starts_with(&crate::input::GZIP_MAGIC)
 }
 
 /// Valid inputs of [`idx`].

@@ -4,14 +4,17 @@
 //! A file may be compressed with gzip. The header is checked before memory is allocated for it.
 
 use std::{
-    fs::File,
-    io::{self, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
 };
 
 use flate2::bufread::MultiGzDecoder;
-use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType};
+use halite_core::{
+    AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType, files, guard,
+};
 use halite_fetch::{DigestReader, open_regular};
+
+use crate::input::GZIP_MAGIC;
 
 /// Reads an idx file, compressed or not.
 ///
@@ -24,14 +27,16 @@ pub fn read(path: impl AsRef<Path>) -> Result<HostArray> {
 
 fn read_path(path: &Path) -> Result<HostArray> {
     let refused = |error| Refused::Io(error).of(path);
-    let file = File::open(path).map_err(refused)?;
+    let file = files::open_input(path).map_err(refused)?;
     let size = file.metadata().map_err(refused)?.len();
     let mut reader = BufReader::with_capacity(1 << 16, file);
-    let start = io::BufRead::fill_buf(&mut reader).map_err(refused)?;
+    let start = reader.fill_buf().map_err(refused)?;
     if start.starts_with(&GZIP_MAGIC) {
-        parse_from(MultiGzDecoder::new(reader), None)
+        parse_gzip(reader)
     } else {
-        parse_from(reader, Some(size))
+        files::check_uncompressed(start)
+            .map_err(|error| Refused::Corrupt(error.to_string()))
+            .and_then(|()| parse_from(reader, Some(size)))
     }
     .map_err(|error| error.of(path))
 }
@@ -59,7 +64,7 @@ pub(crate) fn read_digested(path: &Path) -> Result<(HostArray, String)> {
 /// [`ErrorKind::Corrupt`] if it is not an idx file, or its length differs from that in its header.
 pub fn parse(bytes: &[u8]) -> Result<HostArray> {
     let parsed = if bytes.starts_with(&GZIP_MAGIC) {
-        parse_from(MultiGzDecoder::new(bytes), None)
+        parse_gzip(bytes)
     } else {
         parse_from(bytes, Some(bytes.len() as u64))
     };
@@ -68,9 +73,6 @@ pub fn parse(bytes: &[u8]) -> Result<HostArray> {
         Refused::Io(error) => Error::new(ErrorKind::Io, "read idx", error.to_string()),
     })
 }
-
-/// The first bytes of what gzip wrote.
-pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 enum Refused {
     Corrupt(String),
@@ -101,6 +103,12 @@ impl From<io::Error> for Refused {
             _ => Self::Io(error),
         }
     }
+}
+
+/// Reads a compressed array.
+fn parse_gzip(reader: impl BufRead) -> Result<HostArray, Refused> {
+    let decoded = guard::call(|| parse_from(MultiGzDecoder::new(reader), None));
+    decoded.unwrap_or_else(|panic| Err(Refused::Corrupt(panic)))
 }
 
 /// Reads an array. `size` is that of the whole input in bytes, if it is known.

@@ -30,6 +30,7 @@ mod jpeg;
 mod labels;
 mod listing;
 mod orientation;
+mod parts;
 mod pixels;
 mod png;
 mod sheet;
@@ -42,7 +43,7 @@ mod warp;
 
 use std::path::Path;
 
-use halite_core::{DType, Error, ErrorKind, HostArray, Result, files};
+use halite_core::{DType, Error, ErrorKind, HostArray, Result, files, guard};
 
 use self::pixels::{Pixels, View};
 pub use self::{
@@ -51,7 +52,8 @@ pub use self::{
     fake_ct::{CT_IDS, CT_LABELS, FakeCt, FakeCtImages},
     folder::ImageFolder,
     framing::{Filter, Framing, center_crop, resize},
-    labels::imagenet_classes,
+    labels::{IMAGENET_CLASSES, imagenet_classes},
+    parts::{ClassFolders, Parts},
     sheet::contact_sheet,
     statistics::ImageStatistics,
     table::ImageTable,
@@ -115,14 +117,29 @@ fn decode_pixels(bytes: &[u8], most: usize) -> Result<Pixels, String> {
         most,
         length: bytes.len(),
     };
-    let (pixels, exif) = if bytes.starts_with(&png::MAGIC) {
-        png::decode(bytes, limits)?
+    let (name, decoder): (_, Decoder) = if bytes.starts_with(&png::MAGIC) {
+        ("PNG", png::decode)
     } else if bytes.starts_with(&jpeg::MAGIC) {
-        jpeg::decode(bytes, limits)?
+        ("JPEG", jpeg::decode)
     } else {
         return Err(format!("neither PNG nor JPEG; {}", describe_start(bytes)));
     };
+    let (pixels, exif) = guarded(name, decoder, bytes, limits)?;
     Ok(orientation::oriented(pixels, exif.as_deref()))
+}
+
+/// A decoder of a format: pixels, and EXIF metadata.
+type Decoder = fn(&[u8], Limits) -> Result<(Pixels, Option<Vec<u8>>), String>;
+
+/// Decodes with code of other crates, whose panics are errors of the file.
+fn guarded(
+    name: &str,
+    decoder: Decoder,
+    bytes: &[u8],
+    limits: Limits,
+) -> Result<(Pixels, Option<Vec<u8>>), String> {
+    let decoded = guard::call(|| decoder(bytes, limits));
+    decoded.unwrap_or_else(|panic| Err(format!("damaged {name}: {panic}")))
 }
 
 /// The start of a file, for messages.
@@ -187,5 +204,18 @@ fn dims_of(image: &HostArray, what: &str) -> Result<[usize; 2]> {
             let message = format!("an array {}; expected u8[height, width, 3]", image.ty());
             Err(Error::invalid(what, message))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_of_a_decoder_is_an_error() {
+        let limits = Limits { most: 1, length: 1 };
+        let panics: Decoder = |bytes, _| panic!("row {} of {}", bytes[0], bytes.len());
+        let error = guarded("JPEG", panics, &[7], limits).unwrap_err();
+        assert_eq!(error, "damaged JPEG: the decoder panicked: row 7 of 1");
     }
 }

@@ -33,6 +33,7 @@ mod folds;
 pub mod fuzz;
 pub mod idx;
 pub mod images;
+mod input;
 mod key;
 mod loader;
 mod memory;

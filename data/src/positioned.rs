@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use halite_core::files;
+
 /// A plain file that is read by position, and not mapped: a mapped file that is truncated ends the
 /// process (decision 0067).
 #[derive(Debug)]
@@ -18,14 +20,18 @@ pub(crate) struct PositionedFile {
 impl PositionedFile {
     /// Opens a plain file.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        // Before it is opened: opening a pipe would wait for its writer.
-        if !path.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a plain file"));
-        }
-        let file = File::open(path)?;
+        let file = files::open_input(path)?;
         let len = file.metadata()?.len();
         let path = path.to_owned();
         Ok(PositionedFile { path, file, len })
+    }
+
+    /// Checks that the file is not compressed: a compressed one has no positions.
+    pub(crate) fn check_uncompressed(&self) -> io::Result<()> {
+        let mut start = [0; files::START];
+        let size = self.len.min(start.len() as u64) as usize;
+        self.read_at(&mut start[..size], 0)?;
+        files::check_uncompressed(&start[..size])
     }
 
     /// Path, as it was given.

@@ -21,7 +21,7 @@ mod indexed;
 
 use std::io::{self, Read, Write};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 
 pub use self::{
     example::Example,
@@ -78,6 +78,12 @@ impl<R: Read> Records<R> {
         }
         let (length, checksum) = header.split_at(8);
         if crc32c::masked(length).to_le_bytes() != checksum {
+            if self.offset == 0 {
+                let compressed = files::check_uncompressed(&header);
+                compressed.map_err(|error| {
+                    Error::new(ErrorKind::Corrupt, "records", error.to_string())
+                })?;
+            }
             return Err(
                 self.corrupt("has another checksum than its length: no records, or damaged")
             );

@@ -1,9 +1,16 @@
 //! Tables: CSV files with a header, in memory.
 
-use std::{fmt::Display, path::Path, str::FromStr};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Display,
+    path::Path,
+    str::FromStr,
+};
 
 use csv::{Position, ReaderBuilder, StringRecord};
-use halite_core::{Error, ErrorKind, Result, files};
+use halite_core::{Error, ErrorKind, Result, guard};
+
+use crate::input;
 
 /// A CSV file with a header: rows of text, whose columns have names.
 ///
@@ -39,7 +46,7 @@ const CONTEXT: &str = "table";
 const NAMED: usize = 20;
 
 impl Table {
-    /// Reads a CSV file.
+    /// Reads a CSV file, which may be compressed with gzip.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it has no header,
@@ -47,9 +54,9 @@ impl Table {
     /// quote, or text that is not UTF-8. Errors name the file and the line.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = files::read_input(path).map_err(|error| {
-            let message = format!("{}: {error}", path.display());
-            Error::new(ErrorKind::Io, CONTEXT, message)
+        let bytes = input::read(path).map_err(|(kind, reason)| {
+            let message = format!("{}: {reason}", path.display());
+            Error::new(kind, CONTEXT, message)
         })?;
         Self::parse(path.display().to_string(), &bytes)
     }
@@ -60,6 +67,16 @@ impl Table {
     /// As [`read`](Self::read).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         let name = name.into();
+        guard::call(|| Self::parse_named(&name, bytes)).unwrap_or_else(|panic| {
+            Err(Error::new(
+                ErrorKind::Corrupt,
+                CONTEXT,
+                format!("{name}: {panic}"),
+            ))
+        })
+    }
+
+    fn parse_named(name: &str, bytes: &[u8]) -> Result<Self> {
         let failed =
             |reason: String| Error::new(ErrorKind::Corrupt, CONTEXT, format!("{name}: {reason}"));
         if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
@@ -108,7 +125,7 @@ impl Table {
             lines.push(line);
         }
         Ok(Table {
-            name,
+            name: name.to_owned(),
             columns,
             text,
             ends,
@@ -157,6 +174,32 @@ impl Table {
     pub fn strings(&self, column: &str) -> Result<Vec<&str>> {
         let place = self.place(column)?;
         Ok((0..self.len()).map(|row| self.cell(row, place)).collect())
+    }
+
+    /// The cells of a column of classes or groups, `[rows]`, without white space around them.
+    ///
+    /// # Errors
+    /// If there is no such column, or two of its texts differ only by blanks, as `cat` and `cat `:
+    /// it is uncertain whether these are one class.
+    pub fn categories(&self, column: &str) -> Result<Vec<&str>> {
+        let cells = self.strings(column)?;
+        let (mut known, mut seen) = (HashSet::new(), HashMap::new());
+        for (row, &cell) in cells
+            .iter()
+            .enumerate()
+            .filter(|(_, cell)| known.insert(**cell))
+        {
+            let &mut (other, first) = seen.entry(without_blanks(cell)).or_insert((cell, row));
+            if other != cell {
+                let reason = format!(
+                    "`{cell}` and `{other}` of line {} differ only by blanks; write one of them for \
+                     both, or another name",
+                    self.lines[first]
+                );
+                return Err(self.error(row, column, reason));
+            }
+        }
+        Ok(cells.into_iter().map(str::trim).collect())
     }
 
     /// The values of a column, `[rows]`. White space around a value is ignored.
@@ -241,6 +284,11 @@ impl Table {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.text[start..self.ends[index]]
     }
+}
+
+/// A text without its white space: names that differ only by blanks are equal then.
+pub(crate) fn without_blanks(text: &str) -> String {
+    text.split_whitespace().collect()
 }
 
 /// Lines of positions in a file. The parser counts those of `\r\n` twice or not at all, and places

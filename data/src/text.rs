@@ -2,10 +2,9 @@
 
 use std::{io, path::Path};
 
-use halite_core::{
-    Error, ErrorKind, Result,
-    files::{read_input, replace},
-};
+use halite_core::{Error, ErrorKind, Result, files::replace};
+
+use crate::input;
 
 mod books;
 mod byte_pairs;
@@ -28,10 +27,11 @@ pub use self::{
 };
 
 /// Reads a text file as UTF-8, or else, with a warning, as Latin-1, in which every byte is a
-/// character. Line ends become `\n`.
+/// character. Line ends become `\n`; a file of gzip is decompressed.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if the file cannot be read.
+/// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it is compressed with
+/// another program.
 pub fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
     let bytes = bytes_of(path)?;
@@ -56,7 +56,10 @@ pub fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-    read_input(path).map_err(|error| failed("read text", path, &error))
+    input::read(path).map_err(|(kind, reason)| {
+        let message = format!("{}: {reason}", path.display());
+        Error::new(kind, "read text", message)
+    })
 }
 
 fn text_of(bytes: Vec<u8>) -> String {

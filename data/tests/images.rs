@@ -1,12 +1,13 @@
 //! Images, compared with what Pillow reads (`golden/images/make.py`).
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, str::FromStr};
 
 use halite_core::{ErrorKind, HostArray};
 use halite_data::{
-    Dataset, Loader, LoaderOptions, Rows,
+    BadSample, Dataset, Loader, LoaderOptions, Rows,
     images::{
-        FakeImages, Filter, Framing, ImageFolder, center_crop, decode_image, read_image, resize,
+        ClassFolders, FakeImages, Filter, Framing, ImageFolder, Parts, center_crop, decode_image,
+        read_image, resize,
     },
 };
 use serde::Deserialize;
@@ -324,11 +325,209 @@ fn folders_without_images_are_refused() {
     let dir = folder(&[("cat/1.png", "rgb.png"), ("b/x.txt", "expected.json")]);
     fs::create_dir(dir.path().join("a")).unwrap();
     assert!(error(&dir).contains("in `a`, `b` of"), "{}", error(&dir));
-    let damaged = folder(&[("cat/1.png", "expected.json")]);
+    let damaged = folder(&[("cat/1.png", "expected.json"), ("dog/2.png", "rgb.png")]);
     let data = ImageFolder::open(damaged.path(), Framing::new(6)).unwrap();
     let mut rows = Rows::zeros(data.fields(), 1).unwrap();
     let error = data.read(0, &mut rows.sample_mut(0)).unwrap_err();
     assert!(error.to_string().contains("1.png"), "{error}");
+}
+
+fn refused(dir: &tempfile::TempDir, parts: &Parts) -> String {
+    let opened = ClassFolders::open(dir.path(), parts, Framing::new(6));
+    opened.unwrap_err().to_string()
+}
+
+#[test]
+fn classes_that_are_uncertain_are_refused() {
+    let one = folder(&[("cat/a/1.png", "rgb.png"), ("cat/b/2.png", "rgb.png")]);
+    let error = refused(&one, &Parts::None);
+    assert!(
+        error.contains("one class alone, `cat`; expected two or more; if the 2"),
+        "{error}"
+    );
+    let blanks = folder(&[("cat/1.png", "rgb.png"), ("cat /2.png", "rgb.png")]);
+    let error = refused(&blanks, &Parts::None);
+    assert!(
+        error.contains("the folders `cat` and `cat ` differ only by blanks"),
+        "{error}"
+    );
+}
+
+/// A data set with these parts, each with two classes.
+fn parts(names: &[&str]) -> tempfile::TempDir {
+    let files = names.iter().flat_map(|name| {
+        ["cat/1.png", "dog/2.png"].map(|file| (format!("{name}/{file}"), "rgb.png"))
+    });
+    let files: Vec<(String, &str)> = files.collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(to, from)| (&**to, *from)).collect();
+    folder(&files)
+}
+
+#[test]
+fn parts_are_found_by_usual_names() {
+    for names in [
+        &["train", "val"][..],
+        &["train", "valid"],
+        &["Train", "Val"],
+        &["training", "validation"],
+        &["train", "test"],
+        &["train", "val", "test"],
+    ] {
+        let dir = parts(names);
+        let open = |parts: &Parts| ClassFolders::open(dir.path(), parts, Framing::new(6)).unwrap();
+        let found = open(&Parts::Find);
+        assert_eq!(found.train.name(), names[0]);
+        assert_eq!(found.validation.unwrap().name(), names[1]);
+        assert_eq!(found.train.classes(), ["cat", "dog"]);
+        let all = open(&Parts::None);
+        assert_eq!(all.train.classes().len(), names.len());
+        assert!(all.validation.is_none());
+    }
+    let named = Parts::from_str("b,a").unwrap();
+    let dir = parts(&["a", "b"]);
+    let found = ClassFolders::open(dir.path(), &named, Framing::new(6)).unwrap();
+    assert_eq!(found.train.name(), "b");
+    assert_eq!(found.validation.unwrap().name(), "a");
+    let dir = folder(&[("cat/1.png", "rgb.png"), ("dog/2.png", "rgb.png")]);
+    let found = ClassFolders::open(dir.path(), &Parts::Find, Framing::new(6)).unwrap();
+    assert_eq!(found.train.classes(), ["cat", "dog"]);
+}
+
+#[test]
+fn uncertain_parts_are_asked_for() {
+    for names in [
+        &["train"][..],
+        &["train", "cat"],
+        &["val", "test"],
+        &["train", "val", "valid"],
+        &["train", "Train", "val"],
+        &["train", "test", "cat"],
+    ] {
+        let error = refused(&parts(names), &Parts::Find);
+        assert!(
+            error.contains("may be classes or parts of the data"),
+            "{error}"
+        );
+        assert!(error.contains("--parts TRAIN,VALIDATION"), "{error}");
+    }
+    // A folder of images that are to be predicted.
+    let dir = folder(&[("train/cat/1.png", "rgb.png"), ("test/2.png", "rgb.png")]);
+    let error = refused(&dir, &Parts::Find);
+    assert!(error.contains("`test`, `train`, which may be"), "{error}");
+    let dir = folder(&[
+        ("train/a/1.png", "rgb.png"),
+        ("train/b/1.png", "rgb.png"),
+        ("valid/a/1.png", "rgb.png"),
+        ("valid/c/1.png", "rgb.png"),
+    ]);
+    let error = refused(&dir, &Parts::Find);
+    assert!(
+        error.contains("`train` lacks [c], `valid` lacks [b]"),
+        "{error}"
+    );
+    for text in ["", "train", "a,", ",b"] {
+        assert!(Parts::from_str(text).is_err(), "{text}");
+    }
+}
+
+/// A chunk of a PNG file.
+fn chunk(kind: &[u8], content: &[u8]) -> Vec<u8> {
+    let sum = crc32(&[kind, content].concat()).to_be_bytes();
+    [
+        &(content.len() as u32).to_be_bytes()[..],
+        kind,
+        content,
+        &sum,
+    ]
+    .concat()
+}
+
+/// A sample whose decoder panics is an error with its name, and is skipped where that is allowed.
+#[test]
+fn decoder_panics_are_errors_of_their_files() {
+    let dir = folder(&[("a/1.png", "palette.png"), ("b/2.png", "rgb.png")]);
+    let mut file = fs::read(path("palette.png")).unwrap();
+    let at = file.windows(4).position(|kind| kind == b"PLTE").unwrap() - 4;
+    let length = u32::from_be_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let whole = file[at + 8..at + 8 + length].to_vec();
+    file.splice(at..at + 12 + length, chunk(b"PLTE", &whole[..length - 2]));
+    fs::write(dir.path().join("a/1.png"), &file).unwrap();
+    let error = read_image(dir.path().join("a/1.png")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let error = error.to_string();
+    assert!(
+        error.contains("1.png: damaged PNG: a palette of"),
+        "{error}"
+    );
+    let data = ImageFolder::open(dir.path(), Framing::new(4)).unwrap();
+    let options = LoaderOptions {
+        bad_samples: BadSample::Skip { at_most: 1 },
+        ..LoaderOptions::new(2)
+    };
+    let loader = Loader::new(data, options).unwrap();
+    let batch = loader.epoch(0).next().unwrap().unwrap();
+    assert_eq!(batch.arrays[2].as_slice::<f32>().unwrap(), [0.0, 1.0]);
+    let skipped = loader.skipped();
+    assert_eq!((skipped.len(), skipped[0].index), (1, 0));
+    assert!(skipped[0].reason.contains("1.png"), "{}", skipped[0].reason);
+}
+
+/// As in Pillow: a number of any type, after the image too, and in texts of ImageMagick.
+#[test]
+fn orientation_is_found_wherever_pillow_finds_it() {
+    let upright = fs::read(path("rgb.png")).unwrap();
+    let [body, end] = [
+        &upright[..upright.len() - 12],
+        &upright[upright.len() - 12..],
+    ];
+    let [header, rest] = [&upright[..33], &upright[33..]];
+    let exif = |kind: u8, count: u8, value: &[u8]| {
+        let mut bytes = b"II*\0\x08\0\0\0\x01\0\x12\x01".to_vec();
+        bytes.extend([kind, 0, count, 0, 0, 0]);
+        bytes.extend(value);
+        bytes
+    };
+    let turned = decode_image(&fs::read(path("orientation6.png")).unwrap()).unwrap();
+    let short = exif(3, 1, &[6, 0, 0, 0]);
+    let after = [body, &chunk(b"eXIf", &short), end].concat();
+    assert_eq!(decode_image(&after).unwrap(), turned);
+    let long = exif(4, 1, &[6, 0, 0, 0]);
+    let rational = exif(
+        5,
+        1,
+        &[&[22, 0, 0, 0][..], &[12, 0, 0, 0, 2, 0, 0, 0]].concat(),
+    );
+    let float = exif(11, 1, &6f32.to_le_bytes());
+    let digits: String = short.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!(
+        "Raw profile type exif\0\nexif\n  {}\n{digits}\n",
+        short.len()
+    );
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zlib, &text.as_bytes()[22..]).unwrap();
+    let compressed = [&text.as_bytes()[..22], &[0], &zlib.finish().unwrap()].concat();
+    for (kind, content) in [
+        (b"eXIf", &long[..]),
+        (b"eXIf", &rational),
+        (b"eXIf", &float),
+        (b"tEXt", text.as_bytes()),
+        (b"zTXt", &compressed),
+    ] {
+        let file = [header, &chunk(kind, content), rest].concat();
+        assert_eq!(decode_image(&file).unwrap(), turned, "{content:?}");
+    }
+    // Cut off, of another type, or out of range.
+    for content in [
+        &short[..short.len() - 3],
+        &exif(2, 1, b"6\0\0\0"),
+        &exif(3, 1, &[9, 0, 0, 0]),
+    ] {
+        let file = [header, &chunk(b"eXIf", content), rest].concat();
+        assert_eq!(
+            decode_image(&file).unwrap(),
+            decode_image(&upright).unwrap()
+        );
+    }
 }
 
 #[test]

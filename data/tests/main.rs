@@ -3,10 +3,12 @@
 mod digests;
 mod hanging_reads;
 mod images;
+mod jpeg;
 mod loader;
 mod located;
 mod mnist;
 mod order;
 mod pipeline;
 mod prefetch;
+mod sources;
 mod text;

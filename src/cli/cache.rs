@@ -7,9 +7,11 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand};
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, PLUGINS},
+    backends::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, PLUGINS, cuda},
     cluster,
+    data::images::IMAGENET_CLASSES,
     fetch::{self, Bytes, Check, State, Stored, StoredKind},
+    models::LITE0_WEIGHTS,
 };
 
 use self::list::list;
@@ -118,12 +120,13 @@ impl Cache {
     }
 }
 
-/// A package of this version's tables, by the command that installs it.
+/// A package that this version installs, with the command that does it.
 struct Known {
     package: &'static fetch::Package,
     install: String,
 }
 
+/// All packages that this version installs.
 fn known() -> Vec<Known> {
     let plugin = |plugin: &'static halite::backends::KnownPlugin| Known {
         package: &plugin.package,
@@ -133,15 +136,21 @@ fn known() -> Vec<Known> {
         install: format!("halite data get {}", set.name),
         package: set.package,
     });
-    let mpi = Known {
-        package: &cluster::MPICH,
-        install: "halite launch -n 1 -- halite job".to_owned(),
-    };
+    let others = [
+        (&cluster::MPICH, "halite launch -n 1 -- halite job"),
+        (&cuda::PACKAGE, "halite plugins install cuda-libraries"),
+        (&LITE0_WEIGHTS, "halite classify IMAGE"),
+        (&IMAGENET_CLASSES, "halite classify IMAGE"),
+    ];
+    let others = others.map(|(package, install)| Known {
+        package,
+        install: install.to_owned(),
+    });
     PLUGINS
         .iter()
         .map(plugin)
         .chain(data)
-        .chain([mpi])
+        .chain(others)
         .collect()
 }
 
@@ -290,5 +299,53 @@ fn verify(caches: &Caches) -> Result<()> {
             "cache",
             format!("{count} damaged, as listed above"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// Names of the packages that the sources below a folder describe, outside of tests.
+    fn described(folder: &Path, names: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_left_out = ["target", "tests", "benches", "fuzz"].contains(&&*name);
+            if path.is_dir() && !is_left_out && !name.starts_with('.') {
+                described(&path, names);
+            } else if name.ends_with(".rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let code = code.lines().filter(|line| !line.starts_with("//"));
+                let code = code.collect::<Vec<_>>().join("\n");
+                for part in code.split("client: Client::").skip(1) {
+                    let name = part
+                        .split("name: \"")
+                        .nth(1)
+                        .and_then(|rest| rest.split('"').next());
+                    let is_here = part.find("name: \"").is_some_and(|at| at < 200);
+                    names.extend(name.filter(|_| is_here).map(str::to_owned));
+                }
+            }
+        }
+    }
+
+    /// A package that is missing in the table is listed as unused, and removed by `clear --old`.
+    #[test]
+    fn every_package_of_the_sources_is_known() {
+        let mut names = Vec::new();
+        described(Path::new(env!("CARGO_MANIFEST_DIR")), &mut names);
+        let known: Vec<&fetch::Package> = known().into_iter().map(|known| known.package).collect();
+        let parts = known.iter().flat_map(|package| package.parts);
+        let all: Vec<&str> = (known.iter().map(|package| package.name))
+            .chain(parts.map(|part| part.name))
+            .collect();
+        assert!(names.len() > 10, "{names:?}");
+        for name in names {
+            assert!(all.contains(&&*name), "`{name}` is not in `known()`");
+        }
     }
 }

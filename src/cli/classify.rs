@@ -1,7 +1,6 @@
 //! `halite classify`: names what images show.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -10,6 +9,7 @@ use clap::Args;
 use halite::{
     DType, Error, ErrorKind, HostArray, Result, TensorType,
     backends::{Accelerator, Opened},
+    core::files,
     data::{
         InMemory, Key,
         images::{Framing, imagenet_classes, read_image},
@@ -158,7 +158,7 @@ impl Classify {
                 _ => Ok(None),
             };
         };
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = files::read_input_text(path).map_err(|error| {
             let message = format!("cannot read {}", path.display());
             Error::new(ErrorKind::Io, "classify", message).caused_by(error)
         })?;

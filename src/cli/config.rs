@@ -139,7 +139,7 @@ pub(super) fn read(path: &Path) -> Result<Table> {
         );
         return Err(Error::invalid("config", message));
     }
-    let text = fs::read_to_string(path).map_err(io)?;
+    let text = files::read_input_text(path).map_err(io)?;
     text.parse().map_err(|error: toml::de::Error| {
         let message = format!("{}: {}", path.display(), error.to_string().trim_end());
         Error::invalid("config", message)
@@ -324,7 +324,7 @@ fn line_of_launch() -> Option<String> {
 /// Returns whether the launch of this process began or resumed the run in `out` before.
 pub(super) fn is_of_this_launch(out: &Path) -> bool {
     line_of_launch().is_some_and(|line| {
-        fs::read_to_string(out.join(FILE)).is_ok_and(|text| text.ends_with(&line))
+        files::read_input_text(&out.join(FILE)).is_ok_and(|text| text.ends_with(&line))
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    fs::File,
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -169,7 +168,7 @@ impl Texts {
             });
         }
         let origin = path.display().to_string();
-        let file = File::open(path).map_err(|error| unreadable(&origin, error))?;
+        let file = files::open_input(path).map_err(|error| unreadable(&origin, error))?;
         Ok(Texts {
             reader: BufReader::new(Box::new(file)),
             origin,

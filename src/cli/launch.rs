@@ -4,7 +4,6 @@ use std::{
     collections::HashMap,
     env,
     ffi::OsString,
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -14,6 +13,7 @@ use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
     cluster::launch::{Ended, Launch as Job, Line, Stream},
+    core::files,
     fetch,
     train::flags::positive,
 };
@@ -142,7 +142,7 @@ fn itself(mut program: Vec<OsString>) -> Result<Vec<OsString>> {
 
 /// The hosts in a file: the first word of each line that is not a comment.
 fn hosts_in(file: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(file).map_err(|error| {
+    let text = files::read_input_text(file).map_err(|error| {
         let message = format!("cannot read --hostfile {}", file.display());
         Error::new(ErrorKind::Io, "launch", message).caused_by(error)
     })?;

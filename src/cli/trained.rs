@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fmt::Display,
-    fs,
     path::{Path, PathBuf},
     str::FromStr,
     sync::{Arc, Mutex, PoisonError},
@@ -11,6 +10,7 @@ use std::{
 
 use halite::{
     Client, DType, Error, ErrorKind, HostArray, Param, Result, TensorType,
+    core::files,
     data::{
         BadSample, Dataset, Field, SampleMut, Table,
         images::{Framing, Transforms},
@@ -137,8 +137,8 @@ impl Trained {
 /// The file of this name beside a checkpoint, in the directory of its run.
 fn file_of_run(checkpoint: &Path, name: &str) -> Option<PathBuf> {
     let above = checkpoint.ancestors().skip(1).take(ABOVE);
-    let mut files = above.map(|dir| dir.join(name));
-    files.find(|file| file.is_file())
+    let mut found = above.map(|dir| dir.join(name));
+    found.find(|file| file.is_file())
 }
 
 /// Names of the classes of a run: those of its file, or numbers if there is none.
@@ -156,7 +156,7 @@ fn class_names(context: &'static str, saved: &Saved) -> Result<Vec<String>> {
     let Some(path) = file_of_run(saved.path(), CLASSES) else {
         return Ok((0..count).map(|class| class.to_string()).collect());
     };
-    let text = fs::read_to_string(&path).map_err(|error| {
+    let text = files::read_input_text(&path).map_err(|error| {
         let message = format!("cannot read {}", path.display());
         Error::new(ErrorKind::Io, context, message).caused_by(error)
     })?;

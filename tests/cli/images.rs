@@ -262,6 +262,9 @@ fn bad_images_are_errors() {
     write(dir.path(), "pictures/two/blue.png", [0, 0, 200]);
     fs::write(dir.path().join("pictures/two/broken.png"), "hello").unwrap();
     write(dir.path(), "lines/a\nb/1.png", [200, 0, 0]);
+    for name in ["train/car", "train/bus", "test/car", "test/bus", "plane"] {
+        write(dir.path(), &format!("vehicles/{name}/1.png"), [200, 0, 0]);
+    }
     for (arguments, parts) in [
         (
             "classify ./text.png",
@@ -277,10 +280,24 @@ fn bad_images_are_errors() {
         ),
         ("train imagenet --data ./none", &["none"]),
         (
+            "train imagenet --data ./vehicles",
+            &[
+                "`plane`, `test`, `train`, which may be classes or parts",
+                "--parts",
+            ],
+        ),
+        (
+            "data stats ./vehicles",
+            &["may be classes or parts", "--parts"],
+        ),
+        (
             "train imagenet --data ./lines",
             &["lines: ", "\"a\\nb\"", "line break"],
         ),
-        ("classify ./one", &["one: Is a directory"]),
+        (
+            "classify ./one",
+            &["one: it is a directory, not a plain file"],
+        ),
         ("classify ./empty.jpg", &["empty.jpg", "it is empty"]),
         ("classify ./one/red.png --side 100000", &["side 100000"]),
         (
@@ -295,6 +312,9 @@ fn bad_images_are_errors() {
         let error = fails(halite(arguments).current_dir(dir.path()));
         assert_contains(&error, parts);
     }
+    let vehicles =
+        succeeds(halite("data stats ./vehicles --parts train,test").current_dir(dir.path()));
+    assert_contains(&vehicles.stdout, &["bus", "car"]);
     for (arguments, part) in [
         ("train imagenet", "--data <DIR>"),
         ("train ct", "--data <DIR>"),

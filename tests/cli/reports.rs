@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{assert_contains, halite, halite_alone, run, succeeds};
+use crate::support::{assert_contains, fails, halite, halite_alone, run, succeeds};
 
 /// A run of ten steps in `dir`.
 fn short_run(dir: &Path) -> Command {
@@ -140,6 +140,18 @@ fn halite_profile_sets_the_file_of_the_trace() {
     fs::remove_file(&variable).unwrap();
     succeeds(devices().arg("--profile").arg(&option));
     assert!(option.exists() && !variable.exists());
+}
+
+/// Nobody reads the pipe: opening it would wait.
+#[cfg(unix)]
+#[test]
+fn halite_profile_is_not_a_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let error = fails(halite("devices --accelerator embedded").env("HALITE_PROFILE", &pipe));
+    assert_contains(&error, &["cannot write", "it is a pipe, not a plain file"]);
 }
 
 #[test]

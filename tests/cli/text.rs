@@ -1,6 +1,6 @@
 //! `halite train text`: what a run prints, writes and refuses.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use super::support::{arrays, fails, halite, report, run, succeeds};
 
@@ -91,13 +91,21 @@ fn invalid_text_options_fail_before_training() {
         assert!(error.contains(part), "{arguments}: {error}");
     }
     fs::write(dir.path().join("empty.txt"), "").unwrap();
+    let made = Command::new("mkfifo").arg(dir.path().join("pipe")).status();
+    assert!(made.unwrap().success());
     for (arguments, code, part) in [
         ("--data ./empty.txt", 1, "empty.txt is empty; expected text"),
         (
             "--data .",
             2,
-            "is a directory; expected `books` or a text file",
+            "it is a directory, not a plain file; expected `books` or a text file",
         ),
+        (
+            "--data /dev/zero",
+            2,
+            "it is a device, not a plain file; expected `books` or a text file",
+        ),
+        ("--data ./pipe", 2, "it is a pipe, not a plain file"),
         (
             "--data ./song.txt --batch-size 0",
             2,

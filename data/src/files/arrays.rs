@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path};
 
-use halite_core::{Error, ErrorKind, HostArray, Result};
+use halite_core::{Error, ErrorKind, HostArray, Result, guard};
 use halite_weights::{TensorSource, WeightFile, open};
 
 use crate::{Dataset, Field, SampleMut, digest::digest_of_some};
@@ -57,7 +57,7 @@ impl ArrayFile {
     /// If the file cannot be read, is damaged, truncated, of another format, or has elements that
     /// are not numbers; if it has no arrays, a scalar, no rows, or arrays of different lengths.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::of(open(path)?)
+        Self::of(opened(path.as_ref())?)
     }
 
     /// Opens a file; the fields are the arrays of these names, in this order.
@@ -68,7 +68,7 @@ impl ArrayFile {
         path: impl AsRef<Path>,
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self> {
-        let file = open(path)?;
+        let file = opened(path.as_ref())?;
         let find = |name: N| file.find(name.as_ref());
         let indices = names.into_iter().map(find).collect::<Result<Vec<_>>>()?;
         Self::new(file, &indices)
@@ -125,6 +125,14 @@ impl ArrayFile {
             }),
         }
     }
+}
+
+/// Opens a file. Archives of `.npz` are read by other crates.
+fn opened(path: &Path) -> Result<WeightFile> {
+    guard::call(|| open(path)).unwrap_or_else(|panic| {
+        let message = format!("{}: {panic}", path.display());
+        Err(Error::new(ErrorKind::Corrupt, CONTEXT, message))
+    })
 }
 
 impl Dataset for ArrayFile {

@@ -155,6 +155,8 @@ impl Lines {
         };
         let io = |error: io::Error| failed(ErrorKind::Io, error.to_string());
         let file = PositionedFile::open(path).map_err(io)?;
+        file.check_uncompressed()
+            .map_err(|error| failed(ErrorKind::Corrupt, error.to_string()))?;
         let lines = match places(BufReader::with_capacity(1 << 18, file.sequential())) {
             Ok(Ok(lines)) => lines,
             Ok(Err(reason)) => return Err(failed(ErrorKind::Corrupt, reason)),

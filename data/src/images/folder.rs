@@ -1,6 +1,7 @@
 //! Folders of images, one for each class.
 
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
@@ -12,6 +13,7 @@ use super::{Transforms, read_pixels};
 use crate::{
     Dataset, Field, SampleMut,
     digest::{digest_of, digest_of_some},
+    table::without_blanks,
 };
 
 /// A folder with a folder of images for each class: `cat/1.jpg`, `dog/7.png`, `dog/more/8.png`.
@@ -39,20 +41,16 @@ impl ImageFolder {
     /// squares by a [`Framing`](super::Framing) or by [`Transforms`].
     ///
     /// # Errors
-    /// If a folder cannot be read, there is no class, a class has no images, or its name has a line
-    /// break; if the transforms are out of range. No image is read.
+    /// If a folder cannot be read, there are fewer than two classes, a class has no images, its name
+    /// has a line break or differs from another only by blanks; if the transforms are out of range.
+    /// No image is read.
     pub fn open(root: impl AsRef<Path>, transforms: impl Into<Transforms>) -> Result<Self> {
         Self::open_path(root.as_ref(), transforms.into())
     }
 
     fn open_path(root: &Path, transforms: Transforms) -> Result<Self> {
         transforms.check()?;
-        let mut classes = Vec::new();
-        for (name, path) in entries(root)? {
-            if path.is_dir() {
-                classes.push((name, path));
-            }
-        }
+        let classes = folders(root)?;
         if let Some((name, _)) = classes.iter().find(|(name, _)| name.contains(['\n', '\r'])) {
             let message = format!(
                 "{}: the name of the folder {name:?} has a line break, which the name of a class cannot \
@@ -67,6 +65,31 @@ impl ImageFolder {
                 root.display()
             );
             return Err(Error::invalid(CONTEXT, message));
+        }
+        if let [(name, path)] = &classes[..] {
+            let inner = match folders(path)?.len() {
+                0 => String::new(),
+                inner => format!(
+                    "; if the {inner} folders in it are the classes, give {}",
+                    path.display()
+                ),
+            };
+            let message = format!(
+                "{} has one class alone, `{name}`; expected two or more{inner}",
+                root.display()
+            );
+            return Err(Error::invalid(CONTEXT, message));
+        }
+        let mut seen = HashMap::new();
+        for (name, _) in &classes {
+            if let Some(other) = seen.insert(without_blanks(name), name) {
+                let message = format!(
+                    "{}: the folders `{other}` and `{name}` differ only by blanks; rename one of them, \
+                     or move its images to the other",
+                    root.display()
+                );
+                return Err(Error::invalid(CONTEXT, message));
+            }
         }
         let (mut files, mut empty) = (Vec::new(), Vec::new());
         for (label, (name, path)) in classes.iter().enumerate() {
@@ -133,6 +156,13 @@ impl ImageFolder {
 }
 
 const CONTEXT: &str = "image folder";
+
+/// Names and paths of the folders in a folder, sorted by name. Hidden ones are left out.
+pub(super) fn folders(root: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = entries(root)?;
+    found.retain(|(_, path)| path.is_dir());
+    Ok(found)
+}
 
 /// Names and paths of a folder's entries, sorted by name. Hidden ones are left out.
 fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {

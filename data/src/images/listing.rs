@@ -24,6 +24,10 @@ struct Listing {
     reversed: Vec<Vec<u8>>,
 }
 
+/// What precedes an id at the end of a name: `0007_ab12`. Anything else may be a part of the id
+/// itself, as the 1 of `15` before a 5 is.
+const SEPARATORS: [u8; 2] = *b"_-";
+
 impl<'a> Listings<'a> {
     pub(super) fn new(root: &'a Path) -> Self {
         let folders = HashMap::new();
@@ -83,7 +87,7 @@ impl Listing {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_image_name(Path::new(&name)) && !is_folder {
                 let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
-                images.push((stem.bytes().rev().collect::<Vec<u8>>(), name));
+                images.push((reversed(stem), name));
             }
         }
         images.sort_unstable();
@@ -91,34 +95,49 @@ impl Listing {
         Ok(Listing { names, reversed })
     }
 
-    /// Name of the image whose name is `id`, or without the extension, or ends in it.
+    /// Name of the image whose name is `id`, with or without the extension; else of the one whose
+    /// name without the extension ends in a separator and `id`.
     fn find(&self, id: &str) -> Result<&str, String> {
-        let tail: Vec<u8> = id.bytes().rev().collect();
-        let start = self.reversed.partition_point(|name| *name < tail);
-        let found = self.reversed[start..].iter();
-        let count = found.take_while(|name| name.starts_with(&tail)).count();
-        let named = &self.names[start..start + count];
-        let exact = self.reversed[start..start + count].iter();
-        let exact = exact.take_while(|name| **name == tail).count();
-        match (exact, named) {
-            (1, [name, ..]) | (_, [name]) => Ok(name),
-            // A whole file name.
-            (_, []) => {
-                let stem = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
-                let stem: Vec<u8> = stem.bytes().rev().collect();
-                let start = self.reversed.partition_point(|name| *name < stem);
-                let names = self.names[start..].iter().zip(&self.reversed[start..]);
-                let mut same = names.take_while(|(_, reversed)| **reversed == stem);
-                let found = same.find(|(name, _)| *name == id);
-                found
-                    .map(|(name, _)| &**name)
-                    .ok_or_else(|| format!("no image `{id}`"))
-            }
-            (_, [first, second, ..]) => Err(format!(
+        let stem = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
+        let whole = self.named(&reversed(stem), true);
+        if let Some(name) = whole.iter().find(|name| *name == id) {
+            return Ok(name);
+        }
+        let tail = reversed(id);
+        let ending = |separator: &u8| self.named(&[&tail[..], &[*separator]].concat(), false);
+        let found: Vec<&String> = match self.named(&tail, true) {
+            [] => SEPARATORS.iter().flat_map(ending).collect(),
+            whole => whole.iter().collect(),
+        };
+        match found[..] {
+            [name] => Ok(name),
+            [] => Err(match self.named(&tail, false) {
+                [] => format!("no image `{id}`"),
+                [other, ..] => format!(
+                    "no image `{id}`; an id is a whole name, or its end after `_` or `-`, which it is \
+                     not in `{other}`"
+                ),
+            }),
+            [first, second, ref more @ ..] => Err(format!(
                 "`{id}` fits {} images: `{first}`, `{second}`{}",
-                named.len(),
-                if named.len() > 2 { ", .." } else { "" }
+                found.len(),
+                if more.is_empty() { "" } else { ", .." }
             )),
         }
     }
+
+    /// Names whose reversed bytes are these, or start with them.
+    fn named(&self, tail: &[u8], is_whole: bool) -> &[String] {
+        let start = self.reversed.partition_point(|name| &**name < tail);
+        let fits = |name: &&Vec<u8>| match is_whole {
+            true => ***name == *tail,
+            false => name.starts_with(tail),
+        };
+        let count = self.reversed[start..].iter().take_while(fits).count();
+        &self.names[start..start + count]
+    }
+}
+
+fn reversed(text: &str) -> Vec<u8> {
+    text.bytes().rev().collect()
 }

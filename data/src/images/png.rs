@@ -1,8 +1,9 @@
 //! PNG files.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 
 use ::png::{ColorType, Decoder, Limits as Memory, Transformations};
+use flate2::bufread::ZlibDecoder;
 
 use super::{Limits, Pixels};
 
@@ -15,9 +16,24 @@ const PIXELS_PER_BYTE: usize = 8 * 1032;
 /// Memory of the decoder besides the image: rows, tables and metadata.
 const WORK: usize = 64 << 20;
 
+/// Color type, in the header, of an image whose pixels are indices of a palette.
+const INDEXED: u8 = 3;
+
+/// Most bytes of a text that is decompressed.
+const LONGEST_TEXT: u64 = 1 << 20;
+
 /// Decodes a file; returns its pixels and its EXIF metadata.
 pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec<u8>>), String> {
     let failed = |error: ::png::DecodingError| format!("damaged PNG: {error}");
+    // The decoder takes a color that is not whole for granted.
+    let palette =
+        chunks(bytes).find(|chunk| chunk.kind == b"PLTE" && bytes.get(25) == Some(&INDEXED));
+    if let Some(palette) = palette.filter(|palette| palette.content.len() % 3 != 0) {
+        let length = palette.content.len();
+        return Err(format!(
+            "damaged PNG: a palette of {length} bytes; a color has 3"
+        ));
+    }
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Memory { bytes: WORK });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
@@ -36,17 +52,76 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
     };
     let mut samples = vec![0; width * height * channels];
     reader.next_frame(&mut samples).map_err(failed)?;
-    let exif = reader.info().exif_metadata.as_deref().map(<[u8]>::to_vec);
-    let bytes = match channels {
-        3 => samples,
-        _ => rgb(&samples, channels),
-    };
     let pixels = Pixels {
         height,
         width,
-        bytes,
+        bytes: match channels {
+            3 => samples,
+            _ => rgb(&samples, channels),
+        },
     };
-    Ok((pixels, exif))
+    Ok((pixels, exif(bytes)))
+}
+
+/// A chunk of a file.
+struct Chunk<'a> {
+    kind: &'a [u8],
+    content: &'a [u8],
+}
+
+/// The chunks of a file, up to one that is cut off.
+fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
+    let mut rest = bytes.get(MAGIC.len()..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (kind, after) = after.split_at_checked(4)?;
+        let (content, after) = after.split_at_checked(length)?;
+        // A checksum follows.
+        rest = after.get(4..)?;
+        Some(Chunk { kind, content })
+    })
+}
+
+/// EXIF metadata, as Pillow finds them: of the chunk `eXIf`, also after the image, or of a text.
+fn exif(bytes: &[u8]) -> Option<Vec<u8>> {
+    let last = chunks(bytes).filter(|chunk| chunk.kind == b"eXIf").last();
+    if let Some(chunk) = last {
+        return Some(chunk.content.to_vec());
+    }
+    let text = chunks(bytes).filter_map(|chunk| profile(&chunk)).last()?;
+    // An empty line, a name, a length, and digits in lines.
+    let lines = std::str::from_utf8(&text).ok()?.split('\n').skip(3);
+    let digits: Vec<u8> = lines
+        .flat_map(str::bytes)
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    let (pairs, _) = digits.as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(byte).collect()
+}
+
+/// The text of a chunk that has the keyword of EXIF metadata, as ImageMagick writes them.
+fn profile(chunk: &Chunk<'_>) -> Option<Vec<u8>> {
+    let text = chunk.content.strip_prefix(b"Raw profile type exif\0")?;
+    let inflated = |compressed: &[u8]| {
+        let mut text = Vec::new();
+        let mut decoder = ZlibDecoder::new(compressed).take(LONGEST_TEXT);
+        decoder.read_to_end(&mut text).ok().map(|_| text)
+    };
+    match (chunk.kind, text) {
+        (b"tEXt", text) => Some(text.to_vec()),
+        (b"zTXt", [0, compressed @ ..]) => inflated(compressed),
+        // Its language and translated keyword precede the text.
+        (b"iTXt", [is_compressed, _, rest @ ..]) => {
+            let text = rest.splitn(3, |&byte| byte == 0).nth(2)?;
+            match is_compressed {
+                0 => Some(text.to_vec()),
+                _ => inflated(text),
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Drops alpha, and repeats gray.

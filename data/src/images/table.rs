@@ -76,8 +76,9 @@ const NAMED: usize = 5;
 impl ImageTable {
     /// Finds the image of each row: the cells of `columns` are the folders below `root` and, last,
     /// the file. The last cell is the name of the file, its name without the extension, or the end
-    /// of that: `ab12` finds `0007_ab12.jpg` if no other image of the folder ends in it. A cell may
-    /// be a path itself: one column `path` with `cats/7.jpg` will do.
+    /// of that after `_` or `-`: `ab12` finds `0007_ab12.jpg` if no other image of the folder ends
+    /// in it, and never `0007ab12.jpg`. A cell may be a path itself: one column `path` with
+    /// `cats/7.jpg` will do.
     ///
     /// Folders are listed once each. No image is read.
     ///
@@ -212,7 +213,7 @@ impl ImageTable {
     }
 
     /// Adds the field `label: u32[]`, the class of each image: the cells of one column, of which
-    /// each distinct text, without white space around it, is a class. Classes are numbered from 0
+    /// each distinct text, as [`Table::categories`] has it, is a class. Classes are numbered from 0
     /// in the order of their names, or of their numbers if all names are whole numbers.
     ///
     /// ```
@@ -231,7 +232,8 @@ impl ImageTable {
     ///
     /// # Errors
     /// If the table has another number of rows or not this column; if a cell is empty or has a line
-    /// break, there is one class alone, or each row has a class of its own.
+    /// break, two differ only by blanks, there is one class alone, or each row has a class of its
+    /// own.
     pub fn with_classes(mut self, table: &Table, column: &str) -> Result<Self> {
         self.check_rows(table, 1)?;
         let (names, values) = classes(CONTEXT, table, column)?;

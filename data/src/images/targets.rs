@@ -28,8 +28,7 @@ pub(super) fn classes(
     table: &Table,
     column: &str,
 ) -> Result<(Vec<String>, Vec<u32>)> {
-    let cells = table.strings(column)?;
-    let cells: Vec<&str> = cells.into_iter().map(str::trim).collect();
+    let cells = table.categories(column)?;
     if let Some(row) = cells.iter().position(|cell| cell.is_empty()) {
         return Err(table.error(row, column, "the class is empty"));
     }

@@ -13,6 +13,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use halite_core::{
     Error, ErrorKind, Result,
+    guard::panic_message,
     wait::{SLICE, Wait, default_limit},
 };
 
@@ -233,19 +234,14 @@ impl Drop for Workers {
     }
 }
 
-/// Reads a batch. A panic of the dataset becomes an error, so that the consumer does not wait
-/// forever.
+/// Reads a batch. A panic becomes an error, so that the consumer does not wait forever.
 fn read_caught(loader: &Loader, position: Position, stop: &AtomicBool) -> Result<ReadBatch> {
     catch_unwind(AssertUnwindSafe(|| loader.read_while(position, stop))).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!(
-            "the dataset panicked while epoch {}, batch {} was read: {}",
+            "a panic while epoch {}, batch {} was read: {}",
             position.epoch,
             position.batch,
-            message.unwrap_or("no message")
+            panic_message(&*panic)
         );
         Err(Error::new(ErrorKind::Internal, "loader", message))
     })

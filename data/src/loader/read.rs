@@ -1,8 +1,11 @@
 //! Reading of one batch.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
-use halite_core::{Error, Result};
+use halite_core::{Error, ErrorKind, Result, guard::panic_message};
 
 use super::{
     BadSample, Loader, Order,
@@ -105,7 +108,13 @@ impl Reader<'_> {
             epoch: self.position.epoch,
             index,
         };
-        let Err(error) = dataset.read(index, &mut self.rows.sample_mut(row).with_key(key)) else {
+        let mut sample = self.rows.sample_mut(row).with_key(key);
+        // Its batch is an error: no one reads the row that a panic leaves.
+        let read = catch_unwind(AssertUnwindSafe(|| dataset.read(index, &mut sample)));
+        let Err(error) = read.unwrap_or_else(|panic| {
+            let message = format!("a panic: {}", panic_message(&*panic));
+            Err(Error::new(ErrorKind::Internal, "dataset", message))
+        }) else {
             return Ok(true);
         };
         let bad = BadRead {

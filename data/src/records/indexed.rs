@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 
 use super::{HEADER, crc32c};
 use crate::{Dataset, Field, SampleMut, digest::digest_of, positioned::PositionedFile};
@@ -138,8 +138,17 @@ impl IndexedFile {
     fn open(path: &Path) -> Result<Self> {
         let unread = |error: io::Error| failed(path, ErrorKind::Io, &error.to_string());
         let file = PositionedFile::open(path).map_err(unread)?;
+        let mut header = [0; HEADER];
+        if file.len() >= FRAME {
+            file.read_at(&mut header, 0).map_err(unread)?;
+        }
+        // A length may look like the start of a compressed file; its checksum does not.
+        if length_of(&header).is_none() {
+            file.check_uncompressed()
+                .map_err(|error| failed(path, ErrorKind::Corrupt, &error.to_string()))?;
+        }
         let index = index_of(path);
-        let offsets = match fs::read_to_string(&index) {
+        let offsets = match files::read_input_text(&index) {
             Ok(text) => of_index(&text, file.len())
                 .map_err(|reason| failed(&index, ErrorKind::Corrupt, &reason))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => of_lengths(&file)?,

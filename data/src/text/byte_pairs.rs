@@ -1,8 +1,8 @@
 //! Byte-level byte-pair vocabularies: the tokens and merges of GPT-2 and its successors.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, path::Path};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
 use serde_json::{Value, json};
 
@@ -248,7 +248,7 @@ fn merges_of(table: &str) -> Vec<(usize, &str)> {
 }
 
 fn text_of(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| super::failed("byte pairs", path, &error))
+    files::read_input_text(path).map_err(|error| super::failed("byte pairs", path, &error))
 }
 
 /// The characters of bytes in the order of GPT-2's tokens: visible ones are themselves, the others

@@ -1,12 +1,8 @@
 //! Tokenizers of Hugging Face, by the crate `tokenizers`.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, guard};
 use serde_json::Value;
 use tokenizers::{
     PostProcessor, TruncationDirection,
@@ -233,9 +229,9 @@ fn check_template(part: &Value) -> Result<()> {
 /// Runs code of the crate on what a file describes. It does not panic on the accepted parts but in
 /// rare combinations of settings, which are an error then.
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
+    guard::call(work).map_err(|panic| {
         let message = "the settings of the tokenizer do not fit together, or not the text";
-        corrupt(message.into())
+        corrupt(format!("{message}: {panic}"))
     })
 }
 

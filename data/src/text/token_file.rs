@@ -52,6 +52,8 @@ impl TokenFile {
         let width = width_of(dtype)?;
         let file = PositionedFile::open(path)
             .map_err(|error| failed(path, ErrorKind::Io, &error.to_string()))?;
+        file.check_uncompressed()
+            .map_err(|error| failed(path, ErrorKind::Corrupt, &error.to_string()))?;
         if file.len() % width as u64 != 0 {
             let len = file.len();
             let reason = format!("{len} bytes are not a whole number of {dtype}");

@@ -1,8 +1,8 @@
 //! Conversion of text to tokens and back.
 
-use std::{collections::HashMap, fs, io, path::Path};
+use std::{collections::HashMap, path::Path};
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 use halite_fetch::{Cache, Progress};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,12 +99,8 @@ impl Tokenizer {
     }
 
     fn open_file(path: &Path) -> Result<Self> {
-        // A pipe could be waited for without end.
-        let plain = fs::metadata(path).and_then(|found| match found.is_file() {
-            true => fs::read_to_string(path),
-            false => Err(io::Error::other("it is not a plain file")),
-        });
-        let text = plain.map_err(|error| super::failed("tokenizer", path, &error))?;
+        let text = files::read_input_text(path);
+        let text = text.map_err(|error| super::failed("tokenizer", path, &error))?;
         Self::from_json(&text).map_err(|error| {
             let message = format!("{}: {}", path.display(), error.message());
             Error::new(error.kind(), "tokenizer", message)
@@ -274,6 +270,8 @@ impl Characters {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -57,7 +57,7 @@ fn panic_in_a_dataset_is_an_error() {
         assert!(batches[..2].iter().all(Result::is_ok));
         let error = batches[4].as_ref().unwrap_err().to_string();
         assert!(
-            error.contains("epoch 0, batch 4") && error.contains("index 32 is cursed"),
+            error.contains("sample 32 (epoch 0, batch 4)") && error.contains("index 32 is cursed"),
             "{error}"
         );
     }

@@ -146,6 +146,39 @@ fn id_may_be_the_end_of_a_file_name() {
     }
 }
 
+/// The end of a name that may be a part of a longer id is another image's.
+#[test]
+fn id_is_a_whole_part_of_a_name() {
+    let names = [
+        "14.png",
+        "15.png",
+        "25.png",
+        "scan_7.png",
+        "scan-8.png",
+        "xab.png",
+    ];
+    for (id, name) in [("7", "scan_7.png"), ("8", "scan-8.png"), ("15", "15.png")] {
+        assert_eq!(found(&names, id).as_deref(), Ok(name));
+    }
+    for (id, part) in [
+        (
+            "5",
+            "line 2: no image `5`; an id is a whole name, or its end after `_` or `-`",
+        ),
+        ("5", "not in `15.png`"),
+        ("ab", "not in `xab.png`"),
+        ("4.png", "no image `4.png`"),
+    ] {
+        let error = found(&names, id).unwrap_err();
+        assert!(error.contains(part), "{id}: {error}");
+    }
+    let error = found(&["a_7.png", "b-7.png"], "7").unwrap_err();
+    assert!(
+        error.contains("`7` fits 2 images: `a_7.png`, `b-7.png`"),
+        "{error}"
+    );
+}
+
 #[test]
 fn file_name_decides_between_extensions() {
     assert_eq!(found(&["x.png", "x.jpg"], "x.png").as_deref(), Ok("x.png"));
@@ -258,6 +291,11 @@ fn unusable_classes_are_refused() {
             "line 3, column `kind`: the class has a line",
         ),
         (&["a", "a"], "column `kind` has one class alone, `a`"),
+        (
+            &["a", "b", "a "],
+            "line 4, column `kind`: `a ` and `a` of line 2 differ only by blanks",
+        ),
+        (&["New York", "b", "NewYork"], "differ only by blanks"),
         (&["a", "b", "c"], "another text in each of 3 rows"),
     ] {
         let error = classes(cells).unwrap_err().to_string();

@@ -1,3 +1,5 @@
+use std::io::Write as _;
+
 use halite_core::ErrorKind;
 use halite_data::Table;
 
@@ -21,6 +23,34 @@ fn cells_are_those_of_the_rfc() {
     assert_eq!(table.strings("d").unwrap(), ["", ""]);
     assert_eq!(table.column::<u8>("a").unwrap(), [1, 2]);
     assert_eq!([0, 1].map(|row| table.line(row)), [2, 5]);
+}
+
+#[test]
+fn tables_of_gzip_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.csv.gz");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"id,kind\n1,cat\n").unwrap();
+    std::fs::write(&path, encoder.finish().unwrap()).unwrap();
+    assert_eq!(
+        Table::read(&path).unwrap().strings("kind").unwrap(),
+        ["cat"]
+    );
+    std::fs::write(&path, b"\xfd7zXZ\0\0").unwrap();
+    let error = Table::read(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("t.csv.gz: it is compressed with xz; decompress it"),
+        "{error}"
+    );
+}
+
+#[test]
+fn categories_have_no_twins() {
+    let table = parse(b"a,b\n x,p1\n x,p 1\ny,p1\n");
+    assert_eq!(table.categories("a").unwrap(), ["x", "x", "y"]);
+    let error = table.categories("b").unwrap_err().to_string();
+    let part = "line 3, column `b`: `p 1` and `p1` of line 2 differ only by blanks";
+    assert!(error.contains(part), "{error}");
 }
 
 #[test]

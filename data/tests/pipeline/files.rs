@@ -198,6 +198,11 @@ fn json_errors_have_file_line() {
     let deep = JsonLines::open([&path]).unwrap();
     fails(deep.read::<serde_json::Value>(0), &["recursion limit"]);
     fails(JsonLines::open([dir.path()]), &["not a plain file"]);
+    fs::write(&path, b"\x1f\x8b\x08\0\0\0").unwrap();
+    fails(
+        JsonLines::open([&path]),
+        &["a.jsonl: it is compressed with gzip; decompress it"],
+    );
     fails(JsonLines::open([] as [&str; 0]), &["no files"]);
 }
 

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use halite_core::{DType, TensorType};
 use halite_data::{
     Dataset, Field, Loader, LoaderOptions,
-    records::{Example, IndexedRecords, write_record},
+    records::{Example, IndexedRecords, Records, write_record},
 };
 use proptest::prelude::*;
 
@@ -117,6 +117,41 @@ fn damage_and_foreign_indices_are_named() {
     fs::write(dir.path().join("data.idx"), "0 19\n19 21\n").unwrap();
     assert_eq!(open().unwrap().read(1).unwrap(), b"three");
     assert!(IndexedRecords::open([] as [&str; 0]).is_err());
+}
+
+#[test]
+fn compressed_records_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data.tfrecord");
+    for (start, name) in [
+        (&b"\x1f\x8b\x08\0"[..], "gzip"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+    ] {
+        let file = [start, &[0; 30]].concat();
+        fs::write(&path, &file).unwrap();
+        let error = IndexedRecords::open([&path]).unwrap_err().to_string();
+        let part = format!("data.tfrecord: it is compressed with {name}");
+        assert!(error.contains(&part), "{error}");
+        let error = Records::new(&file[..])
+            .next()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("it is compressed with {name}")),
+            "{error}"
+        );
+    }
+    // A length of these bytes is one.
+    let payload = vec![7; 0x08_8b_1f];
+    let mut file = Vec::new();
+    write_record(&mut file, &payload).unwrap();
+    assert_eq!(file[..3], [0x1f, 0x8b, 8]);
+    fs::write(&path, file).unwrap();
+    assert_eq!(
+        IndexedRecords::open([&path]).unwrap().read(0).unwrap(),
+        payload
+    );
 }
 
 #[test]

@@ -9,8 +9,8 @@ use halite::{
     data::{
         Dataset, Key, Permutation, Rows, Table,
         images::{
-            CT_IDS, CT_LABELS, FakeCt, ImageFolder, ImageStatistics, ImageTable, Transforms,
-            contact_sheet,
+            CT_IDS, CT_LABELS, ClassFolders, FakeCt, ImageFolder, ImageStatistics, ImageTable,
+            Parts, Transforms, contact_sheet,
         },
     },
 };
@@ -68,14 +68,20 @@ impl Fake {
 /// Where images are
 #[derive(Args, Debug)]
 struct Source {
-    /// Folder with a folder of images for each class, or with `train.csv` and the images, in `train/`
-    /// or beside it; with `--csv`, the folder of the images
+    /// Folder with a folder of images for each class, or with folders of such folders for training
+    /// and validation; or with `train.csv` and the images, in `train/` or beside it; with `--csv`, the
+    /// folder of the images
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Folders of training and validation in DIR, or `none` if each folder is a class [default: by
+    /// their names, as in `halite train imagenet`]
+    #[arg(long, value_name = "TRAIN,VALIDATION|none", conflicts_with = "csv")]
+    parts: Option<Parts>,
     /// Table whose rows name the images
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Columns of FILE: folders below DIR and, last, the file or the end of its name
+    /// Columns of FILE: folders below DIR and, last, the file or the end of its name after `_` or
+    /// `-`
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     ids: Vec<String>,
     /// Columns of FILE that have labels, each 0 or 1, or one column of text, which has classes
@@ -103,7 +109,14 @@ impl Source {
                     "--ids, --labels and --class are columns of a table; give it as --csv FILE";
                 return Err(Error::invalid("data", message));
             }
-            None => return Ok(Images::Classes(ImageFolder::open(&self.dir, transforms)?)),
+            None => {
+                let parts = self.parts.clone().unwrap_or_default();
+                let folders = ClassFolders::open(&self.dir, &parts, transforms)?;
+                if folders.validation.is_some() {
+                    remark!("the images of training: `{}`", folders.train.name());
+                }
+                return Ok(Images::Classes(folders.train));
+            }
         };
         let table = Table::read(csv)?;
         let chosen = |columns: &[String], known: &[&str]| -> Vec<String> {

@@ -202,7 +202,7 @@ fn last_run(runs: &Path) -> Value {
     let Some((_, path)) = reports.max() else {
         return Value::Null;
     };
-    let text = fs::read(&path).unwrap_or_default();
+    let text = files::read_input(&path).unwrap_or_default();
     let report = serde_json::from_slice::<Value>(&text);
     json!({"path": path, "report": report.map_err(|error| error.to_string()).ok()})
 }

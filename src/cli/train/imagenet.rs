@@ -8,10 +8,10 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Array, Client, DeviceId, Error, Param, Result,
+    Array, Client, DeviceId, Param, Result,
     data::{
         Dataset,
-        images::{FakeImages, Framing, ImageFolder},
+        images::{ClassFolders, FakeImages, Framing, Parts},
     },
     models::{
         Classifier, ClassifierVisitor, ClassifyColor, ColorImageModel, DescribedClassifier,
@@ -51,10 +51,14 @@ pub(super) struct ImageNet {
     /// `vit-s16`, `vit-b16`, `vit-l16`
     #[arg(long, default_value_t = Classifier::ResNet50, value_name = "NAME")]
     model: Classifier,
-    /// Folder with a folder of PNG or JPEG images for each class; or with such folders `train` and
-    /// `val`
+    /// Folder with a folder of PNG or JPEG images for each class; or with folders of such folders
+    /// for training and validation
     #[arg(long, value_name = "DIR", required_unless_present = "fake_data")]
     data: Option<PathBuf>,
+    /// Folders of training and validation in --data, or `none` if each folder is a class [default:
+    /// train or training, and val, valid or validation; else train and test]
+    #[arg(long, value_name = "TRAIN,VALIDATION|none", requires = "data")]
+    parts: Option<Parts>,
     /// Train on generated images: as many as ImageNet has, in 1,000 classes
     #[arg(long, conflicts_with = "data")]
     fake_data: bool,
@@ -85,7 +89,7 @@ const IMAGENET: (usize, usize) = (1_281_167, 1000);
 /// Steps of a benchmark.
 const BENCHMARK_STEPS: u64 = 60;
 
-/// One sample in this many is for validation, where a folder has no `val`.
+/// One sample in this many is for validation, where no folder is.
 const VALIDATE_ONE_IN: usize = 10;
 
 fn smoothing(text: &str) -> Result<f64, String> {
@@ -152,28 +156,31 @@ impl ImageNet {
             let name = root.file_name().unwrap_or(root.as_os_str());
             name.to_string_lossy().into_owned()
         };
-        let [train, validation] = ["train", "val"].map(|part| root.join(part));
-        let (folder, train, validation): (_, Arc<dyn Dataset>, Arc<dyn Dataset>) = if train.is_dir()
-            && validation.is_dir()
-        {
-            let train = ImageFolder::open(&train, framing)?;
-            let validation = ImageFolder::open(&validation, framing)?;
-            same_classes(&train, &validation)?;
-            (train.clone(), Arc::new(train), Arc::new(validation))
-        } else {
-            let all = ImageFolder::open(root, framing)?;
-            let validation = all.len() / VALIDATE_ONE_IN;
-            let [validation, train] = halite::data::DatasetExt::split(all.clone(), validation, 0)?;
-            if self.run.is_coordinator() {
-                let trained = train.indices().iter();
-                say_untrained(
-                    all.classes(),
-                    trained.map(|&image| all.label(image) as usize),
-                );
+        let parts = self.parts.clone().unwrap_or_default();
+        let ClassFolders { train, validation } = ClassFolders::open(root, &parts, framing)?;
+        let names = train.classes().to_vec();
+        let (train, validation): (Arc<dyn Dataset>, Arc<dyn Dataset>) = match validation {
+            Some(validation) => {
+                if self.run.is_coordinator() && parts == Parts::Find {
+                    remark!(
+                        "trains on `{}`, validates on `{}`",
+                        train.name(),
+                        validation.name()
+                    );
+                }
+                (Arc::new(train), Arc::new(validation))
             }
-            (all, Arc::new(train), Arc::new(validation))
+            None => {
+                let validation = train.len() / VALIDATE_ONE_IN;
+                let [validation, rest] =
+                    halite::data::DatasetExt::split(train.clone(), validation, 0)?;
+                if self.run.is_coordinator() {
+                    let trained = rest.indices().iter();
+                    say_untrained(&names, trained.map(|&image| train.label(image) as usize));
+                }
+                (Arc::new(rest), Arc::new(validation))
+            }
         };
-        let names = folder.classes().to_vec();
         Ok(Images {
             name: name(root),
             classes: names.len(),
@@ -184,25 +191,6 @@ impl ImageNet {
             },
         })
     }
-}
-
-/// # Errors
-/// If the classes of training and validation differ.
-fn same_classes(train: &ImageFolder, validation: &ImageFolder) -> Result<()> {
-    let [ours, theirs] = [train, validation].map(ImageFolder::classes);
-    if ours == theirs {
-        return Ok(());
-    }
-    let lacks = |some: &[String], all: &[String]| {
-        let missing = all.iter().filter(|name| !some.contains(name));
-        missing.take(5).cloned().collect::<Vec<_>>().join(", ")
-    };
-    let message = format!(
-        "`train` and `val` have different classes; `train` lacks [{}], `val` lacks [{}]",
-        lacks(ours, theirs),
-        lacks(theirs, ours)
-    );
-    Err(Error::invalid("train imagenet", message))
 }
 
 /// The training of a classifier, whatever its type.

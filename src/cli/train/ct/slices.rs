@@ -76,7 +76,7 @@ impl Ct {
             remark!("{}", targets.described(&images));
         }
         let group = self.group.as_deref().unwrap_or(ids[0]);
-        let groups = table.strings(group)?;
+        let groups = table.categories(group)?;
         if matches!(self.split, Split::Study) {
             self.say_groups(group, &groups);
         }

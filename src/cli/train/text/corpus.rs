@@ -1,10 +1,11 @@
 //! The text of a run: where it comes from, its tokenizer, and its windows of tokens.
 
-use std::{fmt, fs, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 use halite::{
     Error, Result,
+    core::files,
     data::{
         Dataset, DatasetExt, Subset,
         text::{TokenWindows, Tokenizer, books, fake_text, read},
@@ -42,12 +43,10 @@ const FAKE_BYTES: usize = 2_000_000;
 pub(super) fn source(name: &str) -> Result<Source, String> {
     match name {
         "books" => Ok(Source::Books),
-        path if fs::metadata(path).is_ok_and(|file| file.is_dir()) => {
-            Err("is a directory; expected `books` or a text file".into())
-        }
-        // Anything else can be read, also a pipe such as a shell's <(..).
-        path if fs::metadata(path).is_ok() => Ok(Source::File(path.into())),
-        _ => Err("no such file; expected `books` or a text file".into()),
+        path => match files::open_input(path.as_ref()) {
+            Ok(_) => Ok(Source::File(path.into())),
+            Err(error) => Err(format!("{error}; expected `books` or a text file")),
+        },
     }
 }
 
