@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn values_of_any_sign_have_a_plateau() {
         for (mode, first) in [
-            (Mode::Min, 1.0),
+            (Mode::Min, 1.0_f64),
             (Mode::Min, -1.0),
             (Mode::Max, -1.0),
             (Mode::Min, 0.0),

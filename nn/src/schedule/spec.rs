@@ -148,7 +148,7 @@ impl ScheduleSpec {
     /// Whether its rates depend on the number of steps of the run.
     pub fn needs_length(&self) -> bool {
         let is_part = |(_, value): &(&str, Value)| matches!(value, Value::Percent(_));
-        ["linear", "cosine", "polynomial", "one-cycle"].contains(&&*self.name)
+        ["linear", "cosine", "polynomial", "one-cycle"].contains(&self.name)
             || self.values.iter().any(is_part)
     }
 

@@ -56,11 +56,11 @@ pub(super) fn converted(at: &At<'_>, is_float: bool, operands: Vec<Samples>) -> 
 }
 
 pub(super) fn binary(at: &At<'_>, binary: Binary, operands: Vec<Samples>) -> Samples {
-    let sums = operands.iter().filter_map(|operand| match operand {
+    let mut sums = operands.iter().filter_map(|operand| match operand {
         Samples::Sum(sum) => Some(*sum),
         _ => None,
     });
-    let sum = sums.last();
+    let sum = sums.next();
     let is_along = |operand: &Samples| matches!(operand, Samples::Along(_));
     match sum {
         None => combined(at, operands),
