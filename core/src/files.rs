@@ -75,6 +75,23 @@ pub fn check_uncompressed(start: &[u8]) -> io::Result<()> {
 /// First bytes of a file that [`check_uncompressed`] compares.
 pub const START: usize = 10;
 
+/// The file that this process writes where each of a job was given the same `path`: with its number
+/// before the extension, `trace.1.json` for `trace.json`. A launcher says it by `PMI_RANK` and
+/// `PMI_SIZE`, which `variable` returns; one process has the path itself.
+pub fn of_process(path: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let number = |name| variable(name)?.to_str()?.trim().parse::<usize>().ok();
+    let (Some(rank), Some(2..)) = (number("PMI_RANK"), number("PMI_SIZE")) else {
+        return path;
+    };
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!(".{rank}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
 /// Creates a file that is written during a run. A pipe is an error at once: opening it would wait
 /// for its reader.
 ///
@@ -227,6 +244,24 @@ pub fn sync_dir(_dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_a_job_have_files_of_their_own() {
+        let of = |rank: Option<&str>, size: &str, path: &str| {
+            of_process(path.into(), |name| match name {
+                "PMI_RANK" => rank.map(OsString::from),
+                _ => Some(size.into()),
+            })
+        };
+        assert_eq!(
+            of(Some("3"), "4", "a/trace.json"),
+            Path::new("a/trace.3.json")
+        );
+        assert_eq!(of(Some("0"), "2", "trace"), Path::new("trace.0"));
+        for (rank, size) in [(None, "4"), (Some("0"), "1"), (Some("x"), "4")] {
+            assert_eq!(of(rank, size, "a/trace.json"), Path::new("a/trace.json"));
+        }
+    }
 
     #[test]
     fn replacing_leaves_only_the_new_content() {

@@ -99,7 +99,8 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     /// Write a trace of the process to FILE, for <https://ui.perfetto.dev>, while it runs: of a
-    /// process that is killed, FILE has the trace up to then [default: HALITE_PROFILE]
+    /// process that is killed, FILE has the trace up to then. In a job of processes each has a file,
+    /// as FILE.1.json [default: HALITE_PROFILE]
     #[arg(long, global = true, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Take a plugin of the Python environment even if halite does not know its digest
@@ -163,6 +164,13 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// Whether this process only starts the one that is in its job: without a launcher that connects them,
+/// processes run the executable again.
+fn runs_again() -> bool {
+    let recognized = halite::cluster::Recognized::from_env();
+    recognized.is_ok_and(|job| job.size > 1 && job.source != halite::cluster::Source::Mpi)
+}
+
 /// Executes a command in a process that has no other one: logs are written, the process is traced
 /// if a profile is requested, and what else prints to stdout is sent to stderr.
 fn execute_in_own_process(cli: Cli) -> halite::Result<ExitCode> {
@@ -181,6 +189,14 @@ fn execute_in_own_process(cli: Cli) -> halite::Result<ExitCode> {
             .map(PathBuf::from)
     };
     let profile = cli.profile.clone().or_else(from_environment);
+    let joins = matches!(
+        cli.command,
+        Some(Command::Train(_) | Command::Finetune(_) | Command::Job(_))
+    );
+    let profile = profile.filter(|_| !(joins && runs_again())).map(|path| {
+        // Each process of a job has a trace of its own.
+        halite::core::files::of_process(path, |name| env::var_os(name))
+    });
     let profiled = profile.is_some();
     profile::init(profile)?;
     if cli.command.is_some() {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
-use halite_core::Client;
+use halite_core::{Client, files::of_process};
 
 use crate::{Metrics, observer::MetricsObserver};
 
@@ -69,7 +69,7 @@ impl TelemetryOptions {
         TelemetryOptions {
             verbosity: level("HALITE_DEBUG", "0, 1 or 2"),
             dump_dir: path("HALITE_DUMP_DIR"),
-            metrics_file: path("HALITE_METRICS_FILE"),
+            metrics_file: path("HALITE_METRICS_FILE").map(|path| of_process(path, &get)),
             blocking_launches: level("HALITE_SYNC", "0 or 1") > Verbosity::Quiet,
         }
     }
@@ -112,6 +112,12 @@ mod tests {
             blocking_launches: true,
         };
         assert_eq!(all, expected);
+        let of_job = options(&[
+            ("HALITE_METRICS_FILE", "metrics.jsonl"),
+            ("PMI_RANK", "1"),
+            ("PMI_SIZE", "2"),
+        ]);
+        assert_eq!(of_job.metrics_file, Some("metrics.1.jsonl".into()));
     }
 
     #[test]

@@ -98,6 +98,31 @@ fn processes_that_join_no_job_are_noticed() {
 }
 
 #[test]
+fn each_process_has_files_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = launch(dir.path(), "", "--max-steps 4");
+    command.env("HALITE_PROFILE", dir.path().join("trace.json"));
+    command.env("HALITE_METRICS_FILE", dir.path().join("metrics.jsonl"));
+    succeeds(&mut command);
+    for name in ["trace.0.json", "trace.1.json"] {
+        let text = fs::read(dir.path().join(name)).unwrap();
+        let events: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+        assert!(
+            events.iter().any(|event| event["name"] == "upload"),
+            "{name}"
+        );
+    }
+    for name in ["metrics.0.jsonl", "metrics.1.jsonl"] {
+        let text = fs::read_to_string(dir.path().join(name)).unwrap();
+        let line = text.lines().next().expect("a line of metrics");
+        assert!(
+            serde_json::from_str::<serde_json::Value>(line).is_ok(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn restart_continues_to_the_same_bits() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
