@@ -46,6 +46,8 @@ pub struct NameMap {
     rules: Vec<Rule>,
     layouts: Vec<(Pattern, Layout)>,
     ignored: Vec<Pattern>,
+    /// Endings of names, and those that older files have instead.
+    older: Vec<(String, String)>,
     is_torch: bool,
     /// Whether it is of low-rank adapters, in files of peft.
     is_of_adapters: bool,
@@ -111,6 +113,7 @@ impl NameMap {
             rules: Vec::new(),
             layouts: Vec::new(),
             ignored: Vec::new(),
+            older: Vec::new(),
             is_torch: false,
             is_of_adapters: false,
             mistake: None,
@@ -186,6 +189,13 @@ impl NameMap {
         self
     }
 
+    /// Declares that a tensor whose name ends with `ending` may have a name that ends with `older`
+    /// instead, as older versions of a library wrote it. Models are saved with `ending`.
+    pub fn older_ending(mut self, ending: &str, older: &str) -> Self {
+        self.older.push((ending.to_owned(), older.to_owned()));
+        self
+    }
+
     fn add(&mut self, path: &str, name: &str, part: Option<Part>) {
         match (Template::parse_pattern(path), Template::parse(name)) {
             (Ok(from), Ok(into)) => self.rules.push(Rule { from, into, part }),
@@ -226,6 +236,14 @@ impl NameMap {
             .filter(|(pattern, _)| !paths.iter().any(|path| pattern.matches(path)))
             .map(|(pattern, layout)| format!("`{pattern}`: {layout:?}"));
         rules.chain(layouts).collect()
+    }
+
+    /// The names that older files may have for the tensor of this name.
+    pub(crate) fn older_names<'m>(&'m self, name: &'m str) -> impl Iterator<Item = String> + 'm {
+        self.older.iter().filter_map(move |(ending, older)| {
+            let start = name.strip_suffix(ending.as_str())?;
+            Some(format!("{start}{older}"))
+        })
     }
 
     pub(crate) fn ignores(&self, name: &str) -> bool {
