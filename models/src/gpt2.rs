@@ -63,15 +63,8 @@ impl Gpt2 {
         // Both are the tanh approximation.
         let activations = ["gelu_new", "gelu_pytorch_tanh"];
         fields.expect_text("activation_function", &activations);
-        for (name, default) in [
-            ("scale_attn_weights", true),
-            ("tie_word_embeddings", true),
-            ("scale_attn_by_inverse_layer_idx", false),
-            ("add_cross_attention", false),
-        ] {
-            if fields.flag_or(name, default) != default {
-                fields.problem(format!("`{name}` is not {default}"));
-            }
+        if !fields.flag_or("tie_word_embeddings", true) {
+            fields.problem("`tie_word_embeddings` is not true");
         }
         let (heads, hidden_size) = (fields.size("n_head"), fields.size("n_embd"));
         let config = TransformerConfig {

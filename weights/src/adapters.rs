@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use halite_core::{Array, Client, Error, ErrorKind, Result, files, tree::Tree};
 use halite_nn::{Adapters, Lora, Param};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::{NameMap, TensorSource, WeightLoader, WeightSaver, open, plan::Plan};
+use crate::{Config, NameMap, TensorSource, WeightLoader, WeightSaver, keys, open, plan::Plan};
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
+const OPERATION: &str = "load adapters";
 
 /// What an `adapter_config.json` says of the adapters.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,96 +24,71 @@ pub struct AdapterConfig {
     pub base_model: Option<String>,
 }
 
-/// Fields of the file. Those that are left out have no influence on a forward pass.
-#[derive(Deserialize)]
-struct Fields {
-    peft_type: String,
-    r: usize,
-    lora_alpha: f64,
-    base_model_name_or_path: Option<String>,
-    use_rslora: Option<bool>,
-    use_dora: Option<bool>,
-    rank_pattern: Option<Map<String, Value>>,
-    alpha_pattern: Option<Map<String, Value>>,
-    bias: Option<String>,
-    modules_to_save: Option<Vec<String>>,
-    layer_replication: Option<Value>,
-    alora_invocation_tokens: Option<Value>,
-}
-
 impl AdapterConfig {
     /// Reads the `adapter_config.json` of a directory.
     ///
     /// # Errors
     /// If it cannot be read, or describes other adapters than LoRA of one rank, without biases and
-    /// further layers: all in one error.
+    /// further layers, on the base as it was: all in one error. A key that is not known is an error.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self> {
+        Self::open_ignoring(directory, &[])
+    }
+
+    /// Reads the `adapter_config.json` of a directory without the keys `ignored`, which count as
+    /// missing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_ignoring(directory: impl AsRef<Path>, ignored: &[String]) -> Result<Self> {
         let path = directory.as_ref().join(CONFIG);
-        let origin = path.display();
+        let origin = path.display().to_string();
         let bytes = files::read_input(&path).map_err(|error| {
             let message = format!("cannot read `{origin}`");
-            Error::new(ErrorKind::Io, "load adapters", message).caused_by(error)
+            Error::new(ErrorKind::Io, OPERATION, message).caused_by(error)
         })?;
-        let fields: Fields = serde_json::from_slice(&bytes).map_err(|error| {
-            let message = format!("`{origin}` is not a configuration of peft");
-            Error::new(ErrorKind::Corrupt, "load adapters", message).caused_by(error)
-        })?;
-        let mut problems = Vec::new();
-        let mut check = |is_supported: bool, problem: String| {
-            if !is_supported {
-                problems.push(problem);
-            }
+        let corrupt = |what: &str| {
+            let message = format!("`{origin}` {what}");
+            Error::new(ErrorKind::Corrupt, OPERATION, message)
         };
-        let Fields { r, lora_alpha, .. } = fields;
-        check(
-            fields.peft_type == "LORA",
-            format!("`peft_type` is `{}`", fields.peft_type),
-        );
-        check(r > 0, "`r` is 0".into());
-        check(
-            lora_alpha.is_finite(),
-            format!("`lora_alpha` is {lora_alpha}"),
-        );
-        check(fields.use_dora != Some(true), "`use_dora` is true".into());
-        let is_empty = |map: &Option<Map<String, Value>>| map.as_ref().is_none_or(Map::is_empty);
-        check(
-            is_empty(&fields.rank_pattern),
-            "`rank_pattern` has other ranks".into(),
-        );
-        check(
-            is_empty(&fields.alpha_pattern),
-            "`alpha_pattern` has other factors".into(),
-        );
-        let bias = fields.bias.as_deref().unwrap_or("none");
-        check(bias == "none", format!("`bias` is `{bias}`"));
-        let saved = fields.modules_to_save.unwrap_or_default();
-        check(saved.is_empty(), format!("`modules_to_save` is {saved:?}"));
-        check(
-            fields.layer_replication.is_none(),
-            "`layer_replication` repeats layers".into(),
-        );
-        check(
-            fields.alora_invocation_tokens.is_none(),
-            "`alora_invocation_tokens` limits it to some tokens".into(),
-        );
-        if !problems.is_empty() {
-            let message = format!(
-                "`{origin}`: {}; expected LoRA of one rank, without biases and other layers",
-                problems.join(", ")
-            );
-            return Err(Error::new(ErrorKind::Unsupported, "load adapters", message));
+        let fields: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| corrupt("is not valid JSON").caused_by(error))?;
+        if !fields.is_object() {
+            return Err(corrupt("is not a JSON object"));
         }
+        let mut config = Config::new(&origin, &fields)
+            .known(&keys::ADAPTER, ignored)
+            .operation(OPERATION);
+        config.require_text("peft_type", &["LORA"]);
+        let rank = config.size("r");
+        let alpha = config.number("lora_alpha");
+        let is_stabilized = config.flag_or("use_rslora", false);
+        let base_model = config.text("base_model_name_or_path").map(str::to_owned);
+        config.finish()?;
         Ok(AdapterConfig {
-            rank: r,
+            rank,
             // Rank-stabilized adapters are divided by the root of the rank.
-            alpha: if fields.use_rslora == Some(true) {
-                lora_alpha * (r as f64).sqrt()
-            } else {
-                lora_alpha
+            alpha: match is_stabilized {
+                true => alpha * (rank as f64).sqrt(),
+                false => alpha,
             },
-            base_model: fields.base_model_name_or_path,
+            base_model,
         })
     }
+}
+
+/// Checks that [`save_adapters`] has names for all adapters, before there are values of them.
+///
+/// # Errors
+/// If there are no adapters, or the map has no names for one.
+pub fn check_adapters(names: &NameMap, adapters: &Adapters<Param>) -> Result<()> {
+    plan(&names.adapters(), adapters).map(drop)
+}
+
+fn plan(names: &NameMap, adapters: &Adapters<Param>) -> Result<Plan> {
+    if adapters.list().is_empty() {
+        return Err(Error::invalid("save adapters", "there are no adapters"));
+    }
+    Plan::new(names, adapters)
 }
 
 /// Saves adapters alone in a directory, as peft does: `PeftModel.from_pretrained(model, directory)`
@@ -131,10 +106,8 @@ pub fn save_adapters(
 ) -> Result<()> {
     let directory = directory.as_ref();
     let names = names.adapters();
-    let plan = Plan::new(&names, adapters)?;
-    let Some(first) = adapters.list().first() else {
-        return Err(Error::invalid("save adapters", "there are no adapters"));
-    };
+    let plan = plan(&names, adapters)?;
+    let first = &adapters.list()[0];
     let rank = first.a.ty.dims().last().copied().unwrap_or(1);
     // Whole names: the last segments alone may be those of other layers as well.
     let modules: BTreeSet<&str> = (plan.originals.iter())
@@ -170,15 +143,30 @@ pub fn save_adapters(
 /// are adapted for which the file has tensors.
 ///
 /// # Errors
-/// If a file cannot be read, or has tensors that fit no layer of the model: all in one error.
+/// Those of [`AdapterConfig::open`]; if a file cannot be read, or has tensors that fit no layer of
+/// the model: all in one error.
 pub fn load_adapters<M: Tree<Leaf = Param>>(
     client: &Client,
     names: &NameMap,
     model: M,
     directory: impl AsRef<Path>,
 ) -> Result<(Adapters<Param>, Adapters<Array>)> {
+    load_adapters_ignoring(client, names, model, directory, &[])
+}
+
+/// Loads adapters as [`load_adapters`] does, without the keys `ignored` of their configuration.
+///
+/// # Errors
+/// As [`load_adapters`].
+pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
+    client: &Client,
+    names: &NameMap,
+    model: M,
+    directory: impl AsRef<Path>,
+    ignored: &[String],
+) -> Result<(Adapters<Param>, Adapters<Array>)> {
     let directory = directory.as_ref();
-    let AdapterConfig { rank, alpha, .. } = AdapterConfig::open(directory)?;
+    let AdapterConfig { rank, alpha, .. } = AdapterConfig::open_ignoring(directory, ignored)?;
     let file = open(directory.join(WEIGHTS))?;
     let names = names.adapters();
     let all = Lora::new(rank).alpha(alpha).adapt(model)?.adapters;

@@ -3,7 +3,7 @@
 use halite_core::{Error, ErrorKind, Result};
 
 /// Problems that an error lists; it counts those beyond.
-const SHOWN: usize = 20;
+pub(crate) const SHOWN: usize = 20;
 
 /// What is wrong with a file or a set of tensors.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Problems {
 }
 
 /// A text without characters that a terminal would execute: names are those of the file.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -81,6 +81,14 @@ impl<'a> WeightSaver<'a> {
         self
     }
 
+    /// Checks that a model of this description can be saved, before there are values of it.
+    ///
+    /// # Errors
+    /// If the map does not fit the model.
+    pub fn check<M: Tree<Leaf = Param>>(&self, model: &M) -> Result<()> {
+        Plan::new(self.map, model).map(drop)
+    }
+
     /// Saves the parameters `values` of a model as one file, in the place of an older one. In a job
     /// of several processes, one of them saves.
     ///

@@ -7,7 +7,9 @@ use halite_core::{
 use halite_ir::Dot;
 use halite_models::{Bert, BertConfig};
 use halite_nn::{Adapted, Adapters, Jit, Linear, Lora, Param, Tensor, Trace, grad};
-use halite_weights::{TensorSource, WeightFile, WeightLoader, load_adapters, open, save_adapters};
+use halite_weights::{
+    AdapterConfig, TensorSource, WeightFile, WeightLoader, load_adapters, open, save_adapters,
+};
 use serde_json::json;
 
 use crate::{
@@ -148,8 +150,63 @@ fn adapters_of_another_kind_are_one_error() {
         json!({ "use_dora": true, "bias": "all", "alora_invocation_tokens": [1] }),
         small(),
     );
-    let part = "`use_dora` is true, `bias` is `all`, `alora_invocation_tokens` limits";
-    assert!(error.contains(part), "{error}");
+    for part in [
+        "`use_dora` is true; supported: false",
+        "`bias` is \"all\"; supported: none",
+        "`alora_invocation_tokens` is [1]",
+        "`--ignore-key NAME`",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = refused(json!({ "peft_type": "LOHA", "scaled": 1 }), small());
+    assert!(
+        error.contains("`peft_type` is `LOHA`; supported: `LORA`"),
+        "{error}"
+    );
+    assert!(
+        error.contains("`scaled` is 1, which halite does not know"),
+        "{error}"
+    );
+}
+
+#[test]
+fn adapters_that_change_the_base_are_refused() {
+    for kind in ["pissa", "pissa_niter_16", "olora", "corda", "loftq"] {
+        let error = refused(json!({ "init_lora_weights": kind }), small());
+        let part = format!("`init_lora_weights` is \"{kind}\"");
+        assert!(error.contains(&part), "{error}");
+    }
+}
+
+#[test]
+fn ignored_keys_of_adapters_count_as_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("adapter_config.json");
+    for (fields, alpha) in [
+        (
+            json!({ "init_lora_weights": "gaussian", "use_rslora": false }),
+            5.0,
+        ),
+        (
+            json!({ "init_lora_weights": "eva", "use_rslora": false }),
+            5.0,
+        ),
+        (
+            json!({ "init_lora_weights": "pissa", "use_rslora": true }),
+            5.0,
+        ),
+    ] {
+        let mut config = json!({ "peft_type": "LORA", "r": 4, "lora_alpha": alpha });
+        for (key, value) in fields.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(&path, config.to_string()).unwrap();
+        let ignored = ["init_lora_weights", "use_rslora"].map(str::to_owned);
+        let read = AdapterConfig::open_ignoring(dir.path(), &ignored).unwrap();
+        assert_eq!((read.rank, read.alpha), (4, alpha));
+        let is_refused = AdapterConfig::open(dir.path()).is_err();
+        assert_eq!(is_refused, config["init_lora_weights"] == "pissa");
+    }
 }
 
 #[test]

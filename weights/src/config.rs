@@ -1,10 +1,16 @@
-//! Typed access to the fields of a model's configuration, which collects what is wrong with them.
+//! Typed access to the fields of a configuration that another program wrote, which collects what is
+//! wrong with them. A field that no reader asks for, and that is not known to be harmless
+//! ([`KeyTable`]), is an error: it may change the results.
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeSet};
 
 use halite_core::{Error, Result};
-use halite_weights::MetadataValue;
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
+
+use crate::{
+    KeyTable,
+    problems::{SHOWN, printable},
+};
 
 /// The fields of a configuration. Each access notes a field that is missing or of another type and
 /// returns a placeholder; [`finish`](Self::finish) returns all of these as one error.
@@ -15,6 +21,12 @@ use serde_json::{Map, Number, Value};
 pub struct Config<'a> {
     origin: &'a str,
     fields: &'a Value,
+    operation: &'static str,
+    /// Fields that nobody reads are checked against this.
+    known: Option<&'static KeyTable>,
+    ignored: &'a [String],
+    /// Names of the fields that were asked for.
+    read: RefCell<BTreeSet<String>>,
     problems: Vec<String>,
 }
 
@@ -24,8 +36,25 @@ impl<'a> Config<'a> {
         Config {
             origin,
             fields,
+            operation: "open model",
+            known: None,
+            ignored: &[],
+            read: RefCell::default(),
             problems: Vec::new(),
         }
+    }
+
+    /// Lets [`finish`](Self::finish) refuse the fields that were not asked for and that `known` does
+    /// not list as harmless. Fields of the names `ignored` count as missing.
+    pub fn known(mut self, known: &'static KeyTable, ignored: &'a [String]) -> Self {
+        (self.known, self.ignored) = (Some(known), ignored);
+        self
+    }
+
+    /// Names the operation in errors: `open model` by default.
+    pub fn operation(mut self, operation: &'static str) -> Self {
+        self.operation = operation;
+        self
     }
 
     /// Where the fields are from, for messages.
@@ -35,13 +64,38 @@ impl<'a> Config<'a> {
 
     /// A field, if it is there and is not `null`.
     pub fn value(&self, name: &str) -> Option<&'a Value> {
+        self.read.borrow_mut().insert(name.to_owned());
+        self.find(name)
+    }
+
+    /// Whether a field is there and is not `null`. This does not count as reading it, so that the
+    /// fields inside of it are checked one by one.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Whether a field is left out; one that is `null` is not.
+    pub fn is_absent(&self, name: &str) -> bool {
+        self.fields.get(name).is_none() || self.ignores(name)
+    }
+
+    fn find(&self, name: &str) -> Option<&'a Value> {
         // Keys of GGUF have dots themselves.
         let nested = || {
             let mut segments = name.split('.');
             segments.try_fold(self.fields, |value, segment| value.get(segment))
         };
         let value = self.fields.get(name).or_else(nested);
-        value.filter(|value| !value.is_null())
+        value.filter(|value| !value.is_null() && !self.ignores(name))
+    }
+
+    /// Whether the field, or one that it is in, counts as missing.
+    fn ignores(&self, name: &str) -> bool {
+        let is_at = |key: &String| {
+            let rest = name.strip_prefix(key.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.ignored.iter().any(is_at)
     }
 
     /// A positive integer.
@@ -52,6 +106,12 @@ impl<'a> Config<'a> {
     /// A positive integer, or this value if it is missing.
     pub fn size_or(&mut self, name: &str, default: usize) -> usize {
         self.optional(name, default, "a positive integer", as_size)
+    }
+
+    /// An integer that is not negative, or this value if it is missing.
+    pub fn count_or(&mut self, name: &str, default: usize) -> usize {
+        let count = |value: &Value| usize::try_from(value.as_u64()?).ok();
+        self.optional(name, default, "an integer that is not negative", count)
     }
 
     /// A finite number.
@@ -109,16 +169,66 @@ impl<'a> Config<'a> {
         self.problems.push(problem.into());
     }
 
-    /// Checks that nothing was wrong.
+    /// Checks that nothing was wrong, and that no field is left that may change the results.
     ///
     /// # Errors
-    /// All problems that were noted.
-    pub fn finish(self) -> Result<()> {
+    /// All problems that were noted, and all fields that nobody read and that are not known to be
+    /// harmless.
+    pub fn finish(mut self) -> Result<()> {
+        let mut unread = Vec::new();
+        if let Some(known) = self.known {
+            self.check_unread("", self.fields, known, &mut unread);
+        }
+        let (lost, more) = (!unread.is_empty(), unread.len().saturating_sub(SHOWN));
+        unread.truncate(SHOWN);
+        self.problems.append(&mut unread);
+        if more > 0 {
+            self.problem(format!("and {more} more keys"));
+        }
         if self.problems.is_empty() {
             return Ok(());
         }
-        let message = format!("`{}`: {}", self.origin, self.problems.join("; "));
-        Err(Error::invalid("open model", message))
+        let advice = match lost {
+            true => "; `--ignore-key NAME` (in Rust, `ignore_keys`) treats a key as missing",
+            false => "",
+        };
+        let problems = printable(&self.problems.join("; "));
+        let message = format!("`{}`: {problems}{advice}", self.origin);
+        Err(Error::invalid(self.operation, message))
+    }
+
+    /// Checks that nothing was wrong with the fields that were read, for a reader of a part of a
+    /// file whose other fields another reader checks.
+    ///
+    /// # Errors
+    /// All problems that were noted.
+    pub fn finish_part(mut self) -> Result<()> {
+        self.known = None;
+        self.finish()
+    }
+
+    /// Adds a problem for each field of `value`, the object at `path`, that is neither read nor
+    /// harmless.
+    fn check_unread(
+        &self,
+        path: &str,
+        value: &Value,
+        known: &KeyTable,
+        problems: &mut Vec<String>,
+    ) {
+        let read = self.read.borrow();
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let name = format!("{path}{name}");
+            if read.contains(&name) || self.ignores(&name) {
+                continue;
+            }
+            let inside = format!("{name}.");
+            if value.is_object() && read.iter().any(|read| read.starts_with(&inside)) {
+                self.check_unread(&inside, value, known, problems);
+            } else if let Some(problem) = known.problem(&name, value) {
+                problems.push(problem);
+            }
+        }
     }
 
     fn required<T: Clone>(
@@ -161,28 +271,13 @@ fn as_number(value: &Value) -> Option<f64> {
 }
 
 /// The start of a value's text.
-fn short(value: &Value) -> String {
+pub(crate) fn short(value: &Value) -> String {
     const LONGEST: usize = 40;
     let text = value.to_string();
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text,
     }
-}
-
-/// The scalars of a GGUF file's metadata as an object of JSON. Lists, such as the vocabulary, are
-/// left out.
-pub(super) fn of_metadata(metadata: &BTreeMap<String, MetadataValue>) -> Value {
-    let value = |value: &MetadataValue| match value {
-        MetadataValue::Unsigned(number) => Some(Value::from(*number)),
-        MetadataValue::Signed(number) => Some(Value::from(*number)),
-        MetadataValue::Float(number) => Number::from_f64(*number).map(Value::Number),
-        MetadataValue::Bool(flag) => Some(Value::from(*flag)),
-        MetadataValue::String(text) => Some(Value::from(text.as_str())),
-        _ => None,
-    };
-    let fields = (metadata.iter()).filter_map(|(name, field)| Some((name.clone(), value(field)?)));
-    Value::Object(fields.collect::<Map<String, Value>>())
 }
 
 #[cfg(test)]
