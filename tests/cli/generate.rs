@@ -47,6 +47,7 @@ fn unusable_requests_are_refused() {
         ),
         ("--tokens 1 --top-p 2", "top-p 2"),
         ("--tokens 1 --stop end", "--stop \"end\" is neither a token"),
+        ("--tokens 1 --stop 20", "nor an id below 20"),
         ("--tokens 1 --temperature -1", "temperature -1"),
         ("--tokens 1 --temperature 1 --top-k 0", "top-k 0"),
         (
