@@ -253,9 +253,9 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     ),
     (
         "",
-        "rank_pattern, alpha_pattern, modules_to_save, layer_replication, alora_invocation_tokens, \
-         megatron_config, trainable_token_indices, target_parameters, kasa_config, arrow_config, \
-         monteclora_config, enable_lora",
+        "modules_to_save, layer_replication, alora_invocation_tokens, megatron_config, \
+         trainable_token_indices, target_parameters, kasa_config, arrow_config, monteclora_config, \
+         enable_lora",
     ),
 ]);
 
