@@ -12,7 +12,10 @@ use halite_core::Result;
 use halite_nn::{Param, Transformer, TransformerConfig};
 use halite_weights::{Layout, NameMap, TensorSource};
 
-use crate::{Config, Pretrained, PretrainedModel, decoder::described};
+use crate::{
+    Config, Pretrained, PretrainedModel,
+    decoder::{described, expect_causal},
+};
 
 /// Published decoders of GPT-2's form.
 ///
@@ -60,6 +63,7 @@ impl Gpt2 {
     /// One error with every field that is missing, of another type, or not supported.
     pub fn config(mut fields: Config<'_>) -> Result<TransformerConfig> {
         fields.require_text("model_type", &["gpt2"]);
+        expect_causal(&mut fields);
         // Both are the tanh approximation.
         let activations = ["gelu_new", "gelu_pytorch_tanh"];
         fields.expect_text("activation_function", &activations);

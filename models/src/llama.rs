@@ -17,7 +17,10 @@ use halite_core::{DType, Error, Result};
 use halite_nn::{Param, Positions, Rotary, RotaryScaling, Transformer, TransformerConfig};
 use halite_weights::{Layout, NameMap, TensorSource, WeightFile};
 
-use crate::{Config, Pretrained, PretrainedModel, decoder::described};
+use crate::{
+    Config, Pretrained, PretrainedModel,
+    decoder::{described, expect_causal},
+};
 
 /// Published decoders of Llama's form.
 ///
@@ -68,6 +71,7 @@ impl Llama {
     pub fn config(mut fields: Config<'_>) -> Result<TransformerConfig> {
         fields.require_text("model_type", &["llama", "mistral", "qwen2"]);
         fields.expect_text("hidden_act", &["silu"]);
+        expect_causal(&mut fields);
         let is_qwen = fields.text("model_type") == Some("qwen2");
         let is_mistral = fields.text("model_type") == Some("mistral");
         if fields.value("quantization_config").is_some() {
@@ -220,6 +224,8 @@ fn positions(fields: &mut Config<'_>) -> Positions {
                 "rotary scaling `{}`; supported: `default`, `linear`, `llama3`",
                 other.escape_debug()
             ));
+            // One problem is enough.
+            fields.value(of);
             None
         }
     };

@@ -5,7 +5,7 @@ mod config;
 mod fused;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fs,
     path::Path,
 };
@@ -171,13 +171,21 @@ pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
     };
     let has_parts =
         |infos: &[TensorInfo]| (infos.iter()).any(|info| fused::of_layer(&info.name).1.is_some());
-    if !config.has_patterns() && !has_parts(&infos(&adapters)?) {
+    if !config.has_exceptions() && !has_parts(&infos(&adapters)?) {
         let loader = WeightLoader::new(&file, &names);
         let values = loader.load(client, &adapters)?.model;
         return Ok((adapters, values));
     }
     let adapters = ranked(adapters, &config, &names)?;
-    let mut tensors = fused::split(&file, &infos(&adapters)?)?;
+    let wanted = infos(&adapters)?;
+    let mut tensors = fused::split(&file, &wanted)?;
+    for info in wanted.into_iter().filter(|_| config.is_partial()) {
+        // Zeros, which add nothing.
+        let zeros = || HostArray::try_zeros(info.ty.clone());
+        if let Entry::Vacant(missing) = tensors.entry(info.name) {
+            missing.insert(zeros()?);
+        }
+    }
     for (name, tensor) in &mut tensors {
         let (layer, _) = fused::of_layer(name);
         let factor = config.of_layer(layer_of(&layer)).1 / scale;
@@ -192,8 +200,9 @@ pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
         }
     }
     let tensors = HostTensors::from(tensors);
-    let loader = WeightLoader::new(&tensors, &names);
-    let values = loader.load(client, &adapters)?.model;
+    let loaded = WeightLoader::new(&tensors, &names).load(client, &adapters);
+    let note = format!("the file is {}", file.origin());
+    let values = loaded.map_err(|error| error.with_note(&note))?.model;
     Ok((adapters, values))
 }
 

@@ -95,7 +95,7 @@ pub static CONFIG: KeyTable = KeyTable(&[
          predict_special_tokens, n_special, reorder_and_upcast_attn, sentence_transformers, \
          sbert_ce_default_activation_function, emb_size, pre_trained, training, structure, \
          tie_encoder_decoder, gradient_checkpointing_kwargs, router_aux_loss_coef, \
-         tie_word_embeddings",
+         tie_word_embeddings, tie_last_hidden_states",
     ),
     // Tokens and lengths that the tokenizer or the caller sets.
     (
@@ -107,7 +107,7 @@ pub static CONFIG: KeyTable = KeyTable(&[
     ("full_attention, sliding_attention", "layer_types"),
     ("absolute", "position_embedding_type"),
     ("bidi", "directionality"),
-    ("true", "scale_attn_weights, is_causal"),
+    ("true", "scale_attn_weights"),
     (
         "false",
         "is_decoder, is_encoder_decoder, add_cross_attention, scale_attn_by_inverse_layer_idx, \
@@ -237,7 +237,7 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     (
         "*",
         "task_type, base_model_name_or_path, revision, inference_mode, peft_version, auto_mapping, \
-         lora_dropout, fan_in_fan_out, target_modules, exclude_modules, layers_to_transform, \
+         lora_dropout, fan_in_fan_out, target_modules, exclude_modules, \
          layers_pattern, megatron_core, qalora_group_size, runtime_config, eva_config, corda_config, \
          lora_ga_config, loftq_config, velora_config, lora_dtype, lorap_lr_ratio, lorap_emb_lr",
     ),

@@ -93,7 +93,7 @@ fn unknown_keys_are_refused_by_name() {
     let fields = json!({
         "per_layer_config": { "0": { "num_attention_heads": 2 } },
         "residual_multiplier": 0.22,
-        "is_decoder": true,
+        "is_encoder_decoder": true,
         "head_scale": null,
     });
     for model in ["llama3", "mistral", "qwen2", "gpt2"] {
@@ -103,17 +103,17 @@ fn unknown_keys_are_refused_by_name() {
             "config.json",
             "`residual_multiplier` is 0.22, which halite does not know",
             "`per_layer_config` is {\"0\":",
-            "`is_decoder` is true; supported: false",
+            "`is_encoder_decoder` is true; supported: false",
             "`--ignore-key NAME`",
         ] {
             assert!(error.contains(part), "{error}");
         }
         assert!(!error.contains("head_scale"), "{error}");
-        let error = opened(&dir, &["residual_multiplier", "is_decoder"]).unwrap_err();
+        let error = opened(&dir, &["residual_multiplier", "is_encoder_decoder"]).unwrap_err();
         assert!(!error.contains("residual_multiplier"), "{error}");
         opened(
             &dir,
-            &["residual_multiplier", "is_decoder", "per_layer_config"],
+            &["residual_multiplier", "is_encoder_decoder", "per_layer_config"],
         )
         .unwrap();
     }

@@ -21,6 +21,8 @@ pub struct AdapterConfig {
     lora_alpha: f64,
     /// Adapters are divided by the root of the rank, not by the rank.
     is_stabilized: bool,
+    /// Only some layers of a stack have adapters.
+    is_partial: bool,
     ranks: BTreeMap<String, usize>,
     alphas: BTreeMap<String, f64>,
 }
@@ -64,6 +66,7 @@ impl AdapterConfig {
         let lora_alpha = config.number("lora_alpha");
         let is_stabilized = config.flag_or("use_rslora", false);
         let base_model = config.text("base_model_name_or_path").map(str::to_owned);
+        let is_partial = config.value("layers_to_transform").is_some();
         let rank_of = |value: &Value| {
             usize::try_from(value.as_u64()?)
                 .ok()
@@ -78,6 +81,7 @@ impl AdapterConfig {
             base_model,
             lora_alpha,
             is_stabilized,
+            is_partial,
             ranks,
             alphas,
         };
@@ -92,9 +96,14 @@ impl AdapterConfig {
         }
     }
 
-    /// Whether layers have ranks or factors of their own.
-    pub(super) fn has_patterns(&self) -> bool {
-        !(self.ranks.is_empty() && self.alphas.is_empty())
+    /// Whether layers of one kind may differ: in their ranks and factors, or in having adapters.
+    pub(super) fn has_exceptions(&self) -> bool {
+        self.is_partial || !(self.ranks.is_empty() && self.alphas.is_empty())
+    }
+
+    /// Whether only some layers of a stack have adapters.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// The rank and the factor of the adapter of a layer.
