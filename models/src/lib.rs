@@ -43,7 +43,7 @@ mod tokenizer;
 mod vit;
 
 pub use bert::{Bert, BertBlock, BertConfig, Pooling};
-pub use classifiers::{Classifier, ClassifierVisitor, DescribedClassifier};
+pub use classifiers::{Classifier, ClassifierVisitor, DescribedClassifier, Preparation};
 pub use classify::{Classify, ImageModel, normalized};
 pub use cnn::Cnn;
 pub use color::{ClassifyColor, ColorImageModel, Normalization};

@@ -315,7 +315,7 @@ pub(crate) fn json_of(value: &MetadataValue) -> Option<Value> {
 }
 
 /// Path and contents of a file of JSON, if it exists.
-fn read_json(path: &Path) -> Result<Option<(String, Value)>> {
+pub(crate) fn read_json(path: &Path) -> Result<Option<(String, Value)>> {
     let read = read_value(path)?;
     if let Some((origin, _)) = read.as_ref().filter(|(_, value)| !value.is_object()) {
         return Err(corrupt(origin, "is not a JSON object"));

@@ -124,6 +124,12 @@ impl<'a> Config<'a> {
         self.optional(name, default, "a number", as_number)
     }
 
+    /// A list of finite numbers. Empty if it is missing.
+    pub fn numbers(&mut self, name: &str) -> Vec<f64> {
+        let numbers = |value: &Value| value.as_array()?.iter().map(as_number).collect();
+        self.optional(name, vec![], "a list of numbers", numbers)
+    }
+
     /// A truth value, or this value if it is missing.
     pub fn flag_or(&mut self, name: &str, default: bool) -> bool {
         self.optional(name, default, "true or false", Value::as_bool)

@@ -259,6 +259,22 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     ),
 ]);
 
+/// `config.json` of timm, beside weights of image classifiers.
+pub static TIMM: KeyTable = KeyTable(&[
+    (
+        "*",
+        "architecture, num_classes, num_features, global_pool, label_names, label_descriptions, \
+         pretrained_cfg.tag, pretrained_cfg.url, pretrained_cfg.file, pretrained_cfg.hf_hub_*, \
+         pretrained_cfg.source, pretrained_cfg.custom_load, pretrained_cfg.fixed_input_size, \
+         pretrained_cfg.min_input_size, pretrained_cfg.test_*, pretrained_cfg.num_classes, \
+         pretrained_cfg.label_offset, pretrained_cfg.pool_size, pretrained_cfg.first_conv, \
+         pretrained_cfg.classifier, pretrained_cfg.architecture, pretrained_cfg.license, \
+         pretrained_cfg.origin_url, pretrained_cfg.paper_*, pretrained_cfg.notes",
+    ),
+    ("center", "pretrained_cfg.crop_mode"),
+    ("", "model_args"),
+]);
+
 /// Metadata of GGUF files, for the architectures that are read, without those of the tokenizer.
 pub static GGUF: KeyTable = KeyTable(&[
     ("model", "general.type"),

@@ -1,7 +1,10 @@
 //! Keys in the files of other programs: those of published models are known, others are refused.
 
 use halite_core::Result;
-use halite_models::{BertConfig, Gpt2, Llama, Pretrained, open_decoder};
+use halite_data::images::{Filter, Framing};
+use halite_models::{
+    BertConfig, Classifier, Gpt2, Llama, Normalization, Preparation, Pretrained, open_decoder,
+};
 use halite_weights::{Config, KeyTable, keys};
 use serde_json::{Value, json};
 
@@ -113,7 +116,11 @@ fn unknown_keys_are_refused_by_name() {
         assert!(!error.contains("residual_multiplier"), "{error}");
         opened(
             &dir,
-            &["residual_multiplier", "is_encoder_decoder", "per_layer_config"],
+            &[
+                "residual_multiplier",
+                "is_encoder_decoder",
+                "per_layer_config",
+            ],
         )
         .unwrap();
     }
@@ -248,5 +255,61 @@ fn settings_that_contradict_the_tokenizer_are_refused() {
             error.contains(part) && error.contains("tokenizer_config.json"),
             "{error}"
         );
+    }
+}
+
+/// `config.json` of timm's `vit_small_patch16_224.augreg_in21k_ft_in1k`, and others.
+#[test]
+fn images_are_prepared_as_timm_describes() {
+    let dir = tempfile::tempdir().unwrap();
+    let prepared = |fields: Value| {
+        std::fs::write(dir.path().join("config.json"), fields.to_string()).unwrap();
+        let prepared = Classifier::VitS16.preparation(dir.path().join("model.safetensors"), &[]);
+        prepared.map_err(|error| error.to_string())
+    };
+    let plain = Preparation {
+        framing: Framing::new(224),
+        normalization: None,
+    };
+    assert_eq!(prepared(json!({ "model_type": "vit" })).unwrap(), plain);
+    let fields = json!({
+        "architecture": "vit_small_patch16_224", "num_classes": 1000, "num_features": 384,
+        "global_pool": "token",
+        "pretrained_cfg": {
+            "tag": "augreg_in21k_ft_in1k", "custom_load": false, "input_size": [3, 224, 224],
+            "fixed_input_size": true, "interpolation": "bicubic", "crop_pct": 0.9,
+            "crop_mode": "center", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5],
+            "num_classes": 1000, "pool_size": null, "first_conv": "patch_embed.proj",
+            "classifier": "head",
+        },
+    });
+    let read = prepared(fields.clone()).unwrap();
+    assert_eq!(
+        read.framing,
+        Framing::new(224).crop(0.9).filter(Filter::Bicubic)
+    );
+    assert_eq!(read.normalization, Some(Normalization::HALF));
+    for (name, value, part) in [
+        (
+            "crop_mode",
+            json!("squash"),
+            "`pretrained_cfg.crop_mode` is \"squash\"; supported: center",
+        ),
+        ("input_size", json!([3, 224, 160]), "is not [3, side, side]"),
+        (
+            "interpolation",
+            json!("random"),
+            "`pretrained_cfg.interpolation` is `random`",
+        ),
+        (
+            "gamma",
+            json!(2),
+            "`pretrained_cfg.gamma` is 2, which halite does not know",
+        ),
+    ] {
+        let mut fields = fields.clone();
+        fields["pretrained_cfg"][name] = value;
+        let error = prepared(fields).unwrap_err();
+        assert!(error.contains(part), "{error}");
     }
 }
