@@ -111,7 +111,7 @@ pub fn save_adapters(
         })
         .collect();
     let metadata = [("format".to_owned(), "pt".to_owned())].into();
-    let mut writer = SafetensorsWriter::create(&directory.join(WEIGHTS), &infos, &metadata)?;
+    let mut writer = SafetensorsWriter::create(directory.join(WEIGHTS), &infos, &metadata)?;
     tensors
         .values()
         .try_for_each(|tensor| writer.write(tensor))?;
