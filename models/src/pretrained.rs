@@ -234,6 +234,24 @@ impl Pretrained {
         Ok(tokens)
     }
 
+    /// `repetition_penalty` of `generation_config.json`, or else 1.
+    ///
+    /// # Errors
+    /// If the file is damaged, or has something else there.
+    pub fn repetition_penalty(&self) -> Result<f64> {
+        let file = match self.is_gguf() {
+            true => None,
+            false => read_json(&self.directory.join(GENERATION_CONFIG))?,
+        };
+        let Some((origin, fields)) = file else {
+            return Ok(1.0);
+        };
+        let mut config = self.config_of(&origin, &fields, &keys::GENERATION_CONFIG);
+        let penalty = config.number_or("repetition_penalty", 1.0);
+        config.finish_part()?;
+        Ok(penalty)
+    }
+
     fn gguf_stop_tokens(&self) -> Result<Vec<u32>> {
         let mut config = self.config()?;
         let mut tokens: BTreeSet<u32> = BTreeSet::new();

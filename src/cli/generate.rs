@@ -62,14 +62,10 @@ pub(crate) struct Generate {
     /// Draw only from the most likely tokens, whose probabilities add up to this
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f64>,
-    /// Divide the logits of tokens that occurred by this; 1 changes nothing
-    #[arg(
-        long,
-        default_value_t = 1.0,
-        value_name = "X",
-        allow_negative_numbers = true
-    )]
-    repetition_penalty: f64,
+    /// Divide the logits of tokens that occurred by this; 1 changes nothing [default: that of the
+    /// model's generation_config.json, or else 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    repetition_penalty: Option<f64>,
     /// Token at which to stop, besides the model's end-of-text tokens. A number is an id; anything
     /// else is the token's text, such as `<|im_end|>`
     #[arg(long, value_name = "TOKEN")]
@@ -142,7 +138,8 @@ impl Generate {
         }
         // Mistakes are found before the weights are loaded.
         let config = &published.model.config;
-        self.sampling().check(config.vocab_size)?;
+        let sampling = self.sampling(&published.source)?;
+        sampling.check(config.vocab_size)?;
         if tokens.is_empty() {
             let message =
                 "the prompt is empty, and the tokenizer adds no token to it; expected text";
@@ -166,7 +163,7 @@ impl Generate {
         let options = GenerationOptions {
             max_tokens: self.max_tokens,
             stop,
-            sampling: self.sampling(),
+            sampling,
         };
         let mut generator =
             Generator::new(&client, &model).tokens_per_launch(self.tokens_per_launch);
@@ -227,21 +224,20 @@ impl Generate {
         Ok(stop)
     }
 
-    /// Says what the model's settings of generation have for options that were not given.
+    /// Says how the model's settings of generation would draw tokens, if no option says how.
     fn remark_on_sampling(&self, source: &Pretrained) -> Result<()> {
-        const OPTIONS: [&str; 4] = ["temperature", "top_k", "top_p", "repetition_penalty"];
-        let is_given = self.temperature != 0.0 || self.repetition_penalty != 1.0;
-        if is_given || self.top_k.is_some() || self.top_p.is_some() || source.is_gguf() {
-            return Ok(());
-        }
-        let Some(settings) = source.json("generation_config.json")? else {
+        const OPTIONS: [&str; 3] = ["temperature", "top_k", "top_p"];
+        let is_given = self.temperature != 0.0 || self.top_k.is_some() || self.top_p.is_some();
+        let settings = match is_given || source.is_gguf() {
+            true => None,
+            false => source.json("generation_config.json")?,
+        };
+        let Some(settings) = settings.filter(|settings| settings["do_sample"] == true) else {
             return Ok(());
         };
-        let draws = settings["do_sample"] == true;
         let option = |name: &str| {
             let value = settings.get(name).filter(|value| value.is_number())?;
-            let is_used = draws || name == "repetition_penalty" && value.as_f64() != Some(1.0);
-            is_used.then(|| format!("--{} {value}", name.replace('_', "-")))
+            Some(format!("--{} {value}", name.replace('_', "-")))
         };
         let options: Vec<String> = OPTIONS.into_iter().filter_map(option).collect();
         if !options.is_empty() {
@@ -251,13 +247,16 @@ impl Generate {
         Ok(())
     }
 
-    fn sampling(&self) -> Sampling {
-        Sampling {
-            repetition_penalty: self.repetition_penalty,
+    fn sampling(&self, source: &Pretrained) -> Result<Sampling> {
+        Ok(Sampling {
+            repetition_penalty: match self.repetition_penalty {
+                Some(penalty) => penalty,
+                None => source.repetition_penalty()?,
+            },
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
             seed: self.seed,
-        }
+        })
     }
 }

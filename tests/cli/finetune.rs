@@ -129,7 +129,8 @@ fn generation_takes_adapters() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     song(dir);
-    let settings = r#"{"eos_token_id": [6, 7], "temperature": 0.5, "do_sample": true}"#;
+    let settings = r#"{"eos_token_id": [6, 7], "temperature": 0.5, "do_sample": true,
+        "repetition_penalty": 1.5}"#;
     fs::write(dir.join("model/generation_config.json"), settings).unwrap();
     finetune(
         dir,
@@ -151,6 +152,9 @@ fn generation_takes_adapters() {
     assert_ne!(base, merged);
     assert_eq!(says("./model --adapter ./run/adapter"), merged);
     says("./model --adapter ./run/adapter --dtype bf16");
+    // The penalty is that of the settings.
+    assert_eq!(says("./model --repetition-penalty 1.5"), base);
+    assert_ne!(says("./model --repetition-penalty 1"), base);
     let saved = fs::read_to_string(dir.join("run/model/generation_config.json")).unwrap();
     assert_eq!(saved, settings);
 }

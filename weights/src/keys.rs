@@ -131,26 +131,28 @@ pub static GENERATION_CONFIG: KeyTable = KeyTable(&GENERATION);
 const GENERATION: [(&str, &str); 5] = [
     (
         "*",
-        "do_sample, temperature, top_k, top_p, repetition_penalty, max_length, max_new_tokens, \
-         max_time, use_cache, cache_implementation, cache_config, max_cache_len, return_legacy_cache, \
-         early_stopping, length_penalty, renormalize_logits, remove_invalid_values, output_attentions, \
-         output_hidden_states, output_scores, output_logits, return_dict_in_generate, pad_token_id, \
-         bos_token_id, decoder_start_token_id, num_assistant_tokens, num_assistant_tokens_schedule, \
-         assistant_confidence_threshold, assistant_lookbehind, assistant_early_exit, \
-         assistant_ensemble_weight, target_lookbehind, prompt_lookup_num_tokens, \
-         max_matching_ngram_size, speculation_type, use_mtp, compile_config, disable_compile, \
-         low_memory, prefill_chunk_size, continuous_batching_config, transformers_version, \
-         _from_model_config, _commit_hash, trust_remote_code, chat_format, max_window_size",
+        "do_sample, temperature, top_k, top_p, min_p, top_h, typical_p, epsilon_cutoff, \
+         eta_cutoff, repetition_penalty, max_length, max_new_tokens, max_time, use_cache, \
+         cache_implementation, cache_config, max_cache_len, return_legacy_cache, early_stopping, \
+         length_penalty, renormalize_logits, remove_invalid_values, output_attentions, \
+         output_hidden_states, output_scores, output_logits, return_dict_in_generate, \
+         pad_token_id, bos_token_id, decoder_start_token_id, num_assistant_tokens, \
+         num_assistant_tokens_schedule, assistant_confidence_threshold, assistant_lookbehind, \
+         assistant_early_exit, assistant_ensemble_weight, target_lookbehind, \
+         prompt_lookup_num_tokens, max_matching_ngram_size, speculation_type, use_mtp, \
+         compile_config, disable_compile, low_memory, prefill_chunk_size, \
+         continuous_batching_config, transformers_version, _from_model_config, _commit_hash, \
+         trust_remote_code, chat_format, max_window_size",
     ),
     (
         "0",
-        "min_length, min_new_tokens, min_p, epsilon_cutoff, eta_cutoff, no_repeat_ngram_size, \
-         encoder_no_repeat_ngram_size, diversity_penalty, penalty_alpha",
+        "min_length, min_new_tokens, no_repeat_ngram_size, encoder_no_repeat_ngram_size, \
+         diversity_penalty, penalty_alpha",
     ),
     (
         "1",
-        "num_beams, num_beam_groups, num_return_sequences, typical_p, top_h, \
-         encoder_repetition_penalty, guidance_scale",
+        "num_beams, num_beam_groups, num_return_sequences, encoder_repetition_penalty, \
+         guidance_scale",
     ),
     ("false", "token_healing, is_assistant"),
     (
@@ -166,26 +168,27 @@ const GENERATION: [(&str, &str); 5] = [
 pub static TOKENIZER_CONFIG: KeyTable = KeyTable(&[
     (
         "*",
-        "tokenizer_class, name_or_path, auto_map, tokenizer_file, special_tokens_map_file, vocab_file, \
-         merges_file, init_inputs, model_input_names, processor_class, backend, is_local, \
-         local_files_only, use_fast, from_slow, trust_remote_code, chat_template, response_schema, \
-         chat_template_*, use_default_system_prompt, legacy, legacy_behaviour, sp_model_kwargs, \
-         errors, unk_id, transformers_version, return_token_type_ids, language, tokenizer_type, \
-         model_type, vocab_size, use_auth_token, special_tokens_map",
+        "tokenizer_class, name_or_path, auto_map, tokenizer_file, special_tokens_map_file, \
+         vocab_file, merges_file, init_inputs, model_input_names, processor_class, backend, \
+         is_local, local_files_only, use_fast, from_slow, trust_remote_code, chat_template, \
+         response_schema, chat_template_*, use_default_system_prompt, legacy, legacy_behaviour, \
+         sp_model_kwargs, errors, unk_id, transformers_version, return_token_type_ids, language, \
+         tokenizer_type, model_type, vocab_size, use_auth_token, special_tokens_map",
     ),
     // Which tokens have which meaning; their ids are in the configuration of the model.
     (
         "*",
         "bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, \
-         additional_special_tokens, extra_special_tokens, model_specific_special_tokens, *_token_id, \
-         *_token_type_id, *_token",
+         additional_special_tokens, extra_special_tokens, model_specific_special_tokens, \
+         *_token_id, *_token_type_id, *_token",
     ),
     // Lengths, padding and truncation are those of the caller. Cleaning is of decoded text.
     (
         "*",
         "model_max_length, max_length, max_len, stride, truncation, truncation_side, \
          truncation_strategy, pad_to_multiple_of, padding, padding_side, padding_strategy, \
-         clean_up_tokenization_spaces, spaces_between_special_tokens, wordpieces_prefix, trim_offsets",
+         clean_up_tokenization_spaces, spaces_between_special_tokens, wordpieces_prefix, \
+         trim_offsets",
     ),
     ("true", "do_basic_tokenize, clean_text"),
     (
@@ -205,7 +208,8 @@ pub static SENTENCE_BERT: KeyTable = KeyTable(&[
     ),
     (
         "",
-        "processing_kwargs, query_expansion, tokenizer_name_or_path, model_args, tokenizer_args, config_args",
+        "processing_kwargs, query_expansion, tokenizer_name_or_path, model_args, tokenizer_args, \
+         config_args",
     ),
 ]);
 
@@ -237,8 +241,8 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     (
         "*",
         "task_type, base_model_name_or_path, revision, inference_mode, peft_version, auto_mapping, \
-         lora_dropout, fan_in_fan_out, target_modules, exclude_modules, \
-         layers_pattern, megatron_core, qalora_group_size, runtime_config, eva_config, corda_config, \
+         lora_dropout, fan_in_fan_out, target_modules, exclude_modules, layers_pattern, \
+         megatron_core, qalora_group_size, runtime_config, eva_config, corda_config, \
          lora_ga_config, loftq_config, velora_config, lora_dtype, lorap_lr_ratio, lorap_emb_lr",
     ),
     // The base is as it was: `pissa`, `olora`, `corda` and `loftq` change it.
@@ -285,8 +289,8 @@ pub static GGUF: KeyTable = KeyTable(&[
     // What llama.cpp does not read for these architectures, or only shows.
     (
         "*",
-        "*.vocab_size, *.tensor_data_layout, *.attention.layer_norm_epsilon, *.rope.scaling.finetuned, \
-         *.rope.scaling.original_context_length",
+        "*.vocab_size, *.tensor_data_layout, *.attention.layer_norm_epsilon, \
+         *.rope.scaling.finetuned, *.rope.scaling.original_context_length",
     ),
     ("true", "*.attention.causal"),
     ("false", "*.use_parallel_residual"),
