@@ -130,7 +130,7 @@ fn generation_takes_adapters() {
     let dir = dir.path();
     song(dir);
     let settings = r#"{"eos_token_id": [6, 7], "temperature": 0.5, "do_sample": true,
-        "repetition_penalty": 1.5}"#;
+        "repetition_penalty": 100}"#;
     fs::write(dir.join("model/generation_config.json"), settings).unwrap();
     finetune(
         dir,
@@ -153,7 +153,7 @@ fn generation_takes_adapters() {
     assert_eq!(says("./model --adapter ./run/adapter"), merged);
     says("./model --adapter ./run/adapter --dtype bf16");
     // The penalty is that of the settings.
-    assert_eq!(says("./model --repetition-penalty 1.5"), base);
+    assert_eq!(says("./model --repetition-penalty 100"), base);
     assert_ne!(says("./model --repetition-penalty 1"), base);
     let saved = fs::read_to_string(dir.join("run/model/generation_config.json")).unwrap();
     assert_eq!(saved, settings);
