@@ -8,7 +8,10 @@ use halite::{
     backends::Accelerator,
     data::text::Tokenizer,
     fetch,
-    models::{GenerationOptions, Generator, Pretrained, PretrainedModel, Sampling, open_decoder},
+    models::{
+        FinishReason, GeneratedSequence, GenerationOptions, Generator, Pretrained, PretrainedModel,
+        Sampling, open_decoder,
+    },
     nn::Transformer,
     train::flags::positive,
 };
@@ -177,6 +180,12 @@ impl Generate {
         })?;
         say!("{}", text.map_or(String::new(), |text| text.finish()));
         remark!("{}", generation.report);
+        let GeneratedSequence { tokens, finish } = &generation.sequences[0];
+        let count = tokens.len();
+        match finish {
+            FinishReason::Stop(token) => remark!("ended after {count} tokens by token {token}"),
+            _ => remark!("ended after {count} tokens by --max-tokens"),
+        }
         Ok(ExitCode::SUCCESS)
     }
 

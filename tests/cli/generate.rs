@@ -19,6 +19,8 @@ fn tokens_are_continued_by_tokens() {
             .map(|token| token.parse().unwrap());
         let tokens: Vec<u32> = tokens.collect();
         assert!(ended.stderr.contains("tokens/s"), "{ended:?}");
+        let count = format!("ended after {} tokens by ", tokens.len());
+        assert!(ended.stderr.contains(&count), "{ended:?}");
         tokens
     };
     let greedy = run("--tokens 1,2,3 --max-tokens 12");
