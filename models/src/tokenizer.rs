@@ -25,6 +25,14 @@ const SPLITS: &[(&str, WordSplit, bool)] = &[
     ("deepseek-r1-qwen", WordSplit::Qwen2, false),
 ];
 
+/// Settings that are steps of tokenization in `tokenizer.json`.
+const PARTS: [&str; 4] = [
+    "do_lower_case",
+    "strip_accents",
+    "tokenize_chinese_chars",
+    "add_prefix_space",
+];
+
 /// Settings of a tokenizer beside `tokenizer.json`.
 pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
@@ -47,10 +55,14 @@ impl Pretrained {
             });
         }
         let tokenizer = Tokenizer::open(self.directory())?;
-        if !self.directory().join(TOKENIZER_CONFIG).exists() {
+        let Some(settings) = self.json(TOKENIZER_CONFIG)? else {
             return Ok(tokenizer);
-        }
-        let parts = self.json("tokenizer.json")?.unwrap_or_default();
+        };
+        // The file is large, and read again only for these.
+        let parts = match PARTS.iter().any(|name| !settings[name].is_null()) {
+            true => self.json("tokenizer.json")?.unwrap_or_default(),
+            false => Value::Null,
+        };
         self.read_file(TOKENIZER_CONFIG, &keys::TOKENIZER_CONFIG, |config| {
             compare(config, &tokenizer, &parts);
         })?;
@@ -125,7 +137,6 @@ fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, parts: &Value) {
         has("add_eos_token", "eos_token", around.last()),
     ];
     for (name, own) in compared {
-        let own = own.filter(|_| !parts.is_null());
         let given = config.flag_or(&name, own.unwrap_or_default());
         if let Some(own) = own.filter(|own| *own != given) {
             config.problem(format!("`{name}` is {given}, and {own} by tokenizer.json"));

@@ -22,7 +22,7 @@ use super::{open_options, profile, say_part, waiting};
 ///
 /// The model is a directory of Hugging Face (config.json, weights, tokenizer.json) or a GGUF file, of
 /// Llama's form (Llama, SmolLM2, Mistral, Qwen2) or GPT-2. Text is printed as it is generated, and
-/// the rates of tokens on stderr. Generation ends at the model's end-of-text token.
+/// the rates of tokens and what ended it on stderr. Generation ends at the model's end-of-text token.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Generate {

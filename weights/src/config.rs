@@ -100,12 +100,12 @@ impl<'a> Config<'a> {
 
     /// A positive integer.
     pub fn size(&mut self, name: &str) -> usize {
-        self.required(name, 1, "a positive integer", as_size)
+        self.required(name, 1, SIZE, as_size)
     }
 
     /// A positive integer, or this value if it is missing.
     pub fn size_or(&mut self, name: &str, default: usize) -> usize {
-        self.optional(name, default, "a positive integer", as_size)
+        self.optional(name, default, SIZE, as_size)
     }
 
     /// An integer that is not negative, or this value if it is missing.
@@ -267,9 +267,13 @@ impl<'a> Config<'a> {
     }
 }
 
+/// What [`as_size`] reads.
+const SIZE: &str = "an integer of 1 to 2147483647";
+
 fn as_size(value: &Value) -> Option<usize> {
-    let size = usize::try_from(value.as_u64()?).ok()?;
-    (size > 0).then_some(size)
+    // Larger ones are of no model, and their products would overflow.
+    let size = i32::try_from(value.as_u64()?).ok()?;
+    usize::try_from(size).ok().filter(|size| *size > 0)
 }
 
 fn as_number(value: &Value) -> Option<f64> {
@@ -295,22 +299,24 @@ mod tests {
     #[test]
     fn one_error_has_every_problem_of_the_fields() {
         let fields = json!({
-            "layers": 0, "heads": "8", "eps": null, "activation": "relu",
+            "layers": 0, "heads": "8", "width": 1u64 << 31, "eps": null, "activation": "relu",
             "rope_scaling": { "factor": 8.0 }, "eos_token_id": [2, 3],
         });
         let mut config = Config::new("config.json", &fields);
         config.size("layers");
         config.size("heads");
         config.size("width");
+        config.size("depth");
         config.expect_text("activation", &["silu"]);
         assert_eq!(config.number_or("eps", 1e-5), 1e-5);
         assert_eq!(config.number("rope_scaling.factor"), 8.0);
         assert_eq!(config.tokens("eos_token_id"), [2, 3]);
         let error = config.finish().unwrap_err().to_string();
         for part in [
-            "`layers` is 0; expected a positive integer",
-            "`heads` is \"8\"; expected a positive integer",
-            "`width` is missing",
+            "`layers` is 0; expected an integer of 1 to 2147483647",
+            "`heads` is \"8\"; expected an integer of 1 to 2147483647",
+            "`width` is 2147483648; expected an integer of 1 to 2147483647",
+            "`depth` is missing",
             "`activation` is `relu`; supported: `silu`",
         ] {
             assert!(error.contains(part), "{error}");
