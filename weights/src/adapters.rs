@@ -17,11 +17,8 @@ use serde_json::json;
 pub use self::config::AdapterConfig;
 use crate::{
     HostTensors, NameMap, SafetensorsWriter, TensorInfo, TensorSource, WeightLoader, WeightSaver,
-    open, plan::Plan,
+    names::ADAPTERS, open, plan::Plan,
 };
-
-/// Start of the names of all tensors.
-pub(crate) const PREFIX: &str = "base_model.model.";
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
@@ -46,7 +43,7 @@ fn plan(names: &NameMap, adapters: &Adapters<Param>) -> Result<Plan> {
 
 /// The name of the layer of an adapter, by that of one of its tensors.
 fn layer_of(tensor: &str) -> &str {
-    let name = tensor.strip_prefix(PREFIX).unwrap_or(tensor);
+    let name = tensor.strip_prefix(ADAPTERS).unwrap_or(tensor);
     let ends = [".lora_A.weight", ".lora_B.weight"];
     ends.iter()
         .find_map(|end| name.strip_suffix(end))

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     KeyTable,
-    problems::{SHOWN, printable},
+    problems::{SHOWN, printable, short},
 };
 
 /// The fields of a configuration. Each access notes a field that is missing or of another type and
@@ -278,16 +278,6 @@ fn as_size(value: &Value) -> Option<usize> {
 
 fn as_number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite())
-}
-
-/// The start of a value's text.
-pub(crate) fn short(value: &Value) -> String {
-    const LONGEST: usize = 40;
-    let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::config::short;
+use crate::problems::short;
 
 /// Keys that no reader of a family of files needs, with their harmless values.
 ///

@@ -4,10 +4,12 @@ use halite_core::{Error, Result};
 use halite_nn::{Param, ParamKind, Pattern};
 
 use crate::{
-    adapters::PREFIX,
     layout::Layout,
     template::{Captures, Template},
 };
+
+/// Start of the names of all tensors in files of adapters of peft.
+pub(crate) const ADAPTERS: &str = "base_model.model.";
 
 /// The placeholder that counts the layers of a stack.
 const LAYER: &str = "layer";
@@ -321,7 +323,7 @@ impl NameMap {
             into,
             captures,
             rest,
-            prefix: if self.is_of_adapters { PREFIX } else { "" },
+            prefix: if self.is_of_adapters { ADAPTERS } else { "" },
             part,
             layout,
             by_layer,

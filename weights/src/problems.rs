@@ -1,6 +1,7 @@
 //! Problems of one file, collected so that one error has all of them.
 
 use halite_core::{Error, ErrorKind, Result};
+use serde_json::Value;
 
 /// Problems that an error lists; it counts those beyond.
 pub(crate) const SHOWN: usize = 20;
@@ -59,6 +60,16 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// The start of a value's text.
+pub(crate) fn short(value: &Value) -> String {
+    const LONGEST: usize = 40;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
 }
 
 /// An error about the contents of the file `origin`.
