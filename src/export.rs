@@ -12,13 +12,14 @@ use crate::{
     data::images::Transforms,
     exchange::{Exported, Parameters, export_model},
     models::{
-        Bert, Classifier, ClassifierVisitor, Cnn, ColorImageModel, DescribedClassifier, ImageModel,
-        Llama, Mlp, Normalization, Pooling, Pretrained, PretrainedModel, normalized, open_decoder,
+        Bert, Classifier, ClassifierVisitor, Cnn, ColorImageModel, DescribedClassifier,
+        EmbedOptions, ImageModel, Mlp, Normalization, Pretrained, PretrainedModel, normalized,
+        open_decoder,
     },
-    nn::{Adapted, Model, Transformer, TransformerConfig},
+    nn::{Model, Transformer, TransformerConfig},
     train::checkpoint::Saved,
     tree::Of,
-    weights::{NameMap, load_adapters},
+    weights::NameMap,
 };
 
 /// Exports the forward pass of the best checkpoint of a run of `halite train`, or of the newest if
@@ -94,19 +95,23 @@ pub struct ExportOptions {
     pub adapter: Option<PathBuf>,
     /// Place of the model's parameters.
     pub parameters: Parameters,
+    /// Keys of the files of the model and the adapters that count as missing. A key that halite does
+    /// not know is an error otherwise.
+    pub ignored_keys: Vec<String>,
 }
 
 /// Exports the forward pass of a published model: a directory of Hugging Face or a GGUF file.
 ///
 /// A decoder maps tokens `s32[batch, context]` to logits `f32[batch, context, vocabulary]`, a BERT
 /// tokens `s32[batch, context]` and a mask `bool[batch, context]`, false at padding, to an embedding
-/// `f32[batch, features]` of length 1 (the mean over the tokens).
+/// `f32[batch, features]`, pooled and normalized as [`EmbedOptions::of`] reads from the directory: the
+/// mean over the tokens, of length 1, if it has no files of sentence-transformers.
 ///
 /// # Errors
 /// If it cannot be opened or loaded, the context is longer than the model's, or the adapters are not
 /// of this model.
 pub fn export_pretrained(path: impl AsRef<Path>, options: &ExportOptions) -> Result<Exported> {
-    let source = Pretrained::open(path)?;
+    let source = Pretrained::open(path)?.ignore_keys(&options.ignored_keys);
     let dims = [options.batch_size, options.context];
     let check = |longest: usize| match options.context {
         1.. if options.context <= longest => Ok(()),
@@ -121,6 +126,7 @@ pub fn export_pretrained(path: impl AsRef<Path>, options: &ExportOptions) -> Res
     if source.config()?.text("model_type") == Some("bert") {
         let opened = Bert::of(source)?;
         check(opened.model.config.context_length)?;
+        let embed = EmbedOptions::of(&opened.source, options.context)?;
         let model = with_adapters(&client, &opened, &opened.names, options)?;
         let mask = TensorType::new(DType::Bool, dims);
         let inputs = [tokens, mask];
@@ -128,20 +134,15 @@ pub fn export_pretrained(path: impl AsRef<Path>, options: &ExportOptions) -> Res
             &model,
             inputs,
             options.parameters,
-            |cx, model, [tokens, mask]| {
+            move |cx, model, [tokens, mask]| {
                 cx.set_mode(false, None);
-                let features = Pooling::Mean.pool(model.forward(tokens, mask), mask);
-                let length = features.square().sum_keep([1]).sqrt();
-                [features / length.maximum(1e-12)]
+                [embed.pooled(model.forward(tokens, mask), mask)]
             },
         );
     }
     let opened = open_decoder(source)?;
     check(opened.model.config.context_length)?;
-    let names = match opened.source.is_gguf() {
-        true => Llama::names(opened.model.config.tied),
-        false => opened.names.clone(),
-    };
+    let names = opened.adapter_names()?;
     let model = with_adapters(&client, &opened, &names, options)?;
     export_model(
         &model,
@@ -154,8 +155,8 @@ pub fn export_pretrained(path: impl AsRef<Path>, options: &ExportOptions) -> Res
     )
 }
 
-/// The weights of a published model, with adapters if there are some. `names` are those of
-/// PyTorch's files.
+/// The weights of a published model, with adapters if there are some. `names` are those of the
+/// model that the adapters are for.
 fn with_adapters<M: Model>(
     client: &Client,
     opened: &PretrainedModel<M>,
@@ -165,12 +166,10 @@ fn with_adapters<M: Model>(
 where
     Of<M, Array>: Tree<Leaf = Array>,
 {
-    let base = opened.load(client)?;
-    let Some(directory) = &options.adapter else {
-        return Ok(base);
-    };
-    let (_, adapters) = load_adapters(client, names, opened.model.described(), directory)?;
-    Adapted { base, adapters }.merged(client)
+    match &options.adapter {
+        Some(directory) => opened.load_adapted(client, names, directory),
+        None => opened.load(client),
+    }
 }
 
 fn images<M: ImageModel>(

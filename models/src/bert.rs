@@ -24,7 +24,7 @@ mod config;
 
 use std::{panic::Location, path::Path};
 
-use halite_core::{DType, Error, Result, Tree};
+use halite_core::{DType, Error, Result, TensorType, Tree};
 use halite_nn::{
     Attention, Dropout, Embedding, FeedForward, Init, LayerNorm, Linear, Mask, Param, Stack, Tensor,
 };
@@ -91,6 +91,10 @@ pub enum Pooling {
     Mean,
     /// Vector of the first token, `[CLS]`.
     Cls,
+    /// Largest value of each feature over the tokens, without padding.
+    Max,
+    /// Vector of the last token before padding.
+    LastToken,
 }
 
 impl Pooling {
@@ -99,18 +103,26 @@ impl Pooling {
     #[track_caller]
     pub fn pool<'t>(self, features: Tensor<'t>, mask: Tensor<'t>) -> Tensor<'t> {
         let _site = features.trace().called_from(Location::caller());
+        let kept = || mask.unsqueeze(2).broadcast_to(features.dims());
         match self {
             Pooling::Cls => features.index(1, 0),
+            Pooling::Max => kept().select(features, f64::NEG_INFINITY).max([1]),
+            Pooling::LastToken => {
+                let index = TensorType::new(DType::S32, mask.dims());
+                let place = mask.select(features.trace().iota(&index, 1), -1);
+                let is_last = place.eq(place.max_keep([1])).and(mask);
+                let is_last = is_last.unsqueeze(2).broadcast_to(features.dims());
+                is_last.select(features, 0.0).sum([1])
+            }
             Pooling::Mean => {
                 // 16 bits do not count beyond 256 (`bf16`), and sums may overflow (`f16`).
                 let wide = match features.dtype() {
                     DType::F64 => DType::F64,
                     _ => DType::F32,
                 };
-                let mask = mask.unsqueeze(2);
-                let kept = mask.broadcast_to(features.dims());
-                let sum = kept.select(features.convert(wide), 0.0).sum([1]);
-                (sum / mask.convert(wide).sum([1]).maximum(1.0)).convert(features.dtype())
+                let sum = kept().select(features.convert(wide), 0.0).sum([1]);
+                let count = mask.unsqueeze(2).convert(wide).sum([1]);
+                (sum / count.maximum(1.0)).convert(features.dtype())
             }
         }
     }
@@ -197,6 +209,9 @@ fn names_below(prefix: &str) -> NameMap {
         ("mlp_norm", "output.LayerNorm"),
     ];
     let map = NameMap::torch()
+        // Files of the packages before `transformers`.
+        .older_ending(".LayerNorm.weight", ".LayerNorm.gamma")
+        .older_ending(".LayerNorm.bias", ".LayerNorm.beta")
         .ignore("**.position_ids")
         // Heads of other tasks.
         .ignore("cls.**")

@@ -1,5 +1,7 @@
 //! Classifiers of color images by name, as the command line has them.
 
+mod preparation;
+
 use std::{fmt, path::Path, str::FromStr};
 
 use halite_core::{Client, Error, HostArray, Result};
@@ -8,6 +10,7 @@ use halite_ir::Remat;
 use halite_nn::Param;
 use halite_weights::{Below, NameMap, TensorSource, WeightLoader, open};
 
+pub use self::preparation::Preparation;
 use crate::{ClassifyColor, ColorImageModel, EfficientNet, Normalization, ResNet, Vit, VitConfig};
 
 /// A classifier of color images by name: `resnet50`, `vit-b16`, `efficientnet-lite0`.
@@ -198,7 +201,7 @@ impl Classifier {
 
     /// Probabilities of the classes of images `u8[count, side, side, 3]`, by published weights:
     /// `f32[count, classes]`. The number of classes is that of the file's head. Images are framed
-    /// by [`framing`](Self::framing).
+    /// by [`framing`](Self::framing), and normalized as the names of the weights say.
     ///
     /// # Errors
     /// If the file does not fit the model, or the images are of another type.
@@ -208,10 +211,26 @@ impl Classifier {
         file: &dyn TensorSource,
         images: &HostArray,
     ) -> Result<HostArray> {
+        self.probabilities_by(client, file, images, None)
+    }
+
+    /// As [`probabilities`](Self::probabilities), with a normalization such as that of a
+    /// [`Preparation`].
+    ///
+    /// # Errors
+    /// As [`probabilities`](Self::probabilities).
+    pub fn probabilities_by(
+        self,
+        client: &Client,
+        file: &dyn TensorSource,
+        images: &HostArray,
+        normalization: Option<Normalization>,
+    ) -> Result<HostArray> {
         let visitor = Probabilities {
             client,
             file,
             images,
+            normalization,
         };
         let side = images.ty().dims().get(1).copied().unwrap_or_default();
         self.visit(Self::classes_of(file)?, side, visitor)
@@ -270,6 +289,7 @@ struct Probabilities<'a> {
     client: &'a Client,
     file: &'a dyn TensorSource,
     images: &'a HostArray,
+    normalization: Option<Normalization>,
 }
 
 impl ClassifierVisitor for Probabilities<'_> {
@@ -281,7 +301,8 @@ impl ClassifierVisitor for Probabilities<'_> {
     ) -> Result<HostArray> {
         let (names, normalization) = classifier.source(self.file, &[])?;
         let loaded = WeightLoader::new(self.file, names).load(self.client, &classifier.net)?;
-        ClassifyColor::<M>::new(*normalization).probabilities(
+        let normalization = self.normalization.unwrap_or(*normalization);
+        ClassifyColor::<M>::new(normalization).probabilities(
             self.client,
             &loaded.model,
             self.images,

@@ -4,7 +4,16 @@ use halite_core::{Error, Result};
 use halite_nn::{Param, Transformer, TransformerConfig};
 use halite_weights::TensorSource;
 
-use crate::Pretrained;
+use crate::{Config, Pretrained};
+
+/// Notes fields that make a decoder something else.
+pub(crate) fn expect_causal(fields: &mut Config<'_>) {
+    if !fields.flag_or("is_causal", true) {
+        fields.problem("`is_causal` is false; supported: true");
+    }
+    // It only says what the model is.
+    fields.flag_or("is_decoder", true);
+}
 
 /// Describes a decoder of this configuration, which the weights bound: a plan of loading has an
 /// entry for each layer.

@@ -1,5 +1,7 @@
 //! Embeddings of texts by a sentence encoder.
 
+mod modules;
+
 use std::{
     cmp::Reverse,
     collections::HashMap,
@@ -8,13 +10,13 @@ use std::{
 };
 
 use halite_core::{
-    Array, Client, DType, Error, ErrorKind, HostArray, Result,
+    Array, Client, DType, HostArray, Result,
     tree::{Empty, Leaf, Tree},
 };
 use halite_data::text::Tokenizer;
-use halite_nn::Jit;
-use serde_json::Value;
+use halite_nn::{Jit, Tensor};
 
+use self::modules::Modules;
 use crate::{Bert, Pooling, Pretrained};
 
 /// Lengths that inputs are padded to: each is a program, and padding costs a third at most.
@@ -30,6 +32,8 @@ pub struct EmbedOptions {
     pub pooling: Pooling,
     /// Whether embeddings have length 1.
     pub normalize: bool,
+    /// Whether texts become lower case before they are encoded.
+    pub lowercase: bool,
     /// Tokens of a text that are used, special tokens included.
     pub longest: usize,
     /// Texts in a launch.
@@ -38,67 +42,34 @@ pub struct EmbedOptions {
 
 impl EmbedOptions {
     /// Reads the options of a model directory of the Python package `sentence-transformers`:
-    /// `modules.json`, `1_Pooling/config.json` and `sentence_bert_config.json`. Without these files:
-    /// length 1, mean pooling, all positions of the model.
+    /// `modules.json`, the configurations of its modules, `sentence_bert_config.json` and
+    /// `config_sentence_transformers.json`. Without these files: length 1, mean pooling, all
+    /// positions of the model.
     ///
     /// # Errors
-    /// If a file cannot be read, or describes another module or another kind of pooling.
+    /// If a file cannot be read, describes another module or another kind of pooling, or has a key
+    /// that is not known.
     pub fn of(source: &Pretrained, positions: usize) -> Result<Self> {
-        let longest = source.json("sentence_bert_config.json")?;
-        let longest = longest.and_then(|file| file.get("max_seq_length")?.as_u64());
-        let longest = longest.map_or(positions, |longest| longest as usize);
+        let modules = Modules::of(source)?;
         Ok(EmbedOptions {
-            pooling: pooling(source)?,
-            normalize: normalizes(source)?,
-            longest: longest.min(positions),
+            pooling: modules.pooling,
+            normalize: modules.normalize,
+            lowercase: modules.lowercase,
+            longest: modules.longest.unwrap_or(positions).min(positions),
             batch_size: 32,
         })
     }
-}
 
-/// Whether the modules of a directory give embeddings of length 1: true without `modules.json`.
-fn normalizes(source: &Pretrained) -> Result<bool> {
-    const FILE: &str = "modules.json";
-    const KNOWN: [&str; 3] = ["Transformer", "Pooling", "Normalize"];
-    let Some(modules) = source.json_list(FILE)? else {
-        return Ok(true);
-    };
-    let types = modules
-        .iter()
-        .map(|module| module.get("type")?.as_str()?.rsplit('.').next());
-    let types: Vec<&str> = types.map(Option::unwrap_or_default).collect();
-    match types.iter().find(|ty| !KNOWN.contains(ty)) {
-        Some(other) => Err(unsupported(source, FILE, other, &KNOWN)),
-        None => Ok(types.contains(&"Normalize")),
+    /// Maps `features: [batch, time, hidden size]` to embeddings `f32[batch, hidden size]`. `mask:
+    /// bool[batch, time]` is false at padding.
+    pub fn pooled<'t>(&self, features: Tensor<'t>, mask: Tensor<'t>) -> Tensor<'t> {
+        let pooled = self.pooling.pool(features, mask).convert(DType::F32);
+        if !self.normalize {
+            return pooled;
+        }
+        let length = pooled.square().sum_keep([1]).sqrt();
+        pooled / length.maximum(SHORTEST)
     }
-}
-
-/// The pooling of a directory: by default the mean.
-fn pooling(source: &Pretrained) -> Result<Pooling> {
-    const FILE: &str = "1_Pooling/config.json";
-    const PREFIX: &str = "pooling_mode_";
-    const KNOWN: [&str; 2] = ["pooling_mode_mean_tokens", "pooling_mode_cls_token"];
-    let Some(Value::Object(fields)) = source.json(FILE)? else {
-        return Ok(Pooling::Mean);
-    };
-    let chosen = (fields.iter())
-        .filter(|(name, value)| name.starts_with(PREFIX) && value.as_bool() == Some(true));
-    let chosen: Vec<&str> = chosen.map(|(name, _)| name.as_str()).collect();
-    match chosen[..] {
-        [] | ["pooling_mode_mean_tokens"] => Ok(Pooling::Mean),
-        ["pooling_mode_cls_token"] => Ok(Pooling::Cls),
-        _ => Err(unsupported(source, FILE, &chosen.join("`, `"), &KNOWN)),
-    }
-}
-
-fn unsupported(source: &Pretrained, file: &str, found: &str, known: &[&str]) -> Error {
-    let message = format!(
-        "{}: `{}` in {file}; supported: {}",
-        source.origin(),
-        found.escape_debug(),
-        known.join(", ")
-    );
-    Error::new(ErrorKind::Unsupported, "embed", message)
 }
 
 /// Program of one batch: tokens and mask, both `[batch, time]`, to embeddings.
@@ -172,13 +143,7 @@ impl SentenceEncoder {
                 &self.client,
                 move |cx, (model, Leaf(tokens), Leaf(mask))| {
                     cx.set_mode(false, None);
-                    let features = model.forward(tokens, mask);
-                    let pooled = options.pooling.pool(features, mask).convert(DType::F32);
-                    if !options.normalize {
-                        return Leaf(pooled);
-                    }
-                    let length = pooled.square().sum_keep([1]).sqrt();
-                    Leaf(pooled / length.maximum(SHORTEST))
+                    Leaf(options.pooled(model.forward(tokens, mask), mask))
                 },
             );
             Arc::new(program.named("embed"))
@@ -199,7 +164,15 @@ impl SentenceEncoder {
         let longest = self.options.longest;
         let inputs = texts
             .iter()
-            .map(|text| self.tokenizer.encode_input(text.as_ref(), Some(longest)))
+            .map(|text| {
+                let text = text.as_ref();
+                match self.options.lowercase {
+                    true => self
+                        .tokenizer
+                        .encode_input(&text.to_lowercase(), Some(longest)),
+                    false => self.tokenizer.encode_input(text, Some(longest)),
+                }
+            })
             .collect::<Result<Vec<_>>>()?;
         // Longest first: the batch that takes the most memory is the first.
         let mut order: Vec<usize> = (0..inputs.len()).collect();

@@ -12,7 +12,10 @@ use halite_core::Result;
 use halite_nn::{Param, Transformer, TransformerConfig};
 use halite_weights::{Layout, NameMap, TensorSource};
 
-use crate::{Config, Pretrained, PretrainedModel, decoder::described};
+use crate::{
+    Config, Pretrained, PretrainedModel,
+    decoder::{described, expect_causal},
+};
 
 /// Published decoders of GPT-2's form.
 ///
@@ -60,18 +63,12 @@ impl Gpt2 {
     /// One error with every field that is missing, of another type, or not supported.
     pub fn config(mut fields: Config<'_>) -> Result<TransformerConfig> {
         fields.require_text("model_type", &["gpt2"]);
+        expect_causal(&mut fields);
         // Both are the tanh approximation.
         let activations = ["gelu_new", "gelu_pytorch_tanh"];
         fields.expect_text("activation_function", &activations);
-        for (name, default) in [
-            ("scale_attn_weights", true),
-            ("tie_word_embeddings", true),
-            ("scale_attn_by_inverse_layer_idx", false),
-            ("add_cross_attention", false),
-        ] {
-            if fields.flag_or(name, default) != default {
-                fields.problem(format!("`{name}` is not {default}"));
-            }
+        if !fields.flag_or("tie_word_embeddings", true) {
+            fields.problem("`tie_word_embeddings` is not true");
         }
         let (heads, hidden_size) = (fields.size("n_head"), fields.size("n_embd"));
         let config = TransformerConfig {

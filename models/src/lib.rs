@@ -43,7 +43,7 @@ mod tokenizer;
 mod vit;
 
 pub use bert::{Bert, BertBlock, BertConfig, Pooling};
-pub use classifiers::{Classifier, ClassifierVisitor, DescribedClassifier};
+pub use classifiers::{Classifier, ClassifierVisitor, DescribedClassifier, Preparation};
 pub use classify::{Classify, ImageModel, normalized};
 pub use cnn::Cnn;
 pub use color::{ClassifyColor, ColorImageModel, Normalization};
@@ -57,12 +57,13 @@ pub use generate::{
     GenerationReport, Generator, Sampling, TokenRate, most_likely,
 };
 pub use gpt2::Gpt2;
+pub use halite_weights::Config;
 pub use language::{LanguageModel, TokenBatch};
 pub use llama::Llama;
 pub use mlp::Mlp;
 pub use multi_label::MultiLabel;
 pub use open_decoder::open_decoder;
-pub use pretrained::{Config, Pretrained, PretrainedModel};
+pub use pretrained::{Pretrained, PretrainedModel};
 pub use resnet::{ResNet, ResNetConfig, ResidualBlock};
 pub use step::{TrainingOptions, TrainingStep};
 pub use vit::{Vit, VitConfig};

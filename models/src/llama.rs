@@ -17,7 +17,10 @@ use halite_core::{DType, Error, Result};
 use halite_nn::{Param, Positions, Rotary, RotaryScaling, Transformer, TransformerConfig};
 use halite_weights::{Layout, NameMap, TensorSource, WeightFile};
 
-use crate::{Config, Pretrained, PretrainedModel, decoder::described};
+use crate::{
+    Config, Pretrained, PretrainedModel,
+    decoder::{described, expect_causal},
+};
 
 /// Published decoders of Llama's form.
 ///
@@ -68,29 +71,43 @@ impl Llama {
     pub fn config(mut fields: Config<'_>) -> Result<TransformerConfig> {
         fields.require_text("model_type", &["llama", "mistral", "qwen2"]);
         fields.expect_text("hidden_act", &["silu"]);
+        expect_causal(&mut fields);
         let is_qwen = fields.text("model_type") == Some("qwen2");
+        let is_mistral = fields.text("model_type") == Some("mistral");
         if fields.value("quantization_config").is_some() {
             fields.problem("`quantization_config`: quantized weights are read from GGUF files");
-        }
-        if fields.number_or("partial_rotary_factor", 1.0) != 1.0 {
-            fields.problem("`partial_rotary_factor` is not 1");
         }
         let bias = fields.flag_or("attention_bias", false);
         if bias != fields.flag_or("mlp_bias", false) {
             fields.problem("only one of `attention_bias` and `mlp_bias` is true");
         }
-        let mut context_length = fields.size_or("max_position_embeddings", 2048);
+        // Defaults are those of transformers, where a field that is `null` is not one that is left
+        // out.
+        let [positions_of_type, window_of_type] = match (is_mistral, is_qwen) {
+            (true, _) => [131_072, 4096],
+            (_, true) => [32_768, 4096],
+            _ => [2048, usize::MAX],
+        };
+        let mut context_length = fields.size_or("max_position_embeddings", positions_of_type);
+        let window = match fields.is_absent("sliding_window") {
+            true => window_of_type,
+            false => fields.size_or("sliding_window", usize::MAX),
+        };
         if fields.flag_or("use_sliding_window", !is_qwen) {
-            context_length = context_length.min(fields.size_or("sliding_window", context_length));
+            context_length = context_length.min(window);
         }
         let heads = fields.size("num_attention_heads");
+        let kv_heads = match is_mistral && fields.is_absent("num_key_value_heads") {
+            true => 8,
+            false => fields.size_or("num_key_value_heads", heads),
+        };
         let has_head_size = fields.value("head_dim").is_some();
         let head_size = has_head_size.then(|| fields.size("head_dim"));
         let config = TransformerConfig {
             vocab_size: fields.size("vocab_size"),
             context_length,
             heads,
-            kv_heads: fields.size_or("num_key_value_heads", heads),
+            kv_heads,
             head_size,
             positions: positions(&mut fields),
             norm_eps: fields.number_or("rms_norm_eps", 1e-6),
@@ -166,34 +183,49 @@ impl Llama {
 /// The rotary positions of a `config.json`: `rope_theta` and `rope_scaling`, or `rope_parameters`
 /// with both.
 fn positions(fields: &mut Config<'_>) -> Positions {
-    let nested = "rope_parameters";
-    let base = match fields.value("rope_parameters.rope_theta") {
-        Some(_) => "rope_parameters.rope_theta",
-        None => "rope_theta",
+    // Precedence and defaults are those of transformers. A field inside of the object counts before
+    // one beside it.
+    let of = match fields.has("rope_scaling") {
+        true => "rope_scaling",
+        false => "rope_parameters",
     };
-    let theta = fields.number_or(base, 10_000.0);
-    let of = match fields.value(nested) {
-        Some(_) => nested,
-        None => "rope_scaling",
-    };
-    let names = [format!("{of}.rope_type"), format!("{of}.type")];
-    let kind = names.iter().find_map(|name| fields.text(name));
-    let scaling = match kind {
-        None | Some("default") => None,
-        Some("linear") => Some(RotaryScaling::Linear {
-            factor: fields.number(&format!("{of}.factor")),
-        }),
+    let field = |name: &str| format!("{of}.{name}");
+    let theta = fields.number_or("rope_theta", 10_000.0);
+    let theta = fields.number_or(&field("rope_theta"), theta);
+    let rotated = fields.number_or("partial_rotary_factor", 1.0);
+    let rotated = fields.number_or(&field("partial_rotary_factor"), rotated);
+    if rotated != 1.0 {
+        fields.problem(format!(
+            "`partial_rotary_factor` is {rotated}; supported: 1"
+        ));
+    }
+    let kinds = ["rope_type", "type"].map(|name| fields.text(&field(name)));
+    let scaling = match kinds[0].or(kinds[1]) {
+        None | Some("default") => {
+            // Without a type, transformers passes over the rest.
+            fields.value(&field("factor"));
+            fields.value(&field("original_max_position_embeddings"));
+            None
+        }
+        Some("linear") => {
+            fields.value(&field("original_max_position_embeddings"));
+            Some(RotaryScaling::Linear {
+                factor: fields.number(&field("factor")),
+            })
+        }
         Some("llama3") => Some(RotaryScaling::Llama3 {
-            factor: fields.number(&format!("{of}.factor")),
-            low_freq_factor: fields.number(&format!("{of}.low_freq_factor")),
-            high_freq_factor: fields.number(&format!("{of}.high_freq_factor")),
-            original_context: fields.number(&format!("{of}.original_max_position_embeddings")),
+            factor: fields.number(&field("factor")),
+            low_freq_factor: fields.number(&field("low_freq_factor")),
+            high_freq_factor: fields.number(&field("high_freq_factor")),
+            original_context: fields.number(&field("original_max_position_embeddings")),
         }),
         Some(other) => {
             fields.problem(format!(
                 "rotary scaling `{}`; supported: `default`, `linear`, `llama3`",
                 other.escape_debug()
             ));
+            // One problem is enough.
+            fields.value(of);
             None
         }
     };
@@ -215,18 +247,7 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
     let has_head_size = fields.value(&key("attention.key_length")).is_some();
     let head_size = has_head_size.then(|| fields.size(&key("attention.key_length")));
     let theta = fields.number_or(&key("rope.freq_base"), 10_000.0);
-    let kind = fields.text(&key("rope.scaling.type"));
-    let scaling = match kind {
-        Some("linear") => Some(RotaryScaling::Linear {
-            factor: fields.number(&key("rope.scaling.factor")),
-        }),
-        None | Some("none") => None,
-        Some(other) => {
-            let other = other.escape_debug();
-            fields.problem(format!("rotary scaling `{other}`; supported: `linear`"));
-            None
-        }
-    };
+    let scaling = gguf_scaling(&mut fields, key);
     let vocab_size = match dims("token_embd.weight").as_deref() {
         Some(&[rows, _]) => rows,
         _ => {
@@ -234,9 +255,12 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
             1
         }
     };
+    let context_length = fields.size(&key("context_length"));
+    let window = fields.count_or(&key("attention.sliding_window"), 0);
+    let window = if window == 0 { context_length } else { window };
     let mut config = TransformerConfig {
         vocab_size,
-        context_length: fields.size(&key("context_length")),
+        context_length: context_length.min(window),
         heads,
         kv_heads: fields.size_or(&key("attention.head_count_kv"), heads),
         head_size,
@@ -250,26 +274,54 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
             fields.size(&key("feed_forward_length")),
         )
     };
-    let rotated = fields.size_or(
-        &key("rope.dimension_count"),
-        head_size.unwrap_or(hidden_size / heads),
-    );
+    let head = head_size.unwrap_or(hidden_size / heads);
+    for name in ["rope.dimension_count", "attention.value_length"] {
+        let size = fields.size_or(&key(name), head);
+        if size != head {
+            let name = key(name);
+            fields.problem(format!(
+                "`{name}` is {size}; supported: {head}, the size of a head"
+            ));
+        }
+    }
+    let has_factors = dims("rope_freqs.weight").is_some();
+    if scaling.is_some() && has_factors {
+        fields.problem(
+            "`rope_freqs.weight` scales rotary positions that are scaled linearly as well",
+        );
+    }
     fields.finish()?;
     config = without_default_head_size(config);
     config.check()?;
-    if rotated != config.head_size() {
-        let message = format!(
-            "{}: {rotated} of {} features of a head are rotated; supported: all",
-            source.origin(),
-            config.head_size()
-        );
-        return Err(Error::invalid("open model", message));
-    }
-    if scaling.is_none() && dims("rope_freqs.weight").is_some() {
+    if has_factors {
         let scaling = Some(llama3_scaling(source.weights(), &config, theta)?);
         config.positions = Positions::Rotary { theta, scaling };
     }
     Ok((architecture.to_owned(), config))
+}
+
+/// The scaling of rotary positions in a GGUF file. As in llama.cpp, a factor without a type scales
+/// linearly, and one of 0 does not.
+fn gguf_scaling(fields: &mut Config<'_>, key: impl Fn(&str) -> String) -> Option<RotaryScaling> {
+    let older = fields.number_or(&key("rope.scale_linear"), 0.0);
+    let factor = fields.number_or(&key("rope.scaling.factor"), older);
+    match fields.text(&key("rope.scaling.type")) {
+        None | Some("linear") if factor < 0.0 => {
+            fields.problem(format!(
+                "rotary scaling by {factor}; expected a positive factor"
+            ));
+            None
+        }
+        None | Some("linear") if factor != 0.0 && factor != 1.0 => {
+            Some(RotaryScaling::Linear { factor })
+        }
+        None | Some("linear" | "none") => None,
+        Some(other) => {
+            let other = other.escape_debug();
+            fields.problem(format!("rotary scaling `{other}`; supported: `linear`"));
+            None
+        }
+    }
 }
 
 /// The scaling of Llama 3.1 or 3.2 whose factors a GGUF file has as a tensor: by what the frequency

@@ -16,6 +16,6 @@ pub fn open_decoder(source: Pretrained) -> Result<PretrainedModel<Transformer<Pa
         return Gpt2::of(source);
     }
     config.expect_text("model_type", &["llama", "mistral", "qwen2", "gpt2"]);
-    config.finish()?;
+    config.finish_part()?;
     Llama::of(source)
 }

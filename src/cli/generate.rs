@@ -1,14 +1,18 @@
 //! `halite generate`: text by a published decoder.
 
-use std::{fmt, ops::ControlFlow, path::PathBuf, process::ExitCode, time::Instant};
+use std::{fmt, ops::ControlFlow, path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
 use halite::{
-    DType, Error, Result,
+    Array, Client, DType, Error, Param, Result, Tree,
     backends::Accelerator,
     data::text::Tokenizer,
     fetch,
-    models::{GenerationOptions, Generator, Pretrained, Sampling, open_decoder},
+    models::{
+        FinishReason, GeneratedSequence, GenerationOptions, Generator, Pretrained, PretrainedModel,
+        Sampling, open_decoder,
+    },
+    nn::Transformer,
     train::flags::positive,
 };
 
@@ -18,13 +22,21 @@ use super::{open_options, profile, say_part, waiting};
 ///
 /// The model is a directory of Hugging Face (config.json, weights, tokenizer.json) or a GGUF file, of
 /// Llama's form (Llama, SmolLM2, Mistral, Qwen2) or GPT-2. Text is printed as it is generated, and
-/// the rates of tokens on stderr. Generation ends at the model's end-of-text token.
+/// the rates of tokens and what ended it on stderr. Generation ends at the model's end-of-text token.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Generate {
     /// Model: a directory, or a GGUF file
     #[arg(long, value_name = "PATH")]
     model: PathBuf,
+    /// Adapters that are added to the weights of the model: a directory that `halite finetune` or
+    /// peft wrote
+    #[arg(long, value_name = "DIR")]
+    adapter: Option<PathBuf>,
+    /// Key of the files of the model and the adapters that counts as missing; a key that halite does
+    /// not know is an error otherwise
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    ignore_key: Vec<String>,
     /// Text to continue
     #[arg(long, value_name = "TEXT", required_unless_present = "tokens")]
     prompt: Option<String>,
@@ -53,16 +65,12 @@ pub(crate) struct Generate {
     /// Draw only from the most likely tokens, whose probabilities add up to this
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f64>,
-    /// Divide the logits of tokens that occurred by this; 1 changes nothing
-    #[arg(
-        long,
-        default_value_t = 1.0,
-        value_name = "X",
-        allow_negative_numbers = true
-    )]
-    repetition_penalty: f64,
-    /// Token at which to stop, besides the model's end-of-text tokens: its id, or its text, such as
-    /// `<|im_end|>`
+    /// Divide the logits of tokens that occurred by this; 1 changes nothing [default: that of the
+    /// model's generation_config.json, or else 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    repetition_penalty: Option<f64>,
+    /// Token at which to stop, besides the model's end-of-text tokens. A number is an id; anything
+    /// else is the token's text, such as `<|im_end|>`
     #[arg(long, value_name = "TOKEN")]
     stop: Vec<String>,
     /// Do not stop at the model's end-of-text tokens
@@ -89,7 +97,10 @@ const EXAMPLES: &str = "\
 Examples:
   halite generate --model SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is'
   halite generate --model Llama-3.2-1B --dtype bf16 --prompt 'Once' --temperature 0.8 --top-p 0.95
+  halite generate --model Llama-3.2-1B --adapter runs/notes-Llama-3/adapter --prompt 'It was'
   halite generate --model gpt2 --tokens 464,3139 --max-tokens 64      token ids in and out";
+
+type Published = PretrainedModel<Transformer<Param>>;
 
 /// Element type of weights on devices.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -117,7 +128,8 @@ impl fmt::Display for Stored {
 
 impl Generate {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let published = open_decoder(Pretrained::open(&self.model)?)?;
+        let source = Pretrained::open(&self.model)?.ignore_keys(&self.ignore_key);
+        let published = open_decoder(source)?;
         let tokenizer = match &self.prompt {
             Some(_) => Some(published.source.open_tokenizer()?),
             None => None,
@@ -129,13 +141,15 @@ impl Generate {
         }
         // Mistakes are found before the weights are loaded.
         let config = &published.model.config;
-        self.sampling().check(config.vocab_size)?;
+        let sampling = self.sampling(&published.source)?;
+        sampling.check(config.vocab_size)?;
         if tokens.is_empty() {
             let message =
                 "the prompt is empty, and the tokenizer adds no token to it; expected text";
             return Err(Error::invalid("generate", message));
         }
-        let stop = self.stop_tokens(&published.source, tokenizer.as_ref())?;
+        let stop = self.stop_tokens(&published, tokenizer.as_ref())?;
+        self.remark_on_sampling(&published.source)?;
         let options = open_options(self.cache_dir.clone());
         let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
         profile::opened(&opened.driver);
@@ -143,17 +157,16 @@ impl Generate {
 
         let spinner = waiting(format!("loading {}", self.model.display()));
         let start = Instant::now();
-        let loader = published.loader().stored_as(self.dtype.dtype());
-        let loaded = loader.load(&client, &published.model);
+        let loaded = self.load(&client, &published);
         spinner.finish_and_clear();
-        let model = loaded?.model;
+        let model = loaded?;
         let seconds = start.elapsed().as_secs_f64();
         remark!("{}: loaded in {seconds:.2} s", published.model.config);
 
         let options = GenerationOptions {
             max_tokens: self.max_tokens,
             stop,
-            sampling: self.sampling(),
+            sampling,
         };
         let mut generator =
             Generator::new(&client, &model).tokens_per_launch(self.tokens_per_launch);
@@ -167,19 +180,52 @@ impl Generate {
         })?;
         say!("{}", text.map_or(String::new(), |text| text.finish()));
         remark!("{}", generation.report);
+        let GeneratedSequence { tokens, finish } = &generation.sequences[0];
+        let count = tokens.len();
+        match finish {
+            FinishReason::Stop(token) => remark!("ended after {count} tokens by token {token}"),
+            _ => remark!("ended after {count} tokens by --max-tokens"),
+        }
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Loads the weights, with the adapters added to them.
+    fn load(&self, client: &Client, published: &Published) -> Result<Transformer<Array>> {
+        let stored = self.dtype.dtype();
+        let Some(directory) = &self.adapter else {
+            let loader = published.loader().stored_as(stored);
+            return Ok(loader.load(client, &published.model)?.model);
+        };
+        let names = published.adapter_names()?;
+        let model = published.load_adapted(client, &names, directory)?;
+        // The sum is taken in f32.
+        model.try_map_leaves(|_, array| match array.stored() == stored {
+            true => Ok(array),
+            false => Array::upload_as(client, &Arc::new(array.read()?), array.sharding(), stored),
+        })
+    }
+
     /// The tokens of `--stop`, and those of the model.
-    fn stop_tokens(&self, source: &Pretrained, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+    fn stop_tokens(
+        &self,
+        published: &Published,
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<Vec<u32>> {
         let mut stop = match self.ignore_eos {
             true => Vec::new(),
-            false => source.stop_tokens()?,
+            false => published.source.stop_tokens()?,
         };
+        let vocabulary = published.model.config.vocab_size;
         for text in &self.stop {
-            let known = tokenizer.and_then(|tokenizer| tokenizer.token_id(text));
-            let token = known.or_else(|| text.parse().ok()).ok_or_else(|| {
-                let message = format!("--stop {text:?} is neither a token of the model nor an id");
+            let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let token = match is_number {
+                true => (text.parse().ok()).filter(|&id: &u32| (id as usize) < vocabulary),
+                false => tokenizer.and_then(|tokenizer| tokenizer.token_id(text)),
+            };
+            let token = token.ok_or_else(|| {
+                let message = format!(
+                    "--stop {text:?} is neither a token of the model nor an id below {vocabulary}"
+                );
                 Error::invalid("generate", message)
             })?;
             stop.push(token);
@@ -187,13 +233,39 @@ impl Generate {
         Ok(stop)
     }
 
-    fn sampling(&self) -> Sampling {
-        Sampling {
-            repetition_penalty: self.repetition_penalty,
+    /// Says how the model's settings of generation would draw tokens, if no option says how.
+    fn remark_on_sampling(&self, source: &Pretrained) -> Result<()> {
+        const OPTIONS: [&str; 3] = ["temperature", "top_k", "top_p"];
+        let is_given = self.temperature != 0.0 || self.top_k.is_some() || self.top_p.is_some();
+        let settings = match is_given || source.is_gguf() {
+            true => None,
+            false => source.json("generation_config.json")?,
+        };
+        let Some(settings) = settings.filter(|settings| settings["do_sample"] == true) else {
+            return Ok(());
+        };
+        let option = |name: &str| {
+            let value = settings.get(name).filter(|value| value.is_number())?;
+            Some(format!("--{} {value}", name.replace('_', "-")))
+        };
+        let options: Vec<String> = OPTIONS.into_iter().filter_map(option).collect();
+        if !options.is_empty() {
+            let options = options.join(" ");
+            remark!("note: the most likely tokens are taken; the model's settings are {options}");
+        }
+        Ok(())
+    }
+
+    fn sampling(&self, source: &Pretrained) -> Result<Sampling> {
+        Ok(Sampling {
+            repetition_penalty: match self.repetition_penalty {
+                Some(penalty) => penalty,
+                None => source.repetition_penalty()?,
+            },
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
             seed: self.seed,
-        }
+        })
     }
 }

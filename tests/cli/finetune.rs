@@ -123,6 +123,101 @@ fn adapters_are_loaded_again() {
     }
 }
 
+/// Text by the base with adapters is that of the merged model.
+#[test]
+fn generation_takes_adapters() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    song(dir);
+    let settings = r#"{"eos_token_id": [6, 7], "temperature": 0.5, "do_sample": true,
+        "repetition_penalty": 100}"#;
+    fs::write(dir.join("model/generation_config.json"), settings).unwrap();
+    finetune(
+        dir,
+        "--lora 2 --max-steps 20 --merge --out ./run --accelerator embedded",
+    );
+    let says = |model: &str| {
+        let generate = format!(
+            "generate --model {model} --prompt row --max-tokens 6 --ignore-eos --accelerator embedded"
+        );
+        let ended = succeeds(halite(&generate).current_dir(dir));
+        assert_contains(
+            &ended.stderr,
+            &["the model's settings are --temperature 0.5"],
+        );
+        ended.stdout
+    };
+    let base = says("./model");
+    let merged = says("./run/model");
+    assert_ne!(base, merged);
+    assert_eq!(says("./model --adapter ./run/adapter"), merged);
+    says("./model --adapter ./run/adapter --dtype bf16");
+    // The penalty is that of the settings.
+    assert_eq!(says("./model --repetition-penalty 100"), base);
+    assert_ne!(says("./model --repetition-penalty 1"), base);
+    let saved = fs::read_to_string(dir.join("run/model/generation_config.json")).unwrap();
+    assert_eq!(saved, settings);
+}
+
+#[test]
+fn run_leaves_its_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    song(dir);
+    finetune(
+        dir,
+        "--lora 2 --max-steps 3 --out ./run --accelerator embedded:1",
+    );
+    let config = fs::read_to_string(dir.join("run/config.toml")).unwrap();
+    assert_contains(
+        &config,
+        &[
+            "finetune = \"text\"\n",
+            "lora = 2\n",
+            "`halite finetune --config FILE` repeats",
+        ],
+    );
+    let again = "finetune --config ./run/config.toml --out ./again";
+    succeeds(halite(again).current_dir(dir));
+    assert!(arrays(&dir.join("run")) == arrays(&dir.join("again")));
+    let config = fs::read_to_string(dir.join("again/config.toml")).unwrap();
+    assert_eq!(
+        config,
+        fs::read_to_string(dir.join("run/config.toml")).unwrap()
+    );
+}
+
+/// The projections of GPT-2 are one layer in the files of peft.
+#[test]
+fn adapters_that_cannot_be_saved_are_not_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    song(dir);
+    for name in ["config.json", "model.safetensors"] {
+        let from = Path::new(GOLDEN).join("gpt2").join(name);
+        fs::copy(from, dir.join("model").join(name)).unwrap();
+    }
+    let options = "--lora 2 --max-steps 2 --accelerator embedded:1 --out ./run";
+    let targets = "--lora-targets blocks.attention.q|v,blocks.mlp.up";
+    let error = fails(halite(&format!("{RUN} {options} {targets}")).current_dir(dir));
+    assert_contains(
+        &error,
+        &[
+            "c_attn.lora_A.weight` is of 3 parts, 2 of which have adapters",
+            "--lora-targets blocks.mlp.up works",
+        ],
+    );
+    assert!(!dir.join("run").exists());
+    finetune(dir, options);
+    // The names of the language model, whatever those of the file.
+    let adapters = open(dir.join("run/adapter")).unwrap();
+    let name = "base_model.model.transformer.h.0.attn.c_attn.lora_B.weight";
+    assert_eq!(adapters.read(name).unwrap().ty().dims(), [48, 6]);
+    let generate = "generate --model ./model --adapter ./run/adapter --tokens 1 --max-tokens 2 \
+                    --accelerator embedded";
+    succeeds(halite(generate).current_dir(dir));
+}
+
 #[test]
 fn checkpoints_of_adapters_leave_out_the_base() {
     let dir = tempfile::tempdir().unwrap();

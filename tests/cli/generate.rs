@@ -19,6 +19,8 @@ fn tokens_are_continued_by_tokens() {
             .map(|token| token.parse().unwrap());
         let tokens: Vec<u32> = tokens.collect();
         assert!(ended.stderr.contains("tokens/s"), "{ended:?}");
+        let count = format!("ended after {} tokens by ", tokens.len());
+        assert!(ended.stderr.contains(&count), "{ended:?}");
         tokens
     };
     let greedy = run("--tokens 1,2,3 --max-tokens 12");
@@ -47,6 +49,7 @@ fn unusable_requests_are_refused() {
         ),
         ("--tokens 1 --top-p 2", "top-p 2"),
         ("--tokens 1 --stop end", "--stop \"end\" is neither a token"),
+        ("--tokens 1 --stop 20", "nor an id below 20"),
         ("--tokens 1 --temperature -1", "temperature -1"),
         ("--tokens 1 --temperature 1 --top-k 0", "top-k 0"),
         (

@@ -1,127 +1,64 @@
 //! Low-rank adapters alone, in the files of the Python package peft: `adapter_config.json` and
 //! `adapter_model.safetensors`.
 
-use std::{collections::BTreeSet, fs, path::Path};
+mod config;
+mod fused;
 
-use halite_core::{Array, Client, Error, ErrorKind, Result, files, tree::Tree};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fs,
+    path::Path,
+};
+
+use halite_core::{Array, Client, DType, Error, ErrorKind, HostArray, Result, files, tree::Tree};
 use halite_nn::{Adapters, Lora, Param};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use crate::{NameMap, TensorSource, WeightLoader, WeightSaver, open, plan::Plan};
+pub use self::config::AdapterConfig;
+use crate::{
+    HostTensors, NameMap, SafetensorsWriter, TensorInfo, TensorSource, WeightLoader, WeightSaver,
+    names::ADAPTERS, open, plan::Plan,
+};
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
+const OPERATION: &str = "load adapters";
 
-/// What an `adapter_config.json` says of the adapters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AdapterConfig {
-    /// Rank of all adapters.
-    pub rank: usize,
-    /// They are multiplied by this over the rank.
-    pub alpha: f64,
-    /// Name or path of the model that they are for, if the file has one.
-    pub base_model: Option<String>,
+/// Checks that [`save_adapters`] has names for all adapters, before there are values of them.
+///
+/// # Errors
+/// If there are no adapters, or the map has no names for one.
+pub fn check_adapters(names: &NameMap, adapters: &Adapters<Param>) -> Result<()> {
+    plan(&names.adapters(), adapters).map(drop)
 }
 
-/// Fields of the file. Those that are left out have no influence on a forward pass.
-#[derive(Deserialize)]
-struct Fields {
-    peft_type: String,
-    r: usize,
-    lora_alpha: f64,
-    base_model_name_or_path: Option<String>,
-    use_rslora: Option<bool>,
-    use_dora: Option<bool>,
-    rank_pattern: Option<Map<String, Value>>,
-    alpha_pattern: Option<Map<String, Value>>,
-    bias: Option<String>,
-    modules_to_save: Option<Vec<String>>,
-    layer_replication: Option<Value>,
-    alora_invocation_tokens: Option<Value>,
-}
-
-impl AdapterConfig {
-    /// Reads the `adapter_config.json` of a directory.
-    ///
-    /// # Errors
-    /// If it cannot be read, or describes other adapters than LoRA of one rank, without biases and
-    /// further layers: all in one error.
-    pub fn open(directory: impl AsRef<Path>) -> Result<Self> {
-        let path = directory.as_ref().join(CONFIG);
-        let origin = path.display();
-        let bytes = files::read_input(&path).map_err(|error| {
-            let message = format!("cannot read `{origin}`");
-            Error::new(ErrorKind::Io, "load adapters", message).caused_by(error)
-        })?;
-        let fields: Fields = serde_json::from_slice(&bytes).map_err(|error| {
-            let message = format!("`{origin}` is not a configuration of peft");
-            Error::new(ErrorKind::Corrupt, "load adapters", message).caused_by(error)
-        })?;
-        let mut problems = Vec::new();
-        let mut check = |is_supported: bool, problem: String| {
-            if !is_supported {
-                problems.push(problem);
-            }
-        };
-        let Fields { r, lora_alpha, .. } = fields;
-        check(
-            fields.peft_type == "LORA",
-            format!("`peft_type` is `{}`", fields.peft_type),
-        );
-        check(r > 0, "`r` is 0".into());
-        check(
-            lora_alpha.is_finite(),
-            format!("`lora_alpha` is {lora_alpha}"),
-        );
-        check(fields.use_dora != Some(true), "`use_dora` is true".into());
-        let is_empty = |map: &Option<Map<String, Value>>| map.as_ref().is_none_or(Map::is_empty);
-        check(
-            is_empty(&fields.rank_pattern),
-            "`rank_pattern` has other ranks".into(),
-        );
-        check(
-            is_empty(&fields.alpha_pattern),
-            "`alpha_pattern` has other factors".into(),
-        );
-        let bias = fields.bias.as_deref().unwrap_or("none");
-        check(bias == "none", format!("`bias` is `{bias}`"));
-        let saved = fields.modules_to_save.unwrap_or_default();
-        check(saved.is_empty(), format!("`modules_to_save` is {saved:?}"));
-        check(
-            fields.layer_replication.is_none(),
-            "`layer_replication` repeats layers".into(),
-        );
-        check(
-            fields.alora_invocation_tokens.is_none(),
-            "`alora_invocation_tokens` limits it to some tokens".into(),
-        );
-        if !problems.is_empty() {
-            let message = format!(
-                "`{origin}`: {}; expected LoRA of one rank, without biases and other layers",
-                problems.join(", ")
-            );
-            return Err(Error::new(ErrorKind::Unsupported, "load adapters", message));
-        }
-        Ok(AdapterConfig {
-            rank: r,
-            // Rank-stabilized adapters are divided by the root of the rank.
-            alpha: if fields.use_rslora == Some(true) {
-                lora_alpha * (r as f64).sqrt()
-            } else {
-                lora_alpha
-            },
-            base_model: fields.base_model_name_or_path,
-        })
+fn plan(names: &NameMap, adapters: &Adapters<Param>) -> Result<Plan> {
+    if adapters.list().is_empty() {
+        return Err(Error::invalid("save adapters", "there are no adapters"));
     }
+    let plan = Plan::new(names, adapters)?;
+    fused::check(plan.originals.iter().map(|original| &original.info))?;
+    Ok(plan)
+}
+
+/// The name of the layer of an adapter, by that of one of its tensors.
+fn layer_of(tensor: &str) -> &str {
+    let name = tensor.strip_prefix(ADAPTERS).unwrap_or(tensor);
+    let ends = [".lora_A.weight", ".lora_B.weight"];
+    ends.iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name)
 }
 
 /// Saves adapters alone in a directory, as peft does: `PeftModel.from_pretrained(model, directory)`
 /// loads them. `names` is the map of the model for files of PyTorch; `base_model` names the model
 /// in the configuration.
 ///
+/// Adapters of the parts of a fused layer become one adapter, whose rank is the sum of theirs.
+///
 /// # Errors
-/// If the map has no names for an adapter, a value cannot be read, or a file cannot be written.
+/// If the map has no names for an adapter, a fused layer lacks adapters of some of its parts, a value
+/// cannot be read, or a file cannot be written.
 pub fn save_adapters(
     names: &NameMap,
     adapters: &Adapters<Param>,
@@ -131,36 +68,51 @@ pub fn save_adapters(
 ) -> Result<()> {
     let directory = directory.as_ref();
     let names = names.adapters();
-    let plan = Plan::new(&names, adapters)?;
-    let Some(first) = adapters.list().first() else {
-        return Err(Error::invalid("save adapters", "there are no adapters"));
-    };
-    let rank = first.a.ty.dims().last().copied().unwrap_or(1);
-    // Whole names: the last segments alone may be those of other layers as well.
-    let modules: BTreeSet<&str> = (plan.originals.iter())
-        .filter_map(|original| {
-            let name = original.info.name.strip_prefix("base_model.model.")?;
-            name.strip_suffix(".lora_A.weight")
-        })
+    plan(&names, adapters)?;
+    let tensors = fused::joined(WeightSaver::new(&names).tensors(adapters, values)?)?;
+    // By whole names: the last segments alone may be those of other layers as well.
+    let ranks: BTreeMap<&str, usize> = (tensors.iter())
+        .filter(|(name, _)| name.ends_with("lora_A.weight"))
+        .map(|(name, a)| (layer_of(name), a.ty().dims()[0]))
+        .collect();
+    let rank = ranks.values().min().copied().unwrap_or(1);
+    let alpha = |rank: usize| adapters.scale() * rank as f64;
+    let others = ranks.iter().filter(|(_, other)| **other != rank);
+    let rank_pattern: BTreeMap<&str, usize> = others.map(|(name, rank)| (*name, *rank)).collect();
+    let alpha_pattern: BTreeMap<&str, f64> = (rank_pattern.iter())
+        .map(|(name, rank)| (*name, alpha(*rank)))
         .collect();
     let config = json!({
         "peft_type": "LORA",
         "task_type": null,
         "base_model_name_or_path": base_model,
         "r": rank,
-        "lora_alpha": adapters.scale() * rank as f64,
+        "lora_alpha": alpha(rank),
+        "rank_pattern": rank_pattern,
+        "alpha_pattern": alpha_pattern,
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": false,
         "inference_mode": true,
-        "target_modules": modules,
+        "target_modules": ranks.keys().collect::<Vec<_>>(),
     });
     let failed = |error| {
         let message = format!("cannot write in `{}`", directory.display());
         Error::new(ErrorKind::Io, "save adapters", message).caused_by(error)
     };
     fs::create_dir_all(directory).map_err(failed)?;
-    WeightSaver::new(&names).save(adapters, values, directory.join(WEIGHTS))?;
+    let infos: Vec<TensorInfo> = (tensors.iter())
+        .map(|(name, tensor)| TensorInfo {
+            name: name.clone(),
+            ty: tensor.ty().clone(),
+        })
+        .collect();
+    let metadata = [("format".to_owned(), "pt".to_owned())].into();
+    let mut writer = SafetensorsWriter::create(directory.join(WEIGHTS), &infos, &metadata)?;
+    tensors
+        .values()
+        .try_for_each(|tensor| writer.write(tensor))?;
+    writer.finish()?;
     let text = serde_json::to_vec_pretty(&config).expect("a configuration has texts and numbers");
     files::replace(&directory.join(CONFIG), &text).map_err(failed)
 }
@@ -170,28 +122,121 @@ pub fn save_adapters(
 /// are adapted for which the file has tensors.
 ///
 /// # Errors
-/// If a file cannot be read, or has tensors that fit no layer of the model: all in one error.
+/// Those of [`AdapterConfig::open`]; if a file cannot be read, or has tensors that fit no layer of
+/// the model: all in one error.
 pub fn load_adapters<M: Tree<Leaf = Param>>(
     client: &Client,
     names: &NameMap,
     model: M,
     directory: impl AsRef<Path>,
 ) -> Result<(Adapters<Param>, Adapters<Array>)> {
+    load_adapters_ignoring(client, names, model, directory, &[])
+}
+
+/// Loads adapters as [`load_adapters`] does, without the keys `ignored` of their configuration.
+///
+/// # Errors
+/// As [`load_adapters`].
+pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
+    client: &Client,
+    names: &NameMap,
+    model: M,
+    directory: impl AsRef<Path>,
+    ignored: &[String],
+) -> Result<(Adapters<Param>, Adapters<Array>)> {
     let directory = directory.as_ref();
-    let AdapterConfig { rank, alpha, .. } = AdapterConfig::open(directory)?;
+    let config = AdapterConfig::open_ignoring(directory, ignored)?;
     let file = open(directory.join(WEIGHTS))?;
     let names = names.adapters();
-    let all = Lora::new(rank).alpha(alpha).adapt(model)?.adapters;
+    let lora = Lora::new(config.rank).alpha(config.alpha);
+    let all = lora.adapt(model)?.adapters;
     let held: BTreeSet<&str> = file.tensors().iter().map(|info| &*info.name).collect();
+    let scale = all.scale();
     let adapters = all.only(|adapter| {
         // One adapter at a time: a layer without names is not adapted.
-        let one = adapter.alone(alpha / rank as f64);
-        Plan::new(&names, &one).is_ok_and(|plan| {
-            (plan.originals.iter()).any(|original| held.contains(&*original.info.name))
+        Plan::new(&names, &adapter.alone(scale)).is_ok_and(|plan| {
+            let mut tensors = plan.originals.iter();
+            tensors.any(|original| held.contains(&*fused::of_layer(&original.info.name).0))
         })
     });
-    let values = WeightLoader::new(&file, &names)
-        .load(client, &adapters)?
-        .model;
+    let infos = |adapters: &Adapters<Param>| -> Result<Vec<TensorInfo>> {
+        let originals = Plan::new(&names, adapters)?.originals;
+        Ok(originals
+            .into_iter()
+            .map(|original| original.info)
+            .collect())
+    };
+    let has_parts =
+        |infos: &[TensorInfo]| (infos.iter()).any(|info| fused::of_layer(&info.name).1.is_some());
+    if !config.has_exceptions() && !has_parts(&infos(&adapters)?) {
+        let loader = WeightLoader::new(&file, &names);
+        let values = loader.load(client, &adapters)?.model;
+        return Ok((adapters, values));
+    }
+    let adapters = ranked(adapters, &config, &names)?;
+    let wanted = infos(&adapters)?;
+    let mut tensors = fused::split(&file, &wanted)?;
+    for info in wanted.into_iter().filter(|_| config.is_partial()) {
+        // Zeros, which add nothing.
+        let zeros = || HostArray::try_zeros(info.ty.clone());
+        if let Entry::Vacant(missing) = tensors.entry(info.name) {
+            missing.insert(zeros()?);
+        }
+    }
+    for (name, tensor) in &mut tensors {
+        let (layer, _) = fused::of_layer(name);
+        let factor = config.of_layer(layer_of(&layer)).1 / scale;
+        if layer.ends_with("lora_B.weight") && factor != 1.0 && tensor.ty().dtype().is_float() {
+            let wide = tensor.to_float(DType::F64)?;
+            let scaled: Vec<f64> = wide
+                .as_slice::<f64>()?
+                .iter()
+                .map(|one| one * factor)
+                .collect();
+            *tensor = HostArray::from_slice(&scaled, tensor.ty().dims())?;
+        }
+    }
+    let tensors = HostTensors::from(tensors);
+    let loaded = WeightLoader::new(&tensors, &names).load(client, &adapters);
+    let note = format!("the file is {}", file.origin());
+    let values = loaded.map_err(|error| error.with_note(&note))?.model;
     Ok((adapters, values))
+}
+
+/// Adapters of the ranks that a configuration has for their layers.
+fn ranked(
+    adapters: Adapters<Param>,
+    config: &AdapterConfig,
+    names: &NameMap,
+) -> Result<Adapters<Param>> {
+    let mut ranks = BTreeMap::new();
+    for adapter in adapters.list() {
+        let plan = Plan::new(names, &adapter.alone(1.0))?;
+        let layers = plan.originals.iter();
+        let layers = layers.map(|original| fused::of_layer(&original.info.name).0);
+        let found: BTreeSet<usize> = layers
+            .map(|name| config.of_layer(layer_of(&name)).0)
+            .collect();
+        let layer = adapter.layer();
+        let [rank] = Vec::from_iter(found)[..] else {
+            let message = format!("`{layer}` has adapters of several ranks; expected one");
+            return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
+        };
+        ranks.insert(layer, rank);
+    }
+    let ranked = adapters.map_leaves(|path, mut param| {
+        let path = path.to_string();
+        let (layer, is_a) = match path.strip_suffix(".lora_A.weight") {
+            Some(layer) => (layer, true),
+            None => (path.trim_end_matches(".lora_B.weight"), false),
+        };
+        let mut dims = param.ty.dims().to_vec();
+        let place = if is_a { dims.len() - 1 } else { param.stacked };
+        if let (Some(dim), Some(rank)) = (dims.get_mut(place), ranks.get(layer)) {
+            *dim = *rank;
+        }
+        param.ty = param.ty.with_dims(dims);
+        param
+    });
+    Ok(ranked)
 }

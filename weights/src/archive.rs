@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use halite_core::{ErrorKind, Result};
-use zip::{CompressionMethod, ZipArchive};
+use zip::{
+    CompressionMethod, ZipArchive,
+    read::{ArchiveOffset, Config},
+};
 
 use crate::{
     file::{Deflated, Order, Place},
@@ -40,7 +43,13 @@ impl Archive {
         let broken = |error: zip::result::ZipError| {
             corrupt(&origin, "the archive is damaged or truncated").caused_by(error)
         };
-        let mut zip = ZipArchive::new(std::io::BufReader::new(input.reader())).map_err(broken)?;
+        // The caller has seen the first entry at the start of the file. Without this the crate
+        // guesses the offset, wrongly for some lengths of names.
+        let config = Config {
+            archive_offset: ArchiveOffset::Known(0),
+        };
+        let reader = std::io::BufReader::new(input.reader());
+        let mut zip = ZipArchive::with_config(config, reader).map_err(broken)?;
         let mut problems = Problems::default();
         if zip.has_duplicate_names() {
             problems.push("two entries of the archive have the same name");

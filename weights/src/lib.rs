@@ -49,6 +49,7 @@
 #[cfg(feature = "models")]
 mod adapters;
 mod archive;
+mod config;
 mod convert;
 mod file;
 mod format;
@@ -56,6 +57,7 @@ mod format;
 pub mod fuzz;
 mod gguf;
 mod input;
+pub mod keys;
 #[cfg(feature = "models")]
 mod layout;
 #[cfg(feature = "models")]
@@ -83,9 +85,13 @@ mod template;
 mod torch;
 
 #[cfg(feature = "models")]
-pub use adapters::{AdapterConfig, load_adapters, save_adapters};
+pub use adapters::{
+    AdapterConfig, check_adapters, load_adapters, load_adapters_ignoring, save_adapters,
+};
+pub use config::Config;
 pub use file::WeightFile;
 pub use format::Format;
+pub use keys::KeyTable;
 #[cfg(feature = "models")]
 pub use layout::Layout;
 #[cfg(feature = "models")]

@@ -8,6 +8,9 @@ use crate::{
     template::{Captures, Template},
 };
 
+/// Start of the names of all tensors in files of adapters of peft.
+pub(crate) const ADAPTERS: &str = "base_model.model.";
+
 /// The placeholder that counts the layers of a stack.
 const LAYER: &str = "layer";
 
@@ -46,6 +49,8 @@ pub struct NameMap {
     rules: Vec<Rule>,
     layouts: Vec<(Pattern, Layout)>,
     ignored: Vec<Pattern>,
+    /// Endings of names, and those that older files have instead.
+    older: Vec<(String, String)>,
     is_torch: bool,
     /// Whether it is of low-rank adapters, in files of peft.
     is_of_adapters: bool,
@@ -111,6 +116,7 @@ impl NameMap {
             rules: Vec::new(),
             layouts: Vec::new(),
             ignored: Vec::new(),
+            older: Vec::new(),
             is_torch: false,
             is_of_adapters: false,
             mistake: None,
@@ -186,6 +192,13 @@ impl NameMap {
         self
     }
 
+    /// Declares that a tensor whose name ends with `ending` may have a name that ends with `older`
+    /// instead, as older versions of a library wrote it. Models are saved with `ending`.
+    pub fn older_ending(mut self, ending: &str, older: &str) -> Self {
+        self.older.push((ending.to_owned(), older.to_owned()));
+        self
+    }
+
     fn add(&mut self, path: &str, name: &str, part: Option<Part>) {
         match (Template::parse_pattern(path), Template::parse(name)) {
             (Ok(from), Ok(into)) => self.rules.push(Rule { from, into, part }),
@@ -228,8 +241,30 @@ impl NameMap {
         rules.chain(layouts).collect()
     }
 
+    /// The names that older files may have for the tensor of this name.
+    pub(crate) fn older_names<'m>(&'m self, name: &'m str) -> impl Iterator<Item = String> + 'm {
+        self.older.iter().filter_map(move |(ending, older)| {
+            let start = name.strip_suffix(ending.as_str())?;
+            Some(format!("{start}{older}"))
+        })
+    }
+
     pub(crate) fn ignores(&self, name: &str) -> bool {
         self.ignored.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// The dimension of a weight in the file that counts the outputs of its layer, by the path of one
+    /// of the layer's adapters: the first in PyTorch's layers.
+    fn outputs_of(&self, path: &str) -> usize {
+        let weight = path
+            .replacen(".lora_A.", ".", 1)
+            .replacen(".lora_B.", ".", 1);
+        let mut layouts = self.layouts.iter();
+        let set = layouts.find(|(pattern, _)| pattern.matches(&weight));
+        match set {
+            Some((_, Layout::Same | Layout::Merged(_))) => 1,
+            _ => 0,
+        }
     }
 
     /// The name and the layout of the parameter at `path`.
@@ -251,8 +286,11 @@ impl NameMap {
                 "becomes `{text}`, and is not in one stack of layers"
             ));
         }
-        if self.is_of_adapters && rule.as_ref().is_some_and(|(rule, ..)| rule.part.is_some()) {
-            return bad("is of a part of a fused tensor, for which adapters have no names");
+        let part = rule.as_ref().and_then(|(rule, ..)| rule.part);
+        if self.is_of_adapters && part.is_some_and(|part| part.axis != self.outputs_of(path)) {
+            return bad(
+                "is of a part of a tensor that is fused along its inputs; adapters have no names for it",
+            );
         }
         if !by_layer && stacked > 0 && self.is_torch {
             return bad("is stacked; the name of its tensors needs `{layer}`");
@@ -267,29 +305,46 @@ impl NameMap {
             None if self.is_torch => torch_layout(param.kind),
             None => Layout::Same,
         };
-        let (part, captures, rest) = match rule {
-            Some((rule, captures, rest)) => (rule.part, captures, rest),
-            None => (None, Captures::new(), path),
+        let (captures, rest) = match rule {
+            Some((_, captures, rest)) => (captures, rest),
+            None => (Captures::new(), path),
         };
         let rest = if self.is_torch {
             torch_name(rest, param.kind)
         } else {
             rest.to_owned()
         };
+        // Adapters of parts have tensors of their own, which are joined later.
+        let (part, rest) = match part {
+            Some(part) if self.is_of_adapters => (None, format!("{}.{rest}", segment_of(part))),
+            part => (part, rest),
+        };
         Ok(Named {
             into,
             captures,
             rest,
-            prefix: if self.is_of_adapters {
-                "base_model.model."
-            } else {
-                ""
-            },
+            prefix: if self.is_of_adapters { ADAPTERS } else { "" },
             part,
             layout,
             by_layer,
         })
     }
+}
+
+/// The segment of a name that tells the adapters of a part of a fused layer from those of others.
+fn segment_of(Part { number, count, .. }: Part) -> String {
+    format!("part{number}of{count}")
+}
+
+/// The part that a segment of a name is of.
+pub(crate) fn part_segment(segment: &str) -> Option<Part> {
+    let (number, count) = segment.strip_prefix("part")?.split_once("of")?;
+    let part = Part {
+        number: number.parse().ok()?,
+        count: count.parse().ok()?,
+        axis: 0,
+    };
+    (segment_of(part) == segment).then_some(part)
 }
 
 /// The name of a parameter in PyTorch's layers, by that of its field here.

@@ -191,7 +191,11 @@ impl Plan {
         let mut found = Vec::with_capacity(self.originals.len());
         let mut known = vec![false; tensors.len()];
         for Original { info, parts } in &self.originals {
-            let index = by_name.get(&*info.name).copied();
+            let older = || {
+                map.older_names(&info.name)
+                    .find_map(|name| by_name.get(&*name))
+            };
+            let index = by_name.get(&*info.name).or_else(older).copied();
             index.into_iter().for_each(|index| known[index] = true);
             let ty = index.map(|index| tensors[index].ty.clone());
             let paths = parts

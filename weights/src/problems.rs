@@ -1,9 +1,10 @@
 //! Problems of one file, collected so that one error has all of them.
 
 use halite_core::{Error, ErrorKind, Result};
+use serde_json::Value;
 
 /// Problems that an error lists; it counts those beyond.
-const SHOWN: usize = 20;
+pub(crate) const SHOWN: usize = 20;
 
 /// What is wrong with a file or a set of tensors.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Problems {
 }
 
 /// A text without characters that a terminal would execute: names are those of the file.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -59,6 +60,16 @@ fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// The start of a value's text.
+pub(crate) fn short(value: &Value) -> String {
+    const LONGEST: usize = 40;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
 }
 
 /// An error about the contents of the file `origin`.

@@ -86,7 +86,9 @@ impl<'de> Deserialize<'de> for Header {
                 let mut header = Header::default();
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        header.metadata.append(&mut map.next_value()?);
+                        // Some writers have `null` for none.
+                        let metadata: Option<BTreeMap<String, String>> = map.next_value()?;
+                        header.metadata.extend(metadata.unwrap_or_default());
                     } else {
                         header.entries.push((name, map.next_value()?));
                     }

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::{
     NameMap, SafetensorsWriter, TensorInfo,
     convert::{converted, converts},
-    plan::Plan,
+    plan::{Original, Plan},
     strides::{Axis, scatter},
 };
 
@@ -79,6 +79,14 @@ impl<'a> WeightSaver<'a> {
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
         self
+    }
+
+    /// Checks that a model of this description can be saved, before there are values of it.
+    ///
+    /// # Errors
+    /// If the map does not fit the model.
+    pub fn check<M: Tree<Leaf = Param>>(&self, model: &M) -> Result<()> {
+        Plan::new(self.map, model).map(drop)
     }
 
     /// Saves the parameters `values` of a model as one file, in the place of an older one. In a job
@@ -160,6 +168,60 @@ impl<'a> WeightSaver<'a> {
         files::replace(&directory.join(INDEX), &text).map_err(failed)
     }
 
+    /// The tensors of a file, by name.
+    pub(crate) fn tensors<M: Tree<Leaf = Param>>(
+        &self,
+        model: &M,
+        values: &Of<M, Array>,
+    ) -> Result<BTreeMap<String, HostArray>> {
+        let (plan, arrays) = self.plan::<M>(model, values)?;
+        let mut hosts = HashMap::new();
+        let tensor = |(number, original): (usize, &Original)| {
+            let tensor = self.tensor(&plan, &arrays, number, &mut hosts)?;
+            Ok((original.info.name.clone(), tensor))
+        };
+        plan.originals.iter().enumerate().map(tensor).collect()
+    }
+
+    /// A tensor of a file, from the parameters that it has; `hosts` are those that were read.
+    fn tensor(
+        &self,
+        plan: &Plan,
+        arrays: &[&Array],
+        number: usize,
+        hosts: &mut HashMap<usize, HostArray>,
+    ) -> Result<HostArray> {
+        let original = &plan.originals[number];
+        let mut tensor = HostArray::try_zeros(original.info.ty.clone())?;
+        for &(leaf, layer) in &original.parts {
+            let host = match hosts.entry(leaf) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unread) => unread.insert(arrays[leaf].read()?),
+            };
+            let ranges: Vec<_> = host.ty().dims().iter().map(|&dim| 0..dim).collect();
+            let copies = plan.copies(leaf, &ranges)?;
+            let copy = &copies[layer];
+            // From the parameter to the tensor: the other direction of the same axes.
+            let turn = |axis: &Axis| Axis {
+                len: axis.len,
+                from: axis.into,
+                into: axis.from,
+            };
+            let axes: Vec<Axis> = copy.axes.iter().map(turn).collect();
+            let size = host.ty().dtype().size();
+            scatter(
+                size,
+                host.bytes(),
+                copy.start,
+                &axes,
+                tensor.bytes_mut(),
+                copy.base,
+            );
+        }
+        let dtype = self.saved(tensor.ty()).dtype();
+        converted(tensor, dtype)
+    }
+
     fn plan<'v, M: Tree<Leaf = Param>>(
         &self,
         model: &M,
@@ -234,38 +296,12 @@ impl<'a> WeightSaver<'a> {
         }
         let mut hosts: HashMap<usize, HostArray> = HashMap::new();
         for (place, &number) in originals.iter().enumerate() {
-            let original = &plan.originals[number];
-            let mut tensor = HostArray::try_zeros(original.info.ty.clone())?;
-            for &(leaf, layer) in &original.parts {
-                let host = match hosts.entry(leaf) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(unread) => unread.insert(arrays[leaf].read()?),
-                };
-                let ranges: Vec<_> = host.ty().dims().iter().map(|&dim| 0..dim).collect();
-                let copies = plan.copies(leaf, &ranges)?;
-                let copy = &copies[layer];
-                // From the parameter to the tensor: the other direction of the same axes.
-                let turn = |axis: &Axis| Axis {
-                    len: axis.len,
-                    from: axis.into,
-                    into: axis.from,
-                };
-                let axes: Vec<Axis> = copy.axes.iter().map(turn).collect();
-                let size = host.ty().dtype().size();
-                scatter(
-                    size,
-                    host.bytes(),
-                    copy.start,
-                    &axes,
-                    tensor.bytes_mut(),
-                    copy.base,
-                );
-                if last_use[&leaf] == place {
-                    hosts.remove(&leaf);
+            writer.write(&self.tensor(plan, arrays, number, &mut hosts)?)?;
+            for (leaf, _) in &plan.originals[number].parts {
+                if last_use[leaf] == place {
+                    hosts.remove(leaf);
                 }
             }
-            let dtype = self.saved(tensor.ty()).dtype();
-            writer.write(&converted(tensor, dtype)?)?;
         }
         writer.flush()?;
         Ok(writer)

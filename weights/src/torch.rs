@@ -14,7 +14,7 @@ use crate::{
     archive::{Archive, Entry},
     file::{Order, Place},
     input::Input,
-    pickle::{Id, Pickle, Tensor, Value},
+    pickle::{Id, Pickle, Storage, Tensor, Value},
     problems::{Problems, corrupt, unsupported},
 };
 
@@ -309,6 +309,10 @@ fn located(
             ));
             continue;
         };
+        if let Some(problem) = size_problem(&name, tensor, bytes) {
+            problems.push(problem);
+            continue;
+        }
         match place_of(&name, tensor, bytes, input, archive) {
             Ok((ty, place)) => {
                 read = read.saturating_add(place.whole_bytes(&ty));
@@ -325,6 +329,22 @@ fn located(
     }
     problems.into_result(ErrorKind::Corrupt, input.origin())?;
     WeightFile::new(Format::Torch, input.origin(), tensors)
+}
+
+/// What is wrong with a storage that has another size than the pickle says.
+fn size_problem(name: &str, tensor: &Tensor, bytes: StorageBytes) -> Option<String> {
+    let Storage {
+        key, dtype, count, ..
+    } = &tensor.storage;
+    let size = dtype.map_or(1, DType::size) as u64;
+    let expected = count.checked_mul(size);
+    (expected != Some(bytes.len())).then(|| {
+        format!(
+            "the storage `{key}` of `{name}` has {} bytes, and the pickle says {count} elements of \
+             {size}",
+            bytes.len()
+        )
+    })
 }
 
 fn place_of(

@@ -60,6 +60,17 @@ fn state_dicts_of_pytorch_are_read() {
     check("resnet.safetensors", expected, Format::Safetensors);
 }
 
+/// The crate `zip` guesses a wrong offset of an archive whose names have these lengths.
+#[test]
+fn archive_with_a_stem_of_21_letters_is_read() {
+    let file = open(golden("resnet18-finetuned-v2.pth")).unwrap();
+    assert_eq!(file.tensors()[0].name, "fc.bias");
+    assert_eq!(
+        file.read("fc.bias").unwrap().as_slice::<f32>().unwrap(),
+        [1.0; 3]
+    );
+}
+
 #[test]
 fn checkpoints_of_pytorch_are_read() {
     check("types.pt", "types.expected.safetensors", Format::Torch);

@@ -93,6 +93,14 @@ fn damaged_safetensors_are_refused() {
 }
 
 #[test]
+fn metadata_of_null_is_none() {
+    let header = r#"{"__metadata__":null,"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+    let file = open_bytes(safetensors(header, 1), "null").unwrap();
+    assert!(file.metadata().is_empty());
+    assert_eq!(file.tensors().len(), 1);
+}
+
+#[test]
 fn files_of_no_known_format_are_refused() {
     let (kind, text) = error_of(b"<!DOCTYPE html><html>".to_vec());
     assert_eq!(kind, ErrorKind::Unsupported);

@@ -69,7 +69,9 @@ impl BertConfig {
     /// If fields are missing or of another type, or describe another architecture: all in one error.
     pub fn from_config(mut config: Config<'_>) -> Result<Self> {
         config.expect_text("model_type", &["bert"]);
-        config.expect_text("position_embedding_type", &["absolute"]);
+        if config.flag_or("is_causal", false) {
+            config.problem("`is_causal` is true; supported: false");
+        }
         config.expect_text(
             "hidden_act",
             &["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"],

@@ -8,7 +8,9 @@ use halite_core::{
 };
 use halite_models::{Bert, EmbedOptions, Pooling, SentenceEncoder};
 use halite_nn::{Jit, Param, Tensor, grad};
-use halite_weights::{Below, TensorSource, WeightFile, WeightLoader, open};
+use halite_weights::{
+    Below, SafetensorsWriter, TensorInfo, TensorSource, WeightFile, WeightLoader, open,
+};
 
 use crate::{common::clients, packages::minilm};
 
@@ -148,62 +150,223 @@ fn config_that_contradicts_the_weights_is_one_error() {
 #[test]
 fn pooling_leaves_out_padding() {
     let client = clients()[1];
-    let program = Jit::<Empty<()>, [Leaf<()>; 2], [Leaf<()>; 2]>::function(
+    let program = Jit::<Empty<()>, [Leaf<()>; 2], [Leaf<()>; 4]>::function(
         client,
         |_, [Leaf(features), Leaf(mask)]: [Leaf<Tensor<'_>>; 2]| {
-            [Pooling::Mean, Pooling::Cls].map(|pooling| Leaf(pooling.pool(features, mask)))
+            let poolings = [
+                Pooling::Mean,
+                Pooling::Cls,
+                Pooling::Max,
+                Pooling::LastToken,
+            ];
+            poolings.map(|pooling| Leaf(pooling.pool(features, mask)))
         },
     );
-    let features = [1.0f32, 3.0, 5.0, f32::NAN, 2.0, 4.0, f32::NAN, f32::NAN];
+    let features = [1.0f32, 3.0, 5.0, f32::NAN, 4.0, 2.0, f32::NAN, f32::NAN];
     let mask = [true, true, true, false, true, true, false, false];
     let features = Leaf(Array::from_slice(client, &features, [2, 4, 1]).unwrap());
     let mask = Leaf(Array::from_slice(client, &mask, [2, 4]).unwrap());
     let inputs = [features, mask];
-    let [Leaf(mean), Leaf(first)] = program.run_with(Tree::leaf_refs(&inputs)).unwrap();
-    assert_eq!(mean.to_vec::<f32>().unwrap(), [3.0, 3.0]);
-    assert_eq!(first.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    let pooled = program.run_with(Tree::leaf_refs(&inputs)).unwrap();
+    let pooled = pooled.map(|Leaf(pooled)| pooled.to_vec::<f32>().unwrap());
+    let expected = [[3.0, 3.0], [1.0, 4.0], [5.0, 4.0], [5.0, 2.0]];
+    assert_eq!(pooled, expected.map(Vec::from));
+}
+
+/// A small model in a directory, to which files of sentence-transformers are added.
+struct Sentence(tempfile::TempDir);
+
+impl Sentence {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["config.json", "model.safetensors"] {
+            std::fs::copy(golden("bert").join(name), dir.path().join(name)).unwrap();
+        }
+        let sentence = Sentence(dir);
+        sentence.modules(&["Transformer", "Pooling", "Normalize"]);
+        sentence
+    }
+
+    fn write(&self, file: &str, content: &str) -> &Self {
+        let path = self.0.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+        self
+    }
+
+    /// Writes `modules.json` with these modules; each has a folder but for the first.
+    fn modules(&self, names: &[&str]) -> &Self {
+        let module = |(place, name): (usize, &&str)| {
+            let path = if place == 0 {
+                String::new()
+            } else {
+                format!("{place}_{name}")
+            };
+            format!(r#"{{"path": "{path}", "type": "sentence_transformers.models.{name}"}}"#)
+        };
+        let modules: Vec<String> = names.iter().enumerate().map(module).collect();
+        self.write("modules.json", &format!("[{}]", modules.join(", ")))
+    }
+
+    fn options(&self) -> Result<EmbedOptions, String> {
+        let source = Bert::from_pretrained(self.0.path()).unwrap().source;
+        EmbedOptions::of(&source, 9).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn refused(&self, part: &str) {
+        let error = self.options().unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+const POOLING: &str = "1_Pooling/config.json";
+
+#[test]
+fn pooling_is_read_from_both_forms() {
+    let sentence = Sentence::new();
+    for (config, pooling) in [
+        (r#"{"pooling_mode_mean_tokens": true}"#, Pooling::Mean),
+        (r#"{"pooling_mode_cls_token": true}"#, Pooling::Cls),
+        (r#"{"word_embedding_dimension": 12}"#, Pooling::Mean),
+        (
+            r#"{"pooling_mode": "cls", "embedding_dimension": 12}"#,
+            Pooling::Cls,
+        ),
+        (
+            r#"{"pooling_mode": ["max"], "include_prompt": true}"#,
+            Pooling::Max,
+        ),
+        (r#"{"pooling_mode_lasttoken": true}"#, Pooling::LastToken),
+    ] {
+        let options = sentence.write(POOLING, config).options().unwrap();
+        assert_eq!(options.pooling, pooling, "{config}");
+        assert!(options.normalize && !options.lowercase);
+    }
+    for (config, part) in [
+        (
+            r#"{"pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": true}"#,
+            "pooling by `mean`, `max`; supported: one of mean, cls, max, lasttoken",
+        ),
+        (
+            r#"{"pooling_mode": "weightedmean"}"#,
+            "pooling by `weightedmean`",
+        ),
+        (
+            r#"{"pooling_mode": "mean", "scale": 2}"#,
+            "`scale` is 2, which halite does not know",
+        ),
+    ] {
+        sentence.write(POOLING, config).refused(part);
+    }
 }
 
 #[test]
-fn other_modules_of_a_sentence_encoder_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name);
-    for name in ["config.json", "model.safetensors"] {
-        std::fs::copy(golden("bert").join(name), path(name)).unwrap();
-    }
-    std::fs::create_dir(path("1_Pooling")).unwrap();
-    let options = |modules: &[&str], pooling: &str| {
-        let modules = modules.iter().map(|name| {
-            format!(r#"{{"path": "", "type": "sentence_transformers.models.{name}"}}"#)
-        });
-        let modules = modules.collect::<Vec<_>>().join(", ");
-        std::fs::write(path("modules.json"), format!("[{modules}]")).unwrap();
-        std::fs::write(path("1_Pooling/config.json"), pooling).unwrap();
-        let source = Bert::from_pretrained(dir.path()).unwrap().source;
-        EmbedOptions::of(&source, 16).map_err(|error| error.to_string())
-    };
-    let usual = ["Transformer", "Pooling", "Normalize"];
-    let mean = r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false}"#;
-    let cls = r#"{"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true}"#;
-    let read = |modules, pooling| options(modules, pooling).unwrap();
-    assert_eq!(read(&usual, mean).pooling, Pooling::Mean);
-    assert_eq!(read(&usual, cls).pooling, Pooling::Cls);
-    assert!(read(&usual, mean).normalize && !read(&usual[..2], mean).normalize);
-    let max = mean.replace("cls_token\": false", "max_tokens\": true");
-    for (modules, pooling, part) in [
+fn modules_are_read_from_their_folders() {
+    let sentence = Sentence::new();
+    let cls = r#"{"pooling_mode": "cls"}"#;
+    sentence
+        .modules(&["Transformer", "Pooling"])
+        .write(POOLING, cls);
+    assert!(!sentence.options().unwrap().normalize);
+    let modules = r#"[{"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "Other", "type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling"}]"#;
+    sentence.write("modules.json", modules);
+    sentence.refused("names `Other`, which has no config.json");
+    sentence.write("Other/config.json", r#"{"pooling_mode_max_tokens": true}"#);
+    assert_eq!(sentence.options().unwrap().pooling, Pooling::Max);
+    for (modules, part) in [
         (
-            &usual[..],
-            &*max,
-            "`pooling_mode_max_tokens`, `pooling_mode_mean_tokens` in 1_Pooling",
+            modules.replace("\"Other\"", "\"../x\""),
+            "the folder `../x` is not below it",
         ),
         (
-            &["Transformer", "Pooling", "Dense"],
-            mean,
-            "`Dense` in modules.json",
+            modules.replace("models.Transformer", "models.CNN"),
+            "a module `sentence_transformers.models.CNN`",
+        ),
+        (
+            modules.replace("sentence_transformers.models.", "custom."),
+            "a module `custom.Transformer`",
+        ),
+        (
+            modules.replace("Other", "Other\", \"kwargs\": [\"task\"], \"x\": \"1"),
+            "`kwargs` is [\"task\"]",
         ),
     ] {
-        let error = options(modules, pooling).unwrap_err();
-        assert!(error.contains(part), "{error}");
+        sentence.write("modules.json", &modules).refused(part);
+    }
+    sentence
+        .modules(&["Transformer", "Normalize", "Pooling"])
+        .refused("after a module");
+    sentence
+        .modules(&["Transformer", "Normalize"])
+        .refused("has no `Pooling`");
+}
+
+#[test]
+fn lengths_of_texts_are_those_of_the_model() {
+    let sentence = Sentence::new();
+    sentence.write(POOLING, "{}");
+    let longest = |sentence: &Sentence| sentence.options().unwrap().longest;
+    assert_eq!(longest(&sentence), 9);
+    sentence.write(
+        "tokenizer_config.json",
+        r#"{"model_max_length": 1e30, "anything": 1}"#,
+    );
+    assert_eq!(longest(&sentence), 9);
+    sentence.write("tokenizer_config.json", r#"{"model_max_length": 7}"#);
+    assert_eq!(longest(&sentence), 7);
+    let file = "sentence_bert_config.json";
+    sentence.write(file, r#"{"max_seq_length": 5, "do_lower_case": true}"#);
+    assert_eq!(longest(&sentence), 5);
+    assert!(sentence.options().unwrap().lowercase);
+    sentence.write(
+        file,
+        r#"{"modality_config": {"text": {"method": "get_text_features"}}}"#,
+    );
+    sentence.refused("`modality_config.text.method` is `get_text_features`; supported: `forward`");
+    sentence.write(
+        file,
+        r#"{"modality_config": {"image": {"method": "forward"}}}"#,
+    );
+    sentence.refused("`modality_config.image` is ");
+    sentence.write(file, "{}");
+    let prompts = r#"{"prompts": {"query": "query: "}, "default_prompt_name": "query"}"#;
+    sentence.write("config_sentence_transformers.json", prompts);
+    sentence.refused("`default_prompt_name` is \"query\"");
+}
+
+/// Files of the packages before `transformers`.
+#[test]
+fn norms_of_old_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = open(golden("bert")).unwrap();
+    let infos: Vec<TensorInfo> = (file.tensors().iter())
+        .map(|info| TensorInfo {
+            name: info
+                .name
+                .replace("LayerNorm.weight", "LayerNorm.gamma")
+                .replace("LayerNorm.bias", "LayerNorm.beta"),
+            ty: info.ty.clone(),
+        })
+        .collect();
+    assert!(
+        infos
+            .iter()
+            .any(|info| info.name == "embeddings.LayerNorm.gamma")
+    );
+    let path = dir.path().join("model.safetensors");
+    let mut writer = SafetensorsWriter::create(&path, &infos, &Default::default()).unwrap();
+    for info in file.tensors() {
+        writer.write(&file.read(&info.name).unwrap()).unwrap();
+    }
+    writer.finish().unwrap();
+    std::fs::copy(golden("bert/config.json"), dir.path().join("config.json")).unwrap();
+    let client = clients()[1];
+    let [old, new] = [dir.path().to_owned(), golden("bert")]
+        .map(|path| Bert::from_pretrained(path).unwrap().load(client).unwrap());
+    for (old, new) in old.leaves().into_iter().zip(new.leaves()) {
+        assert_eq!(old.read().unwrap(), new.read().unwrap());
     }
 }
 

@@ -7,7 +7,7 @@ use halite_core::{
     Array, DType, HostArray, Result, TensorType, Tree,
     tree::{Empty, Leaf},
 };
-use halite_models::{Gpt2, Llama, Pretrained, PretrainedModel};
+use halite_models::{Config, Gpt2, Llama, Pretrained, PretrainedModel};
 use halite_nn::{Jit, Param, Positions, RotaryScaling, Transformer, cross_entropy, grad};
 use halite_weights::{TensorSource, WeightSaver, open};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ fn weights_are_stored_in_bf16() {
 }
 
 /// Copies a golden model, with fields of its configuration set, or removed by null.
-fn edited(name: &str, fields: Value) -> tempfile::TempDir {
+pub(crate) fn edited(name: &str, fields: Value) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let weights = golden(name).join("model.safetensors");
     fs::copy(weights, dir.path().join("model.safetensors")).unwrap();
@@ -291,4 +291,56 @@ fn types_of_the_cache_are_those_of_the_model() {
     let config = opened("mistral").unwrap().model.config;
     let expected = TensorType::new(DType::F32, [2, 3, 2, 10, 6]);
     assert_eq!(config.cache_type(DType::F32, 3, 10), expected);
+}
+
+#[test]
+fn saved_directory_has_the_settings_of_the_loaded_one() {
+    let dir = edited("gpt2", json!({ "eos_token_id": 7 }));
+    let path = |name: &str| dir.path().join(name);
+    fs::write(
+        path("generation_config.json"),
+        r#"{"eos_token_id": [3, 4]}"#,
+    )
+    .unwrap();
+    fs::write(path("tokenizer_config.json"), r#"{"model_max_length": 9}"#).unwrap();
+    fs::write(path("chat_template.jinja"), "{{ messages }}").unwrap();
+    let published = Gpt2::from_pretrained(dir.path()).unwrap();
+    published.check_save().unwrap();
+    let values = published.load(clients()[1]).unwrap();
+    let tokenizer = halite_data::text::Tokenizer::Bytes;
+    let out = path("out");
+    let names = published.saved_names();
+    published.save(&names, &values, &tokenizer, &out).unwrap();
+    for name in ["config.json", "generation_config.json"] {
+        let [saved, loaded] = [&published.source, &Pretrained::open(&out).unwrap()]
+            .map(|source| source.json(name).unwrap().unwrap());
+        assert_eq!(saved, loaded, "{name}");
+    }
+    for name in ["tokenizer_config.json", "chat_template.jinja"] {
+        assert_eq!(
+            fs::read(out.join(name)).unwrap(),
+            fs::read(path(name)).unwrap()
+        );
+    }
+}
+
+/// Defaults of fields that are left out, which are not those of `null`.
+#[test]
+fn defaults_of_mistral_are_those_of_transformers() {
+    let text = fs::read(golden("mistral").join("config.json")).unwrap();
+    let mut fields: Value = serde_json::from_slice(&text).unwrap();
+    let object = fields.as_object_mut().unwrap();
+    for name in [
+        "num_key_value_heads",
+        "sliding_window",
+        "max_position_embeddings",
+    ] {
+        object.remove(name);
+    }
+    object["num_attention_heads"] = 16.into();
+    let config = Llama::config(Config::new("config.json", &fields)).unwrap();
+    assert_eq!((config.kv_heads, config.context_length), (8, 4096));
+    fields["sliding_window"] = Value::Null;
+    let config = Llama::config(Config::new("config.json", &fields)).unwrap();
+    assert_eq!(config.context_length, 131_072);
 }

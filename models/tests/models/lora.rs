@@ -5,9 +5,12 @@ use halite_core::{
     tree::{Empty, Leaf},
 };
 use halite_ir::Dot;
-use halite_models::{Bert, BertConfig};
+use halite_models::{Bert, BertConfig, Gpt2};
 use halite_nn::{Adapted, Adapters, Jit, Linear, Lora, Param, Tensor, Trace, grad};
-use halite_weights::{TensorSource, WeightFile, WeightLoader, load_adapters, open, save_adapters};
+use halite_weights::{
+    AdapterConfig, SafetensorsWriter, TensorInfo, TensorSource, WeightFile, WeightLoader,
+    WeightSaver, check_adapters, load_adapters, open, save_adapters,
+};
 use serde_json::json;
 
 use crate::{
@@ -148,13 +151,68 @@ fn adapters_of_another_kind_are_one_error() {
         json!({ "use_dora": true, "bias": "all", "alora_invocation_tokens": [1] }),
         small(),
     );
-    let part = "`use_dora` is true, `bias` is `all`, `alora_invocation_tokens` limits";
-    assert!(error.contains(part), "{error}");
+    for part in [
+        "`use_dora` is true; supported: false",
+        "`bias` is \"all\"; supported: none",
+        "`alora_invocation_tokens` is [1]",
+        "`--ignore-key NAME`",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = refused(json!({ "peft_type": "LOHA", "scaled": 1 }), small());
+    assert!(
+        error.contains("`peft_type` is `LOHA`; supported: `LORA`"),
+        "{error}"
+    );
+    assert!(
+        error.contains("`scaled` is 1, which halite does not know"),
+        "{error}"
+    );
+}
+
+#[test]
+fn adapters_that_change_the_base_are_refused() {
+    for kind in ["pissa", "pissa_niter_16", "olora", "corda", "loftq"] {
+        let error = refused(json!({ "init_lora_weights": kind }), small());
+        let part = format!("`init_lora_weights` is \"{kind}\"");
+        assert!(error.contains(&part), "{error}");
+    }
+}
+
+#[test]
+fn ignored_keys_of_adapters_count_as_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("adapter_config.json");
+    for (fields, alpha) in [
+        (
+            json!({ "init_lora_weights": "gaussian", "use_rslora": false }),
+            5.0,
+        ),
+        (
+            json!({ "init_lora_weights": "eva", "use_rslora": false }),
+            5.0,
+        ),
+        (
+            json!({ "init_lora_weights": "pissa", "use_rslora": true }),
+            5.0,
+        ),
+    ] {
+        let mut config = json!({ "peft_type": "LORA", "r": 4, "lora_alpha": alpha });
+        for (key, value) in fields.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(&path, config.to_string()).unwrap();
+        let ignored = ["init_lora_weights", "use_rslora"].map(str::to_owned);
+        let read = AdapterConfig::open_ignoring(dir.path(), &ignored).unwrap();
+        assert_eq!((read.rank, read.alpha), (4, alpha));
+        let is_refused = AdapterConfig::open(dir.path()).is_err();
+        assert_eq!(is_refused, config["init_lora_weights"] == "pissa");
+    }
 }
 
 #[test]
 fn adapters_of_another_rank_are_one_error() {
-    for rank in [3, 1u64 << 60, u64::MAX] {
+    for rank in [3, (1u64 << 31) - 1] {
         let error = refused(json!({ "r": rank }), small());
         // Each of 16 tensors.
         assert!(
@@ -162,6 +220,11 @@ fn adapters_of_another_rank_are_one_error() {
             "{error}"
         );
         let part = format!("f64[{rank}, 12], the file has f64[2, 12]");
+        assert!(error.contains(&part), "{error}");
+    }
+    for rank in [1u64 << 31, 1 << 60, u64::MAX] {
+        let error = refused(json!({ "r": rank }), small());
+        let part = format!("`r` is {rank}; expected an integer of 1 to 2147483647");
         assert!(error.contains(&part), "{error}");
     }
 }
@@ -263,4 +326,170 @@ fn products_in_batches_are_of_the_whole_weight() {
     let [Leaf(product), Leaf(expected)] = program.run_with(leaves).unwrap();
     let [product, expected] = [product, expected].map(|array| array.to_vec::<f32>().unwrap());
     assert_eq!(product, expected);
+}
+
+/// What adapters add to GPT-2's `c_attn` of each layer, `[in, out]`, by the merged weights.
+fn added(client: &Client, adapters: Adapters<Array>) -> [Vec<f32>; 2] {
+    let published = Gpt2::from_pretrained(golden("gpt2")).unwrap();
+    let base = published.load(client).unwrap();
+    let merged = Adapted { base, adapters }.merged(client).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("merged.safetensors");
+    let saver = WeightSaver::new(&published.names);
+    saver.save(&published.model, &merged, &path).unwrap();
+    let file = open(&path).unwrap();
+    [0, 1].map(|layer| {
+        let name = format!("transformer.h.{layer}.attn.c_attn.weight");
+        let [merged, base] =
+            [&file, published.source.weights()].map(|file| file.read(&name).unwrap());
+        let values = merged.as_slice::<f32>().unwrap().iter();
+        let values = values.zip(base.as_slice::<f32>().unwrap());
+        values.map(|(merged, base)| merged - base).collect()
+    })
+}
+
+/// `scale · (b a)` transposed, by the tensors of a file: what peft adds to a `Conv1D`.
+fn product(file: &WeightFile, layer: usize, scale: f32) -> Vec<f32> {
+    let read = |end: &str| {
+        let name = format!("base_model.model.transformer.h.{layer}.attn.c_attn.{end}.weight");
+        file.read(&name).unwrap()
+    };
+    let [a, b] = ["lora_A", "lora_B"].map(read);
+    let (&[rank, inputs], &[outputs, _]) = (a.ty().dims(), b.ty().dims()) else {
+        panic!("{} and {}", a.ty(), b.ty())
+    };
+    let [a, b] = [&a, &b].map(|array| array.as_slice::<f32>().unwrap());
+    let element = |place: usize| {
+        let (input, output) = (place / outputs, place % outputs);
+        let terms = (0..rank).map(|k| b[output * rank + k] * a[k * inputs + input]);
+        scale * terms.sum::<f32>()
+    };
+    (0..inputs * outputs).map(element).collect()
+}
+
+#[track_caller]
+fn near(one: &[f32], other: &[f32]) {
+    assert_eq!(one.len(), other.len());
+    assert!(one.iter().any(|value| value.abs() > 0.01));
+    for (one, other) in one.iter().zip(other) {
+        assert!((one - other).abs() < 1e-5, "{one} is not {other}");
+    }
+}
+
+/// One adapter in the file for queries, keys and values, as peft has it.
+#[test]
+fn adapters_of_a_fused_layer_are_one() {
+    let client = clients()[1];
+    let model = Gpt2::from_pretrained(golden("gpt2")).unwrap().model;
+    let names = Gpt2::names("transformer.");
+    let description = Lora::new(2)
+        .alpha(6.0)
+        .adapt(model.clone())
+        .unwrap()
+        .adapters;
+    check_adapters(&names, &description).unwrap();
+    let values = description.leaves().into_iter().enumerate();
+    let values = values.map(|(number, param)| {
+        let value = |at: usize| ((at * 7 + number * 3) % 11) as f32 / 11.0 - 0.4;
+        let values: Vec<f32> = (0..param.ty.elements()).map(value).collect();
+        Array::from_slice(client, &values, param.ty.dims()).unwrap()
+    });
+    let values = description.rebuild(values.collect::<Vec<_>>());
+    let dir = tempfile::tempdir().unwrap();
+    save_adapters(&names, &description, &values, None, dir.path()).unwrap();
+    let file = open(dir.path().join("adapter_model.safetensors")).unwrap();
+    // A and B of four layers in each of two blocks.
+    assert_eq!(file.tensors().len(), 2 * 4 * 2);
+    let config = AdapterConfig::open(dir.path()).unwrap();
+    assert_eq!((config.rank, config.alpha), (2, 6.0));
+    let expected = [0, 1].map(|layer| product(&file, layer, 3.0));
+    let own = added(client, values);
+    let (again, loaded) = load_adapters(client, &names, model.clone(), dir.path()).unwrap();
+    let ranks: Vec<usize> = (again.list().iter())
+        .map(|adapter| *adapter.a.ty.dims().last().unwrap())
+        .collect();
+    assert_eq!(ranks, [6, 6, 6, 2, 2, 2]);
+    let loaded = added(client, loaded);
+    for layer in 0..2 {
+        near(&own[layer], &expected[layer]);
+        near(&loaded[layer], &expected[layer]);
+    }
+
+    let lora = Lora::new(2).target("blocks.attention.q|v").unwrap();
+    let adapters = lora.adapt(model).unwrap().adapters;
+    let error = check_adapters(&names, &adapters).unwrap_err().to_string();
+    assert!(
+        error.contains("is of 3 parts, 2 of which have adapters"),
+        "{error}"
+    );
+}
+
+/// The default of peft for GPT-2: `c_attn`. Ranks and factors of a layer are those of its pattern.
+#[test]
+fn adapters_of_peft_for_a_fused_layer_are_split() {
+    let client = clients()[1];
+    let model = Gpt2::from_pretrained(golden("gpt2")).unwrap().model;
+    let dir = tempfile::tempdir().unwrap();
+    let name = |layer: usize, end: &str| {
+        format!("base_model.model.transformer.h.{layer}.attn.c_attn.{end}.weight")
+    };
+    let tensors: Vec<(String, HostArray)> = (0..2)
+        .flat_map(|layer| [(layer, "lora_A", [3, 16]), (layer, "lora_B", [48, 3])])
+        .map(|(layer, end, dims)| {
+            let value = |at: usize| ((at * 5 + layer) % 13) as f32 / 13.0 - 0.5;
+            let values: Vec<f32> = (0..dims[0] * dims[1]).map(value).collect();
+            (
+                name(layer, end),
+                HostArray::from_slice(&values, dims).unwrap(),
+            )
+        })
+        .collect();
+    let info = |(name, array): &(String, HostArray)| TensorInfo {
+        name: name.clone(),
+        ty: array.ty().clone(),
+    };
+    let infos: Vec<TensorInfo> = tensors.iter().map(info).collect();
+    let path = dir.path().join("adapter_model.safetensors");
+    let mut writer = SafetensorsWriter::create(&path, &infos, &Default::default()).unwrap();
+    tensors
+        .iter()
+        .for_each(|(_, array)| writer.write(array).unwrap());
+    writer.finish().unwrap();
+    let file = open(&path).unwrap();
+    for (fields, scale) in [
+        (json!({ "r": 3, "lora_alpha": 6 }), 2.0),
+        (
+            json!({ "r": 3, "lora_alpha": 1, "alpha_pattern": { "c_attn": 9 } }),
+            3.0,
+        ),
+        (
+            json!({ "r": 8, "lora_alpha": 3, "rank_pattern": { "attn.c_attn": 3 } }),
+            1.0,
+        ),
+        (
+            json!({ "r": 8, "lora_alpha": 9, "use_rslora": true, "rank_pattern": { "c_attn": 3 } }),
+            9.0 / 3f32.sqrt(),
+        ),
+    ] {
+        let mut config = json!({ "peft_type": "LORA", "target_modules": ["c_attn"] });
+        for (key, value) in fields.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(dir.path().join("adapter_config.json"), config.to_string()).unwrap();
+        let names = Gpt2::names("transformer.");
+        let (description, values) =
+            load_adapters(client, &names, model.clone(), dir.path()).unwrap();
+        assert_eq!(description.list().len(), 3, "{fields}");
+        for (layer, added) in added(client, values).iter().enumerate() {
+            near(added, &product(&file, layer, scale));
+        }
+    }
+    let config =
+        json!({ "peft_type": "LORA", "r": 3, "lora_alpha": 1, "rank_pattern": { "c_.*": 3 } });
+    std::fs::write(dir.path().join("adapter_config.json"), config.to_string()).unwrap();
+    let error = AdapterConfig::open(dir.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("`rank_pattern` has `c_.*`: 3; supported: names"),
+        "{error}"
+    );
 }

@@ -5,6 +5,8 @@ mod bert;
 mod common;
 mod decoders;
 mod generation;
+mod gguf;
+mod keys;
 mod lora;
 mod packages;
 mod photographs;

@@ -11,11 +11,11 @@ use halite::{
         Dataset,
         text::{TokenWindows, Tokenizer, read},
     },
-    models::{LanguageModel, Llama, Pretrained, PretrainedModel, TrainingStep, open_decoder},
+    models::{LanguageModel, Pretrained, PretrainedModel, TrainingStep, open_decoder},
     nn::{AdamW, Adapted, Lora, Model, Transformer, TransformerConfig},
     train::{AdaptedTask, Task, Trainer, flags::positive, signals::StopFlag},
     tree::Family,
-    weights::{NameMap, save_adapters},
+    weights::{check_adapters, save_adapters},
 };
 use halite_core::{DeviceId, ProcessGroup};
 use indicatif::HumanCount;
@@ -73,6 +73,10 @@ struct Text {
     /// Directory of the model (config.json, weights, tokenizer.json), or a GGUF file
     #[arg(long, value_name = "PATH")]
     model: PathBuf,
+    /// Key of the model's files that counts as missing; a key that halite does not know is an error
+    /// otherwise
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    ignore_key: Vec<String>,
     /// Text file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
@@ -127,10 +131,13 @@ struct Setting {
 impl Text {
     fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
         self.run.processes = Some(processes);
-        let published = open_decoder(Pretrained::open(&self.model)?)?;
+        let source = Pretrained::open(&self.model)?.ignore_keys(&self.ignore_key);
+        let published = open_decoder(source)?;
         let tokenizer = published.source.open_tokenizer()?;
         let config = self.config(&published.model.config);
         tokenizer.check_vocabulary(config.vocab_size)?;
+        let model = Transformer::new(&config)?;
+        self.check_outputs(&published, &model)?;
         let [train, validation] = self.windows(&tokenizer, &config)?;
         let (client, devices) = self.run.open()?;
         let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().display().to_string();
@@ -144,31 +151,69 @@ impl Text {
             train: Arc::new(train),
             validation,
         };
-        let model = Transformer::new(&config)?;
         let spinner = waiting("loading the weights".into());
         let values = published.loader().load(&setting.client, &model);
         spinner.finish_and_clear();
         let values = values?.model;
-        match self.lora {
-            Some(rank) => self.adapt(setting, rank, &published, &tokenizer, (model, values)),
+        match self.lora()? {
+            Some(lora) => self.adapt(setting, &lora, &published, &tokenizer, (model, values)),
             None => self.train_all(setting, &published, &tokenizer, (model, values)),
         }
+    }
+
+    /// The adapters that the options describe.
+    fn lora(&self) -> Result<Option<Lora>> {
+        let Some(rank) = self.lora else {
+            return Ok(None);
+        };
+        let lora = match self.lora_alpha {
+            Some(alpha) => Lora::new(rank).alpha(alpha),
+            None => Lora::new(rank),
+        };
+        let mut targets = self.lora_targets.iter();
+        targets
+            .try_fold(lora, |lora, path| lora.target(path))
+            .map(Some)
+    }
+
+    /// Checks that all that is trained can be saved.
+    fn check_outputs(
+        &self,
+        published: &PretrainedModel<Transformer<Param>>,
+        model: &Transformer<Param>,
+    ) -> Result<()> {
+        let lora = self.lora()?;
+        if lora.is_none() || self.merge {
+            published.check_save()?;
+        }
+        let Some(lora) = lora else {
+            return Ok(());
+        };
+        let names = published.adapter_names()?;
+        let adapters = lora.adapt(model.clone())?.adapters;
+        check_adapters(&names, &adapters).map_err(|error| {
+            let layers = adapters.list().iter().map(|adapter| adapter.layer());
+            let is_saved = |layer: &String| {
+                let alone = adapters.clone().only(|adapter| adapter.layer() == *layer);
+                check_adapters(&names, &alone).is_ok()
+            };
+            let saved: Vec<String> = layers.filter(is_saved).collect();
+            match saved.is_empty() {
+                true => error,
+                false => error.with_note(&format!("--lora-targets {} works", saved.join(","))),
+            }
+        })
     }
 
     /// Trains adapters.
     fn adapt(
         &self,
         setting: Setting,
-        rank: usize,
+        lora: &Lora,
         published: &PretrainedModel<Transformer<Param>>,
         tokenizer: &Tokenizer,
         (model, values): (Transformer<Param>, Transformer<Array>),
     ) -> Result<ExitCode> {
-        let lora = match self.lora_alpha {
-            Some(alpha) => Lora::new(rank).alpha(alpha),
-            None => Lora::new(rank),
-        };
-        let lora = (self.lora_targets.iter()).try_fold(lora, |lora, path| lora.target(path))?;
         let adapted = lora.adapt(model)?;
         let adapters = adapted.adapters.clone();
         let initial = adapters.initialize(&setting.client, self.run.options.seed)?;
@@ -179,7 +224,7 @@ impl Text {
         let step = self.step(AdaptedTask(LanguageModel), adapted, &setting)?;
         let (client, out) = (setting.client.clone(), setting.out.clone());
         self.fit(setting, step, values, |model| {
-            let names = names(published);
+            let names = published.adapter_names()?;
             let base = self.model.display().to_string();
             let directory = out.join("adapter");
             save_adapters(&names, &adapters, &model.adapters, Some(&base), &directory)?;
@@ -187,7 +232,7 @@ impl Text {
             if self.merge {
                 let directory = out.join("model");
                 let merged = model.merged(&client)?;
-                published.save(&names, &merged, tokenizer, &directory)?;
+                published.save(&published.saved_names(), &merged, tokenizer, &directory)?;
                 say!("merged model: {}", directory.display());
             }
             Ok(())
@@ -206,7 +251,7 @@ impl Text {
         let out = setting.out.clone();
         self.fit(setting, step, values, |model| {
             let directory = out.join("model");
-            published.save(&names(published), &model, tokenizer, &directory)?;
+            published.save(&published.saved_names(), &model, tokenizer, &directory)?;
             say!("model: {}", directory.display());
             Ok(())
         })
@@ -266,6 +311,10 @@ impl Text {
             Some(dropout) => trainer.property("--dropout", dropout),
             None => trainer,
         };
+        let trainer = match self.ignore_key.is_empty() {
+            true => trainer,
+            false => trainer.property("--ignore-key", self.ignore_key.join(",")),
+        };
         let trainer = match self.lora {
             Some(_) => trainer.frozen_from(self.model.display().to_string()),
             None => trainer,
@@ -324,14 +373,6 @@ impl Text {
             return Err(Error::invalid("finetune", message));
         }
         TokenWindows::split(&[tokens], context, self.validation)
-    }
-}
-
-/// The names of the parameters in files of Hugging Face.
-fn names(published: &PretrainedModel<Transformer<Param>>) -> NameMap {
-    match published.source.is_gguf() {
-        true => Llama::names(published.model.config.tied),
-        false => published.names.clone(),
     }
 }
 

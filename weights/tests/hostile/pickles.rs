@@ -66,7 +66,7 @@ fn tensor(count: u8, rest: &[u8]) -> Vec<u8> {
 fn tensors_beyond_their_storage_are_refused() {
     // Offset 0, sizes [3], strides [1].
     check(
-        torch(&tensor(3, b"K\x00K\x03\x85K\x01\x85")),
+        torch(&tensor(2, b"K\x00K\x03\x85K\x01\x85")),
         "`tensor` is f32[3] with strides [1] at element 0, its storage has 8 bytes",
     );
     // 2^60 elements, all the same one.
@@ -85,6 +85,19 @@ fn tensors_beyond_their_storage_are_refused() {
         archive(entries, CompressionMethod::Stored),
         "the storage `0` of `tensor` is missing",
     );
+}
+
+#[test]
+fn storages_of_another_size_are_refused() {
+    for count in [1, 3] {
+        check(
+            torch(&tensor(count, b"K\x00K\x01\x85K\x01\x85")),
+            &format!(
+                "the storage `0` of `tensor` has 8 bytes, and the pickle says {count} elements of 4"
+            ),
+        );
+    }
+    assert!(open_bytes(torch(&tensor(2, b"K\x00K\x01\x85K\x01\x85")), "the same").is_ok());
 }
 
 #[test]
@@ -199,7 +212,7 @@ fn keys_that_are_not_names_are_refused() {
 /// Strided views of one storage, each of which is read from its first to its last element.
 #[test]
 fn storages_are_not_read_a_thousand_times() {
-    let plain = tensor(2, b"K\x00K\x02\x85K\x01\x85");
+    let plain = tensor(100, b"K\x00K\x02\x85K\x01\x85");
     let strided = tensor(100, b"K\x00K\x02\x85KQ\x85");
     let list = |count: usize| {
         let views = [&strided[2..strided.len() - 1], b"a"]

@@ -1,0 +1,160 @@
+//! `adapter_config.json`.
+
+use std::{collections::BTreeMap, path::Path};
+
+use halite_core::{Error, ErrorKind, Result, files};
+use serde_json::Value;
+
+use super::{CONFIG, OPERATION};
+use crate::{Config, keys};
+
+/// What an `adapter_config.json` says of the adapters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdapterConfig {
+    /// Rank of all adapters but for those that a pattern is for.
+    pub rank: usize,
+    /// They are multiplied by this over the rank.
+    pub alpha: f64,
+    /// Name or path of the model that they are for, if the file has one.
+    pub base_model: Option<String>,
+    /// Alpha as the file has it.
+    lora_alpha: f64,
+    /// Adapters are divided by the root of the rank, not by the rank.
+    is_stabilized: bool,
+    /// Only some layers of a stack have adapters.
+    is_partial: bool,
+    ranks: BTreeMap<String, usize>,
+    alphas: BTreeMap<String, f64>,
+}
+
+impl AdapterConfig {
+    /// Reads the `adapter_config.json` of a directory.
+    ///
+    /// # Errors
+    /// If it cannot be read, or describes other adapters than LoRA without biases and further layers
+    /// on the base as it was: all in one error. A key that is not known is an error.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self> {
+        Self::open_ignoring(directory, &[])
+    }
+
+    /// Reads the `adapter_config.json` of a directory without the keys `ignored`, which count as
+    /// missing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_ignoring(directory: impl AsRef<Path>, ignored: &[String]) -> Result<Self> {
+        let path = directory.as_ref().join(CONFIG);
+        let origin = path.display().to_string();
+        let bytes = files::read_input(&path).map_err(|error| {
+            let message = format!("cannot read `{origin}`");
+            Error::new(ErrorKind::Io, OPERATION, message).caused_by(error)
+        })?;
+        let corrupt = |what: &str| {
+            let message = format!("`{origin}` {what}");
+            Error::new(ErrorKind::Corrupt, OPERATION, message)
+        };
+        let fields: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| corrupt("is not valid JSON").caused_by(error))?;
+        if !fields.is_object() {
+            return Err(corrupt("is not a JSON object"));
+        }
+        let mut config = Config::new(&origin, &fields)
+            .known(&keys::ADAPTER, ignored)
+            .operation(OPERATION);
+        config.require_text("peft_type", &["LORA"]);
+        let rank = config.size("r");
+        let lora_alpha = config.number("lora_alpha");
+        let is_stabilized = config.flag_or("use_rslora", false);
+        let base_model = config.text("base_model_name_or_path").map(str::to_owned);
+        let is_partial = config.value("layers_to_transform").is_some();
+        let rank_of = |value: &Value| {
+            usize::try_from(value.as_u64()?)
+                .ok()
+                .filter(|&rank| rank > 0)
+        };
+        let ranks = patterns(&mut config, "rank_pattern", rank_of);
+        let alphas = patterns(&mut config, "alpha_pattern", Value::as_f64);
+        config.finish()?;
+        let mut read = AdapterConfig {
+            rank,
+            alpha: 0.0,
+            base_model,
+            lora_alpha,
+            is_stabilized,
+            is_partial,
+            ranks,
+            alphas,
+        };
+        read.alpha = read.scale(rank, lora_alpha) * rank as f64;
+        Ok(read)
+    }
+
+    fn scale(&self, rank: usize, alpha: f64) -> f64 {
+        match self.is_stabilized {
+            true => alpha / (rank as f64).sqrt(),
+            false => alpha / rank as f64,
+        }
+    }
+
+    /// Whether layers of one kind may differ: in their ranks and factors, or in having adapters.
+    pub(super) fn has_exceptions(&self) -> bool {
+        self.is_partial || !(self.ranks.is_empty() && self.alphas.is_empty())
+    }
+
+    /// Whether only some layers of a stack have adapters.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// The rank and the factor of the adapter of a layer.
+    pub(super) fn of_layer(&self, name: &str) -> (usize, f64) {
+        let rank = found(&self.ranks, name).unwrap_or(self.rank);
+        let alpha = found(&self.alphas, name).unwrap_or(self.lora_alpha);
+        (rank, self.scale(rank, alpha))
+    }
+}
+
+/// The numbers of layers, by their names or the ends of these; empty if the field is missing. peft
+/// takes the names for regular expressions.
+fn patterns<T>(
+    config: &mut Config<'_>,
+    field: &str,
+    number: impl Fn(&Value) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let is_name = |name: &str| {
+        let name = name.strip_prefix('^').unwrap_or(name);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        !name.is_empty() && name.chars().all(is_plain)
+    };
+    let Some(value) = config.value(field) else {
+        return BTreeMap::new();
+    };
+    let mut numbers = BTreeMap::new();
+    let fields = value.as_object();
+    if fields.is_none() {
+        config.problem(format!("`{field}` is not an object of names and numbers"));
+    }
+    for (name, value) in fields.into_iter().flatten() {
+        match number(value).filter(|_| is_name(name)) {
+            Some(number) => drop(numbers.insert(name.clone(), number)),
+            None => config.problem(format!(
+                "`{field}` has `{}`: {value}; supported: names of layers with positive numbers",
+                name.escape_debug()
+            )),
+        }
+    }
+    numbers
+}
+
+/// The number of the first name that is that of a layer, or its end.
+fn found<T: Copy>(numbers: &BTreeMap<String, T>, layer: &str) -> Option<T> {
+    let matches = |name: &str| match name.strip_prefix('^') {
+        Some(name) => name == layer,
+        None => {
+            let before = layer.strip_suffix(name);
+            before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        }
+    };
+    let found = numbers.iter().find(|(name, _)| matches(name));
+    found.map(|(_, number)| *number)
+}
