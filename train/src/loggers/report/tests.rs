@@ -137,11 +137,14 @@ best checkpoint   runs/mnist/checkpoints/step-00001876";
         interrupted: true,
         stopped_by: Some("EarlyStopping".into()),
         resumed_from_step: Some(938),
+        metrics_of_step: Some(938),
         train_metrics: [("loss".to_string(), 0.5)].into(),
         train_metrics_of_steps: Some([1868, 1876]),
         ..report()
     };
     let start = "\
+accuracy          98.93 % (step 938)
+loss              0.03120 (step 938)
 loss in training  0.5000 (steps 1,868 to 1,876)
 steps             1,876 in 2 epochs, resumed from 938, stopped by EarlyStopping
 ";
