@@ -3,6 +3,7 @@
 
 mod discover;
 mod gather;
+mod statistics;
 mod step;
 mod steps;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use crate::{
 pub(crate) use self::{
     discover::{Pass, discover, discover_evaluation, means_of_pass, padding},
     gather::GatherAverages,
+    statistics::Statistics,
     step::{Step, StepInputs, StepOptions, StepParts},
     steps::Steps,
 };
@@ -69,6 +71,8 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     pub(crate) steps: Option<Steps<K, O>>,
     /// The evaluation, if there is validation data.
     pub(crate) evaluation: Option<Evaluation<K>>,
+    /// What updates the statistics of averaged weights, if the model has some.
+    pub(crate) statistics: Option<Statistics<K>>,
     /// What gathers averages of which each process has a part, if there are some.
     pub(crate) gather: Option<GatherAverages>,
     /// Metrics of a training step, in the order of its window.
@@ -154,6 +158,9 @@ where
                 ..options
             },
         )?;
+        let averages = whole.average.iter().flat_map(|averages| averages.leaves());
+        let averages = averages.map(|leaf| leaf.ty.clone()).collect();
+        let statistics = statistics::statistics(client, mesh, parts, parts.strategy, averages);
         let gathered = parts.options.processes.as_ref().zip(whole.average.as_ref());
         let gather = gathered.filter(|_| options.shards.is_some());
         let gather = gather.map(|(processes, averages)| {
@@ -161,6 +168,7 @@ where
             GatherAverages::new(client, mesh, processes, types.collect())
         });
         Ok(Programs {
+            statistics,
             gather,
             whole,
             divided: Divided::new(&**params, &**parts.optimizer, &options, rank),

@@ -10,7 +10,8 @@ use halite_backends::Accelerator;
 use halite_core::{Array, Client, DType, HostArray, Result, TensorType, tree::Tree};
 use halite_data::Labeled;
 use halite_nn::{
-    Adam, BatchNorm, Linear, Schedule, Sgd, Tensor, optim::WeightAveraging, schedule::Plateau,
+    Adam, BatchNorm, Linear, Param, Schedule, Sgd, Tensor, optim::WeightAveraging,
+    schedule::Plateau,
 };
 use halite_train::{
     Callback, Fitted, LearningRateMonitor, ReduceLrOnPlateau, Trainer, TrainerBuilder, Weighted,
@@ -79,12 +80,81 @@ struct Normed<L> {
     out: Linear<L>,
 }
 
-#[test]
-fn state_is_averaged_with_the_weights() {
-    let net = || Normed {
+fn normed() -> Normed<Param> {
+    Normed {
         norm: BatchNorm::new(2),
         out: Linear::new(2, 1),
+    }
+}
+
+/// The running mean and variance of its batch norm.
+fn statistics(model: &Normed<Array>) -> Vec<f32> {
+    let [mean, variance] = [&model.norm.mean, &model.norm.variance];
+    [mean, variance]
+        .map(|leaf| leaf.to_vec::<f32>().unwrap())
+        .concat()
+}
+
+#[test]
+fn validated_averages_have_statistics_of_their_own() {
+    let net = normed();
+    let loss = task(
+        &net,
+        |_, net: &Normed<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
+            let error = net.out.forward(net.norm.forward(batch.input)) - batch.target;
+            batch.mean(error.square().sum([1]))
+        },
+    );
+    let fit = |epochs: u64, out: Option<&Path>| {
+        let run = builder(epochs, 3).batch_size(20);
+        let run = run.average(WeightAveraging::ema(0.999));
+        let run = match out {
+            Some(out) => run.out(out).resume(true),
+            None => run,
+        };
+        let run = run.build().unwrap();
+        run.fit(loss, normed(), Sgd::new(0.1), samples(20), samples(8))
+            .unwrap()
     };
+    // All samples are one batch, whose statistics do not depend on the weights.
+    let x: Vec<f64> = (0..40).map(|i| f64::from(i as f32).sin()).collect();
+    let expected = |power: i32, about: [f64; 2]| {
+        let of = |at: usize| {
+            x.iter()
+                .skip(at)
+                .step_by(2)
+                .map(move |x| (x - about[at]).powi(power))
+        };
+        [0, 1].map(|at| of(at).sum::<f64>())
+    };
+    let mean = expected(1, [0.0; 2]).map(|sum| sum / 20.0);
+    let variance = expected(2, mean).map(|sum| sum / 19.0);
+    let fitted = fit(1, None);
+    let got = statistics(fitted.average.as_ref().unwrap());
+    for (got, expected) in got.iter().zip([mean, variance].concat()) {
+        // A momentum of 0.1: a thousandth of those before is left.
+        assert!(
+            (f64::from(*got) - expected).abs() < 2e-3,
+            "{got} {expected}"
+        );
+    }
+    // The control: those of training have seen one batch.
+    let trained = statistics(&fitted.model);
+    assert!(
+        (f64::from(trained[2]) - variance[0]).abs() > 0.1,
+        "{trained:?}"
+    );
+    // Saved and continued.
+    let dir = tempfile::tempdir().unwrap();
+    fit(2, Some(dir.path()));
+    let [resumed, whole] = [fit(4, Some(dir.path())), fit(4, None)];
+    let [resumed, whole] = [&resumed, &whole].map(|fit| statistics(fit.average.as_ref().unwrap()));
+    assert_eq!(resumed, whole);
+}
+
+#[test]
+fn state_is_averaged_with_the_weights() {
+    let net = normed;
     let loss = task(
         &net(),
         |_, net: &Normed<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
@@ -104,12 +174,7 @@ fn state_is_averaged_with_the_weights() {
         run.fit(loss, net(), Sgd::new(0.1), samples(20), ())
             .unwrap()
     };
-    let of = |model: &Normed<Array>| {
-        let [mean, variance] = [&model.norm.mean, &model.norm.variance];
-        [mean, variance]
-            .map(|leaf| leaf.to_vec::<f32>().unwrap())
-            .concat()
-    };
+    let of = statistics;
     let mut expected: Option<Vec<f32>> = None;
     for steps in 1..=4 {
         let fitted = fit(steps, None);

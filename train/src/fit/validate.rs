@@ -7,7 +7,7 @@ use halite_core::{
 use halite_data::Loader;
 use halite_nn::{ArraySpec, Optimizer};
 
-use super::{Fit, LoopState, state::Validated};
+use super::{Fit, LoopState, lost, state::Validated};
 use crate::{
     Interval, Task,
     callback::Run,
@@ -56,6 +56,7 @@ where
         self.collect_all(now)?;
         let seconds = now.seconds();
         self.notify(now, |callback, run| callback.on_validation_start(run))?;
+        self.update_statistics(now)?;
         let scores = match self.validate(now) {
             Ok(Some(scores)) => scores,
             Ok(None) => return Ok(None),
@@ -86,6 +87,27 @@ where
                 callback.on_validation_end(run, &row)
             })
         })))
+    }
+
+    /// Gives averaged weights statistics of their own.
+    fn update_statistics(&self, now: &mut LoopState<K, O>) -> Result<()> {
+        let Some(program) = &self.programs.statistics else {
+            return Ok(());
+        };
+        let (mut state, window) = now.live.take().ok_or_else(lost)?;
+        let epoch = now.run.epoch;
+        if let Some(averages) = state.average.take() {
+            let averages = (self.trainer).with_statistics::<K, O>(
+                program,
+                &state,
+                averages,
+                &self.train,
+                epoch,
+            )?;
+            state.average = Some(averages);
+        }
+        now.live = Some((state, window));
+        Ok(())
     }
 
     /// Scores the model on each validation set; `None` if the run is asked to stop first, or has

@@ -253,8 +253,11 @@ impl TrainerBuilder {
 
     /// Keeps an average of the parameters, which is validated in their place, saved beside them, and
     /// returned as [`Fitted::average`](crate::Fitted): Lightning's `EMAWeightAveraging` and
-    /// `StochasticWeightAveraging`. Statistics that are not trained, as those of
-    /// [`BatchNorm`](halite_nn::BatchNorm), are the model's.
+    /// `StochasticWeightAveraging`.
+    ///
+    /// State that is not trained, such as the statistics of [`BatchNorm`](halite_nn::BatchNorm), is
+    /// averaged, too, and before each validation it is updated for the averaged weights from 64
+    /// training batches, as by PyTorch's `update_bn`.
     ///
     /// ```
     /// use halite_nn::optim::WeightAveraging;

@@ -7,6 +7,7 @@ use halite_core::{
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{Dataset, Loader, Position};
+use halite_nn::{Optimizer, optim::Averages};
 
 use super::Trainer;
 use crate::{
@@ -14,10 +15,17 @@ use crate::{
     in_flight::InFlight,
     metrics::{Collecting, MetricReport, Scores},
     processes::over_processes,
-    programs::{Evaluate, ModelArrays, discover_evaluation, evaluate_program, means_of_pass},
+    programs::{
+        Evaluate, ModelArrays, RunState, Statistics, discover_evaluation, evaluate_program,
+        means_of_pass,
+    },
     waits::{Limits, NextBatch, next_batch, wait},
     window::Window,
 };
+
+/// Training batches from which the statistics of averaged weights are computed: of the running averages
+/// before, with a momentum of 0.1, a thousandth is left.
+const STATISTICS: usize = 64;
 
 impl Trainer {
     /// Computes the metrics of `model` over `dataset`, exactly: padding of the last batch does not
@@ -143,6 +151,39 @@ impl Trainer {
         let scores = scores.expect("it is never asked to stop");
         metrics.collected().warn_undefined(&scores);
         Ok(scores)
+    }
+
+    /// The averages of `state`, with statistics of the averaged weights in training batches of this
+    /// epoch. It does not end before: a resumed run must have the same.
+    pub(crate) fn with_statistics<K: Task, O: Optimizer>(
+        &self,
+        program: &Statistics<K>,
+        state: &RunState<K, O, Array>,
+        mut averages: Averages<Array>,
+        loader: &Loader,
+        epoch: u64,
+    ) -> Result<Averages<Array>> {
+        let mut limits = Limits::new(self.options.wait_limit);
+        let mut number = 0;
+        while number < STATISTICS {
+            let start = Position { epoch, batch: 0 };
+            let mut prefetch = self.prefetch(loader, start)?;
+            let before = number;
+            while number < STATISTICS {
+                let next = next_batch("statistics", &mut prefetch, &mut limits, &|| false)?;
+                let NextBatch::Batch(batch) = next else {
+                    break;
+                };
+                let batch = self.batch_tree::<K>(batch)?;
+                let inputs = (&state.model, (&batch, &state.key));
+                (averages, _) = program.call(averages, inputs)?;
+                number += 1;
+            }
+            if number == before {
+                break;
+            }
+        }
+        Ok(averages)
     }
 
     /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop
