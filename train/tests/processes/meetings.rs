@@ -307,6 +307,7 @@ fn random_tasks_are_alike_or_refused() {
             }
         }
     }
+    println!("{alike_tasks} alike, {refused_tasks} refused");
     assert!(
         alike_tasks > 10 && refused_tasks > 10,
         "{alike_tasks} {refused_tasks}"
