@@ -410,7 +410,7 @@ fn uncertain_parts_are_asked_for() {
         );
         assert!(error.contains("--parts TRAIN,VALIDATION"), "{error}");
     }
-    // A folder of images that are to be predicted.
+    // A folder of images without labels.
     let dir = folder(&[("train/cat/1.png", "rgb.png"), ("test/2.png", "rgb.png")]);
     let error = refused(&dir, &Parts::Find);
     assert!(error.contains("`test`, `train`, which may be"), "{error}");
