@@ -19,6 +19,7 @@ mod file;
 mod fuzz;
 mod listing;
 mod loading;
+mod lock;
 mod options;
 
 use std::{
@@ -41,10 +42,10 @@ pub use listing::{CacheEntry, DamagedFile, FileCount, OtherFiles, Verified};
 pub use options::{Access, CompileCacheOptions, parse_bytes};
 
 use crate::locate::Located;
-use compiling::Turn;
 use entry::{Entry, Header};
 use listing::Kind;
-use loading::{Begun, Loading};
+use loading::Begun;
+use lock::Locked;
 
 /// The directory within the cache directory.
 const DIRECTORY: &str = "programs";
@@ -105,7 +106,7 @@ pub struct CompileCache {
     /// Programs that were found and are being loaded.
     loading: Mutex<HashMap<ProgramKey, Loads>>,
     /// Programs that this process compiles.
-    compiling: Mutex<HashMap<ProgramKey, Turn>>,
+    compiling: Mutex<HashMap<ProgramKey, Locked>>,
 }
 
 /// Loads of one program in progress, of several threads.
@@ -113,7 +114,7 @@ pub struct CompileCache {
 struct Loads {
     count: usize,
     /// Removed with the last of them; `None` if the load is not marked.
-    marker: Option<Loading>,
+    marker: Option<Locked>,
 }
 
 /// A plugin's library.
@@ -259,7 +260,7 @@ impl CompileCache {
     }
 
     /// The turn to compile a program, if this process has it.
-    fn end_turn(&self, key: &ProgramKey) -> Option<Turn> {
+    fn end_turn(&self, key: &ProgramKey) -> Option<Locked> {
         let mut compiling = self
             .compiling
             .lock()

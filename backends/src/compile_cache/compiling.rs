@@ -2,37 +2,20 @@
 //! others wait and load it. The system ends the turn of a process that is killed.
 
 use std::{
-    fs::{self, File, TryLockError},
-    path::{Path, PathBuf},
+    fs::{File, TryLockError},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
-use super::loading::is_unlinked;
+use super::lock::{Locked, is_unlinked};
 
 /// Time between two looks at the lock.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The turn of this process. Dropping it ends it.
-#[derive(Debug)]
-pub(super) struct Turn {
-    path: PathBuf,
-    /// Holds the lock.
-    file: File,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // While it is locked. If it was removed already, the file of this name is of another turn.
-        if !is_unlinked(&self.file) {
-            _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// Waits for a turn, by a lock on the file `path`, at most for `patience`. Returns none if there are
 /// no locks here, or the wait was too long; and whether there was a wait.
-pub(super) fn wait(path: &Path, patience: Duration) -> (Option<Turn>, bool) {
+pub(super) fn wait(path: &Path, patience: Duration) -> (Option<Locked>, bool) {
     let begun = Instant::now();
     let mut has_waited = false;
     while begun.elapsed() < patience {
@@ -50,7 +33,7 @@ pub(super) fn wait(path: &Path, patience: Duration) -> (Option<Turn>, bool) {
             Ok(()) if is_unlinked(&file) => {}
             Ok(()) => {
                 let path = path.to_owned();
-                return (Some(Turn { path, file }), has_waited);
+                return (Some(Locked::new(path, file)), has_waited);
             }
             Err(TryLockError::WouldBlock) => {
                 has_waited = true;

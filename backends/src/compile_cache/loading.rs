@@ -9,43 +9,27 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process,
 };
 
 use halite_fetch::{file_size_limit, open_regular};
 
+use super::lock::{Locked, is_unlinked};
+
 /// Maximum size of markers and of notes about removed programs, in bytes.
 const LONGEST_NOTE: usize = 64;
-
-/// A load in progress in this process. Dropping it removes its marker.
-#[derive(Debug)]
-pub(super) struct Loading {
-    path: PathBuf,
-    /// Holds the lock.
-    file: File,
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        // While it is locked, so that other processes find it locked or removed. If it was removed
-        // already, the file of this name is the marker of another load.
-        if !is_unlinked(&self.file) {
-            _ = fs::remove_file(&self.path);
-        }
-    }
-}
 
 /// Result of marking a load.
 #[derive(Debug)]
 pub(super) enum Begun {
     /// The load is marked.
-    Marked(Loading),
+    Marked(Locked),
     /// The load cannot be marked: another load of the program is in progress, or markers do not work
     /// here.
     Unmarked,
     /// A process died while loading the program. The caller removes the marker.
-    Died(Loading, String),
+    Died(Locked, String),
 }
 
 /// Marks the load of a program with the file `path`.
@@ -53,10 +37,7 @@ pub(super) fn begin(path: &Path) -> Begun {
     if file_size_limit().is_some_and(|limit| limit < LONGEST_NOTE as u64) {
         return Begun::Unmarked;
     }
-    let loading = |file| Loading {
-        path: path.to_owned(),
-        file,
-    };
+    let loading = |file| Locked::new(path.to_owned(), file);
     let created = File::options()
         .read(true)
         .write(true)
@@ -92,19 +73,6 @@ pub(super) fn begin(path: &Path) -> Begun {
         return Begun::Unmarked;
     }
     Begun::Marked(loading(file))
-}
-
-/// Returns whether a file was removed: the load that it marked has just ended.
-pub(super) fn is_unlinked(file: &File) -> bool {
-    #[cfg(unix)]
-    return file
-        .metadata()
-        .is_ok_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) == 0);
-    #[cfg(not(unix))]
-    {
-        _ = file;
-        false
-    }
 }
 
 /// Number of times that a program was removed because its load killed a process, from the note
