@@ -27,9 +27,10 @@
 //!   the program.
 //! - **Host memory has two ownerships**, [`HostBytes::Borrowed`] and [`HostBytes::Shared`], instead
 //!   of `PJRT_HostBufferSemantics`.
-//! - **Not part of the contract:** topologies without devices, chunked transfers, raw buffers,
-//!   custom calls and key-value stores. What a driver need not support is
-//!   [`ErrorKind::Unsupported`].
+//! - **Not part of the contract:** topologies without devices, chunked transfers, raw buffers.
+//!   Custom calls and key-value stores have a registry and a trait of their own
+//!   ([`custom_call`](crate::custom_call), [`KeyValueStore`](crate::KeyValueStore)). A driver answers
+//!   what it does not support with [`ErrorKind::Unsupported`].
 //! - **Nothing is measured here.** Telemetry observes the client: see
 //!   [`Observer`](crate::Observer).
 
