@@ -16,6 +16,7 @@ use std::{
 };
 
 use judge::{Contents, judge};
+use serde::Serialize;
 
 use crate::{
     parallel,
@@ -44,7 +45,7 @@ pub struct Options {
 }
 
 /// The damaged directory, and the command to run on it.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 enum Place {
     /// A stopped run, to be resumed.
     Stopped,
@@ -74,7 +75,7 @@ impl Place {
 }
 
 /// Right reactions of the command.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 enum Right {
     SameBits,
     Recovered,
@@ -82,7 +83,7 @@ enum Right {
 }
 
 /// Results of all cases.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Summary {
     seed: u64,
     counts: BTreeMap<Place, (BTreeMap<Right, u64>, u64)>,

@@ -16,6 +16,7 @@ use halite::{
     data::Mnist,
     fetch::{Bar, Cache, Package},
 };
+use serde::Serialize;
 
 /// The end of a child process.
 #[derive(Clone, Debug)]
@@ -275,12 +276,20 @@ pub fn command(binary: &Path, arguments: &str) -> Command {
     command
 }
 
-/// Prints the failures and the summary of a harness; returns the exit code of its command.
-pub fn report<S: fmt::Display>(
+/// Prints the failures and the summary of a harness, which is written to the file `json` too;
+/// returns the exit code of its command. Summaries of long campaigns are in `tests/campaigns`.
+pub fn report<S: fmt::Display + Serialize>(
     done: Result<S, String>,
+    json: Option<&Path>,
     failures: impl Fn(&S) -> &[String],
 ) -> ExitCode {
-    let summary = match done {
+    let written = done.and_then(|summary| {
+        let Some(path) = json else { return Ok(summary) };
+        let text = serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())?;
+        fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(summary)
+    });
+    let summary = match written {
         Ok(summary) => summary,
         Err(error) => {
             eprintln!("error: {error}");

@@ -53,6 +53,9 @@ mod command {
         /// The command to test [default: the one beside this program]
         #[arg(long, value_name = "PATH")]
         halite: Option<PathBuf>,
+        /// Write the summary to this file too
+        #[arg(long, value_name = "PATH")]
+        json: Option<PathBuf>,
     }
 
     pub(super) fn main() -> ExitCode {
@@ -65,6 +68,7 @@ mod command {
             only,
             keep,
             halite,
+            json,
         } = Arguments::parse();
         let deadline = Duration::from_secs(deadline);
         let done = process::binary(halite).and_then(|halite| {
@@ -79,6 +83,6 @@ mod command {
                 keep,
             })
         });
-        process::report(done, |summary| &summary.failures)
+        process::report(done, json.as_deref(), |summary| &summary.failures)
     }
 }

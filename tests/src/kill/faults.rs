@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fs, io, path::Path, thread, time::Duration};
 
+use serde::Serialize;
+
 use crate::{
     process::{self, Running},
     random::Random,
@@ -9,7 +11,7 @@ use crate::{
 };
 
 /// A signal that a process gets.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(super) enum Fault {
     Kill,
     Terminate,

@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::Serialize;
+
 use super::faults::{Fault, Record};
 
 /// Results of all runs.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Summary {
     seed: u64,
     configurations: BTreeMap<&'static str, Counts>,
@@ -13,7 +15,7 @@ pub struct Summary {
     pub failures: Vec<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 struct Counts {
     runs: u64,
     faults: BTreeMap<Fault, u64>,
