@@ -13,6 +13,7 @@ mod environment;
 mod faults;
 mod hardware;
 mod kill;
+mod launchers;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugin;

@@ -255,7 +255,7 @@ impl<'a> Harness<'a> {
         } = &self.expected[index as usize % self.expected.len()];
         let configuration = *configuration;
         let out = self.directory.path().join(format!("run-{index}"));
-        let mut disturbed = |took| {
+        let disturbed = |took| {
             let _ = fs::remove_dir_all(&out);
             self.disturbed(configuration, &out, took, outcome, random.clone())
         };

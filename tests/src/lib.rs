@@ -11,6 +11,8 @@ pub mod golden;
 pub mod hanging;
 #[cfg(unix)]
 pub mod kill;
+#[cfg(unix)]
+pub mod launchers;
 pub mod long;
 pub mod parallel;
 pub mod parity;

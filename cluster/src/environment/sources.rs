@@ -1,6 +1,6 @@
 //! The variables of each launcher.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use halite_core::{Error, Result};
 
@@ -394,7 +394,17 @@ fn host(name: &str, text: &str) -> Result<(String, Option<u16>)> {
             None => (text, None),
         };
         let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-        let is_host = !host.is_empty() && !host.starts_with('-') && host.chars().all(is_name);
+        // A last label of digits is that of an address, as URLs have it (WHATWG, "Host parsing").
+        let last = host
+            .trim_end_matches('.')
+            .rsplit('.')
+            .next()
+            .unwrap_or(host);
+        let is_address = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+        let is_host = !host.is_empty()
+            && !host.starts_with('-')
+            && host.chars().all(is_name)
+            && (!is_address || host.parse::<Ipv4Addr>().is_ok());
         is_host.then(|| (host.to_owned(), port))
     };
     let checked = parts.and_then(|(host, port)| match port {

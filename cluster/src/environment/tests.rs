@@ -245,6 +245,8 @@ fn addresses_of_both_families_are_read() {
         "a b",
         "::1:x",
         "-x",
+        "4294967296",
+        "10.0.0.1.5:7000",
     ] {
         let variables = [
             ("HALITE_PROCESS_ID", "1"),

@@ -20,7 +20,7 @@ Examples:
   halite train mnist                            two epochs, a few minutes on two cores
   halite train mnist --model mlp --limit 2000   seconds: a quick check that everything works
   halite train mnist --fake-data --limit 2000   generated images: downloads no data
-  halite train mnist --resume                   continue an interrupted run; the result is bit-identical
+  halite train mnist --resume                   continue an interrupted run; on CPUs bit-identical
   halite train mnist --accelerator cpu:8        data parallel over eight virtual CPU devices
   halite train mnist --accelerator cpu:8 --mesh data=2,model=4 --strategy dp+tp
                                                 data parallel over 2 groups, tensor parallel over 4 devices in each";
