@@ -18,6 +18,7 @@ use halite_train::{
     callback::{MetricsWindow, Run},
     checkpoint::Saved,
     loggers::Row,
+    signals::StopFlag,
     task,
 };
 
@@ -495,4 +496,51 @@ fn rate_that_is_far_too_large_is_a_finding_after_a_resume() {
     let (before, after) = (first(&found(1)), found(2));
     assert!(before.ends_with("up to step 1"), "{before}");
     assert_eq!(first(&after), before, "{after}");
+}
+
+/// Stops the run when its second validation starts.
+struct StopAtSecond(StopFlag, u64);
+
+impl Callback for StopAtSecond {
+    fn on_validation_start(&mut self, _: &mut Run) -> Result<()> {
+        self.1 += 1;
+        if self.1 == 2 {
+            self.0.stop();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn statistics_of_averages_are_the_same_after_a_stop_in_a_validation() {
+    let loss = task(
+        &normed(),
+        |_, net: &Normed<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
+            let error = net.out.forward(net.norm.forward(batch.input)) - batch.target;
+            batch.mean(error.square().sum([1]))
+        },
+    );
+    let fit = |out: &Path, stops: bool| {
+        let run = builder(3, 3).average(WeightAveraging::ema(0.9));
+        let run = run.out(out).resume(true);
+        let flag = StopFlag::new();
+        let run = match stops {
+            true => run.stop_flag(&flag).callback(StopAtSecond(flag.clone(), 0)),
+            false => run,
+        };
+        let trainer = run.build().unwrap();
+        let fitted = trainer.fit(
+            loss.clone(),
+            normed(),
+            Sgd::new(0.1),
+            samples(20),
+            samples(8),
+        );
+        let fitted = fitted.unwrap();
+        assert_eq!(fitted.stopped_by.is_some(), stops);
+        statistics(fitted.average.as_ref().unwrap())
+    };
+    let [stopped, whole] = [0, 1].map(|_| tempfile::tempdir().unwrap());
+    fit(stopped.path(), true);
+    assert_eq!(fit(stopped.path(), false), fit(whole.path(), false));
 }

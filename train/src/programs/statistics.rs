@@ -15,10 +15,15 @@ use halite_nn::{
 use super::{ModelParams, discover::set_samples, step::StepParts};
 use crate::{Task, strategy::Strategy, task::losses};
 
-/// A model, a batch, and a random key.
-type Inputs<K> = (<K as Task>::Model, (<K as Task>::Batch, Leaf<()>));
+/// A model, a batch, a random key, and whether this batch is the first.
+type Inputs<K> = (
+    <K as Task>::Model,
+    (<K as Task>::Batch, (Leaf<()>, Leaf<()>)),
+);
 
-/// From averages and a training batch to the averages with the statistics after it.
+/// From averages and a training batch to the averages with the statistics after it. The first batch
+/// starts from the statistics of the model, not of the averages: computed again at the same step, as
+/// after a resume, they are the same.
 pub(crate) type Statistics<K> = Jit<Averages<()>, Inputs<K>, Empty<()>>;
 
 /// The program for a model that has averages and state; `types` are those of whole averages.
@@ -46,7 +51,7 @@ where
         .map(|(place, param)| (place, param.is_state))
         .collect();
     let function = Function::<Averages<()>, Inputs<K>, Empty<()>>::new(
-        move |cx: &Trace, averages, (model, (batch, Leaf(key)))| {
+        move |cx: &Trace, averages, (model, (batch, (Leaf(key), Leaf(is_first))))| {
             cx.set_mode(true, Some(key));
             let shards: Vec<Tensor<'_>> = averages.leaves().into_iter().copied().collect();
             if let Some(processes) = &processes {
@@ -57,7 +62,18 @@ where
                 true => cx.gather_process_shards("averages", &shards, &types),
                 false => shards.clone(),
             };
-            let whole = averages.with_leaves(whole);
+            let own = model.leaves();
+            let starts = places
+                .iter()
+                .zip(whole)
+                .map(|(&(place, is_state), average)| {
+                    let of_model = || own[place].convert(average.dtype());
+                    match is_state {
+                        true => is_first.select(of_model(), average),
+                        false => average,
+                    }
+                });
+            let whole = averages.with_leaves(starts.collect::<Vec<_>>());
             let model = averaged::<K::Model, Tensor<'_>>(&model, &whole);
             let model = model.map_leaves(|_, leaf| *leaf);
             let leaves: Vec<Tensor<'_>> = Tree::leaf_refs(&batch)

@@ -3,7 +3,7 @@
 use std::{panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Result,
+    Array, HostArray, Result, Sharding,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{Dataset, Loader, Position};
@@ -164,6 +164,9 @@ impl Trainer {
         epoch: u64,
     ) -> Result<Averages<Array>> {
         let mut limits = Limits::new(self.options.wait_limit);
+        let sharding = Sharding::replicated(&self.mesh);
+        let upload = |first| Array::upload(&self.client, &HostArray::scalar(first), &sharding);
+        let is_first = [upload(true)?, upload(false)?];
         let mut number = 0;
         while number < STATISTICS {
             let start = Position { epoch, batch: 0 };
@@ -175,7 +178,8 @@ impl Trainer {
                     break;
                 };
                 let batch = self.batch_tree::<K>(batch)?;
-                let inputs = (&state.model, (&batch, &state.key));
+                let is_first = &is_first[usize::from(number > 0)];
+                let inputs = (&state.model, (&batch, (&state.key, is_first)));
                 (averages, _) = program.call(averages, inputs)?;
                 number += 1;
             }
