@@ -46,6 +46,7 @@ mod format;
 pub mod guard;
 mod host;
 mod key_value;
+mod launches;
 mod loader_advice;
 mod log;
 mod null;
@@ -85,6 +86,7 @@ pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{edit_distance, format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes, PinnedMemory};
 pub use key_value::{KeyValueStore, LocalStore};
+pub use launches::Launches;
 #[doc(hidden)]
 pub use loader_advice::loader_advice;
 #[doc(hidden)]
