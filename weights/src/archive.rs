@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_core::{ErrorKind, Result};
+use halite_core::{ErrorKind, Result, guard};
 use zip::{
     CompressionMethod, ZipArchive,
     read::{ArchiveOffset, Config},
@@ -39,6 +39,13 @@ pub(crate) struct Entry {
 impl Archive {
     /// Reads the directory of an archive.
     pub(crate) fn open(input: Input) -> Result<Self> {
+        let origin = input.origin().to_owned();
+        guard::call(|| Self::parse(input)).unwrap_or_else(|panic| {
+            Err(corrupt(&origin, "the archive is damaged").caused_by(panic))
+        })
+    }
+
+    fn parse(input: Input) -> Result<Self> {
         let origin = input.origin().to_owned();
         let broken = |error: zip::result::ZipError| {
             corrupt(&origin, "the archive is damaged or truncated").caused_by(error)
